@@ -1,0 +1,55 @@
+# Needs make and Python 3.11 or newer, nothing else: each target sets up .venv by itself.
+#   make run     name server and broker, ready for clients at 127.0.0.1:9876
+#   make test    lint, types, layers and all tests; with Java 17 and Maven the interop tests too
+# Variables: PYTHON (the interpreter for .venv), ARGS (passed on to what is run).
+
+PYTHON ?= python3
+ARGS ?=
+BIN := .venv/bin
+STAMP := .venv/.ready
+FUZZ_SECONDS ?= 300
+
+.PHONY: run test lint types layers fuzz bench clean
+
+run: $(STAMP)
+	@exec $(BIN)/trocket up $(ARGS)
+
+test: lint types layers
+	$(BIN)/pytest -p randomly $(ARGS)
+
+lint: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(STAMP)
+	$(BIN)/mypy -p trocket
+
+layers: $(STAMP)
+	$(BIN)/lint-imports
+
+fuzz: $(STAMP)
+	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[fuzz]'
+	@for target in tests/fuzz/fuzz_*.py; do \
+		echo "== $$target: $(FUZZ_SECONDS) s"; \
+		$(BIN)/python $$target -max_total_time=$(FUZZ_SECONDS) $(ARGS) || exit 1; \
+	done
+
+bench: $(STAMP)
+	$(BIN)/python bench/wire.py $(ARGS)
+
+clean:
+	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis *.egg-info
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# The stamp is newer than pyproject.toml once everything in it is installed.
+$(STAMP): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+		echo "trocket needs Python 3.11 or newer, and $(PYTHON) is" \
+			"$$($(PYTHON) --version 2>&1 || echo missing)." \
+			"Name another: make PYTHON=python3.12 $(MAKECMDGOALS)" >&2; exit 1; }
+	@echo "setting up .venv (once)" >&2
+	@$(PYTHON) -m venv .venv || { \
+		echo "$(PYTHON) cannot make virtual environments;" \
+			"on Debian and Ubuntu: apt-get install python3-venv" >&2; exit 1; }
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[test]'
+	@touch $@

@@ -1,0 +1,68 @@
+"""What the official benchmark programs print, and what is made of it. Pure.
+
+Producer and Consumer print one line per report interval, each over the last 10 seconds (11
+snapshots a second apart). Source: RocketMQ 5.3.3 example/benchmark/Producer.java, Consumer.java;
+lines printed by 5.5.0.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+WINDOW_S = 10.0
+"""Each printed rate is over this much time."""
+
+WINDOW_SLACK_S = 0.5
+"""Timers of the program and of the reader differ by less than this."""
+
+_PRODUCER = re.compile(
+    r"Send TPS: (\d+) \| Max RT\(ms\): (\d+) \| Average RT\(ms\): +([\d.]+|NaN) \| "
+    r"Send Failed: (\d+) \| Response Failed: (\d+)"
+)
+_CONSUMER = re.compile(
+    r"Consume TPS: (\d+) \| AVG\(B2C\) RT\(ms\): +([\d.]+|NaN) \| "
+    r"AVG\(S2C\) RT\(ms\): +([\d.]+|NaN) .*Consume Fail: (\d+)"
+)
+
+
+@dataclass(frozen=True)
+class ReportLine:
+    """One periodic line: messages per second, the mean time in ms and the failures so far.
+
+    The time is that of a send for a producer, and from store to consumer for a consumer.
+    """
+
+    rate_per_s: int
+    average_ms: float
+    failed: int
+
+
+def parse_report(line: str) -> ReportLine | None:
+    """A periodic line of either program, or None for any other line."""
+    match = _PRODUCER.search(line)
+    if match is not None:
+        failed = int(match[4]) + int(match[5])
+        return ReportLine(int(match[1]), float(match[3]), failed)
+    match = _CONSUMER.search(line)
+    if match is not None:
+        return ReportLine(int(match[1]), float(match[3]), int(match[4]))
+    return None
+
+
+def windows_between(
+    reports: list[tuple[float, ReportLine]], *, start_s: float, end_s: float
+) -> list[ReportLine]:
+    """The latest reports whose 10-second windows lie between two times and do not overlap.
+
+    Args:
+      reports: (time of arrival in seconds, report), oldest first.
+    Returns: oldest first; empty when no whole window lies between.
+    """
+    chosen: list[ReportLine] = []
+    latest_s = end_s + WINDOW_SLACK_S
+    for arrived_s, report in reversed(reports):
+        if arrived_s <= latest_s and arrived_s >= start_s + WINDOW_S - WINDOW_SLACK_S:
+            chosen.insert(0, report)
+            latest_s = arrived_s - WINDOW_S + WINDOW_SLACK_S
+    return chosen

@@ -1,0 +1,300 @@
+"""How many sends a broker takes over loopback, and what one costs: SEND_MESSAGE_V2, 128 bytes.
+
+The broker runs in its own process with its real store (async flush); this process is the load
+generator: plain sockets, prepared frames, one send per burst of answers. Cases: 1, 64 and 1024
+requests in flight on one connection, and 64 connections with one in flight each.
+
+    python -m trocket.bench.wire --pin
+    python -m trocket.bench.wire --pin --against apache-5.5.0 --json
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import socket
+import tempfile
+import time
+from array import array
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from trocket.bench.frames import (
+    JSON_TYPE,
+    OPAQUE_FIRST,
+    ROCKETMQ_TYPE,
+    SendTemplate,
+    take_answers,
+)
+from trocket.interop.apache import ApacheCluster
+from trocket.interop.peer import Cluster
+from trocket.interop.trocket_peer import TrocketCluster
+from trocket.interop.usage import cpu_seconds, resident_bytes
+
+RECEIVE_SIZE_BYTES = 1 << 18
+ANSWER_TIMEOUT_S = 10.0
+QUEUE_COUNT = 4
+RING = 1 << 20
+"""Requests whose time of leaving is remembered, by opaque; far more than are ever in flight."""
+
+BROKER_HEAP = ("-Xms2g", "-Xmx2g")
+
+
+@dataclass(frozen=True)
+class Case:
+    """So many connections, each with so many requests in flight."""
+
+    name: str
+    connections: int
+    in_flight: int
+
+
+CASES = (
+    Case("1 in flight", 1, 1),
+    Case("64 in flight", 1, 64),
+    Case("1024 in flight", 1, 1024),
+    Case("64 connections", 64, 1),
+)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one case measured; the generator's own CPU shows whether it was the limit."""
+
+    case: str
+    messages: int
+    refused: int
+    messages_per_s: float
+    broker_cpu_us: float
+    p50_us: float
+    p99_us: float
+    max_us: float
+    generator_cpu_share: float
+    resident_mb: float
+
+
+def percentile(ordered: array[float], share: float) -> float:
+    """The value below which `share` (0 to 1) of the ordered values lie; they must not be empty."""
+    return ordered[min(int(len(ordered) * share), len(ordered) - 1)]
+
+
+class _Connection:
+    """A closed loop: as many requests go out as answers came in."""
+
+    def __init__(self, address: tuple[str, int], template: SendTemplate) -> None:
+        self.socket = socket.create_connection(address, timeout=ANSWER_TIMEOUT_S)
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.socket.setblocking(False)
+        self._template = template
+        self._incoming = bytearray()
+        self._outgoing = bytearray()
+
+    def prepare(self, count: int) -> None:
+        """Put `count` new requests behind what is still to be sent."""
+        self._outgoing += self._template.next_frames(count)
+
+    def send(self) -> bool:
+        """Send what is prepared; whether the kernel took all of it."""
+        try:
+            while self._outgoing:
+                del self._outgoing[: self.socket.send(self._outgoing)]
+        except BlockingIOError:
+            return False
+        return True
+
+    def receive(self) -> tuple[list[int], int]:
+        """Take what is there: see `take_answers`. Raises ConnectionError, BadAnswerError."""
+        data = self.socket.recv(RECEIVE_SIZE_BYTES)
+        if not data:
+            raise ConnectionError("the broker closed the connection")
+        self._incoming += data
+        return take_answers(self._incoming)
+
+
+class _Load:
+    """All connections of one case, on one epoll, and the latencies of the part that counts."""
+
+    def __init__(self, address: tuple[str, int], case: Case, template: SendTemplate) -> None:
+        self._template = template
+        self._in_flight = case.in_flight
+        self._epoll = select.epoll()
+        self._connections = {}
+        for _ in range(case.connections):
+            connection = _Connection(address, template)
+            self._connections[connection.socket.fileno()] = connection
+            self._epoll.register(connection.socket, select.EPOLLIN)
+        self._left_s = array("d", bytes(8 * RING))
+        self.latencies_s = array("d")
+        self.refused = 0
+
+    def start(self) -> None:
+        """Fill every connection up to its number in flight."""
+        for number, connection in self._connections.items():
+            self._send(number, connection, self._in_flight)
+
+    def _send(self, number: int, connection: _Connection, count: int) -> None:
+        first = self._template.opaque_next - OPAQUE_FIRST
+        connection.prepare(count)
+        now_s = time.perf_counter()
+        left_s = self._left_s
+        for opaque in range(first, first + count):
+            left_s[opaque % RING] = now_s
+        if not connection.send():
+            self._epoll.modify(number, select.EPOLLIN | select.EPOLLOUT)
+
+    def run(self, seconds: float) -> int:
+        """Keep going for so long; returns the number of successes.
+
+        Their latencies are in `latencies_s`, the number refused as busy in `refused`.
+
+        Raises: TimeoutError: no answer for 10 s. ConnectionError. BadAnswerError.
+        """
+        del self.latencies_s[:]
+        self.refused = 0
+        answered = 0
+        left_s, latencies = self._left_s, self.latencies_s
+        end_s = time.perf_counter() + seconds
+        while True:
+            events = self._epoll.poll(ANSWER_TIMEOUT_S)
+            if not events:
+                raise TimeoutError(f"no answer in {ANSWER_TIMEOUT_S} s")
+            for number, event in events:
+                connection = self._connections[number]
+                if event & select.EPOLLOUT and connection.send():
+                    self._epoll.modify(number, select.EPOLLIN)
+                if event & ~select.EPOLLOUT:
+                    opaques, refused = connection.receive()
+                    now_s = time.perf_counter()
+                    for opaque in opaques:
+                        latencies.append(now_s - left_s[(opaque - OPAQUE_FIRST) % RING])
+                    answered += len(opaques)
+                    self.refused += refused
+                    if opaques or refused:
+                        self._send(number, connection, len(opaques) + refused)
+            if time.perf_counter() >= end_s:
+                return answered
+
+    def close(self) -> None:
+        """Close everything, answered or not."""
+        self._epoll.close()
+        for connection in self._connections.values():
+            connection.socket.close()
+
+
+def measure(
+    cluster: Cluster, case: Case, template: SendTemplate, *, warm_up_s: float, seconds: float
+) -> Outcome:
+    """Run one case against a running cluster.
+
+    Raises: PeerError, OSError, BadAnswerError: the broker ended or refused.
+    """
+    host, _, port = cluster.broker_address.rpartition(":")
+    broker = cluster.pids[0]
+    load = _Load((host, int(port)), case, template)
+    try:
+        load.start()
+        load.run(warm_up_s)
+        cpu_start_s, own_start_s, start_s = (
+            cpu_seconds(broker),
+            time.process_time(),
+            time.perf_counter(),
+        )
+        answered = load.run(seconds)
+        took_s = time.perf_counter() - start_s
+        cpu_s = cpu_seconds(broker) - cpu_start_s
+        own_share = (time.process_time() - own_start_s) / took_s
+    finally:
+        load.close()
+    ordered = array("d", sorted(load.latencies_s))
+    return Outcome(
+        case=case.name,
+        messages=answered,
+        refused=load.refused,
+        messages_per_s=answered / took_s,
+        broker_cpu_us=cpu_s / answered * 1e6,
+        p50_us=percentile(ordered, 0.50) * 1e6,
+        p99_us=percentile(ordered, 0.99) * 1e6,
+        max_us=ordered[-1] * 1e6,
+        generator_cpu_share=own_share,
+        resident_mb=resident_bytes(broker) / 1e6,
+    )
+
+
+def make_cluster(against: str, folder: Path) -> Cluster:
+    """The stopped cluster that `--against` names: "trocket" or "apache-VERSION"."""
+    if against == "trocket":
+        return TrocketCluster(folder)
+    return ApacheCluster(against.removeprefix("apache-"), folder, broker_java=BROKER_HEAP)
+
+
+def pin_to_cores(broker: int) -> None:
+    """Give the broker the machine's last usable core and this process the others.
+
+    With one usable core both stay on it.
+    """
+    cores = sorted(os.sched_getaffinity(0))
+    for thread in Path(f"/proc/{broker}/task").iterdir():
+        os.sched_setaffinity(int(thread.name), {cores[-1]})
+    os.sched_setaffinity(0, set(cores[:-1]) or set(cores))
+
+
+def report(outcomes: list[Outcome], title: str) -> Table:
+    """The outcomes as a table; CPU µs is the broker's per message."""
+    table = Table(title=title)
+    for heading in ("case", "msg/s", "CPU µs", "p50 µs", "p99 µs", "max µs"):
+        table.add_column(heading, justify="left" if heading == "case" else "right")
+    for heading in ("load CPU", "RSS MB", "refused"):
+        table.add_column(heading, justify="right")
+    for one in outcomes:
+        numbers = (one.messages_per_s, one.broker_cpu_us, one.p50_us, one.p99_us, one.max_us)
+        cells = [f"{number:,.1f}" if number < 100 else f"{number:,.0f}" for number in numbers]
+        last = (f"{one.generator_cpu_share:.0%}", f"{one.resident_mb:.0f}", str(one.refused))
+        table.add_row(one.case, *cells, *last)
+    return table
+
+
+def main(
+    seconds: Annotated[float, typer.Option(help="measured time of each case")] = 5.0,
+    warm_up: Annotated[float, typer.Option(help="time before it, not measured")] = 2.0,
+    header: Annotated[str, typer.Option(help="rocketmq or json")] = "rocketmq",
+    against: Annotated[str, typer.Option(help="trocket or apache-VERSION")] = "trocket",
+    pin: Annotated[bool, typer.Option(help="broker on one core, generator on the others")] = False,
+    json_: Annotated[bool, typer.Option("--json", help="print JSON instead of a table")] = False,
+) -> None:
+    """Send SEND_MESSAGE_V2 of 128 bytes to a broker in its own process and print what it took."""
+    if header not in ("rocketmq", "json"):
+        raise typer.BadParameter("--header is rocketmq or json")
+    with tempfile.TemporaryDirectory(prefix="trocket-bench-") as folder:
+        cluster = make_cluster(against, Path(folder))
+        try:
+            cluster.start()
+            if pin:
+                pin_to_cores(cluster.pids[0])
+            template = SendTemplate.for_topic(
+                "WireBench",
+                queue_count=QUEUE_COUNT,
+                body=bytes(48 + number % 10 for number in range(128)),
+                born_timestamp_ms=time.time_ns() // 1_000_000,
+                broker="broker-a",
+                serialize_type=ROCKETMQ_TYPE if header == "rocketmq" else JSON_TYPE,
+            )
+            outcomes = [
+                measure(cluster, case, template, warm_up_s=warm_up, seconds=seconds)
+                for case in CASES
+            ]
+        finally:
+            cluster.close()
+    if json_:
+        facts = {"against": against, "header": header, "pinned": pin, "seconds": seconds}
+        print(json.dumps({**facts, "cases": [asdict(one) for one in outcomes]}, indent=2))
+    else:
+        Console().print(report(outcomes, f"{against}, {header} header, {seconds:g} s each"))
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,104 @@
+"""`python -m trocket.broker`, the same as `trocket broker`: RocketMQ's mqbroker.
+
+Java counterpart: broker/BrokerStartup.java.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING
+
+from ..remoting import process
+from ..remoting.config import ConfigError
+from ..store.config import MessageStoreConfig
+from ..store.errors import StoreError
+from .config import (
+    BrokerConfig,
+    from_environment,
+    known_keys,
+    read_broker_config,
+    with_machine,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import trio
+
+PROGRAM = "trocket broker"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a broker until SIGTERM or SIGINT; the exit status.
+
+    Args:
+      arguments: without the program's name; None: the process's own.
+    """
+    parser = process.apache_flags(PROGRAM, "Run a RocketMQ broker.")
+    parser.add_argument(
+        "-m",
+        "--printImportantConfig",
+        dest="print_important",
+        action="store_true",
+        help="print what RocketMQ calls the important keys, and end",
+    )
+    options = parser.parse_args(arguments)
+    try:
+        broker, store, warnings = _configured(options.config_file, options.namesrv_addr)
+    except ConfigError as error:
+        return process.refuse(PROGRAM, error)
+    if options.print_all or options.print_important:
+        important = frozenset(key for key, fact in known_keys().items() if fact.important)
+        process.print_configuration([broker, store], None if options.print_all else important)
+        return process.EXIT_OK
+    process.log_to_stderr(options.log_level, warnings)
+    return process.serve(
+        lambda stop: _run(broker, store, stop), program=PROGRAM, expected=(StoreError,)
+    )
+
+
+def _configured(
+    path: str | None, namesrv_addr: str | None
+) -> tuple[BrokerConfig, MessageStoreConfig, list[str]]:
+    """What counts, from low to high: defaults, environment, file, flags."""
+    from .machine import host_name, local_address
+
+    broker, store, warnings = read_broker_config(
+        process.read_entries(path),
+        BrokerConfig(**from_environment(os.environ)),
+        MessageStoreConfig(),
+        path=path or "",
+        namesrv_addr=namesrv_addr,
+    )
+    if not broker.namesrv_addr:
+        warnings.append(
+            "no name server: set namesrvAddr, -n or NAMESRV_ADDR, or no client finds us"
+        )
+    with_machine(broker, host_name=host_name(), local_address=local_address)
+    return broker, store, warnings
+
+
+async def _run(broker: BrokerConfig, store: MessageStoreConfig, stop: trio.CancelScope) -> None:
+    import trio
+
+    from ..remoting.client import split_address
+    from ..store.clock import SystemClock
+    from ..store.disk import OsDisk
+    from .controller import BrokerController
+
+    controller = BrokerController(broker, store, clock=SystemClock(), disk=OsDisk())
+    with stop:
+        async with trio.open_nursery() as nursery:
+            await nursery.start(controller.run)
+            told = broker.address(split_address(controller.listen_addresses[0])[1])
+            found_by = f" and name server is {broker.namesrv_addr}" if broker.namesrv_addr else ""
+            # RocketMQ's own words: scripts and test containers wait for them.
+            process.say(
+                f"The broker[{broker.broker_name}, {told}] boot success. "
+                f"serializeType=JSON{found_by}"
+            )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

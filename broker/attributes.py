@@ -1,0 +1,171 @@
+"""Attributes of topics and groups: how `+key=value,-key` changes them.
+
+A request carries changes, not values: `+key=value` sets, `-key` removes. What a kind of thing may
+have is a table (`TOPIC_ATTRIBUTES`); groups have none yet, as in RocketMQ.
+
+Java counterpart: common/attribute/{AttributeParser,AttributeUtil}.java and
+common/{TopicAttributes,SubscriptionGroupAttributes}.java of 5.3.3. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from ..remoting.errors import RequestRefused
+from ..remoting.response_codes import ResponseCode
+
+_LONG_MAX: Final = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Attribute:
+    """What one attribute may be.
+
+    Args:
+      name: its key.
+      changeable: whether it may be set after the creation.
+      values: the values it may have; empty: a whole number from -1 to 2**63 - 1.
+      unserved: those of them that need what this broker does not do yet.
+    """
+
+    name: str
+    changeable: bool
+    values: tuple[str, ...] = ()
+    unserved: tuple[str, ...] = ()
+
+    def refuse(self, value: str) -> str | None:
+        """Why the attribute may not have this value; None: it may."""
+        if self.values:
+            if value not in self.values:
+                return f"value is not in set: [{', '.join(self.values)}]"
+            if value in self.unserved:
+                return f"{self.name}={value} is not supported by this broker"
+        elif not _is_long(value):
+            return f'For input string: "{value}"'
+        elif not -1 <= int(value) <= _LONG_MAX:
+            return f"value is not in range(-1, {_LONG_MAX})"
+        return None
+
+
+def _is_long(value: str) -> bool:
+    digits = value[1:] if value[:1] in ("-", "+") else value
+    return len(digits) <= 19 and digits.isascii() and digits.isdigit()
+
+
+MESSAGE_TYPE: Final = "message.type"
+
+TOPIC_ATTRIBUTES: Final[dict[str, Attribute]] = {
+    attribute.name: attribute
+    for attribute in (
+        Attribute(
+            "queue.type",
+            changeable=False,
+            values=("BatchCQ", "SimpleCQ"),
+            unserved=("BatchCQ",),
+        ),
+        Attribute(
+            "cleanup.policy",
+            changeable=False,
+            values=("DELETE", "COMPACTION"),
+            unserved=("COMPACTION",),
+        ),
+        Attribute(
+            MESSAGE_TYPE,
+            changeable=True,
+            values=("UNSPECIFIED", "NORMAL", "FIFO", "DELAY", "TRANSACTION", "MIXED"),
+        ),
+        Attribute("reserve.time", changeable=True),
+    )
+}
+"""Every attribute that a topic may have, by key."""
+
+GROUP_ATTRIBUTES: Final[dict[str, Attribute]] = {}
+"""Every attribute that a group may have: none, as in RocketMQ 5.3.3."""
+
+
+def _refused(reason: str) -> RequestRefused:
+    return RequestRefused(ResponseCode.SYSTEM_ERROR, reason)
+
+
+def parse_attributes(text: str | None) -> dict[str, str]:
+    """Read the changes of a CreateTopicRequestHeader.
+
+    Args:
+      text: such as `+message.type=FIFO,-reserve.time`; empty or None: no change.
+    Returns: value by key, the key with its sign, "" for removals.
+    Raises: RequestRefused: SYSTEM_ERROR with RocketMQ's words.
+    Source: AttributeParser.parseToMap.
+    """
+    changes: dict[str, str] = {}
+    for part in text.split(",") if text else ():
+        key, equals, value = part.partition("=")
+        if equals:
+            value = value.partition("=")[0]
+            if "+" not in key:
+                raise _refused(f"add/alter attribute format is wrong: {key}")
+        elif "-" not in key:
+            raise _refused(f"delete attribute format is wrong: {key}")
+        if key in changes:
+            raise _refused(f"key duplication: {key}")
+        changes[key] = value
+    return changes
+
+
+def alter_attributes(
+    current: Mapping[str, str],
+    changes: Mapping[str, str],
+    *,
+    is_new: bool,
+    allowed: Mapping[str, Attribute],
+) -> dict[str, str]:
+    """Apply changes to what a topic or a group has.
+
+    Args:
+      current: value by key, no signs.
+      changes: value by key with its sign, as `parse_attributes` gives them.
+      is_new: the thing is being created; then only `+` is allowed, also for what may not be
+        changed later.
+      allowed: every attribute there is, by key.
+    Returns: value by key afterwards, a new dict.
+    Raises: RequestRefused: SYSTEM_ERROR with RocketMQ's words; nothing was changed.
+    Source: AttributeUtil.alterCurrentAttributes.
+    """
+    after = dict(current)
+    seen: set[str] = set()
+    for signed, value in changes.items():
+        sign, key = signed[:1], signed[1:]
+        _check_key(key, seen)
+        if sign == "+":
+            _check_allowed(key, allowed, is_new=is_new)
+            reason = allowed[key].refuse(value)
+            if reason is not None:
+                raise _refused(reason)
+            after[key] = value
+        elif is_new:
+            raise _refused(f"only add attribute is supported while creating topic. key: {key}")
+        elif sign != "-":
+            raise _refused(f"wrong format key: {key}")
+        elif key not in current:
+            raise _refused(f"attempt to delete a nonexistent key: {key}")
+        else:
+            _check_allowed(key, allowed, is_new=False)
+            del after[key]
+    return after
+
+
+def _check_key(key: str, seen: set[str]) -> None:
+    if not key or "+" in key or "-" in key:
+        raise _refused("kv string format wrong.")
+    if key in seen:
+        raise _refused(f"alter duplication key. key: {key}")
+    seen.add(key)
+
+
+def _check_allowed(key: str, allowed: Mapping[str, Attribute], *, is_new: bool) -> None:
+    attribute = allowed.get(key)
+    if attribute is None:
+        raise _refused(f"unsupported key: {key}")
+    if not is_new and not attribute.changeable:
+        raise _refused(f"attempt to update an unchangeable attribute. key: {key}")

@@ -1,0 +1,63 @@
+"""One client on one connection, as the tables of producers and consumers keep it.
+
+Java counterpart: broker/client/ClientChannelInfo.java of 5.3.3. Pure.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Protocol
+
+from ..remoting.codec import RemotingCommand
+
+CHANNEL_EXPIRED_S: Final = 120.0
+"""Seconds without a heartbeat after which a client is forgotten and its connection closed.
+RocketMQ: channelExpiredTimeout of BrokerConfig, CHANNEL_EXPIRED_TIMEOUT of ProducerManager."""
+
+GROUPS_PER_CHANNEL_MAX: Final = 10_000
+"""Groups of one kind that one connection may register. RocketMQ has no bound; its clients hold
+one connection for all their groups, of which there are a handful."""
+
+
+class ClientChannel(Protocol):
+    """What the tables need of a connection; `remoting.channel.Channel` is one."""
+
+    remote_address: str
+    closed: bool
+
+    def send_oneway(self, command: RemotingCommand) -> None:
+        """Send a request that is not answered; never blocks."""
+
+    def close(self, reason: str = ...) -> None:
+        """Close the connection; may be called twice."""
+
+
+class ClientChannelInfo:
+    """One client on one connection. Changed only by the table that holds it.
+
+    Attributes:
+      channel: its connection.
+      client_id: such as `192.0.2.2@c1`; chosen by the client.
+      language: LanguageCode of its frames.
+      version: MQVersion of its frames.
+      last_update_s: monotonic seconds of its last heartbeat.
+    """
+
+    __slots__ = ("channel", "client_id", "language", "last_update_s", "version")
+
+    def __init__(
+        self,
+        channel: ClientChannel,
+        client_id: str,
+        *,
+        language: int,
+        version: int,
+        last_update_s: float,
+    ) -> None:
+        self.channel = channel
+        self.client_id = client_id
+        self.language = language
+        self.version = version
+        self.last_update_s = last_update_s
+
+    def __repr__(self) -> str:
+        return f"<client {self.client_id} {self.channel.remote_address}>"

@@ -1,0 +1,197 @@
+"""The broker's keys of broker.conf: RocketMQ's names in snake_case, its types, its defaults.
+
+Pure: what depends on the machine (its name, its address, the environment) comes in as arguments.
+The store's keys, from the same file, are in `store/config.py`.
+
+Java counterpart: common/BrokerConfig.java and remoting/netty/NettyServerConfig.java of 5.5.0.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ..remoting.config import ConfigError, Entry, KnownKey, configure, parse_known_keys, setting
+from ..store.config import BrokerRole, MessageStoreConfig
+
+MASTER_ID = 0
+"""The broker id that is the master of its broker name. Source: RocketMQ MixAll.MASTER_ID."""
+
+PORT_MAX = 65_535
+
+_ADDRESS = re.compile(r"(?:\[[0-9A-Fa-f:.%]+\]|[^\s:;,\[\]]+):([0-9]{1,5})")
+
+_REFUSED = {
+    "aclEnable": "access control is not there yet: whoever reaches the port is let in",
+    "authenticationEnabled": "authentication is not there yet: whoever reaches the port is let in",
+    "authorizationEnabled": "authorization is not there yet: every client may do everything",
+}
+"""Keys that must not be true: to ignore them would open what the file says is closed."""
+
+
+@dataclass(slots=True)
+class BrokerConfig:
+    """What the broker can be told. Times are milliseconds unless the name says otherwise.
+
+    Attributes:
+      broker_cluster_name: the cluster that name servers list it under.
+      broker_name: the broker's name; "" until `with_machine` puts the host name.
+      broker_id: 0 = master; a master's is always 0, whatever the file says (BrokerStartup).
+      broker_ip1: the address that clients are told; "" until `with_machine` puts this machine's.
+        Any name or address that the clients can reach, a container's published one for instance.
+      broker_ip2: the address that slaves are told; as broker_ip1.
+      listen_port: port to listen on and to tell clients; 0 = a free one. Port - 2 is the VIP port.
+        RocketMQ's class says 6888, its BrokerStartup 10911.
+      bind_address: local address to listen on; 0.0.0.0 = all.
+      namesrv_addr: name servers, `host:port;host:port`; "" = none, nobody then finds the broker.
+      broker_permission: 2 = write, 4 = read, 6 = both; what the route of every topic is limited to.
+      default_topic_queue_nums: most queues of a topic that is made by the first send to it.
+      auto_create_topic_enable: whether a send to an unknown topic makes it, from TBW102.
+      cluster_topic_enable, broker_topic_enable: whether topics named like the cluster and like
+        the broker exist (RocketMQ's tools send to them); their permission says so.
+      auto_create_subscription_group: whether an unknown consumer group may consume.
+      trace_topic_enable, msg_trace_topic_name: whether the topic of traces exists, and its name.
+      flush_consumer_offset_interval: between writes of consumer offsets to disk.
+      long_polling_enable: whether pulls that find nothing wait.
+      short_polling_time_mills: how long they wait where long polling is off.
+      notify_consumer_ids_changed_enable: whether groups are told of members that come and go.
+      region_id, trace_on: told to producers with each answer (MSG_REGION, TRACE_ON).
+      register_broker_timeout_mills: for one registration with one name server.
+      register_name_server_period: between registrations; taken into 10,000 to 60,000 as RocketMQ
+        does, because a name server forgets a broker after 120,000.
+      force_register: register even where the name server's copy of the topics is current.
+      reject_pull_consumer_enable: refuse consumers that only pull (heartbeat says
+        CONSUME_ACTIVELY).
+      server_channel_max_idle_time_seconds: a connection without traffic for so long is closed.
+      channel_expired_timeout: a client without heartbeat for so long leaves its groups.
+    """
+
+    broker_cluster_name: str = "DefaultCluster"
+    broker_name: str = ""
+    broker_id: int = setting(MASTER_ID, minimum=0)
+    broker_ip1: str = ""
+    broker_ip2: str = ""
+    listen_port: int = setting(10911, minimum=0, maximum=PORT_MAX)
+    bind_address: str = "0.0.0.0"
+    namesrv_addr: str = ""
+    broker_permission: int = setting(6, minimum=0, maximum=7)
+    default_topic_queue_nums: int = setting(8, minimum=1, maximum=65_535)
+    auto_create_topic_enable: bool = True
+    cluster_topic_enable: bool = True
+    broker_topic_enable: bool = True
+    auto_create_subscription_group: bool = True
+    trace_topic_enable: bool = False
+    msg_trace_topic_name: str = "RMQ_SYS_TRACE_TOPIC"
+    flush_consumer_offset_interval: int = setting(5_000, minimum=1)
+    long_polling_enable: bool = True
+    short_polling_time_mills: int = setting(1_000, minimum=0)
+    notify_consumer_ids_changed_enable: bool = True
+    region_id: str = "DefaultRegion"
+    trace_on: bool = True
+    register_broker_timeout_mills: int = setting(24_000, minimum=1)
+    register_name_server_period: int = setting(30_000, minimum=1)
+    force_register: bool = True
+    reject_pull_consumer_enable: bool = False
+    server_channel_max_idle_time_seconds: int = setting(120, minimum=1)
+    channel_expired_timeout: int = setting(120_000, minimum=1)
+
+    @property
+    def namesrv_addresses(self) -> tuple[str, ...]:
+        """The name servers, `host:port` each, in the order given, without repetitions."""
+        return tuple(dict.fromkeys(filter(None, map(str.strip, self.namesrv_addr.split(";")))))
+
+    @property
+    def register_period_s(self) -> float:
+        """Seconds between two registrations, 10 to 60. Source: BrokerController.start."""
+        return max(10_000, min(self.register_name_server_period, 60_000)) / 1000
+
+    def address(self, port: int) -> str:
+        """What clients are told for a port of ours; IPv6 in brackets, as RocketMQ writes it."""
+        return join_address(self.broker_ip1, port)
+
+
+def known_keys() -> Mapping[str, KnownKey]:
+    """Every key that RocketMQ reads from a broker.conf, supported or not."""
+    from ..remoting.known_keys import EFFECTS, NETTY_KEYS  # only where a key is no field
+    from .known_keys import BROKER_KEYS
+    from .known_store_keys import STORE_KEYS
+
+    tables = (NETTY_KEYS, STORE_KEYS, BROKER_KEYS)
+    return {key: fact for table in tables for key, fact in parse_known_keys(table, EFFECTS).items()}
+
+
+def read_broker_config(
+    entries: list[Entry],
+    broker: BrokerConfig,
+    store: MessageStoreConfig,
+    *,
+    path: str = "",
+    namesrv_addr: str | None = None,
+) -> tuple[BrokerConfig, MessageStoreConfig, list[str]]:
+    """Both configurations of a broker.conf, and its warnings, one line each.
+
+    Args:
+      entries: the file's, of `parse_properties`; empty: the defaults, checked all the same.
+      broker, store: the defaults, from the environment for instance.
+      path: for messages only.
+      namesrv_addr: of the command line, which counts more than the file; None: not given.
+    Raises: ConfigError: unknown key, bad value, or a combination that cannot run.
+    """
+    for entry in entries:
+        if entry.key in _REFUSED and entry.value.strip().lower() == "true":
+            reason = f"{entry.key}=true: {_REFUSED[entry.key]}"
+            raise ConfigError(reason, path=path, line=entry.line)
+    configs, warnings = configure(entries, (broker, store), known_keys, path=path)
+    broker, store = configs
+    if namesrv_addr is not None:
+        broker.namesrv_addr = namesrv_addr
+    if store.broker_role is BrokerRole.SLAVE:
+        raise ConfigError("brokerRole=SLAVE: replication is not there yet", path=path)
+    if broker.broker_id != MASTER_ID:
+        warnings.append(f"{path or 'brokerId'}: a {store.broker_role.name} is always brokerId 0")
+        broker.broker_id = MASTER_ID
+    if not 0 <= broker.listen_port <= PORT_MAX or broker.listen_port in (1, 2):
+        raise ConfigError("listenPort - 2, the VIP port, must be a port too", path=path)
+    check_namesrv_addresses(broker.namesrv_addresses, path=path)
+    return broker, store, warnings
+
+
+def check_namesrv_addresses(addresses: tuple[str, ...], *, path: str = "") -> None:
+    """Raises ConfigError unless each is `host:port`. Source: RocketMQ BrokerStartup."""
+    for address in addresses:
+        match = _ADDRESS.fullmatch(address)
+        if match is None or not 0 < int(match[1]) <= PORT_MAX:
+            reason = (
+                f"the name server address {address!r} is not host:port; "
+                "several look like 127.0.0.1:9876;192.168.0.1:9876"
+            )
+            raise ConfigError(reason, path=path)
+
+
+def with_machine(
+    config: BrokerConfig, *, host_name: str, local_address: Callable[[], str]
+) -> BrokerConfig:
+    """The same object, with what the file left open filled in from this machine.
+
+    Args:
+      host_name: the default of broker_name; "" becomes DEFAULT_BROKER as in RocketMQ.
+      local_address: gives the default of broker_ip1, and broker_ip1 is that of broker_ip2.
+    Source: RocketMQ BrokerIdentity.defaultBrokerName, BrokerConfig.
+    """
+    config.broker_name = config.broker_name or host_name or "DEFAULT_BROKER"
+    config.broker_ip1 = config.broker_ip1 or local_address()
+    config.broker_ip2 = config.broker_ip2 or config.broker_ip1
+    return config
+
+
+def from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
+    """The fields that the environment sets: NAMESRV_ADDR, as Apache's broker reads it."""
+    address = environment.get("NAMESRV_ADDR", "")
+    return {"namesrv_addr": address} if address else {}
+
+
+def join_address(host: str, port: int) -> str:
+    """`host:port`, an IPv6 host in brackets."""
+    return f"[{host}]:{port}" if ":" in host and not host.startswith("[") else f"{host}:{port}"

@@ -1,0 +1,161 @@
+"""How the broker's own state becomes text: `config/*.json` as RocketMQ writes it.
+
+fastjson's pretty form: one member a line, tabs, numbers bare as keys, empty maps as `{}`. Files
+that Apache 5.5.0 wrote come out again byte by byte.
+
+Java counterpart: common/ConfigManager.java with RemotingSerializable.toJson of 5.5.0. Pure;
+`store/json_config.py` puts the text on disk.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from ..remoting import fastjson
+from ..remoting.bodies import Body, DataVersion
+from ..remoting.errors import RemoteProtocolError
+
+TOPICS: Final = "topics.json"
+SUBSCRIPTION_GROUPS: Final = "subscriptionGroup.json"
+CONSUMER_OFFSETS: Final = "consumerOffset.json"
+
+Save = Callable[[str, bytes], None]
+"""Writes one of the files above, whole or not at all: name of the file, its text in UTF-8.
+It may raise StoreIOError; then the change stands in memory and the next one is saved with it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A value that is written already, for the depth at which it will stand.
+
+    A table of thousands of topics is saved at each change; only what changed is written anew.
+    """
+
+    text: str
+
+
+Json = (
+    Written
+    | str
+    | int
+    | bool
+    | None
+    | Mapping[str, "Json"]
+    | Mapping[int, "Json"]
+    | Sequence["Json"]
+)
+
+T = TypeVar("T")
+
+_encode = msgspec.json.encode
+_BARE_KEY: Final = re.compile(rb"([{,]\s*)([0-9]+)\s*:")
+
+
+def parse(text: bytes) -> dict[str, Any]:
+    """Read one of the files above, as any version of RocketMQ wrote it.
+
+    Files have no limit of size, unlike what comes from the wire: bare keys are quoted first, so
+    that the fast parser reads them.
+
+    Raises: ValueError: it is not one object of fastjson's.
+    """
+    try:
+        tree = msgspec.json.decode(_BARE_KEY.sub(rb'\1"\2":', text))
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        try:
+            tree = fastjson.loads(text)
+        except RemoteProtocolError as error:
+            raise ValueError(str(error)) from error
+    if not isinstance(tree, dict):
+        raise ValueError(f"it holds a {type(tree).__name__}, not an object")
+    return tree
+
+
+def pretty(value: Json) -> bytes:
+    """A value as fastjson's pretty form, UTF-8.
+
+    Args:
+      value: maps, sequences, texts, whole numbers and booleans; keys are texts or whole numbers.
+    """
+    parts: list[str] = []
+    _append(value, "\n\t", parts)
+    return "".join(parts).encode()
+
+
+def written(body: Body, *, depth: int) -> Written:
+    """A body as fastjson's pretty form: members by name, none that is None.
+
+    Args:
+      body: an instance of a body class.
+      depth: how many maps it stands in.
+    """
+    parts: list[str] = []
+    _append(_sorted(msgspec.to_builtins(body)), "\n" + "\t" * (depth + 1), parts)
+    return Written("".join(parts))
+
+
+def next_version(version: DataVersion, now_ms: int) -> DataVersion:
+    """The version of a table that has just changed; the old one stays as it is.
+
+    Args:
+      version: the table's so far.
+      now_ms: the wall clock, ms since 1970.
+    """
+    return DataVersion(
+        timestamp=now_ms, counter=version.counter + 1, state_version=version.state_version
+    )
+
+
+def _sorted(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _sorted(value[name]) for name in sorted(value) if value[name] is not None}
+    return [_sorted(item) for item in value] if isinstance(value, list) else value
+
+
+def _append(value: Json, indent: str, parts: list[str]) -> None:
+    if isinstance(value, Mapping):
+        if not value:
+            parts.append("{}")
+            return
+        separator = "{"
+        for key, member in value.items():
+            parts += (separator, indent, _scalar(key), ":")
+            _append(member, indent + "\t", parts)
+            separator = ","
+        parts += (indent[:-1], "}")
+    elif isinstance(value, Sequence) and not isinstance(value, str):
+        if not value:
+            parts.append("[]")
+            return
+        separator = "["
+        for item in value:
+            parts += (separator, indent)
+            _append(item, indent + "\t", parts)
+            separator = ","
+        parts += (indent[:-1], "]")
+    elif isinstance(value, Written):
+        parts.append(value.text)
+    else:
+        parts.append(_scalar(value))
+
+
+def _scalar(value: str | int | bool | None) -> str:
+    return str(value) if type(value) is int else _encode(value).decode()
+
+
+def page(table: Mapping[str, T], *, begin: int, count: int) -> dict[str, T]:
+    """A part of a table, in the order of its names.
+
+    Args:
+      table: value by name.
+      begin: index of the first one wanted; negative counts as 0.
+      count: how many at most; negative counts as 0.
+    """
+    begin, count = max(begin, 0), max(count, 0)
+    return {name: table[name] for name in itertools.islice(sorted(table), begin, begin + count)}

@@ -1,0 +1,180 @@
+"""One consumer group as it is connected now: its clients and its subscriptions.
+
+All clients of a group must subscribe to the same; the table holds one subscription per topic, the
+one with the highest `sub_version`. Where two connected clients differ, the log says so plainly,
+because RocketMQ then loses messages in silence: each client pulls queues of topics and tags that
+the other one's heartbeat has just taken away.
+
+Java counterpart: broker/client/ConsumerGroupInfo.java of 5.3.3. Pure.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Final
+
+from ..remoting.bodies import ConsumerData, MessageModel, SubscriptionData
+from .client_channel_info import ClientChannel, ClientChannelInfo
+from .subscription import Subscription
+
+logger = logging.getLogger(__name__)
+
+SUBSCRIPTIONS_PER_GROUP_MAX: Final = 10_000
+"""Topics that one group may subscribe to; the rest is left out with a warning. RocketMQ has no
+bound."""
+
+_Terms = dict[str, tuple[str, str]]
+
+
+class ConsumerGroupInfo:
+    """The clients and subscriptions of one group. Changed only by `ConsumerManager`.
+
+    Attributes:
+      group_name: the group.
+      consume_type, message_model, consume_from_where: as the last heartbeat said.
+      subscription_table: subscription by topic.
+      channel_info_table: client by connection.
+      heartbeat_fingerprint: of the last heartbeat; 0: it had none; None: there was none.
+    """
+
+    __slots__ = (
+        "_terms_of",
+        "channel_info_table",
+        "consume_from_where",
+        "consume_type",
+        "group_name",
+        "heartbeat_fingerprint",
+        "message_model",
+        "subscription_table",
+    )
+
+    def __init__(self, data: ConsumerData) -> None:
+        self.group_name = data.group_name
+        self.consume_type = data.consume_type
+        self.message_model = data.message_model
+        self.consume_from_where = data.consume_from_where
+        self.subscription_table: dict[str, Subscription] = {}
+        self.channel_info_table: dict[ClientChannel, ClientChannelInfo] = {}
+        self.heartbeat_fingerprint: int | None = None
+        self._terms_of: dict[ClientChannel, _Terms] = {}
+
+    @property
+    def is_broadcasting(self) -> bool:
+        """Whether every client of the group gets every message."""
+        return self.message_model is MessageModel.BROADCASTING
+
+    def find_subscription_data(self, topic: str) -> Subscription | None:
+        """What the group subscribed to of a topic; None: nothing."""
+        return self.subscription_table.get(topic)
+
+    def find_channel(self, client_id: str) -> ClientChannelInfo | None:
+        """A client by its id; None: it is not connected."""
+        for client in self.channel_info_table.values():
+            if client.client_id == client_id:
+                return client
+        return None
+
+    def all_client_ids(self) -> list[str]:
+        """The ids of all clients, in the order in which they came."""
+        return [client.client_id for client in self.channel_info_table.values()]
+
+    def all_channels(self) -> list[ClientChannel]:
+        """The connections of all clients, in the order in which they came."""
+        return list(self.channel_info_table)
+
+    def update_channel(self, client: ClientChannelInfo, data: ConsumerData) -> bool:
+        """Note a heartbeat.
+
+        Returns: whether the connection is new in the group.
+        Source: ConsumerGroupInfo.updateChannel.
+        """
+        self.consume_type = data.consume_type
+        self.message_model = data.message_model
+        self.consume_from_where = data.consume_from_where
+        known = self.channel_info_table.get(client.channel)
+        if known is None:
+            self.channel_info_table[client.channel] = client
+            logger.info(
+                "new consumer connected, group: %s %s %s %s",
+                self.group_name, data.consume_type, data.message_model, client,
+            )  # fmt: skip
+            return True
+        if known.client_id != client.client_id:
+            logger.error(
+                "group %s: %s was on this connection before %s: two clients share it",
+                self.group_name, known, client,
+            )  # fmt: skip
+            self.channel_info_table[client.channel] = client
+        known.last_update_s = client.last_update_s
+        return False
+
+    def update_subscription(
+        self, client: ClientChannelInfo, subscriptions: Sequence[SubscriptionData]
+    ) -> bool:
+        """Take over a heartbeat's subscriptions.
+
+        A topic that is not among them is dropped, one that is new is added; of one that is known,
+        the subscription with the higher `sub_version` stays.
+
+        Returns: whether a topic was added or dropped.
+        Source: ConsumerGroupInfo.updateSubscription.
+        """
+        updated = False
+        terms: _Terms = {}
+        table = self.subscription_table
+        if len(subscriptions) > SUBSCRIPTIONS_PER_GROUP_MAX:
+            logger.warning(
+                "group %s: %s subscribes to %d topics, only the first %d count",
+                self.group_name, client, len(subscriptions), SUBSCRIPTIONS_PER_GROUP_MAX,
+            )  # fmt: skip
+        for data in subscriptions[:SUBSCRIPTIONS_PER_GROUP_MAX]:
+            terms[data.topic] = (data.expression_type, data.sub_string)
+            old = table.get(data.topic)
+            if old is None:
+                table[data.topic] = Subscription.from_data(data)
+                updated = True
+                logger.info("subscription added, group: %s %s", self.group_name, data)
+            elif data.sub_version > old.sub_version:
+                table[data.topic] = Subscription.from_data(data)
+        for topic in [topic for topic in table if topic not in terms]:
+            logger.warning("subscription dropped, group: %s %s", self.group_name, table.pop(topic))
+            updated = True
+        if self._terms_of.get(client.channel) != terms:
+            self._terms_of[client.channel] = terms
+            self._warn_of_mixed(client, terms)
+        return updated
+
+    def _warn_of_mixed(self, client: ClientChannelInfo, terms: _Terms) -> None:
+        for channel, other_terms in self._terms_of.items():
+            other = self.channel_info_table.get(channel)
+            if other is None or other_terms == terms:
+                continue
+            if other.client_id == client.client_id:
+                continue
+            topics = sorted(
+                topic
+                for topic in terms.keys() | other_terms.keys()
+                if terms.get(topic) != other_terms.get(topic)
+            )
+            logger.warning(
+                "the clients of group %s subscribe to different things and will lose messages: "
+                "%s and %s differ in %s; give each its own group",
+                self.group_name, client, other, ", ".join(
+                    f"{topic} ({_name(terms.get(topic))} against {_name(other_terms.get(topic))})"
+                    for topic in topics[:5]
+                ),
+            )  # fmt: skip
+            return
+
+    def remove_channel(self, channel: ClientChannel) -> ClientChannelInfo | None:
+        """Forget a client.
+
+        Returns: the client; None: it was not here.
+        """
+        self._terms_of.pop(channel, None)
+        return self.channel_info_table.pop(channel, None)
+
+
+def _name(terms: tuple[str, str] | None) -> str:
+    return "not subscribed" if terms is None else f"{terms[0]} {terms[1]!r}"

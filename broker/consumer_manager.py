@@ -1,0 +1,180 @@
+"""Which consumers are connected, by group, and who is told when that changes.
+
+A consumer is here from its first heartbeat until it says goodbye (35), its connection closes or
+its heartbeats stay away for CHANNEL_EXPIRED_S. At each change the clients of its group are told
+(NOTIFY_CONSUMER_IDS_CHANGED, 40), so that they divide their queues anew at once and not within
+20 s; a group that broadcasts has nothing to divide.
+
+Java counterpart: broker/client/ConsumerManager.java of 5.3.3. Pure.
+Not done: the compensation table, which serves pop and the proxy.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+
+from ..remoting.bodies import ConsumerData
+from ..remoting.codec import RemotingCommand
+from ..remoting.request_codes import RequestCode
+from .client_channel_info import (
+    CHANNEL_EXPIRED_S,
+    GROUPS_PER_CHANNEL_MAX,
+    ClientChannel,
+    ClientChannelInfo,
+)
+from .consumer_group_info import ConsumerGroupInfo
+from .subscription import Subscription
+
+logger = logging.getLogger(__name__)
+
+NotifyConsumerIdsChanged = Callable[[str, Sequence[ClientChannel]], None]
+
+
+def notify_consumer_ids_changed(group: str, channels: Sequence[ClientChannel]) -> None:
+    """Tell connections, oneway, that the clients of a group have changed.
+
+    Source: Broker2Client.notifyConsumerIdsChanged.
+    """
+    for channel in channels:
+        channel.send_oneway(
+            RemotingCommand(
+                RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, ext_fields={"consumerGroup": group}
+            )
+        )
+
+
+def notify_nobody(group: str, channels: Sequence[ClientChannel]) -> None:
+    """What to tell when `notifyConsumerIdsChangedEnable` is false: nothing."""
+
+
+class ConsumerManager:
+    """The table of consumers. Not thread-safe: used from the broker's one trio run.
+
+    Args:
+      notify: called with a group and the connections of all its clients when these changed.
+      expired_s: seconds without a heartbeat after which `scan_inactive` drops a client.
+    """
+
+    def __init__(
+        self,
+        *,
+        notify: NotifyConsumerIdsChanged = notify_consumer_ids_changed,
+        expired_s: float = CHANNEL_EXPIRED_S,
+    ) -> None:
+        self._notify = notify
+        self._expired_s = expired_s
+        self._groups: dict[str, ConsumerGroupInfo] = {}
+        self._groups_of: dict[ClientChannel, set[str]] = {}
+
+    @property
+    def consumer_table(self) -> Mapping[str, ConsumerGroupInfo]:
+        """Every connected group by name; not to be changed."""
+        return self._groups
+
+    def get_consumer_group_info(self, group: str) -> ConsumerGroupInfo | None:
+        """A connected group; None: none of its clients is connected."""
+        return self._groups.get(group)
+
+    def find_subscription_data(self, group: str, topic: str) -> Subscription | None:
+        """What a group subscribed to of a topic; None: nothing, or it is not connected."""
+        info = self._groups.get(group)
+        return None if info is None else info.subscription_table.get(topic)
+
+    def query_topic_consume_by_who(self, topic: str) -> set[str]:
+        """The connected groups that subscribe to a topic."""
+        return {group for group, info in self._groups.items() if topic in info.subscription_table}
+
+    def register(
+        self,
+        data: ConsumerData,
+        client: ClientChannelInfo,
+        *,
+        notify: bool = True,
+        with_subscriptions: bool = True,
+    ) -> bool:
+        """Note a heartbeat of one group.
+
+        Args:
+          data: what the heartbeat says of the group.
+          client: the client at the time of this heartbeat.
+          notify: whether the group's clients are told of changes (its
+            notifyConsumerIdsChangedEnable).
+          with_subscriptions: False: the heartbeat left the subscriptions out, those of before
+            stay.
+        Returns: whether a client or a subscription came or went.
+        Source: ConsumerManager.registerConsumer, registerConsumerWithoutSub.
+        """
+        group = data.group_name
+        info = self._groups.get(group)
+        if info is None:
+            info = ConsumerGroupInfo(data)
+        groups = self._groups_of.setdefault(client.channel, set())
+        if group not in groups and len(groups) >= GROUPS_PER_CHANNEL_MAX:
+            logger.warning(
+                "%s: consumer group %s is not registered, the connection has %d groups already",
+                client, group, len(groups),
+            )  # fmt: skip
+            return False
+        self._groups[group] = info
+        groups.add(group)
+        changed = info.update_channel(client, data)
+        if with_subscriptions and info.update_subscription(client, data.subscription_data_set):
+            changed = True
+        if changed and notify and not info.is_broadcasting:
+            self._notify(group, info.all_channels())
+        return changed
+
+    def unregister(self, group: str, channel: ClientChannel, *, notify: bool = True) -> bool:
+        """Forget one client of one group.
+
+        Args:
+          group: a consumer group.
+          channel: the client's connection.
+          notify: whether the clients that stay are told.
+        Returns: whether the client was there.
+        """
+        info = self._groups.get(group)
+        client = info.remove_channel(channel) if info is not None else None
+        if info is None or client is None:
+            return False
+        groups = self._groups_of[channel]
+        groups.discard(group)
+        if not groups:
+            del self._groups_of[channel]
+        logger.info("consumer left, group: %s %s", group, client)
+        if not info.channel_info_table:
+            del self._groups[group]
+        elif notify and not info.is_broadcasting:
+            self._notify(group, info.all_channels())
+        return True
+
+    def channel_closed(self, channel: ClientChannel) -> bool:
+        """Forget every client of a closed connection and tell the others of their groups.
+
+        Returns: whether there was one.
+        """
+        groups = list(self._groups_of.get(channel, ()))
+        for group in groups:
+            self.unregister(group, channel)
+        return bool(groups)
+
+    def scan_inactive(self, now_s: float) -> list[ClientChannel]:
+        """Forget the clients whose heartbeats stay away, and close their connections.
+
+        Args:
+          now_s: monotonic seconds.
+        Returns: the connections that were closed.
+        Source: ConsumerManager.scanNotActiveChannel.
+        """
+        expired = {
+            channel: client
+            for info in self._groups.values()
+            for channel, client in info.channel_info_table.items()
+            if now_s - client.last_update_s > self._expired_s
+        }
+        for channel, client in expired.items():
+            logger.warning("consumer %s sent no heartbeat for %g s", client, self._expired_s)
+            self.channel_closed(channel)
+            channel.close(f"no heartbeat of a consumer for {self._expired_s:g} s")
+        return list(expired)

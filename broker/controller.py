@@ -1,0 +1,366 @@
+"""BrokerController: one running broker.
+
+The shell: it owns the sockets, the tasks and the files of configuration, and puts the pure parts
+together. What a request does is in the processors' modules.
+
+A turn of any connection ends in `SendMessageProcessor.end_turn`: one write for everything that
+was sent, then the pulls that waited for it.
+
+Java counterpart: broker/BrokerController.java of 5.3.3.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from pathlib import PurePosixPath
+from random import Random
+
+import trio
+
+from ..remoting.channel import Channel, Processor, Turn
+from ..remoting.client import RemotingClient
+from ..remoting.codec import RemotingCommand
+from ..remoting.connection import ConnectionLimits
+from ..remoting.errors import LocalProtocolError
+from ..remoting.hosts import host_bytes
+from ..remoting.message_id import UniqueIdGenerator
+from ..remoting.request_codes import RequestCode
+from ..remoting.server import RemotingServer, open_listener
+from ..remoting.transport import format_address
+from ..store.clock import Clock
+from ..store.config import MessageStoreConfig
+from ..store.disk import Disk
+from ..store.errors import StoreError
+from ..store.json_config import load_json, save_json
+from ..store.message_store import MessageStore
+from .config import BrokerConfig
+from .config_text import CONSUMER_OFFSETS, SUBSCRIPTION_GROUPS, TOPICS
+from .consumer_manager import ConsumerManager, notify_consumer_ids_changed, notify_nobody
+from .consumer_offset_manager import ConsumerOffsetManager
+from .processors.client_manage import ClientManageProcessor
+from .processors.consumer_manage import ConsumerManageProcessor
+from .processors.group_admin import GroupAdminProcessor
+from .processors.lock import LockProcessor
+from .processors.queue_offset import QueueOffsetProcessor
+from .processors.topic_admin import TopicAdminProcessor
+from .producer_manager import ProducerManager
+from .pull_message import PullMessageProcessor
+from .pull_request_hold import CHECK_INTERVAL_S
+from .rebalance_lock_manager import RebalanceLockManager
+from .registration import Registrar, register_request, unregister_request
+from .send_message import SendMessageProcessor
+from .subscription_group_manager import SubscriptionGroupManager
+from .topic_config_manager import TopicConfigManager
+
+logger = logging.getLogger(__name__)
+
+SCAN_CLIENTS_INTERVAL_S = 10.0
+"""Between two looks for clients whose heartbeats stay away. RocketMQ: ClientHousekeepingService."""
+
+VIP_PORT_STEP = 2
+"""Clients with vipChannelEnabled connect to listenPort - 2. Source: MixAll.brokerVIPChannel."""
+
+HA_PORT_STEP = 1
+"""haListenPort is listenPort + 1 unless the file says otherwise."""
+
+GOODBYE_TIMEOUT_S = 5.0
+"""A stopping broker does not wait longer for its name servers."""
+
+FREE_PORT_TRIES = 50
+"""How often a pair of free ports (one and the VIP port two below) is looked for."""
+
+
+class BrokerController:
+    """One broker.
+
+    Lifecycle: make it, start `run` in a nursery, cancel it to stop. Owner: that one task.
+
+    Args:
+      config: the broker's keys; broker_name, broker_ip1 and broker_ip2 are filled in.
+      store_config: the store's keys.
+      clock, disk: the seams of time and files.
+      turn: shared with another server of the same process; None: its own.
+      listeners: sockets to serve on, from `open_listener`; None: those that `config` says.
+      random: picks queues for producers that leave it to the broker.
+    """
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        store_config: MessageStoreConfig,
+        *,
+        clock: Clock,
+        disk: Disk,
+        turn: Turn | None = None,
+        listeners: Sequence[socket.socket] | None = None,
+        random: Random | None = None,
+    ) -> None:
+        self.config = config
+        self._store_config = store_config
+        self._clock = clock
+        self._disk = disk
+        self._turn = turn or Turn()
+        self._listeners = listeners
+        self._random = random or Random()
+        self._addresses: tuple[str, ...] = ()
+        self._broker_addr = ""
+        self.store = MessageStore(store_config, clock=clock, disk=disk)
+        self.topics = TopicConfigManager(config, clock=clock, save=self._save)
+        self.groups = SubscriptionGroupManager(config, clock=clock, save=self._save)
+        self.offsets = ConsumerOffsetManager(clock=clock, save=self._save)
+        expired_s = config.channel_expired_timeout / 1000
+        notify = (
+            notify_consumer_ids_changed
+            if config.notify_consumer_ids_changed_enable
+            else notify_nobody
+        )
+        self.consumers = ConsumerManager(notify=notify, expired_s=expired_s)
+        self.producers = ProducerManager(expired_s=expired_s)
+        self._locks = RebalanceLockManager()
+        self.client = RemotingClient(turn=self._turn)
+        self.registrar = Registrar(
+            config, self.client, self._register_request, self._unregister_request
+        )
+        self.topics.on_change = lambda topics: self.registrar.changed()
+        self.pulls = PullMessageProcessor(
+            config,
+            self.store,
+            topics=self.topics,
+            groups=self.groups,
+            consumers=self.consumers,
+            offsets=self.offsets,
+            now_s=trio.current_time,
+        )
+        self.server: RemotingServer | None = None
+
+    @property
+    def listen_addresses(self) -> tuple[str, ...]:
+        """Where it listens, the VIP port last; known once it runs."""
+        return self._addresses
+
+    @property
+    def broker_addr(self) -> str:
+        """`host:port` that clients are told; known once it runs."""
+        return self._broker_addr
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Serve until cancelled; started means bound, loaded and registered where it can be.
+
+        Raises:
+          OSError: an address is taken or not ours; the text names it.
+          StoreError: the data folder is locked, damaged, not writable or full.
+        """
+        listeners = self._listeners
+        if listeners is None:
+            listeners = _listen(self.config.bind_address, self.config.listen_port)
+        self._addresses = tuple(format_address(sock.getsockname()) for sock in listeners)
+        port = int(self._addresses[0].rpartition(":")[2]) if listeners else self.config.listen_port
+        self._broker_addr = self.config.address(port)
+        try:
+            self.store.load()
+            self._load_tables()
+        except BaseException:
+            for listener in listeners:
+                listener.close()
+            self.store.close()
+            raise
+        send = self._send_processor(port)
+        self._turn.on_end = send.end_turn
+        self.server = RemotingServer(
+            self._processors(send),
+            turn=self._turn,
+            on_channel_closed=self._on_channel_closed,
+            limits=ConnectionLimits(idle_s=self.config.server_channel_max_idle_time_seconds),
+        )
+        # Outlive the cancellation: what stops still needs the store, and says goodbye.
+        scopes = [trio.CancelScope(shield=True), trio.CancelScope(shield=True)]
+        try:
+            async with trio.open_nursery() as base:
+                await base.start(_run_in, scopes[0], self.store.run)
+                await base.start(_run_in, scopes[1], self.client.run)
+                try:
+                    await self._serve(self.server, listeners, task_status)
+                finally:
+                    with trio.move_on_after(GOODBYE_TIMEOUT_S, shield=True):
+                        await self.registrar.unregister_all()
+                    for scope in scopes:
+                        scope.cancel()
+        finally:
+            self._close()
+
+    async def _serve(
+        self,
+        server: RemotingServer,
+        listeners: Sequence[socket.socket],
+        task_status: trio.TaskStatus[None],
+    ) -> None:
+        async with trio.open_nursery() as nursery:
+            await nursery.start(server.serve, listeners)
+            await self.registrar.register_all()
+            nursery.start_soon(self.registrar.run)
+            nursery.start_soon(self._every, CHECK_INTERVAL_S, self._check_pulls)
+            nursery.start_soon(self._every, SCAN_CLIENTS_INTERVAL_S, self._scan_clients)
+            interval_s = self.config.flush_consumer_offset_interval / 1000
+            nursery.start_soon(self._every, interval_s, self._persist_offsets)
+            logger.info("the broker %s listens on %s", self.config.broker_name, self._addresses)
+            task_status.started()
+            await trio.sleep_forever()
+
+    def _close(self) -> None:
+        for what, close in (
+            ("the offsets", self._persist_offsets),
+            ("the topics", self.topics.persist),
+            ("the groups", self.groups.persist),
+        ):
+            try:
+                close()
+            except StoreError as error:
+                logger.error("%s could not be saved: %s", what, error)
+        self.store.close()
+
+    def _send_processor(self, port: int) -> SendMessageProcessor:
+        ip = self.config.broker_ip1
+        try:
+            store_host = host_bytes(ip.strip("[]"), port)
+        except LocalProtocolError:
+            # A name is advertised: records need an address, the one that we listen on will do.
+            listened = self._addresses[0].rpartition(":")[0].strip("[]")
+            store_host = host_bytes(listened, port)
+        unique_ids = UniqueIdGenerator(store_host[:-4], os.getpid(), self._random.getrandbits(32))
+        return SendMessageProcessor(
+            self.config,
+            self.store,
+            self.topics,
+            store_host,
+            self._on_messages,
+            unique_ids,
+            self._random,
+        )
+
+    def _processors(self, send: SendMessageProcessor) -> dict[int, Processor]:
+        self.store.on_visible = self._on_messages
+        register_all = self.registrar.register_all
+        tables: list[dict[RequestCode, Processor]] = [
+            send.processors,
+            self.pulls.processors,
+            ClientManageProcessor(
+                self.config,
+                consumers=self.consumers,
+                producers=self.producers,
+                groups=self.groups,
+                topics=self.topics,
+                clock=self._clock,
+                register_broker_all=register_all,
+            ).processors,
+            ConsumerManageProcessor(
+                consumers=self.consumers,
+                offsets=self.offsets,
+                groups=self.groups,
+                topics=self.topics,
+                store=self.store,
+            ).processors,
+            QueueOffsetProcessor(self.store).processors,
+            LockProcessor(self._locks, clock=self._clock).processors,
+            TopicAdminProcessor(
+                topics=self.topics,
+                offsets=self.offsets,
+                store=self.store,
+                register_broker_all=register_all,
+            ).processors,
+            GroupAdminProcessor(groups=self.groups, offsets=self.offsets).processors,
+        ]
+        return {code: process for table in tables for code, process in table.items()}
+
+    def _on_messages(self, queues: Collection[tuple[str, int]]) -> None:
+        self.pulls.hold_service.notify_messages(queues)
+
+    def _on_channel_closed(self, channel: Channel) -> None:
+        self.consumers.channel_closed(channel)
+        self.producers.channel_closed(channel)
+
+    # What runs from time to time
+
+    async def _every(self, interval_s: float, act: Callable[[], object]) -> None:
+        while True:
+            await trio.sleep(interval_s)
+            try:
+                act()
+            except StoreError as error:
+                logger.error("%s", error)
+
+    def _check_pulls(self) -> None:
+        self.pulls.hold_service.check(trio.current_time())
+
+    def _scan_clients(self) -> None:
+        now_s = self._clock.monotonic_s()
+        for channel in (*self.consumers.scan_inactive(now_s), *self.producers.scan_inactive(now_s)):
+            channel.close("no heartbeat from its client")
+
+    def _persist_offsets(self) -> None:
+        self.offsets.persist()
+
+    # Files and name servers
+
+    def _path(self, name: str) -> str:
+        return str(PurePosixPath(self._store_config.store_path_root_dir) / "config" / name)
+
+    def _save(self, name: str, text: bytes) -> None:
+        save_json(self._disk, self._path(name), text)
+
+    def _load_tables(self) -> None:
+        for name, decode in (
+            (TOPICS, self.topics.decode),
+            (SUBSCRIPTION_GROUPS, self.groups.decode),
+            (CONSUMER_OFFSETS, self.offsets.decode),
+        ):
+            load_json(self._disk, self._path(name), decode)
+
+    def _register_request(self) -> RemotingCommand:
+        port = int(self._broker_addr.rpartition(":")[2])
+        ha_host = self.config.broker_ip2 or self.config.broker_ip1
+        return register_request(
+            self.config,
+            self._broker_addr,
+            f"{ha_host}:{port + HA_PORT_STEP}",
+            self.topics.topic_config_table,
+            self.topics.data_version,
+        )
+
+    def _unregister_request(self) -> RemotingCommand:
+        return unregister_request(self.config, self._broker_addr)
+
+
+async def _run_in(
+    scope: trio.CancelScope,
+    run: Callable[..., Awaitable[None]],
+    *,
+    task_status: trio.TaskStatus[None],
+) -> None:
+    """Run a service until `scope` is cancelled."""
+    with scope:
+        await run(task_status=task_status)
+
+
+def _listen(host: str, port: int) -> list[socket.socket]:
+    """The port's and the VIP port's listeners; for port 0 a free pair.
+
+    Raises: OSError: as `open_listener`.
+    """
+    if port:
+        first = open_listener(host, port)
+        try:
+            return [first, open_listener(host, port - VIP_PORT_STEP)]
+        except OSError:
+            first.close()
+            raise
+    for _ in range(FREE_PORT_TRIES):
+        first = open_listener(host, 0)
+        taken = first.getsockname()[1]
+        try:
+            return [first, open_listener(host, taken - VIP_PORT_STEP)]
+        except OSError:
+            first.close()
+    raise OSError(f"no two free ports with one between them on {host or 'any address'}")

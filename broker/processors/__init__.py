@@ -1,0 +1,1 @@
+"""The processors of the broker: one class per concern, each with its table of request codes."""

@@ -1,0 +1,175 @@
+"""Clients that come and go: HEART_BEAT (34), UNREGISTER_CLIENT (35), CHECK_CLIENT_CONFIG (46).
+
+A heartbeat of a consumer makes its group, where that is allowed, and the group's retry topic; the
+answer then waits until the name servers know that topic, because the client looks for its route
+at once.
+
+Java counterpart: broker/processor/ClientManageProcessor.java of 5.3.3. Pure.
+Not done: SQL filters; 46 refuses them, so that a consumer fails at its start and not in silence.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
+
+from ...remoting.bodies import CheckClientRequestBody, ConsumerData, ConsumeType, HeartbeatData
+from ...remoting.channel import Answer, Channel, Deferred, Processor
+from ...remoting.codec import RemotingCommand
+from ...remoting.errors import RequestRefused
+from ...remoting.headers import UnregisterClientRequestHeader, decode
+from ...remoting.request_codes import RequestCode
+from ...remoting.response_codes import ResponseCode
+from ...store.clock import Clock
+from ..client_channel_info import ClientChannelInfo
+from ..consumer_manager import ConsumerManager
+from ..producer_manager import ProducerManager
+from ..subscription import is_tag_type
+from ..subscription_group_manager import SubscriptionGroupManager
+from ..topic_config_manager import UNIT_SUB_FLAG, TopicConfigManager
+from ..topic_validator import refuse_topic, retry_topic
+from .request_body import read_body
+
+if TYPE_CHECKING:
+    from ..config import BrokerConfig
+
+logger = logging.getLogger(__name__)
+
+
+class ClientManageProcessor:
+    """Keeps the tables of producers and consumers.
+
+    Args:
+      config: the broker's configuration.
+      consumers, producers, groups, topics: the broker's tables.
+      clock: its monotonic time goes into the tables.
+      register_broker_all: registers the topics with every name server; does not raise for a name
+        server that cannot be reached.
+    """
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        *,
+        consumers: ConsumerManager,
+        producers: ProducerManager,
+        groups: SubscriptionGroupManager,
+        topics: TopicConfigManager,
+        clock: Clock,
+        register_broker_all: Callable[[], Awaitable[None]],
+    ) -> None:
+        self._config = config
+        self._consumers = consumers
+        self._producers = producers
+        self._groups = groups
+        self._topics = topics
+        self._clock = clock
+        self._register_broker_all = register_broker_all
+        self.processors: dict[RequestCode, Processor] = {
+            RequestCode.HEART_BEAT: self._heartbeat,
+            RequestCode.UNREGISTER_CLIENT: self._unregister,
+            RequestCode.CHECK_CLIENT_CONFIG: self._check,
+        }
+
+    def _heartbeat(self, request: RemotingCommand, channel: Channel) -> Answer:
+        data = read_body(request, HeartbeatData.from_body)
+        client = ClientChannelInfo(
+            channel,
+            data.client_id,
+            language=request.language,
+            version=request.version,
+            last_update_s=self._clock.monotonic_s(),
+        )
+        version_before = self._topics.data_version
+        is_sub_change = data.heartbeat_fingerprint == 0
+        with self._topics.saving_once(), self._groups.saving_once():
+            for consumer in data.consumer_data_set:
+                if self._register_consumer(consumer, client, data):
+                    is_sub_change = True
+        for producer in data.producer_data_set:
+            if producer.group_name:
+                self._producers.register(producer.group_name, client)
+        answer = request.answer(
+            ext_fields={
+                "IS_SUPPORT_HEART_BEAT_V2": "true",
+                "IS_SUB_CHANGE": "true" if is_sub_change else "false",
+            }
+        )
+        if self._topics.data_version is version_before:
+            return answer
+        return Deferred(lambda: self._answer_registered(answer))
+
+    async def _answer_registered(self, answer: RemotingCommand) -> RemotingCommand:
+        await self._register_broker_all()
+        return answer
+
+    def _register_consumer(
+        self, consumer: ConsumerData, client: ClientChannelInfo, data: HeartbeatData
+    ) -> bool:
+        """Register one group of a heartbeat.
+
+        Returns: whether the client shall send its subscriptions again, because its fingerprint is
+          not the one of the group's last heartbeat or they are not known.
+        """
+        group = consumer.group_name
+        if (
+            self._config.reject_pull_consumer_enable
+            and consumer.consume_type is ConsumeType.CONSUME_ACTIVELY
+        ):
+            return False
+        group_config = self._groups.find(group)
+        if group_config is None:
+            logger.warning("%s: group %r does not exist and is not created", client, group)
+            return False
+        topic = retry_topic(group)
+        if refuse_topic(topic) is None:
+            self._topics.create_topic_in_send_message_back(
+                topic,
+                queue_count=group_config.retry_queue_nums,
+                order=any(
+                    self._topics.is_order_topic(subscription.topic)
+                    for subscription in consumer.subscription_data_set
+                ),
+                sys_flag=UNIT_SUB_FLAG if consumer.unit_mode else 0,
+            )
+        self._consumers.register(
+            consumer,
+            client,
+            notify=group_config.notify_consumer_ids_changed_enable,
+            with_subscriptions=not (data.is_without_sub and data.heartbeat_fingerprint),
+        )
+        info = self._consumers.get_consumer_group_info(group)
+        if info is None:
+            return False
+        before = info.heartbeat_fingerprint
+        info.heartbeat_fingerprint = data.heartbeat_fingerprint
+        if before is None:
+            # RocketMQ says "no change" here, and a client whose broker was restarted then goes on
+            # without subscriptions for ever.
+            return data.is_without_sub
+        return before != data.heartbeat_fingerprint
+
+    def _unregister(self, request: RemotingCommand, channel: Channel) -> Answer:
+        header = decode(UnregisterClientRequestHeader, request.ext_fields)
+        if header.producer_group is not None:
+            self._producers.unregister(header.producer_group, channel)
+        if header.consumer_group is not None:
+            known = self._groups.subscription_group_table.get(header.consumer_group)
+            self._consumers.unregister(
+                header.consumer_group,
+                channel,
+                notify=known is None or known.notify_consumer_ids_changed_enable,
+            )
+        return request.answer(ext_fields={})
+
+    def _check(self, request: RemotingCommand, channel: Channel) -> Answer:
+        body = read_body(request, CheckClientRequestBody.from_body)
+        subscription = body.subscription_data
+        if subscription is not None and not is_tag_type(subscription.expression_type):
+            raise RequestRefused(
+                ResponseCode.SYSTEM_ERROR,
+                "The broker does not support consumer to filter message by "
+                f"{subscription.expression_type}",
+            )
+        return request.answer()

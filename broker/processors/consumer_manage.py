@@ -1,0 +1,140 @@
+"""A group's members and offsets: GET_CONSUMER_LIST_BY_GROUP (38), QUERY_CONSUMER_OFFSET (14),
+UPDATE_CONSUMER_OFFSET (15).
+
+Java counterpart: broker/processor/ConsumerManageProcessor.java of 5.3.3. Pure.
+Not done: static topics; offsets that an administrator has reset on the server (222).
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Protocol
+
+from ...remoting.bodies import GetConsumerListByGroupResponseBody
+from ...remoting.channel import Answer, Channel, Processor
+from ...remoting.codec import RemotingCommand
+from ...remoting.headers import (
+    GetConsumerListByGroupRequestHeader,
+    QueryConsumerOffsetRequestHeader,
+    UpdateConsumerOffsetRequestHeader,
+    decode,
+)
+from ...remoting.request_codes import RequestCode
+from ...remoting.response_codes import ResponseCode
+from ..consumer_manager import ConsumerManager
+from ..consumer_offset_manager import ConsumerOffsetManager
+from ..subscription_group_manager import SubscriptionGroupManager
+from ..topic_config_manager import TopicConfigManager
+
+if TYPE_CHECKING:
+    from ...store.message_reader import GetMessageResult
+
+logger = logging.getLogger(__name__)
+
+
+class Messages(Protocol):
+    """What is asked of the store; `store.message_store.MessageStore` has it."""
+
+    def min_offset(self, topic: str, queue_id: int) -> int:
+        """First queue offset still there; -1 when there is no such queue."""
+
+    def get_message(
+        self, topic: str, queue_id: int, queue_offset: int, count_max: int
+    ) -> GetMessageResult:
+        """Read up to count_max messages from queue_offset on."""
+
+
+class ConsumerManageProcessor:
+    """Answers from the tables of consumers and offsets.
+
+    Args:
+      consumers, offsets, groups, topics: the broker's tables.
+      store: the broker's messages.
+    """
+
+    def __init__(
+        self,
+        *,
+        consumers: ConsumerManager,
+        offsets: ConsumerOffsetManager,
+        groups: SubscriptionGroupManager,
+        topics: TopicConfigManager,
+        store: Messages,
+    ) -> None:
+        self._consumers = consumers
+        self._offsets = offsets
+        self._groups = groups
+        self._topics = topics
+        self._store = store
+        self.processors: dict[RequestCode, Processor] = {
+            RequestCode.GET_CONSUMER_LIST_BY_GROUP: self._list,
+            RequestCode.QUERY_CONSUMER_OFFSET: self._query,
+            RequestCode.UPDATE_CONSUMER_OFFSET: self._update,
+        }
+
+    def _list(self, request: RemotingCommand, channel: Channel) -> Answer:
+        group = decode(GetConsumerListByGroupRequestHeader, request.ext_fields).consumer_group
+        info = self._consumers.get_consumer_group_info(group)
+        if info is None:
+            return request.answer(
+                ResponseCode.SYSTEM_ERROR, f"no consumer for this group, {group}", ext_fields={}
+            )
+        body = GetConsumerListByGroupResponseBody(consumer_id_list=info.all_client_ids())
+        return request.answer(ext_fields={}, body=body.to_body())
+
+    def _query(self, request: RemotingCommand, channel: Channel) -> Answer:
+        header = decode(QueryConsumerOffsetRequestHeader, request.ext_fields)
+        topic, queue_id = header.topic, header.queue_id
+        offset = self._offsets.query_offset(header.consumer_group, topic, queue_id)
+        if offset < 0:
+            if header.set_zero_if_not_found is False:
+                remark = "Not found, do not set to zero, maybe this group boot first"
+                return request.answer(ResponseCode.QUERY_NOT_FOUND, remark, ext_fields={})
+            if not self._is_in_memory_from_zero(topic, queue_id):
+                remark = "Not found, V3_0_6_SNAPSHOT maybe this group consumer boot first"
+                return request.answer(ResponseCode.QUERY_NOT_FOUND, remark, ext_fields={})
+            offset = 0
+        return request.answer(ext_fields={"offset": str(offset)})
+
+    def _is_in_memory_from_zero(self, topic: str, queue_id: int) -> bool:
+        """Whether the queue's message 0 is there and new enough to be in memory.
+
+        A group that never consumed then begins at 0, whatever it would rather do: RocketMQ's way
+        of not losing what was sent while the consumer started.
+
+        Source: DefaultMessageStore.checkInMemByConsumeOffset.
+        """
+        if self._store.min_offset(topic, queue_id) > 0:
+            return False
+        found = self._store.get_message(topic, queue_id, 0, 1)
+        return found.count > 0 and not found.suggest_pulling_from_slave
+
+    def _update(self, request: RemotingCommand, channel: Channel) -> Answer:
+        header = decode(UpdateConsumerOffsetRequestHeader, request.ext_fields)
+        group, topic, queue_id = header.consumer_group, header.topic, header.queue_id
+        if not self._groups.contains(group):
+            return request.answer(
+                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
+                f"Group {group} not exist!",
+                ext_fields={},
+            )
+        config = self._topics.select(topic)
+        if config is None:
+            return request.answer(
+                ResponseCode.TOPIC_NOT_EXIST, f"Topic {topic} not exist!", ext_fields={}
+            )
+        # RocketMQ takes any queue id and any offset, and so grows without bound. A queue that the
+        # topic had until lately is still consumed to its end.
+        queue_count = max(config.read_queue_nums, config.write_queue_nums)
+        if not 0 <= queue_id < queue_count and self._store.min_offset(topic, queue_id) < 0:
+            remark = (
+                f"queueId[{queue_id}] is illegal, topic:[{topic}] "
+                f"topicConfig.readQueueNums:[{config.read_queue_nums}] "
+                f"consumer:[{channel.remote_address}]"
+            )
+            return request.answer(ResponseCode.INVALID_PARAMETER, remark, ext_fields={})
+        if header.commit_offset < 0:
+            remark = f"Offset {header.commit_offset} is negative, topic is {topic}"
+            return request.answer(ResponseCode.INVALID_PARAMETER, remark, ext_fields={})
+        self._offsets.commit_offset(group, topic, queue_id, header.commit_offset)
+        return request.answer(ext_fields={})

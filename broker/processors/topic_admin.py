@@ -1,0 +1,212 @@
+"""Topics by an administrator's hand: UPDATE_AND_CREATE_TOPIC (17), its list form (18),
+GET_ALL_TOPIC_CONFIG (21), DELETE_TOPIC_IN_BROKER (215), GET_TOPIC_CONFIG (351).
+
+What changes topics is answered only after the name servers know, so that a route asked for right
+after the answer has them.
+
+Java counterpart: AdminBrokerProcessor.updateAndCreateTopic, updateAndCreateTopicList, deleteTopic,
+getAllTopicConfig, getTopicConfig of 5.3.3 and 5.5. Pure.
+Not done: static topics, retry topics of pop.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Final, Protocol
+
+from ...remoting.bodies import (
+    CreateTopicListRequestBody,
+    DataVersion,
+    TopicConfig,
+    TopicConfigSerializeWrapper,
+    TopicFilterType,
+)
+from ...remoting.channel import Answer, Channel, Deferred, Processor
+from ...remoting.codec import RemotingCommand
+from ...remoting.errors import RemoteProtocolError, RequestRefused
+from ...remoting.headers import (
+    CreateTopicRequestHeader,
+    DeleteTopicRequestHeader,
+    GetAllTopicConfigRequestHeader,
+    GetTopicConfigRequestHeader,
+    decode,
+)
+from ...remoting.request_codes import RequestCode
+from ...remoting.response_codes import ResponseCode
+from ..attributes import MESSAGE_TYPE, parse_attributes
+from ..config_text import page
+from ..consumer_offset_manager import ConsumerOffsetManager
+from ..topic_config_manager import TopicConfigManager
+from ..topic_validator import refuse_topic
+from .request_body import read_body
+
+logger = logging.getLogger(__name__)
+
+PAGE_SIZE_MAX: Final = 2000
+"""Topics or groups of one page. RocketMQ: splitMetadataSize."""
+
+NOT_SET: Final = "not set any response code"
+"""The remark of successful answers whose processor set a code and no remark: RocketMQ's own."""
+
+
+class DeletesTopics(Protocol):
+    """What is asked of the store; `store.message_store.MessageStore` has it."""
+
+    def delete_topics(self, topics: Iterable[str]) -> int:
+        """Remove the queues of topics."""
+
+
+class TopicAdminProcessor:
+    """Creates, changes, lists and deletes topics.
+
+    Args:
+      topics, offsets: the broker's tables.
+      store: the broker's messages.
+      register_broker_all: registers the topics with every name server; does not raise for a name
+        server that cannot be reached.
+    """
+
+    def __init__(
+        self,
+        *,
+        topics: TopicConfigManager,
+        offsets: ConsumerOffsetManager,
+        store: DeletesTopics,
+        register_broker_all: Callable[[], Awaitable[None]],
+    ) -> None:
+        self._topics = topics
+        self._offsets = offsets
+        self._store = store
+        self._register_broker_all = register_broker_all
+        self.processors: dict[RequestCode, Processor] = {
+            RequestCode.UPDATE_AND_CREATE_TOPIC: self._update,
+            RequestCode.UPDATE_AND_CREATE_TOPIC_LIST: self._update_list,
+            RequestCode.GET_ALL_TOPIC_CONFIG: self._all,
+            RequestCode.DELETE_TOPIC_IN_BROKER: self._delete,
+            RequestCode.GET_TOPIC_CONFIG: self._one,
+        }
+
+    def _registered(self, answer: RemotingCommand) -> Deferred:
+        async def run() -> RemotingCommand:
+            await self._register_broker_all()
+            return answer
+
+        return Deferred(run)
+
+    def _refuse(self, topic: TopicConfig) -> None:
+        """Raises: RequestRefused: INVALID_PARAMETER, no administrator may make this topic."""
+        name = topic.topic_name
+        reason = refuse_topic(name)
+        if reason is None and self._topics.is_system_topic(name):
+            reason = f"The topic[{name}] is conflict with system topic."
+        if reason is None and topic.attributes.get(f"+{MESSAGE_TYPE}") == "MIXED":
+            reason = "MIXED message type is not supported."
+        if reason is not None:
+            raise RequestRefused(ResponseCode.INVALID_PARAMETER, reason)
+
+    def _update(self, request: RemotingCommand, channel: Channel) -> Answer:
+        header = decode(CreateTopicRequestHeader, request.ext_fields)
+        logger.info("%s creates or changes topic %r", channel.remote_address, header.topic)
+        topic = TopicConfig(
+            topic_name=header.topic,
+            read_queue_nums=header.read_queue_nums,
+            write_queue_nums=header.write_queue_nums,
+            perm=header.perm,
+            topic_filter_type=_filter_type(header.topic_filter_type),
+            topic_sys_flag=header.topic_sys_flag or 0,
+            order=header.order,
+            attributes=parse_attributes(header.attributes),
+        )
+        self._refuse(topic)
+        self._topics.update([topic])
+        return self._registered(request.answer(remark=NOT_SET))
+
+    def _update_list(self, request: RemotingCommand, channel: Channel) -> Answer:
+        topics = read_body(request, CreateTopicListRequestBody.from_body).topic_config_list
+        logger.info("%s creates or changes %d topics", channel.remote_address, len(topics))
+        for topic in topics:
+            self._refuse(topic)
+        self._topics.update(topics)
+        return self._registered(request.answer(remark=NOT_SET))
+
+    def _delete(self, request: RemotingCommand, channel: Channel) -> Answer:
+        topic = decode(DeleteTopicRequestHeader, request.ext_fields).topic
+        logger.info("%s deletes topic %r", channel.remote_address, topic)
+        reason = None
+        if not topic.strip():
+            reason = "The specified topic is blank."
+        elif self._topics.is_system_topic(topic):
+            reason = f"The topic[{topic}] is conflict with system topic."
+        if reason is not None:
+            raise RequestRefused(ResponseCode.INVALID_PARAMETER, reason)
+        self._topics.delete([topic])
+        self._offsets.clean_offset_by_topic(topic)
+        if refuse_topic(topic) is None:
+            self._store.delete_topics([topic])
+        return self._registered(request.answer())
+
+    def _all(self, request: RemotingCommand, channel: Channel) -> Answer:
+        header = decode(GetAllTopicConfigRequestHeader, request.ext_fields)
+        table = self._topics.topic_config_table
+        version = self._topics.data_version
+        total = len(table)
+        paging = (header.data_version, header.topic_seq, header.max_topic_num)
+        if paging != (None, None, None):
+            table = page(
+                table,
+                begin=first_of_page(header.data_version, version, header.topic_seq),
+                count=page_size(header.max_topic_num),
+            )
+        wrapper = TopicConfigSerializeWrapper(
+            topic_config_table=table,
+            data_version=version,
+            mapping_data_version=DataVersion(timestamp=version.timestamp),
+            topic_queue_mapping_info_map={},
+            topic_queue_mapping_detail_map={},
+        )
+        return request.answer(ext_fields={"totalTopicNum": str(total)}, body=wrapper.to_body())
+
+    def _one(self, request: RemotingCommand, channel: Channel) -> Answer:
+        name = decode(GetTopicConfigRequestHeader, request.ext_fields).topic
+        topic = self._topics.select(name)
+        if topic is None:
+            raise RequestRefused(
+                ResponseCode.TOPIC_NOT_EXIST, f"No topic in this broker. topic: {name}"
+            )
+        return request.answer(body=topic.to_body())
+
+
+def first_of_page(seen_version: str | None, version: DataVersion, begin: int | None) -> int:
+    """The index at which a page begins: at the first one when the table changed meanwhile.
+
+    Args:
+      seen_version: the DataVersion of the last page, as JSON; None or "": there was none.
+      version: the table's.
+      begin: what the asker wants.
+    Raises: RequestRefused: SYSTEM_ERROR, seen_version is no DataVersion.
+    """
+    if seen_version is None or not seen_version.strip():
+        return 0
+    try:
+        seen = DataVersion.from_body(seen_version.encode())
+    except RemoteProtocolError as error:
+        raise RequestRefused(
+            ResponseCode.SYSTEM_ERROR, f"dataVersion cannot be read: {error}"
+        ) from error
+    return begin or 0 if seen == version else 0
+
+
+def page_size(wanted: int | None) -> int:
+    """How many topics or groups a page has at most."""
+    return PAGE_SIZE_MAX if wanted is None else min(wanted, PAGE_SIZE_MAX)
+
+
+def _filter_type(name: str) -> TopicFilterType:
+    """Raises: RequestRefused: SYSTEM_ERROR, it is none of RocketMQ's."""
+    try:
+        return TopicFilterType(name)
+    except ValueError as error:
+        raise RequestRefused(
+            ResponseCode.SYSTEM_ERROR, f"topicFilterType = [{name}] value invalid"
+        ) from error

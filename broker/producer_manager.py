@@ -1,0 +1,125 @@
+"""Which producers are connected, by group.
+
+A producer is here from its first heartbeat until it says goodbye (35), its connection closes or
+its heartbeats stay away for CHANNEL_EXPIRED_S.
+
+Java counterpart: broker/client/ProducerManager.java of 5.3.3. Pure.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+
+from .client_channel_info import (
+    CHANNEL_EXPIRED_S,
+    GROUPS_PER_CHANNEL_MAX,
+    ClientChannel,
+    ClientChannelInfo,
+)
+
+logger = logging.getLogger(__name__)
+
+
+class ProducerManager:
+    """The table of producers. Not thread-safe: used from the broker's one trio run.
+
+    Args:
+      expired_s: seconds without a heartbeat after which `scan_inactive` drops a client.
+    """
+
+    def __init__(self, *, expired_s: float = CHANNEL_EXPIRED_S) -> None:
+        self._expired_s = expired_s
+        self._groups: dict[str, dict[ClientChannel, ClientChannelInfo]] = {}
+        self._groups_of: dict[ClientChannel, set[str]] = {}
+        self._channel_of_client: dict[str, ClientChannel] = {}
+
+    @property
+    def group_table(self) -> Mapping[str, Mapping[ClientChannel, ClientChannelInfo]]:
+        """Client by channel by group; not to be changed."""
+        return self._groups
+
+    def register(self, group: str, client: ClientChannelInfo) -> bool:
+        """Note a heartbeat.
+
+        Args:
+          group: a producer group; any text, as RocketMQ takes it.
+          client: the client at the time of this heartbeat.
+        Returns: whether the client is new in the group.
+        """
+        clients = self._groups.setdefault(group, {})
+        known = clients.get(client.channel)
+        if known is not None:
+            known.last_update_s = client.last_update_s
+            return False
+        groups = self._groups_of.setdefault(client.channel, set())
+        if len(groups) >= GROUPS_PER_CHANNEL_MAX:
+            if not clients:
+                del self._groups[group]
+            logger.warning(
+                "%s: producer group %s is not registered, the connection has %d groups already",
+                client, group, len(groups),
+            )  # fmt: skip
+            return False
+        clients[client.channel] = client
+        groups.add(group)
+        self._channel_of_client[client.client_id] = client.channel
+        logger.info("new producer connected, group: %s %s", group, client)
+        return True
+
+    def unregister(self, group: str, channel: ClientChannel) -> bool:
+        """Forget one client of one group.
+
+        Returns: whether it was there.
+        """
+        clients = self._groups.get(group)
+        client = clients.pop(channel, None) if clients is not None else None
+        if clients is None or client is None:
+            return False
+        if not clients:
+            del self._groups[group]
+        groups = self._groups_of[channel]
+        groups.discard(group)
+        if not groups:
+            del self._groups_of[channel]
+            if self._channel_of_client.get(client.client_id) is channel:
+                del self._channel_of_client[client.client_id]
+        logger.info("producer left, group: %s %s", group, client)
+        return True
+
+    def channel_closed(self, channel: ClientChannel) -> bool:
+        """Forget every client of a closed connection.
+
+        Returns: whether there was one.
+        """
+        groups = list(self._groups_of.get(channel, ()))
+        for group in groups:
+            self.unregister(group, channel)
+        return bool(groups)
+
+    def scan_inactive(self, now_s: float) -> list[ClientChannel]:
+        """Forget the clients whose heartbeats stay away, and close their connections.
+
+        Args:
+          now_s: monotonic seconds.
+        Returns: the connections that were closed.
+        """
+        expired = {
+            channel: client
+            for clients in self._groups.values()
+            for channel, client in clients.items()
+            if now_s - client.last_update_s > self._expired_s
+        }
+        for channel, client in expired.items():
+            logger.warning("producer %s sent no heartbeat for %g s", client, self._expired_s)
+            self.channel_closed(channel)
+            channel.close(f"no heartbeat of a producer for {self._expired_s:g} s")
+        return list(expired)
+
+    def is_online(self, group: str) -> bool:
+        """Whether a group has a connected producer."""
+        return group in self._groups
+
+    def find_channel(self, client_id: str) -> ClientChannel | None:
+        """The connection on which a client registered last; None: it is not connected."""
+        return self._channel_of_client.get(client_id)

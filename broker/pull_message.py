@@ -1,0 +1,323 @@
+"""Pulls: PULL_MESSAGE 11, with long polling and the tag filter.
+
+An answer's body is the stored records themselves, sent from the store's maps. A pull that finds
+nothing is held (`pull_request_hold.py`) until a message comes or its time is over.
+
+Not done: SQL filters (refused as by an Apache broker without enablePropertyFilter), class filters
+and reading from slaves.
+
+Java counterpart: broker/processor/PullMessageProcessor.java, DefaultPullMessageResultHandler.java
+of 5.3.3.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Final
+
+from ..remoting.channel import Channel, Processor
+from ..remoting.codec import AnswerTemplate, RemotingCommand, encode_head
+from ..remoting.errors import RequestRefused
+from ..remoting.headers import PullMessageRequestHeader, decode
+from ..remoting.java_hash import java_hash_code
+from ..remoting.request_codes import RequestCode
+from ..remoting.response_codes import FAQ_HELP, ResponseCode
+from ..store.message_reader import GetMessageResult
+from ..store.message_store import MessageStore
+from ..store.status import GetMessageStatus
+from .config import BrokerConfig
+from .consumer_manager import ConsumerManager
+from .consumer_offset_manager import ConsumerOffsetManager
+from .pull_request_hold import HeldPull, PullRequestHoldService
+from .subscription import SUB_ALL, is_tag_type
+from .subscription_group_manager import SubscriptionGroupManager
+from .topic_config_manager import TopicConfigManager
+
+logger = logging.getLogger(__name__)
+
+_COMMIT_OFFSET: Final = 0x1
+_SUSPEND: Final = 0x2
+_SUBSCRIPTION: Final = 0x4
+"""Bits of a pull's sysFlag. Source: common/sysflag/PullSysFlag.java."""
+
+_PERM_READ: Final = 4
+_INT32_MAX: Final = 0x7FFFFFFF
+HOLD_MS_MAX: Final = 30 * 60 * 1000
+"""The longest that a pull may ask to be held; RocketMQ takes any number. Its clients ask for 15 s,
+and at most for what their own time-outs allow."""
+
+_FOUND = GetMessageStatus.FOUND
+_CODES: Final = {
+    GetMessageStatus.FOUND: ResponseCode.SUCCESS,
+    GetMessageStatus.MESSAGE_WAS_REMOVING: ResponseCode.PULL_RETRY_IMMEDIATELY,
+    GetMessageStatus.NO_MATCHED_MESSAGE: ResponseCode.PULL_RETRY_IMMEDIATELY,
+    GetMessageStatus.OFFSET_FOUND_NULL: ResponseCode.PULL_NOT_FOUND,
+    GetMessageStatus.OFFSET_OVERFLOW_ONE: ResponseCode.PULL_NOT_FOUND,
+    GetMessageStatus.NO_MATCHED_LOGIC_QUEUE: ResponseCode.PULL_NOT_FOUND,
+    GetMessageStatus.NO_MESSAGE_IN_QUEUE: ResponseCode.PULL_NOT_FOUND,
+    GetMessageStatus.OFFSET_OVERFLOW_BADLY: ResponseCode.PULL_OFFSET_MOVED,
+    GetMessageStatus.OFFSET_RESET: ResponseCode.PULL_OFFSET_MOVED,
+    GetMessageStatus.OFFSET_TOO_SMALL: ResponseCode.PULL_OFFSET_MOVED,
+}
+"""What each outcome is answered with. The two of an empty queue become PULL_OFFSET_MOVED when the
+pull asked for another offset than 0. Source: PullMessageProcessor.composeResponseHeader."""
+
+_MOVED_WHEN_NOT_FIRST: Final = frozenset(
+    {GetMessageStatus.NO_MATCHED_LOGIC_QUEUE, GetMessageStatus.NO_MESSAGE_IN_QUEUE}
+)
+
+
+def _template(status: GetMessageStatus, code: ResponseCode) -> AnswerTemplate:
+    constants = {"suggestWhichBrokerId": "0", "topicSysFlag": "0", "groupSysFlag": "0"}
+    names = ("nextBeginOffset", "minOffset", "maxOffset")
+    return AnswerTemplate(*names, constants=constants, code=code, remark=status.name)
+
+
+class PullMessageProcessor:
+    """Serves pulls, at once or later.
+
+    Args:
+      config: the broker's.
+      store: already loaded.
+      topics, groups, consumers, offsets: the broker's tables.
+      now_s: the time by which held pulls expire, such as trio.current_time.
+    """
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        store: MessageStore,
+        *,
+        topics: TopicConfigManager,
+        groups: SubscriptionGroupManager,
+        consumers: ConsumerManager,
+        offsets: ConsumerOffsetManager,
+        now_s: Callable[[], float],
+    ) -> None:
+        self._config = config
+        self._store = store
+        self._topic_table = topics.topic_config_table
+        self._groups = groups
+        self._consumers = consumers
+        self._offsets = offsets
+        self._now_s = now_s
+        self._readable = bool(config.broker_permission & _PERM_READ)
+        self._templates = {status: _template(status, code) for status, code in _CODES.items()}
+        self._moved = {
+            status: _template(status, ResponseCode.PULL_OFFSET_MOVED)
+            for status in _MOVED_WHEN_NOT_FIRST
+        }
+        self.hold_service = PullRequestHoldService(self._resume)
+        self.processors: dict[RequestCode, Processor] = {
+            RequestCode.PULL_MESSAGE: self.pull_message,
+        }
+
+    def pull_message(self, request: RemotingCommand, channel: Channel) -> None:
+        """Serve a pull; the answer is written to the channel, now or later.
+
+        Raises: RequestRefused: with Apache's codes and remarks.
+        """
+        header = decode(PullMessageRequestHeader, request.ext_fields)
+        tags_codes = self._check(header, channel)
+        key = (header.topic, header.queue_id)
+        size_max = header.max_msg_bytes
+        if size_max is None or size_max <= 0:
+            size_max = _INT32_MAX
+        result = self._store.get_message(
+            header.topic,
+            header.queue_id,
+            header.queue_offset,
+            header.max_msg_nums,
+            size_max,
+            tags_codes,
+        )
+        sys_flag = header.sys_flag
+        if sys_flag & _COMMIT_OFFSET and header.commit_offset >= 0:
+            self._offsets.commit_offset(header.consumer_group, *key, header.commit_offset)
+        if (
+            sys_flag & _SUSPEND
+            and result.status is not _FOUND
+            and self._code_of(result.status, header.queue_offset) == ResponseCode.PULL_NOT_FOUND
+        ):
+            hold_ms = header.suspend_timeout_millis
+            if not self._config.long_polling_enable:
+                hold_ms = self._config.short_polling_time_mills
+            pull = HeldPull(
+                request,
+                channel,
+                key,
+                header.consumer_group,
+                queue_offset=header.queue_offset,
+                count_max=header.max_msg_nums,
+                size_max=size_max,
+                tags_codes=tags_codes,
+                deadline_s=self._now_s() + min(max(hold_ms, 0), HOLD_MS_MAX) / 1000,
+            )
+            if self.hold_service.hold(pull):
+                return
+        self._answer(request, channel, header.queue_offset, key[0], header.consumer_group, result)
+
+    def _resume(self, pull: HeldPull, over: bool) -> bool:
+        """Try a held pull again; say whether it was answered."""
+        result = self._store.get_message(
+            *pull.key, pull.queue_offset, pull.count_max, pull.size_max, pull.tags_codes
+        )
+        if not over:
+            if result.status is GetMessageStatus.NO_MATCHED_MESSAGE:
+                # Looked at already: the next message starts the search here.
+                pull.queue_offset = result.next_begin_offset
+                return False
+            code = self._code_of(result.status, pull.queue_offset)
+            if code == ResponseCode.PULL_NOT_FOUND:
+                return False
+        self._answer(pull.request, pull.channel, pull.queue_offset, pull.key[0], pull.group, result)
+        return True
+
+    def _code_of(self, status: GetMessageStatus, queue_offset: int) -> ResponseCode:
+        if queue_offset and status in _MOVED_WHEN_NOT_FIRST:
+            return ResponseCode.PULL_OFFSET_MOVED
+        return _CODES[status]
+
+    def _answer(
+        self,
+        request: RemotingCommand,
+        channel: Channel,
+        queue_offset: int,
+        topic: str,
+        group: str,
+        result: GetMessageResult,
+    ) -> None:
+        status = result.status
+        template = self._templates[status]
+        if queue_offset and status in _MOVED_WHEN_NOT_FIRST:
+            template = self._moved[status]
+        if template.code == ResponseCode.PULL_OFFSET_MOVED:
+            logger.warning(
+                "PULL_OFFSET_MOVED: %s of group %s asked %s for offset %d, told %d (%s)",
+                channel.remote_address, group, topic, queue_offset, result.next_begin_offset,
+                status.name,
+            )  # fmt: skip
+        topic_config = self._topic_table.get(topic)
+        group_config = self._groups.find(group)
+        topic_flag = 0 if topic_config is None else topic_config.topic_sys_flag
+        group_flag = 0 if group_config is None else group_config.group_sys_flag
+        if topic_flag or group_flag:
+            fields = {
+                "nextBeginOffset": str(result.next_begin_offset),
+                "minOffset": str(result.min_offset),
+                "maxOffset": str(result.max_offset),
+                "suggestWhichBrokerId": "0",
+                "topicSysFlag": str(topic_flag),
+                "groupSysFlag": str(group_flag),
+            }
+            head = encode_head(request.answer(template.code, status.name, fields), result.size)
+        else:
+            head = template.encode(
+                request.opaque,
+                request.serialize_type,
+                (
+                    b"%d" % result.next_begin_offset,
+                    b"%d" % result.min_offset,
+                    b"%d" % result.max_offset,
+                ),
+                result.size,
+            )
+        if result.size:
+            channel.write([head, *result.buffers])
+        else:
+            channel.write(head)
+
+    def _check(self, header: PullMessageRequestHeader, channel: Channel) -> frozenset[int] | None:
+        """What Apache checks before it reads, in its order.
+
+        Returns: the tags' hash codes to look for; None: all messages.
+        Raises: RequestRefused. Source: PullMessageProcessor.processRequest.
+        """
+        group = header.consumer_group
+        topic = header.topic
+        if not self._readable:
+            raise RequestRefused(
+                ResponseCode.NO_PERMISSION,
+                f"the broker[{self._config.broker_ip1}] pulling message is forbidden",
+            )
+        group_config = self._groups.find(group)
+        if group_config is None:
+            raise RequestRefused(
+                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
+                f"subscription group [{group}] does not exist, {FAQ_HELP}",
+            )
+        if not group_config.consume_enable:
+            raise RequestRefused(
+                ResponseCode.NO_PERMISSION, f"subscription group no permission, {group}"
+            )
+        topic_config = self._topic_table.get(topic)
+        if topic_config is None:
+            raise RequestRefused(
+                ResponseCode.TOPIC_NOT_EXIST,
+                f"topic[{topic}] not exist, apply first please! {FAQ_HELP}",
+            )
+        if not topic_config.perm & _PERM_READ:
+            raise RequestRefused(
+                ResponseCode.NO_PERMISSION, f"the topic[{topic}] pulling message is forbidden"
+            )
+        if not 0 <= header.queue_id < topic_config.read_queue_nums:
+            raise RequestRefused(
+                ResponseCode.INVALID_PARAMETER,
+                f"queueId[{header.queue_id}] is illegal, topic:[{topic}] "
+                f"topicConfig.readQueueNums:[{topic_config.read_queue_nums}] "
+                f"consumer:[{channel.remote_address}]",
+            )
+        if header.sys_flag & _SUBSCRIPTION:
+            _refuse_not_tags(header.expression_type)
+            return tags_codes_of(header.subscription or "")
+        return self._registered_tags(header, group_config.consume_broadcast_enable)
+
+    def _registered_tags(
+        self, header: PullMessageRequestHeader, broadcast_enable: bool
+    ) -> frozenset[int] | None:
+        """The tags that the group's heartbeats told of."""
+        info = self._consumers.get_consumer_group_info(header.consumer_group)
+        if info is None:
+            raise RequestRefused(
+                ResponseCode.SUBSCRIPTION_NOT_EXIST,
+                f"the consumer's group info not exist{FAQ_HELP}",
+            )
+        if not broadcast_enable and info.is_broadcasting:
+            raise RequestRefused(
+                ResponseCode.NO_PERMISSION,
+                f"the consumer group[{header.consumer_group}] can not consume by broadcast way",
+            )
+        subscription = info.find_subscription_data(header.topic)
+        if subscription is None:
+            raise RequestRefused(
+                ResponseCode.SUBSCRIPTION_NOT_EXIST,
+                f"the consumer's subscription not exist{FAQ_HELP}",
+            )
+        if subscription.sub_version < header.sub_version:
+            raise RequestRefused(
+                ResponseCode.SUBSCRIPTION_NOT_LATEST, "the consumer's subscription not latest"
+            )
+        _refuse_not_tags(subscription.expression_type)
+        return subscription.tags_codes
+
+
+def _refuse_not_tags(expression_type: str | None) -> None:
+    if not is_tag_type(expression_type):
+        raise RequestRefused(
+            ResponseCode.SYSTEM_ERROR,
+            f"The broker does not support consumer to filter message by {expression_type}",
+        )
+
+
+@lru_cache(maxsize=1024)
+def tags_codes_of(expression: str) -> frozenset[int] | None:
+    """The hash codes of a tag expression such as `TagA || TagB`; None: all messages.
+
+    Source: remoting/protocol/filter/FilterAPI.java buildSubscriptionData.
+    """
+    if expression in ("", SUB_ALL):
+        return None
+    tags = [tag.strip() for tag in expression.split("||")]
+    return frozenset(java_hash_code(tag) for tag in tags if tag) or None

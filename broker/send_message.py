@@ -1,0 +1,429 @@
+"""Sends: SEND_MESSAGE 10, SEND_MESSAGE_V2 310, SEND_BATCH_MESSAGE 320.
+
+The path that every message passes. A send is checked and appended by one plain function; its
+answer is built at once but kept in `_sent` until the end of the turn, when the store has written
+everything that the turn appended (and, under SYNC_FLUSH, until fsync returned): an answer never
+leaves before its bytes are in the file.
+
+Not done: transactions, delay and timer messages, retry and dead letter handling; such sends are
+refused with REQUEST_CODE_NOT_SUPPORTED rather than stored as plain messages.
+
+Java counterpart: broker/processor/SendMessageProcessor.java, AbstractSendMessageProcessor.java of
+5.3.3.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection
+from random import Random
+from typing import Final
+
+from ..remoting.bodies import TopicConfig
+from ..remoting.channel import Channel, Processor
+from ..remoting.codec import AnswerTemplate, RemotingCommand, decode_frame, encode
+from ..remoting.errors import RemoteProtocolError, RequestRefused
+from ..remoting.headers import SendMessageRequestHeader, decode, decode_send_message_v2
+from ..remoting.hosts import HOST_SIZE_V4
+from ..remoting.java_hash import tags_code
+from ..remoting.message_batch import iter_batch
+from ..remoting.message_codec import PROPERTIES_SIZE_MAX
+from ..remoting.message_id import UniqueIdGenerator
+from ..remoting.message_properties import (
+    find_property,
+    properties_from_bytes,
+    properties_to_bytes,
+)
+from ..remoting.request_codes import RequestCode
+from ..remoting.response_codes import FAQ_HELP, ResponseCode
+from ..remoting.sys_flag import BORNHOST_V6, STOREHOSTADDRESS_V6
+from ..store.errors import StoreIOError
+from ..store.message_store import MessageStore
+from ..store.status import PutMessageStatus
+from .config import BrokerConfig
+from .topic_config_manager import TopicConfigManager
+from .topic_validator import NOT_ALLOWED_SEND_TOPICS, RETRY_TOPIC_PREFIX, refuse_topic
+
+logger = logging.getLogger(__name__)
+
+_PERM_RW: Final = 6
+_PUT_OK = PutMessageStatus.PUT_OK
+_V1_NAMES = (
+    "topic", "queueId", "sysFlag", "bornTimestamp", "flag", "properties", "reconsumeTimes",
+)  # fmt: skip
+_V2_NAMES = ("b", "e", "f", "g", "h", "i", "j")
+_INT32_MAX = 0x7FFFFFFF
+_INT64_MAX = 0x7FFFFFFFFFFFFFFF
+
+
+class SendMessageProcessor:
+    """Checks, appends and answers sends.
+
+    Concurrency: all of it runs inside turns, and the sends of one turn come from one connection;
+    `end_turn` must be called at the end of every turn, before the answers leave.
+
+    Args:
+      config: the broker's.
+      store: already loaded.
+      topics: creates a topic on its first send where that is allowed.
+      store_host: address that goes into records and message ids, as `host_bytes` packs it.
+      on_messages: called with the queues that have new messages, in the turn that made them
+        visible.
+      unique_ids: makes the unique key of a message that came without.
+      random: picks the queue where the producer left it to the broker.
+    """
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        store: MessageStore,
+        topics: TopicConfigManager,
+        store_host: bytes,
+        on_messages: Callable[[Collection[tuple[str, int]]], None],
+        unique_ids: UniqueIdGenerator,
+        random: Random,
+    ) -> None:
+        self._config = config
+        self._store = store
+        self._topics = topics
+        self._topic_table = topics.topic_config_table
+        self._store_host = store_host
+        self._store_host_flag = 0 if len(store_host) == HOST_SIZE_V4 else STOREHOSTADDRESS_V6
+        self._id_prefix = store_host.hex().upper().encode("ascii")
+        self._on_messages = on_messages
+        self._message_size_max = store.config.max_message_size
+        trace_on = "true" if config.trace_on else "false"
+        # 5.x adds these to every record; clients read CLUSTER for request-reply, the others for
+        # traces. Source: AbstractSendMessageProcessor.buildMsgContext, SendMessageProcessor.
+        self._added = {
+            "MSG_REGION": config.region_id,
+            "TRACE_ON": trace_on,
+            "CLUSTER": config.broker_cluster_name,
+        }
+        self._added_raw = properties_to_bytes(self._added)
+        self._answer_constants = {"MSG_REGION": config.region_id, "TRACE_ON": trace_on}
+        self._ok = AnswerTemplate(
+            "msgId", "queueId", "queueOffset", constants=self._answer_constants
+        )
+        self._random = random
+        self._unique_ids = unique_ids
+        self._channel: Channel | None = None
+        self._requests: list[RemotingCommand] = []
+        self._answers: list[bytes] = []
+        self._waiting: list[bool] = []
+        self._last_physical_offset = 0
+        self.processors: dict[RequestCode, Processor] = {
+            RequestCode.SEND_MESSAGE: self.send_message,
+            RequestCode.SEND_MESSAGE_V2: self.send_message_v2,
+            RequestCode.SEND_BATCH_MESSAGE: self.send_batch_message,
+        }
+
+    def send_message(self, request: RemotingCommand, channel: Channel) -> None:
+        """Serve a send whose header names are words."""
+        self._send(request, channel, _V1_NAMES)
+
+    def send_message_v2(self, request: RemotingCommand, channel: Channel) -> None:
+        """Serve a send whose header names are letters."""
+        self._send(request, channel, _V2_NAMES)
+
+    def _send(self, request: RemotingCommand, channel: Channel, names: tuple[str, ...]) -> None:
+        if not self._requests:
+            self._store.begin_burst()
+            self._channel = channel
+        topic, queue_id, born_ms, flag, sys_flag, reconsume, properties = self._read_header(
+            request, channel, names
+        )
+        body = request.body
+        if len(body) > self._message_size_max or len(properties) > PROPERTIES_SIZE_MAX:
+            raise self._refusal(PutMessageStatus.MESSAGE_ILLEGAL)
+        if b"DEL" in properties or b"TRAN_MSG" in properties:
+            _refuse_unserved(properties)
+        tags = 0
+        if b"TAGS\1" in properties:
+            raw = find_property(properties, b"TAGS")
+            if raw:
+                tags = tags_code(raw.decode("utf-8", "replace"))
+        status, physical_offset, queue_offset = self._store.put_message(
+            topic,
+            queue_id,
+            body,
+            properties,
+            born_timestamp_ms=born_ms,
+            born_host=channel.remote_host,
+            store_host=self._store_host,
+            tags_code=tags,
+            flag=flag,
+            sys_flag=sys_flag,
+            reconsume_times=reconsume,
+        )
+        if status is not _PUT_OK:
+            raise self._refusal(status)
+        self._last_physical_offset = physical_offset
+        self._requests.append(request)
+        if request.flag & 2:
+            answer = b""  # oneway
+        else:
+            values = (
+                b"%b%016X" % (self._id_prefix, physical_offset),
+                b"%d" % queue_id,
+                b"%d" % queue_offset,
+            )
+            answer = self._ok.encode(request.opaque, request.serialize_type, values)
+        self._answers.append(answer)
+        if self._store.sync_flush:
+            self._waiting.append(b"WAIT\1false" not in properties)
+
+    def _read_header(
+        self, request: RemotingCommand, channel: Channel, names: tuple[str, ...]
+    ) -> tuple[str, int, int, int, int, int, bytes]:
+        """Topic, queue id, born time, flag, sys flag, reconsume times, properties of a send.
+
+        Raises: RequestRefused: a field is missing or no number, or Apache would refuse it too.
+        """
+        fields = request.ext_fields
+        n_topic, n_queue, n_sys_flag, n_born, n_flag, n_properties, n_reconsume = names
+        try:
+            topic = fields[n_topic]
+            queue_id = int(fields[n_queue])
+            born_ms = int(fields[n_born])
+            text = fields[n_flag]
+            flag = 0 if text == "0" else _int32(text)
+            text = fields[n_sys_flag]
+            sys_flag = 0 if text == "0" else _int32(text)
+            text = fields.get(n_reconsume) or "0"
+            reconsume = 0 if text == "0" else _int32(text)
+            if not 0 <= born_ms <= _INT64_MAX:
+                raise ValueError(born_ms)
+        except (KeyError, ValueError) as error:
+            raise _bad_header(request, error) from error
+        config = self._topic_table.get(topic)
+        if config is None or topic in NOT_ALLOWED_SEND_TOPICS:
+            config = self._create_topic(request, topic, channel)
+        if queue_id < 0:
+            queue_id = self._random.randrange(max(config.write_queue_nums, 1))
+        elif queue_id >= config.write_queue_nums and queue_id >= config.read_queue_nums:
+            raise RequestRefused(
+                ResponseCode.INVALID_PARAMETER,
+                f"request queueId[{queue_id}] is illegal, {config} "
+                f"Producer: {channel.remote_address}",
+            )
+        if len(channel.remote_host) != HOST_SIZE_V4:
+            sys_flag |= BORNHOST_V6
+        properties = fields.get(n_properties, "").encode("utf-8", "replace")
+        if properties and properties[-1] != 2:
+            properties += b"\2"
+        if b"UNIQ_KEY\1" not in properties or b"MSG_REGION\1" in properties:
+            properties = self._merge_properties(properties)
+        else:
+            properties += self._added_raw
+        return (
+            topic,
+            queue_id,
+            born_ms,
+            flag,
+            sys_flag | self._store_host_flag,
+            reconsume,
+            properties,
+        )
+
+    def _merge_properties(self, properties: bytes) -> bytes:
+        """The slow way: a message without a unique key, or one that a client sends on."""
+        merged = properties_from_bytes(properties) | self._added
+        if not merged.get("UNIQ_KEY"):
+            merged["UNIQ_KEY"] = self._unique_ids.next_id(self._store.now_ms)
+        return properties_to_bytes(merged)
+
+    def _create_topic(self, request: RemotingCommand, topic: str, channel: Channel) -> TopicConfig:
+        """What Apache checks before a first send, in its order.
+
+        Source: AbstractSendMessageProcessor.msgCheck.
+        """
+        remark = refuse_topic(topic)
+        if remark is not None:
+            raise RequestRefused(ResponseCode.INVALID_PARAMETER, remark)
+        if topic in NOT_ALLOWED_SEND_TOPICS:
+            raise RequestRefused(
+                ResponseCode.NO_PERMISSION, f"Sending message to topic[{topic}] is forbidden."
+            )
+        letters = request.code != RequestCode.SEND_MESSAGE
+        fields = request.ext_fields
+        try:
+            default_topic = fields["c" if letters else "defaultTopic"]
+            queue_nums = _int32(fields["d" if letters else "defaultTopicQueueNums"])
+        except (KeyError, ValueError) as error:
+            raise _bad_header(request, error) from error
+        unit = fields.get("k" if letters else "unitMode") == "true"
+        retry = topic.startswith(RETRY_TOPIC_PREFIX)
+        # TopicSysFlag: bit 0 unit, bit 1 unit subscription.
+        sys_flag = (2 if retry else 1) if unit else 0
+        config = self._topics.create_topic_in_send_message(
+            topic, default_topic, channel.remote_address, queue_nums, sys_flag
+        )
+        if config is None and retry:
+            config = self._topics.create_topic_in_send_message_back(
+                topic, queue_count=1, perm=_PERM_RW, sys_flag=sys_flag
+            )
+        if config is None:
+            raise RequestRefused(
+                ResponseCode.TOPIC_NOT_EXIST,
+                f"topic[{topic}] not exist, apply first please!{FAQ_HELP}",
+            )
+        return config
+
+    def send_batch_message(self, request: RemotingCommand, channel: Channel) -> None:
+        """Serve a send of several messages of one topic and queue: all of them or none.
+
+        Source: SendMessageProcessor.sendBatchMessage.
+        """
+        if not self._requests:
+            self._store.begin_burst()
+            self._channel = channel
+        topic, queue_id, born_ms, flag, sys_flag, reconsume, _ = self._read_header(
+            request, channel, _V2_NAMES
+        )
+        if topic.startswith(RETRY_TOPIC_PREFIX):
+            raise RequestRefused(
+                ResponseCode.MESSAGE_ILLEGAL,
+                f"batch request does not support retry group {topic}",
+            )
+        if len(request.body) > self._message_size_max:
+            raise self._refusal(PutMessageStatus.MESSAGE_ILLEGAL)
+        outer = request.ext_fields.get("i", "")
+        try:
+            for _, _, properties in iter_batch(request.body):
+                if b"DEL" in properties or b"TRAN_MSG" in properties:
+                    _refuse_unserved(properties)
+            status, offsets, queue_offset = self._store.put_batch(
+                topic,
+                queue_id,
+                request.body,
+                self._added_raw,
+                born_timestamp_ms=born_ms,
+                born_host=channel.remote_host,
+                store_host=self._store_host,
+                flag=flag,
+                sys_flag=sys_flag,
+                reconsume_times=reconsume,
+            )
+        except RemoteProtocolError as error:
+            raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, f"batch body: {error}") from error
+        if status is not _PUT_OK:
+            raise self._refusal(status)
+        prefix = self._id_prefix.decode("ascii")
+        fields = {
+            "msgId": ",".join(f"{prefix}{offset:016X}" for offset in offsets),
+            "queueId": str(queue_id),
+            "queueOffset": str(queue_offset),
+        }
+        self._last_physical_offset = offsets[-1]
+        self._requests.append(request)
+        answer = request.answer(0, None, fields | self._answer_constants)
+        self._answers.append(b"" if request.is_oneway else encode(answer))
+        if self._store.sync_flush:
+            self._waiting.append("WAIT\1false" not in outer)
+
+    def end_turn(self) -> None:
+        """Write what the turn appended, wake who waits for it, release the answers."""
+        if not self._requests or self._channel is None:
+            return
+        requests, self._requests = self._requests, []
+        answers, self._answers = self._answers, []
+        waiting, self._waiting = self._waiting, []
+        channel = self._channel
+        try:
+            arrivals = self._store.commit()
+        except StoreIOError as error:
+            logger.error("%d sends were not stored: %s", len(requests), error)
+            refusal = self._refusal(PutMessageStatus.SERVICE_NOT_AVAILABLE)
+            refused = [r.answer(refusal.code, refusal.remark) for r in requests if not r.is_oneway]
+            channel.write([encode(answer) for answer in refused])
+            return
+        if arrivals:
+            self._on_messages(arrivals)
+        if waiting and any(waiting):
+            self._answer_when_flushed(channel, answers, waiting)
+        else:
+            channel.write_all(answers)
+
+    def _answer_when_flushed(
+        self, channel: Channel, answers: list[bytes], waiting: list[bool]
+    ) -> None:
+        """Answer now who does not wait for the disk; the others together after their fsync."""
+        pairs = list(zip(answers, waiting, strict=True))
+        channel.write([answer for answer, waits in pairs if not waits])
+        later = [answer for answer, waits in pairs if waits]
+
+        def flushed(done: bool) -> None:
+            channel.write(later if done else [_as_flush_timeout(answer) for answer in later])
+
+        self._store.when_flushed(self._last_physical_offset, flushed)
+
+    def _refusal(self, status: PutMessageStatus) -> RequestRefused:
+        """The answer to a put that stored nothing. Source: handlePutMessageResult."""
+        if status in (PutMessageStatus.MESSAGE_ILLEGAL, PutMessageStatus.PROPERTIES_SIZE_EXCEEDED):
+            return RequestRefused(
+                ResponseCode.MESSAGE_ILLEGAL,
+                "the message is illegal, maybe msg body or properties length not matched. msg body "
+                f"length limit {self._message_size_max}B, msg properties length limit 32KB.",
+            )
+        why = f" ({self._store.refusal})" if self._store.refusal else ""
+        if status is PutMessageStatus.SERVICE_NOT_AVAILABLE:
+            return RequestRefused(
+                ResponseCode.SERVICE_NOT_AVAILABLE,
+                "service not available now. It may be caused by one of the following reasons: the "
+                "broker's disk is full, messages are put to the slave, message store has been shut "
+                f"down, etc.{why}",
+            )
+        if status is PutMessageStatus.CREATE_MAPPED_FILE_FAILED:
+            return RequestRefused(
+                ResponseCode.SYSTEM_ERROR,
+                f"create mapped file failed, server is busy or broken.{why}",
+            )
+        if status is PutMessageStatus.OS_PAGE_CACHE_BUSY:
+            return RequestRefused(
+                ResponseCode.SYSTEM_BUSY,
+                "[PC_SYNCHRONIZED]broker busy, start flow control for a while",
+            )
+        return RequestRefused(ResponseCode.SYSTEM_ERROR, f"{status.name}{why}")
+
+
+def _as_flush_timeout(answer: bytes) -> bytes:
+    """The same answer, saying that the message is in the file but maybe not on the disk."""
+    if not answer:  # oneway
+        return answer
+    command = decode_frame(answer)
+    command.code = ResponseCode.FLUSH_DISK_TIMEOUT
+    return encode(command)
+
+
+def _int32(text: str) -> int:
+    value = int(text)
+    if not -_INT32_MAX - 1 <= value <= _INT32_MAX:
+        raise ValueError(f"{value} is not an int32")
+    return value
+
+
+def _bad_header(request: RemotingCommand, error: Exception) -> RequestRefused:
+    """The refusal of a header that cannot be read, with the typed header's own words."""
+    if request.code == RequestCode.SEND_MESSAGE:
+        decode(SendMessageRequestHeader, request.ext_fields)
+    else:
+        decode_send_message_v2(request.ext_fields)
+    return RequestRefused(ResponseCode.SYSTEM_ERROR, f"bad send header: {error}")
+
+
+def _refuse_unserved(properties: bytes) -> None:
+    """Refuse what must not be stored as a plain message.
+
+    Raises: RequestRefused: a delay, timer or half message.
+    """
+    for name in (b"DELAY", b"TIMER_DELAY_SEC", b"TIMER_DELAY_MS", b"TIMER_DELIVER_MS"):
+        if find_property(properties, name) not in (None, b"0"):
+            raise RequestRefused(
+                ResponseCode.REQUEST_CODE_NOT_SUPPORTED,
+                f"delayed messages are not supported (property {name.decode()})",
+            )
+    if find_property(properties, b"TRAN_MSG") == b"true":
+        raise RequestRefused(
+            ResponseCode.REQUEST_CODE_NOT_SUPPORTED, "transaction messages are not supported"
+        )

@@ -1,0 +1,69 @@
+"""What a group wants of a topic, in the form that a pull needs.
+
+Java counterpart: remoting/protocol/heartbeat/SubscriptionData.java of 5.3.3, as the broker keeps
+it. Pure.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from ..remoting.bodies import SubscriptionData
+
+SUB_ALL: Final = "*"
+"""The expression that wants every message."""
+TAG: Final = "TAG"
+
+
+def is_tag_type(expression_type: str | None) -> bool:
+    """Whether an expression names tags: the only kind that can be served yet.
+
+    Source: common/filter/ExpressionType.java.
+    """
+    return not expression_type or expression_type == TAG
+
+
+@dataclass(frozen=True, slots=True)
+class Subscription:
+    """One subscription of a group; never changed.
+
+    Attributes:
+      topic: the topic.
+      sub_string: the expression as the user wrote it.
+      expression_type: `TAG` or `SQL92`.
+      sub_version: ms since 1970 when the client made it; the highest one of a group counts.
+      code_set: hash codes of the tags, each a Java int.
+      class_filter_mode: a filter server decides; not served yet.
+      tags_codes: what the store's `get_message` takes: the codes that match; None: all match.
+    """
+
+    topic: str
+    sub_string: str
+    expression_type: str
+    sub_version: int
+    code_set: frozenset[int]
+    class_filter_mode: bool
+    tags_codes: frozenset[int] | None
+
+    @classmethod
+    def from_data(cls, data: SubscriptionData) -> Subscription:
+        """What a heartbeat or a pull said.
+
+        Source: for tags_codes: broker/filter/ExpressionMessageFilter.isMatchedByConsumeQueue.
+        """
+        code_set = frozenset(data.code_set)
+        return cls(
+            topic=data.topic,
+            sub_string=data.sub_string,
+            expression_type=data.expression_type or TAG,
+            sub_version=data.sub_version,
+            code_set=code_set,
+            class_filter_mode=data.class_filter_mode,
+            tags_codes=None if data.sub_string == SUB_ALL else code_set,
+        )
+
+    @property
+    def is_tag_type(self) -> bool:
+        """Whether it filters by tags."""
+        return is_tag_type(self.expression_type)

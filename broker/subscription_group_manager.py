@@ -1,0 +1,237 @@
+"""The consumer groups of this broker: which there are, and what they are allowed.
+
+A group comes from an administrator (200, 225) or from its first heartbeat or pull (`find`), where
+`autoCreateSubscriptionGroup` allows that.
+
+Java counterpart: broker/subscription/SubscriptionGroupManager.java of 5.3.3. Pure, but for the
+`save` it is given. A `SubscriptionGroupConfig` is never changed in place, always replaced.
+Not done: the forbidden table (UPDATE_AND_GET_GROUP_FORBIDDEN); one that a file has is kept.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from ..remoting.bodies import DataVersion, SubscriptionGroupConfig, SubscriptionGroupWrapper
+from ..remoting.errors import RequestRefused
+from ..remoting.response_codes import ResponseCode
+from ..store.clock import Clock
+from . import topic_validator as names
+from .attributes import GROUP_ATTRIBUTES, alter_attributes
+from .config_text import (
+    SUBSCRIPTION_GROUPS,
+    Json,
+    Save,
+    Written,
+    next_version,
+    parse,
+    pretty,
+    written,
+)
+
+if TYPE_CHECKING:
+    from .config import BrokerConfig
+
+logger = logging.getLogger(__name__)
+
+GROUP_COUNT_MAX: Final = 50_000
+"""Groups of one broker. RocketMQ has no bound, and names that anybody sends become groups; each
+creation writes the whole table, 400 bytes a group."""
+
+SYSTEM_GROUPS: Final = (
+    "TOOLS_CONSUMER",
+    "FILTERSRV_CONSUMER",
+    "SELF_TEST_C_GROUP",
+    "CID_ONS-HTTP-PROXY",
+    "CID_ONSAPI_PULL",
+    "CID_ONSAPI_PERMISSION",
+    "CID_ONSAPI_OWNER",
+    "CID_RMQ_SYS_TRANS",
+)
+"""Groups that every broker has from its start. Source: SubscriptionGroupManager.init."""
+
+
+class SubscriptionGroupManager:
+    """The table of groups. Not thread-safe: used from the broker's one trio run.
+
+    Args:
+      config: the broker's configuration; read at each use, so changes count at once.
+      clock: tells when the data version moved.
+      save: writes the file.
+
+    Attributes:
+      subscription_group_table: group by name, always the same dict; only this class changes it.
+      forbidden_table: what `subscriptionGroup.json` had under that name.
+      data_version: moves on with every change.
+    """
+
+    def __init__(self, config: BrokerConfig, *, clock: Clock, save: Save) -> None:
+        self._config = config
+        self._clock = clock
+        self._save = save
+        self._holding = False
+        self._dirty = False
+        self._texts: dict[str, Written] = {}
+        self.data_version = DataVersion(timestamp=clock.wall_ms(), counter=0)
+        self.forbidden_table: dict[str, dict[str, int]] = {}
+        self.subscription_group_table: dict[str, SubscriptionGroupConfig] = {
+            group: SubscriptionGroupConfig(group_name=group) for group in SYSTEM_GROUPS
+        }
+
+    def contains(self, group: str) -> bool:
+        """Whether there is such a group."""
+        return group in self.subscription_group_table
+
+    def find(self, group: str) -> SubscriptionGroupConfig | None:
+        """A group by name, created where that is allowed.
+
+        Args:
+          group: a name as a client sent it.
+        Returns: the group; None: there is none and it may not be created, its name is not
+          allowed, or there are GROUP_COUNT_MAX groups.
+        Raises: StoreIOError: it was created but could not be saved.
+        Source: SubscriptionGroupManager.findSubscriptionGroupConfig.
+        """
+        known = self.subscription_group_table.get(group)
+        if known is not None:
+            return known
+        if not self._config.auto_create_subscription_group and not names.is_system_group(group):
+            return None
+        if names.refuse_group(group) is not None:
+            return None
+        if len(self.subscription_group_table) >= GROUP_COUNT_MAX:
+            logger.error(
+                "group %s is not created: there are %d groups, and no more are allowed",
+                group, GROUP_COUNT_MAX,
+            )  # fmt: skip
+            return None
+        created = SubscriptionGroupConfig(group_name=group)
+        logger.info("create new group: %s", created)
+        self.subscription_group_table[group] = created
+        self._changed()
+        return created
+
+    def update(self, groups: Iterable[SubscriptionGroupConfig]) -> list[SubscriptionGroupConfig]:
+        """Create or change groups as an administrator says.
+
+        Args:
+          groups: as they shall be, but `attributes` are changes (`+key`, `-key`).
+        Returns: the groups as they are now.
+        Raises: RequestRefused: a name, an attribute or a count is not allowed; none of the groups
+          is changed then.
+        Source: SubscriptionGroupManager.updateSubscriptionGroupConfigList.
+        """
+        table = self.subscription_group_table
+        changed: dict[str, SubscriptionGroupConfig] = {}
+        for group in groups:
+            name = group.group_name
+            reason = names.refuse_group(name)
+            if reason is not None:
+                raise RequestRefused(ResponseCode.INVALID_PARAMETER, reason)
+            old = changed.get(name) or table.get(name)
+            attributes = alter_attributes(
+                {} if old is None else old.attributes,
+                group.attributes,
+                is_new=old is None,
+                allowed=GROUP_ATTRIBUTES,
+            )
+            changed[name] = msgspec.structs.replace(group, attributes=attributes)
+        if len(table) + sum(name not in table for name in changed) > GROUP_COUNT_MAX:
+            raise RequestRefused(
+                ResponseCode.SYSTEM_ERROR, f"no more than {GROUP_COUNT_MAX} groups are allowed"
+            )
+        if changed:
+            logger.info("update groups: %s", list(changed.values()))
+            table.update(changed)
+            for name in changed:
+                self._texts.pop(name, None)
+            self._changed()
+        return list(changed.values())
+
+    def delete(self, group: str) -> bool:
+        """Forget a group.
+
+        Returns: whether it was there.
+        """
+        self.forbidden_table.pop(group, None)
+        if self.subscription_group_table.pop(group, None) is None:
+            return False
+        logger.info("delete group: %s", group)
+        self._texts.pop(group, None)
+        self._changed()
+        return True
+
+    def _changed(self) -> None:
+        self.data_version = next_version(self.data_version, self._clock.wall_ms())
+        self._dirty = True
+        if not self._holding:
+            self.persist()
+
+    @contextmanager
+    def saving_once(self) -> Iterator[None]:
+        """Inside, changes are not saved one by one but together at the end.
+
+        Raises: StoreIOError: they could not be saved.
+        """
+        self._holding = True
+        try:
+            yield
+        finally:
+            self._holding = False
+            if self._dirty:
+                self.persist()
+
+    def persist(self) -> None:
+        """Save the table.
+
+        Raises: StoreIOError: it could not be.
+        """
+        self._save(SUBSCRIPTION_GROUPS, self.encode())
+        self._dirty = False
+
+    def encode(self) -> bytes:
+        """The text of `subscriptionGroup.json`."""
+        texts = self._texts
+        table: dict[str, Json] = {}
+        for name, group in self.subscription_group_table.items():
+            text = texts.get(name)
+            if text is None:
+                text = texts[name] = written(group, depth=2)
+            table[name] = text
+        return pretty(
+            {
+                "dataVersion": written(self.data_version, depth=1),
+                "forbiddenTable": self.forbidden_table,
+                "subscriptionGroupTable": table,
+            }
+        )
+
+    def decode(self, text: bytes) -> int:
+        """Take over what `subscriptionGroup.json` holds; system groups that it lacks stay.
+
+        Args:
+          text: the file's text, as any version of RocketMQ wrote it.
+        Returns: how many groups the file had.
+        Raises: ValueError: it is no table of groups; nothing is changed then.
+        """
+        try:
+            wrapper = msgspec.convert(parse(text), SubscriptionGroupWrapper)
+        except msgspec.ValidationError as error:
+            raise ValueError(f"not a table of groups: {error}") from error
+        loaded = wrapper.subscription_group_table
+        for name, group in loaded.items():
+            group.group_name = name
+        own = dict(self.subscription_group_table)
+        self.subscription_group_table.clear()
+        self.subscription_group_table.update(loaded)
+        for name, group in own.items():
+            self.subscription_group_table.setdefault(name, group)
+        self.forbidden_table = wrapper.forbidden_table
+        self.data_version = wrapper.data_version
+        self._texts.clear()
+        return len(loaded)

@@ -1,0 +1,397 @@
+"""The topics of this broker: which there are, and what they are allowed.
+
+A topic comes from an administrator (17, 18), from a first send to an unknown name
+(`create_topic_in_send_message`, after the pattern of TBW102), or from a consumer group that needs
+its retry topic. Every change goes to disk at once and to the name servers through `on_change`.
+
+Java counterpart: broker/topic/TopicConfigManager.java of 5.3.3. Pure, but for the `save` it is
+given. A `TopicConfig` is never changed in place, always replaced.
+Not done: static topics (queue mappings), rocksdb, split registration.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from ..remoting.bodies import (
+    PERM_INHERIT,
+    PERM_READ,
+    PERM_WRITE,
+    DataVersion,
+    TopicConfig,
+    TopicConfigSerializeWrapper,
+)
+from ..remoting.errors import RequestRefused
+from ..remoting.response_codes import ResponseCode
+from ..store.clock import Clock
+from . import topic_validator as names
+from .attributes import TOPIC_ATTRIBUTES, alter_attributes
+from .config_text import TOPICS, Json, Save, Written, next_version, parse, pretty, written
+
+if TYPE_CHECKING:
+    from .config import BrokerConfig
+
+logger = logging.getLogger(__name__)
+
+PERM_ALL: Final = PERM_READ | PERM_WRITE | PERM_INHERIT
+"""All bits that a topic's `perm` may have. Source: common/constant/PermName.java."""
+
+UNIT_SUB_FLAG: Final = 2
+"""Bit of `topicSysFlag`: units subscribe to it. Source: common/sysflag/TopicSysFlag.java."""
+
+SCHEDULE_QUEUE_COUNT: Final = 18
+"""Queues of SCHEDULE_TOPIC_XXXX: one for each of RocketMQ's delay levels."""
+BENCHMARK_QUEUE_COUNT: Final = 1024
+CLUSTER_QUEUE_COUNT: Final = 16
+"""Queues of the topic named after the cluster: TopicConfig's default."""
+
+QUEUE_COUNT_MAX: Final = 65_536
+"""Queues of one topic. RocketMQ has no bound; each queue is a folder, a file and a route entry."""
+
+TOPIC_COUNT_MAX: Final = 100_000
+"""Topics of one broker. RocketMQ has no bound, and names that anybody sends become topics; each
+creation writes the whole table, 250 bytes a topic, and registers it."""
+
+
+class TopicConfigManager:
+    """The table of topics. Not thread-safe: used from the broker's one trio run.
+
+    Args:
+      config: the broker's configuration; read at each use, so changes count at once.
+      clock: tells when the data version moved.
+      save: writes the file.
+      on_change: called after every change, with the topics that are new or different; deleted
+        ones are not among them. The controller registers then.
+
+    Attributes:
+      topic_config_table: topic by name, always the same dict. Reading it directly is what the hot
+        path does; only this class changes it.
+      data_version: moves on with every change; name servers compare it.
+      system_topics: the names of this broker's own topics that it made at its start.
+    """
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        *,
+        clock: Clock,
+        save: Save,
+        on_change: Callable[[list[TopicConfig]], None] = lambda topics: None,
+    ) -> None:
+        self._config = config
+        self._clock = clock
+        self._save = save
+        self._holding = False
+        self._dirty = False
+        self._texts: dict[str, Written] = {}
+        self.on_change = on_change
+        self.data_version = DataVersion(timestamp=clock.wall_ms(), counter=0)
+        self.topic_config_table: dict[str, TopicConfig] = {
+            topic.topic_name: topic for topic in _system_topics(config)
+        }
+        self.system_topics: frozenset[str] = frozenset(self.topic_config_table)
+
+    def select(self, topic: str) -> TopicConfig | None:
+        """A topic by name; None: there is none."""
+        return self.topic_config_table.get(topic)
+
+    def is_order_topic(self, topic: str) -> bool:
+        """Whether a topic is marked as consumed in order."""
+        config = self.topic_config_table.get(topic)
+        return config is not None and config.order
+
+    def is_system_topic(self, topic: str) -> bool:
+        """Whether a topic is the system's or this broker's own."""
+        return names.is_system_topic(topic, self.system_topics)
+
+    def create_topic_in_send_message(
+        self,
+        topic: str,
+        default_topic: str,
+        remote_address: str,
+        queue_count: int,
+        sys_flag: int = 0,
+    ) -> TopicConfig | None:
+        """Create the topic of a first send, after the pattern of `default_topic`.
+
+        Args:
+          topic: a name that `topic_validator.refuse_topic` let pass.
+          default_topic: the pattern, TBW102 in practice; it must have PERM_INHERIT.
+          remote_address: of the client, for the log.
+          queue_count: what the client asks for; the pattern's own count is the most it gets.
+          sys_flag: topicSysFlag of the new topic.
+        Returns: the topic, old or new; None: the pattern allows none, or there are
+          TOPIC_COUNT_MAX topics already.
+        Source: TopicConfigManager.createTopicInSendMessageMethod.
+        """
+        known = self.topic_config_table.get(topic)
+        if known is not None:
+            return known
+        pattern = self.topic_config_table.get(default_topic)
+        if default_topic == names.AUTO_CREATE_TOPIC and not self._config.auto_create_topic_enable:
+            pattern = None
+        if pattern is None or not pattern.perm & PERM_INHERIT:
+            logger.warning(
+                "topic %s is not created for %s: the default topic %s %s",
+                topic, remote_address, default_topic,
+                "does not exist or is switched off" if pattern is None
+                else f"has perm {pattern.perm}, which nothing may inherit",
+            )  # fmt: skip
+            return None
+        count = max(0, min(queue_count, pattern.write_queue_nums))
+        created = TopicConfig(
+            topic_name=topic,
+            read_queue_nums=count,
+            write_queue_nums=count,
+            perm=pattern.perm & ~PERM_INHERIT,
+            topic_filter_type=pattern.topic_filter_type,
+            topic_sys_flag=sys_flag,
+        )
+        return self._create(created, remote_address)
+
+    def create_topic_in_send_message_back(
+        self,
+        topic: str,
+        *,
+        queue_count: int,
+        perm: int = PERM_READ | PERM_WRITE,
+        order: bool = False,
+        sys_flag: int = 0,
+    ) -> TopicConfig | None:
+        """Create the retry or dead-letter topic of a group.
+
+        An existing topic is taken as it is, but for its order flag.
+
+        Args:
+          topic: a name that `topic_validator.refuse_topic` let pass.
+          queue_count: read and write queues of a new topic.
+          perm: PERM_ bits of a new topic.
+          order: the topic's order flag.
+          sys_flag: topicSysFlag of a new topic.
+        Returns: the topic; None: there are TOPIC_COUNT_MAX topics already.
+        Source: TopicConfigManager.createTopicInSendMessageBackMethod.
+        """
+        known = self.topic_config_table.get(topic)
+        if known is not None:
+            if known.order != order:
+                known = msgspec.structs.replace(known, order=order)
+                self._put([known])
+            return known
+        created = TopicConfig(
+            topic_name=topic,
+            read_queue_nums=queue_count,
+            write_queue_nums=queue_count,
+            perm=perm,
+            order=order,
+            topic_sys_flag=sys_flag,
+        )
+        return self._create(created, "")
+
+    def _create(self, created: TopicConfig, remote_address: str) -> TopicConfig | None:
+        if len(self.topic_config_table) >= TOPIC_COUNT_MAX:
+            logger.error(
+                "topic %s is not created: there are %d topics, and no more are allowed",
+                created.topic_name, TOPIC_COUNT_MAX,
+            )  # fmt: skip
+            return None
+        logger.info("create new topic for %s: %s", remote_address or "the broker", created)
+        self._put([created])
+        return created
+
+    def update(self, topics: Iterable[TopicConfig]) -> list[TopicConfig]:
+        """Create or change topics as an administrator says.
+
+        Args:
+          topics: as they shall be, but `attributes` are changes (`+key`, `-key`), as requests
+            carry them. The names are checked by the caller.
+        Returns: the topics as they are now.
+        Raises: RequestRefused: an attribute, a count or a perm is not allowed, or there are
+          TOPIC_COUNT_MAX topics; none of the topics is changed then.
+        Source: TopicConfigManager.updateTopicConfigList.
+        """
+        table = self.topic_config_table
+        changed: dict[str, TopicConfig] = {}
+        for topic in topics:
+            name = topic.topic_name
+            _refuse_numbers(topic)
+            old = changed.get(name) or table.get(name)
+            attributes = alter_attributes(
+                {} if old is None else old.attributes,
+                topic.attributes,
+                is_new=old is None,
+                allowed=TOPIC_ATTRIBUTES,
+            )
+            changed[name] = msgspec.structs.replace(topic, attributes=attributes)
+        if len(table) + sum(name not in table for name in changed) > TOPIC_COUNT_MAX:
+            raise RequestRefused(
+                ResponseCode.SYSTEM_ERROR, f"no more than {TOPIC_COUNT_MAX} topics are allowed"
+            )
+        if changed:
+            logger.info("update topics: %s", list(changed.values()))
+            self._put(changed.values())
+        return list(changed.values())
+
+    def update_order_topics(self, order_topics: Iterable[str]) -> list[TopicConfig]:
+        """Mark topics as ordered, as a name server's answer to the registration says.
+
+        Args:
+          order_topics: names of topics; those that are not here are passed over. Topics that are
+            not among them keep their flag.
+        Returns: the topics that changed.
+        Source: TopicConfigManager.updateOrderTopicConfig.
+        """
+        changed = []
+        for name in order_topics:
+            topic = self.topic_config_table.get(name)
+            if topic is not None and not topic.order:
+                changed.append(msgspec.structs.replace(topic, order=True))
+        if changed:
+            logger.info("ordered topics, the name server says: %s", [t.topic_name for t in changed])
+            self._put(changed)
+        return changed
+
+    def delete(self, topics: Iterable[str]) -> list[str]:
+        """Forget topics.
+
+        Returns: the names of those that were there.
+        """
+        gone = [name for name in topics if self.topic_config_table.pop(name, None) is not None]
+        if gone:
+            logger.info("delete topics: %s", gone)
+            for name in gone:
+                self._texts.pop(name, None)
+            self._changed([])
+        return gone
+
+    def _put(self, topics: Iterable[TopicConfig]) -> None:
+        changed = list(topics)
+        for topic in changed:
+            self.topic_config_table[topic.topic_name] = topic
+            self._texts.pop(topic.topic_name, None)
+        self._changed(changed)
+
+    def _changed(self, topics: list[TopicConfig]) -> None:
+        self.data_version = next_version(self.data_version, self._clock.wall_ms())
+        self.on_change(topics)
+        self._dirty = True
+        if not self._holding:
+            self.persist()
+
+    @contextmanager
+    def saving_once(self) -> Iterator[None]:
+        """Inside, changes are not saved one by one but together at the end.
+
+        Raises: StoreIOError: they could not be saved.
+        """
+        self._holding = True
+        try:
+            yield
+        finally:
+            self._holding = False
+            if self._dirty:
+                self.persist()
+
+    def persist(self) -> None:
+        """Save the table.
+
+        Raises: StoreIOError: it could not be.
+        """
+        self._save(TOPICS, self.encode())
+        self._dirty = False
+
+    def encode(self) -> bytes:
+        """The text of `topics.json`."""
+        texts = self._texts
+        table: dict[str, Json] = {}
+        for name, topic in self.topic_config_table.items():
+            text = texts.get(name)
+            if text is None:
+                text = texts[name] = written(topic, depth=2)
+            table[name] = text
+        return pretty(
+            {"dataVersion": written(self.data_version, depth=1), "topicConfigTable": table}
+        )
+
+    def decode(self, text: bytes) -> int:
+        """Take over what `topics.json` holds; system topics that it lacks stay.
+
+        A topic whose name is not allowed is left out and logged: it could not have been created
+        through us, and its name would become a path.
+
+        Args:
+          text: the file's text, as any version of RocketMQ wrote it.
+        Returns: how many topics the file had.
+        Raises: ValueError: it is no table of topics; nothing is changed then.
+        """
+        try:
+            wrapper = msgspec.convert(parse(text), TopicConfigSerializeWrapper)
+        except msgspec.ValidationError as error:
+            raise ValueError(f"not a table of topics: {error}") from error
+        own = dict(self.topic_config_table)
+        table = self.topic_config_table
+        table.clear()  # the file's order first, so that it comes out as it went in
+        for name, topic in wrapper.topic_config_table.items():
+            reason = names.refuse_topic(name)
+            if reason is None or name in own:
+                topic.topic_name = name
+                table[name] = topic
+            else:
+                logger.error("topic %r of the file is left out: %s", name, reason)
+        for name, topic in own.items():
+            table.setdefault(name, topic)
+        self.data_version = wrapper.data_version
+        self._texts.clear()
+        return len(wrapper.topic_config_table)
+
+
+def _system_topics(config: BrokerConfig) -> list[TopicConfig]:
+    """The topics that every broker has from its start.
+
+    Source: TopicConfigManager.init; which of them matter to clients and tools was observed.
+    """
+    read_write = PERM_READ | PERM_WRITE
+    cluster_perm = PERM_ALL if config.cluster_topic_enable else PERM_INHERIT
+    broker_perm = PERM_ALL if config.broker_topic_enable else PERM_INHERIT
+    topics = [
+        (names.SELF_TEST_TOPIC, 1, read_write),
+        (names.BENCHMARK_TOPIC, BENCHMARK_QUEUE_COUNT, read_write),
+        (config.broker_cluster_name, CLUSTER_QUEUE_COUNT, cluster_perm),
+        (config.broker_name, 1, broker_perm),
+        (names.OFFSET_MOVED_EVENT_TOPIC, 1, read_write),
+        (names.SCHEDULE_TOPIC, SCHEDULE_QUEUE_COUNT, read_write),
+        (f"{config.broker_cluster_name}_REPLY_TOPIC", 1, read_write),
+        (names.TRANS_HALF_TOPIC, 1, read_write),
+        (names.TRANS_OP_HALF_TOPIC, 1, read_write),
+        (names.TRANS_CHECK_MAX_TIME_TOPIC, 1, read_write),
+    ]
+    if config.auto_create_topic_enable:
+        topics.append((names.AUTO_CREATE_TOPIC, config.default_topic_queue_nums, PERM_ALL))
+    if config.trace_topic_enable:
+        topics.append((config.msg_trace_topic_name, 1, read_write))
+    return [
+        TopicConfig(topic_name=name, read_queue_nums=count, write_queue_nums=count, perm=perm)
+        for name, count, perm in topics
+    ]
+
+
+def _refuse_numbers(topic: TopicConfig) -> None:
+    """Raises: RequestRefused: INVALID_PARAMETER. RocketMQ takes any number here."""
+    for what, count in (
+        ("readQueueNums", topic.read_queue_nums),
+        ("writeQueueNums", topic.write_queue_nums),
+    ):
+        if not 0 <= count <= QUEUE_COUNT_MAX:
+            raise RequestRefused(
+                ResponseCode.INVALID_PARAMETER,
+                f"topic {topic.topic_name}: {what} {count} is not in 0..{QUEUE_COUNT_MAX}",
+            )
+    if not 0 <= topic.perm <= PERM_ALL:
+        raise RequestRefused(
+            ResponseCode.INVALID_PARAMETER,
+            f"topic {topic.topic_name}: perm {topic.perm} is not in 0..{PERM_ALL}",
+        )

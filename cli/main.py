@@ -1,0 +1,39 @@
+"""The `trocket` command's door.
+
+The servers' own commands go straight to them, past typer: `trocket up` is to be ready within half a
+second of the process's start, and typer's import alone takes a sixth of that
+(docs/dependencies.md). Everything else is a typer command in `app.py`.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; the exit status: 0 well, 1 failed, 2 wrong flags or configuration.
+
+    Args:
+      arguments: without the program's name; None: the process's own.
+    """
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    if words[:1] == ["up"]:
+        from .up import main as up
+
+        return up(words[1:])
+    if words[:1] == ["broker"]:
+        from ..broker.__main__ import main as broker
+
+        return broker(words[1:])
+    if words[:1] == ["namesrv"]:
+        from ..namesrv.__main__ import main as namesrv
+
+        return namesrv(words[1:])
+    from .app import run
+
+    return run(words)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,127 @@
+"""The self-check of `trocket up`: one message, sent and consumed over real sockets.
+
+It goes the way of a client: asks the name server for the route, sends to the broker, pulls, and
+compares. The topic and the groups are those that RocketMQ reserves for this.
+
+Source: RocketMQ TopicValidator.RMQ_SYS_SELF_TEST_TOPIC, MixAll.SELF_TEST_PRODUCER_GROUP.
+"""
+
+from __future__ import annotations
+
+import os
+
+import trio
+
+from ..remoting.client import RemotingClient
+from ..remoting.codec import RemotingCommand
+from ..remoting.errors import RemotingConnectError, RemotingError
+from ..remoting.message_codec import decode_messages
+from ..remoting.request_codes import RequestCode
+from ..remoting.response_codes import ResponseCode
+
+TOPIC = "BenchmarkTest"
+PRODUCER_GROUP = "SELF_TEST_P_GROUP"
+CONSUMER_GROUP = "SELF_TEST_C_GROUP"
+
+TIMEOUT_S = 5.0
+"""For each call. RocketMQ's clients wait 3 s for a send; a slow disk's first file takes longer."""
+
+CONNECT_TIMEOUT_S = 1.0
+"""To the address that clients are told, which may lead nowhere from here."""
+
+_PULL_WITH_SUBSCRIPTION = 4
+"""Bit of the pull's sysFlag: the subscription is in the request, no heartbeat came before."""
+
+
+async def check(namesrv: str, broker: str, told: str) -> tuple[float, str]:
+    """Send one message and consume it.
+
+    Args:
+      namesrv: `host:port` of the name server.
+      broker: `host:port` at which the broker answers on this machine.
+      told: `host:port` of the broker that clients are told.
+
+    Returns: milliseconds from the send's start to the message's arrival; and a warning, "" if all
+      is well, that clients may not reach the address they are told.
+    Raises: RemotingError: something refused, was silent, or gave back another message.
+    """
+    async with trio.open_nursery() as nursery:
+        client = RemotingClient(connect_timeout_s=CONNECT_TIMEOUT_S)
+        await nursery.start(client.run)
+        try:
+            await _must(client, namesrv, RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": TOPIC})
+            warning = "" if told == broker else await _unreachable(client, told)
+            start_s = trio.current_time()
+            await _send_and_consume(client, broker)
+            return (trio.current_time() - start_s) * 1000, warning
+        finally:
+            nursery.cancel_scope.cancel()
+
+
+async def _unreachable(client: RemotingClient, told: str) -> str:
+    try:
+        await client.channel(told)
+    except RemotingConnectError as error:
+        return (
+            f"clients are told {told}, and from this machine that fails ({error}); "
+            "if it fails for them too, set brokerIP1 or --host"
+        )
+    return ""
+
+
+async def _send_and_consume(client: RemotingClient, broker: str) -> None:
+    body = f"self-check of process {os.getpid()}".encode()
+    sent = await _must(
+        client,
+        broker,
+        RequestCode.SEND_MESSAGE,
+        {
+            "producerGroup": PRODUCER_GROUP,
+            "topic": TOPIC,
+            "defaultTopic": "TBW102",
+            "defaultTopicQueueNums": "4",
+            "queueId": "0",
+            "sysFlag": "0",
+            "bornTimestamp": "0",
+            "flag": "0",
+            "properties": "",
+            "reconsumeTimes": "0",
+        },
+        body,
+    )
+    pulled = await _must(
+        client,
+        broker,
+        RequestCode.PULL_MESSAGE,
+        {
+            "consumerGroup": CONSUMER_GROUP,
+            "topic": TOPIC,
+            "queueId": "0",
+            "queueOffset": sent.ext_fields["queueOffset"],
+            "maxMsgNums": "1",
+            "sysFlag": str(_PULL_WITH_SUBSCRIPTION),
+            "commitOffset": "0",
+            "suspendTimeoutMillis": "0",
+            "subscription": "*",
+            "subVersion": "0",
+            "expressionType": "TAG",
+        },
+    )
+    bodies = [message.body for message in decode_messages(pulled.body)]
+    if bodies[:1] != [body]:
+        raise RemotingError(f"sent {body!r}, consumed {bodies!r}")
+
+
+async def _must(
+    client: RemotingClient,
+    address: str,
+    code: RequestCode,
+    ext_fields: dict[str, str],
+    body: bytes = b"",
+) -> RemotingCommand:
+    """The response, if it is SUCCESS."""
+    request = RemotingCommand(int(code), ext_fields=ext_fields, body=body)
+    response = await client.call(address, request, TIMEOUT_S)
+    if response.code != ResponseCode.SUCCESS:
+        raise RemotingError(f"{code.name} was answered {response.code}: {response.remark}")
+    return response

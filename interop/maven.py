@@ -1,0 +1,106 @@
+"""The official jars, fetched by Maven into a cache folder, and our Java sources compiled with them.
+
+The cache is `.jars/VERSION/SET` in the checkout (outside git); a set is a profile of the pom:
+client, server, tools or example. A folder is complete when it stands under its own name: jars are
+copied beside it and the folder is renamed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+from .process import PeerError
+
+ROOT = Path(__file__).resolve().parent.parent
+JAVA_FOLDER = ROOT / "tests" / "interop" / "java"
+CACHE_FOLDER = ROOT / ".jars"
+MAVEN_TIMEOUT_S = 900.0
+COMPILE_TIMEOUT_S = 120.0
+
+JAVA_OPENS = (
+    "--add-exports=java.base/jdk.internal.ref=ALL-UNNAMED",
+    "--add-opens=java.base/jdk.internal.ref=ALL-UNNAMED",
+    "--add-opens=java.base/sun.nio.ch=ALL-UNNAMED",
+    "--add-opens=java.base/java.nio=ALL-UNNAMED",
+    "--add-opens=java.base/java.lang=ALL-UNNAMED",
+)
+"""What RocketMQ 4.9 needs on Java 17: without them its shutdown dies before the last flush."""
+
+JAVA_SMALL = ("-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+"""Options of a JVM that should start quickly and stay small."""
+
+
+def missing_tool() -> str | None:
+    """The reason why Java peers cannot run here ("no javac in PATH"), or None when they can."""
+    for tool in ("java", "javac", "mvn"):
+        if shutil.which(tool) is None:
+            return f"no {tool} in PATH (Java 17 and Maven are needed)"
+    return None
+
+
+def fetch_jars(version: str, jar_set: str, *, cache: Path = CACHE_FOLDER) -> Path:
+    """The folder with the jars of one set, fetched by Maven when it is not there yet.
+
+    Args:
+      version: a RocketMQ version on Maven Central, such as "5.5.0".
+      jar_set: "client", "server", "tools" or "example".
+    Raises: PeerError: Maven failed (its last lines are in the text).
+    """
+    folder = cache / version / jar_set
+    if folder.is_dir():
+        return folder
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{jar_set}-") as scratch:
+        fresh = Path(scratch) / jar_set
+        command = ["mvn", "-B", "-q", "-f", str(JAVA_FOLDER / "pom.xml"), "-P", jar_set]
+        command += [f"-Drocketmq.version={version}", "dependency:copy-dependencies"]
+        command += ["-DincludeScope=runtime", f"-DoutputDirectory={fresh}"]
+        _run(command, MAVEN_TIMEOUT_S, f"fetching {jar_set} jars {version}")
+        _settle(fresh, folder)
+    return folder
+
+
+def compile_java(version: str, *, cache: Path = CACHE_FOLDER) -> str:
+    """The class path of our Java sources with the client jars, compiled when they changed.
+
+    Raises: PeerError: Maven or javac failed.
+    """
+    jars = fetch_jars(version, "client", cache=cache)
+    sources = sorted((JAVA_FOLDER / "src").glob("*.java"))
+    digest = hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()[:12]
+    folder = cache / version / f"classes-{digest}"
+    if not folder.is_dir():
+        with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".classes-") as scratch:
+            fresh = Path(scratch) / "classes"
+            fresh.mkdir()
+            command = ["javac", "-nowarn", "-proc:none", "-cp", f"{jars}/*", "-d", str(fresh)]
+            command += [str(source) for source in sources]
+            _run(command, COMPILE_TIMEOUT_S, f"compiling against {version}")
+            _settle(fresh, folder)
+    return f"{folder}{os.pathsep}{jars}/*"
+
+
+def _run(command: list[str], timeout_s: float, what: str) -> None:
+    try:
+        result = subprocess.run(
+            command, capture_output=True, text=True, timeout=timeout_s, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise PeerError(f"{what}: {error}") from error
+    if result.returncode != 0:
+        last = "\n".join((result.stdout + result.stderr).splitlines()[-20:])
+        raise PeerError(f"{what}: {command[0]} ended with {result.returncode}\n{last}")
+
+
+def _settle(fresh: Path, folder: Path) -> None:
+    """Give the finished folder its name; another process that was quicker has made the same."""
+    try:
+        fresh.rename(folder)
+    except OSError:
+        if not folder.is_dir():
+            raise

@@ -1,0 +1,213 @@
+"""Processes that report by lines on stdout: start, wait for a line, measure, stop, kill.
+
+Threads, not trio: a peer is watched from plain tests and benchmarks, whose own work is waiting.
+One reader thread per process; every wait has a deadline. Processes still alive when the
+interpreter ends are killed.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import signal
+import subprocess
+import threading
+import time
+import weakref
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+T = TypeVar("T")
+
+LINES_KEPT_MAX = 400
+"""Lines of stdout kept for error texts; all of them are in the log file."""
+
+_alive: weakref.WeakSet[LineProcess] = weakref.WeakSet()
+
+
+class PeerError(Exception):
+    """A peer process did not start, did not say what was expected in time, or ended on its own."""
+
+
+class LineProcess:
+    """A child process with its stdout read line by line.
+
+    stdout goes to `FOLDER/NAME.out`, stderr to `FOLDER/NAME.err`, both appended to, so that a
+    restart under the same name keeps the earlier text.
+
+    Args:
+      command: program and arguments; never passed through a shell.
+      folder: where the logs go and the working directory; created when missing.
+      name: a file name's stem.
+      environment: added to this process's own environment.
+      on_line: called in the reader thread, under the lock of `wait`, with each line without its
+        end; must not raise.
+    Raises: PeerError: the program could not be started.
+    """
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        *,
+        folder: Path,
+        name: str,
+        environment: Mapping[str, str] | None = None,
+        on_line: Callable[[str], None] | None = None,
+    ) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.name = name
+        self.folder = folder
+        self._on_line = on_line
+        self._lines: deque[str] = deque(maxlen=LINES_KEPT_MAX)
+        self._ended = False
+        self._changed = threading.Condition()
+        self.started_monotonic_s = time.monotonic()
+        with (folder / f"{name}.err").open("ab") as errors:
+            try:
+                self._process = subprocess.Popen(
+                    list(command),
+                    cwd=folder,
+                    env={**os.environ, **(environment or {})},
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=errors,
+                    start_new_session=True,
+                )
+            except OSError as error:
+                raise PeerError(f"{name}: cannot start {command[0]}: {error}") from error
+        _alive.add(self)
+        self._reader = threading.Thread(target=self._read, name=f"read-{name}", daemon=True)
+        self._reader.start()
+
+    @property
+    def pid(self) -> int:
+        """The process id."""
+        return self._process.pid
+
+    @property
+    def running(self) -> bool:
+        """Whether the process has not ended."""
+        return self._process.poll() is None
+
+    def _read(self) -> None:
+        stdout = self._process.stdout
+        assert stdout is not None
+        with (self.folder / f"{self.name}.out").open("ab") as log:
+            for raw in stdout:
+                log.write(raw)
+                log.flush()
+                line = raw.decode(errors="replace").rstrip("\r\n")
+                with self._changed:
+                    if self._on_line is not None:
+                        self._on_line(line)
+                    self._lines.append(line)
+                    self._changed.notify_all()
+        with self._changed:
+            self._ended = True
+            self._changed.notify_all()
+
+    def write_line(self, line: str) -> None:
+        """Send one line to the process's stdin.
+
+        Raises: PeerError: the process has ended.
+        """
+        stdin = self._process.stdin
+        assert stdin is not None
+        try:
+            stdin.write(line.encode() + b"\n")
+            stdin.flush()
+        except OSError as error:
+            raise PeerError(f"{self.name} no longer reads: {error}\n{self.tail()}") from error
+
+    def wait_line(self, matches: Callable[[str], bool], *, timeout_s: float) -> str:
+        """Wait for a line of stdout (one already there counts) and return it.
+
+        Raises: PeerError: the process ended, or the time passed, without such a line.
+        """
+        return self.wait(lambda: self._find(matches), timeout_s=timeout_s, what="the line")
+
+    def _find(self, matches: Callable[[str], bool]) -> str | None:
+        return next((line for line in self._lines if matches(line)), None)
+
+    def wait(self, ready: Callable[[], T | None], *, timeout_s: float, what: str) -> T:
+        """Wait until `ready` returns something other than None and return that.
+
+        `ready` is asked once now and after each line; it is called with the lock held, so what
+        `on_line` stores is seen whole.
+
+        Args:
+          what: what is waited for, for the error text.
+        Raises: PeerError: the process ended, or `timeout_s` passed, and it still was None.
+        """
+        deadline_s = time.monotonic() + timeout_s
+        with self._changed:
+            while True:
+                value = ready()
+                if value is not None:
+                    return value
+                rest_s = deadline_s - time.monotonic()
+                if self._ended or rest_s <= 0:
+                    break
+                self._changed.wait(rest_s)
+        reason = "ended" if self._ended else f"passed {timeout_s} s"
+        raise PeerError(f"{self.name} {reason} without {what}\n{self.tail()}")
+
+    def tail(self, line_count_max: int = 15) -> str:
+        """The last lines of stdout and stderr, for an error text."""
+        out = list(self._lines)[-line_count_max:]
+        err: list[str] = []
+        with contextlib.suppress(OSError):
+            text = (self.folder / f"{self.name}.err").read_text(errors="replace")
+            err = text.splitlines()[-line_count_max:]
+        return "\n".join([f"stdout of {self.name}:", *out, f"stderr of {self.name}:", *err])
+
+    def stop(self, *, timeout_s: float = 30.0) -> int:
+        """Ask the process to end (SIGTERM), wait, and return its exit code (negative: a signal).
+
+        Raises: PeerError: it was still there after `timeout_s`; it is killed then.
+        """
+        if self.running:
+            self._process.send_signal(signal.SIGTERM)
+        try:
+            return self._process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise PeerError(f"{self.name} did not stop in {timeout_s} s\n{self.tail()}") from None
+        finally:
+            self._close()
+
+    def stop_cleanly(self, *, timeout_s: float = 30.0) -> None:
+        """`stop` for a program that answers SIGTERM with exit code 0.
+
+        Raises: PeerError: it was still there after `timeout_s`, or ended with another code.
+        """
+        code = self.stop(timeout_s=timeout_s)
+        if code != 0:
+            raise PeerError(f"{self.name} ended with {code}\n{self.tail()}")
+
+    def kill(self) -> None:
+        """End the process at once (SIGKILL) and wait until it is gone."""
+        if self.running:
+            self._process.kill()
+        self._process.wait()
+        self._close()
+
+    def _close(self) -> None:
+        if self._process.poll() is None:
+            return
+        _alive.discard(self)
+        self._reader.join(10.0)
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None:
+                with contextlib.suppress(OSError):
+                    pipe.close()
+
+
+@atexit.register
+def _kill_all() -> None:
+    """Leave no process behind when the interpreter ends with some still running."""
+    for process in list(_alive):
+        process.kill()

@@ -1,0 +1,86 @@
+"""Our own name server and broker, `trocket up`, as a process of its own."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from .ports import free_broker_port, free_port
+from .process import LineProcess
+
+COMMAND = (sys.executable, "-m", "trocket.cli.main")
+START_TIMEOUT_S = 30.0
+STOP_TIMEOUT_S = 30.0
+
+
+class TrocketCluster:
+    """`trocket up`: name server and broker in one process (see `peer.Cluster`).
+
+    Stopping or killing the broker therefore takes the name server along.
+
+    Args:
+      folder: everything of this run: the logs and, in `home`, the data.
+      options: further options of `trocket up`, before it starts.
+    """
+
+    def __init__(self, folder: Path, *, options: tuple[str, ...] = ()) -> None:
+        self.label = "trocket"
+        self.folder = folder
+        self._namesrv_port = free_port()
+        self._broker_port = free_broker_port()
+        self._options = options
+        self._process: LineProcess | None = None
+
+    @property
+    def namesrv_address(self) -> str:
+        """HOST:PORT of the name server."""
+        return f"127.0.0.1:{self._namesrv_port}"
+
+    @property
+    def broker_address(self) -> str:
+        """HOST:PORT of the broker."""
+        return f"127.0.0.1:{self._broker_port}"
+
+    @property
+    def pids(self) -> list[int]:
+        """The one process, when it was started."""
+        return [] if self._process is None else [self._process.pid]
+
+    def start(self) -> None:
+        """Start `trocket up` and wait for its line that begins with "ready".
+
+        Raises: PeerError: it ended, or did not say so in 30 s.
+        """
+        if self._process is not None:
+            return
+        command = [*COMMAND, "up", "--home", str(self.folder / "home"), "--host", "127.0.0.1"]
+        command += ["--namesrv-port", str(self._namesrv_port)]
+        command += ["--broker-port", str(self._broker_port), *self._options]
+        # Unbuffered: the line must come when it is printed, into a pipe too.
+        unbuffered = {"PYTHONUNBUFFERED": "1"}
+        process = LineProcess(command, folder=self.folder, name="up", environment=unbuffered)
+        self._process = process
+        process.wait_line(lambda line: line.startswith("ready"), timeout_s=START_TIMEOUT_S)
+
+    def start_broker(self) -> None:
+        """The same as `start`."""
+        self.start()
+
+    def stop_broker(self) -> None:
+        """Stop the process by SIGTERM.
+
+        Raises: PeerError: it did not end in time, or not with exit code 0.
+        """
+        process, self._process = self._process, None
+        if process is not None:
+            process.stop_cleanly(timeout_s=STOP_TIMEOUT_S)
+
+    def kill_broker(self) -> None:
+        """Kill the process with SIGKILL."""
+        process, self._process = self._process, None
+        if process is not None:
+            process.kill()
+
+    def close(self) -> None:
+        """Stop what runs."""
+        self.kill_broker()

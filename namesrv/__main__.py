@@ -1,0 +1,64 @@
+"""`python -m trocket.namesrv`, the same as `trocket namesrv`: RocketMQ's mqnamesrv.
+
+Java counterpart: namesrv/NamesrvStartup.java.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from ..remoting import process
+from ..remoting.config import ConfigError
+from ..store.errors import StoreError
+from .config import NamesrvConfig, read_namesrv_config
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import trio
+
+PROGRAM = "trocket namesrv"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a name server until SIGTERM or SIGINT; the exit status.
+
+    Args:
+      arguments: without the program's name; None: the process's own.
+    """
+    parser = process.apache_flags(PROGRAM, "Run a RocketMQ name server.")
+    options = parser.parse_args(arguments)
+    try:
+        entries = process.read_entries(options.config_file)
+        path = options.config_file or ""
+        config, warnings = read_namesrv_config(entries, NamesrvConfig(), path=path)
+    except ConfigError as error:
+        return process.refuse(PROGRAM, error)
+    if options.print_all:
+        process.print_configuration([config])
+        return process.EXIT_OK
+    process.log_to_stderr(options.log_level, warnings)
+    return process.serve(lambda stop: _run(config, stop), program=PROGRAM, expected=(StoreError,))
+
+
+async def _run(config: NamesrvConfig, stop: trio.CancelScope) -> None:
+    import trio
+
+    from ..store.clock import SystemClock
+    from ..store.disk import OsDisk
+    from .controller import NamesrvController
+
+    controller = NamesrvController(config, clock=SystemClock(), disk=OsDisk())
+    with stop:
+        async with trio.open_nursery() as nursery:
+            await nursery.start(controller.run)
+            # RocketMQ's own words: scripts and test containers wait for them.
+            process.say(
+                "The Name Server boot success. serializeType=JSON, "
+                f"address {', '.join(controller.listen_addresses)}"
+            )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

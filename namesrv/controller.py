@@ -1,0 +1,211 @@
+"""NamesrvController: one running name server.
+
+The shell around the route table: it owns the listening sockets, the clock that drives expiry, and
+the files of KV configuration and settings. All state is in the pure modules beside it.
+
+Java counterpart: RocketMQ 5.3.3 namesrv/NamesrvController.java, BrokerHousekeepingService.java.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import trio
+
+from ..remoting.channel import Channel, Turn
+from ..remoting.client import RemotingClient
+from ..remoting.codec import RemotingCommand
+from ..remoting.connection import ConnectionLimits
+from ..remoting.errors import RemotingError
+from ..remoting.headers import NotifyMinBrokerIdChangeRequestHeader, encode_header
+from ..remoting.request_codes import RequestCode
+from ..remoting.server import RemotingServer, open_listener
+from ..remoting.transport import format_address
+from ..store.clock import Clock
+from ..store.disk import Disk
+from ..store.errors import StoreError
+from .config import NamesrvConfig
+from .kv_config import KVConfigManager
+from .processors import NamesrvServices, name_server_processors
+from .registration import MinBrokerIdChange, Removal
+from .route_info_manager import RouteInfoManager
+from .saving import Saver
+from .settings import edit_properties
+
+logger = logging.getLogger(__name__)
+
+SCAN_INTERVAL_MS_MIN = 100
+"""However short `scanNotActiveBrokerInterval` is: a scan that never pauses serves nobody."""
+
+NOTIFICATIONS_MAX = 1_024
+"""Changes of the smallest broker id that wait to be sent; more are dropped with a log line. Brokers
+ask for their group (901) from time to time anyway."""
+
+NOTIFY_TIMEOUT_S = 3.0
+"""For connecting to one broker that is to be told. RocketMQ waits 300 ms."""
+
+
+class NamesrvController:
+    """One name server.
+
+    Lifecycle: make it, start `run` in a nursery, cancel it to stop. Owner: that one task.
+
+    Args:
+      config: used as it is, and changed by UPDATE_NAMESRV_CONFIG.
+      clock: its monotonic time drives expiry.
+      disk: where the KV table and changed settings are kept.
+      turn: shared with a broker of the same process; None: its own.
+      listeners: sockets to serve on, from `open_listener`; None: those that `config` says.
+    """
+
+    def __init__(
+        self,
+        config: NamesrvConfig,
+        *,
+        clock: Clock,
+        disk: Disk,
+        turn: Turn | None = None,
+        listeners: Sequence[socket.socket] | None = None,
+    ) -> None:
+        self.config = config
+        self.routes = RouteInfoManager()
+        self.kv = KVConfigManager()
+        self._clock = clock
+        self._disk = disk
+        self._listeners = listeners
+        self._addresses: tuple[str, ...] = ()
+        # Absolute, so that both files have a folder, and stay where they are.
+        self._kv_path = str(Path(config.kv_config_path).absolute())
+        self._config_path = str(Path(config.config_store_path).absolute())
+        self._changed_settings: dict[str, str] = {}
+        self._kv_saver = Saver(disk, self._kv_path, self.kv.to_json)
+        self._config_saver = Saver(disk, self._config_path, self._edited_config)
+        self._client = RemotingClient(turn=turn)
+        self._to_notify, self._notifications = trio.open_memory_channel[MinBrokerIdChange](
+            NOTIFICATIONS_MAX
+        )
+        services = NamesrvServices(
+            config=config,
+            routes=self.routes,
+            kv=self.kv,
+            now_ms=self._now_ms,
+            started_ms=self._now_ms(),
+            save_kv=self._kv_saver.save,
+            save_config=self._save_config,
+            notify=self._notify,
+        )
+        self.server = RemotingServer(
+            {int(code): process for code, process in name_server_processors(services).items()},
+            turn=turn,
+            on_channel_closed=self._on_channel_closed,
+            limits=ConnectionLimits(idle_s=config.server_channel_max_idle_time_seconds),
+        )
+
+    @property
+    def listen_addresses(self) -> tuple[str, ...]:
+        """Where it listens, as `ip:port` with the port really taken; known once it runs."""
+        return self._addresses
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Serve until cancelled; `task_status` is told once the sockets listen.
+
+        Raises:
+          OSError: an address is taken or not ours; the text names it.
+          StoreError: the KV table cannot be read, or is damaged.
+        """
+        self.kv.load(self._disk, self._kv_path)
+        listeners = self._listeners
+        if listeners is None:
+            listeners = [open_listener(self.config.bind_address, self.config.listen_port)]
+        self._addresses = tuple(format_address(sock.getsockname()) for sock in listeners)
+        try:
+            async with trio.open_nursery() as nursery:
+                await nursery.start(self._client.run)
+                await nursery.start(self.server.serve, listeners)
+                nursery.start_soon(self._expire_silent_brokers)
+                nursery.start_soon(self._send_notifications)
+                logger.info("the name server listens on %s", ", ".join(self._addresses) or "-")
+                task_status.started()
+        finally:
+            with trio.CancelScope(shield=True):
+                await self._save_the_rest()
+
+    # Brokers that go
+
+    def _now_ms(self) -> int:
+        return int(self._clock.monotonic_s() * 1_000)
+
+    def _on_channel_closed(self, channel: Channel) -> None:
+        self._after(self.routes.channel_closed(channel))
+
+    async def _expire_silent_brokers(self) -> None:
+        while True:
+            self._after(self.routes.expire(now_ms=self._now_ms()))
+            interval_ms = max(self.config.scan_not_active_broker_interval, SCAN_INTERVAL_MS_MIN)
+            await trio.sleep(interval_ms / 1_000)
+
+    def _after(self, removal: Removal) -> None:
+        for channel in removal.channels:
+            if isinstance(channel, Channel):
+                channel.close("its broker is gone")
+        self._notify(removal.changes)
+
+    # Brokers that are told of another smallest id
+
+    def _notify(self, changes: Iterable[MinBrokerIdChange]) -> None:
+        if not self.config.notify_min_broker_id_changed:
+            return
+        for change in changes:
+            try:
+                self._to_notify.send_nowait(change)
+            except trio.WouldBlock:
+                logger.warning("too many notifications wait; dropped: %s", change)
+
+    async def _send_notifications(self) -> None:
+        async for change in self._notifications:
+            async with trio.open_nursery() as nursery:
+                for address in change.notify_addrs:
+                    nursery.start_soon(self._send_notification, address, change)
+
+    async def _send_notification(self, address: str, change: MinBrokerIdChange) -> None:
+        header = NotifyMinBrokerIdChangeRequestHeader(
+            min_broker_id=change.min_broker_id,
+            min_broker_addr=change.min_broker_addr,
+            offline_broker_addr=change.offline_broker_addr,
+            ha_broker_addr=change.ha_broker_addr,
+        )
+        command = RemotingCommand(
+            RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE, ext_fields=encode_header(header)
+        )
+        try:
+            with trio.fail_after(NOTIFY_TIMEOUT_S):
+                await self._client.send_oneway(address, command)
+        except (RemotingError, OSError, ValueError, trio.TooSlowError) as error:
+            logger.warning("broker %s not told of %s: %s", address, change, error)
+
+    # Files
+
+    async def _save_config(self, values: dict[str, str]) -> None:
+        self._changed_settings.update(values)
+        await self._config_saver.save()
+
+    def _edited_config(self) -> bytes:
+        content = b""
+        if self._disk.exists(self._config_path):
+            file = self._disk.open(self._config_path)
+            try:
+                content = file.pread(file.size(), 0)
+            finally:
+                file.close()
+        return edit_properties(content, self._changed_settings)
+
+    async def _save_the_rest(self) -> None:
+        """Write what a cancelled request had changed and not written."""
+        for saver in (self._kv_saver, self._config_saver):
+            try:
+                await saver.save_rest()
+            except StoreError as error:
+                logger.error("not saved: %s", error)

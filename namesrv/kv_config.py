@@ -1,0 +1,117 @@
+"""KVConfigManager: texts by namespace and key, kept over restarts.
+
+RocketMQ uses it for the order of topics (`ORDER_TOPIC_CONFIG`: topic -> `brokerName:queues;…`);
+tools may keep there what they want.
+
+File: `{"configTable":{namespace:{key:value}}}`, the one that Apache's name server writes.
+
+Pure: the disk is a seam, and whoever owns this writes `to_json()` after a change (`saving.py`).
+
+Java counterpart: RocketMQ 5.3.3 namesrv/kvconfig/KVConfigManager.java.
+"""
+
+from __future__ import annotations
+
+import logging
+
+import msgspec
+
+from ..remoting.errors import RequestRefused
+from ..remoting.response_codes import ResponseCode
+from ..store.disk import Disk
+from ..store.json_config import load_json
+from .limits import KV_ITEMS_MAX, KV_NAME_SIZE_MAX, KV_NAMESPACES_MAX, KV_VALUE_SIZE_MAX
+
+logger = logging.getLogger(__name__)
+
+NAMESPACE_ORDER_TOPIC_CONFIG = "ORDER_TOPIC_CONFIG"
+"""The namespace of ordered topics. Source: RocketMQ NamesrvUtil.java."""
+
+
+class _KVConfigFile(msgspec.Struct):
+    """What kvConfig.json holds."""
+
+    configTable: dict[str, dict[str, str]] = {}
+
+
+class KVConfigManager:
+    """The KV table of one name server. One task at a time uses it."""
+
+    def __init__(self) -> None:
+        self._table: dict[str, dict[str, str]] = {}
+        self._item_count = 0
+
+    def load(self, disk: Disk, path: str) -> None:
+        """Read the file, or its backup when it is torn; without a file the table is empty.
+
+        Args:
+          disk: where the file is.
+          path: the file.
+        Raises:
+          StoreIOError: the file cannot be read.
+          CorruptRecordError: neither the file nor its backup is a KV table. Starting with an empty
+            one would lose the order of topics without a word.
+        """
+        table = load_json(disk, path, _parse)
+        self._table = {} if table is None else table
+        self._item_count = sum(map(len, self._table.values()))
+
+    def to_json(self) -> bytes:
+        """The file's content for the present table."""
+        return msgspec.json.encode(_KVConfigFile(self._table))
+
+    def put(self, namespace: str, key: str, value: str) -> None:
+        """Set one item.
+
+        Args:
+          namespace: 1 to KV_NAME_SIZE_MAX printable characters.
+          key: likewise.
+          value: any text of at most KV_VALUE_SIZE_MAX characters.
+        Raises: RequestRefused: SYSTEM_ERROR for an illegal name, a value too long, a full table.
+        """
+        for what, name in (("namespace", namespace), ("key", key)):
+            if not 0 < len(name) <= KV_NAME_SIZE_MAX or not name.isprintable():
+                _refuse(f"illegal {what}: {name[:80]!r}")
+        if len(value) > KV_VALUE_SIZE_MAX:
+            _refuse(f"the value has {len(value)} characters, at most {KV_VALUE_SIZE_MAX} allowed")
+        items = self._table.get(namespace)
+        if items is None or key not in items:
+            if self._item_count >= KV_ITEMS_MAX:
+                _refuse(f"the table is full: {KV_ITEMS_MAX} items")
+            if items is None and len(self._table) >= KV_NAMESPACES_MAX:
+                _refuse(f"the table is full: {KV_NAMESPACES_MAX} namespaces")
+            self._item_count += 1
+        if items is None:
+            items = self._table[namespace] = {}
+        items[key] = value
+        logger.info("KV config: %s %s = %r", namespace, key, value[:200])
+
+    def delete(self, namespace: str, key: str) -> bool:
+        """Remove one item; the namespace stays, even empty, as RocketMQ leaves it.
+
+        Returns: False when there was none.
+        """
+        items = self._table.get(namespace)
+        if items is None or items.pop(key, None) is None:
+            return False
+        self._item_count -= 1
+        logger.info("KV config: %s %s deleted", namespace, key)
+        return True
+
+    def get(self, namespace: str, key: str) -> str | None:
+        """The value of one item; None when there is none."""
+        return self._table.get(namespace, {}).get(key)
+
+    def items(self, namespace: str) -> dict[str, str] | None:
+        """A copy of one namespace; None when it was never put to."""
+        items = self._table.get(namespace)
+        return None if items is None else dict(items)
+
+
+def _refuse(reason: str) -> None:
+    raise RequestRefused(ResponseCode.SYSTEM_ERROR, reason)
+
+
+def _parse(content: bytes) -> dict[str, dict[str, str]]:
+    # msgspec's errors are ValueErrors, which is what load_json asks for.
+    return msgspec.json.decode(content, type=_KVConfigFile).configTable

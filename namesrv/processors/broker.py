@@ -1,0 +1,194 @@
+"""Brokers: 103, 104, 106, 205, 322, 327, 901, 904.
+
+Java counterpart: RocketMQ 5.3.3 namesrv/processor/DefaultRequestProcessor.java.
+"""
+
+from __future__ import annotations
+
+import logging
+import zlib
+
+from ...remoting.bodies import (
+    BrokerMemberGroup,
+    DataVersion,
+    GetBrokerMemberGroupResponseBody,
+    KVTable,
+    RegisterBrokerBody,
+    TopicConfigSerializeWrapper,
+)
+from ...remoting.channel import Channel, Processor
+from ...remoting.codec import RemotingCommand
+from ...remoting.errors import RemoteProtocolError, RequestRefused
+from ...remoting.headers import (
+    AddWritePermOfBrokerRequestHeader,
+    AddWritePermOfBrokerResponseHeader,
+    BrokerHeartbeatRequestHeader,
+    GetBrokerMemberGroupRequestHeader,
+    QueryDataVersionRequestHeader,
+    QueryDataVersionResponseHeader,
+    RegisterBrokerRequestHeader,
+    RegisterBrokerResponseHeader,
+    UnregisterBrokerRequestHeader,
+    WipeWritePermOfBrokerRequestHeader,
+    WipeWritePermOfBrokerResponseHeader,
+    decode,
+    encode_header,
+)
+from ...remoting.mq_version import V3_0_11
+from ...remoting.request_codes import RequestCode
+from ...remoting.response_codes import ResponseCode
+from ..kv_config import NAMESPACE_ORDER_TOPIC_CONFIG
+from ..registration import BrokerAddrInfo, BrokerRegistration
+from .services import NamesrvServices
+from .topic import ZONE_NAME_FIELD
+
+logger = logging.getLogger(__name__)
+
+REMOTING_COMMAND_EXCEPTION = "org.apache.rocketmq.remoting.exception.RemotingCommandException"
+"""With which RocketMQ's remark begins when a body cannot be read."""
+
+
+class BrokerProcessors:
+    """Serves the brokers that come, live and go."""
+
+    def __init__(self, services: NamesrvServices) -> None:
+        self._services = services
+        self._config = services.config
+        self._routes = services.routes
+        self.processors: dict[RequestCode, Processor] = {
+            RequestCode.REGISTER_BROKER: self.register,
+            RequestCode.UNREGISTER_BROKER: self.unregister,
+            RequestCode.BROKER_HEARTBEAT: self.heartbeat,
+            RequestCode.QUERY_DATA_VERSION: self.query_data_version,
+            RequestCode.GET_BROKER_CLUSTER_INFO: self.cluster_info,
+            RequestCode.GET_BROKER_MEMBER_GROUP: self.member_group,
+            RequestCode.WIPE_WRITE_PERM_OF_BROKER: self.wipe_write_perm,
+            RequestCode.ADD_WRITE_PERM_OF_BROKER: self.add_write_perm,
+        }
+
+    def register(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
+        """REGISTER_BROKER 103: a broker tells what it has; a slave is told its master."""
+        header = decode(RegisterBrokerRequestHeader, request.ext_fields)
+        crc32 = zlib.crc32(request.body) & 0x7FFFFFFF
+        if header.body_crc32 and header.body_crc32 != crc32:
+            logger.warning("%s: body of a registration is damaged", channel.remote_address)
+            raise RequestRefused(ResponseCode.SYSTEM_ERROR, "crc32 not match")
+        result = self._routes.register_broker(
+            registration_of(request, header),
+            channel=channel,
+            now_ms=self._services.now_ms(),
+            delete_missing_topics=self._config.delete_topic_with_broker_registration,
+        )
+        if result.change is not None:
+            self._services.notify([result.change])
+        fields = encode_header(
+            RegisterBrokerResponseHeader(
+                ha_server_addr=result.ha_server_addr, master_addr=result.master_addr
+            )
+        )
+        items = None
+        if self._config.return_order_topic_config_to_broker:
+            items = self._services.kv.items(NAMESPACE_ORDER_TOPIC_CONFIG)
+        body = b"" if items is None else KVTable(table=items).to_body()
+        return request.answer(ext_fields=fields, body=body)
+
+    def unregister(self, request: RemotingCommand, _channel: Channel) -> RemotingCommand:
+        """UNREGISTER_BROKER 104: done when answered; success also for one that is not there."""
+        header = decode(UnregisterBrokerRequestHeader, request.ext_fields)
+        addr_info = BrokerAddrInfo(header.cluster_name, header.broker_addr)
+        removal = self._routes.unregister_broker(addr_info, header.broker_name)
+        self._services.notify(removal.changes)
+        return request.answer()
+
+    def heartbeat(self, request: RemotingCommand, _channel: Channel) -> RemotingCommand:
+        """BROKER_HEARTBEAT 904: success also for a broker that is not there."""
+        header = decode(BrokerHeartbeatRequestHeader, request.ext_fields)
+        addr_info = BrokerAddrInfo(header.cluster_name, header.broker_addr)
+        self._routes.update_heartbeat(addr_info, now_ms=self._services.now_ms())
+        return request.answer()
+
+    def query_data_version(self, request: RemotingCommand, _channel: Channel) -> RemotingCommand:
+        """QUERY_DATA_VERSION 322: whether a broker must register again; also a heartbeat."""
+        header = decode(QueryDataVersionRequestHeader, request.ext_fields)
+        try:
+            asked = DataVersion.from_body(request.body)
+        except RemoteProtocolError as error:
+            raise _unreadable("DataVersion", error) from error
+        addr_info = BrokerAddrInfo(header.cluster_name, header.broker_addr)
+        known = self._routes.data_version(addr_info)
+        self._routes.update_heartbeat(addr_info, now_ms=self._services.now_ms())
+        fields = encode_header(QueryDataVersionResponseHeader(changed=known != asked))
+        return request.answer(ext_fields=fields, body=b"" if known is None else known.to_body())
+
+    def cluster_info(self, request: RemotingCommand, _channel: Channel) -> RemotingCommand:
+        """GET_BROKER_CLUSTER_INFO 106: all brokers; broker ids are bare keys, whoever asks."""
+        return request.answer(body=self._routes.cluster_info().to_body())
+
+    def member_group(self, request: RemotingCommand, _channel: Channel) -> RemotingCommand:
+        """GET_BROKER_MEMBER_GROUP 901: the addresses of a broker name, perhaps none."""
+        header = decode(GetBrokerMemberGroupRequestHeader, request.ext_fields)
+        group = BrokerMemberGroup(
+            cluster=header.cluster_name,
+            broker_name=header.broker_name,
+            broker_addrs=self._routes.broker_addrs(header.broker_name),
+        )
+        body = GetBrokerMemberGroupResponseBody(broker_member_group=group).to_body()
+        return request.answer(body=body)
+
+    def wipe_write_perm(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
+        """WIPE_WRITE_PERM_OF_BROKER 205: no new messages for this broker."""
+        name = decode(WipeWritePermOfBrokerRequestHeader, request.ext_fields).broker_name
+        count = self._routes.wipe_write_perm(name)
+        logger.info("%s wiped the write permission of %r", channel.remote_address, name[:80])
+        header = WipeWritePermOfBrokerResponseHeader(wipe_topic_count=count)
+        return request.answer(ext_fields=encode_header(header))
+
+    def add_write_perm(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
+        """ADD_WRITE_PERM_OF_BROKER 327: the way back."""
+        name = decode(AddWritePermOfBrokerRequestHeader, request.ext_fields).broker_name
+        count = self._routes.add_write_perm(name)
+        logger.info("%s gave %r write permission", channel.remote_address, name[:80])
+        header = AddWritePermOfBrokerResponseHeader(add_topic_count=count)
+        return request.answer(ext_fields=encode_header(header))
+
+
+def registration_of(
+    request: RemotingCommand, header: RegisterBrokerRequestHeader
+) -> BrokerRegistration:
+    """What a REGISTER_BROKER request tells.
+
+    Raises: RequestRefused: SYSTEM_ERROR for a body that cannot be read.
+    """
+    filter_servers: list[str] | None = None
+    try:
+        if not request.body:
+            wrapper = TopicConfigSerializeWrapper()
+            filter_servers = []
+        elif request.version < V3_0_11:
+            wrapper = TopicConfigSerializeWrapper.from_body(request.body)
+        else:
+            body = RegisterBrokerBody.from_body(request.body)
+            wrapper = body.topic_config_serialize_wrapper
+            filter_servers = body.filter_server_list
+    except RemoteProtocolError as error:
+        raise _unreadable("RegisterBrokerBody", error) from error
+    mappings = (wrapper.topic_queue_mapping_info_map or {}).items()
+    return BrokerRegistration(
+        cluster_name=header.cluster_name,
+        broker_addr=header.broker_addr,
+        broker_name=header.broker_name,
+        broker_id=header.broker_id,
+        data_version=wrapper.data_version,
+        topics=list(wrapper.topic_config_table.values()),
+        ha_server_addr=header.ha_server_addr,
+        queue_mappings={topic: info for topic, info in mappings if isinstance(info, dict)},
+        filter_servers=filter_servers,
+        zone_name=request.ext_fields.get(ZONE_NAME_FIELD),
+        heartbeat_timeout_ms=header.heartbeat_timeout_millis,
+        enable_acting_master=header.enable_acting_master,
+    )
+
+
+def _unreadable(what: str, error: RemoteProtocolError) -> RequestRefused:
+    remark = f"{REMOTING_COMMAND_EXCEPTION}: Failed to decode {what}: {error}"
+    return RequestRefused(ResponseCode.SYSTEM_ERROR, remark)

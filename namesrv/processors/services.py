@@ -1,0 +1,67 @@
+"""What the processors of one name server share."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
+from functools import partial
+
+from ...remoting.channel import Deferred
+from ...remoting.codec import RemotingCommand
+from ...remoting.errors import RequestRefused
+from ...remoting.response_codes import ResponseCode
+from ...store.errors import StoreError
+from ..config import NamesrvConfig
+from ..kv_config import KVConfigManager
+from ..registration import MinBrokerIdChange
+from ..route_info_manager import RouteInfoManager
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NamesrvServices:
+    """The state of a name server and the doors to its shell.
+
+    Attributes:
+      config: read at every request: UPDATE_NAMESRV_CONFIG changes it in place.
+      routes: the route table.
+      kv: the KV table.
+      now_ms: monotonic time.
+      started_ms: when this name server started, on the same clock.
+      save_kv: writes the KV table; raises StoreError.
+      save_config: writes the settings given by key; raises StoreError.
+      notify: sends NOTIFY_MIN_BROKER_ID_CHANGE; never blocks.
+    """
+
+    config: NamesrvConfig
+    routes: RouteInfoManager
+    kv: KVConfigManager
+    now_ms: Callable[[], int]
+    started_ms: int
+    save_kv: Callable[[], Awaitable[None]]
+    save_config: Callable[[dict[str, str]], Awaitable[None]]
+    notify: Callable[[Iterable[MinBrokerIdChange]], None]
+
+
+def answer_when_saved(
+    request: RemotingCommand, what: str, save: Callable[[], Awaitable[None]]
+) -> Deferred:
+    """Answer success once a change is on disk.
+
+    RocketMQ answers success also when it could not write. Here the peer is told, with SYSTEM_ERROR,
+    that the change is in force and will be lost with a restart.
+
+    Args:
+      what: what was changed, for the remark.
+    """
+    return Deferred(partial(_answer_when_saved, request, what, save))
+
+
+async def _answer_when_saved(
+    request: RemotingCommand, what: str, save: Callable[[], Awaitable[None]]
+) -> RemotingCommand:
+    try:
+        await save()
+    except StoreError as error:
+        remark = f"{what} is changed but not saved: {error}"
+        raise RequestRefused(ResponseCode.SYSTEM_ERROR, remark) from error
+    return request.answer()

@@ -1,0 +1,171 @@
+"""Topics: 105, 206, 216, 217, 224, 304, 311, 312, 313.
+
+Java counterparts: RocketMQ 5.3.3 namesrv/processor/ClientRequestProcessor.java,
+DefaultRequestProcessor.java, namesrv/route/ZoneRouteRPCHook.java.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from ...remoting.bodies import BrokerData, TopicList, TopicRouteData
+from ...remoting.channel import Channel, Processor
+from ...remoting.codec import RemotingCommand
+from ...remoting.errors import RemoteProtocolError, RequestRefused
+from ...remoting.headers import (
+    DeleteTopicFromNamesrvRequestHeader,
+    GetRouteInfoRequestHeader,
+    GetTopicsByClusterRequestHeader,
+    RegisterTopicRequestHeader,
+    decode,
+)
+from ...remoting.mq_version import V4_9_4
+from ...remoting.request_codes import RequestCode
+from ...remoting.response_codes import ResponseCode
+from ..kv_config import NAMESPACE_ORDER_TOPIC_CONFIG
+from ..registration import MASTER_ID
+from ..route_info_manager import UNIT_FLAG, UNIT_SUB_FLAG
+from .services import NamesrvServices
+
+APPLY_TOPIC_URL: Final = "https://rocketmq.apache.org/docs/bestPractice/06FAQ"
+"""Where RocketMQ's remark sends people. Source: FAQUrl.java 5.3.3; 4.9 names an older page."""
+
+ZONE_MODE_FIELD: Final = "__ZONE_MODE"
+ZONE_NAME_FIELD: Final = "__ZONE_NAME"
+"""Ext fields of a client that wants brokers of its zone. Source: RocketMQ MixAll.java."""
+
+
+class TopicProcessors:
+    """Serves routes and lists of topics."""
+
+    def __init__(self, services: NamesrvServices) -> None:
+        self._services = services
+        self._config = services.config
+        self._routes = services.routes
+        self.processors: dict[RequestCode, Processor] = {
+            RequestCode.GET_ROUTEINFO_BY_TOPIC: self.route,
+            RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER: self.list_all,
+            RequestCode.DELETE_TOPIC_IN_NAMESRV: self.delete,
+            RequestCode.REGISTER_TOPIC_IN_NAMESRV: self.register,
+            RequestCode.GET_TOPICS_BY_CLUSTER: self.list_cluster,
+            RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS: self.list_system,
+            RequestCode.GET_UNIT_TOPIC_LIST: self.list_unit,
+            RequestCode.GET_HAS_UNIT_SUB_TOPIC_LIST: self.list_unit_sub,
+            RequestCode.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST: self.list_unit_sub_not_unit,
+        }
+
+    def route(self, request: RemotingCommand, _channel: Channel) -> RemotingCommand:
+        """GET_ROUTEINFO_BY_TOPIC 105: the brokers and queues of a topic."""
+        header = decode(GetRouteInfoRequestHeader, request.ext_fields)
+        config = self._config
+        if config.need_wait_for_service:
+            up_ms = self._services.now_ms() - self._services.started_ms
+            if up_ms < config.wait_seconds_for_service * 1_000:
+                return request.answer(ResponseCode.SYSTEM_ERROR, "name server not ready")
+        topic = header.topic
+        route = self._routes.pick_up_topic_route_data(
+            topic, support_acting_master=config.support_acting_master
+        )
+        if route is None:
+            remark = (
+                f"No topic route info in name server for the topic: {topic}"
+                f"\nSee {APPLY_TOPIC_URL} for further details."
+            )
+            return request.answer(ResponseCode.TOPIC_NOT_EXIST, remark)
+        if config.order_message_enable:
+            route.order_topic_conf = self._services.kv.get(NAMESPACE_ORDER_TOPIC_CONFIG, topic)
+        keep_zone(route, request.ext_fields)
+        quote = request.version >= V4_9_4 or bool(header.accept_standard_json_only)
+        return request.answer(body=route.to_body(quote_int_keys=quote))
+
+    def list_all(self, request: RemotingCommand, _channel: Channel) -> RemotingCommand:
+        """GET_ALL_TOPIC_LIST_FROM_NAMESERVER 206."""
+        if not self._config.enable_all_topic_list:
+            return request.answer(ResponseCode.SYSTEM_ERROR, "disable")
+        return _topic_list(request, self._routes.topics.topics())
+
+    def list_cluster(self, request: RemotingCommand, _channel: Channel) -> RemotingCommand:
+        """GET_TOPICS_BY_CLUSTER 224."""
+        self._check_enabled()
+        header = decode(GetTopicsByClusterRequestHeader, request.ext_fields)
+        return _topic_list(request, self._routes.topics_of_cluster(header.cluster))
+
+    def list_system(self, request: RemotingCommand, _channel: Channel) -> RemotingCommand:
+        """GET_SYSTEM_TOPIC_LIST_FROM_NS 304: topics named after clusters and brokers."""
+        topics, broker_addr = self._routes.system_topics()
+        return _topic_list(request, topics, broker_addr)
+
+    def list_unit(self, request: RemotingCommand, _channel: Channel) -> RemotingCommand:
+        """GET_UNIT_TOPIC_LIST 311: topics of a unit."""
+        self._check_enabled()
+        return _topic_list(request, self._routes.topics_with_flags(wanted=UNIT_FLAG))
+
+    def list_unit_sub(self, request: RemotingCommand, _channel: Channel) -> RemotingCommand:
+        """GET_HAS_UNIT_SUB_TOPIC_LIST 312: topics with subscriptions by unit."""
+        self._check_enabled()
+        return _topic_list(request, self._routes.topics_with_flags(wanted=UNIT_SUB_FLAG))
+
+    def list_unit_sub_not_unit(
+        self, request: RemotingCommand, _channel: Channel
+    ) -> RemotingCommand:
+        """GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST 313: such topics that are of no unit themselves."""
+        self._check_enabled()
+        topics = self._routes.topics_with_flags(wanted=UNIT_SUB_FLAG, unwanted=UNIT_FLAG)
+        return _topic_list(request, topics)
+
+    def _check_enabled(self) -> None:
+        if not self._config.enable_topic_list:
+            raise RequestRefused(ResponseCode.SYSTEM_ERROR, "disable")
+
+    def register(self, request: RemotingCommand, _channel: Channel) -> RemotingCommand:
+        """REGISTER_TOPIC_IN_NAMESRV 217: the queues of one topic; success in any case."""
+        header = decode(RegisterTopicRequestHeader, request.ext_fields)
+        if request.body:
+            try:
+                route = TopicRouteData.from_body(request.body)
+            except RemoteProtocolError as error:
+                raise RequestRefused(ResponseCode.SYSTEM_ERROR, str(error)) from error
+            self._routes.register_topic(header.topic, route.queue_datas)
+        return request.answer()
+
+    def delete(self, request: RemotingCommand, _channel: Channel) -> RemotingCommand:
+        """DELETE_TOPIC_IN_NAMESRV 216: success also for a topic that does not exist."""
+        header = decode(DeleteTopicFromNamesrvRequestHeader, request.ext_fields)
+        self._routes.delete_topic(header.topic, header.cluster_name or "")
+        return request.answer()
+
+
+def _topic_list(
+    request: RemotingCommand, topics: list[str], broker_addr: str | None = None
+) -> RemotingCommand:
+    body = TopicList(topic_list=topics, broker_addr=broker_addr).to_body()
+    return request.answer(body=body)
+
+
+def keep_zone(route: TopicRouteData, ext_fields: Mapping[str, str]) -> None:
+    """Leave only the brokers of the client's zone in a route, when it asked for that.
+
+    A group without master stays whatever its zone: better to read far away than not at all.
+
+    Args:
+      route: changed in place.
+      ext_fields: the request's.
+    """
+    zone = ext_fields.get(ZONE_NAME_FIELD, "").strip()
+    if not zone or ext_fields.get(ZONE_MODE_FIELD, "").lower() != "true":
+        return
+    kept: list[BrokerData] = []
+    dropped: list[BrokerData] = []
+    for data in route.broker_datas:
+        is_near = (data.zone_name or "").lower() == zone.lower()
+        (kept if is_near or MASTER_ID not in data.broker_addrs else dropped).append(data)
+    names = {data.broker_name for data in dropped}
+    addresses = {address for data in dropped for address in data.broker_addrs.values()}
+    route.broker_datas = kept
+    route.queue_datas = [data for data in route.queue_datas if data.broker_name not in names]
+    route.filter_server_table = {
+        address: servers
+        for address, servers in route.filter_server_table.items()
+        if address not in addresses
+    }

@@ -1,0 +1,505 @@
+"""RouteInfoManager: which brokers live, and which topics they serve.
+
+The five tables of RocketMQ's name server, in one object without locks: one task uses it at a time.
+Nothing is kept on disk; brokers register again every 30 seconds, and so fill an empty name server.
+
+Pure: times come in as monotonic milliseconds; connections are opaque objects, compared by
+identity; whom to notify comes out as values.
+
+Java counterpart: RocketMQ 5.3.3 namesrv/routeinfo/RouteInfoManager.java. It differs where Apache's
+tables can fall apart (see "Differences" in docs/namesrv.md).
+
+Invariants: an address stands in exactly one broker group of its cluster, and is alive; no group is
+empty; every queue belongs to a group.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+
+from ..remoting.bodies import (
+    PERM_READ,
+    PERM_WRITE,
+    BrokerData,
+    ClusterInfo,
+    DataVersion,
+    QueueData,
+    TopicConfig,
+    TopicRouteData,
+)
+from ..remoting.errors import RequestRefused
+from ..remoting.response_codes import ResponseCode
+from .limits import (
+    BROKERS_MAX,
+    FILTER_SERVERS_MAX,
+    HEARTBEAT_TIMEOUT_MS_MAX,
+    HEARTBEAT_TIMEOUT_MS_MIN,
+    check_address,
+    check_name,
+    is_address,
+)
+from .registration import (
+    BROKER_CHANNEL_EXPIRED_MS,
+    MASTER_ID,
+    BrokerAddrInfo,
+    BrokerGroup,
+    BrokerLiveInfo,
+    BrokerRegistration,
+    MinBrokerIdChange,
+    RegisterBrokerResult,
+    Removal,
+)
+from .topic_table import TopicTable
+
+logger = logging.getLogger(__name__)
+
+UNIT_FLAG = 1 << 0
+UNIT_SUB_FLAG = 1 << 1
+"""Bits of a topic's sysFlag. Source: RocketMQ TopicSysFlag.java."""
+
+SYNC_BROKER_MEMBER_GROUP_PREFIX = "rmq_sys_SYNC_BROKER_MEMBER_"
+"""Topics whose routes never show an acting master. Source: RocketMQ TopicValidator.java."""
+
+
+class RouteInfoManager:
+    """The route table of one name server."""
+
+    def __init__(self) -> None:
+        self.topics = TopicTable()
+        self._groups: dict[str, BrokerGroup] = {}
+        self._clusters: dict[str, set[str]] = {}
+        self._live: dict[BrokerAddrInfo, BrokerLiveInfo] = {}
+        self._filter_servers: dict[BrokerAddrInfo, tuple[str, ...]] = {}
+
+    # Brokers come
+
+    def register_broker(
+        self,
+        registration: BrokerRegistration,
+        *,
+        channel: object,
+        now_ms: int,
+        delete_missing_topics: bool = False,
+    ) -> RegisterBrokerResult:
+        """Take in what a broker tells of itself: its first registration, or a renewal.
+
+        A topic that is not in the registration stays: a broker that creates a topic registers with
+        that one alone.
+
+        Args:
+          registration: what it told.
+          channel: the connection it came on; when that closes, the broker is gone.
+          now_ms: monotonic.
+          delete_missing_topics: `deleteTopicWithBrokerRegistration`: the topics that are not in a
+            registration of more than one topic are deleted, unless it has queue mappings.
+
+        Raises: RequestRefused: SYSTEM_ERROR for an illegal name or address, for a full table, for
+          a broker name that another cluster has, and for a registration of one topic from a broker
+          that has not registered yet.
+        """
+        self._check(registration)
+        addr_info = BrokerAddrInfo(registration.cluster_name, registration.broker_addr)
+        name = registration.broker_name
+        before = self._live.get(addr_info)
+        if before is not None and before.broker_name != name:
+            logger.warning("%s was %s and is %s now", addr_info, before.broker_name, name)
+            self.remove_brokers([addr_info])
+            before = None
+        group = self._groups.get(name)
+        min_id_before = min(group.broker_addrs) if group is not None else MASTER_ID
+        if group is not None and self._is_superseded(registration, group):
+            self.remove_brokers([addr_info])
+            return RegisterBrokerResult()
+        self._check_first(registration, group)
+        if group is None:
+            group = BrokerGroup(registration.cluster_name, name)
+            self._groups[name] = group
+            self._clusters.setdefault(registration.cluster_name, set()).add(name)
+        group.enable_acting_master = bool(registration.enable_acting_master)
+        group.zone_name = registration.zone_name
+        is_first = self._put_address(group, registration)
+        self._take_topics(registration, group, before, is_first, delete_missing_topics)
+        self._live[addr_info] = BrokerLiveInfo(
+            name,
+            now_ms,
+            _heartbeat_timeout_ms(registration.heartbeat_timeout_ms),
+            registration.data_version,
+            channel,
+            registration.ha_server_addr,
+        )
+        if before is None:
+            logger.info("broker %s id %d of %s is here", name, registration.broker_id, addr_info)
+        self._take_filter_servers(addr_info, registration)
+        change = None
+        if registration.broker_id < min_id_before:
+            change = _min_broker_id_change(group, None, registration.ha_server_addr)
+        return self._result(registration, group, change)
+
+    def _check(self, registration: BrokerRegistration) -> None:
+        check_name("cluster name", registration.cluster_name)
+        check_name("broker name", registration.broker_name)
+        check_address("broker address", registration.broker_addr)
+        if registration.ha_server_addr:
+            check_address("HA address", registration.ha_server_addr)
+        if registration.zone_name:
+            check_name("zone name", registration.zone_name)
+        group = self._groups.get(registration.broker_name)
+        if group is not None and group.cluster != registration.cluster_name:
+            reason = f"broker name {group.broker_name} is taken in cluster {group.cluster}"
+            raise RequestRefused(ResponseCode.SYSTEM_ERROR, reason)
+        addr_info = BrokerAddrInfo(registration.cluster_name, registration.broker_addr)
+        if len(self._live) >= BROKERS_MAX and addr_info not in self._live:
+            reason = f"the name server is full: {BROKERS_MAX} brokers"
+            raise RequestRefused(ResponseCode.SYSTEM_ERROR, reason)
+
+    def _is_superseded(self, registration: BrokerRegistration, group: BrokerGroup) -> bool:
+        """Whether another address has this broker id with a newer state."""
+        other = group.broker_addrs.get(registration.broker_id)
+        if other is None or other == registration.broker_addr:
+            return False
+        live = self._live.get(BrokerAddrInfo(group.cluster, other))
+        if live is None:
+            return False
+        old = live.data_version.state_version
+        new = registration.data_version.state_version
+        if old <= new:
+            return False
+        logger.warning(
+            "%s id %d is %s with state %d: %s with state %d ignored",
+            group.broker_name, registration.broker_id, other, old, registration.broker_addr, new,
+        )  # fmt: skip
+        return True
+
+    def _check_first(self, registration: BrokerRegistration, group: BrokerGroup | None) -> None:
+        known = group is not None and registration.broker_id in group.broker_addrs
+        if not known and len(registration.topics) == 1:
+            logger.warning(
+                "%s %s registers one topic before itself: refused",
+                registration.broker_name, registration.broker_addr,
+            )  # fmt: skip
+            raise RequestRefused(ResponseCode.SYSTEM_ERROR, "register broker failed")
+
+    def _put_address(self, group: BrokerGroup, registration: BrokerRegistration) -> bool:
+        """Set the address of a broker id. Returns: whether the id had none before."""
+        addrs = group.broker_addrs
+        broker_id, address = registration.broker_id, registration.broker_addr
+        for old_id in [i for i, a in addrs.items() if a == address and i != broker_id]:
+            logger.info("%s %s: id %d becomes %d", group.broker_name, address, old_id, broker_id)
+            del addrs[old_id]
+        replaced = addrs.get(broker_id)
+        if replaced is not None and replaced != address:
+            logger.info("%s id %d moves %s -> %s", group.broker_name, broker_id, replaced, address)
+            self._forget(BrokerAddrInfo(group.cluster, replaced))
+        addrs[broker_id] = address
+        return replaced is None
+
+    def _take_topics(
+        self,
+        registration: BrokerRegistration,
+        group: BrokerGroup,
+        before: BrokerLiveInfo | None,
+        is_first: bool,
+        delete_missing_topics: bool,
+    ) -> None:
+        """Update the queues from a master, or from the slave that would act for it."""
+        is_master = registration.broker_id == MASTER_ID
+        is_prime_slave = (
+            not is_master
+            and registration.enable_acting_master is not None
+            and registration.broker_id == min(group.broker_addrs)
+        )
+        if not is_master and not is_prime_slave:
+            return
+        name = group.broker_name
+        if delete_missing_topics and len(registration.topics) > 1 and not (
+            registration.queue_mappings
+        ):  # fmt: skip
+            named = {topic.topic_name for topic in registration.topics}
+            missing = self.topics.topics_of_broker(name) - named
+            if missing:
+                logger.info("%s no longer has %d topics", name, len(missing))
+                self.topics.remove_broker(name, missing)
+        changed = is_first or before is None or before.data_version != registration.data_version
+        keep = ~PERM_WRITE if is_prime_slave and group.enable_acting_master else -1
+        for topic in registration.topics:
+            # An unchanged version still adds what is missing: a split registration has one version.
+            if changed or name not in self.topics.queues(topic.topic_name):
+                queue_data = _queue_data(name, topic, keep)
+                if self.topics.queues(topic.topic_name).get(name) != queue_data:
+                    self.topics.put(topic.topic_name, queue_data)
+        if changed:
+            for topic_name, mapping in registration.queue_mappings.items():
+                bname = mapping.get("bname")
+                self.topics.put_mapping(
+                    topic_name, bname if isinstance(bname, str) else name, mapping
+                )
+
+    def _take_filter_servers(
+        self, addr_info: BrokerAddrInfo, registration: BrokerRegistration
+    ) -> None:
+        if registration.filter_servers is None:
+            return
+        kept = tuple(filter(is_address, registration.filter_servers[:FILTER_SERVERS_MAX]))
+        if kept:
+            self._filter_servers[addr_info] = kept
+        else:
+            self._filter_servers.pop(addr_info, None)
+
+    def _result(
+        self, registration: BrokerRegistration, group: BrokerGroup, change: MinBrokerIdChange | None
+    ) -> RegisterBrokerResult:
+        """Tell a slave where its master is."""
+        master_addr = group.broker_addrs.get(MASTER_ID)
+        if registration.broker_id == MASTER_ID or master_addr is None:
+            return RegisterBrokerResult(change=change)
+        live = self._live[BrokerAddrInfo(group.cluster, master_addr)]
+        return RegisterBrokerResult(master_addr, live.ha_server_addr, change)
+
+    def update_heartbeat(self, addr_info: BrokerAddrInfo, *, now_ms: int) -> None:
+        """A broker gave a sign of life; one that is not registered is passed over."""
+        live = self._live.get(addr_info)
+        if live is not None:
+            live.last_update_ms = now_ms
+
+    def data_version(self, addr_info: BrokerAddrInfo) -> DataVersion | None:
+        """The version of the topics that a broker registered last; None: not registered."""
+        live = self._live.get(addr_info)
+        return None if live is None else live.data_version
+
+    # Brokers go
+
+    def unregister_broker(self, addr_info: BrokerAddrInfo, broker_name: str) -> Removal:
+        """A broker says goodbye. One that is not registered under this name is passed over."""
+        live = self._live.get(addr_info)
+        if live is None or live.broker_name != broker_name:
+            logger.info("unregister %s as %s: not registered so", addr_info, broker_name)
+            return Removal()
+        return self.remove_brokers([addr_info])
+
+    def channel_closed(self, channel: object) -> Removal:
+        """A connection closed: every broker that registered last on it is gone."""
+        return self.remove_brokers([a for a, live in self._live.items() if live.channel is channel])
+
+    def expire(self, *, now_ms: int) -> Removal:
+        """Remove the brokers that were silent for longer than their time-out."""
+        silent = [
+            addr_info
+            for addr_info, live in self._live.items()
+            if live.last_update_ms + live.heartbeat_timeout_ms < now_ms
+        ]
+        for addr_info in silent:
+            timeout_ms = self._live[addr_info].heartbeat_timeout_ms
+            logger.warning("broker %s was silent for %d ms: expired", addr_info, timeout_ms)
+        return self.remove_brokers(silent)
+
+    def remove_brokers(self, addr_infos: Iterable[BrokerAddrInfo]) -> Removal:
+        """Remove brokers, in one step for all: a group is told once what became of it."""
+        gone: list[BrokerAddrInfo] = []
+        channels: list[object] = []
+        offline: dict[str, str] = {}
+        for addr_info in addr_infos:
+            live = self._live.get(addr_info)
+            if live is None:
+                continue
+            group = self._groups[live.broker_name]
+            had_min_id = group.broker_addrs[min(group.broker_addrs)] == addr_info.broker_addr
+            self._forget(addr_info)
+            for broker_id in [i for i, a in group.broker_addrs.items() if a == addr_info[1]]:
+                del group.broker_addrs[broker_id]
+            gone.append(addr_info)
+            channels.append(live.channel)
+            logger.info("broker %s %s is gone", live.broker_name, addr_info)
+            if not group.broker_addrs:
+                self._remove_group(group)
+                continue
+            if had_min_id:
+                offline[group.broker_name] = addr_info.broker_addr
+            if group.enable_acting_master and not group.has_master():
+                self.topics.change_perm(group.broker_name, keep=~PERM_WRITE, add=0)
+        left = [(self._groups[name], address) for name, address in offline.items()
+                if name in self._groups]  # fmt: skip
+        changes = tuple(
+            _min_broker_id_change(group, address, None)
+            for group, address in left
+            if group.enable_acting_master
+        )
+        return Removal(tuple(gone), tuple(channels), changes)
+
+    def _forget(self, addr_info: BrokerAddrInfo) -> None:
+        self._live.pop(addr_info, None)
+        self._filter_servers.pop(addr_info, None)
+
+    def _remove_group(self, group: BrokerGroup) -> None:
+        del self._groups[group.broker_name]
+        names = self._clusters[group.cluster]
+        names.discard(group.broker_name)
+        if not names:
+            del self._clusters[group.cluster]
+        self.topics.remove_broker(group.broker_name)
+
+    # Topics
+
+    def register_topic(self, topic: str, queue_datas: Iterable[QueueData]) -> bool:
+        """Set the queues of one topic, from a broker that registers topics one by one.
+
+        Returns: False when a broker of them is not registered; then nothing more is taken.
+        """
+        for queue_data in queue_datas:
+            if queue_data.broker_name not in self._groups:
+                name = queue_data.broker_name[:80]
+                logger.warning("topic %r registered for an unknown broker %r", topic[:80], name)
+                return False
+            self.topics.put(topic, queue_data)
+        return True
+
+    def delete_topic(self, topic: str, cluster_name: str = "") -> None:
+        """Forget a topic, in one cluster or (with "") in all; a broker that has it brings it back.
+
+        Args:
+          topic: need not exist.
+          cluster_name: need not exist.
+        """
+        if not cluster_name:
+            self.topics.remove_topic(topic)
+            return
+        for broker_name in self._clusters.get(cluster_name, ()):
+            self.topics.remove(topic, broker_name)
+
+    def wipe_write_perm(self, broker_name: str) -> int:
+        """Make all queues of a broker unwritable, until its topics change or it comes anew.
+
+        Returns: the number of topics that it has; 0 for a broker that does not exist.
+        """
+        return self.topics.change_perm(broker_name, keep=~PERM_WRITE, add=0)
+
+    def add_write_perm(self, broker_name: str) -> int:
+        """Make all queues of a broker readable and writable, and nothing else.
+
+        The bit of inheritance goes too, TBW102's for one: as RocketMQ does it.
+
+        Returns: the number of topics that it has; 0 for a broker that does not exist.
+        """
+        return self.topics.change_perm(broker_name, keep=0, add=PERM_READ | PERM_WRITE)
+
+    # Questions
+
+    def pick_up_topic_route_data(
+        self, topic: str, *, support_acting_master: bool = False
+    ) -> TopicRouteData | None:
+        """Where a topic is; None when no broker has it.
+
+        Args:
+          topic: any text from the wire.
+          support_acting_master: `supportActingMaster`: a group without master shows its slave of
+            the smallest id as id 0, when the group allows it and its queues are not writable.
+        """
+        queues = self.topics.queues(topic)
+        if not queues:
+            return None
+        acting = support_acting_master and not topic.startswith(SYNC_BROKER_MEMBER_GROUP_PREFIX)
+        broker_datas: list[BrokerData] = []
+        filter_servers: dict[str, list[str]] = {}
+        for name, queue_data in queues.items():
+            group = self._groups[name]
+            data = _broker_data(group)
+            for address in group.broker_addrs.values() if self._filter_servers else ():
+                servers = self._filter_servers.get(BrokerAddrInfo(group.cluster, address))
+                if servers is not None:
+                    filter_servers[address] = list(servers)
+            if acting and group.enable_acting_master and MASTER_ID not in data.broker_addrs:
+                _show_acting_master(data, queue_data)
+            broker_datas.append(data)
+        mappings = self.topics.mappings(topic)
+        return TopicRouteData(
+            queue_datas=list(queues.values()),
+            broker_datas=broker_datas,
+            filter_server_table=filter_servers,
+            topic_queue_mapping_by_broker=None if mappings is None else dict(mappings),
+        )
+
+    def cluster_info(self) -> ClusterInfo:
+        """All brokers, by name and by cluster."""
+        return ClusterInfo(
+            broker_addr_table={name: _broker_data(group) for name, group in self._groups.items()},
+            cluster_addr_table={name: sorted(names) for name, names in self._clusters.items()},
+        )
+
+    def broker_addrs(self, broker_name: str) -> dict[int, str]:
+        """The addresses of a broker group by broker id; empty when there is none."""
+        group = self._groups.get(broker_name)
+        return {} if group is None else dict(group.broker_addrs)
+
+    def topics_of_cluster(self, cluster_name: str) -> list[str]:
+        """The topics that a cluster's brokers have; empty for a cluster that does not exist."""
+        names = self._clusters.get(cluster_name, ())
+        return sorted(set().union(*(self.topics.topics_of_broker(name) for name in names)))
+
+    def system_topics(self) -> tuple[list[str], str | None]:
+        """The topics named after clusters and brokers, and the address of one broker."""
+        names = list(self._clusters)
+        for broker_names in self._clusters.values():
+            names += sorted(broker_names)
+        for group in self._groups.values():
+            return names, group.broker_addrs[min(group.broker_addrs)]
+        return names, None
+
+    def topics_with_flags(self, *, wanted: int, unwanted: int = 0) -> list[str]:
+        """The topics whose sysFlag, on their first broker, has `wanted` and not `unwanted`."""
+        found: list[str] = []
+        for topic in self.topics.topics():
+            flag = next(iter(self.topics.queues(topic).values())).topic_sys_flag
+            if flag & wanted == wanted and not flag & unwanted:
+                found.append(topic)
+        return found
+
+    def live_brokers(self) -> dict[BrokerAddrInfo, str]:
+        """The brokers that live, with their names."""
+        return {addr_info: live.broker_name for addr_info, live in self._live.items()}
+
+
+def _heartbeat_timeout_ms(wanted_ms: int | None) -> int:
+    if wanted_ms is None:
+        return BROKER_CHANNEL_EXPIRED_MS
+    return min(max(wanted_ms, HEARTBEAT_TIMEOUT_MS_MIN), HEARTBEAT_TIMEOUT_MS_MAX)
+
+
+def _queue_data(broker_name: str, topic: TopicConfig, keep_perm: int) -> QueueData:
+    return QueueData(
+        broker_name=broker_name,
+        read_queue_nums=topic.read_queue_nums,
+        write_queue_nums=topic.write_queue_nums,
+        perm=topic.perm & keep_perm,
+        topic_sys_flag=topic.topic_sys_flag,
+    )
+
+
+def _broker_data(group: BrokerGroup) -> BrokerData:
+    return BrokerData(
+        cluster=group.cluster,
+        broker_name=group.broker_name,
+        broker_addrs=dict(group.broker_addrs),
+        zone_name=group.zone_name,
+        enable_acting_master=group.enable_acting_master,
+    )
+
+
+def _show_acting_master(data: BrokerData, queue_data: QueueData) -> None:
+    """Show the slave of the smallest id as master, unless its queues are writable."""
+    if not queue_data.perm & PERM_WRITE:
+        data.broker_addrs[MASTER_ID] = data.broker_addrs.pop(min(data.broker_addrs))
+
+
+def _min_broker_id_change(
+    group: BrokerGroup, offline_broker_addr: str | None, ha_broker_addr: str | None
+) -> MinBrokerIdChange:
+    """Who is to be told: all that are left when one went, the former ones when one came."""
+    addrs = group.broker_addrs
+    min_id = min(addrs)
+    if offline_broker_addr is not None or len(addrs) == 1:
+        notified = tuple(addrs.values())
+    else:
+        notified = tuple(address for broker_id, address in addrs.items() if broker_id != min_id)
+    return MinBrokerIdChange(
+        group.broker_name, min_id, addrs[min_id], offline_broker_addr, ha_broker_addr, notified
+    )

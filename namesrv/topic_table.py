@@ -1,0 +1,140 @@
+"""Which broker has which queues of which topic.
+
+Java counterpart: topicQueueTable and topicQueueMappingInfoTable of RocketMQ 5.3.3
+namesrv/routeinfo/RouteInfoManager.java. Here they have an index by broker name, so that a broker
+goes without a look at every topic.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from ..remoting.bodies import QueueData
+from .limits import QUEUE_DATA_MAX, QUEUE_MAPPINGS_MAX, TOPICS_MAX, is_name
+
+logger = logging.getLogger(__name__)
+
+
+class TopicTable:
+    """Topics with the queues that each broker name has of them.
+
+    Invariants: no topic without a broker, no mapping without its topic, the index by broker name
+    is exactly the table turned round.
+    """
+
+    def __init__(self) -> None:
+        self._queues: dict[str, dict[str, QueueData]] = {}
+        self._topics_by_broker: dict[str, set[str]] = {}
+        self._mappings: dict[str, dict[str, Mapping[str, object]]] = {}
+        self._pair_count = 0
+        self._mapping_count = 0
+
+    def __len__(self) -> int:
+        return len(self._queues)
+
+    def __contains__(self, topic: str) -> bool:
+        return topic in self._queues
+
+    def topics(self) -> list[str]:
+        """All topics, oldest first."""
+        return list(self._queues)
+
+    def topics_of_broker(self, broker_name: str) -> frozenset[str]:
+        """The topics that a broker name has queues of."""
+        return frozenset(self._topics_by_broker.get(broker_name, ()))
+
+    def queues(self, topic: str) -> Mapping[str, QueueData]:
+        """The queues of a topic by broker name; empty when there is no such topic."""
+        return self._queues.get(topic, {})
+
+    def mappings(self, topic: str) -> Mapping[str, Mapping[str, object]] | None:
+        """A static topic's mappings by broker name; None when it is none."""
+        return self._mappings.get(topic)
+
+    def put(self, topic: str, queue_data: QueueData) -> bool:
+        """Set the queues that a broker name has of a topic.
+
+        Args:
+          topic: any text from the wire.
+          queue_data: names the broker.
+        Returns: False, with a line in the log, when the name is illegal or the table is full.
+        """
+        brokers = self._queues.get(topic)
+        name = queue_data.broker_name
+        if brokers is None or name not in brokers:
+            is_full = brokers is None and len(self._queues) >= TOPICS_MAX
+            if is_full or self._pair_count >= QUEUE_DATA_MAX:
+                logger.warning("the topic table is full: %s of %s not kept", topic, name)
+                return False
+            if not is_name(topic):
+                logger.warning("illegal topic %r of %s not kept", topic[:80], name)
+                return False
+            if brokers is None:
+                brokers = self._queues[topic] = {}
+            self._topics_by_broker.setdefault(name, set()).add(topic)
+            self._pair_count += 1
+        brokers[name] = queue_data
+        return True
+
+    def put_mapping(self, topic: str, broker_name: str, mapping: Mapping[str, object]) -> bool:
+        """Set what a broker tells of a static topic.
+
+        Returns: False when the topic is not in the table, or QUEUE_MAPPINGS_MAX are reached.
+        """
+        if topic not in self._queues:
+            return False
+        known = self._mappings.get(topic, {})
+        if broker_name not in known:
+            if self._mapping_count >= QUEUE_MAPPINGS_MAX:
+                logger.warning("the table of mappings is full: %s not kept", topic)
+                return False
+            self._mapping_count += 1
+        self._mappings.setdefault(topic, {})[broker_name] = mapping
+        return True
+
+    def remove(self, topic: str, broker_name: str) -> bool:
+        """Take a broker's queues from a topic; the topic goes with its last broker.
+
+        Returns: False when it had none.
+        """
+        brokers = self._queues.get(topic)
+        if brokers is None or brokers.pop(broker_name, None) is None:
+            return False
+        self._pair_count -= 1
+        if not brokers:
+            del self._queues[topic]
+            self._mapping_count -= len(self._mappings.pop(topic, ()))
+        topics = self._topics_by_broker[broker_name]
+        topics.discard(topic)
+        if not topics:
+            del self._topics_by_broker[broker_name]
+        return True
+
+    def remove_topic(self, topic: str) -> bool:
+        """Take a topic from all brokers. Returns: False when there is none."""
+        names = list(self._queues.get(topic, ()))
+        for name in names:
+            self.remove(topic, name)
+        return bool(names)
+
+    def remove_broker(self, broker_name: str, topics: Iterable[str] | None = None) -> None:
+        """Take a broker name from these topics; None: from all."""
+        chosen = self.topics_of_broker(broker_name) if topics is None else topics
+        for topic in list(chosen):
+            self.remove(topic, broker_name)
+
+    def change_perm(self, broker_name: str, *, keep: int, add: int) -> int:
+        """Set the permission of all queues of a broker to `(perm & keep) | add`.
+
+        Returns: the number of topics that the broker has.
+        """
+        topics = self.topics_of_broker(broker_name)
+        for topic in topics:
+            old = self._queues[topic][broker_name]
+            perm = old.perm & keep | add
+            # A new object: routes that were picked up before share the old one.
+            self._queues[topic][broker_name] = msgspec.structs.replace(old, perm=perm)
+        return len(topics)

@@ -1,0 +1,114 @@
+"""The typed bodies: what requests, answers and the JSON files of a broker say.
+
+`Class.from_body(bytes)` reads one, `.to_body()` writes it. See base.py for the rules.
+"""
+
+from __future__ import annotations
+
+from .base import (
+    Body,
+)
+from .data_version import (
+    DataVersion,
+)
+from .group import (
+    CustomizedRetryPolicy,
+    ExponentialRetryPolicy,
+    GroupRetryPolicy,
+    GroupRetryPolicyType,
+    SimpleSubscriptionData,
+    SubscriptionGroupConfig,
+    SubscriptionGroupList,
+    SubscriptionGroupWrapper,
+)
+from .heartbeat import (
+    CheckClientRequestBody,
+    ConsumeFromWhere,
+    ConsumerData,
+    ConsumeType,
+    HeartbeatData,
+    MessageModel,
+    ProducerData,
+    SubscriptionData,
+)
+from .queue import (
+    GetConsumerListByGroupResponseBody,
+    LockBatchRequestBody,
+    LockBatchResponseBody,
+    MessageQueue,
+    UnlockBatchRequestBody,
+)
+from .registration import (
+    INFLATED_SIZE_MAX,
+    REGISTER_BROKER_BODY,
+    RegisterBrokerBody,
+)
+from .route import (
+    BrokerData,
+    BrokerMemberGroup,
+    ClusterInfo,
+    GetBrokerMemberGroupResponseBody,
+    QueueData,
+    TopicRouteData,
+)
+from .table import (
+    ConsumerOffsetSerializeWrapper,
+    KVTable,
+)
+from .topic import (
+    PERM_INHERIT,
+    PERM_PRIORITY,
+    PERM_READ,
+    PERM_WRITE,
+    CreateTopicListRequestBody,
+    TopicConfig,
+    TopicConfigSerializeWrapper,
+    TopicFilterType,
+    TopicList,
+)
+
+__all__ = [
+    "INFLATED_SIZE_MAX",
+    "PERM_INHERIT",
+    "PERM_PRIORITY",
+    "PERM_READ",
+    "PERM_WRITE",
+    "REGISTER_BROKER_BODY",
+    "Body",
+    "BrokerData",
+    "BrokerMemberGroup",
+    "CheckClientRequestBody",
+    "ClusterInfo",
+    "ConsumeFromWhere",
+    "ConsumeType",
+    "ConsumerData",
+    "ConsumerOffsetSerializeWrapper",
+    "CreateTopicListRequestBody",
+    "CustomizedRetryPolicy",
+    "DataVersion",
+    "ExponentialRetryPolicy",
+    "GetBrokerMemberGroupResponseBody",
+    "GetConsumerListByGroupResponseBody",
+    "GroupRetryPolicy",
+    "GroupRetryPolicyType",
+    "HeartbeatData",
+    "KVTable",
+    "LockBatchRequestBody",
+    "LockBatchResponseBody",
+    "MessageModel",
+    "MessageQueue",
+    "ProducerData",
+    "QueueData",
+    "RegisterBrokerBody",
+    "SimpleSubscriptionData",
+    "SubscriptionData",
+    "SubscriptionGroupConfig",
+    "SubscriptionGroupList",
+    "SubscriptionGroupWrapper",
+    "TopicConfig",
+    "TopicConfigSerializeWrapper",
+    "TopicFilterType",
+    "TopicList",
+    "TopicRouteData",
+    "UnlockBatchRequestBody",
+]

@@ -1,0 +1,47 @@
+"""Queues, their locks, and the clients that share them."""
+
+from __future__ import annotations
+
+import msgspec
+
+from .base import Body, Int32
+
+
+class MessageQueue(msgspec.Struct, frozen=True, order=True, rename="camel"):
+    """One queue of a topic on the brokers of one name; sorted as Java sorts it."""
+
+    topic: str
+    broker_name: str
+    queue_id: Int32
+
+
+class LockBatchRequestBody(Body, rename="camel"):
+    """Body of LOCK_BATCH_MQ (41) and UNLOCK_BATCH_MQ (42).
+
+    Attributes:
+      consumer_group: who consumes in order.
+      client_id: the member of the group that asks.
+      only_this_broker: do not ask the broker's replicas (5.x).
+      mq_set: the queues.
+    """
+
+    consumer_group: str = ""
+    client_id: str = ""
+    only_this_broker: bool = False
+    mq_set: list[MessageQueue] = msgspec.field(default_factory=list)
+
+
+class UnlockBatchRequestBody(LockBatchRequestBody, rename="camel"):
+    """Body of UNLOCK_BATCH_MQ (42); the same members."""
+
+
+class LockBatchResponseBody(Body, rename="camel"):
+    """Answer to 41: the queues the client holds now; wire `lockOKMQSet`."""
+
+    lock_ok_mq_set: list[MessageQueue] = msgspec.field(default_factory=list, name="lockOKMQSet")
+
+
+class GetConsumerListByGroupResponseBody(Body, rename="camel"):
+    """Answer to GET_CONSUMER_LIST_BY_GROUP (38): client ids."""
+
+    consumer_id_list: list[str] = msgspec.field(default_factory=list)

@@ -1,0 +1,128 @@
+"""Topics: their settings, tables of them, lists of names."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Any, Final
+
+import msgspec
+
+from .. import fastjson
+from ..errors import RemoteProtocolError
+from .base import Body, Int32
+from .data_version import DataVersion
+
+PERM_PRIORITY: Final = 8
+PERM_READ: Final = 4
+PERM_WRITE: Final = 2
+PERM_INHERIT: Final = 1
+"""Bits of `perm`. INHERIT: new topics may be made after the image of this one.
+
+Source: RocketMQ 5.5.0 PermName.
+"""
+
+
+class TopicFilterType(StrEnum):
+    """How many tags a message of the topic may have; nothing looks at it."""
+
+    SINGLE_TAG = "SINGLE_TAG"
+    MULTI_TAG = "MULTI_TAG"
+
+
+class TopicConfig(Body, rename="camel"):
+    """The settings of a topic on one broker.
+
+    Attributes:
+      topic_name: its name; "" only in a body that leaves it out.
+      read_queue_nums: number of queues to read from.
+      write_queue_nums: number of queues to write to.
+      perm: bits PERM_READ, PERM_WRITE, PERM_INHERIT.
+      topic_filter_type: as the enum says.
+      topic_sys_flag: bits 1 unit, 2 unit subscription.
+      order: its messages are ordered.
+      attributes: such as "message.type": "FIFO" (5.x).
+    Source: RocketMQ 5.5.0 TopicConfig.
+    """
+
+    topic_name: str = ""
+    read_queue_nums: Int32 = 16
+    write_queue_nums: Int32 = 16
+    perm: Int32 = PERM_READ | PERM_WRITE
+    topic_filter_type: TopicFilterType = TopicFilterType.SINGLE_TAG
+    topic_sys_flag: Int32 = 0
+    order: bool = False
+    attributes: dict[str, str] = msgspec.field(default_factory=dict)
+
+    def to_text(self, *, with_attributes: bool = True) -> str:
+        """The line of a compressed registration: `name read write perm type [attributes]`.
+
+        Args:
+          with_attributes: as 5.x; false: as 4.x.
+        """
+        line = (
+            f"{self.topic_name} {self.read_queue_nums} {self.write_queue_nums} {self.perm} "
+            f"{self.topic_filter_type}"
+        )
+        return f"{line} {fastjson.dumps(self.attributes).decode()}" if with_attributes else line
+
+    @classmethod
+    def from_text(cls, line: str) -> TopicConfig:
+        """Read such a line; topic_sys_flag and order do not stand in it.
+
+        Raises: RemoteProtocolError: fewer than five words, or one that means nothing in its place.
+        """
+        words = line.split(" ", 5)
+        if len(words) < 5:
+            raise RemoteProtocolError(f"not a topic's settings: {line[:64]!r}")
+        tree: dict[str, object] = dict(zip(_WORDS_OF_TEXT, words, strict=False))
+        if len(words) == 6 and words[5]:
+            tree["attributes"] = fastjson.loads(words[5])
+        return cls.from_tree(tree)
+
+
+_WORDS_OF_TEXT: Final = ("topicName", "readQueueNums", "writeQueueNums", "perm", "topicFilterType")
+
+
+class TopicConfigSerializeWrapper(Body, rename="camel"):
+    """All topics of a broker: config/topics.json, answer 21, and a part of a registration.
+
+    The members about static topics came with 5.x, where Java has them in a subclass; None: not
+    written. Their tables pass through as they are: topic to what JSON had there.
+
+    Attributes:
+      topic_config_table: name to settings.
+      data_version: version of the table.
+      mapping_data_version: version of the mapping tables, or None.
+      topic_queue_mapping_info_map: the queues this broker has of a static topic, or None.
+      topic_queue_mapping_detail_map: the same with the history of each queue, or None.
+    Source: RocketMQ 5.5.0 TopicConfigSerializeWrapper, TopicConfigAndMappingSerializeWrapper.
+    """
+
+    topic_config_table: dict[str, TopicConfig] = msgspec.field(default_factory=dict)
+    data_version: DataVersion = msgspec.field(default_factory=DataVersion)
+    mapping_data_version: DataVersion | None = None
+    topic_queue_mapping_info_map: dict[str, Any] | None = None
+    topic_queue_mapping_detail_map: dict[str, Any] | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse what passes through when it is nested too deep: it is to be written again."""
+        fastjson.check_depth(self.topic_queue_mapping_info_map)
+        fastjson.check_depth(self.topic_queue_mapping_detail_map)
+
+
+class CreateTopicListRequestBody(Body, rename="camel"):
+    """Body of UPDATE_AND_CREATE_TOPIC_LIST (18)."""
+
+    topic_config_list: list[TopicConfig] = msgspec.field(default_factory=list)
+
+
+class TopicList(Body, rename="camel"):
+    """Names of topics: answers 206, 224, 304, 305, 311 to 313.
+
+    Attributes:
+      topic_list: the names, each once.
+      broker_addr: "host:port" of some broker; answer 304 only.
+    """
+
+    topic_list: list[str] = msgspec.field(default_factory=list)
+    broker_addr: str | None = None

@@ -1,0 +1,329 @@
+"""A channel: one connection as the processors see it, and the turn that its bytes pass through.
+
+Reading, processing and answering one burst is a *turn*: one receive, every complete frame in it to
+its processor, then one send of all answers. There is no task, lock or channel hop per request.
+`Turn` is what the connections of one process share: what was written during a turn leaves at its
+end, on whichever channels that was.
+
+The protocol's part is pure: what may wait for the network is a `Transport`'s (`transport.py`).
+
+Java counterpart: io.netty.channel.Channel with NettyRemotingAbstract's responseTable.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Protocol
+
+import trio
+
+from .codec import ONEWAY_FLAG, RemotingCommand, encode
+from .errors import RemotingConnectError, RemotingTimeoutError
+from .hosts import host_bytes
+
+if TYPE_CHECKING:
+    from .transport import Transport
+
+logger = logging.getLogger(__name__)
+
+Buffer = bytes | memoryview
+
+OUTBOX_HIGH_WATER = 4 * 1024 * 1024
+"""Unsent bytes of one connection above which its requests are no longer read. RocketMQ relies on
+Netty's write buffer mark (64 KiB by default) and goes on; a peer that never reads its answers then
+grows the heap. 4 MiB is a few pull answers of the largest size."""
+
+OUTBOX_SIZE_MAX = 64 * 1024 * 1024
+"""Unsent bytes of one connection above which it is closed: woken pulls alone can pass the high
+water, since they were accepted before."""
+
+CALLS_MAX = 65_535
+"""Calls of ours that wait for an answer on one connection. RocketMQ: clientAsyncSemaphoreValue."""
+
+
+class Deferred:
+    """An answer that must be awaited: the server runs `run` in a task of its own.
+
+    Args:
+      run: an async function without arguments; it returns the answer, or None for no answer, and
+        may raise what a processor may raise.
+    """
+
+    __slots__ = ("run",)
+
+    def __init__(self, run: Callable[[], Awaitable[RemotingCommand | None]]) -> None:
+        self.run = run
+
+
+Answer = RemotingCommand | bytes | Deferred | None
+
+
+class Processor(Protocol):
+    """Serves one request code.
+
+    Returns the answer, or the whole encoded frame of it; `Deferred` when it must await something;
+    None when the answer is written later through the channel, or there is none.
+
+    Raises: RequestRefused: the refusal that the peer is told.
+    """
+
+    def __call__(self, request: RemotingCommand, channel: Channel, /) -> Answer: ...
+
+
+class Turn:
+    """What all connections of one process share: the channels with something to send.
+
+    Args:
+      on_end: called once at the end of every turn, before anything is sent: a broker writes what
+        was appended, and wakes who waited for it.
+    """
+
+    __slots__ = ("active", "dirty", "on_end")
+
+    def __init__(self, on_end: Callable[[], None] | None = None) -> None:
+        self.active = False
+        self.dirty: list[Channel] = []
+        self.on_end = on_end
+
+    def end(self) -> None:
+        """Run `on_end`, then send what the turn wrote."""
+        try:
+            if self.on_end is not None:
+                self.on_end()
+        finally:
+            self.active = False
+            if self.dirty:
+                dirty, self.dirty = self.dirty, []
+                for channel in dirty:
+                    channel.flush()
+
+
+def _host_of(address: str) -> bytes:
+    ip, _, port = address.rpartition(":")
+    return host_bytes(ip.strip("[]"), int(port))
+
+
+class Channel:
+    """One connection, whichever side opened it.
+
+    Owner: the connection's task (`connection.py`). `write`, `send_oneway` and `close` may be
+    called from any code of the same trio run, and never block.
+
+    Attributes:
+      remote_address: "ip:port" of the peer.
+      remote_host: the same as a record holds it, 8 or 20 bytes.
+      local_address: "ip:port" of our end.
+      closed: nothing more can be written.
+      attributes: what the processors of higher layers keep for this connection.
+    """
+
+    __slots__ = (
+        "_calls",
+        "_dirty",
+        "_drained",
+        "_opaque",
+        "_outbox",
+        "_outbox_size",
+        "_transport",
+        "_turn",
+        "attributes",
+        "close_reason",
+        "closed",
+        "language",
+        "local_address",
+        "on_backlog",
+        "remote_address",
+        "remote_host",
+        "version",
+    )
+
+    def __init__(self, transport: Transport, turn: Turn) -> None:
+        self.remote_address = transport.remote_address
+        self.remote_host = _host_of(transport.remote_address)
+        self.local_address = transport.local_address
+        self.closed = False
+        self.close_reason = ""
+        self.attributes: dict[str, object] = {}
+        self.language = 0
+        self.version = 0
+        self.on_backlog: Callable[[], None] | None = None
+        self._transport = transport
+        self._turn = turn
+        self._outbox: list[Buffer] = []
+        self._outbox_size = 0
+        self._dirty = False
+        self._drained: trio.Event | None = None
+        self._opaque = 0
+        self._calls: dict[int, list[RemotingCommand | trio.Event | None]] = {}
+
+    def __repr__(self) -> str:
+        return f"<Channel {self.remote_address}{' closed' if self.closed else ''}>"
+
+    @property
+    def outbox_size(self) -> int:
+        """Bytes that the peer's side has not taken yet."""
+        return self._outbox_size
+
+    def write(self, frame: Buffer | Sequence[Buffer]) -> None:
+        """Send bytes at the end of this turn; outside a turn, at once. Never blocks.
+
+        What is written to a closed channel is dropped: the peer will ask again elsewhere.
+
+        Args:
+          frame: one or more whole frames, in one or several buffers. A memoryview must stay
+            valid until it is sent.
+        """
+        if self.closed:
+            return
+        outbox = self._outbox
+        if isinstance(frame, (bytes, memoryview)):
+            outbox.append(frame)
+            self._outbox_size += len(frame)
+        else:
+            outbox += frame
+            self._outbox_size += sum(map(len, frame))
+        if not self._dirty and self._outbox_size:
+            self._dirty = True
+            self._turn.dirty.append(self)
+            if not self._turn.active:
+                self._turn.dirty.remove(self)
+                self.flush()
+
+    def write_all(self, frames: list[bytes]) -> None:
+        """Write a turn's answers, inside the turn."""
+        if self.closed:
+            return
+        data = b"".join(frames) if len(frames) > 1 else frames[0]
+        if not data:
+            return
+        self._outbox.append(data)
+        self._outbox_size += len(data)
+        if not self._dirty:
+            self._dirty = True
+            self._turn.dirty.append(self)
+
+    def flush(self) -> None:
+        """Hand the outbox to the network as far as it goes without waiting."""
+        self._dirty = False
+        if self.closed or not self._outbox or self._drained is not None:
+            self._check_size()
+            return
+        try:
+            left = self._transport.send_nowait(self._outbox)
+        except OSError as error:
+            self.close(f"sending failed: {error}")
+            return
+        self._outbox = left
+        if not left:
+            self._outbox_size = 0
+            return
+        self._outbox_size = sum(map(len, left))
+        self._drained = trio.Event()
+        if self.on_backlog is not None:
+            self.on_backlog()
+        self._check_size()
+
+    def _check_size(self) -> None:
+        if self._outbox_size > OUTBOX_SIZE_MAX:
+            self.close(f"the peer does not read: {self._outbox_size} bytes of answers wait for it")
+
+    async def drain(self) -> None:
+        """Send the backlog, waiting for the network. Only the connection's writer task calls it."""
+        try:
+            while self._outbox and not self.closed:
+                sending, self._outbox = self._outbox, []
+                await self._transport.send_all(sending)
+                self._outbox_size = sum(map(len, self._outbox))
+        except (OSError, trio.BrokenResourceError, trio.ClosedResourceError) as error:
+            self.close(f"sending failed: {error}")
+        finally:
+            drained, self._drained = self._drained, None
+            if drained is not None:
+                drained.set()
+
+    async def wait_writable(self) -> None:
+        """Wait until the backlog is below the high water mark; at once when it is."""
+        while self._outbox_size > OUTBOX_HIGH_WATER and self._drained is not None:
+            await self._drained.wait()
+
+    async def wait_sent(self) -> None:
+        """Wait until everything written is with the network, or the channel is closed."""
+        while self._drained is not None:
+            await self._drained.wait()
+
+    def close(self, reason: str = "closed by us") -> None:
+        """Close the connection; the answers not yet sent are lost. May be called twice."""
+        if self.closed:
+            return
+        self.closed = True
+        self.close_reason = reason
+        self._outbox = []
+        self._outbox_size = 0
+        if self._drained is not None:
+            self._drained.set()
+        for call in self._calls.values():
+            event = call[0]
+            if isinstance(event, trio.Event):
+                event.set()
+        self._transport.abort()
+
+    # Calls of ours to the peer
+
+    def _next_opaque(self) -> int:
+        # The peer counts its own requests from 0 too; responses are told by their flag.
+        self._opaque = (self._opaque + 1) & 0x7FFFFFFF
+        return self._opaque
+
+    def send_oneway(self, command: RemotingCommand) -> None:
+        """Send a request that is not answered."""
+        command.opaque = self._next_opaque()
+        command.flag |= ONEWAY_FLAG
+        self.write(encode(command))
+
+    async def call(self, command: RemotingCommand, timeout_s: float) -> RemotingCommand:
+        """Send a request and wait for its response.
+
+        Args:
+          command: its opaque is set here.
+          timeout_s: seconds, > 0.
+
+        Raises:
+          RemotingTimeoutError: no response within `timeout_s`.
+          RemotingConnectError: the channel is closed, or was before the response came; or
+            CALLS_MAX calls wait already.
+        """
+        if self.closed:
+            raise RemotingConnectError(f"{self.remote_address}: {self.close_reason}")
+        if len(self._calls) >= CALLS_MAX:
+            raise RemotingConnectError(f"{self.remote_address}: {CALLS_MAX} calls wait already")
+        opaque = self._next_opaque()
+        command.opaque = opaque
+        event = trio.Event()
+        slot: list[RemotingCommand | trio.Event | None] = [event, None]
+        self._calls[opaque] = slot
+        try:
+            self.write(encode(command))
+            with trio.move_on_after(timeout_s):
+                await event.wait()
+        finally:
+            del self._calls[opaque]
+        response = slot[1]
+        if isinstance(response, RemotingCommand):
+            return response
+        if self.closed:
+            raise RemotingConnectError(f"{self.remote_address}: {self.close_reason}")
+        raise RemotingTimeoutError(
+            f"{self.remote_address} did not answer request {command.code} within {timeout_s} s"
+        )
+
+    def receive_response(self, response: RemotingCommand) -> None:
+        """Hand a response to the call that waits for it; one that nobody waits for is dropped."""
+        slot = self._calls.get(response.opaque)
+        if slot is None:
+            logger.debug("%s: response %d to nobody", self.remote_address, response.opaque)
+            return
+        slot[1] = response
+        event = slot[0]
+        if isinstance(event, trio.Event):
+            event.set()

@@ -1,0 +1,140 @@
+"""The calling side: one connection per address, opened when first needed.
+
+The peer may call us too, on the same connection: give a table of processors for that.
+
+Java counterpart: NettyRemotingClient.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Mapping
+
+import trio
+
+from .channel import Channel, Processor, Turn
+from .codec import RemotingCommand
+from .connection import Connection, ConnectionLimits
+from .errors import RemotingConnectError
+from .transport import SocketTransport
+
+CONNECT_TIMEOUT_S = 3.0
+"""RocketMQ: connectTimeoutMillis 3000."""
+
+
+def split_address(address: str) -> tuple[str, int]:
+    """Host and port of `host:port` or `[ipv6]:port`.
+
+    Raises: ValueError: it is neither.
+    """
+    host, separator, port = address.strip().rpartition(":")
+    if not separator or not host or not port.isdecimal() or int(port) > 65_535:
+        raise ValueError(f"{address!r} is not an address of the form host:port")
+    return host.strip("[]"), int(port)
+
+
+class RemotingClient:
+    """Calls peers by address.
+
+    Lifecycle: `run` owns the connections, as a task of the caller's nursery; all verbs need it
+    running. Cancelling it closes them.
+
+    Args:
+      processors: for requests that peers send to us.
+      turn: shared with a server of the same process; None: its own.
+      on_channel_closed: called once for every connection that ended.
+      connect_timeout_s: seconds.
+    """
+
+    def __init__(
+        self,
+        processors: Mapping[int, Processor] | None = None,
+        *,
+        turn: Turn | None = None,
+        on_channel_closed: Callable[[Channel], None] | None = None,
+        connect_timeout_s: float = CONNECT_TIMEOUT_S,
+    ) -> None:
+        self._processors = {int(code): process for code, process in (processors or {}).items()}
+        self._turn = turn or Turn()
+        self._on_channel_closed = on_channel_closed
+        self._connect_timeout_s = connect_timeout_s
+        self._limits = ConnectionLimits()
+        self._channels: dict[str, Channel] = {}
+        self._locks: dict[str, trio.Lock] = {}
+        self._nursery: trio.Nursery | None = None
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Own the connections until cancelled."""
+        try:
+            async with trio.open_nursery() as nursery:
+                self._nursery = nursery
+                task_status.started()
+                await trio.sleep_forever()
+        finally:
+            self._nursery = None
+
+    async def call(
+        self, address: str, command: RemotingCommand, timeout_s: float
+    ) -> RemotingCommand:
+        """Send a request and wait for its response.
+
+        Args:
+          address: `host:port`.
+          timeout_s: seconds for connecting and answering together.
+
+        Raises: RemotingTimeoutError; RemotingConnectError; ValueError: not an address.
+        """
+        start_s = trio.current_time()
+        channel = await self.channel(address)
+        left_s = timeout_s - (trio.current_time() - start_s)
+        return await channel.call(command, max(left_s, 0.001))
+
+    async def send_oneway(self, address: str, command: RemotingCommand) -> None:
+        """Send a request that is not answered.
+
+        Raises: RemotingConnectError; ValueError: not an address.
+        """
+        (await self.channel(address)).send_oneway(command)
+
+    async def channel(self, address: str) -> Channel:
+        """The open connection to an address, made now if there is none.
+
+        Raises: RemotingConnectError; ValueError: not an address.
+        """
+        channel = self._channels.get(address)
+        if channel is not None and not channel.closed:
+            return channel
+        host, port = split_address(address)
+        async with self._locks.setdefault(address, trio.Lock()):
+            channel = self._channels.get(address)
+            if channel is None or channel.closed:
+                channel = await self._connect(address, host, port)
+        return channel
+
+    async def _connect(self, address: str, host: str, port: int) -> Channel:
+        if self._nursery is None:
+            raise RemotingConnectError("the client is not running")
+        try:
+            with trio.fail_after(self._connect_timeout_s):
+                stream = await trio.open_tcp_stream(host, port)
+        except (OSError, trio.TooSlowError) as error:
+            why = str(error) or f"no answer within {self._connect_timeout_s:g} s"
+            raise RemotingConnectError(f"cannot connect to {address}: {why}") from error
+        trio_socket = stream.socket
+        # Off trio's wrapper: SocketTransport waits and sends by itself.
+        descriptor = trio_socket.detach()
+        sock = socket.socket(fileno=descriptor)
+        transport = SocketTransport(sock)
+        connection = Connection(
+            transport, self._processors, self._turn, self._limits, self._on_channel_closed
+        )
+        self._channels[address] = connection.channel
+        self._nursery.start_soon(self._run_connection, address, connection)
+        return connection.channel
+
+    async def _run_connection(self, address: str, connection: Connection) -> None:
+        try:
+            await connection.run()
+        finally:
+            if self._channels.get(address) is connection.channel:
+                del self._channels[address]

@@ -1,0 +1,145 @@
+"""Bodies compressed by `sys_flag`: LZ4 frames, Zstandard frames, zlib streams.
+
+Java counterpart: `CompressorFactory`, `CompressionType` and the three compressors of RocketMQ
+5.3.3 common/compression; 4.9 knows zlib only. Pure. lz4 and zstandard are imported when first used.
+
+A compressed body comes from a peer, so inflating is bounded, and fails with `RemoteProtocolError`
+only. Deviation: after a Zstandard frame nothing may follow (Apache writes one frame per body).
+"""
+
+from __future__ import annotations
+
+import zlib
+from enum import IntEnum
+
+from .errors import RemoteProtocolError
+from .sys_flag import COMPRESSED, COMPRESSION_TYPE_MASK, COMPRESSION_TYPE_SHIFT
+
+DECOMPRESSED_SIZE_MAX = 64 * 1024 * 1024
+"""Bytes a body may inflate to: four times the largest frame (Apache: no limit)."""
+
+COMPRESSION_LEVEL = 5
+"""Apache's producers' default (`rocketmq.message.compressLevel`); LZ4 has no use for it."""
+
+
+class CompressionType(IntEnum):
+    """How a body is compressed; the number stands in bits 8 to 10 of `sys_flag`."""
+
+    LZ4 = 1
+    ZSTD = 2
+    ZLIB = 3
+
+    @property
+    def sys_flag(self) -> int:
+        """The bits that mark a body as compressed this way: 0x101, 0x201 or 0x301."""
+        return COMPRESSED | self << COMPRESSION_TYPE_SHIFT
+
+
+def compression_type(sys_flag: int) -> CompressionType:
+    """The compression that a `sys_flag` names; 0, from before there were types, is zlib.
+
+    Raises:
+      RemoteProtocolError: types 4 to 7 are not defined.
+    """
+    number = (sys_flag & COMPRESSION_TYPE_MASK) >> COMPRESSION_TYPE_SHIFT
+    try:
+        return CompressionType(number or CompressionType.ZLIB)
+    except ValueError:
+        raise RemoteProtocolError(f"unknown compression type {number}") from None
+
+
+def compress(body: bytes, kind: CompressionType, level: int = COMPRESSION_LEVEL) -> bytes:
+    """The body compressed.
+
+    Args:
+      level: 0 to 9 for zlib, 1 to 22 for Zstandard; LZ4 ignores it.
+    """
+    if kind == CompressionType.LZ4:
+        import lz4.frame
+
+        packed: bytes = lz4.frame.compress(
+            body,
+            block_size=lz4.frame.BLOCKSIZE_MAX4MB,
+            block_linked=False,
+            store_size=False,
+        )
+        return packed
+    if kind == CompressionType.ZSTD:
+        import zstandard
+
+        return zstandard.ZstdCompressor(level=level).compress(body)
+    return zlib.compress(body, level)
+
+
+def decompress(body: bytes, sys_flag: int, *, size_max: int = DECOMPRESSED_SIZE_MAX) -> bytes:
+    """The body inflated.
+
+    Args:
+      body: as compressed by the type that `sys_flag` names (its lowest bit is not looked at).
+      size_max: bytes that it may inflate to.
+
+    Raises:
+      RemoteProtocolError: it is damaged, cut short, would be larger, or the type is unknown.
+    """
+    kind = compression_type(sys_flag)
+    if kind == CompressionType.LZ4:
+        return _inflate_lz4(body, size_max)
+    if kind == CompressionType.ZSTD:
+        return _inflate_zstd(body, size_max)
+    return _inflate_zlib(body, size_max)
+
+
+def _inflate_zlib(body: bytes, size_max: int) -> bytes:
+    inflater = zlib.decompressobj()
+    try:
+        inflated = inflater.decompress(body, size_max + 1)
+    except zlib.error as error:
+        raise RemoteProtocolError(f"the body is no zlib stream: {error}") from error
+    _check_end(len(inflated), size_max, at_end=inflater.eof)
+    return inflated
+
+
+def _inflate_lz4(body: bytes, size_max: int) -> bytes:
+    import lz4.frame
+
+    # Frames may follow each other: Apache's reader goes on to the end of the input.
+    parts: list[bytes] = []
+    size = 0
+    rest = body
+    while rest:
+        inflater = lz4.frame.LZ4FrameDecompressor()
+        try:
+            inflated: bytes = inflater.decompress(rest, max_length=size_max - size + 1)
+        except RuntimeError as error:
+            raise RemoteProtocolError(f"the body is no LZ4 frame: {error}") from error
+        size += len(inflated)
+        _check_end(size, size_max, at_end=inflater.eof)
+        parts.append(inflated)
+        rest = inflater.unused_data or b""
+    return b"".join(parts)
+
+
+def _inflate_zstd(body: bytes, size_max: int) -> bytes:
+    import zstandard
+
+    try:
+        declared = zstandard.frame_content_size(body)
+        if declared > size_max:
+            _check_end(declared, size_max, at_end=False)
+        if declared == 0:
+            return b""
+        # Without a declared size one buffer of size_max is reserved, but not touched.
+        return zstandard.ZstdDecompressor().decompress(
+            body, max_output_size=size_max, allow_extra_data=False
+        )
+    except zstandard.ZstdError as error:
+        raise RemoteProtocolError(
+            f"the body is no Zstandard frame of at most {size_max} bytes: {error}"
+        ) from error
+
+
+def _check_end(size: int, size_max: int, *, at_end: bool) -> None:
+    if size > size_max:
+        raise RemoteProtocolError(f"the body inflates to more than {size_max} bytes")
+    if not at_end:
+        raise RemoteProtocolError("the compressed body is cut short")

@@ -1,0 +1,60 @@
+"""Everything that can go wrong on the wire.
+
+::
+
+    RemotingError
+    ├── LocalProtocolError      we broke the protocol's rules: our bug, or a caller's
+    ├── RemoteProtocolError     the peer's bytes break them; `position` says where
+    ├── RemotingConnectError    no connection, or it was lost before the answer came
+    └── RemotingTimeoutError    no answer within the time given
+    RequestRefused              a processor's "no": response code and remark for the peer
+
+The store's own tree is in `store/errors.py`. Anything outside both trees is a bug of ours: the
+peer gets SYSTEM_ERROR, the log a traceback.
+"""
+
+from __future__ import annotations
+
+
+class RemotingError(Exception):
+    """Base of all errors of the wire."""
+
+
+class LocalProtocolError(RemotingError):
+    """What we were about to send is not allowed by the protocol."""
+
+
+class RemoteProtocolError(RemotingError):
+    """What the peer sent is not allowed by the protocol.
+
+    Args:
+      reason: what was wrong, in words that help whoever wrote the peer.
+      position: byte offset of the fault in the buffer that was being read, >= 0; None: unknown.
+    """
+
+    def __init__(self, reason: str, position: int | None = None) -> None:
+        super().__init__(reason if position is None else f"{reason} (at byte {position})")
+        self.reason = reason
+        self.position = position
+
+
+class RemotingConnectError(RemotingError):
+    """The connection could not be made, or was lost before the answer came."""
+
+
+class RemotingTimeoutError(RemotingError):
+    """The peer did not answer within the time given."""
+
+
+class RequestRefused(Exception):
+    """A processor refuses a request; the server turns this into the answer.
+
+    Args:
+      code: a ResponseCode.
+      remark: the text for the peer; RocketMQ's own words where clients show them.
+    """
+
+    def __init__(self, code: int, remark: str) -> None:
+        super().__init__(f"{code}: {remark}")
+        self.code = code
+        self.remark = remark

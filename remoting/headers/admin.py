@@ -1,0 +1,131 @@
+"""Headers of topics and consumer groups on a broker."""
+
+from __future__ import annotations
+
+from .base import Header, Int32, RpcRequestHeader, TopicRequestHeader
+
+
+class CreateTopicRequestHeader(
+    TopicRequestHeader, frozen=True, kw_only=True, rename="camel", gc=False
+):
+    """Request of UPDATE_AND_CREATE_TOPIC (17).
+
+    Attributes:
+      topic: name of the topic.
+      default_topic: whose settings to take (TBW102); brokers ignore it here.
+      read_queue_nums: number of queues to read from.
+      write_queue_nums: number of queues to write to.
+      perm: bits 4 read, 2 write, 1 inherit.
+      topic_filter_type: "SINGLE_TAG" or "MULTI_TAG".
+      topic_sys_flag: bits 1 unit, 2 unit subscription; None: 0.
+      order: messages of this topic are ordered.
+      attributes: changes as "+name=value,-name" (5.x).
+      force: change a static topic too (5.x).
+    """
+
+    topic: str
+    default_topic: str
+    read_queue_nums: Int32
+    write_queue_nums: Int32
+    perm: Int32
+    topic_filter_type: str
+    topic_sys_flag: Int32 | None = None
+    order: bool
+    attributes: str | None = None
+    force: bool | None = None
+
+
+class CreateTopicListRequestHeader(
+    RpcRequestHeader, frozen=True, kw_only=True, rename="camel", gc=False
+):
+    """Request of UPDATE_AND_CREATE_TOPIC_LIST (18); the topics are in the body."""
+
+
+class DeleteTopicRequestHeader(
+    TopicRequestHeader, frozen=True, kw_only=True, rename="camel", gc=False
+):
+    """Request of DELETE_TOPIC_IN_BROKER (215)."""
+
+    topic: str
+
+
+class GetTopicConfigRequestHeader(
+    TopicRequestHeader, frozen=True, kw_only=True, rename="camel", gc=False
+):
+    """Request of GET_TOPIC_CONFIG (351)."""
+
+    topic: str
+
+
+class GetAllTopicConfigRequestHeader(Header, frozen=True, kw_only=True, rename="camel", gc=False):
+    """Request of GET_ALL_TOPIC_CONFIG (21); without fields (4.x): everything at once.
+
+    Attributes:
+      topic_seq: number of topics to leave out, those of earlier pages.
+      data_version: DataVersion as JSON that the asker has; "" or None: none.
+      max_topic_num: at most so many topics.
+    """
+
+    topic_seq: Int32 | None = None
+    data_version: str | None = None
+    max_topic_num: Int32 | None = None
+
+
+class GetAllTopicConfigResponseHeader(Header, frozen=True, kw_only=True, rename="camel", gc=False):
+    """Answer to a paged 21: number of all topics."""
+
+    total_topic_num: Int32 | None = None
+
+
+class GetAllSubscriptionGroupRequestHeader(
+    Header, frozen=True, kw_only=True, rename="camel", gc=False
+):
+    """Request of GET_ALL_SUBSCRIPTIONGROUP_CONFIG (201); without fields (4.x): everything at once.
+
+    Attributes:
+      group_seq: number of groups to leave out, those of earlier pages.
+      data_version: DataVersion as JSON that the asker has; "" or None: none.
+      max_group_num: at most so many groups.
+    """
+
+    group_seq: Int32 | None = None
+    data_version: str | None = None
+    max_group_num: Int32 | None = None
+
+
+class GetAllSubscriptionGroupResponseHeader(
+    Header, frozen=True, kw_only=True, rename="camel", gc=False
+):
+    """Answer to a paged 201: number of all groups."""
+
+    total_group_num: Int32 | None = None
+
+
+class GetSubscriptionGroupConfigRequestHeader(
+    RpcRequestHeader, frozen=True, kw_only=True, rename="camel", gc=False
+):
+    """Request of GET_SUBSCRIPTIONGROUP_CONFIG (352)."""
+
+    group: str
+
+
+class DeleteSubscriptionGroupRequestHeader(
+    RpcRequestHeader, frozen=True, kw_only=True, rename="camel", gc=False
+):
+    """Request of DELETE_SUBSCRIPTIONGROUP (207).
+
+    Attributes:
+      group_name: the group.
+      clean_offset: forget the group's offsets too (5.x); None: no.
+      remove_offset: the same in 4.9; None: no.
+    """
+
+    group_name: str
+    clean_offset: bool | None = None
+    remove_offset: bool | None = None
+
+
+class GetBrokerConfigResponseHeader(Header, frozen=True, kw_only=True, rename="camel", gc=False):
+    """Answer to GET_BROKER_CONFIG (26): DataVersion of the configuration as JSON."""
+
+    version: str

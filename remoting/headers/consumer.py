@@ -1,0 +1,175 @@
+"""Headers about offsets, clients and the locks of queues."""
+
+from __future__ import annotations
+
+import msgspec
+
+from .base import Header, Int32, Int64, RpcRequestHeader, TopicRequestHeader
+
+
+class QueueRequestHeader(TopicRequestHeader, frozen=True, kw_only=True, rename="camel", gc=False):
+    """Base of the requests about one queue.
+
+    Attributes:
+      topic: the topic.
+      queue_id: queue of the topic, >= 0.
+    """
+
+    topic: str
+    queue_id: Int32
+
+
+class QueryConsumerOffsetRequestHeader(
+    QueueRequestHeader, frozen=True, kw_only=True, rename="camel", gc=False
+):
+    """Request of QUERY_CONSUMER_OFFSET (14).
+
+    Attributes:
+      consumer_group: whose offset.
+      set_zero_if_not_found: None or true: a group that never consumed starts at 0 where the queue's
+        beginning is still there and in memory; false: it gets "not found".
+    """
+
+    consumer_group: str
+    set_zero_if_not_found: bool | None = None
+
+
+class UpdateConsumerOffsetRequestHeader(
+    QueueRequestHeader, frozen=True, kw_only=True, rename="camel", gc=False
+):
+    """Request of UPDATE_CONSUMER_OFFSET (15).
+
+    Attributes:
+      consumer_group: whose offset.
+      commit_offset: the next message to consume, in messages.
+    """
+
+    consumer_group: str
+    commit_offset: Int64
+
+
+class GetMaxOffsetRequestHeader(
+    QueueRequestHeader, frozen=True, kw_only=True, rename="camel", gc=False
+):
+    """Request of GET_MAX_OFFSET (30).
+
+    Attributes:
+      committed: None or true: of what can be consumed; false: of what was written.
+    """
+
+    committed: bool | None = None
+
+
+class GetMinOffsetRequestHeader(
+    QueueRequestHeader, frozen=True, kw_only=True, rename="camel", gc=False
+):
+    """Request of GET_MIN_OFFSET (31)."""
+
+
+class SearchOffsetRequestHeader(
+    QueueRequestHeader, frozen=True, kw_only=True, rename="camel", gc=False
+):
+    """Request of SEARCH_OFFSET_BY_TIMESTAMP (29).
+
+    Attributes:
+      timestamp: store time, ms since 1970.
+      boundary_type: "LOWER" (also when None or unknown) or "UPPER", in any case: the first or the
+        last of several messages with that time.
+      lite_topic: name of a lite topic (5.5).
+    """
+
+    timestamp: Int64
+    boundary_type: str | None = None
+    lite_topic: str | None = None
+
+
+class GetEarliestMsgStoretimeRequestHeader(
+    QueueRequestHeader, frozen=True, kw_only=True, rename="camel", gc=False
+):
+    """Request of GET_EARLIEST_MSG_STORETIME (32)."""
+
+
+class OffsetResponseHeader(Header, frozen=True, kw_only=True, rename="camel", gc=False):
+    """Answer to 14, 29, 30 and 31: one queue offset, in messages."""
+
+    offset: Int64
+
+
+QueryConsumerOffsetResponseHeader = OffsetResponseHeader
+SearchOffsetResponseHeader = OffsetResponseHeader
+GetMaxOffsetResponseHeader = OffsetResponseHeader
+GetMinOffsetResponseHeader = OffsetResponseHeader
+
+
+class GetEarliestMsgStoretimeResponseHeader(
+    Header, frozen=True, kw_only=True, rename="camel", gc=False
+):
+    """Answer to 32: store time of the first message, ms since 1970; -1: there is none."""
+
+    timestamp: Int64
+
+
+class LockBatchMqRequestHeader(
+    RpcRequestHeader, frozen=True, kw_only=True, rename="camel", gc=False
+):
+    """Request of LOCK_BATCH_MQ (41); all that matters is in the body."""
+
+
+class UnlockBatchMqRequestHeader(
+    RpcRequestHeader, frozen=True, kw_only=True, rename="camel", gc=False
+):
+    """Request of UNLOCK_BATCH_MQ (42); all that matters is in the body."""
+
+
+class HeartbeatRequestHeader(RpcRequestHeader, frozen=True, kw_only=True, rename="camel", gc=False):
+    """Request of HEART_BEAT (34); all that matters is in the body."""
+
+
+class HeartbeatResponseHeader(Header, frozen=True, kw_only=True, rename="camel", gc=False):
+    """Answer to a heartbeat, from 5.x on.
+
+    Attributes:
+      is_support_heart_beat_v2: the broker takes heartbeats without subscriptions.
+      is_sub_change: the broker did not know these subscriptions yet.
+    """
+
+    is_support_heart_beat_v2: bool | None = msgspec.field(
+        default=None, name="IS_SUPPORT_HEART_BEAT_V2"
+    )
+    is_sub_change: bool | None = msgspec.field(default=None, name="IS_SUB_CHANGE")
+
+
+class UnregisterClientRequestHeader(
+    RpcRequestHeader, frozen=True, kw_only=True, rename="camel", gc=False
+):
+    """Request of UNREGISTER_CLIENT (35).
+
+    Attributes:
+      client_id: id of the client; wire `clientID`.
+      producer_group: producer that leaves, or None.
+      consumer_group: consumer that leaves, or None.
+    """
+
+    client_id: str = msgspec.field(name="clientID")
+    producer_group: str | None = None
+    consumer_group: str | None = None
+
+
+class ConsumerGroupRequestHeader(
+    RpcRequestHeader, frozen=True, kw_only=True, rename="camel", gc=False
+):
+    """Base of the requests that name a consumer group and nothing else."""
+
+    consumer_group: str
+
+
+class GetConsumerListByGroupRequestHeader(
+    ConsumerGroupRequestHeader, frozen=True, kw_only=True, rename="camel", gc=False
+):
+    """Request of GET_CONSUMER_LIST_BY_GROUP (38)."""
+
+
+class NotifyConsumerIdsChangedRequestHeader(
+    ConsumerGroupRequestHeader, frozen=True, kw_only=True, rename="camel", gc=False
+):
+    """NOTIFY_CONSUMER_IDS_CHANGED (40), from the broker to its clients, oneway."""

@@ -1,0 +1,110 @@
+"""A message as a program sends it, and as a store holds it.
+
+Java counterpart: `Message` and `MessageExt` of RocketMQ 5.3.3. Pure. Not thread-safe: a message
+belongs to whoever holds it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from .hosts import host_text
+from .message_id import encode_offset_id
+from .message_properties import (
+    PROPERTY_KEYS,
+    PROPERTY_TAGS,
+    PROPERTY_UNIQUE_KEY,
+    properties_from_bytes,
+)
+
+
+@dataclass(slots=True)
+class Message:
+    """What a producer sends.
+
+    Attributes:
+      topic: name of the topic.
+      body: any bytes.
+      flag: the user's own int32.
+      properties: names and values; see `properties_to_bytes` for what they may hold.
+    """
+
+    topic: str
+    body: bytes
+    flag: int = 0
+    properties: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class MessageExt:
+    """What a store holds: see `message_codec.decode_record`.
+
+    Attributes:
+      queue_offset: messages from the start of the queue.
+      physical_offset: bytes from the start of the commit log.
+      body: as stored, or inflated; empty when it was not asked for.
+      properties_bytes: as stored; `properties` is the parsed form.
+      born_host, store_host: 8 or 20 bytes; `born_host_text`, `store_host_text` for people.
+      born_timestamp_ms, store_timestamp_ms: ms since 1970.
+      prepared_transaction_offset: physical offset of the half message.
+      store_size: bytes of the record.
+      magic: MAGIC_V1 or MAGIC_V2 of message_codec.
+      body_crc: CRC32 & 0x7fffffff of the body as stored.
+    """
+
+    topic: str
+    queue_id: int
+    queue_offset: int
+    physical_offset: int
+    body: bytes
+    properties_bytes: bytes
+    flag: int
+    sys_flag: int
+    born_timestamp_ms: int
+    born_host: bytes
+    store_timestamp_ms: int
+    store_host: bytes
+    reconsume_times: int
+    prepared_transaction_offset: int
+    store_size: int
+    magic: int
+    body_crc: int
+    _properties: dict[str, str] | None = field(default=None, init=False, repr=False, compare=False)
+
+    @property
+    def properties(self) -> dict[str, str]:
+        """The parsed properties; parsed once. Changing them does not change the bytes."""
+        parsed = self._properties
+        if parsed is None:
+            parsed = self._properties = properties_from_bytes(self.properties_bytes)
+        return parsed
+
+    @property
+    def tags(self) -> str | None:
+        """The message's tag."""
+        return self.properties.get(PROPERTY_TAGS)
+
+    @property
+    def keys(self) -> str | None:
+        """The message's keys, blank-separated."""
+        return self.properties.get(PROPERTY_KEYS)
+
+    @property
+    def unique_key(self) -> str | None:
+        """The id that the producer gave the message."""
+        return self.properties.get(PROPERTY_UNIQUE_KEY)
+
+    @property
+    def offset_message_id(self) -> str:
+        """The id that the broker gave the message: its store host and physical offset."""
+        return encode_offset_id(self.store_host, self.physical_offset)
+
+    @property
+    def born_host_text(self) -> str:
+        """`ip:port` of the producer."""
+        return host_text(self.born_host)
+
+    @property
+    def store_host_text(self) -> str:
+        """`ip:port` of the broker."""
+        return host_text(self.store_host)

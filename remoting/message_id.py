@@ -1,0 +1,185 @@
+"""The two ids of a message: the broker's (where it is stored) and the producer's (unique key).
+
+Java counterpart: `MessageDecoder.createMessageId`/`decodeMessageId` and `MessageClientIDSetter` of
+RocketMQ 5.3.3. Pure: the time, the address and the process id are arguments.
+
+Offset id: store host (IP, 4-byte port) and physical offset, 16 or 28 bytes in upper-case hex.
+Unique id: IP, process id, a number that tells processes on one machine apart (Java: the class
+loader's hash), ms since the month began, a counter; 16 or 28 bytes in upper-case hex.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import struct
+from datetime import datetime, tzinfo
+from typing import Final, NamedTuple
+
+from construct import Bytes, Construct, Int16ub, Int32sb, Int32ub, Int64sb, Struct
+
+from .errors import LocalProtocolError, RemoteProtocolError
+from .schema import derive_struct
+
+
+def _offset_id(ip_size: int) -> Construct:
+    return Struct("ip" / Bytes(ip_size), "port" / Int32sb, "physical_offset" / Int64sb)
+
+
+def _unique_id(ip_size: int) -> Construct:
+    return Struct(
+        "ip" / Bytes(ip_size),
+        "pid" / Int16ub,
+        "loader_hash" / Int32ub,
+        "month_span_ms" / Int32ub,
+        "counter" / Int16ub,
+    )
+
+
+OFFSET_ID_V4: Final = _offset_id(4)
+OFFSET_ID_V6: Final = _offset_id(16)
+UNIQUE_ID_V4: Final = _unique_id(4)
+UNIQUE_ID_V6: Final = _unique_id(16)
+
+_OFFSET_IDS = {s.size: s for s in map(derive_struct, (OFFSET_ID_V4, OFFSET_ID_V6))}
+_UNIQUE_IDS = {s.size: s for s in map(derive_struct, (UNIQUE_ID_V4, UNIQUE_ID_V6))}
+assert _OFFSET_IDS.keys() == _UNIQUE_IDS.keys() == {16, 28}
+
+
+class OffsetId(NamedTuple):
+    """What an offset id says: where the message is stored."""
+
+    ip: str
+    port: int
+    physical_offset: int
+
+
+class UniqueId(NamedTuple):
+    """What a unique id says: who made it, and when in the month (ms since its first day)."""
+
+    ip: str
+    pid: int
+    loader_hash: int
+    month_span_ms: int
+    counter: int
+
+
+def encode_offset_id(store_host: bytes, physical_offset: int) -> str:
+    """The broker's id of a message: 32 hex digits, 56 with an IPv6 store host.
+
+    Args:
+      store_host: 8 or 20 bytes (`hosts.host_bytes`).
+      physical_offset: bytes from the start of the commit log, 0 … 2^63 - 1.
+
+    Raises:
+      LocalProtocolError: the host or the offset does not fit.
+    """
+    if len(store_host) not in (8, 20) or not 0 <= physical_offset < 1 << 63:
+        raise LocalProtocolError(f"no place of a message: {store_host!r}, {physical_offset}")
+    return f"{store_host.hex().upper()}{physical_offset:016X}"
+
+
+def decode_offset_id(text: str) -> OffsetId:
+    """The reverse of `encode_offset_id`; lower-case digits are read too.
+
+    Raises:
+      RemoteProtocolError: not 32 or 56 hex digits.
+    """
+    layout, raw = _unhex(text, _OFFSET_IDS)
+    ip, port, physical_offset = layout.unpack(raw)
+    return OffsetId(_ip_text(ip), port, physical_offset)
+
+
+def decode_unique_id(text: str) -> UniqueId:
+    """The parts of a unique id made by a Java client or by `UniqueIdGenerator`.
+
+    Raises:
+      RemoteProtocolError: not 32 or 56 hex digits. (Other clients make ids of other forms.)
+    """
+    layout, raw = _unhex(text, _UNIQUE_IDS)
+    ip, pid, loader_hash, span_ms, counter = layout.unpack(raw)
+    return UniqueId(_ip_text(ip), pid, loader_hash, span_ms, counter)
+
+
+def unique_id_time_ms(text: str, now_ms: int, timezone: tzinfo | None = None) -> int:
+    """About when a unique id was made: this month, or the last one if that is still to come.
+
+    Args:
+      now_ms: ms since 1970.
+      timezone: the maker's; None: this machine's.
+
+    Raises:
+      RemoteProtocolError: as `decode_unique_id`.
+
+    Source: RocketMQ 5.3.3 common/message/MessageClientIDSetter.java getNearlyTimeFromID.
+    """
+    span_ms = decode_unique_id(text).month_span_ms
+    begin_ms = month_bounds_ms(now_ms, timezone)[0]
+    if begin_ms + span_ms >= now_ms:
+        begin_ms = month_bounds_ms(begin_ms - 1, timezone)[0]
+    return begin_ms + span_ms
+
+
+def month_bounds_ms(now_ms: int, timezone: tzinfo | None = None) -> tuple[int, int]:
+    """When the month of `now_ms` begins and the next one begins, in ms since 1970."""
+    now = datetime.fromtimestamp(now_ms / 1000, timezone)
+    begin = now.replace(day=1, hour=0, minute=0, second=0, microsecond=0, fold=0)
+    year, month = divmod(now.year * 12 + now.month, 12)
+    following = begin.replace(year=year, month=month + 1)
+    return int(begin.timestamp() * 1000), int(following.timestamp() * 1000)
+
+
+class UniqueIdGenerator:
+    """Makes the unique keys of one process; one per process, not thread-safe.
+
+    At most 65,536 ids of one generator within a millisecond differ from each other, and ids repeat
+    in another month only if the process still runs then with the same counter and millisecond.
+
+    Args:
+      ip: the machine's address as 4 or 16 bytes.
+      pid: the process id; its low 16 bits count.
+      loader_hash: any 32-bit number that tells generators of one pid apart.
+      timezone: in which months begin; None: this machine's.
+
+    Raises:
+      LocalProtocolError: `ip` has another size.
+
+    Source: RocketMQ 5.3.3 common/message/MessageClientIDSetter.java createUniqID.
+    """
+
+    def __init__(
+        self, ip: bytes, pid: int, loader_hash: int, timezone: tzinfo | None = None
+    ) -> None:
+        if len(ip) not in (4, 16):
+            raise LocalProtocolError(f"an address of {len(ip)} bytes")
+        self._prefix = f"{ip.hex().upper()}{pid & 0xFFFF:04X}{loader_hash & 0xFFFFFFFF:08X}"
+        self._timezone = timezone
+        self._begin_ms = self._end_ms = 0
+        self._counter = 0
+
+    def next_id(self, now_ms: int) -> str:
+        """A new id.
+
+        Args:
+          now_ms: ms since 1970; should it step back before the month's begin, the begin counts.
+        """
+        if now_ms >= self._end_ms:
+            self._begin_ms, self._end_ms = month_bounds_ms(now_ms, self._timezone)
+        span_ms = max(now_ms - self._begin_ms, 0)
+        counter = self._counter
+        self._counter = counter + 1 & 0xFFFF
+        return f"{self._prefix}{span_ms:08X}{counter:04X}"
+
+
+def _unhex(text: str, layouts: dict[int, struct.Struct]) -> tuple[struct.Struct, bytes]:
+    try:
+        raw = bytes.fromhex(text)
+    except ValueError:
+        raw = b""
+    layout = layouts.get(len(raw))
+    if layout is None or len(text) != 2 * len(raw):
+        raise RemoteProtocolError(f"no message id: {text[:64]!r}")
+    return layout, raw
+
+
+def _ip_text(packed: bytes) -> str:
+    return str(ipaddress.ip_address(packed))

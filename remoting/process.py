@@ -1,0 +1,198 @@
+"""What the processes of name server and broker share: flags, files, log, signals, exit status.
+
+A shell: no protocol in it. trio is imported only when something is to be run, so that `--help` and
+`-p` do not wait for it.
+
+Java counterpart: srvutil/ServerUtil with the main methods of BrokerStartup and NamesrvStartup.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import signal
+import sys
+import time
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .config import TEXT_SIZE_MAX, ConfigError, Entry, decode, parse_properties, to_properties
+
+if TYPE_CHECKING:
+    import trio
+
+EXIT_OK = 0
+EXIT_FAILED = 1
+"""It could not start, or could not go on."""
+EXIT_USAGE = 2
+"""Flags or configuration are wrong; the same that argparse ends with."""
+EXIT_INTERRUPTED = 130
+"""Ctrl-C before there was anything to stop."""
+
+_imported_s = time.monotonic()
+
+logger = logging.getLogger("trocket")
+
+
+def apache_flags(program: str, description: str) -> argparse.ArgumentParser:
+    """A parser with the flags that RocketMQ's `mqbroker` and `mqnamesrv` have both.
+
+    Source: RocketMQ 5.5.0 srvutil/ServerUtil.java buildCommandlineOptions.
+    """
+    parser = argparse.ArgumentParser(program, description=description, allow_abbrev=False)
+    parser.add_argument(
+        "-c", "--configFile", dest="config_file", metavar="FILE", help="properties file"
+    )
+    parser.add_argument(
+        "-n",
+        "--namesrvAddr",
+        dest="namesrv_addr",
+        metavar="ADDRESSES",
+        help="name servers, such as 192.168.0.1:9876;192.168.0.2:9876",
+    )
+    parser.add_argument(
+        "-p",
+        "--printConfigItem",
+        dest="print_all",
+        action="store_true",
+        help="print the configuration as it would be used, and end",
+    )
+    add_log_level(parser)
+    return parser
+
+
+def add_log_level(parser: argparse.ArgumentParser) -> None:
+    """Add `--log-level`, which RocketMQ sets in its logback files."""
+    parser.add_argument(
+        "--log-level",
+        choices=["debug", "info", "warning", "error"],
+        default="info",
+        help="lines on standard error: this level and above (info)",
+    )
+
+
+def read_entries(path: str | None) -> list[Entry]:
+    """The entries of a configuration file; none without a file.
+
+    Raises: ConfigError: it cannot be read, is too large, or is no properties file.
+    """
+    if path is None:
+        return []
+    try:
+        with Path(path).open("rb") as file:
+            content = file.read(TEXT_SIZE_MAX + 1)
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else str(error)
+        raise ConfigError(f"cannot be read: {why}", path=path) from error
+    return parse_properties(decode(content), path=path)
+
+
+def print_configuration(configs: Iterable[Any], only: frozenset[str] | None = None) -> None:
+    """Print `key=value` lines that a configuration file could hold; `only`: these keys."""
+    for config in configs:
+        for key, value in to_properties(config):
+            if only is None or key in only:
+                print(f"{key}={value}")
+
+
+def log_to_stderr(level: str, warnings: Iterable[str]) -> None:
+    """One line per record on standard error; then the warnings of the configuration."""
+    # Neither is ever shown, and both are looked up for every record.
+    logging.logThreads = False
+    logging.logMultiprocessing = False
+    logging.basicConfig(
+        stream=sys.stderr,
+        level=level.upper(),
+        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
+    )
+    for warning in warnings:
+        logger.warning(warning)
+
+
+def say(text: str) -> None:
+    """Print to standard output and flush: whoever started us may be reading a pipe."""
+    print(text, flush=True)
+
+
+def seconds_since_start() -> float:
+    """Seconds since this process was started (Linux), or since this module was imported.
+
+    Linux counts in hundredths from the exec, so the interpreter's own start is part of it.
+    """
+    try:
+        fields = Path("/proc/self/stat").read_text(encoding="ascii", errors="replace")
+        ticks = int(fields.rpartition(")")[2].split()[19])
+        return time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
+    except (OSError, AttributeError, IndexError, ValueError):
+        return time.monotonic() - _imported_s
+
+
+def serve(
+    main: Callable[[trio.CancelScope], Awaitable[None]],
+    *,
+    program: str,
+    expected: tuple[type[BaseException], ...] = (),
+) -> int:
+    """Run `main` until SIGTERM or SIGINT, and tell the outcome as an exit status.
+
+    Args:
+      main: is given a scope that a signal cancels; what runs inside it is stopped first, and the
+        rest when `main` chooses.
+      program: the name before an error's line.
+      expected: errors that are one line on standard error; OSError and ConfigError always are.
+        Any other is a bug and shows its traceback.
+    """
+    import trio
+
+    async def watched() -> None:
+        with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+            stop = trio.CancelScope()
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(_cancel_on_signal, signals, stop)
+                await main(stop)
+                nursery.cancel_scope.cancel()
+            with trio.move_on_after(0.001):  # a second Ctrl-C while stopping changes nothing
+                async for _ in signals:
+                    pass
+
+    try:
+        trio.run(watched)
+    except BaseException as error:
+        failures = list(_leaves(error))
+        if all(isinstance(leaf, KeyboardInterrupt) for leaf in failures):
+            return EXIT_INTERRUPTED
+        if not all(isinstance(leaf, (OSError, ConfigError, *expected)) for leaf in failures):
+            raise
+        for line in dict.fromkeys(_line(leaf) for leaf in failures):
+            print(f"{program}: {line}", file=sys.stderr, flush=True)
+        return EXIT_FAILED
+    return EXIT_OK
+
+
+def refuse(program: str, error: ConfigError) -> int:
+    """Print what is wrong with the configuration; the exit status to end with."""
+    print(f"{program}: {error}", file=sys.stderr, flush=True)
+    return EXIT_USAGE
+
+
+async def _cancel_on_signal(signals: Any, stop: trio.CancelScope) -> None:
+    async for number in signals:
+        logger.info("%s: stopping", signal.Signals(number).name)
+        stop.cancel()
+
+
+def _leaves(error: BaseException) -> Iterator[BaseException]:
+    if isinstance(error, BaseExceptionGroup):
+        for inner in error.exceptions:
+            yield from _leaves(inner)
+    else:
+        yield error
+
+
+def _line(error: BaseException) -> str:
+    if isinstance(error, OSError) and error.strerror:
+        where = f"{error.filename}: " if error.filename else ""
+        return f"{where}{error.strerror}"
+    return str(error) or type(error).__name__

@@ -1,0 +1,167 @@
+"""What carries a channel's bytes: a TCP socket, or any trio stream (memory streams in tests).
+
+The socket is used without trio's stream around it: a receive or a send that does not have to wait
+costs one system call and no scheduling, which is most of them when a peer sends in bursts.
+"""
+
+from __future__ import annotations
+
+import socket
+from typing import Protocol
+
+import trio
+
+from .channel import Buffer
+
+RECEIVE_SIZE = 256 * 1024
+"""Bytes read in one turn: a burst of some hundred sends. All sockets share one buffer of it."""
+
+_JOIN_SIZE_MAX = 64 * 1024
+"""Buffers up to this many bytes are joined into one send: cheaper than many small segments."""
+
+_SEGMENTS_MAX = 512
+"""Segments of one `sendmsg`; IOV_MAX is 1,024 on Linux and macOS."""
+
+_shared_buffer = bytearray(RECEIVE_SIZE)
+_shared_view = memoryview(_shared_buffer)
+
+
+class Transport(Protocol):
+    """A byte stream in both directions. `send_nowait` and `abort` never wait."""
+
+    remote_address: str
+    local_address: str
+
+    async def receive(self) -> bytes:
+        """Bytes, as they came; empty at the end. Raises OSError, trio.BrokenResourceError."""
+
+    def send_nowait(self, buffers: list[Buffer]) -> list[Buffer]:
+        """Send what can be sent now; return what is left. Raises OSError."""
+
+    async def send_all(self, buffers: list[Buffer]) -> None:
+        """Send everything. Raises OSError, trio.BrokenResourceError, trio.ClosedResourceError."""
+
+    def abort(self) -> None:
+        """Close at once, without waiting; a task in `receive` gets an end or an error."""
+
+
+def format_address(address: object) -> str:
+    """A socket address as RocketMQ writes it: `ip:port`, IPv6 in brackets."""
+    if isinstance(address, tuple) and len(address) >= 2:
+        host, port = address[0], address[1]
+        return f"[{host}]:{port}" if ":" in str(host) else f"{host}:{port}"
+    return str(address)
+
+
+class SocketTransport:
+    """A connected TCP socket, made non-blocking here. Owner: one connection task."""
+
+    __slots__ = ("_socket", "local_address", "remote_address")
+
+    def __init__(self, sock: socket.socket) -> None:
+        sock.setblocking(False)
+        # A burst's answers leave in one segment at once: delayed acknowledgements cost 40 ms.
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._socket = sock
+        self.remote_address = format_address(sock.getpeername())
+        self.local_address = format_address(sock.getsockname())
+
+    async def receive(self) -> bytes:
+        """Bytes, as they came; empty at the end."""
+        sock = self._socket
+        while True:
+            # Waiting first is also the turn's checkpoint. Trying first would fail nearly always:
+            # the peer sends again only when it has our answers.
+            await trio.lowlevel.wait_readable(sock)
+            try:
+                size = sock.recv_into(_shared_buffer)
+            except BlockingIOError:
+                continue
+            # Copied before anybody else can read into the shared buffer: no await between.
+            return bytes(_shared_view[:size])
+
+    def send_nowait(self, buffers: list[Buffer]) -> list[Buffer]:
+        """Send what the socket's buffer takes; return what is left."""
+        if len(buffers) > 1 and sum(map(len, buffers)) <= _JOIN_SIZE_MAX:
+            buffers = [b"".join(buffers)]
+        while buffers:
+            segments = buffers[:_SEGMENTS_MAX]
+            try:
+                if len(segments) == 1:
+                    sent = self._socket.send(segments[0])
+                else:
+                    sent = self._socket.sendmsg(segments)
+            except (BlockingIOError, InterruptedError):
+                return buffers
+            buffers = _drop_sent(buffers, sent)
+        return buffers
+
+    async def send_all(self, buffers: list[Buffer]) -> None:
+        """Send everything, waiting for the peer."""
+        buffers = self.send_nowait(buffers)
+        while buffers:
+            await trio.lowlevel.wait_writable(self._socket)
+            buffers = self.send_nowait(buffers)
+
+    def abort(self) -> None:
+        """Close at once."""
+        if self._socket.fileno() >= 0:
+            trio.lowlevel.notify_closing(self._socket)
+            self._socket.close()
+
+
+def _drop_sent(buffers: list[Buffer], sent: int) -> list[Buffer]:
+    """The buffers without their first `sent` bytes."""
+    for index, buffer in enumerate(buffers):
+        size = len(buffer)
+        if sent < size:
+            rest = buffers[index:]
+            if sent:
+                rest[0] = memoryview(buffer)[sent:]
+            return rest
+        sent -= size
+    return []
+
+
+class StreamTransport:
+    """Any trio stream, such as one end of `trio.testing.memory_stream_pair()`."""
+
+    __slots__ = ("_closed", "_stream", "local_address", "remote_address")
+
+    def __init__(
+        self, stream: trio.abc.Stream, remote_address: str = "127.0.0.1:0", local_address: str = ""
+    ) -> None:
+        self._stream = stream
+        self._closed = trio.Event()
+        self.remote_address = remote_address
+        self.local_address = local_address or remote_address
+
+    async def receive(self) -> bytes:
+        """Bytes, as they came; empty at the end."""
+        data = b""
+
+        async def until_closed(scope: trio.CancelScope) -> None:
+            await self._closed.wait()
+            scope.cancel()
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(until_closed, nursery.cancel_scope)
+            data = bytes(await self._stream.receive_some(RECEIVE_SIZE))
+            nursery.cancel_scope.cancel()
+        return data
+
+    def send_nowait(self, buffers: list[Buffer]) -> list[Buffer]:
+        """Nothing can be sent without a checkpoint here: all of it is left."""
+        return buffers
+
+    async def send_all(self, buffers: list[Buffer]) -> None:
+        """Send everything, waiting for the peer."""
+        await self._stream.send_all(b"".join(buffers))
+
+    def abort(self) -> None:
+        """End `receive`; the stream itself is closed by the connection's task."""
+        self._closed.set()
+
+    async def aclose(self) -> None:
+        """Close the stream."""
+        await trio.aclose_forcefully(self._stream)

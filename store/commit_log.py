@@ -1,0 +1,266 @@
+"""The commit log: every message of the broker, one after the other, in files of one size.
+
+Java counterparts: store/CommitLog.java and MappedFileQueue.java of 5.3.3. Layout in
+docs/formats/commit_log.md. A file is named by the physical offset of its first byte; a record never
+spans two files: when it does not fit (8 bytes must be left after it) a blank fills the rest.
+
+Files are preallocated, written with pwrite and read through read-only maps. This module keeps the
+files; what is appended is decided in message_store.py.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+
+from ..remoting.message_codec import MAGIC_BLANK, RECORD_PREFIX
+from .disk import Disk, DiskFile
+from .errors import CorruptRecordError, StoreIOError
+
+ZEROS_CHUNK = 1024 * 1024
+SERVED_BYTES_MAX = 32 * 1024 * 1024
+"""Bytes served from maps after which the mapped pages are given back. They count as this
+process's memory though they are the page cache's; read again, each costs a soft fault."""
+
+_SYS_FLAG = struct.Struct(">i")
+_TIMESTAMP = struct.Struct(">q")
+
+
+def file_name(base: int) -> str:
+    """A commit log file's name: the physical offset of its first byte, 20 digits."""
+    return f"{base:020d}"
+
+
+class CommitLog:
+    """The files of the log. Owned by the store's task except where a method says otherwise.
+
+    Args:
+      disk: where they lie.
+      folder: their folder.
+      file_size: bytes of each.
+    """
+
+    def __init__(self, disk: Disk, folder: str, file_size: int) -> None:
+        self.disk = disk
+        self.folder = folder
+        self.file_size = file_size
+        self.files: dict[int, DiskFile] = {}
+        self.unsynced: set[int] = set()
+        self.prepared_base = -1
+        self._views: dict[int, memoryview] = {}
+        self._served = 0
+        self._closing: list[DiskFile] = []
+
+    def load(self) -> None:
+        """Open all files there are.
+
+        A last file that was being made when the process died (shorter, all zero) is removed.
+
+        Raises:
+          CorruptRecordError: a file has another size than configured, or one is missing.
+          StoreIOError: the folder or a file could not be read.
+        """
+        names = [
+            name
+            for name in self.disk.list(self.folder)
+            if name.isascii() and name.isdigit() and not self.disk.is_folder(self._path(int(name)))
+        ]
+        for position, name in enumerate(names):
+            base = int(name)
+            path = f"{self.folder}/{name}"
+            file = self.disk.open(path)
+            size = file.size()
+            if size != self.file_size:
+                if position == len(names) - 1 and size < self.file_size and is_zero(file, 0, size):
+                    file.close()
+                    self.disk.unlink(path)
+                    continue
+                file.close()
+                raise CorruptRecordError(
+                    path,
+                    base,
+                    f"the file is {size} bytes long and not {self.file_size}; set "
+                    "mappedFileSizeCommitLog to the size this log was written with",
+                )
+            self.files[base] = file
+            if base % self.file_size or (position and base - self.file_size not in self.files):
+                raise CorruptRecordError(path, base, "the commit log file before this is missing")
+
+    @property
+    def min_offset(self) -> int:
+        """Physical offset of the oldest file; 0 when there is none."""
+        return next(iter(self.files), 0)
+
+    @property
+    def end_of_files(self) -> int:
+        """Physical offset at which the newest file ends; 0 when there is none."""
+        return next(reversed(self.files)) + self.file_size if self.files else 0
+
+    def create(self, base: int) -> None:
+        """Make the file of this base with room for all its bytes. Blocks for as long as the disk
+        needs; also called from a worker thread (then `adopt` takes it in).
+
+        Raises:
+          StoreIOError: no room, or not writable; nothing is left behind.
+        """
+        path = self._path(base)
+        self.disk.make_folder(self.folder)
+        file = self.disk.open(path, create=True)
+        try:
+            file.allocate(self.file_size)
+            self.disk.sync_folder(self.folder)
+        except StoreIOError:
+            file.close()
+            self.disk.unlink(path)
+            raise
+        file.close()
+
+    def adopt(self, base: int) -> None:
+        """Open a file that `create` made.
+
+        Raises:
+          StoreIOError: it could not be opened.
+        """
+        if base not in self.files:
+            self.files[base] = self.disk.open(self._path(base))
+
+    def write(self, physical_offset: int, data: bytes) -> None:
+        """Write within one file.
+
+        Raises:
+          StoreIOError: it could not be written.
+        """
+        base = physical_offset - physical_offset % self.file_size
+        self.unsynced.add(base)
+        self.files[base].pwrite(data, physical_offset - base)
+
+    def take_unsynced(self) -> list[DiskFile]:
+        """The files written to since the last call, oldest first; the caller syncs them."""
+        bases = sorted(self.unsynced)
+        self.unsynced.clear()
+        return [self.files[base] for base in bases]
+
+    def view(self, base: int) -> memoryview | None:
+        """The read-only map of one file; None when the file is not there."""
+        view = self._views.get(base)
+        if view is None:
+            file = self.files.get(base)
+            if file is None:
+                return None
+            view = self._views[base] = file.map()
+        return view
+
+    def read(self, physical_offset: int, size: int) -> memoryview | None:
+        """A slice of one file's map; None when it does not lie within one file that is there."""
+        position = physical_offset % self.file_size
+        if size < 0 or position + size > self.file_size:
+            return None
+        view = self.view(physical_offset - position)
+        return None if view is None else view[position : position + size]
+
+    def served(self, size: int) -> None:
+        """Count bytes given out, and give mapped pages back from time to time."""
+        self._served += size
+        if self._served > SERVED_BYTES_MAX:
+            self._served = 0
+            for base in self._views:
+                self.files[base].drop_pages()
+            self._closing = [file for file in self._closing if not file.close()]
+
+    def store_timestamp_ms(self, physical_offset: int) -> int:
+        """Store timestamp of the record at an offset; -1 when there is none.
+
+        The caller vouches that a record starts there.
+        """
+        head = self.read(physical_offset, 80)
+        if head is None:
+            head = self.read(physical_offset, 68)
+            if head is None:
+                return -1
+        (sys_flag,) = _SYS_FLAG.unpack_from(head, 36)
+        position = 68 if sys_flag & 0x10 else 56
+        if position + 8 > len(head):
+            return -1
+        return int(_TIMESTAMP.unpack_from(head, position)[0])
+
+    def zero(self, physical_offset: int, end: int) -> None:
+        """Write zeros over [physical_offset, end) and sync: what lay there never comes back.
+
+        Raises:
+          StoreIOError: it could not be written or synced.
+        """
+        while physical_offset < end:
+            base = physical_offset - physical_offset % self.file_size
+            stop = min(end, base + self.file_size)
+            file = self.files[base]
+            for position in range(physical_offset - base, stop - base, ZEROS_CHUNK):
+                file.pwrite(bytes(min(ZEROS_CHUNK, stop - base - position)), position)
+            file.sync()
+            physical_offset = stop
+
+    def last_nonzero(self, physical_offset: int) -> int:
+        """Where the bytes that are not zero end, looking from an offset on.
+
+        Returns: `physical_offset` when all is zero behind it.
+
+        Raises:
+          StoreIOError: a file could not be read.
+        """
+        end = physical_offset
+        for base, position, chunk in self._chunks(physical_offset):
+            stripped = chunk.rstrip(b"\0")
+            if stripped:
+                end = base + position + len(stripped)
+        return end
+
+    def _chunks(self, physical_offset: int) -> Iterator[tuple[int, int, bytes]]:
+        for base, file in self.files.items():
+            if base + self.file_size <= physical_offset:
+                continue
+            position = file.next_data(max(physical_offset - base, 0))
+            while position < self.file_size:
+                chunk = file.pread(min(ZEROS_CHUNK, self.file_size - position), position)
+                if not chunk:
+                    break
+                yield base, position, chunk
+                position = file.next_data(position + len(chunk))
+
+    def remove_from(self, base: int) -> None:
+        """Remove the files from this base on.
+
+        Raises:
+          StoreIOError: one could not be removed.
+        """
+        for found in [found for found in self.files if found >= base]:
+            self._views.pop(found, None)
+            self.unsynced.discard(found)
+            file = self.files.pop(found)
+            if not file.close():
+                self._closing.append(file)
+            self.disk.unlink(self._path(found))
+
+    def close(self) -> None:
+        """Close all files. Slices still held by somebody keep their map until they go."""
+        self._views.clear()
+        for file in self.files.values():
+            file.close()
+        self.files.clear()
+
+    def _path(self, base: int) -> str:
+        return f"{self.folder}/{file_name(base)}"
+
+
+def is_zero(file: DiskFile, start: int, end: int) -> bool:
+    """Whether all bytes in [start, end) of a file are 0."""
+    position = file.next_data(start)
+    while position < end:
+        chunk = file.pread(min(ZEROS_CHUNK, end - position), position)
+        if not chunk or chunk.count(0) != len(chunk):
+            return not chunk
+        position = file.next_data(position + len(chunk))
+    return True
+
+
+def blank(remaining: int) -> bytes:
+    """The 8 bytes that end a file with `remaining` bytes left."""
+    return RECORD_PREFIX.pack(remaining, MAGIC_BLANK)

@@ -1,0 +1,365 @@
+"""A consume queue: for each message of one (topic, queue id), where it lies in the commit log.
+
+Java counterpart: store/ConsumeQueue.java of 5.3.3. Units are 20 bytes, files have a fixed size and
+are named by the byte offset of their first unit; see docs/formats/consume_queue.md.
+
+A put appends its unit to `tail` in memory; `commit` makes it visible (`max_offset`); a service
+writes the tail to the file later (`write`), so a burst costs no system call per queue. What a crash
+takes from the tail is rebuilt from the log.
+
+Offsets:
+
+::
+
+    min_offset <= tail_offset <= max_offset <= committed_offset <= next_offset
+      first readable   first unit   visible      written to the     of the next put
+                       in memory    end          commit log
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+
+from .disk import Disk, DiskFile
+from .errors import CorruptRecordError
+from .format import PRE_BLANK_SIZE, UNIT, UNIT_SIZE
+
+OPEN_FILES_MAX = 256
+"""Queue files kept open at a time, over all queues: a quarter of the usual limit of 1024."""
+
+PRE_BLANK = UNIT.pack(0, PRE_BLANK_SIZE, 0)
+
+
+class QueueFiles:
+    """The open files of all queues, the least recently used closed first.
+
+    Args:
+      disk: where they lie.
+      file_size: bytes of each, a multiple of 20.
+    """
+
+    def __init__(self, disk: Disk, file_size: int) -> None:
+        self.disk = disk
+        self.file_size = file_size
+        self.unsynced: set[str] = set()
+        self._open: OrderedDict[str, DiskFile] = OrderedDict()
+
+    def get(self, path: str, *, create: bool = False) -> DiskFile:
+        """The open file.
+
+        Args:
+          create: make it at its full size when there is none.
+
+        Raises:
+          StoreIOError: it could not be opened.
+        """
+        file = self._open.get(path)
+        if file is not None:
+            self._open.move_to_end(path)
+            return file
+        if create and not self.disk.exists(path):
+            self.disk.make_folder(path.rpartition("/")[0])
+            file = self.disk.open(path, create=True)
+            file.resize(self.file_size)
+        else:
+            file = self.disk.open(path)
+        self._open[path] = file
+        if len(self._open) > OPEN_FILES_MAX:
+            self._open.popitem(last=False)[1].close()
+        return file
+
+    def forget(self, folder: str) -> None:
+        """Close what lies under a folder that is about to go."""
+        for path in [path for path in self._open if path.startswith(folder + "/")]:
+            self._open.pop(path).close()
+        self.unsynced = {path for path in self.unsynced if not path.startswith(folder + "/")}
+
+    def remove(self, path: str) -> None:
+        """Close one file and remove it."""
+        file = self._open.pop(path, None)
+        if file is not None:
+            file.close()
+        self.unsynced.discard(path)
+        self.disk.unlink(path)
+
+    def close(self) -> None:
+        """Close all."""
+        for file in self._open.values():
+            file.close()
+        self._open.clear()
+
+
+class ConsumeQueue:
+    """One queue. Owned by the store's task; not for other threads.
+
+    Args:
+      topic: a name that `topic_path` accepted.
+      queue_id: >= 0.
+      folder: where its files lie.
+      files: the pool they are opened through.
+      topic_field: the record's length-prefixed topic bytes.
+      magic: MAGIC_V1 or MAGIC_V2, as the topic's length demands.
+    """
+
+    __slots__ = (
+        "committed_offset",
+        "file_offsets",
+        "files",
+        "folder",
+        "key",
+        "magic",
+        "max_offset",
+        "min_offset",
+        "next_offset",
+        "record_overhead",
+        "tail",
+        "tail_offset",
+        "topic_field",
+        "topic_hash",
+    )
+
+    def __init__(
+        self,
+        topic: str,
+        queue_id: int,
+        *,
+        folder: str,
+        files: QueueFiles,
+        topic_field: bytes,
+        magic: int,
+        topic_hash: int,
+    ) -> None:
+        self.key = (topic, queue_id)
+        self.folder = folder
+        self.files = files
+        self.topic_field = topic_field
+        self.magic = magic
+        self.topic_hash = topic_hash
+        self.record_overhead = 88 + len(topic_field) + 2
+        self.file_offsets: list[int] = []
+        self.min_offset = 0
+        self.tail_offset = 0
+        self.max_offset = 0
+        self.committed_offset = 0
+        self.next_offset = 0
+        self.tail = bytearray()
+
+    def load(self) -> None:
+        """Find the files, and the end of what was written into the newest.
+
+        Units are written one after the other into zeros, so the end is found by halving. A unit
+        counts when its offset is >= 0 and its size > 0, as in Apache.
+
+        Raises:
+          StoreIOError: a file could not be read.
+          CorruptRecordError: a file has another size than configured, or one is missing between
+            two others.
+        """
+        size = self.files.file_size
+        self.file_offsets = []
+        for name in self.files.disk.list(self.folder):
+            path = f"{self.folder}/{name}"
+            if not (name.isascii() and name.isdigit()):
+                continue
+            found = self.files.get(path).size()
+            if found == 0:  # made when the process died
+                self.files.remove(path)
+                continue
+            if found != size:
+                raise CorruptRecordError(
+                    path,
+                    0,
+                    f"the file is not {size} bytes long; set mappedFileSizeConsumeQueue to the "
+                    "size it was written with, or remove this folder while the broker is down "
+                    "to have it rebuilt",
+                )
+            start = int(name)
+            if self.file_offsets and start != self.file_offsets[-1] + size:
+                raise CorruptRecordError(path, start, "the queue file before this one is missing")
+            self.file_offsets.append(start)
+        if not self.file_offsets:
+            self._set_end(0)
+            return
+        # A crash may leave files made ahead: the newest that begins with a unit is the last.
+        last = len(self.file_offsets) - 1
+        while last > 0 and not self._is_written(self.file_offsets[last] // UNIT_SIZE):
+            last -= 1
+        base = self.file_offsets[last] // UNIT_SIZE
+        low, high = base, base + size // UNIT_SIZE
+        while low < high:
+            middle = (low + high) // 2
+            if self._is_written(middle):
+                low = middle + 1
+            else:
+                high = middle
+        self._set_end(low)
+
+    def physical_end(self) -> int:
+        """First byte of the log after the last message of this queue; 0 when it has none."""
+        if self.max_offset <= self.min_offset:
+            return 0
+        physical_offset, size, _ = self.unit_at(self.max_offset - 1)
+        return 0 if size == PRE_BLANK_SIZE else physical_offset + size
+
+    def unit_at(self, queue_offset: int) -> tuple[int, int, int]:
+        """(physical_offset, size, tags_code) of one message; zeros when it was never written.
+
+        Raises:
+          StoreIOError: the file could not be read.
+        """
+        data = self.read(queue_offset, 1)
+        if len(data) < UNIT_SIZE:
+            return (0, 0, 0)
+        physical_offset, size, tags_code = UNIT.unpack(data)
+        return (physical_offset, size, tags_code)
+
+    def read(self, queue_offset: int, count_max: int) -> bytes:
+        """Units from one offset on, never beyond the end of the file that holds the first.
+
+        Args:
+          queue_offset: >= 0.
+          count_max: at most so many.
+
+        Returns: whole units; empty when that file does not exist.
+
+        Raises:
+          StoreIOError: the file could not be read.
+        """
+        units_per_file = self.files.file_size // UNIT_SIZE
+        file_end = (queue_offset // units_per_file + 1) * units_per_file
+        end = min(queue_offset + count_max, file_end)
+        tail_offset = self.tail_offset
+        if queue_offset >= tail_offset:
+            start = (queue_offset - tail_offset) * UNIT_SIZE
+            return bytes(self.tail[start : (end - tail_offset) * UNIT_SIZE])
+        base = (file_end - units_per_file) * UNIT_SIZE
+        if base not in self.file_offsets:
+            return b""
+        file = self.files.get(self.path_of(base))
+        from_file = file.pread(
+            (min(end, tail_offset) - queue_offset) * UNIT_SIZE, queue_offset * UNIT_SIZE - base
+        )
+        if end <= tail_offset:
+            return from_file
+        return from_file + bytes(self.tail[: (end - tail_offset) * UNIT_SIZE])
+
+    def write(self) -> None:
+        """Write the visible part of the tail to its files (not synced yet: `files.unsynced`).
+
+        Raises:
+          StoreIOError: a file could not be made or written; the tail is kept.
+        """
+        size = self.files.file_size
+        while self.tail_offset < self.max_offset:
+            position = self.tail_offset * UNIT_SIZE
+            base = position // size * size
+            take = min(self.max_offset * UNIT_SIZE, base + size) - position
+            path = self.path_of(base)
+            new = base not in self.file_offsets
+            file = self.files.get(path, create=True)
+            if new:
+                if not self.file_offsets and position > base:
+                    blanks = (position - base) // UNIT_SIZE
+                    file.pwrite(PRE_BLANK * blanks, 0)
+                self.file_offsets.append(base)
+            file.pwrite(bytes(self.tail[:take]), position - base)
+            self.files.unsynced.add(path)
+            del self.tail[:take]
+            self.tail_offset += take // UNIT_SIZE
+
+    def append_recovered(self, queue_offset: int, unit: bytes) -> None:
+        """Append a unit during recovery, visible at once.
+
+        Raises:
+          CorruptRecordError: units between the end and this one are missing.
+        """
+        if self.max_offset == 0 and queue_offset > 0:
+            self._set_end(queue_offset)
+            self.min_offset = queue_offset
+        if queue_offset != self.max_offset:
+            raise CorruptRecordError(
+                self.folder,
+                UNIT.unpack(unit)[0],
+                f"the log goes on with queue offset {queue_offset}, the queue ends at "
+                f"{self.max_offset}; remove this folder while the broker is down to rebuild it",
+            )
+        self.tail += unit
+        self.max_offset = self.committed_offset = self.next_offset = queue_offset + 1
+
+    def cut(self, physical_end: int) -> None:
+        """Forget units of messages that end behind `physical_end`, on disk too (zeros).
+
+        Raises:
+          StoreIOError: a file could not be read or written.
+        """
+        low, high = min(self.file_offsets, default=0) // UNIT_SIZE, self.max_offset
+        old_end = high
+        while low < high:
+            middle = (low + high) // 2
+            physical_offset, size, _ = self.unit_at(middle)
+            written = size == PRE_BLANK_SIZE or 0 < size <= physical_end - physical_offset
+            if written:
+                low = middle + 1
+            else:
+                high = middle
+        if low < old_end:
+            self._zero(low)
+            self._set_end(low)
+
+    def _zero(self, queue_offset: int) -> None:
+        """Write zeros over all units from one on; later files go."""
+        size = self.files.file_size
+        position = queue_offset * UNIT_SIZE
+        for base in list(self.file_offsets):
+            path = self.path_of(base)
+            if base > position or (base == position and base != self.file_offsets[0]):
+                self.files.remove(path)
+                self.file_offsets.remove(base)
+            elif base + size > position:
+                self.files.get(path).pwrite(bytes(base + size - position), position - base)
+                self.files.unsynced.add(path)
+
+    def correct_min_offset(self, min_physical_offset: int) -> None:
+        """Set `min_offset` to the first unit whose message is still in the log.
+
+        Raises:
+          StoreIOError: a file could not be read.
+        """
+        low = min(self.file_offsets, default=self.tail_offset * UNIT_SIZE) // UNIT_SIZE
+        high = self.max_offset
+        while low < high:
+            middle = (low + high) // 2
+            physical_offset, size, _ = self.unit_at(middle)
+            if size == PRE_BLANK_SIZE or physical_offset < min_physical_offset:
+                low = middle + 1
+            else:
+                high = middle
+        self.min_offset = low
+
+    def path_of(self, base: int) -> str:
+        """The path of the file whose first unit has this byte offset."""
+        return f"{self.folder}/{base:020d}"
+
+    def remove(self) -> None:
+        """Remove the files.
+
+        Raises:
+          StoreIOError: one could not be removed.
+        """
+        self.files.forget(self.folder)
+        self.files.disk.remove_folder(self.folder)
+        self.file_offsets = []
+        self.tail.clear()
+        self.min_offset = 0
+        self._set_end(0)
+
+    def _is_written(self, queue_offset: int) -> bool:
+        base = queue_offset * UNIT_SIZE // self.files.file_size * self.files.file_size
+        data = self.files.get(self.path_of(base)).pread(UNIT_SIZE, queue_offset * UNIT_SIZE - base)
+        physical_offset, size, _ = UNIT.unpack(data)
+        return bool(physical_offset >= 0 and size > 0)
+
+    def _set_end(self, queue_offset: int) -> None:
+        self.tail.clear()
+        self.tail_offset = self.max_offset = queue_offset
+        self.committed_offset = self.next_offset = queue_offset

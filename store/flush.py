@@ -1,0 +1,133 @@
+"""fsync of the commit log: every 500 ms, or group commit under SYNC_FLUSH.
+
+Java counterparts: CommitLog.FlushRealTimeService and GroupCommitService of 5.3.3. Many sends wait
+for one fsync, which runs in a worker thread. A failed fsync is final: the kernel may have dropped
+the pages and would report success to a second try, so it is never repeated; all waiters fail and
+the store becomes read-only (Apache 5.3.3 answers PUT_OK in that case).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+
+import trio
+
+from .clock import Clock
+from .commit_log import CommitLog
+from .disk import DiskFile
+from .errors import StoreIOError
+
+Waiter = tuple[int, float, Callable[[bool], None]]
+
+
+class FlushService:
+    """Knows how far the log is on the device. Owned by the store's task.
+
+    Args:
+      log: the files.
+      clock: for timeouts.
+      timeout_s: how long a waiter waits (syncFlushTimeout).
+      on_flushed: called after each fsync with the physical offset that is now on the device.
+      on_failed: called once, with the failed fsync's error.
+    """
+
+    def __init__(
+        self,
+        log: CommitLog,
+        clock: Clock,
+        *,
+        timeout_s: float,
+        on_flushed: Callable[[int], None],
+        on_failed: Callable[[StoreIOError], None],
+    ) -> None:
+        self.flushed_offset = 0
+        self.committed_offset = 0
+        self.failure: StoreIOError | None = None
+        self._log = log
+        self._clock = clock
+        self._timeout_s = timeout_s
+        self._on_flushed = on_flushed
+        self._on_failed = on_failed
+        self._waiters: deque[Waiter] = deque()
+        self._wanted = trio.Event()
+
+    def want(self) -> None:
+        """Ask the running loop for an fsync now."""
+        self._wanted.set()
+
+    def when_flushed(self, physical_offset: int, callback: Callable[[bool], None]) -> None:
+        """See `MessageStore.when_flushed`."""
+        if physical_offset < self.flushed_offset:
+            callback(True)
+        elif self.failure is not None:
+            callback(False)
+        else:
+            deadline_s = self._clock.monotonic_s() + self._timeout_s
+            self._waiters.append((physical_offset, deadline_s, callback))
+
+    def expire(self) -> None:
+        """Tell waiters whose time is up."""
+        now_s = self._clock.monotonic_s()
+        while self._waiters and self._waiters[0][1] <= now_s:
+            self._waiters.popleft()[2](False)
+
+    def flush(self) -> None:
+        """fsync now, in this thread; a failure goes to `on_failed`."""
+        target = self.committed_offset
+        if target > self.flushed_offset and self.failure is None:
+            try:
+                sync_all(self._log.take_unsynced())
+            except StoreIOError as error:
+                self._fail(error)
+            else:
+                self._flushed(target)
+
+    async def flush_in_thread(self, *, threaded: bool) -> None:
+        """fsync now, in a worker thread when the disk wants that."""
+        if not threaded:
+            self.flush()
+            return
+        target = self.committed_offset
+        if target <= self.flushed_offset or self.failure is not None:
+            return
+        files = self._log.take_unsynced()
+        try:
+            await trio.to_thread.run_sync(sync_all, files)
+        except StoreIOError as error:
+            self._fail(error)
+        else:
+            self._flushed(target)
+
+    async def run(self, *, interval_s: float, group_commit: bool, threaded: bool) -> None:
+        """Flush for ever: at intervals, and under group commit whenever something is wanted."""
+        while True:
+            with trio.move_on_after(interval_s):
+                await self._wanted.wait()
+            self._wanted = trio.Event()
+            await self.flush_in_thread(threaded=threaded)
+            if group_commit and self.committed_offset > self.flushed_offset:
+                self._wanted.set()  # came in while fsync ran
+
+    def _flushed(self, target: int) -> None:
+        self.flushed_offset = target
+        self._on_flushed(target)
+        waiters = self._waiters
+        while waiters and waiters[0][0] < target:
+            waiters.popleft()[2](True)
+
+    def _fail(self, error: StoreIOError) -> None:
+        self.failure = error
+        self._on_failed(error)
+        while self._waiters:
+            self._waiters.popleft()[2](False)
+
+
+def sync_all(files: list[DiskFile]) -> None:
+    """Sync files, oldest first: what is durable is then always a prefix of the log.
+
+    Raises:
+      StoreIOError: the first failure; later files were not synced.
+    """
+    for file in files:
+        file.sync()

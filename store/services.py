@@ -1,0 +1,131 @@
+"""The store's background work: fsync, queue files, checkpoint, index, files made ahead.
+
+Java counterparts: FlushConsumeQueueService, AllocateMappedFileService and ReputMessageService of
+5.3.3. Each is a loop of its own; slow disk calls run in worker threads (not on a disk in memory).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import trio
+
+from .errors import StoreIOError
+
+if TYPE_CHECKING:
+    from .message_store import MessageStore
+
+logger = logging.getLogger(__name__)
+
+QUEUE_WRITE_INTERVAL_S = 0.2
+"""Queue units are in memory only for at most this long."""
+
+CHECKPOINT_INTERVAL_S = 10.0
+"""Recovery after a crash reads the log from the last checkpoint on, so at most this much of it."""
+
+PREPARE_INTERVAL_S = 0.1
+PREPARE_RETRY_S = 1.0
+INDEX_IDLE_S = 0.02
+
+
+async def run_services(store: MessageStore, *, task_status: trio.TaskStatus[None]) -> None:
+    """Run all loops until cancelled."""
+    config = store.config
+    async with trio.open_nursery() as nursery:
+
+        async def flush() -> None:
+            await store.flusher.run(
+                interval_s=config.flush_interval_commit_log / 1000,
+                group_commit=store.sync_flush,
+                threaded=store.disk.threaded,
+            )
+
+        nursery.start_soon(flush)
+        nursery.start_soon(_queue_files, store)
+        nursery.start_soon(_checkpoint, store)
+        nursery.start_soon(_prepare_files, store)
+        if config.message_index_enable:
+            nursery.start_soon(_index, store)
+        task_status.started()
+
+
+async def _in_thread(store: MessageStore, function: Callable[..., Any], *args: Any) -> None:
+    if store.disk.threaded:
+        await trio.to_thread.run_sync(function, *args)
+    else:
+        function(*args)
+
+
+async def _queue_files(store: MessageStore) -> None:
+    """Write queue units to their files; tell waiters of fsyncs that take too long."""
+    interval_s = min(store.config.flush_interval_consume_queue / 1000, QUEUE_WRITE_INTERVAL_S)
+    failing = False
+    while True:
+        await trio.sleep(interval_s)
+        store.begin_burst()
+        store.flusher.expire()
+        try:
+            store.queue_store.write()
+            failing = False
+        except StoreIOError as error:
+            # Nothing is lost: the units stay in memory, and the log can give them again.
+            if not failing:
+                logger.error("queue units cannot be written, they are kept in memory: %s", error)
+            failing = True
+
+
+async def _checkpoint(store: MessageStore) -> None:
+    """Sync log and queue files, then note in the checkpoint how far that reaches."""
+    thorough_s = store.config.flush_consume_queue_thorough_interval / 1000
+    while True:
+        await trio.sleep(min(CHECKPOINT_INTERVAL_S, thorough_s))
+        await checkpoint_now(store)
+
+
+async def checkpoint_now(store: MessageStore) -> None:
+    """One round of the checkpoint service."""
+    target, timestamp_ms = store.dispatched_offset, store.now_ms
+    if target == store.checkpoint.dispatched_offset or store.read_only:
+        return
+    try:
+        store.queue_store.write()
+        paths = store.queue_store.take_unsynced()
+        await store.flusher.flush_in_thread(threaded=store.disk.threaded)
+        if store.flusher.flushed_offset < target:
+            return
+        await _in_thread(store, store.queue_store.sync, paths)
+        await _in_thread(store, store.note_checkpoint, target, timestamp_ms)
+    except StoreIOError as error:
+        logger.error("no checkpoint, recovery would take longer: %s", error)
+
+
+async def _prepare_files(store: MessageStore) -> None:
+    """Make the next commit log file before it is needed."""
+    log = store.log
+    while True:
+        base = store.next_file_base
+        nearly_full = store.room_in_file <= log.file_size // 4
+        if nearly_full and not store.read_only and base not in log.files | {log.prepared_base: 0}:
+            try:
+                await _in_thread(store, log.create, base)
+                log.prepared_base = base
+            except StoreIOError as error:
+                logger.error("the next commit log file cannot be made: %s", error)
+                await trio.sleep(PREPARE_RETRY_S)
+        await trio.sleep(PREPARE_INTERVAL_S)
+
+
+async def _index(store: MessageStore) -> None:
+    """Build index entries between other work."""
+    index = store.index
+    while True:
+        index.work()
+        if index.has_full_files:
+            try:
+                await _in_thread(store, index.finish_full_files)
+            except StoreIOError as error:
+                index.is_broken = True
+                logger.error("the index is off until the next start: %s", error)
+        await trio.sleep(0 if index.is_behind else INDEX_IDLE_S)

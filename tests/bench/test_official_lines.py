@@ -1,0 +1,64 @@
+"""Lines that the official benchmark programs of 5.5.0 printed, and the windows made of them."""
+
+from __future__ import annotations
+
+import pytest
+from trocket.bench.official_lines import ReportLine, parse_report, windows_between
+
+PRODUCER = (
+    "Current Time: 2026-11-21 08:12:09,123 | Send TPS: 36512 | Max RT(ms): 243 | "
+    "Average RT(ms):   1.702 | Send Failed: 3 | Response Failed: 4"
+)
+CONSUMER = (
+    "Current Time: 2026-11-21 08:12:09,123 | Consume TPS: 21400 | AVG(B2C) RT(ms):   6.250 | "
+    "AVG(S2C) RT(ms):   5.125 | MAX(B2C) RT(ms): 77 | MAX(S2C) RT(ms): 70 | Consume Fail: 2"
+)
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        (PRODUCER, ReportLine(36512, 1.702, 7)),
+        (CONSUMER, ReportLine(21400, 5.125, 2)),
+        ("Consumer Started.", None),
+        ("", None),
+    ],
+    ids=["producer", "consumer", "started", "empty"],
+)
+def test_a_periodic_line_gives_rate_time_and_failures(
+    line: str, expected: ReportLine | None
+) -> None:
+    assert parse_report(line) == expected
+
+
+def test_a_window_without_a_message_is_a_rate_of_zero() -> None:
+    report = parse_report(PRODUCER.replace("36512", "0").replace("  1.702", "    NaN"))
+    assert report is not None
+    assert report.rate_per_s == 0
+
+
+def reports(*times_s: float) -> list[tuple[float, ReportLine]]:
+    return [(at, ReportLine(int(at), 1.0, 0)) for at in times_s]
+
+
+@pytest.mark.parametrize(
+    ("start_s", "end_s", "expected"),
+    [
+        (0.0, 30.0, [10, 20, 30]),
+        (5.0, 30.0, [20, 30]),
+        (0.0, 29.0, [19, 29]),
+        (0.0, 10.0, [10]),
+        (0.0, 9.0, []),
+        (40.0, 60.0, []),
+    ],
+)
+def test_windows_lie_in_the_measured_time_and_do_not_overlap(
+    start_s: float, end_s: float, expected: list[int]
+) -> None:
+    found = windows_between(reports(*range(1, 31)), start_s=start_s, end_s=end_s)
+    assert [one.rate_per_s for one in found] == expected
+
+
+def test_a_report_that_comes_a_little_late_still_counts() -> None:
+    found = windows_between(reports(10.2, 20.3, 30.4), start_s=0.1, end_s=30.1)
+    assert [one.rate_per_s for one in found] == [10, 20, 30]

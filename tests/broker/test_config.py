@@ -1,0 +1,226 @@
+"""broker.conf: Apache's files start ours, RocketMQ's keys are known, nonsense is named."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from trocket.broker.config import (
+    BrokerConfig,
+    from_environment,
+    known_keys,
+    read_broker_config,
+    with_machine,
+)
+from trocket.remoting.config import (
+    ConfigError,
+    key_of,
+    parse_properties,
+    to_properties,
+)
+from trocket.store.config import BrokerRole, FlushDiskType, MessageStoreConfig
+
+Read = tuple[BrokerConfig, MessageStoreConfig, list[str]]
+
+APACHE_BROKER_CONF = """\
+# distribution/conf/broker.conf of RocketMQ 5.5.0, without its licence header
+brokerClusterName = DefaultCluster
+brokerName = broker-a
+brokerId = 0
+deleteWhen = 04
+fileReservedTime = 48
+brokerRole = ASYNC_MASTER
+flushDiskType = ASYNC_FLUSH
+"""
+
+APACHE_CONTAINER_CONF = """\
+#Master\xe9\x85\x8d\xe7\xbd\xae
+brokerClusterName=DefaultCluster
+brokerName=broker-a
+brokerId=0
+brokerRole=SYNC_MASTER
+flushDiskType=ASYNC_FLUSH
+storePathRootDir=/root/broker-a/store
+storePathCommitLog=/root/broker-a/store/commitlog
+listenPort=10911
+haListenPort=10912
+totalReplicas=2
+inSyncReplicas=2
+minInSyncReplicas=1
+enableAutoInSyncReplicas=true
+slaveReadEnable=true
+brokerHeartbeatInterval=1000
+brokerNotActiveTimeoutMillis=5000
+sendHeartbeatTimeoutMillis=1000
+enableSlaveActingMaster=true
+"""
+
+
+def read(text: str, **given: str | None) -> Read:
+    entries = parse_properties(text)
+    return read_broker_config(entries, BrokerConfig(), MessageStoreConfig(), **given)
+
+
+def test_the_broker_conf_of_apaches_distribution_is_read() -> None:
+    broker, store, _ = read(APACHE_BROKER_CONF)
+    assert (broker.broker_cluster_name, broker.broker_name) == ("DefaultCluster", "broker-a")
+    assert broker.broker_id == 0
+    assert store.broker_role is BrokerRole.ASYNC_MASTER
+    assert store.flush_disk_type is FlushDiskType.ASYNC_FLUSH
+
+
+def test_a_file_of_apaches_containers_is_read_with_warnings_for_what_is_missing() -> None:
+    broker, store, warnings = read(APACHE_CONTAINER_CONF)
+    assert broker.listen_port == 10911
+    assert store.store_path_root_dir == "/root/broker-a/store"
+    assert store.broker_role is BrokerRole.SYNC_MASTER
+    warned = {warning.split()[2] for warning in warnings}
+    assert {"totalReplicas", "inSyncReplicas", "enableSlaveActingMaster"} <= warned
+    assert all("replication is not there yet" in warning for warning in warnings)
+
+
+def test_the_folklore_of_guides_warns_and_does_not_stop() -> None:
+    _, _, warnings = read("storePathConsumeQueue=/x\nabortFile=/y\nmapedFileSizeCommitLog=1")
+    assert len(warnings) == 3
+    assert "follows from storePathRootDir" in warnings[0]
+
+
+def test_a_mistyped_key_names_the_right_one() -> None:
+    with pytest.raises(ConfigError, match=r"unknown key 'brokerip1'; .* brokerIP1"):
+        read("brokerip1=192.0.2.1")
+
+
+@pytest.mark.parametrize("key", ["aclEnable", "authenticationEnabled", "authorizationEnabled"])
+def test_security_that_is_not_there_is_refused_not_ignored(key: str) -> None:
+    with pytest.raises(ConfigError, match=f"line 1: {key}=true"):
+        read(f"{key} = True ")
+    assert len(read(f"{key}=false")[2]) == 1
+
+
+def test_a_slave_is_refused_while_there_is_no_replication() -> None:
+    with pytest.raises(ConfigError, match="brokerRole=SLAVE"):
+        read("brokerRole=SLAVE\nbrokerId=1")
+
+
+def test_a_master_is_broker_0_whatever_the_file_says() -> None:
+    broker, _, warnings = read("brokerId=3")
+    assert broker.broker_id == 0
+    assert warnings == ["brokerId: a ASYNC_MASTER is always brokerId 0"]
+
+
+@pytest.mark.parametrize(
+    "addresses", ["localhost", "localhost:", ":9876", "h:0", "h:65536", "h:9876x", "a:1,b:2"]
+)
+def test_name_server_addresses_must_be_host_and_port(addresses: str) -> None:
+    with pytest.raises(ConfigError, match="not host:port"):
+        read(f"namesrvAddr={addresses}")
+
+
+def test_name_servers_are_parted_by_semicolons_and_named_once() -> None:
+    broker, _, _ = read("namesrvAddr=a:1; [::1]:2 ;;a:1")
+    assert broker.namesrv_addresses == ("a:1", "[::1]:2")
+
+
+def test_the_flag_counts_more_than_the_file_and_the_file_more_than_the_environment() -> None:
+    defaults = BrokerConfig(**from_environment({"NAMESRV_ADDR": "env:1"}))
+    entries = parse_properties("namesrvAddr=file:1")
+    store = MessageStoreConfig()
+    assert read_broker_config([], defaults, store)[0].namesrv_addr == "env:1"
+    assert read_broker_config(entries, defaults, store)[0].namesrv_addr == "file:1"
+    flag = read_broker_config(entries, defaults, store, namesrv_addr="flag:1")[0]
+    assert flag.namesrv_addr == "flag:1"
+
+
+@pytest.mark.parametrize(
+    ("written", "seconds"), [(30_000, 30), (1, 10), (10_001, 10.001), (60_001, 60)]
+)
+def test_the_registration_period_stays_between_10_and_60_s(written: int, seconds: float) -> None:
+    broker, _, _ = read(f"registerNameServerPeriod={written}")
+    assert broker.register_period_s == seconds
+
+
+@pytest.mark.parametrize("port", ["1", "2", "65536", "-1"])
+def test_the_vip_port_must_be_a_port_too(port: str) -> None:
+    with pytest.raises(ConfigError, match="listenPort"):
+        read(f"listenPort={port}")
+
+
+def test_what_the_file_leaves_open_comes_from_the_machine() -> None:
+    broker = with_machine(BrokerConfig(), host_name="vm", local_address=lambda: "192.0.2.7")
+    assert (broker.broker_name, broker.broker_ip1, broker.broker_ip2) == ("vm", *["192.0.2.7"] * 2)
+    broker = BrokerConfig(broker_name="b", broker_ip1="mq.example.org")
+    with_machine(broker, host_name="vm", local_address=lambda: pytest.fail("not needed"))
+    assert broker.address(10911) == "mq.example.org:10911"
+    assert broker.broker_ip2 == "mq.example.org"
+    nameless = with_machine(BrokerConfig(), host_name="", local_address=lambda: "::1")
+    assert nameless.broker_name == "DEFAULT_BROKER"
+    assert nameless.address(1) == "[::1]:1"
+
+
+DIFFERENT_DEFAULTS = {
+    "brokerName": "filled in by with_machine",
+    "brokerIP1": "filled in by with_machine",
+    "brokerIP2": "filled in by with_machine",
+    "namesrvAddr": "from_environment",
+    "storePathRootDir": "(home)/store, as text",
+}
+
+
+def supported() -> dict[str, object]:
+    configs = (BrokerConfig(), MessageStoreConfig())
+    return {
+        key_of(field): getattr(config, field.name)
+        for config in configs
+        for field in dataclasses.fields(config)
+    }
+
+
+def test_every_supported_key_is_rocketmqs_with_rocketmqs_default() -> None:
+    known = known_keys()
+    written = dict(
+        pair for config in (BrokerConfig(), MessageStoreConfig()) for pair in to_properties(config)
+    )
+    assert set(supported()) <= set(known)
+    differing = {
+        key: (written[key], known[key].default)
+        for key in supported()
+        if key not in DIFFERENT_DEFAULTS and (written.get(key, "") or "-") != known[key].default
+    }
+    assert differing == {}
+
+
+def test_every_known_key_is_accepted_or_warned_of_by_name() -> None:
+    fields = supported()
+    for key, fact in known_keys().items():
+        if key in fields:
+            continue
+        _, _, warnings = read(f"{key}={fact.default}")
+        assert len(warnings) == 1
+        assert f" {key} has no effect: " in warnings[0]
+
+
+def test_rocketmqs_keys_are_all_known() -> None:
+    known = known_keys()
+    assert len(known) > 500
+    for key in ("brokerIP1", "maxMessageSize", "serverWorkerThreads", "dLegerGroup", "useTLS"):
+        assert key in known
+
+
+KEYS = st.sampled_from(sorted(known_keys())) | st.text(max_size=12)
+VALUES = st.text(max_size=12) | st.integers().map(str) | st.sampled_from(["true", "SLAVE", "1"])
+
+
+@given(st.lists(st.tuples(KEYS, VALUES), max_size=4))
+def test_any_lines_are_a_configuration_or_a_config_error(lines: list[tuple[str, str]]) -> None:
+    text = "\n".join(f"{key}={value}" for key, value in lines)
+    try:
+        broker, store, warnings = read(text)
+    except ConfigError as error:
+        said = [str(error)]
+    else:
+        assert isinstance(broker, BrokerConfig)
+        assert isinstance(store, MessageStoreConfig)
+        said = warnings
+    assert all(line and "\n" not in line for line in said)

@@ -1,0 +1,73 @@
+"""The commands as processes of their own, with a folder and free ports each."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+END_TIMEOUT_S = 30.0
+"""For a process to start or end; only a broken one takes so long."""
+
+
+class Command:
+    """One running `trocket` command."""
+
+    def __init__(self, *arguments: str, environment: dict[str, str] | None = None) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "trocket.cli.main", *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=os.environ | (environment or {}),
+        )
+
+    def first_line(self) -> str:
+        """What it says first; pytest's own time limit ends a process that says nothing."""
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        if not line:
+            pytest.fail(f"it ended: {self.end()}")
+        return line
+
+    def ready(self) -> dict[str, Any]:
+        """The facts that `up --json` tells."""
+        facts = json.loads(self.first_line())
+        assert facts["ready"] is True
+        return dict(facts)
+
+    def end(self, number: signal.Signals | None = None) -> tuple[int, str, str]:
+        """Exit status, standard output and error, after a signal if one is given."""
+        if number is not None:
+            self.process.send_signal(number)
+        out, error = self.process.communicate(timeout=END_TIMEOUT_S)
+        return self.process.returncode, out, error
+
+
+@pytest.fixture
+def start() -> Iterator[Callable[..., Command]]:
+    """Starts commands; those still running are killed at the end."""
+    commands: list[Command] = []
+
+    def start(*arguments: str, environment: dict[str, str] | None = None) -> Command:
+        commands.append(Command(*arguments, environment=environment))
+        return commands[-1]
+
+    yield start
+    for command in commands:
+        if command.process.poll() is None:
+            command.process.kill()
+        command.process.communicate()
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    """A data folder that does not exist yet."""
+    return tmp_path / "home"

@@ -1,0 +1,146 @@
+"""The commands' flags, files and exit statuses, in this process."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from trocket import __version__
+from trocket.broker.__main__ import main as broker
+from trocket.cli.main import main
+from trocket.namesrv.__main__ import main as namesrv
+from trocket.remoting.config import parse_properties
+
+
+def printed(text: str) -> dict[str, str]:
+    return {entry.key: entry.value for entry in parse_properties(text)}
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"trocket {__version__}\n"
+
+
+def test_help_lists_every_command(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--help"]) == 0
+    out = capsys.readouterr().out
+    for command in ("up", "broker", "namesrv", "keys"):
+        assert command in out
+
+
+def test_an_unknown_command_is_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["nosuch"]) == 2
+    assert "nosuch" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["up", "broker", "namesrv"])
+def test_each_server_has_its_own_help(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as end:
+        main([command, "--help"])
+    assert end.value.code == 0
+    assert f"usage: trocket {command}" in capsys.readouterr().out
+
+
+def test_p_prints_a_configuration_that_reads_back(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    conf = tmp_path / "broker.conf"
+    conf.write_text("brokerName=b\nbrokerIP1=192.0.2.1\nflushDiskType=SYNC_FLUSH\n")
+    assert broker(["-c", str(conf), "-n", "192.0.2.9:9876", "-p"]) == 0
+    first = capsys.readouterr().out
+    assert printed(first)["flushDiskType"] == "SYNC_FLUSH"
+    assert printed(first)["namesrvAddr"] == "192.0.2.9:9876"
+    conf.write_text(first)
+    assert broker(["-c", str(conf), "-p"]) == 0
+    assert capsys.readouterr().out == first
+
+
+def test_m_prints_the_keys_that_rocketmq_calls_important(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert broker(["-m"]) == 0
+    keys = printed(capsys.readouterr().out)
+    assert {"brokerName", "listenPort", "flushDiskType", "storePathRootDir"} <= set(keys)
+    assert "regionId" not in keys
+
+
+def test_the_name_server_prints_its_configuration(capsys: pytest.CaptureFixture[str]) -> None:
+    assert namesrv(["-p"]) == 0
+    assert printed(capsys.readouterr().out)["listenPort"] == "9876"
+
+
+def test_name_servers_come_from_the_environment_as_with_apache(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NAMESRV_ADDR", "192.0.2.3:9876")
+    assert broker(["-p"]) == 0
+    assert printed(capsys.readouterr().out)["namesrvAddr"] == "192.0.2.3:9876"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("brokerNam=x", "line 1: unknown key 'brokerNam'; the nearest key there is: brokerName"),
+        ("\nlistenPort=ten", "line 2: listenPort must be a plain whole number"),
+        ("namesrvAddr=here", "is not host:port"),
+        ("aclEnable=true", "aclEnable=true"),
+    ],
+)
+@pytest.mark.parametrize("command", [["broker"], ["up"]])
+def test_a_wrong_file_is_one_line_and_status_2(
+    command: list[str],
+    text: str,
+    expected: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    conf = tmp_path / "broker.conf"
+    conf.write_text(text)
+    assert main([*command, "-c", str(conf)]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.count("\n") == 1
+    assert expected in captured.err
+    assert str(conf) in captured.err
+
+
+@pytest.mark.parametrize("command", [broker, namesrv])
+def test_a_file_that_cannot_be_read_is_one_line(
+    command: Callable[[list[str]], int], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert command(["-c", str(tmp_path / "none.conf")]) == 2
+    assert "none.conf: cannot be read: No such file" in capsys.readouterr().err
+    assert command(["-c", str(tmp_path)]) == 2
+    assert "cannot be read" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "flags", [["--broker-port", "2"], ["--broker-port", "65536"], ["--namesrv-port", "-1"]]
+)
+def test_a_port_flag_must_be_a_port(flags: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["up", *flags]) == 2
+    assert "is not a port" in capsys.readouterr().err
+
+
+def test_keys_tells_what_a_key_does_here(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["keys", "brokerip"]) == 0
+    rows = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
+    assert ["broker.conf", "brokerIP1", "str", "(first address)", "supported"] in rows
+    assert all("brokerip" in row[1].lower() for row in rows)
+
+
+SLOW_TO_IMPORT = ("typer", "rich", "lz4", "zstandard", "pydantic", "difflib", "asyncio")
+
+
+def test_the_servers_start_without_what_is_slow_to_import() -> None:
+    script = (
+        "import sys; from trocket.cli import up; from trocket.namesrv import controller;"
+        f"print([name for name in {SLOW_TO_IMPORT!r} if name in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "[]\n"

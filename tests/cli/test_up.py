@@ -1,0 +1,156 @@
+"""`trocket up` as a process: ready, stopped, restarted, and started where it cannot run."""
+
+from __future__ import annotations
+
+import signal
+import socket
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from .conftest import Command
+
+pytestmark = pytest.mark.slow
+
+FREE_PORTS = ("--namesrv-port", "0", "--broker-port", "0")
+Start = Callable[..., Command]
+
+
+def up(start: Start, home: Path, *more: str) -> Command:
+    return start("up", "--home", str(home), *FREE_PORTS, *more)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_it_becomes_ready_and_a_signal_stops_it_cleanly(
+    start: Start, home: Path, number: signal.Signals
+) -> None:
+    command = up(start, home, "--json")
+    facts = command.ready()
+    assert facts["store"] == str(home / "store")
+    assert facts["namesrv"].startswith("127.0.0.1:")
+    assert facts["broker"] in facts["listening"]
+    assert 0 < facts["seconds"] < 30
+    status, out, error = command.end(number)
+    assert (status, out) == (0, "")
+    assert "Traceback" not in error
+    assert (home / "store" / "commitlog").is_dir()
+    assert not (home / "store" / "abort").exists()
+
+
+def test_it_says_where_what_is_and_ends_with_a_line_that_begins_with_ready(
+    start: Start, home: Path
+) -> None:
+    command = up(start, home)
+    lines = [command.first_line()]
+    while not lines[-1].startswith("ready "):
+        lines.append(command.first_line())
+    text = "".join(lines)
+    assert str(home / "store") in text
+    assert "self-check" in text
+    for language in ("Java", "Go", "Python"):
+        assert f"\n  {language} " in text
+    assert float(lines[-1].split()[1]) > 0
+    assert command.end(signal.SIGTERM)[0] == 0
+
+
+def test_the_vip_port_is_two_below_the_brokers(start: Start, home: Path) -> None:
+    facts = up(start, home, "--json").ready()
+    ports = {int(address.rpartition(":")[2]) for address in facts["listening"]}
+    told = int(facts["broker"].rpartition(":")[2])
+    assert {told, told - 2} <= ports
+    for port in (told, told - 2):
+        socket.create_connection(("127.0.0.1", port), timeout=5).close()
+
+
+def test_it_starts_again_on_the_data_it_left(start: Start, home: Path) -> None:
+    for _ in range(2):
+        command = up(start, home, "--json")
+        command.ready()
+        assert command.end(signal.SIGTERM)[0] == 0
+    killed = up(start, home, "--json")
+    killed.ready()
+    killed.end(signal.SIGKILL)
+    again = up(start, home, "--json")
+    again.ready()
+    assert again.end(signal.SIGTERM)[0] == 0
+
+
+def test_a_second_process_on_the_same_data_is_refused_in_one_line(start: Start, home: Path) -> None:
+    first = up(start, home, "--json")
+    first.ready()
+    status, out, error = up(start, home, "--json", "--log-level", "error").end()
+    assert (status, out) == (1, "")
+    assert error.count("\n") == 1
+    assert "another process is using this data folder" in error
+    assert first.end(signal.SIGTERM)[0] == 0
+
+
+def test_a_port_that_is_taken_is_one_line(start: Start, home: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        ports = ("--namesrv-port", str(port), "--broker-port", "0")
+        command = start("up", "--home", str(home), *ports, "--log-level", "error")
+        status, out, error = command.end()
+    assert (status, out) == (1, "")
+    assert error.count("\n") == 1
+    assert f"127.0.0.1:{port}" in error
+
+
+def test_a_brokers_port_that_is_taken_is_one_line_too(start: Start, home: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        ports = ("--namesrv-port", "0", "--broker-port", str(port))
+        command = start("up", "--home", str(home), *ports, "--log-level", "error")
+        status, out, error = command.end()
+    assert (status, out) == (1, "")
+    assert error.count("\n") == 1
+    assert str(port) in error
+
+
+def test_a_data_folder_that_cannot_be_made_is_one_line(start: Start, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    status, out, error = up(start, tmp_path / "file", "--log-level", "error").end()
+    assert (status, out) == (1, "")
+    assert error.count("\n") == 1
+    assert str(tmp_path / "file") in error
+
+
+def test_apaches_own_broker_conf_starts_it(start: Start, home: Path, tmp_path: Path) -> None:
+    conf = tmp_path / "broker.conf"
+    conf.write_text(
+        "brokerClusterName = DefaultCluster\nbrokerName = broker-a\nbrokerId = 0\n"
+        "deleteWhen = 04\nfileReservedTime = 48\nbrokerRole = ASYNC_MASTER\n"
+        "flushDiskType = ASYNC_FLUSH\n"
+    )
+    command = up(start, home, "--json", "-c", str(conf))
+    command.ready()
+    assert command.end(signal.SIGTERM)[0] == 0
+
+
+def test_the_advertised_address_is_what_brokerip1_says(
+    start: Start, home: Path, tmp_path: Path
+) -> None:
+    conf = tmp_path / "broker.conf"
+    conf.write_text("brokerIP1=localhost\n")
+    command = up(start, home, "--json", "-c", str(conf))
+    assert command.ready()["broker"].startswith("localhost:")
+
+
+def test_broker_and_name_server_run_as_processes_of_their_own(start: Start, tmp_path: Path) -> None:
+    namesrv_conf, broker_conf = tmp_path / "namesrv.conf", tmp_path / "broker.conf"
+    namesrv_conf.write_text(f"bindAddress=127.0.0.1\nlistenPort=0\nkvConfigPath={tmp_path}/kv\n")
+    namesrv = start("namesrv", "-c", str(namesrv_conf))
+    said = namesrv.first_line()
+    assert "The Name Server boot success" in said
+    address = said.split()[-1]
+    broker_conf.write_text(
+        "bindAddress=127.0.0.1\nlistenPort=0\nbrokerIP1=127.0.0.1\nbrokerName=b\n"
+        f"storePathRootDir={tmp_path}/store\n"
+    )
+    broker = start("broker", "-c", str(broker_conf), "-n", address)
+    said = broker.first_line()
+    assert said.startswith("The broker[b, 127.0.0.1:")
+    assert f"name server is {address}" in said
+    assert broker.end(signal.SIGTERM)[0] == 0
+    assert namesrv.end(signal.SIGTERM)[0] == 0

@@ -1,0 +1,60 @@
+"""Fixtures of the interop tests: real processes, so each test has its own folder and ports."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from trocket.interop.apache import ApacheCluster
+from trocket.interop.maven import missing_tool
+from trocket.interop.peer import Cluster
+from trocket.interop.trocket_peer import TrocketCluster
+
+PEER_VARIABLE = "TROCKET_INTEROP_PEER"
+"""Which broker the tests run against: trocket (the default) or apache-VERSION.
+
+Against Apache's they show that the tests themselves are right.
+"""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Without Java the interop tests are skipped, and under CI=true they fail."""
+    reason = missing_tool()
+    if reason is None or os.environ.get("CI") == "true":
+        return
+    for item in items:
+        if item.get_closest_marker("interop"):
+            item.add_marker(pytest.mark.skip(reason=reason))
+
+
+@pytest.fixture
+def java() -> None:
+    """Java and Maven are there, or the test fails saying what is missing."""
+    reason = missing_tool()
+    if reason is not None:
+        pytest.fail(reason)
+
+
+@pytest.fixture
+def make_cluster(tmp_path: Path) -> Iterator[Callable[[], Cluster]]:
+    """Makes stopped clusters of the kind asked for by the environment; all end with the test."""
+    made: list[Cluster] = []
+
+    def make() -> Cluster:
+        kind = os.environ.get(PEER_VARIABLE, "trocket")
+        folder = tmp_path / f"cluster-{len(made)}"
+        cluster: Cluster
+        if kind == "trocket":
+            cluster = TrocketCluster(folder)
+        else:
+            # On a busy machine Apache refuses what waited 200 ms, and drops it if it was oneway.
+            patient = {"mappedFileSizeCommitLog": 64 << 20, "waitTimeMillsInSendQueue": 10_000}
+            cluster = ApacheCluster(kind.removeprefix("apache-"), folder, broker_keys=patient)
+        made.append(cluster)
+        return cluster
+
+    yield make
+    for cluster in made:
+        cluster.close()

@@ -1,0 +1,79 @@
+"""A name server's processors without its shell."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import trio
+from trocket.namesrv.config import NamesrvConfig
+from trocket.namesrv.kv_config import KVConfigManager
+from trocket.namesrv.processors import NamesrvServices, name_server_processors
+from trocket.namesrv.registration import MinBrokerIdChange
+from trocket.namesrv.route_info_manager import RouteInfoManager
+from trocket.remoting.channel import Deferred
+from trocket.remoting.codec import RemotingCommand
+from trocket.remoting.errors import RequestRefused
+from trocket.store.errors import StoreIOError
+
+
+@dataclass
+class FakeChannel:
+    """All that the processors of a name server use of a channel."""
+
+    remote_address: str = "192.0.2.1:50000"
+
+
+@dataclass
+class Harness:
+    """Processors, their state, and what they asked of the shell."""
+
+    config: NamesrvConfig = field(default_factory=NamesrvConfig)
+    now_ms: int = 0
+    kv_saves: int = 0
+    saved_settings: dict[str, str] = field(default_factory=dict)
+    changes: list[MinBrokerIdChange] = field(default_factory=list)
+    disk_is_full: bool = False
+
+    def __post_init__(self) -> None:
+        self.routes = RouteInfoManager()
+        self.kv = KVConfigManager()
+        self.channel = FakeChannel()
+        self.processors = name_server_processors(
+            NamesrvServices(
+                config=self.config,
+                routes=self.routes,
+                kv=self.kv,
+                now_ms=lambda: self.now_ms,
+                started_ms=self.now_ms,
+                save_kv=self._save_kv,
+                save_config=self._save_config,
+                notify=self.changes.extend,
+            )
+        )
+
+    async def _save_kv(self) -> None:
+        await trio.lowlevel.checkpoint()
+        if self.disk_is_full:
+            raise StoreIOError("kvConfig.json", "No space left on device")
+        self.kv_saves += 1
+
+    async def _save_config(self, values: dict[str, str]) -> None:
+        await self._save_kv()
+        self.saved_settings.update(values)
+
+    def serve(self, request: RemotingCommand, channel: object = None) -> RemotingCommand:
+        """The answer to a request, as the server makes it."""
+        process = self.processors[request.code]
+        try:
+            answer = process(request, channel or self.channel)  # type: ignore[arg-type]
+            if isinstance(answer, Deferred):
+                answer = trio.run(answer.run)
+        except RequestRefused as refusal:
+            answer = request.answer(refusal.code, refusal.remark)
+        assert isinstance(answer, RemotingCommand)
+        return answer
+
+    def ask(self, code: int, body: bytes = b"", **fields: object) -> RemotingCommand:
+        """The answer to a request of the present version with these ext fields."""
+        texts = {name.removeprefix("_"): str(value) for name, value in fields.items()}
+        return self.serve(RemotingCommand(code, ext_fields=texts, body=body))

@@ -1,0 +1,95 @@
+"""remoting/message_properties.py."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from trocket.remoting.errors import LocalProtocolError
+from trocket.remoting.message_properties import (
+    find_property,
+    properties_from_bytes,
+    properties_from_string,
+    properties_to_bytes,
+    properties_to_string,
+)
+
+PLAIN = st.text(
+    st.characters(exclude_characters="\x01\x02", exclude_categories=["Cs"]), min_size=1, max_size=20
+)
+PROPERTIES = st.dictionaries(PLAIN, PLAIN | PLAIN.map(lambda text: f"{text}\x01{text}"))
+# Bytes that are near to properties: names given twice or without a value, or that begin alike.
+ITEMS = [
+    b"TAGS\x01A",
+    b"TAGS\x01B",
+    b"TAGS\x01",
+    b"XTAGS\x01C",
+    b"TAGSX\x01D",
+    b"TAGS",
+    b"A\x01TAGS",
+]
+ITEMS += [b"\x01", b"", b"KEYS\x01\x01", b"KEYS\x01\xff"]
+NEARLY = st.lists(st.sampled_from(ITEMS), max_size=6).map(b"\x02".join)
+
+
+@given(properties=PROPERTIES)
+def test_properties_survive_being_written_and_read(properties):
+    raw = properties_to_bytes(properties)
+    assert properties_from_bytes(raw) == properties
+    assert properties_from_bytes(memoryview(raw)) == properties
+    assert properties_from_string(properties_to_string(properties)) == properties
+
+
+@given(properties=PROPERTIES)
+def test_the_separator_at_the_end_may_be_missing(properties):
+    assert properties_from_string(properties_to_string(properties)[:-1]) == properties
+
+
+@pytest.mark.parametrize(
+    ("text", "properties"),
+    [
+        ("", {}),
+        ("\x02\x02", {}),
+        ("a", {}),
+        ("a\x01", {}),
+        ("\x01b", {}),
+        ("a\x01\x02b\x01c", {"b": "c"}),
+        ("a\x01b\x01c\x02", {"a": "b\x01c"}),
+        ("a\x01b\x02a\x01c\x02", {"a": "c"}),
+        ("a\x01b\x02a\x01\x02", {"a": "b"}),
+    ],
+)
+def test_what_is_not_a_name_and_a_value_is_dropped(text, properties):
+    assert properties_from_string(text) == properties
+
+
+def test_bytes_that_are_not_utf8_become_replacement_characters():
+    assert properties_from_bytes(b"a\x01\xff\x02") == {"a": "\ufffd"}
+
+
+def test_a_lone_surrogate_is_written_as_a_question_mark():
+    assert properties_to_bytes({"a": "\ud800"}) == b"a\x01?\x02"
+
+
+@pytest.mark.parametrize(
+    "properties",
+    [{"a\x01": "b"}, {"a\x02": "b"}, {"a": "b\x02"}, {"": "b"}, {"x": "y", "a": "b\x02c\x01d"}],
+)
+def test_a_property_that_would_read_back_as_another_is_refused(properties):
+    with pytest.raises(LocalProtocolError, match="propert"):
+        properties_to_bytes(properties)
+
+
+def test_a_separator_of_name_and_value_inside_a_value_is_allowed():
+    assert properties_to_bytes({"a": "b\x01c"}) == b"a\x01b\x01c\x02"
+
+
+@given(raw=NEARLY, name=st.sampled_from(["TAGS", "KEYS", "A", "TAGSX", "missing"]))
+def test_a_property_looked_for_alone_is_the_one_of_the_whole_parse(raw, name):
+    value = find_property(raw, name.encode())
+    expected = properties_from_bytes(raw).get(name)
+    assert (None if value is None else value.decode("utf-8", "replace")) == expected
+
+
+def test_many_empty_values_do_not_exhaust_the_search():
+    assert find_property(b"TAGS\x01A\x02" + b"TAGS\x01\x02" * 5000, b"TAGS") == b"A"

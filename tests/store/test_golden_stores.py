@@ -1,0 +1,159 @@
+"""Stores that Apache's brokers wrote open here, and say what Apache's own classes say of them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import lzma
+import tarfile
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+
+from trocket.remoting.message_codec import decode_messages
+from trocket.store.config import MessageStoreConfig
+from trocket.store.message_store import MessageStore
+from trocket.store.status import GetMessageStatus
+
+NAMES = [
+    "4.9.7-edge",
+    "4.9.7-ext",
+    "4.9.7-killed",
+    "4.9.7-mix",
+    "5.5.0-crc",
+    "5.5.0-edge",
+    "5.5.0-ext",
+    "5.5.0-killed",
+    "5.5.0-mix",
+]
+
+KEYS = {
+    "mappedFileSizeCommitLog": "mapped_file_size_commit_log",
+    "mappedFileSizeConsumeQueue": "mapped_file_size_consume_queue",
+    "maxMessageSize": "max_message_size",
+    "maxHashSlotNum": "max_hash_slot_num",
+    "maxIndexNum": "max_index_num",
+}
+
+
+def unpack(golden: Path, name: str, folder: Path) -> MessageStoreConfig:
+    """The store laid out in a folder, and the configuration it was written with."""
+    with tarfile.open(golden / "store" / f"{name}.tar.xz") as archive:
+        archive.extractall(folder, filter="data")
+    config = MessageStoreConfig(store_path_root_dir=str(folder / name))
+    text = (golden / "store" / f"{name.split('-')[1]}.conf").read_text()
+    for line in text.splitlines():
+        key, _, value = line.partition("=")
+        if key in KEYS:
+            setattr(config, KEYS[key], int(value))
+    return config
+
+
+def manifest(golden: Path, name: str) -> list[dict]:
+    """The manifest's lines."""
+    plain = golden / "store" / f"{name}.manifest.jsonl"
+    if plain.exists():
+        text = plain.read_text()
+    else:
+        text = lzma.decompress(plain.with_suffix(".jsonl.xz").read_bytes()).decode()
+    return [json.loads(line) for line in text.splitlines()]
+
+
+@pytest.fixture(params=NAMES)
+def opened(request, golden, tmp_path):
+    """(store, the manifest's lines by kind) for each golden store."""
+    store = MessageStore(unpack(golden, request.param, tmp_path))
+    store.load()
+    while store.index.is_behind:
+        store.index.work(1.0)
+    lines = defaultdict(list)
+    batch_topics = store.queue_store.batch_topics
+    for line in manifest(golden, request.param):
+        # Topics of batch queues (BatchCQ) are not read yet.
+        if line.get("cqTopic", line.get("topic")) not in batch_topics:
+            lines[line["kind"]].append(line)
+    yield store, lines
+    store.close()
+
+
+@pytest.mark.slow
+def test_what_apache_says_of_a_store_is_said_of_it_here(opened):
+    store, lines = opened
+    for line in lines["store"]:
+        assert store.min_physical_offset == line["minPhyOffset"]
+        assert store.max_physical_offset == line["maxPhyOffset"]
+    assert lines["queue"]
+    for line in lines["queue"]:
+        topic, queue_id = line["topic"], line["queueId"]
+        assert store.min_offset(topic, queue_id) == line["minOffset"], line
+        assert store.max_offset(topic, queue_id) == line["maxOffset"], line
+        if "earliestMessageTime" in line:
+            assert store.earliest_store_time(topic, queue_id) == line["earliestMessageTime"]
+    assert lines["message"]
+    for line in lines["message"]:
+        check_message(store, line)
+    # 4.9.7 answers the nearest message, before or after; 5.x, and we, the first at or after it.
+    is_5 = lines["about"][0]["writtenBy"].endswith("5.5.0")
+    for line in lines["time"] if is_5 else []:
+        offset = store.offset_by_time(line["topic"], line["queueId"], line["timestamp"])
+        assert offset == line["offset"], line
+    for line in lines["index"]:
+        check_index(store, line)
+
+
+def check_message(store, line):
+    topic = line.get("cqTopic", line["topic"])
+    queue_id = line.get("cqQueueId", line["queueId"])
+    offset = line["queueOffset"]
+    if "INNER_MULTI_QUEUE_OFFSET" in line.get("props", {}) and topic != line["topic"]:
+        names = line["props"]["INNER_MULTI_DISPATCH"].split(",")
+        offset = int(line["props"]["INNER_MULTI_QUEUE_OFFSET"].split(",")[names.index(topic)])
+    result = store.get_message(topic, queue_id, offset, 1)
+    assert result.status is GetMessageStatus.FOUND
+    assert (result.count, result.next_begin_offset) == (1, offset + 1)
+    (buffer,) = result.buffers
+    assert len(buffer) == line["size"]
+    if "rawSha1" in line:
+        assert hashlib.sha1(buffer).hexdigest() == line["rawSha1"]
+    (message,) = decode_messages(buffer, check_crc=True)
+    assert message.physical_offset == line["physicalOffset"]
+    assert message.store_timestamp_ms == line["storeTimestamp"]
+    assert hashlib.sha1(message.body).hexdigest() == line["bodySha1"]
+
+
+def check_index(store, line):
+    end_ms = min(line["end"], 1 << 60)
+    found = store.query_by_key(line["topic"], line["key"], line["max"], line["begin"], end_ms)
+    messages = [decode_messages(buffer)[0] for buffer in found.buffers]
+    assert [[m.topic, m.queue_id, m.queue_offset, m.physical_offset] for m in messages] == [
+        entry[:4] for entry in line["found"]
+    ], line
+
+
+@pytest.mark.slow
+def test_an_apache_store_goes_on_here_and_opens_again(golden, tmp_path):
+    config = unpack(golden, "5.5.0-mix", tmp_path)
+    store = MessageStore(config)
+    store.load()
+    before = store.max_offset("TopicPlain", 0)
+    status, physical, offset = store.put_message(
+        "TopicPlain",
+        0,
+        b"one more",
+        b"KEYS\x01onemore\x02",
+        born_timestamp_ms=1,
+        born_host=bytes(8),
+        store_host=bytes(8),
+        tags_code=0,
+    )
+    assert status == 0
+    assert offset == before
+    store.commit()
+    store.close()
+    again = MessageStore(config)
+    again.load()
+    assert again.max_offset("TopicPlain", 0) == before + 1
+    assert bytes(again.message_at(physical)).find(b"one more") > 0
+    assert len(again.query_by_key("TopicPlain", "onemore", 8, 0, 1 << 60).buffers) == 1
+    again.close()

@@ -1,0 +1,217 @@
+"""The house rules that no other tool checks. Each failure says what to write instead."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import re
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from trocket.broker.config import BrokerConfig
+from trocket.namesrv.config import NamesrvConfig
+from trocket.store.config import MessageStoreConfig
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGES = (
+    "remoting",
+    "store",
+    "namesrv",
+    "broker",
+    "filtersrv",
+    "client",
+    "spark",
+    "interop",
+    "cli",
+)
+"""The folders of the import package; the rest of the root is not installed."""
+
+FILE_LINES_MAX = 600
+FUNCTION_LINES_MAX = 70
+
+LONG_FILES: dict[str, tuple[int, str]] = {}
+"""Files that may be longer: their lines now, which may only shrink, and the reason."""
+
+LONG_FUNCTIONS: dict[str, tuple[int, str]] = {}
+"""Functions that may be longer, as `path:name`: their lines now, and the reason."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Ban:
+    """A pattern that no line may have, what to write instead, and the files that may."""
+
+    pattern: str
+    instead: str
+    allowed: tuple[str, ...] = ()
+
+
+BANS = [
+    Ban(
+        r"\btime\.time(_ns)?\(|\bdatetime\.(now|utcnow|today)\(",
+        "Clock.wall_ms",
+        ("store/clock.py",),
+    ),
+    Ban(r"\btime\.sleep\(", "wait for the condition itself, or trio.sleep on a MockClock"),
+    Ban(r"^\s*except\s*:", "name the exceptions"),
+    Ban(r"\b(TODO|FIXME|XXX)\b", "do it, or write an issue"),
+    Ban(
+        r"shell=True|\bos\.(system|popen)\(", "a list of arguments, and never a value from the wire"
+    ),
+    Ban(r"\b(pickle|marshal|shelve)\.|(?<![.\w])(eval|exec)\(", "parse it"),
+    Ban(r"^\s*(from|import) asyncio\b", "trio"),
+    Ban(r"^\s*#\s*(type|mypy): ignore\s*$", "name the error code"),
+]
+
+
+def sources(*folders: str) -> Iterator[Path]:
+    """Every Python file of the root itself and of these folders."""
+    yield from sorted(ROOT.glob("*.py"))
+    for folder in folders:
+        yield from sorted((ROOT / folder).rglob("*.py"))
+
+
+def name(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+EVERYTHING = [path for path in sources(*PACKAGES, "tests", "bench") if path != Path(__file__)]
+BANNED_IN = [path for path in EVERYTHING if not path.is_relative_to(ROOT / "bench")]
+"""Benchmarks measure real time."""
+
+
+@pytest.mark.parametrize("ban", BANS, ids=lambda ban: ban.instead)
+def test_what_is_banned_has_a_replacement(ban: Ban) -> None:
+    pattern = re.compile(ban.pattern)
+    found = [
+        f"{name(path)}:{number}: {line.strip()}"
+        for path in BANNED_IN
+        if name(path) not in ban.allowed
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1)
+        if pattern.search(line)
+    ]
+    assert found == [], f"write instead: {ban.instead}"
+
+
+def test_inside_the_package_imports_are_relative() -> None:
+    absolute = re.compile(r"^\s*(from|import) trocket\b")
+    found = [
+        f"{name(path)}:{number}: {line.strip()}"
+        for path in sources(*PACKAGES)
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1)
+        if absolute.match(line)
+    ]
+    assert found == []
+
+
+def check_ratchet(measured: dict[str, int], allowed: dict[str, tuple[int, str]]) -> None:
+    """Nothing new is too long, nothing that was grows, and the list has nothing superfluous."""
+    assert {key: size for key, size in measured.items() if key not in allowed} == {}
+    for key, (size, reason) in allowed.items():
+        assert reason
+        assert measured.get(key) == size, f"{key}: now {measured.get(key)}; keep the list exact"
+
+
+def test_files_stay_short() -> None:
+    lines = {name(path): path.read_text(encoding="utf-8").count("\n") for path in EVERYTHING}
+    check_ratchet({key: size for key, size in lines.items() if size > FILE_LINES_MAX}, LONG_FILES)
+
+
+def test_functions_stay_short() -> None:
+    measured = {
+        f"{name(path)}:{node.name}": node.end_lineno - node.lineno + 1
+        for path in EVERYTHING
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
+        and node.end_lineno is not None
+        and node.end_lineno - node.lineno + 1 > FUNCTION_LINES_MAX
+    }
+    check_ratchet(measured, LONG_FUNCTIONS)
+
+
+def public_nodes(body: list[ast.stmt], prefix: str = "") -> Iterator[tuple[str, ast.AST]]:
+    """Public classes, functions and methods, overloads and property setters left out."""
+    for node in body:
+        if not isinstance(node, (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
+            continue
+        decorators = [ast.unparse(decorator) for decorator in node.decorator_list]
+        if node.name.startswith("_") or any(
+            text.endswith((".setter", "overload", "override")) for text in decorators
+        ):
+            continue
+        yield prefix + node.name, node
+        if isinstance(node, ast.ClassDef):
+            yield from public_nodes(node.body, f"{prefix}{node.name}.")
+
+
+def test_everything_public_has_a_docstring() -> None:
+    missing = []
+    for path in sources(*PACKAGES):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        if not ast.get_docstring(tree):
+            missing.append(name(path))
+        missing += [
+            f"{name(path)}:{label}"
+            for label, node in public_nodes(tree.body)
+            if not ast.get_docstring(node)  # type: ignore[arg-type]
+        ]
+    assert missing == []
+
+
+def project() -> dict[str, object]:
+    return tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+
+
+def test_every_package_is_listed_in_pyproject() -> None:
+    listed = project()["tool"]["setuptools"]["packages"]  # type: ignore[index]
+    found = {
+        ".".join(["trocket", *path.parent.relative_to(ROOT).parts])
+        for path in sources(*PACKAGES)
+        if path.name == "__init__.py"
+    }
+    assert set(listed) == found
+    for path in sources(*PACKAGES):
+        assert (path.parent / "__init__.py").exists(), f"{name(path)} is in no package"
+
+
+def test_every_dependency_has_its_line() -> None:
+    facts = project()["project"]
+    extras = facts["optional-dependencies"]  # type: ignore[index]
+    wanted = [*facts["dependencies"], *(each for extra in extras.values() for each in extra)]  # type: ignore[index]
+    names = {re.split(r"[<>=;\[ ]", each)[0] for each in wanted}
+    page = (ROOT / "docs" / "dependencies.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| ([a-z0-9-]+) \| [^|]*[A-Za-z]{3}", page, re.MULTILINE)
+    assert names <= set(rows)
+    assert (set(rows) - names) <= {"package", "import", "argparse", "rich.console"}
+
+
+LINK = re.compile(r"\]\((?!https?:|mailto:|#)([^)#\s]+)")
+
+
+@pytest.mark.parametrize(
+    "page", [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")], ids=lambda path: name(path)
+)
+def test_the_links_of_the_docs_lead_somewhere(page: Path) -> None:
+    targets = LINK.findall(page.read_text(encoding="utf-8"))
+    assert [target for target in targets if not (page.parent / target).exists()] == []
+
+
+READ_ELSEWHERE = {
+    "BrokerConfig": {"broker", "cli"},
+    "NamesrvConfig": {"namesrv", "cli"},
+    "MessageStoreConfig": {"store", "broker"},
+}
+
+
+@pytest.mark.parametrize("config", [BrokerConfig, NamesrvConfig, MessageStoreConfig])
+def test_a_supported_key_is_one_that_something_reads(config: type) -> None:
+    folders = READ_ELSEWHERE[config.__name__]
+    files = [path for path in sources(*folders) if path.name != "__main__.py"]
+    text = "\n".join(path.read_text(encoding="utf-8") for path in files)
+    unread = [
+        field.name
+        for field in dataclasses.fields(config)
+        if not re.search(rf"\.{field.name}\b(?! *=[^=])", text)
+    ]
+    assert unread == []
