@@ -1,6 +1,9 @@
 # Needs make and Python 3.11 or newer, nothing else: each target sets up .venv by itself.
 #   make run     name server and broker, ready for clients at 127.0.0.1:9876
 #   make test    lint, types, layers and all tests; with Java 17 and Maven the interop tests too
+#   make fuzz    each decoder for FUZZ_SECONDS (Linux, Python 3.11 to 3.13)
+#   make bench   our broker over loopback
+#   make clean   away with .venv and all caches
 # Variables: PYTHON (the interpreter for .venv), ARGS (passed on to what is run).
 
 PYTHON ?= python3
@@ -28,14 +31,11 @@ layers: $(STAMP)
 	$(BIN)/lint-imports
 
 fuzz: $(STAMP)
-	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[fuzz]'
-	@for target in tests/fuzz/fuzz_*.py; do \
-		echo "== $$target: $(FUZZ_SECONDS) s"; \
-		$(BIN)/python $$target -max_total_time=$(FUZZ_SECONDS) $(ARGS) || exit 1; \
-	done
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[fuzz]'
+	$(BIN)/python tests/fuzz/fuzz.py all $(FUZZ_SECONDS) $(ARGS)
 
 bench: $(STAMP)
-	$(BIN)/python bench/wire.py $(ARGS)
+	$(BIN)/python -m trocket.bench.wire $(ARGS)
 
 clean:
 	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis *.egg-info

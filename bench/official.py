@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.box import SIMPLE
 from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
@@ -234,9 +235,12 @@ def _cell(value: object) -> str:
 
 def report(runs: list[Run], peers: list[str]) -> Table:
     """The summary as a table."""
-    table = Table(title=f"medians of {len(runs) // (len(peers) * len(WORKLOADS))} rounds")
-    for heading in ("workload", "metric", *peers, "ratio"):
-        table.add_column(heading, justify="left" if heading in ("workload", "metric") else "right")
+    rounds = len(runs) // (len(peers) * len(WORKLOADS))
+    table = Table(title=f"medians of {rounds} rounds", box=SIMPLE)
+    for heading in ("workload", "metric"):
+        table.add_column(heading, no_wrap=True)
+    for heading in (*peers, "ratio"):
+        table.add_column(heading, justify="right", no_wrap=True)
     for row in summarize(runs, peers):
         cells = [row["workload"], row["metric"], *(row[peer] for peer in peers), row.get("ratio")]
         table.add_row(*map(_cell, cells))

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.box import SIMPLE
 from rich.console import Console
 from rich.table import Table
 from trocket.bench.frames import (
@@ -245,11 +246,11 @@ def pin_to_cores(broker: int) -> None:
 
 def report(outcomes: list[Outcome], title: str) -> Table:
     """The outcomes as a table; CPU µs is the broker's per message."""
-    table = Table(title=title)
-    for heading in ("case", "msg/s", "CPU µs", "p50 µs", "p99 µs", "max µs"):
-        table.add_column(heading, justify="left" if heading == "case" else "right")
-    for heading in ("load CPU", "RSS MB", "refused"):
-        table.add_column(heading, justify="right")
+    table = Table(title=title, box=SIMPLE)
+    table.add_column("case", no_wrap=True)
+    headings = ("msg/s", "CPU µs", "p50 µs", "p99 µs", "max µs", "load CPU", "RSS MB", "refused")
+    for heading in headings:
+        table.add_column(heading, justify="right", no_wrap=True)
     for one in outcomes:
         numbers = (one.messages_per_s, one.broker_cpu_us, one.p50_us, one.p99_us, one.max_us)
         cells = [f"{number:,.1f}" if number < 100 else f"{number:,.0f}" for number in numbers]

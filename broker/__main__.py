@@ -82,7 +82,6 @@ def _configured(
 async def _run(broker: BrokerConfig, store: MessageStoreConfig, stop: trio.CancelScope) -> None:
     import trio
 
-    from ..remoting.client import split_address
     from ..store.clock import SystemClock
     from ..store.disk import OsDisk
     from .controller import BrokerController
@@ -91,11 +90,11 @@ async def _run(broker: BrokerConfig, store: MessageStoreConfig, stop: trio.Cance
     with stop:
         async with trio.open_nursery() as nursery:
             await nursery.start(controller.run)
-            told = broker.address(split_address(controller.listen_addresses[0])[1])
+            process.settle()
             found_by = f" and name server is {broker.namesrv_addr}" if broker.namesrv_addr else ""
             # RocketMQ's own words: scripts and test containers wait for them.
             process.say(
-                f"The broker[{broker.broker_name}, {told}] boot success. "
+                f"The broker[{broker.broker_name}, {controller.broker_addr}] boot success. "
                 f"serializeType=JSON{found_by}"
             )
 

@@ -28,6 +28,7 @@ enableSplitRegistration bool false
 fetchNameSrvAddrByDnsLookup! bool false
 fetchNamesrvAddrByAddressServer! bool false
 fetchNamesrvAddrInterval long 10000
+forceRegister bool true
 registerBrokerTimeoutMills int 24000
 splitMetadataSize int 2000
 splitRegistrationSize int 800
@@ -119,7 +120,6 @@ enableCreateSysGroup bool true
 enableMixedMessageType bool false
 flushConsumerOffsetHistoryInterval int 60000
 flushConsumerOffsetInterval int 5000
-forceRegister bool true
 forwardTimeout long 3000
 inBrokerContainer bool false
 listenPort! int 10911

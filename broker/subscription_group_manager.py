@@ -226,11 +226,11 @@ class SubscriptionGroupManager:
         loaded = wrapper.subscription_group_table
         for name, group in loaded.items():
             group.group_name = name
-        own = dict(self.subscription_group_table)
         self.subscription_group_table.clear()
         self.subscription_group_table.update(loaded)
-        for name, group in own.items():
-            self.subscription_group_table.setdefault(name, group)
+        for name in SYSTEM_GROUPS:
+            if name not in loaded:
+                self.subscription_group_table[name] = SubscriptionGroupConfig(group_name=name)
         self.forbidden_table = wrapper.forbidden_table
         self.data_version = wrapper.data_version
         self._texts.clear()

@@ -337,13 +337,13 @@ class TopicConfigManager:
         table.clear()  # the file's order first, so that it comes out as it went in
         for name, topic in wrapper.topic_config_table.items():
             reason = names.refuse_topic(name)
-            if reason is None or name in own:
+            if reason is None or name in self.system_topics:
                 topic.topic_name = name
                 table[name] = topic
             else:
                 logger.error("topic %r of the file is left out: %s", name, reason)
-        for name, topic in own.items():
-            table.setdefault(name, topic)
+        for name in sorted(self.system_topics & own.keys()):
+            table.setdefault(name, own[name])
         self.data_version = wrapper.data_version
         self._texts.clear()
         return len(wrapper.topic_config_table)

@@ -78,33 +78,34 @@ class Up:
 
         from ..broker.controller import BrokerController
         from ..namesrv.controller import NamesrvController
+        from ..remoting.channel import Turn
         from ..remoting.client import split_address
         from ..store.clock import SystemClock
         from ..store.disk import OsDisk
 
-        clock = SystemClock()
+        clock, turn = SystemClock(), Turn()
         async with trio.open_nursery() as outer:
             disk = OsDisk()
-            namesrv = NamesrvController(self._namesrv, clock=clock, disk=disk)
+            namesrv = NamesrvController(self._namesrv, clock=clock, disk=disk, turn=turn)
             await outer.start(namesrv.run)
             namesrv_port = split_address(namesrv.listen_addresses[0])[1]
             ours = join_address(reachable(self._namesrv.bind_address), namesrv_port)
             self._broker.namesrv_addr = ";".join([ours, *self._broker.namesrv_addresses])
-            broker = BrokerController(self._broker, self._store, clock=clock, disk=disk)
+            broker = BrokerController(self._broker, self._store, clock=clock, disk=disk, turn=turn)
             with stop:
                 async with trio.open_nursery() as inner:
                     await inner.start(broker.run)
-                    await self._become_ready(ours, broker.listen_addresses)
+                    await self._become_ready(ours, broker.broker_addr, broker.listen_addresses)
+                    process.settle()
                     await trio.sleep_forever()
             outer.cancel_scope.cancel()
 
-    async def _become_ready(self, namesrv: str, listening: Sequence[str]) -> None:
+    async def _become_ready(self, namesrv: str, told: str, listening: Sequence[str]) -> None:
         from ..remoting.client import split_address
         from ..remoting.errors import RemotingError
         from .self_check import check
 
-        port = split_address(listening[0])[1]
-        told = self._broker.address(port)
+        port = split_address(told)[1]
         here = join_address(reachable(self._broker.bind_address), port)
         try:
             check_ms, warning = await check(namesrv, here, told)
@@ -182,7 +183,7 @@ def _parser() -> argparse.ArgumentParser:
         "--namesrv-config", metavar="FILE", help="RocketMQ's namesrv.conf, if there is one"
     )
     parser.add_argument("--json", action="store_true", help="when ready, one line of JSON")
-    process.add_log_level(parser)
+    process.add_log_level(parser, "warning")
     return parser
 
 

@@ -53,6 +53,7 @@ async def _run(config: NamesrvConfig, stop: trio.CancelScope) -> None:
     with stop:
         async with trio.open_nursery() as nursery:
             await nursery.start(controller.run)
+            process.settle()
             # RocketMQ's own words: scripts and test containers wait for them.
             process.say(
                 "The Name Server boot success. serializeType=JSON, "

@@ -67,13 +67,16 @@ class KVConfigManager:
           namespace: 1 to KV_NAME_SIZE_MAX printable characters.
           key: likewise.
           value: any text of at most KV_VALUE_SIZE_MAX characters.
-        Raises: RequestRefused: SYSTEM_ERROR for an illegal name, a value too long, a full table.
+        Raises: RequestRefused: SYSTEM_ERROR for an illegal name or value, and for a full table.
         """
         for what, name in (("namespace", namespace), ("key", key)):
             if not 0 < len(name) <= KV_NAME_SIZE_MAX or not name.isprintable():
                 _refuse(f"illegal {what}: {name[:80]!r}")
         if len(value) > KV_VALUE_SIZE_MAX:
             _refuse(f"the value has {len(value)} characters, at most {KV_VALUE_SIZE_MAX} allowed")
+        if any("\ud800" <= character <= "\udfff" for character in value):
+            # It could not be written, and with it nothing else could.
+            _refuse("the value has half of a surrogate pair")
         items = self._table.get(namespace)
         if items is None or key not in items:
             if self._item_count >= KV_ITEMS_MAX:

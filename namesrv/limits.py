@@ -22,8 +22,11 @@ QUEUE_DATA_MAX = 2_000_000
 FILTER_SERVERS_MAX = 64
 """Filter servers of one broker; RocketMQ's `filterServerNums` is seldom above 4."""
 
-QUEUE_MAPPINGS_MAX = 100_000
+QUEUE_MAPPINGS_MAX = 10_000
 """Pairs of static topic and broker name."""
+
+QUEUE_MAPPING_SIZE_MAX = 64 * 1024
+"""Bytes of one mapping as JSON: some thousand queues."""
 
 HEARTBEAT_TIMEOUT_MS_MIN = 1_000
 HEARTBEAT_TIMEOUT_MS_MAX = 24 * 60 * 60 * 1_000

@@ -12,8 +12,10 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
+from ..remoting import fastjson
 from ..remoting.bodies import QueueData
-from .limits import QUEUE_DATA_MAX, QUEUE_MAPPINGS_MAX, TOPICS_MAX, is_name
+from ..remoting.errors import LocalProtocolError
+from .limits import QUEUE_DATA_MAX, QUEUE_MAPPING_SIZE_MAX, QUEUE_MAPPINGS_MAX, TOPICS_MAX, is_name
 
 logger = logging.getLogger(__name__)
 
@@ -82,9 +84,13 @@ class TopicTable:
     def put_mapping(self, topic: str, broker_name: str, mapping: Mapping[str, object]) -> bool:
         """Set what a broker tells of a static topic.
 
-        Returns: False when the topic is not in the table, or QUEUE_MAPPINGS_MAX are reached.
+        Returns: False when the topic is not in the table, the mapping is too large, or there are
+          QUEUE_MAPPINGS_MAX already.
         """
         if topic not in self._queues:
+            return False
+        if not _fits(mapping):
+            logger.warning("mapping of %s on %r not kept: too large", topic, broker_name[:80])
             return False
         known = self._mappings.get(topic, {})
         if broker_name not in known:
@@ -138,3 +144,10 @@ class TopicTable:
             # A new object: routes that were picked up before share the old one.
             self._queues[topic][broker_name] = msgspec.structs.replace(old, perm=perm)
         return len(topics)
+
+
+def _fits(mapping: Mapping[str, object]) -> bool:
+    try:
+        return len(fastjson.dumps(mapping)) <= QUEUE_MAPPING_SIZE_MAX
+    except LocalProtocolError:  # it could not be sent to anybody
+        return False

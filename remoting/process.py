@@ -9,6 +9,7 @@ Java counterpart: srvutil/ServerUtil with the main methods of BrokerStartup and 
 from __future__ import annotations
 
 import argparse
+import gc
 import logging
 import os
 import signal
@@ -63,13 +64,13 @@ def apache_flags(program: str, description: str) -> argparse.ArgumentParser:
     return parser
 
 
-def add_log_level(parser: argparse.ArgumentParser) -> None:
+def add_log_level(parser: argparse.ArgumentParser, default: str = "info") -> None:
     """Add `--log-level`, which RocketMQ sets in its logback files."""
     parser.add_argument(
         "--log-level",
         choices=["debug", "info", "warning", "error"],
-        default="info",
-        help="lines on standard error: this level and above (info)",
+        default=default,
+        help=f"lines on standard error: this level and above ({default})",
     )
 
 
@@ -111,6 +112,14 @@ def log_to_stderr(level: str, warnings: Iterable[str]) -> None:
         logger.warning(warning)
 
 
+def settle() -> None:
+    """The start is over: `serve` kept the garbage collector out of it, since a start makes much and
+    none of it is garbage; what it made is never looked at again.
+    """
+    gc.freeze()
+    gc.enable()
+
+
 def say(text: str) -> None:
     """Print to standard output and flush: whoever started us may be reading a pipe."""
     print(text, flush=True)
@@ -144,6 +153,7 @@ def serve(
       expected: errors that are one line on standard error; OSError and ConfigError always are.
         Any other is a bug and shows its traceback.
     """
+    gc.disable()  # until `settle`
     import trio
 
     async def watched() -> None:
@@ -168,6 +178,8 @@ def serve(
         for line in dict.fromkeys(_line(leaf) for leaf in failures):
             print(f"{program}: {line}", file=sys.stderr, flush=True)
         return EXIT_FAILED
+    finally:
+        gc.enable()
     return EXIT_OK
 
 

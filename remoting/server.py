@@ -86,6 +86,11 @@ class RemotingServer:
         self._connections_max = connections_max
 
     @property
+    def codes(self) -> frozenset[int]:
+        """The request codes that are served."""
+        return frozenset(self._processors)
+
+    @property
     def channels(self) -> list[Channel]:
         """The connections that are open."""
         return [connection.channel for connection in self._connections]

@@ -15,7 +15,6 @@ make the broker spin).
 from __future__ import annotations
 
 import mmap
-import struct
 import sys
 from array import array
 
@@ -39,7 +38,7 @@ CHAIN_LENGTH_MAX = 1_000_000
 """Entries of one slot looked at per query; Apache's only limit is the file's 20 million."""
 
 _INT32_MAX = 0x7FFFFFFF
-_NATIVE_SLOT = struct.Struct("=i")
+_pack_entry = ENTRY.pack
 
 
 class IndexFile:
@@ -141,42 +140,51 @@ class IndexFile:
         """Whether no entry fits any more."""
         return self.index_count >= self.index_count_max
 
-    def put(self, key_hash: int, physical_offset: int, store_timestamp_ms: int) -> None:
-        """Append one entry. The caller has looked at `is_full`.
+    def put_many(self, entries: list[tuple[int, int, int]]) -> int:
+        """Append entries, as many as fit.
 
         Args:
-          key_hash: what `index_key_hash` gives, 0 … 2^31 - 1.
-          physical_offset: of the message, >= 0.
-          store_timestamp_ms: of the message; kept as seconds since the file's begin (int32,
-            clamped).
+          entries: (key_hash, physical_offset, store_timestamp_ms): what `index_key_hash` gives,
+            0 … 2^31 - 1; the message's, bytes >= 0; its time, kept as seconds since the file's
+            begin (int32, clamped).
+
+        Returns: how many were appended; fewer than given when the file is full then.
 
         Raises:
           StoreIOError: entries could not be written.
 
         Source: RocketMQ 5.3.3 store/index/IndexFile.java putKey.
         """
-        slots = self._slots
+        slots, pending, slot_count = self._slots, self._pending, self.slot_count
         assert slots is not None
-        count = self.index_count
-        slot = key_hash % self.slot_count
-        previous = slots[slot]
-        if previous <= 0 or previous >= count:
-            previous = 0
-            self.hash_slot_count += 1
+        first = count = self.index_count
+        entries = entries[: self.index_count_max - count]
+        if not entries:
+            return 0
         begin = self.begin_timestamp_ms
-        seconds = (store_timestamp_ms - begin) // 1000 if begin > 0 else 0
-        if not 0 <= seconds <= _INT32_MAX:
-            seconds = 0 if seconds < 0 else _INT32_MAX
-        self._pending += ENTRY.pack(key_hash, physical_offset, seconds, previous)
-        slots[slot] = count
-        if count == 1:
-            self.begin_physical_offset = physical_offset
-            self.begin_timestamp_ms = store_timestamp_ms
-        self.index_count = count + 1
-        self.end_physical_offset = physical_offset
-        self.end_timestamp_ms = store_timestamp_ms
-        if len(self._pending) >= PENDING_BYTES_MAX:
+        new_slots = 0
+        for key_hash, physical_offset, store_timestamp_ms in entries:
+            slot = key_hash % slot_count
+            previous = slots[slot]
+            if not 0 < previous < count:
+                previous = 0
+                new_slots += 1
+            seconds = (store_timestamp_ms - begin) // 1000 if begin > 0 else 0
+            if not 0 <= seconds <= _INT32_MAX:
+                seconds = 0 if seconds < 0 else _INT32_MAX
+            pending += _pack_entry(key_hash, physical_offset, seconds, previous)
+            slots[slot] = count
+            if count == 1:
+                self.begin_physical_offset = physical_offset
+                self.begin_timestamp_ms = begin = store_timestamp_ms
+            count += 1
+        self.hash_slot_count += new_slots
+        self.index_count = count
+        self.end_physical_offset = entries[-1][1]
+        self.end_timestamp_ms = entries[-1][2]
+        if len(pending) >= PENDING_BYTES_MAX:
             self.write_entries()
+        return count - first
 
     def write_entries(self) -> None:
         """Write the entries that are in memory only.

@@ -15,7 +15,12 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from ..remoting.java_hash import hash_prefix, index_key_hash, index_key_hash_after
+from ..remoting.java_hash import (
+    hash_continue,
+    hash_prefix,
+    index_key_hash,
+    index_key_hash_after,
+)
 from ..remoting.message_properties import find_property
 from ..remoting.sys_flag import TRANSACTION_MASK, TRANSACTION_ROLLBACK_TYPE
 from .clock import Clock
@@ -136,7 +141,7 @@ class IndexService:
 
     def catch_up_from(self, physical_offset: int) -> None:
         """Index from the log, from here to its end, before what `add` brings."""
-        self._catch_up = None
+        self._catch_up = physical_offset
         self._reader = None
         self._backlog.clear()
 
@@ -233,10 +238,44 @@ class IndexService:
             file.close()
 
     def _work_from_backlog(self, count: int) -> None:
-        backlog = self._backlog
-        for _ in range(min(count, len(backlog))):
-            topic_hash, properties, physical_offset, store_timestamp_ms = backlog.popleft()
-            self._index(topic_hash, properties, physical_offset, store_timestamp_ms)
+        popleft = self._backlog.popleft
+        last_topic_hash, last_head, head_hash = 0, b"", 0
+        batch: list[tuple[int, int, int]] = []
+        for _ in range(min(count, len(self._backlog))):
+            topic_hash, properties, physical_offset, timestamp_ms = popleft()
+            # The usual message: one unique key, of which all but the last four digits is what the
+            # message before it had, and no KEYS. Everything else takes `_index`.
+            at = properties.rfind(b"UNIQ_KEY\x01")
+            end = properties.find(b"\x02", at + 9)
+            key = properties[at + 9 : end if end > 0 else None]
+            if (
+                at < 0
+                or (at and properties[at - 1] != 2)
+                or len(key) < 8
+                or b"KEYS\x01" in properties
+                or not key.isascii()
+            ):
+                self._put_many(batch)
+                batch = []
+                self._index(topic_hash, properties, physical_offset, timestamp_ms)
+                continue
+            head = key[:-4]
+            if head != last_head or topic_hash != last_topic_hash:
+                last_topic_hash, last_head = topic_hash, head
+                head_hash = hash_continue(topic_hash, head.decode()) * 923521  # 31 ** 4
+            a, b, c, d = key[-4:]
+            code = (head_hash + a * 29791 + b * 961 + c * 31 + d) & 0xFFFFFFFF
+            if code >= 0x80000000:
+                code = (0x100000000 - code) & 0x7FFFFFFF
+            batch.append((code, physical_offset, timestamp_ms))
+        self._put_many(batch)
+
+    def _put_many(self, batch: list[tuple[int, int, int]]) -> None:
+        while batch:
+            file = self._current
+            if file is None or file.is_full():
+                file = self._next_file()
+            batch = batch[file.put_many(batch) :]
 
     def _work_from_log(self, count: int) -> None:
         assert self._catch_up is not None
@@ -256,19 +295,15 @@ class IndexService:
     ) -> None:
         unique_key = find_property(properties, b"UNIQ_KEY")
         if unique_key is not None:
-            file = self._current
-            if file is None or file.index_count >= file.index_count_max:
-                file = self._next_file()
             text = str(unique_key, "utf-8", "replace")
-            file.put(index_key_hash_after(topic_hash, text), physical_offset, timestamp_ms)
+            code = index_key_hash_after(topic_hash, text)
+            self._put_many([(code, physical_offset, timestamp_ms)])
         keys = find_property(properties, b"KEYS")
         if keys is not None:
             for key in str(keys, "utf-8", "replace").split(" "):
                 if key:
-                    file = self._current
-                    if file is None or file.index_count >= file.index_count_max:
-                        file = self._next_file()
-                    file.put(index_key_hash_after(topic_hash, key), physical_offset, timestamp_ms)
+                    code = index_key_hash_after(topic_hash, key)
+                    self._put_many([(code, physical_offset, timestamp_ms)])
 
     def _next_file(self) -> IndexFile:
         if self._current is None and self.files and not self.files[-1].is_full():

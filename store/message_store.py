@@ -192,6 +192,8 @@ class MessageStore:
             end, self.now_ms = loader.recover()
             self._start_at(end)
             self._load_index(clean=clean, end=end)
+            if not (clean and self.checkpoint.dispatched_offset == end):
+                self._sync_recovered(end)
             file = disk.open(abort, create=True)
             file.pwrite(str(os.getpid()).encode(), 0)
             file.close()
@@ -210,6 +212,14 @@ class MessageStore:
         self._pending_start = end
         self._file_end = base + self._file_size if base in self.log.files else end
         self.flusher.flushed_offset = self.flusher.committed_offset = end
+
+    def _sync_recovered(self, end: int) -> None:
+        """Have on the device, and in the checkpoint, what recovery has found and built."""
+        for file in self.log.files.values():
+            file.sync()
+        self.queue_store.write()
+        self.queue_store.sync(self.queue_store.take_unsynced())
+        self.note_checkpoint(end, self.now_ms)
 
     def _load_index(self, *, clean: bool, end: int) -> None:
         if not self.config.message_index_enable:

@@ -6,6 +6,11 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+# Machines that run several things at once make single examples slow, not wrong.
+settings.register_profile("trocket", deadline=None, print_blob=True)
+settings.load_profile("trocket")
 
 ROOT = Path(__file__).resolve().parent.parent
 SHARED = Path(os.environ.get("TROCKET_SHARED", ROOT.parent / "shared"))

@@ -204,9 +204,7 @@ class Broker:
         }
         return self.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, fields | more)
 
-    def heartbeat(
-        self, channel: FakeChannel, data: HeartbeatData | None = None
-    ) -> RemotingCommand:
+    def heartbeat(self, channel: FakeChannel, data: HeartbeatData | None = None) -> RemotingCommand:
         """A client's HEART_BEAT; without `data` that of a consumer of group `g` and topic `T`."""
         data = data or heartbeat("c1", consumer("g", subscription("T")))
         return self.ask(RequestCode.HEART_BEAT, body=data.to_body(), channel=channel)

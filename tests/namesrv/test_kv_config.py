@@ -106,6 +106,13 @@ def test_a_value_too_long_is_refused():
         KVConfigManager().put("NS", "k", "x" * 65_537)
 
 
+def test_a_value_that_could_not_be_written_is_refused():
+    kv = KVConfigManager()
+    with pytest.raises(RequestRefused, match="surrogate"):
+        kv.put("NS", "k", "a\ud800")
+    assert json.loads(kv.to_json()) == {"configTable": {}}
+
+
 def test_a_full_table_takes_no_new_item_but_changes_old_ones(monkeypatch):
     monkeypatch.setattr(kv_config, "KV_ITEMS_MAX", 2)
     kv = KVConfigManager()

@@ -33,7 +33,7 @@ from .harness import Harness
 RECORDINGS = {
     "json-5.5.0": (29, 2),
     "json-4.9.7": (24, 3),
-    "rocketmq-5.5.0": (29, 12),
+    "rocketmq-5.5.0": (29, 5),
     "rocketmq-4.9.7": (13, 2),
     "register-5.5.0": (11, 0),
     "register-4.9.7": (8, 0),

@@ -310,6 +310,13 @@ def test_mappings_end_at_their_limit(routes, monkeypatch):
     )
 
 
+@pytest.mark.parametrize("filling", ["x" * 65_536, "\ud800"], ids=["large", "surrogate"])
+def test_a_mapping_that_is_too_large_or_cannot_be_sent_is_left_out(routes, filling):
+    mapping = {"bname": "a", "filling": filling}
+    register(routes, "a", 0, ["T", "U"], queue_mappings={"T": mapping})
+    assert routes.topics.mappings("T") is None
+
+
 # Filter servers
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
@@ -158,5 +159,5 @@ class RoutesAreTheirModel(RuleBasedStateMachine):
             assert sorted(names) == sorted(name for t, name in pairs if t == topic)
 
 
-TestRoutesAreTheirModel = RoutesAreTheirModel.TestCase
-TestRoutesAreTheirModel.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+TestRoutesAreTheirModel = pytest.mark.slow(RoutesAreTheirModel.TestCase)
+TestRoutesAreTheirModel.settings = settings(max_examples=40, stateful_step_count=30, deadline=None)

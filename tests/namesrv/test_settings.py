@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from trocket.namesrv.config import NamesrvConfig, known_keys
 from trocket.namesrv.settings import SETTABLE, SHOWN, change, edit_properties, show
@@ -78,6 +78,7 @@ def test_a_value_of_a_wrong_type_or_range_is_refused(text):
     assert config == NamesrvConfig()
 
 
+@settings(max_examples=40)
 @given(st.binary(max_size=200))
 def test_any_bytes_are_carried_out_or_refused(body):
     config = NamesrvConfig()
@@ -89,6 +90,7 @@ def test_any_bytes_are_carried_out_or_refused(body):
         assert set(values) <= set(SETTABLE)
 
 
+@settings(max_examples=40)
 @given(
     key=st.sampled_from([key_of(field) for field in dataclasses.fields(NamesrvConfig)]),
     value=st.text(alphabet="abz0123456789/.:truefalse", max_size=12),
@@ -110,6 +112,7 @@ def test_a_file_keeps_its_comments_and_other_keys_when_values_are_set():
     assert after == (b"# mine\nlistenPort=9876\n\nenableTopicList=false\nwaitSecondsForService=3\n")
 
 
+@settings(max_examples=40)
 @given(
     before=st.dictionaries(st.sampled_from(sorted(SHOWN)), st.sampled_from(["1", "true"])),
     values=st.dictionaries(st.sampled_from(sorted(SETTABLE)), st.sampled_from(["2", "false"])),

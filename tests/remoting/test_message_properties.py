@@ -84,11 +84,27 @@ def test_a_separator_of_name_and_value_inside_a_value_is_allowed():
     assert properties_to_bytes({"a": "b\x01c"}) == b"a\x01b\x01c\x02"
 
 
-@given(raw=NEARLY, name=st.sampled_from(["TAGS", "KEYS", "A", "TAGSX", "missing"]))
-def test_a_property_looked_for_alone_is_the_one_of_the_whole_parse(raw, name):
-    value = find_property(raw, name.encode())
-    expected = properties_from_bytes(raw).get(name)
-    assert (None if value is None else value.decode("utf-8", "replace")) == expected
+@given(raw=NEARLY)
+def test_a_property_looked_for_alone_is_the_one_of_the_whole_parse(raw):
+    properties = properties_from_bytes(raw)
+    for name in ("TAGS", "KEYS", "A", "TAGSX", "missing"):
+        value = find_property(raw, name.encode())
+        text = None if value is None else value.decode("utf-8", "replace")
+        assert text == properties.get(name)
+
+
+@pytest.mark.parametrize(
+    ("raw", "value"),
+    [
+        (b"A\x01x\x02TAGS\x01first\x02TAGS\x01last", b"last"),
+        (b"A\x01x\x02TAGS\x01first\x02TAGS\x01\x02B\x01y", b"first"),
+        (b"TAGS\x01first\x02TAGS\x01\x02", b"first"),
+        (b"TAGS\x01\x02", None),
+        (b"XTAGS\x01a\x02TAGSX\x01b\x02", None),
+    ],
+)
+def test_a_property_given_twice_has_its_last_value_that_is_not_empty(raw, value):
+    assert find_property(raw, b"TAGS") == value
 
 
 def test_many_empty_values_do_not_exhaust_the_search():

@@ -6,9 +6,8 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-
-from trocket.remoting.message_codec import encode_batch
 from trocket.remoting.message import Message
+from trocket.remoting.message_codec import encode_batch
 from trocket.store.memory_disk import MemoryDisk
 
 from .support import HOST, HOST_V6, bodies, open_store, put

@@ -1,0 +1,66 @@
+"""What the broker learns from its name servers' answers.
+
+Java counterpart: broker/out/BrokerOuterAPI.registerBroker, needRegister of 5.3.3. Pure.
+"""
+
+from __future__ import annotations
+
+from ..remoting.bodies import DataVersion, KVTable
+from ..remoting.codec import RemotingCommand
+from ..remoting.headers import (
+    QueryDataVersionRequestHeader,
+    QueryDataVersionResponseHeader,
+    decode,
+    encode_header,
+)
+from ..remoting.request_codes import RequestCode
+from ..remoting.response_codes import ResponseCode
+from .config import BrokerConfig
+
+
+def order_topics(answer: RemotingCommand) -> list[str]:
+    """The topics that the answer to REGISTER_BROKER (103) says are consumed in order.
+
+    Args:
+      answer: with code 0; its body, if any, is the KV table of ORDER_TOPIC_CONFIG.
+    Raises: RemoteProtocolError: the body is no KV table.
+    """
+    return list(KVTable.from_body(answer.body).table) if answer.body else []
+
+
+def query_data_version_request(
+    config: BrokerConfig, broker_addr: str, data_version: DataVersion
+) -> RemotingCommand:
+    """QUERY_DATA_VERSION (322): is a name server's copy of the topics current?
+
+    Args:
+      config: the broker's.
+      broker_addr: `host:port` that clients are told.
+      data_version: of the table of topics.
+    """
+    header = QueryDataVersionRequestHeader(
+        broker_name=config.broker_name,
+        broker_addr=broker_addr,
+        cluster_name=config.broker_cluster_name,
+        broker_id=config.broker_id,
+    )
+    return RemotingCommand(
+        RequestCode.QUERY_DATA_VERSION, encode_header(header), data_version.to_body()
+    )
+
+
+def needs_registration(answer: RemotingCommand, data_version: DataVersion) -> bool:
+    """What the answer to QUERY_DATA_VERSION means.
+
+    Args:
+      answer: whatever its code.
+      data_version: of the table of topics.
+    Returns: True unless the name server surely has this version.
+    Raises: RemoteProtocolError: the body is no DataVersion. RequestRefused: `changed` is missing.
+    Source: BrokerOuterAPI.needRegister.
+    """
+    if answer.code != ResponseCode.SUCCESS:
+        return True
+    if decode(QueryDataVersionResponseHeader, answer.ext_fields).changed:
+        return True
+    return bool(answer.body) and DataVersion.from_body(answer.body) != data_version

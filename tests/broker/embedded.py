@@ -1,0 +1,142 @@
+"""A whole broker inside a test: memory disk, memory streams, virtual time."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+import trio
+import trio.testing
+from trocket.broker.config import BrokerConfig
+from trocket.broker.controller import BrokerController
+from trocket.remoting.codec import FrameDecoder, RemotingCommand, encode
+from trocket.store.clock import Clock
+from trocket.store.config import MessageStoreConfig
+from trocket.store.memory_disk import MemoryDisk
+
+START_MS = 1_700_000_000_000
+TEN_SECONDS = 10
+
+
+class TrioClock:
+    """Wall and monotonic time that follow trio's virtual clock."""
+
+    def wall_ms(self) -> int:
+        return START_MS + int(trio.current_time() * 1000)
+
+    def monotonic_s(self) -> float:
+        return trio.current_time()
+
+    def local_time_name(self, wall_ms: int) -> str:
+        return str(wall_ms).rjust(17, "0")
+
+
+class Client:
+    """One connection to the broker, answers by opaque, requests of the broker kept apart."""
+
+    def __init__(self, stream: trio.abc.Stream) -> None:
+        self.stream = stream
+        self.pushed: list[RemotingCommand] = []
+        self._answers: dict[int, RemotingCommand] = {}
+        self._decoder = FrameDecoder()
+        self._opaque = 0
+
+    async def send(self, command: RemotingCommand) -> int:
+        self._opaque += 1
+        command.opaque = self._opaque
+        await self.stream.send_all(encode(command))
+        return self._opaque
+
+    async def answer(self, opaque: int) -> RemotingCommand:
+        while opaque not in self._answers:
+            data = await self.stream.receive_some(65_536)
+            if not data:
+                raise trio.EndOfChannel
+            for command in self._decoder.receive_data(bytes(data)):
+                if command.is_response:
+                    self._answers[command.opaque] = command
+                else:
+                    self.pushed.append(command)
+        return self._answers.pop(opaque)
+
+    async def ask(
+        self,
+        code: int,
+        fields: Mapping[str, object],
+        body: bytes = b"",
+        serialize_type: int = 0,
+    ) -> RemotingCommand:
+        texts = {name: str(value) for name, value in fields.items()}
+        opaque = await self.send(RemotingCommand(code, texts, body, serialize_type=serialize_type))
+        return await self.answer(opaque)
+
+
+def send_fields(topic: str = "T", queue_id: int = 0, **more: object) -> dict[str, object]:
+    """The header of SEND_MESSAGE_V2."""
+    fields: dict[str, object] = {
+        "a": "PG", "b": topic, "c": "TBW102", "d": 4, "e": queue_id, "f": 0, "g": START_MS,
+        "h": 0, "i": "UNIQ_KEY\x010123456789ABCDEF\x02", "j": 0, "k": "false", "m": "false",
+    }  # fmt: skip
+    return fields | more
+
+
+def pull_fields(topic: str = "T", queue_id: int = 0, **more: object) -> dict[str, object]:
+    """The header of PULL_MESSAGE: subscription given, everything, held for 15 s."""
+    fields: dict[str, object] = {
+        "consumerGroup": "CG", "topic": topic, "queueId": queue_id, "queueOffset": 0,
+        "maxMsgNums": 32, "sysFlag": 2 | 4, "commitOffset": 0, "suspendTimeoutMillis": 15_000,
+        "subscription": "*", "subVersion": 0, "expressionType": "TAG",
+    }  # fmt: skip
+    return fields | more
+
+
+class Broker:
+    """A running broker and how to reach it."""
+
+    def __init__(self, controller: BrokerController, nursery: trio.Nursery) -> None:
+        self.controller = controller
+        self._nursery = nursery
+
+    async def connect(self, *, lockstep: bool = False) -> Client:
+        make = trio.testing.lockstep_stream_pair if lockstep else trio.testing.memory_stream_pair
+        near, far = make()
+        assert self.controller.server is not None
+        self._nursery.start_soon(self.controller.server.serve_stream, near)
+        await trio.testing.wait_all_tasks_blocked()
+        return Client(far)
+
+
+@asynccontextmanager
+async def embedded_broker(
+    disk: MemoryDisk | None = None, *, clock: Clock | None = None, **options: Any
+) -> AsyncIterator[Broker]:
+    """Run a broker until the block ends.
+
+    Args:
+      disk: with what an earlier one left; None: empty.
+      options: fields of BrokerConfig and MessageStoreConfig.
+    """
+    store_options = {
+        "mapped_file_size_commit_log": 256 * 1024,
+        "max_hash_slot_num": 100,
+        "max_index_num": 400,
+        "store_path_root_dir": "/store",
+    }
+    broker_options = {"broker_name": "b", "broker_ip1": "127.0.0.1", "broker_ip2": "127.0.0.1"}
+    for name, value in options.items():
+        known = name in BrokerConfig.__dataclass_fields__
+        (broker_options if known else store_options)[name] = value
+    controller = BrokerController(
+        BrokerConfig(**broker_options),
+        MessageStoreConfig(**store_options),
+        clock=clock or TrioClock(),
+        disk=disk if disk is not None else MemoryDisk(),
+        listeners=[],
+    )
+    async with trio.open_nursery() as nursery:
+        await nursery.start(controller.run)
+        async with trio.open_nursery() as connections:
+            yield Broker(controller, connections)
+            connections.cancel_scope.cancel()
+        nursery.cancel_scope.cancel()

@@ -1,0 +1,79 @@
+"""The table of producers."""
+
+from __future__ import annotations
+
+from trocket.broker import producer_manager
+from trocket.broker.producer_manager import ProducerManager
+
+from .harness import FakeChannel, client
+
+
+def test_a_producer_is_there_from_its_first_heartbeat():
+    table = ProducerManager()
+    channel = FakeChannel()
+    assert table.register("g", client(channel, "c1"))
+    assert not table.register("g", client(channel, "c1"))
+    assert table.is_online("g")
+    assert not table.is_online("h")
+    assert table.find_channel("c1") is channel
+    assert list(table.group_table["g"]) == [channel]
+
+
+def test_it_leaves_one_group_by_saying_so():
+    table = ProducerManager()
+    channel = FakeChannel()
+    table.register("g", client(channel))
+    table.register("h", client(channel))
+    assert table.unregister("g", channel)
+    assert not table.unregister("g", channel)
+    assert not table.unregister("nobody", channel)
+    assert (table.is_online("g"), table.is_online("h")) == (False, True)
+    assert table.find_channel("c1") is channel
+    assert table.unregister("h", channel)
+    assert table.find_channel("c1") is None
+
+
+def test_a_closed_connection_leaves_all_groups_and_others_stay():
+    table = ProducerManager()
+    one, other = FakeChannel(), FakeChannel()
+    for channel, name in ((one, "c1"), (other, "c2")):
+        table.register("g", client(channel, name))
+        table.register(f"g-{name}", client(channel, name))
+    assert table.channel_closed(one)
+    assert not table.channel_closed(one)
+    assert (table.is_online("g"), table.is_online("g-c1"), table.is_online("g-c2")) == (
+        True,
+        False,
+        True,
+    )
+    assert table.find_channel("c1") is None
+
+
+def test_a_client_that_came_back_is_found_on_its_new_connection():
+    table = ProducerManager()
+    old, new = FakeChannel(), FakeChannel()
+    table.register("g", client(old))
+    table.register("g", client(new))
+    table.channel_closed(old)
+    assert table.find_channel("c1") is new
+
+
+def test_a_silent_client_is_dropped_after_120_s():
+    table = ProducerManager()
+    silent, alive = FakeChannel(), FakeChannel()
+    table.register("g", client(silent, "c1", last_update_s=0))
+    table.register("g", client(alive, "c2", last_update_s=0))
+    table.register("g", client(alive, "c2", last_update_s=100))
+    assert table.scan_inactive(120) == []
+    assert table.scan_inactive(120.1) == [silent]
+    assert (silent.closed, alive.closed) == (True, False)
+    assert list(table.group_table["g"]) == [alive]
+
+
+def test_the_groups_of_one_connection_are_bounded(monkeypatch, caplog):
+    monkeypatch.setattr(producer_manager, "GROUPS_PER_CHANNEL_MAX", 2)
+    table = ProducerManager()
+    channel = FakeChannel()
+    assert [table.register(f"g{n}", client(channel)) for n in range(3)] == [True, True, False]
+    assert set(table.group_table) == {"g0", "g1"}
+    assert "has 2 groups already" in caplog.text

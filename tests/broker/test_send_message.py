@@ -1,0 +1,270 @@
+"""Sends, against a whole broker in memory."""
+
+from __future__ import annotations
+
+import errno
+
+import pytest
+import trio
+import trio.testing
+from trocket.remoting.codec import RemotingCommand
+from trocket.remoting.hosts import host_bytes
+from trocket.remoting.message import Message
+from trocket.remoting.message_codec import decode_messages, encode_batch
+from trocket.remoting.message_id import encode_offset_id
+from trocket.remoting.request_codes import RequestCode
+from trocket.remoting.response_codes import ResponseCode
+from trocket.store.memory_disk import MemoryDisk
+
+from .embedded import START_MS, TEN_SECONDS, Client, embedded_broker, pull_fields, send_fields
+
+SEND_V1, SEND_V2, SEND_BATCH, PULL = 10, 310, 320, 11
+V1_NAMES = {
+    "a": "producerGroup", "b": "topic", "c": "defaultTopic", "d": "defaultTopicQueueNums",
+    "e": "queueId", "f": "sysFlag", "g": "bornTimestamp", "h": "flag", "i": "properties",
+    "j": "reconsumeTimes", "k": "unitMode", "m": "batch",
+}  # fmt: skip
+
+
+@pytest.fixture
+def memory_disk() -> MemoryDisk:
+    return MemoryDisk()
+
+
+async def stored(client: Client, topic: str = "T", queue_id: int = 0) -> list:
+    answer = await client.ask(PULL, pull_fields(topic, queue_id, sysFlag=4))
+    return decode_messages(answer.body) if answer.code == 0 else []
+
+
+@pytest.mark.parametrize("serialize_type", [0, 1])
+@pytest.mark.parametrize("code", [SEND_V1, SEND_V2])
+async def test_a_send_is_answered_with_its_place_and_stored_with_its_fields(
+    code: int, serialize_type: int
+) -> None:
+    fields = send_fields(h=-7, i="TAGS\1TagA\2UNIQ_KEY\1AB\2KEYS\1k1 k2", j=3, e=2)
+    if code == SEND_V1:
+        fields = {V1_NAMES[name]: value for name, value in fields.items()}
+    async with embedded_broker() as broker:
+        client = await broker.connect()
+        first = await client.ask(code, fields, b"one", serialize_type)
+        second = await client.ask(code, fields, b"two", serialize_type)
+        messages = await stored(client, queue_id=2)
+    assert first.code == second.code == ResponseCode.SUCCESS
+    assert first.serialize_type == serialize_type
+    assert dict(first.ext_fields) == {
+        "msgId": encode_offset_id(host_bytes("127.0.0.1", 10911), 0),
+        "queueId": "2",
+        "queueOffset": "0",
+        "MSG_REGION": "DefaultRegion",
+        "TRACE_ON": "true",
+    }
+    assert second.ext_fields["queueOffset"] == "1"
+    message = messages[0]
+    assert (message.body, message.topic, message.queue_id) == (b"one", "T", 2)
+    assert (message.flag, message.reconsume_times) == (-7, 3)
+    assert message.born_timestamp_ms == START_MS
+    assert message.properties == {
+        "TAGS": "TagA",
+        "UNIQ_KEY": "AB",
+        "KEYS": "k1 k2",
+        "MSG_REGION": "DefaultRegion",
+        "TRACE_ON": "true",
+        "CLUSTER": "DefaultCluster",
+    }
+    assert messages[1].body == b"two"
+
+
+async def test_a_message_without_a_unique_key_gets_one() -> None:
+    async with embedded_broker() as broker:
+        client = await broker.connect()
+        for _ in range(2):
+            await client.ask(SEND_V2, send_fields(i=""), b"x")
+        first, second = await stored(client)
+    assert len(first.properties["UNIQ_KEY"]) == 32
+    assert first.properties["UNIQ_KEY"] != second.properties["UNIQ_KEY"]
+
+
+async def test_a_forwarded_message_keeps_one_of_each_property() -> None:
+    properties = "UNIQ_KEY\1AB\2MSG_REGION\1elsewhere\2CLUSTER\1other\2"
+    async with embedded_broker() as broker:
+        client = await broker.connect()
+        await client.ask(SEND_V2, send_fields(i=properties), b"x")
+        record = (await client.ask(PULL, pull_fields(sysFlag=4))).body
+    assert record.count(b"MSG_REGION") == record.count(b"CLUSTER") == 1
+    assert b"MSG_REGION\1DefaultRegion" in record
+
+
+async def test_a_negative_queue_id_lets_the_broker_choose() -> None:
+    async with embedded_broker() as broker:
+        client = await broker.connect()
+        answers = [await client.ask(SEND_V2, send_fields(e=-1), b"x") for _ in range(40)]
+    assert {answer.ext_fields["queueId"] for answer in answers} == {"0", "1", "2", "3"}
+
+
+async def test_a_batch_is_stored_as_its_messages_in_one_answer() -> None:
+    body = encode_batch(
+        [Message("T", b"one", properties={"TAGS": "a"}), Message("T", b"two", flag=5)]
+    )
+    async with embedded_broker() as broker:
+        client = await broker.connect()
+        answer = await client.ask(SEND_BATCH, send_fields(m="true", i=""), body)
+        messages = await stored(client)
+    assert answer.code == 0
+    ids = answer.ext_fields["msgId"].split(",")
+    assert ids == [message.offset_message_id for message in messages]
+    assert answer.ext_fields["queueOffset"] == "0"
+    assert [(m.body, m.flag, m.tags) for m in messages] == [(b"one", 0, "a"), (b"two", 5, None)]
+
+
+async def test_a_oneway_send_is_stored_and_not_answered() -> None:
+    async with embedded_broker() as broker:
+        client = await broker.connect()
+        fields = {name: str(value) for name, value in send_fields().items()}
+        await client.send(RemotingCommand(SEND_V2, fields, b"quiet", flag=2))
+        answer = await client.ask(SEND_V2, send_fields(), b"loud")
+        messages = await stored(client)
+    assert answer.ext_fields["queueOffset"] == "1"
+    assert [message.body for message in messages] == [b"quiet", b"loud"]
+    assert client.pushed == []
+
+
+REFUSED = [
+    pytest.param({"b": "../x"}, b"x", 29, "illegal characters", id="path as topic"),
+    pytest.param({"b": ""}, b"x", 29, "blank", id="blank topic"),
+    pytest.param({"b": "t" * 128}, b"x", 29, "longer than topic max length", id="long topic"),
+    pytest.param({"b": "SCHEDULE_TOPIC_XXXX"}, b"x", 16, "is forbidden", id="system topic"),
+    pytest.param({"b": "N", "c": "none"}, b"x", 17, "topic[N] not exist", id="no such topic"),
+    pytest.param({"e": 99}, b"x", 29, "request queueId[99] is illegal", id="queue id"),
+    pytest.param({"e": "one"}, b"x", 1, "'one'", id="queue id is no number"),
+    pytest.param({"h": 2**31}, b"x", 1, str(2**31), id="flag beyond int32"),
+    pytest.param({"g": -1}, b"x", 1, "-1", id="born before 1970"),
+    pytest.param({"i": "A\1" + "b" * 32_768}, b"x", 13, "the message is illegal", id="properties"),
+    pytest.param({}, bytes(4 * 2**20 + 1), 13, "body length limit 4194304B", id="body"),
+    pytest.param({"i": "DELAY\0013\2"}, b"x", 3, "delayed", id="delay"),
+    pytest.param({"i": "UNIQ_KEY\1A\2TRAN_MSG\1true\2"}, b"x", 3, "transaction", id="half"),
+]
+
+
+@pytest.mark.parametrize(("change", "body", "code", "words"), REFUSED)
+async def test_a_bad_send_is_refused_in_words_and_the_next_one_works(
+    change: dict[str, object], body: bytes, code: int, words: str
+) -> None:
+    async with embedded_broker() as broker:
+        client = await broker.connect()
+        await client.ask(SEND_V2, send_fields(), b"before")
+        answer = await client.ask(SEND_V2, send_fields(**change), body)
+        after = await client.ask(SEND_V2, send_fields(), b"after")
+        messages = await stored(client)
+    assert answer.code == code
+    assert words in (answer.remark or "")
+    assert after.code == 0
+    assert [message.body for message in messages] == [b"before", b"after"]
+
+
+@pytest.mark.parametrize("missing", ["b", "e", "f", "g", "h"])
+async def test_a_missing_field_is_named(missing: str) -> None:
+    fields = send_fields()
+    del fields[missing]
+    async with embedded_broker() as broker:
+        answer = await (await broker.connect()).ask(SEND_V2, fields, b"x")
+    assert answer.code == ResponseCode.SYSTEM_ERROR
+    assert f"<{missing}>" in (answer.remark or "") or missing in (answer.remark or "")
+
+
+@pytest.mark.parametrize(
+    ("topic", "body", "words"),
+    [("T", b"\0\0\0\x09junk", "batch"), ("%RETRY%g", b"", "does not support retry group")],
+)
+async def test_a_bad_batch_is_refused_whole(topic: str, body: bytes, words: str) -> None:
+    async with embedded_broker() as broker:
+        client = await broker.connect()
+        answer = await client.ask(SEND_BATCH, send_fields(topic, m="true", i=""), body)
+        assert await stored(client, topic) == []
+    assert answer.code == ResponseCode.MESSAGE_ILLEGAL
+    assert words in (answer.remark or "")
+
+
+async def test_a_full_disk_refuses_the_whole_turn_and_sends_come_back(
+    memory_disk: MemoryDisk, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with embedded_broker(memory_disk) as broker:
+        client = await broker.connect()
+        assert (await client.ask(SEND_V2, send_fields(), b"before")).code == 0
+
+        def full(operation: str, path: str) -> OSError | None:
+            if operation == "pwrite" and "commitlog" in path:
+                return OSError(errno.ENOSPC, "No space left on device")
+            return None
+
+        memory_disk.fault = full
+        refused = await client.ask(SEND_V2, send_fields(), b"refused")
+        memory_disk.fault = None
+        after = await client.ask(SEND_V2, send_fields(), b"after")
+        messages = await stored(client)
+    assert refused.code == ResponseCode.SERVICE_NOT_AVAILABLE
+    assert "No space left" in (refused.remark or "")
+    assert after.ext_fields["queueOffset"] == "1"
+    assert [message.body for message in messages] == [b"before", b"after"]
+
+
+async def test_what_was_answered_is_there_after_a_stop_and_a_start(
+    memory_disk: MemoryDisk,
+) -> None:
+    async with embedded_broker(memory_disk) as broker:
+        client = await broker.connect()
+        for number in range(50):
+            answer = await client.ask(SEND_V2, send_fields(e=number % 4), b"%d" % number)
+            assert answer.code == 0
+    async with embedded_broker(memory_disk) as broker:
+        client = await broker.connect()
+        bodies = [m.body for queue in range(4) for m in await stored(client, queue_id=queue)]
+        assert "T" in broker.controller.topics.topic_config_table
+    assert sorted(map(int, bodies)) == list(range(50))
+
+
+async def test_under_sync_flush_an_answer_waits_for_the_disk_and_unwaited_ones_do_not(
+    memory_disk: MemoryDisk,
+) -> None:
+    from trocket.store.config import FlushDiskType
+
+    async with embedded_broker(memory_disk, flush_disk_type=FlushDiskType.SYNC_FLUSH) as broker:
+        client = await broker.connect()
+        with trio.fail_after(TEN_SECONDS):
+            waited = await client.ask(SEND_V2, send_fields(), b"waits")
+            quick = await client.ask(SEND_V2, send_fields(i="UNIQ_KEY\1A\2WAIT\1false"), b"not")
+            assert (waited.code, quick.code) == (0, 0)
+            while len(await stored(client)) < 2:
+                await trio.testing.wait_all_tasks_blocked(0.001)
+        assert memory_disk.contents["/store/commitlog/" + "0" * 20]
+
+
+async def test_a_failed_fsync_is_told_as_flush_disk_timeout_and_later_sends_are_refused(
+    memory_disk: MemoryDisk,
+) -> None:
+    from trocket.store.config import FlushDiskType
+
+    async with embedded_broker(memory_disk, flush_disk_type=FlushDiskType.SYNC_FLUSH) as broker:
+        client = await broker.connect()
+
+        def broken(operation: str, path: str) -> OSError | None:
+            if operation == "sync" and "commitlog" in path:
+                return OSError(errno.EIO, "Input/output error")
+            return None
+
+        memory_disk.fault = broken
+        with trio.fail_after(TEN_SECONDS):
+            answer = await client.ask(SEND_V2, send_fields(), b"x")
+            later = await client.ask(SEND_V2, send_fields(), b"y")
+        assert answer.code == ResponseCode.FLUSH_DISK_TIMEOUT
+        assert answer.ext_fields["queueOffset"] == "0"
+        assert later.code == ResponseCode.SERVICE_NOT_AVAILABLE
+        memory_disk.fault = None
+
+
+def test_request_codes_are_those_of_the_protocol() -> None:
+    assert (SEND_V1, SEND_V2, SEND_BATCH, PULL) == (
+        RequestCode.SEND_MESSAGE,
+        RequestCode.SEND_MESSAGE_V2,
+        RequestCode.SEND_BATCH_MESSAGE,
+        RequestCode.PULL_MESSAGE,
+    )

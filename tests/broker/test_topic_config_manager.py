@@ -1,0 +1,256 @@
+"""The table of topics."""
+
+from __future__ import annotations
+
+import pytest
+from trocket.broker import topic_config_manager
+from trocket.broker.config import BrokerConfig
+from trocket.broker.config_text import TOPICS
+from trocket.broker.topic_config_manager import QUEUE_COUNT_MAX, TopicConfigManager
+from trocket.remoting.bodies import TopicConfig
+from trocket.remoting.errors import RequestRefused
+from trocket.remoting.response_codes import ResponseCode
+from trocket.store.clock import ManualClock
+from trocket.store.errors import StoreIOError
+
+
+class Table(TopicConfigManager):
+    """A table that remembers what it saved and told."""
+
+    def __init__(self, **config):
+        self.files = []
+        self.told = []
+        super().__init__(
+            BrokerConfig(**{"broker_cluster_name": "C", "broker_name": "broker-a", **config}),
+            clock=ManualClock(5_000),
+            save=lambda name, text: self.files.append((name, text)),
+            on_change=self.told.append,
+        )
+
+    def first_send(self, topic, queue_count=4, default_topic="TBW102"):
+        return self.create_topic_in_send_message(topic, default_topic, "192.0.2.2:1", queue_count)
+
+
+def shapes(topics):
+    return {t.topic_name: (t.read_queue_nums, t.write_queue_nums, t.perm) for t in topics}
+
+
+def test_a_new_broker_has_the_topics_that_clients_and_tools_rely_on():
+    table = Table()
+    assert shapes(table.topic_config_table.values()) == {
+        "SELF_TEST_TOPIC": (1, 1, 6),
+        "TBW102": (8, 8, 7),
+        "BenchmarkTest": (1024, 1024, 6),
+        "C": (16, 16, 7),
+        "broker-a": (1, 1, 7),
+        "OFFSET_MOVED_EVENT": (1, 1, 6),
+        "SCHEDULE_TOPIC_XXXX": (18, 18, 6),
+        "C_REPLY_TOPIC": (1, 1, 6),
+        "RMQ_SYS_TRANS_HALF_TOPIC": (1, 1, 6),
+        "RMQ_SYS_TRANS_OP_HALF_TOPIC": (1, 1, 6),
+        "TRANS_CHECK_MAX_TIME_TOPIC": (1, 1, 6),
+    }
+    assert all(table.is_system_topic(topic) for topic in table.topic_config_table)
+    assert (table.data_version.counter, table.files) == (0, [])
+
+
+def test_the_configuration_decides_on_some_of_them():
+    table = Table(
+        auto_create_topic_enable=False,
+        cluster_topic_enable=False,
+        broker_topic_enable=False,
+        trace_topic_enable=True,
+        msg_trace_topic_name="Traces",
+    )
+    found = shapes(table.topic_config_table.values())
+    assert "TBW102" not in found
+    assert (found["C"], found["broker-a"], found["Traces"]) == ((16, 16, 1), (1, 1, 1), (1, 1, 6))
+
+
+@pytest.mark.parametrize(("asked", "made"), [(4, 4), (8, 8), (100, 8), (0, 0), (-3, 0)])
+def test_a_first_send_makes_a_topic_with_at_most_the_patterns_queues(asked, made):
+    topic = Table(default_topic_queue_nums=8).first_send("T", asked)
+    assert shapes([topic]) == {"T": (made, made, 6)}
+
+
+def test_a_second_send_finds_the_topic_of_the_first():
+    table = Table()
+    topic = table.first_send("T", 2)
+    assert table.first_send("T", 7) is topic
+    assert table.topic_config_table["T"] is topic
+    assert len(table.files) == len(table.told) == table.data_version.counter == 1
+
+
+@pytest.mark.parametrize("pattern", ["NoSuchTopic", "SELF_TEST_TOPIC"])
+def test_nothing_is_made_after_a_pattern_that_is_missing_or_not_inherited(pattern):
+    table = Table()
+    assert table.first_send("T", default_topic=pattern) is None
+    assert (table.select("T"), table.files) == (None, [])
+
+
+def test_nothing_is_made_where_automatic_creation_is_off_even_if_the_file_has_the_pattern():
+    saved = Table()
+    saved.persist()
+    table = Table(auto_create_topic_enable=False)
+    table.decode(saved.files[0][1])
+    assert "TBW102" in table.topic_config_table
+    assert table.first_send("T") is None
+
+
+def test_a_retry_topic_is_made_once_and_its_order_flag_follows():
+    table = Table()
+    first = table.create_topic_in_send_message_back("%RETRY%g", queue_count=2, sys_flag=2)
+    assert (first.read_queue_nums, first.perm, first.order, first.topic_sys_flag) == (
+        2,
+        6,
+        False,
+        2,
+    )
+    assert table.create_topic_in_send_message_back("%RETRY%g", queue_count=9) is first
+    ordered = table.create_topic_in_send_message_back("%RETRY%g", queue_count=9, order=True)
+    assert (ordered.order, ordered.read_queue_nums, first.order) == (True, 2, False)
+    assert table.is_order_topic("%RETRY%g")
+    assert not table.is_order_topic("NoSuchTopic")
+    assert table.data_version.counter == 2
+
+
+def test_the_number_of_topics_is_bounded(monkeypatch):
+    table = Table()
+    monkeypatch.setattr(topic_config_manager, "TOPIC_COUNT_MAX", len(table.topic_config_table) + 1)
+    assert table.first_send("T1") is not None
+    assert table.first_send("T2") is None
+    assert table.create_topic_in_send_message_back("%RETRY%g", queue_count=1) is None
+    with pytest.raises(RequestRefused, match="no more than"):
+        table.update([TopicConfig(topic_name="T3")])
+    table.update([TopicConfig(topic_name="T1", perm=4)])
+    assert table.select("T1").perm == 4
+
+
+def test_an_update_of_several_topics_is_one_change():
+    table = Table()
+    table.update([TopicConfig(topic_name="A"), TopicConfig(topic_name="B")])
+    assert table.data_version.counter == 1
+    assert [[t.topic_name for t in told] for told in table.told] == [["A", "B"]]
+
+
+def test_an_update_with_one_topic_that_is_not_allowed_changes_nothing():
+    table = Table()
+    with pytest.raises(RequestRefused):
+        table.update([TopicConfig(topic_name="A"), TopicConfig(topic_name="B", perm=8)])
+    assert (table.select("A"), table.files, table.told) == (None, [], [])
+
+
+@pytest.mark.parametrize(
+    "numbers",
+    [
+        {"read_queue_nums": -1},
+        {"write_queue_nums": QUEUE_COUNT_MAX + 1},
+        {"perm": -1},
+        {"perm": 8},
+    ],
+)
+def test_numbers_that_make_no_sense_are_refused(numbers):
+    with pytest.raises(RequestRefused) as refused:
+        Table().update([TopicConfig(topic_name="T", **numbers)])
+    assert refused.value.code == ResponseCode.INVALID_PARAMETER
+
+
+def test_attributes_of_an_update_are_changes():
+    table = Table()
+    table.update([TopicConfig(topic_name="T", attributes={"+message.type": "FIFO"})])
+    assert table.select("T").attributes == {"message.type": "FIFO"}
+    table.update([TopicConfig(topic_name="T", perm=4)])
+    assert (table.select("T").attributes, table.select("T").perm) == ({"message.type": "FIFO"}, 4)
+
+
+def test_order_topics_of_a_name_server_are_marked_and_never_unmarked():
+    table = Table()
+    table.update([TopicConfig(topic_name="A"), TopicConfig(topic_name="B", order=True)])
+    assert [t.topic_name for t in table.update_order_topics(["A", "B", "Elsewhere"])] == ["A"]
+    assert table.update_order_topics([]) == []
+    assert table.is_order_topic("A")
+    assert table.is_order_topic("B")
+    assert table.data_version.counter == 2
+
+
+def test_deleting_tells_what_was_there():
+    table = Table()
+    table.first_send("T")
+    assert table.delete(["T", "NoSuchTopic"]) == ["T"]
+    assert table.delete(["T"]) == []
+    assert (table.select("T"), table.data_version.counter) == (None, 2)
+
+
+def test_what_is_saved_comes_back():
+    saved = Table()
+    saved.first_send("T")
+    saved.update([TopicConfig(topic_name="A", order=True, attributes={"+message.type": "DELAY"})])
+    name, text = saved.files[-1]
+    assert name == TOPICS
+    table = Table()
+    hot = table.topic_config_table
+    assert table.decode(text) == len(saved.topic_config_table)
+    assert table.topic_config_table is hot
+    assert hot == saved.topic_config_table
+    assert table.data_version == saved.data_version
+    assert table.encode() == text
+
+
+def test_a_changed_topic_is_written_anew():
+    table = Table()
+    table.first_send("T")
+    table.update([TopicConfig(topic_name="T", read_queue_nums=3)])
+    again = Table()
+    again.decode(table.files[-1][1])
+    assert again.select("T").read_queue_nums == 3
+    table.delete(["T"])
+    again.decode(table.files[-1][1])
+    assert again.select("T") is None
+
+
+def test_a_name_in_the_file_that_is_not_allowed_is_left_out():
+    table = Table()
+    text = b'{"topicConfigTable":{"../x":{"topicName":"../x"},"T":{"topicName":"../y"}}}'
+    assert table.decode(text) == 2
+    assert table.select("../x") is None
+    assert table.select("T").topic_name == "T"
+
+
+@pytest.mark.parametrize(
+    "text", [b"", b"[]", b'{"topicConfigTable":[]}', b'{"topicConfigTable":{"T":{"perm":"x"}}}']
+)
+def test_a_file_that_is_no_table_is_refused_and_changes_nothing(text):
+    table = Table()
+    before = table.encode()
+    with pytest.raises(ValueError):  # noqa: PT011 - the text tells, and differs
+        table.decode(text)
+    assert table.encode() == before
+
+
+def test_changes_inside_saving_once_are_saved_together():
+    table = Table()
+    with table.saving_once():
+        table.first_send("A")
+        table.first_send("B")
+        assert table.files == []
+    assert len(table.files) == 1
+    with table.saving_once():
+        pass
+    assert len(table.files) == 1
+
+
+def test_a_change_that_could_not_be_saved_is_saved_with_the_next_one():
+    table = Table()
+    good_save = table._save
+
+    def failing_save(name, text):
+        raise StoreIOError("/x", "no space")
+
+    table._save = failing_save
+    with pytest.raises(StoreIOError):
+        table.first_send("A")
+    table._save = good_save
+    with table.saving_once():
+        pass
+    assert b'"A":{' in table.files[-1][1]
+    assert len(table.told) == 1
