@@ -45,7 +45,7 @@ clean:
 $(STAMP): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
 		echo "trocket needs Python 3.11 or newer, and $(PYTHON) is" \
-			"$$($(PYTHON) --version 2>&1 || echo missing)." \
+			"$$($(PYTHON) --version 2>/dev/null || echo missing)." \
 			"Name another: make PYTHON=python3.12 $(MAKECMDGOALS)" >&2; exit 1; }
 	@echo "setting up .venv (once)" >&2
 	@$(PYTHON) -m venv .venv || { \

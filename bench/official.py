@@ -249,7 +249,7 @@ def report(runs: list[Run], peers: list[str]) -> Table:
 
 def main(
     seconds: Annotated[float, typer.Option(min=WINDOW_S, help="measured time of a run")] = 20.0,
-    warm_up: Annotated[float, typer.Option(help="time before it, not measured")] = 10.0,
+    warm_up: Annotated[float, typer.Option(help="time before it, not measured")] = 20.0,
     rounds: Annotated[int, typer.Option(min=1, help="how often each is run")] = 3,
     peers: Annotated[
         str, typer.Option(help="in this order; the ratio is of the last to the first")

@@ -246,14 +246,14 @@ def pin_to_cores(broker: int) -> None:
 
 def report(outcomes: list[Outcome], title: str) -> Table:
     """The outcomes as a table; CPU µs is the broker's per message."""
-    table = Table(title=title, box=SIMPLE)
+    table = Table(title=title, box=SIMPLE, pad_edge=False, collapse_padding=True)
     table.add_column("case", no_wrap=True)
-    headings = ("msg/s", "CPU µs", "p50 µs", "p99 µs", "max µs", "load CPU", "RSS MB", "refused")
+    headings = ("msg/s", "CPU µs", "p50 µs", "p99 µs", "max µs", "load", "RSS MB", "busy")
     for heading in headings:
         table.add_column(heading, justify="right", no_wrap=True)
     for one in outcomes:
         numbers = (one.messages_per_s, one.broker_cpu_us, one.p50_us, one.p99_us, one.max_us)
-        cells = [f"{number:,.1f}" if number < 100 else f"{number:,.0f}" for number in numbers]
+        cells = [f"{number:.1f}" if number < 100 else f"{number:.0f}" for number in numbers]
         last = (f"{one.generator_cpu_share:.0%}", f"{one.resident_mb:.0f}", str(one.refused))
         table.add_row(one.case, *cells, *last)
     return table

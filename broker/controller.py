@@ -22,7 +22,6 @@ import trio
 
 from ..remoting.channel import Channel, Processor, Turn
 from ..remoting.client import RemotingClient
-from ..remoting.codec import RemotingCommand
 from ..remoting.connection import ConnectionLimits
 from ..remoting.errors import LocalProtocolError
 from ..remoting.hosts import host_bytes
@@ -36,7 +35,7 @@ from ..store.disk import Disk
 from ..store.errors import StoreError
 from ..store.json_config import load_json, save_json
 from ..store.message_store import MessageStore
-from .config import BrokerConfig
+from .config import BrokerConfig, join_address
 from .config_text import CONSUMER_OFFSETS, SUBSCRIPTION_GROUPS, TOPICS
 from .consumer_manager import ConsumerManager, notify_consumer_ids_changed, notify_nobody
 from .consumer_offset_manager import ConsumerOffsetManager
@@ -50,7 +49,7 @@ from .producer_manager import ProducerManager
 from .pull_message import PullMessageProcessor
 from .pull_request_hold import CHECK_INTERVAL_S
 from .rebalance_lock_manager import RebalanceLockManager
-from .registration import Registrar, register_request, unregister_request
+from .registration import Registrar
 from .send_message import SendMessageProcessor
 from .subscription_group_manager import SubscriptionGroupManager
 from .topic_config_manager import TopicConfigManager
@@ -122,7 +121,11 @@ class BrokerController:
         self._locks = RebalanceLockManager()
         self.client = RemotingClient(turn=self._turn)
         self.registrar = Registrar(
-            config, self.client, self._register_request, self._unregister_request
+            config,
+            self.client,
+            self.topics,
+            lambda: self._broker_addr,
+            self._ha_server_addr,
         )
         self.topics.on_change = lambda topics: self.registrar.changed()
         self.pulls = PullMessageProcessor(
@@ -296,6 +299,7 @@ class BrokerController:
 
     def _scan_clients(self) -> None:
         now_s = self._clock.monotonic_s()
+        self._locks.remove_expired(now_s=now_s)
         for channel in (*self.consumers.scan_inactive(now_s), *self.producers.scan_inactive(now_s)):
             channel.close("no heartbeat from its client")
 
@@ -318,19 +322,10 @@ class BrokerController:
         ):
             load_json(self._disk, self._path(name), decode)
 
-    def _register_request(self) -> RemotingCommand:
+    def _ha_server_addr(self) -> str:
         port = int(self._broker_addr.rpartition(":")[2])
-        ha_host = self.config.broker_ip2 or self.config.broker_ip1
-        return register_request(
-            self.config,
-            self._broker_addr,
-            f"{ha_host}:{port + HA_PORT_STEP}",
-            self.topics.topic_config_table,
-            self.topics.data_version,
-        )
-
-    def _unregister_request(self) -> RemotingCommand:
-        return unregister_request(self.config, self._broker_addr)
+        host = self.config.broker_ip2 or self.config.broker_ip1
+        return join_address(host, port + HA_PORT_STEP)
 
 
 async def _run_in(

@@ -133,6 +133,7 @@ class PullMessageProcessor:
             size_max,
             tags_codes,
         )
+        self._offsets.commit_pull_offset(header.consumer_group, *key, result.next_begin_offset)
         sys_flag = header.sys_flag
         if sys_flag & _COMMIT_OFFSET and header.commit_offset >= 0:
             self._offsets.commit_offset(header.consumer_group, *key, header.commit_offset)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import zlib
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 import trio
 
@@ -21,7 +21,7 @@ from ..remoting.bodies import (
 )
 from ..remoting.client import RemotingClient
 from ..remoting.codec import RemotingCommand
-from ..remoting.errors import RemotingError
+from ..remoting.errors import RemotingError, RequestRefused
 from ..remoting.headers import (
     RegisterBrokerRequestHeader,
     UnregisterBrokerRequestHeader,
@@ -30,6 +30,8 @@ from ..remoting.headers import (
 from ..remoting.request_codes import RequestCode
 from ..remoting.response_codes import ResponseCode
 from .config import BrokerConfig
+from .registration_answer import needs_registration, order_topics, query_data_version_request
+from .topic_config_manager import TopicConfigManager
 
 logger = logging.getLogger(__name__)
 
@@ -73,6 +75,7 @@ def register_request(
         data_version=data_version,
         mapping_data_version=DataVersion(timestamp=data_version.timestamp, counter=0),
         topic_queue_mapping_info_map={},
+        topic_queue_mapping_detail_map={},
     )
     body = RegisterBrokerBody(topic_config_serialize_wrapper=wrapper).to_body()
     header = RegisterBrokerRequestHeader(
@@ -107,21 +110,24 @@ class Registrar:
     Args:
       config: the broker's; read at every registration.
       client: running.
-      make_request: the registration as it stands now.
-      make_goodbye: the opposite.
+      topics: what is registered; its ordered topics are marked as the name servers say.
+      broker_addr: gives `host:port` that clients are told.
+      ha_server_addr: gives `host:port` for slaves.
     """
 
     def __init__(
         self,
         config: BrokerConfig,
         client: RemotingClient,
-        make_request: Callable[[], RemotingCommand],
-        make_goodbye: Callable[[], RemotingCommand],
+        topics: TopicConfigManager,
+        broker_addr: Callable[[], str],
+        ha_server_addr: Callable[[], str],
     ) -> None:
         self._config = config
         self._client = client
-        self._make_request = make_request
-        self._make_goodbye = make_goodbye
+        self._topics = topics
+        self._broker_addr = broker_addr
+        self._ha_server_addr = ha_server_addr
         self._changed = trio.Event()
         self._unreachable: set[str] = set()
 
@@ -139,22 +145,21 @@ class Registrar:
 
     async def register_all(self) -> None:
         """Tell every name server, and wait for their answers; failures are logged, not raised."""
-        timeout_s = self._config.register_broker_timeout_mills / 1000
-        async with trio.open_nursery() as nursery:
-            for address in self._config.namesrv_addresses:
-                nursery.start_soon(self._tell, address, self._make_request(), timeout_s)
+        await self._each(self._register)
 
     async def unregister_all(self) -> None:
         """Say goodbye to every name server."""
+        await self._each(self._unregister)
+
+    async def _each(self, tell: Callable[[str], Awaitable[None]]) -> None:
         async with trio.open_nursery() as nursery:
             for address in self._config.namesrv_addresses:
-                nursery.start_soon(self._tell, address, self._make_goodbye(), UNREGISTER_TIMEOUT_S)
+                nursery.start_soon(self._tell, address, tell)
 
-    async def _tell(self, address: str, command: RemotingCommand, timeout_s: float) -> None:
-        code = command.code
+    async def _tell(self, address: str, tell: Callable[[str], Awaitable[None]]) -> None:
         try:
-            answer = await self._client.call(address, command, timeout_s)
-        except RemotingError as error:
+            await tell(address)
+        except (RemotingError, RequestRefused) as error:
             # Once, and not every 30 s, while it stays away.
             level = logging.DEBUG if address in self._unreachable else logging.WARNING
             self._unreachable.add(address)
@@ -163,8 +168,33 @@ class Registrar:
         if address in self._unreachable:
             self._unreachable.discard(address)
             logger.info("name server %s answers again", address)
+
+    async def _register(self, address: str) -> None:
+        """Register with one name server; unless forceRegister, only where it has old topics.
+
+        Raises: RemotingError, RequestRefused.
+        """
+        timeout_s = self._config.register_broker_timeout_mills / 1000
+        broker_addr, version = self._broker_addr(), self._topics.data_version
+        if not self._config.force_register:
+            question = query_data_version_request(self._config, broker_addr, version)
+            known = await self._client.call(address, question, timeout_s)
+            if not needs_registration(known, version):
+                return
+        request = register_request(
+            self._config,
+            broker_addr,
+            self._ha_server_addr(),
+            self._topics.topic_config_table,
+            self._topics.data_version,
+        )
+        answer = await self._client.call(address, request, timeout_s)
         if answer.code != ResponseCode.SUCCESS:
-            logger.error(
-                "name server %s refuses request %d: %d %s",
-                address, code, answer.code, answer.remark,
-            )  # fmt: skip
+            raise RequestRefused(answer.code, f"the registration is refused: {answer.remark}")
+        ordered = order_topics(answer)
+        if ordered:
+            self._topics.update_order_topics(ordered)
+
+    async def _unregister(self, address: str) -> None:
+        goodbye = unregister_request(self._config, self._broker_addr())
+        await self._client.call(address, goodbye, UNREGISTER_TIMEOUT_S)

@@ -21,6 +21,7 @@ from ..remoting.bodies import DataVersion, SubscriptionGroupConfig, Subscription
 from ..remoting.errors import RequestRefused
 from ..remoting.response_codes import ResponseCode
 from ..store.clock import Clock
+from ..store.errors import StoreIOError
 from . import topic_validator as names
 from .attributes import GROUP_ATTRIBUTES, alter_attributes
 from .config_text import (
@@ -94,7 +95,6 @@ class SubscriptionGroupManager:
           group: a name as a client sent it.
         Returns: the group; None: there is none and it may not be created, its name is not
           allowed, or there are GROUP_COUNT_MAX groups.
-        Raises: StoreIOError: it was created but could not be saved.
         Source: SubscriptionGroupManager.findSubscriptionGroupConfig.
         """
         known = self.subscription_group_table.get(group)
@@ -113,7 +113,7 @@ class SubscriptionGroupManager:
         created = SubscriptionGroupConfig(group_name=group)
         logger.info("create new group: %s", created)
         self.subscription_group_table[group] = created
-        self._changed()
+        self._changed(must_save=False)
         return created
 
     def update(self, groups: Iterable[SubscriptionGroupConfig]) -> list[SubscriptionGroupConfig]:
@@ -123,7 +123,7 @@ class SubscriptionGroupManager:
           groups: as they shall be, but `attributes` are changes (`+key`, `-key`).
         Returns: the groups as they are now.
         Raises: RequestRefused: a name, an attribute or a count is not allowed; none of the groups
-          is changed then.
+          is changed then. StoreIOError: the change holds but could not be saved.
         Source: SubscriptionGroupManager.updateSubscriptionGroupConfigList.
         """
         table = self.subscription_group_table
@@ -145,46 +145,54 @@ class SubscriptionGroupManager:
             raise RequestRefused(
                 ResponseCode.SYSTEM_ERROR, f"no more than {GROUP_COUNT_MAX} groups are allowed"
             )
-        if changed:
-            logger.info("update groups: %s", list(changed.values()))
-            table.update(changed)
-            for name in changed:
+        different = {name: group for name, group in changed.items() if group != table.get(name)}
+        if different:
+            logger.info("update groups: %s", list(different.values()))
+            table.update(different)
+            for name in different:
                 self._texts.pop(name, None)
-            self._changed()
+            self._changed(must_save=True)
         return list(changed.values())
 
     def delete(self, group: str) -> bool:
         """Forget a group.
 
         Returns: whether it was there.
+        Raises: StoreIOError: it is forgotten, but that could not be saved.
         """
         self.forbidden_table.pop(group, None)
         if self.subscription_group_table.pop(group, None) is None:
             return False
         logger.info("delete group: %s", group)
         self._texts.pop(group, None)
-        self._changed()
+        self._changed(must_save=True)
         return True
 
-    def _changed(self) -> None:
+    def _changed(self, *, must_save: bool) -> None:
         self.data_version = next_version(self.data_version, self._clock.wall_ms())
         self._dirty = True
-        if not self._holding:
+        if must_save:
             self.persist()
+        elif not self._holding:
+            self._persist_or_log()
 
     @contextmanager
     def saving_once(self) -> Iterator[None]:
-        """Inside, changes are not saved one by one but together at the end.
-
-        Raises: StoreIOError: they could not be saved.
-        """
+        """Inside, what is created by itself is not saved one by one but together at the end."""
         self._holding = True
         try:
             yield
         finally:
             self._holding = False
             if self._dirty:
-                self.persist()
+                self._persist_or_log()
+
+    def _persist_or_log(self) -> None:
+        """Save what nobody asked for: clients are served on when the disk is full."""
+        try:
+            self.persist()
+        except StoreIOError as error:
+            logger.error("the groups are saved only with the next change: %s", error)
 
     def persist(self) -> None:
         """Save the table.

@@ -29,6 +29,7 @@ from ..remoting.bodies import (
 from ..remoting.errors import RequestRefused
 from ..remoting.response_codes import ResponseCode
 from ..store.clock import Clock
+from ..store.errors import StoreIOError
 from . import topic_validator as names
 from .attributes import TOPIC_ATTRIBUTES, alter_attributes
 from .config_text import TOPICS, Json, Save, Written, next_version, parse, pretty, written
@@ -180,7 +181,7 @@ class TopicConfigManager:
         if known is not None:
             if known.order != order:
                 known = msgspec.structs.replace(known, order=order)
-                self._put([known])
+                self._put([known], must_save=False)
             return known
         created = TopicConfig(
             topic_name=topic,
@@ -200,7 +201,7 @@ class TopicConfigManager:
             )  # fmt: skip
             return None
         logger.info("create new topic for %s: %s", remote_address or "the broker", created)
-        self._put([created])
+        self._put([created], must_save=False)
         return created
 
     def update(self, topics: Iterable[TopicConfig]) -> list[TopicConfig]:
@@ -209,9 +210,10 @@ class TopicConfigManager:
         Args:
           topics: as they shall be, but `attributes` are changes (`+key`, `-key`), as requests
             carry them. The names are checked by the caller.
-        Returns: the topics as they are now.
+        Returns: the topics as they are now; those that were so before are no change.
         Raises: RequestRefused: an attribute, a count or a perm is not allowed, or there are
-          TOPIC_COUNT_MAX topics; none of the topics is changed then.
+          TOPIC_COUNT_MAX topics; none of the topics is changed then. StoreIOError: the change
+          holds but could not be saved.
         Source: TopicConfigManager.updateTopicConfigList.
         """
         table = self.topic_config_table
@@ -231,9 +233,10 @@ class TopicConfigManager:
             raise RequestRefused(
                 ResponseCode.SYSTEM_ERROR, f"no more than {TOPIC_COUNT_MAX} topics are allowed"
             )
-        if changed:
-            logger.info("update topics: %s", list(changed.values()))
-            self._put(changed.values())
+        different = [topic for name, topic in changed.items() if topic != table.get(name)]
+        if different:
+            logger.info("update topics: %s", different)
+            self._put(different, must_save=True)
         return list(changed.values())
 
     def update_order_topics(self, order_topics: Iterable[str]) -> list[TopicConfig]:
@@ -252,49 +255,56 @@ class TopicConfigManager:
                 changed.append(msgspec.structs.replace(topic, order=True))
         if changed:
             logger.info("ordered topics, the name server says: %s", [t.topic_name for t in changed])
-            self._put(changed)
+            self._put(changed, must_save=False)
         return changed
 
     def delete(self, topics: Iterable[str]) -> list[str]:
         """Forget topics.
 
         Returns: the names of those that were there.
+        Raises: StoreIOError: they are forgotten, but that could not be saved.
         """
         gone = [name for name in topics if self.topic_config_table.pop(name, None) is not None]
         if gone:
             logger.info("delete topics: %s", gone)
             for name in gone:
                 self._texts.pop(name, None)
-            self._changed([])
+            self._changed([], must_save=True)
         return gone
 
-    def _put(self, topics: Iterable[TopicConfig]) -> None:
+    def _put(self, topics: Iterable[TopicConfig], *, must_save: bool) -> None:
         changed = list(topics)
         for topic in changed:
             self.topic_config_table[topic.topic_name] = topic
             self._texts.pop(topic.topic_name, None)
-        self._changed(changed)
+        self._changed(changed, must_save=must_save)
 
-    def _changed(self, topics: list[TopicConfig]) -> None:
+    def _changed(self, topics: list[TopicConfig], *, must_save: bool) -> None:
         self.data_version = next_version(self.data_version, self._clock.wall_ms())
         self.on_change(topics)
         self._dirty = True
-        if not self._holding:
+        if must_save:
             self.persist()
+        elif not self._holding:
+            self._persist_or_log()
 
     @contextmanager
     def saving_once(self) -> Iterator[None]:
-        """Inside, changes are not saved one by one but together at the end.
-
-        Raises: StoreIOError: they could not be saved.
-        """
+        """Inside, what is created by itself is not saved one by one but together at the end."""
         self._holding = True
         try:
             yield
         finally:
             self._holding = False
             if self._dirty:
-                self.persist()
+                self._persist_or_log()
+
+    def _persist_or_log(self) -> None:
+        """Save what nobody asked for: clients are served on when the disk is full."""
+        try:
+            self.persist()
+        except StoreIOError as error:
+            logger.error("the topics are saved only with the next change: %s", error)
 
     def persist(self) -> None:
         """Save the table.

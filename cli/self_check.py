@@ -45,6 +45,7 @@ async def check(namesrv: str, broker: str, told: str) -> tuple[float, str]:
       is well, that clients may not reach the address they are told.
     Raises: RemotingError: something refused, was silent, or gave back another message.
     """
+    failure: RemotingError | None = None
     async with trio.open_nursery() as nursery:
         client = RemotingClient(connect_timeout_s=CONNECT_TIMEOUT_S)
         await nursery.start(client.run)
@@ -53,9 +54,13 @@ async def check(namesrv: str, broker: str, told: str) -> tuple[float, str]:
             warning = "" if told == broker else await _unreachable(client, told)
             start_s = trio.current_time()
             await _send_and_consume(client, broker)
-            return (trio.current_time() - start_s) * 1000, warning
-        finally:
-            nursery.cancel_scope.cancel()
+            check_ms = (trio.current_time() - start_s) * 1000
+        except RemotingError as error:
+            failure = error  # raised below, where no exception group is put around it
+        nursery.cancel_scope.cancel()
+    if failure is not None:
+        raise failure
+    return check_ms, warning
 
 
 async def _unreachable(client: RemotingClient, told: str) -> str:

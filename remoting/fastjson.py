@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import Final
+from typing import Final, TypeAlias
 
 import msgspec
 
@@ -49,23 +49,23 @@ _ESCAPES: Final = {
 _HEX: Final = {length: re.compile(f"[0-9a-fA-F]{{{length}}}", re.ASCII) for length in (2, 4)}
 
 
-class FrozenObject(Mapping[str, object]):
+class FrozenObject(Mapping["Key", object]):
     """An object that stands as the key of a map: it cannot be changed, and it can be hashed.
 
     Args:
-      members: names to values; the values are scalars, FrozenObjects, or tuples of these.
+      members: keys to values; the values are scalars, FrozenObjects, or tuples of these.
     """
 
     __slots__ = ("_hash", "_members")
 
-    def __init__(self, members: Mapping[str, object]) -> None:
+    def __init__(self, members: Mapping[Key, object]) -> None:
         self._members = dict(members)
         self._hash = hash(frozenset(self._members.items()))
 
-    def __getitem__(self, name: str) -> object:
-        return self._members[name]
+    def __getitem__(self, key: Key) -> object:
+        return self._members[key]
 
-    def __iter__(self) -> Iterator[str]:
+    def __iter__(self) -> Iterator[Key]:
         return iter(self._members)
 
     def __len__(self) -> int:
@@ -81,6 +81,10 @@ class FrozenObject(Mapping[str, object]):
 
     def __repr__(self) -> str:
         return f"FrozenObject({self._members!r})"
+
+
+Key: TypeAlias = str | int | FrozenObject
+"""What may be the key of an object; an int where it stood bare."""
 
 
 def loads(document: bytes | str) -> object:
@@ -264,8 +268,8 @@ class _Parser:
             raise self._error("a value is expected" if name is None else "an unknown word")
         return _WORDS[name]
 
-    def _object(self, depth: int) -> dict[object, object]:
-        members: dict[object, object] = {}
+    def _object(self, depth: int) -> dict[Key, object]:
+        members: dict[Key, object] = {}
         while True:
             if self._peek() == "}":
                 self._index += 1
@@ -293,7 +297,7 @@ class _Parser:
         elif char != end:
             raise self._error(f"a comma or {end} is expected")
 
-    def _key(self, depth: int) -> str | int | FrozenObject:
+    def _key(self, depth: int) -> Key:
         start = self._index
         char = self._peek()
         name = None if char in ("{", '"', "'") else self._name()
@@ -374,8 +378,8 @@ class _Parser:
         raise self._error("half of a surrogate pair")
 
 
-def _frozen_object(members: Mapping[object, object]) -> FrozenObject:
-    return FrozenObject({str(name): _frozen(member) for name, member in members.items()})
+def _frozen_object(members: Mapping[Key, object]) -> FrozenObject:
+    return FrozenObject({key: _frozen(member) for key, member in members.items()})
 
 
 def _frozen(value: object) -> object:

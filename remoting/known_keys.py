@@ -56,7 +56,7 @@ EFFECTS = {
     "batch": "batch consume queues, consume queue extensions and compaction are not there yet",
     "cold": "flow control of cold data is not there",
     "delay": "delayed and timed messages are not there yet",
-    "discovery": "name servers are those of namesrvAddr; every registration is forced and whole",
+    "discovery": "name servers are those of namesrvAddr, and every registration is whole",
     "filters": "SQL filters are not there yet; tag filters need no setting",
     "fixed": "RocketMQ does not read this key either: the path follows from storePathRootDir",
     "gone": "RocketMQ itself does not read this key any more",

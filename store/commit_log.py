@@ -231,6 +231,9 @@ class CommitLog:
         Raises:
           StoreIOError: one could not be removed.
         """
+        if self.prepared_base >= base and self.prepared_base not in self.files:
+            self.disk.unlink(self._path(self.prepared_base))
+            self.prepared_base = -1
         for found in [found for found in self.files if found >= base]:
             self._views.pop(found, None)
             self.unsynced.discard(found)

@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections import OrderedDict
 
 from .disk import Disk, DiskFile
-from .errors import CorruptRecordError
+from .errors import CorruptRecordError, StoreIOError
 from .format import PRE_BLANK_SIZE, UNIT, UNIT_SIZE
 
 OPEN_FILES_MAX = 256
@@ -58,14 +58,23 @@ class QueueFiles:
             self._open.move_to_end(path)
             return file
         if create and not self.disk.exists(path):
-            self.disk.make_folder(path.rpartition("/")[0])
-            file = self.disk.open(path, create=True)
-            file.resize(self.file_size)
+            file = self._create(path)
         else:
             file = self.disk.open(path)
         self._open[path] = file
         if len(self._open) > OPEN_FILES_MAX:
             self._open.popitem(last=False)[1].close()
+        return file
+
+    def _create(self, path: str) -> DiskFile:
+        self.disk.make_folder(path.rpartition("/")[0])
+        file = self.disk.open(path, create=True)
+        try:
+            file.resize(self.file_size)
+        except StoreIOError:
+            file.close()
+            self.disk.unlink(path)
+            raise
         return file
 
     def forget(self, folder: str) -> None:

@@ -29,7 +29,7 @@ from ..subscription import is_tag_type
 from ..subscription_group_manager import SubscriptionGroupManager
 from ..topic_config_manager import UNIT_SUB_FLAG, TopicConfigManager
 from ..topic_validator import refuse_topic, retry_topic
-from .request_body import read_body
+from .request import read_body
 
 if TYPE_CHECKING:
     from ..config import BrokerConfig

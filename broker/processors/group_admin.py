@@ -31,7 +31,7 @@ from ...remoting.response_codes import ResponseCode
 from ..config_text import page
 from ..consumer_offset_manager import ConsumerOffsetManager
 from ..subscription_group_manager import SubscriptionGroupManager
-from .request_body import read_body
+from .request import read_body, saved
 from .topic_admin import first_of_page, page_size
 
 logger = logging.getLogger(__name__)
@@ -58,13 +58,15 @@ class GroupAdminProcessor:
     def _update(self, request: RemotingCommand, channel: Channel) -> Answer:
         group = read_body(request, SubscriptionGroupConfig.from_body)
         logger.info("%s creates or changes group %r", channel.remote_address, group.group_name)
-        self._groups.update([group])
+        with saved():
+            self._groups.update([group])
         return request.answer()
 
     def _update_list(self, request: RemotingCommand, channel: Channel) -> Answer:
         groups = read_body(request, SubscriptionGroupList.from_body).group_config_list
         logger.info("%s creates or changes %d groups", channel.remote_address, len(groups))
-        self._groups.update(groups)
+        with saved():
+            self._groups.update(groups)
         return request.answer()
 
     def _all(self, request: RemotingCommand, channel: Channel) -> Answer:
@@ -89,9 +91,10 @@ class GroupAdminProcessor:
     def _delete(self, request: RemotingCommand, channel: Channel) -> Answer:
         header = decode(DeleteSubscriptionGroupRequestHeader, request.ext_fields)
         logger.info("%s deletes group %r", channel.remote_address, header.group_name)
-        self._groups.delete(header.group_name)
         if header.clean_offset or header.remove_offset:
             self._offsets.remove_offset(header.group_name)
+        with saved():
+            self._groups.delete(header.group_name)
         return request.answer()
 
     def _one(self, request: RemotingCommand, channel: Channel) -> Answer:

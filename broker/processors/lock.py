@@ -16,7 +16,7 @@ from ...remoting.codec import RemotingCommand
 from ...remoting.request_codes import RequestCode
 from ...store.clock import Clock
 from ..rebalance_lock_manager import RebalanceLockManager
-from .request_body import read_body
+from .request import read_body
 
 
 class LockProcessor:

@@ -39,7 +39,7 @@ from ..config_text import page
 from ..consumer_offset_manager import ConsumerOffsetManager
 from ..topic_config_manager import TopicConfigManager
 from ..topic_validator import refuse_topic
-from .request_body import read_body
+from .request import read_body, saved
 
 logger = logging.getLogger(__name__)
 
@@ -119,7 +119,8 @@ class TopicAdminProcessor:
             attributes=parse_attributes(header.attributes),
         )
         self._refuse(topic)
-        self._topics.update([topic])
+        with saved():
+            self._topics.update([topic])
         return self._registered(request.answer(remark=NOT_SET))
 
     def _update_list(self, request: RemotingCommand, channel: Channel) -> Answer:
@@ -127,7 +128,8 @@ class TopicAdminProcessor:
         logger.info("%s creates or changes %d topics", channel.remote_address, len(topics))
         for topic in topics:
             self._refuse(topic)
-        self._topics.update(topics)
+        with saved():
+            self._topics.update(topics)
         return self._registered(request.answer(remark=NOT_SET))
 
     def _delete(self, request: RemotingCommand, channel: Channel) -> Answer:
@@ -140,10 +142,11 @@ class TopicAdminProcessor:
             reason = f"The topic[{topic}] is conflict with system topic."
         if reason is not None:
             raise RequestRefused(ResponseCode.INVALID_PARAMETER, reason)
-        self._topics.delete([topic])
         self._offsets.clean_offset_by_topic(topic)
-        if refuse_topic(topic) is None:
-            self._store.delete_topics([topic])
+        with saved():
+            self._topics.delete([topic])
+            if refuse_topic(topic) is None:
+                self._store.delete_topics([topic])
         return self._registered(request.answer())
 
     def _all(self, request: RemotingCommand, channel: Channel) -> Answer:

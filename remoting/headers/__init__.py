@@ -52,6 +52,7 @@ from .consumer import (
     UpdateConsumerOffsetRequestHeader,
 )
 from .message import (
+    SEND_MESSAGE_V2_LETTERS,
     PullMessageRequestHeader,
     PullMessageResponseHeader,
     SendMessageRequestHeader,
@@ -85,6 +86,7 @@ from .namesrv import (
 )
 
 __all__ = [
+    "SEND_MESSAGE_V2_LETTERS",
     "AddWritePermOfBrokerRequestHeader",
     "AddWritePermOfBrokerResponseHeader",
     "BrokerHeartbeatRequestHeader",

@@ -25,12 +25,10 @@ CONFIG = BrokerConfig(broker_cluster_name="GoldenCluster", broker_name="broker-g
 
 
 def read(golden, store, name):
-    """The text of one file of a store; the test is skipped when the store lacks it."""
+    """The text of one file of a store. The killed brokers had not written their groups yet."""
     with tarfile.open(golden / "store" / f"{store}.tar.xz") as archive:
         wanted = f"{store}/config/{name}"
-        member = next((m for m in archive if m.name.removeprefix("./") == wanted), None)
-        if member is None:
-            pytest.skip(f"the broker of {store} wrote no {name}")
+        member = next(m for m in archive if m.name.removeprefix("./") == wanted)
         file = archive.extractfile(member)
         assert file is not None
         return file.read()
@@ -63,7 +61,7 @@ def test_topics_load_and_are_saved_as_they_were(golden, store):
         assert again["topicConfigTable"][name] == with_defaults(topic, TopicConfig)
 
 
-@pytest.mark.parametrize("store", STORES)
+@pytest.mark.parametrize("store", [store for store in STORES if "killed" not in store])
 def test_groups_load_and_are_saved_as_they_were(golden, store):
     text = read(golden, store, "subscriptionGroup.json")
     table = SubscriptionGroupManager(CONFIG, clock=ManualClock(), save=saved_nowhere)

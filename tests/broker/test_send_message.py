@@ -191,20 +191,47 @@ async def test_a_full_disk_refuses_the_whole_turn_and_sends_come_back(
         client = await broker.connect()
         assert (await client.ask(SEND_V2, send_fields(), b"before")).code == 0
 
-        def full(operation: str, path: str) -> OSError | None:
+        def full_once(operation: str, path: str) -> OSError | None:
             if operation == "pwrite" and "commitlog" in path:
+                memory_disk.fault = None  # what the failed write left can be wiped out
                 return OSError(errno.ENOSPC, "No space left on device")
             return None
 
-        memory_disk.fault = full
+        memory_disk.fault = full_once
         refused = await client.ask(SEND_V2, send_fields(), b"refused")
-        memory_disk.fault = None
         after = await client.ask(SEND_V2, send_fields(), b"after")
         messages = await stored(client)
     assert refused.code == ResponseCode.SERVICE_NOT_AVAILABLE
     assert "No space left" in (refused.remark or "")
     assert after.ext_fields["queueOffset"] == "1"
     assert [message.body for message in messages] == [b"before", b"after"]
+
+
+async def test_without_room_for_another_file_sends_are_refused_until_there_is(
+    memory_disk: MemoryDisk,
+) -> None:
+    def full(operation: str, path: str) -> OSError | None:
+        if operation == "allocate" and "commitlog" in path:
+            return OSError(errno.ENOSPC, "No space left on device")
+        return None
+
+    body = bytes(100_000)  # of a file of 256 KiB
+    async with embedded_broker(memory_disk) as broker:
+        client = await broker.connect()
+        memory_disk.fault = full
+        answers = [await client.ask(SEND_V2, send_fields(), body) for _ in range(4)]
+        # What was made ahead may still take some; then it is over.
+        assert answers[0].code == 0
+        refused = answers[-1]
+        assert refused.code == ResponseCode.SYSTEM_ERROR
+        assert "create mapped file failed" in (refused.remark or "")
+        assert "No space left" in (refused.remark or "")
+        pulled = await client.ask(PULL, pull_fields(sysFlag=4))
+        assert pulled.code == 0
+        memory_disk.fault = None
+        with trio.fail_after(TEN_SECONDS):
+            while (await client.ask(SEND_V2, send_fields(), b"after")).code != 0:
+                await trio.testing.wait_all_tasks_blocked(0.01)
 
 
 async def test_what_was_answered_is_there_after_a_stop_and_a_start(

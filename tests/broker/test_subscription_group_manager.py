@@ -11,6 +11,7 @@ from trocket.remoting.bodies import SubscriptionGroupConfig
 from trocket.remoting.errors import RequestRefused
 from trocket.remoting.response_codes import ResponseCode
 from trocket.store.clock import ManualClock
+from trocket.store.errors import StoreIOError
 
 
 class Table(SubscriptionGroupManager):
@@ -137,3 +138,23 @@ def test_changes_inside_saving_once_are_saved_together():
         table.find("g2")
         assert table.files == []
     assert len(table.files) == 1
+
+
+def failing_save(name, text):
+    raise StoreIOError("/x", "no space left")
+
+
+def test_a_group_of_a_heartbeat_serves_even_when_it_cannot_be_saved(caplog):
+    table = Table()
+    table._save = failing_save
+    assert table.find("g") is not None
+    assert "saved only with the next change" in caplog.text
+
+
+def test_an_administrator_hears_that_a_change_could_not_be_saved():
+    table = Table()
+    table._save = failing_save
+    with pytest.raises(StoreIOError):
+        table.update([SubscriptionGroupConfig(group_name="g")])
+    with pytest.raises(StoreIOError):
+        table.delete("g")

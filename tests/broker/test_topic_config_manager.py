@@ -239,18 +239,27 @@ def test_changes_inside_saving_once_are_saved_together():
     assert len(table.files) == 1
 
 
-def test_a_change_that_could_not_be_saved_is_saved_with_the_next_one():
+def failing_save(name, text):
+    raise StoreIOError("/x", "no space left")
+
+
+def test_a_topic_of_a_first_send_serves_even_when_it_cannot_be_saved(caplog):
     table = Table()
-    good_save = table._save
-
-    def failing_save(name, text):
-        raise StoreIOError("/x", "no space")
-
-    table._save = failing_save
-    with pytest.raises(StoreIOError):
-        table.first_send("A")
+    good_save, table._save = table._save, failing_save
+    assert table.first_send("A") is not None
+    assert "saved only with the next change" in caplog.text
+    assert len(table.told) == 1
     table._save = good_save
     with table.saving_once():
         pass
     assert b'"A":{' in table.files[-1][1]
-    assert len(table.told) == 1
+
+
+def test_an_administrator_hears_that_a_change_could_not_be_saved():
+    table = Table()
+    table._save = failing_save
+    with pytest.raises(StoreIOError):
+        table.update([TopicConfig(topic_name="A")])
+    with pytest.raises(StoreIOError):
+        table.delete(["A"])
+    assert len(table.told) == 2

@@ -21,7 +21,11 @@ SCALARS = (
 JSON = st.recursive(
     SCALARS, lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner), max_leaves=20
 )
-KEYS = st.text() | INT64 | st.dictionaries(st.text(), INT64 | st.text()).map(FrozenObject)
+KEYS = st.recursive(
+    st.text() | INT64,
+    lambda inner: st.dictionaries(inner, INT64 | st.text()).map(FrozenObject),
+    max_leaves=8,
+)
 SET_VALUES = st.booleans() | INT64 | st.text()
 FASTJSON = st.recursive(
     SET_VALUES, lambda inner: st.lists(inner) | st.dictionaries(KEYS, inner), max_leaves=20

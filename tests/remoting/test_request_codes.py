@@ -34,7 +34,7 @@ def test_no_two_names_share_a_number() -> None:
 
 
 def test_all_codes_of_5_5_and_the_five_of_4_9_are_there() -> None:
-    assert len(RequestCode) == 164 + 5
+    assert len(RequestCode) == 169 + 5
 
 
 @pytest.mark.parametrize(

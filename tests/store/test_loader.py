@@ -75,6 +75,7 @@ def test_leftovers_of_an_older_time_line_are_no_hole():
     disk = MemoryDisk()
     store = open_store(disk)
     store.clock.advance(60_000)
+    store.begin_burst()
     for number in range(3):
         send(store, b"%d" % number)
     store.close()

@@ -1,0 +1,39 @@
+"""What processors share."""
+
+from __future__ import annotations
+
+import pytest
+from trocket.broker.processors.request import read_body, saved
+from trocket.remoting.bodies import KVTable
+from trocket.remoting.codec import RemotingCommand
+from trocket.remoting.errors import RequestRefused
+from trocket.store.errors import StoreIOError
+
+from ..harness import Broker
+
+
+def test_a_good_body_is_read():
+    request = RemotingCommand(17, body=b'{"table":{"a":"b"}}')
+    assert read_body(request, KVTable.from_body).table == {"a": "b"}
+
+
+def test_a_bad_body_is_a_refusal_that_names_the_request():
+    with pytest.raises(RequestRefused, match="the body of request 17 cannot be read"):
+        read_body(RemotingCommand(17, body=b"["), KVTable.from_body)
+
+
+def test_what_cannot_be_saved_is_a_refusal():
+    with pytest.raises(RequestRefused, match=r"could not be saved: .*no space left"), saved():
+        raise StoreIOError("/x", "no space left")
+
+
+def test_an_administrator_is_told_of_a_full_disk():
+    broker = Broker()
+
+    def full(name, text):
+        raise StoreIOError("/x", "no space left")
+
+    broker.topics._save = full
+    answer = broker.create_topic("T")
+    assert answer.code == 1
+    assert answer.remark.startswith("the change was made but could not be saved: ")

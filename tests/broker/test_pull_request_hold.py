@@ -1,0 +1,84 @@
+"""The held pulls, without a broker."""
+
+from __future__ import annotations
+
+import pytest
+from trocket.broker import pull_request_hold
+from trocket.broker.pull_request_hold import HeldPull, PullRequestHoldService
+from trocket.remoting.codec import RemotingCommand
+
+from .harness import FakeChannel
+
+
+def pull(queue_id: int = 0, deadline_s: float = 15, channel: FakeChannel | None = None) -> HeldPull:
+    return HeldPull(
+        RemotingCommand(11),
+        channel or FakeChannel(),  # type: ignore[arg-type]
+        ("T", queue_id),
+        "CG",
+        queue_offset=0,
+        count_max=32,
+        size_max=1000,
+        tags_codes=None,
+        deadline_s=deadline_s,
+    )
+
+
+class Resumed:
+    """Answers the pulls that are in `answered`, and all whose time is over."""
+
+    def __init__(self) -> None:
+        self.answers: set[HeldPull] = set()
+        self.seen: list[tuple[HeldPull, bool]] = []
+
+    def __call__(self, pull: HeldPull, over: bool) -> bool:
+        self.seen.append((pull, over))
+        return over or pull in self.answers
+
+
+def test_only_the_pulls_of_the_queues_with_messages_are_tried() -> None:
+    resumed = Resumed()
+    service = PullRequestHoldService(resumed)
+    first, second, other = pull(), pull(), pull(queue_id=1)
+    for held in (first, second, other):
+        assert service.hold(held)
+    resumed.answers = {second}
+    service.notify_messages([("T", 0), ("T", 7)])
+    assert resumed.seen == [(first, False), (second, False)]
+    assert service.count == 2
+    service.notify_messages([("T", 0), ("T", 1)])
+    assert [held for held, _ in resumed.seen[2:]] == [first, other]
+
+
+def test_a_pull_whose_time_is_over_is_answered_and_the_others_stay() -> None:
+    resumed = Resumed()
+    service = PullRequestHoldService(resumed)
+    early, late = pull(deadline_s=5), pull(deadline_s=9)
+    service.hold(early)
+    service.hold(late)
+    service.check(4.9)
+    assert resumed.seen == []
+    service.check(5)
+    assert (early, True) in resumed.seen
+    assert service.count == 1
+    service.check(9)
+    assert service.count == 0
+
+
+def test_the_pulls_of_a_closed_connection_go_without_an_answer() -> None:
+    resumed = Resumed()
+    service = PullRequestHoldService(resumed)
+    channel = FakeChannel()
+    service.hold(pull(channel=channel))
+    channel.closed = True
+    service.check(0)
+    assert resumed.seen == []
+    assert service.count == 0
+
+
+def test_one_pull_too_many_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pull_request_hold, "HELD_PULLS_MAX", 1)
+    service = PullRequestHoldService(Resumed())
+    assert service.hold(pull())
+    assert not service.hold(pull())
+    assert service.count == 1

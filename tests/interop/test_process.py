@@ -1,0 +1,101 @@
+"""The harness itself: lines, deadlines, ends and measures of child processes. Needs no Java."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import sys
+from pathlib import Path
+
+import pytest
+from trocket.interop.apache import broker_conf_text
+from trocket.interop.ports import free_broker_port
+from trocket.interop.process import LineProcess, PeerError
+from trocket.interop.usage import (
+    anonymous_bytes,
+    cpu_seconds,
+    parse_stat_cpu_ticks,
+    resident_bytes,
+)
+
+ECHO = """
+import sys
+print("up", flush=True)
+for line in sys.stdin:
+    print("got", line, end="", flush=True)
+"""
+DEAF = """
+import signal
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+print("up", flush=True)
+signal.pause()
+"""
+
+
+def start(tmp_path: Path, program: str) -> LineProcess:
+    process = LineProcess([sys.executable, "-c", program], folder=tmp_path, name="child")
+    process.wait_line(lambda line: line == "up", timeout_s=30.0)
+    return process
+
+
+def test_lines_are_exchanged_and_logged(tmp_path: Path) -> None:
+    process = start(tmp_path, ECHO)
+    process.write_line("one")
+    assert process.wait_line(lambda line: "one" in line, timeout_s=30.0) == "got one"
+    process.kill()
+    assert not process.running
+    assert (tmp_path / "child.out").read_text() == "up\ngot one\n"
+
+
+def test_a_process_that_ends_is_reported_at_once_with_what_it_said(tmp_path: Path) -> None:
+    program = "import sys\nprint('up', flush=True)\nsys.exit('no more')"
+    process = start(tmp_path, program)
+    with pytest.raises(PeerError, match=r"(?s)child ended without the line.*no more"):
+        process.wait_line(lambda line: line == "never", timeout_s=30.0)
+    with pytest.raises(PeerError, match="ended with 1"):
+        process.stop_cleanly()
+
+
+def test_a_line_that_does_not_come_is_an_error_when_the_time_is_up(tmp_path: Path) -> None:
+    process = start(tmp_path, ECHO)
+    with pytest.raises(PeerError, match=r"passed 0\.05 s without the line"):
+        process.wait_line(lambda line: line == "never", timeout_s=0.05)
+    assert process.running
+    assert process.stop() == -signal.SIGTERM
+
+
+def test_a_process_that_ignores_sigterm_is_killed_and_that_is_an_error(tmp_path: Path) -> None:
+    process = start(tmp_path, DEAF)
+    with pytest.raises(PeerError, match="did not stop"):
+        process.stop(timeout_s=0.05)
+    assert not process.running
+
+
+def test_a_program_that_is_not_there_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(PeerError, match="cannot start"):
+        LineProcess([str(tmp_path / "nothing")], folder=tmp_path, name="child")
+
+
+def test_cpu_time_is_read_after_a_command_name_with_brackets() -> None:
+    text = "17 (a) b (c) S " + " ".join(str(number) for number in range(4, 30))
+    assert parse_stat_cpu_ticks(text) == 14 + 15
+    with pytest.raises(ValueError, match="not a /proc/PID/stat line"):
+        parse_stat_cpu_ticks("17 (a) S 1")
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+def test_the_use_of_this_process_is_measured() -> None:
+    assert cpu_seconds(os.getpid()) > 0
+    assert 0 < anonymous_bytes(os.getpid()) < resident_bytes(os.getpid())
+
+
+def test_the_ports_of_a_broker_can_all_be_bound() -> None:
+    port = free_broker_port()
+    for offset in (-2, 0, 1):
+        with socket.socket() as listener:
+            listener.bind(("127.0.0.1", port + offset))
+
+
+def test_a_broker_conf_is_written_as_java_reads_it() -> None:
+    assert broker_conf_text({"a": True, "b": 7, "c": "x"}) == "a = true\nb = 7\nc = x\n"

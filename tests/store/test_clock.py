@@ -1,0 +1,22 @@
+"""Clocks."""
+
+from __future__ import annotations
+
+from trocket.store.clock import ManualClock, SystemClock
+
+
+def test_the_machines_clock_goes_on_and_names_a_local_time():
+    clock = SystemClock()
+    first, second = clock.wall_ms(), clock.wall_ms()
+    assert 1_600_000_000_000 < first <= second
+    assert clock.monotonic_s() <= clock.monotonic_s()
+    name = clock.local_time_name(1_700_000_000_123)
+    assert len(name) == 17
+    assert name.endswith("20123")
+
+
+def test_a_manual_clock_moves_when_told():
+    clock = ManualClock(1_700_000_000_000)
+    assert clock.local_time_name(clock.wall_ms()) == "20231114221320000"
+    clock.advance(1500)
+    assert (clock.wall_ms(), clock.monotonic_s()) == (1_700_000_001_500, 1_700_000_001.5)

@@ -1,0 +1,97 @@
+"""The log's files: making, reading, zeroing."""
+
+from __future__ import annotations
+
+import errno
+
+import pytest
+from trocket.store.commit_log import CommitLog, blank, is_zero
+from trocket.store.disk import OsDisk
+from trocket.store.errors import StoreIOError
+from trocket.store.memory_disk import MemoryDisk
+
+SIZE = 4096
+
+
+def log_on(disk, folder="/log", files=2):
+    log = CommitLog(disk, folder, SIZE)
+    for number in range(files):
+        log.create(number * SIZE)
+        log.adopt(number * SIZE)
+    return log
+
+
+@pytest.fixture(params=["machine", "memory"])
+def log(request, tmp_path):
+    log = (
+        log_on(OsDisk(), str(tmp_path / "log"))
+        if request.param == "machine"
+        else log_on(MemoryDisk())
+    )
+    yield log
+    log.close()
+
+
+def test_bytes_are_read_where_they_were_written_and_never_across_files(log):
+    log.write(SIZE + 5, b"hello")
+    assert bytes(log.read(SIZE + 5, 5)) == b"hello"
+    assert log.read(SIZE - 2, 4) is None
+    assert log.read(5 * SIZE, 1) is None
+    assert log.read(0, -1) is None
+    assert (log.min_offset, log.end_of_files) == (0, 2 * SIZE)
+
+
+def test_what_was_written_since_the_last_time_is_to_be_synced(log):
+    log.write(SIZE, b"b")
+    log.write(0, b"a")
+    assert [file.path[-4:] for file in log.take_unsynced()] == ["0000", "4096"]
+    assert log.take_unsynced() == []
+
+
+def test_the_end_of_data_is_found_and_zeroed(log):
+    assert log.last_nonzero(0) == 0
+    log.write(100, b"\1\0\0")
+    log.write(SIZE + 50, b"\2")
+    assert log.last_nonzero(0) == SIZE + 51
+    log.zero(100, SIZE + 51)
+    assert log.last_nonzero(0) == 0
+    assert is_zero(log.files[0], 0, SIZE)
+
+
+def test_a_zeroed_range_leaves_its_neighbours(log):
+    log.write(10, b"abcdef")
+    log.zero(12, 14)
+    assert bytes(log.read(10, 6)) == b"ab\0\0ef"
+    assert not is_zero(log.files[0], 0, 20)
+
+
+def test_a_file_that_cannot_be_allocated_leaves_nothing_behind():
+    disk = MemoryDisk()
+    log = CommitLog(disk, "/log", SIZE)
+    disk.fault = lambda name, path: OSError(errno.ENOSPC, "") if name == "allocate" else None
+    with pytest.raises(StoreIOError):
+        log.create(0)
+    assert disk.list("/log") == []
+
+
+def test_served_bytes_give_pages_back_and_reading_goes_on(log):
+    log.write(0, b"x")
+    held = log.read(0, 1)
+    log.served(40 << 20)
+    assert bytes(held) == b"x"
+    assert bytes(log.read(0, 1)) == b"x"
+
+
+def test_removed_files_are_gone_but_slices_of_them_stay(log):
+    log.write(SIZE, b"x")
+    held = log.read(SIZE, 1)
+    log.remove_from(SIZE)
+    assert log.end_of_files == SIZE
+    assert bytes(held) == b"x"
+    assert log.read(SIZE, 1) is None
+    held.release()
+    log.served(40 << 20)
+
+
+def test_a_blank_says_what_is_left():
+    assert blank(8).hex() == "00000008cbd43194"

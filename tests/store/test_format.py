@@ -1,0 +1,27 @@
+"""Derived structs equal their declarations."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from trocket.store import format as store_format
+
+PAIRS = [
+    (store_format.CONSUME_QUEUE_UNIT, store_format.UNIT),
+    (store_format.INDEX_HEADER, store_format.INDEX_HEAD),
+    (store_format.INDEX_SLOT, store_format.SLOT),
+    (store_format.INDEX_ENTRY, store_format.ENTRY),
+    (store_format.CHECKPOINT, store_format.CHECKPOINT_HEAD),
+    (store_format.CHECKPOINT_EXTENSION, store_format.EXTENSION),
+]
+
+
+@pytest.mark.parametrize(("schema", "derived"), PAIRS)
+@given(data=st.data())
+def test_struct_and_declaration_read_and_write_the_same(schema, derived, data):
+    raw = data.draw(st.binary(min_size=derived.size, max_size=derived.size))
+    parsed = schema.parse(raw)
+    values = tuple(parsed[field.name] for field in schema.subcons)
+    assert derived.unpack(raw) == values
+    assert derived.pack(*values) == raw == schema.build(parsed)

@@ -1,0 +1,147 @@
+"""The background loops, in virtual time on a disk in memory."""
+
+from __future__ import annotations
+
+import errno
+from contextlib import asynccontextmanager
+
+import pytest
+import trio
+import trio.testing
+from trocket.store.memory_disk import MemoryDisk
+
+from .support import ROOT, bodies, open_store, put, send
+
+
+class TrioClock:
+    """The store's clock on trio's virtual time."""
+
+    def wall_ms(self):
+        return 1_700_000_000_000 + int(trio.current_time() * 1000)
+
+    def monotonic_s(self):
+        return trio.current_time()
+
+    def local_time_name(self, wall_ms):
+        return f"{wall_ms:017d}"
+
+
+@asynccontextmanager
+async def running(disk, **changes):
+    store = open_store(disk, clock=TrioClock(), **changes)
+    async with trio.open_nursery() as nursery:
+        await nursery.start(store.run)
+        yield store
+        nursery.cancel_scope.cancel()
+    store.close()
+
+
+async def test_async_flush_has_everything_on_the_device_within_half_a_second(autojump_clock):
+    disk = MemoryDisk(journalled=True)
+    async with running(disk) as store:
+        send(store)
+        await trio.sleep(0.6)
+        assert store.flusher.flushed_offset == store.max_physical_offset
+        disk.power_loss()
+        assert bodies(open_store(disk)) == [b"body"]
+
+
+async def test_group_commit_answers_many_waiters_with_one_fsync(autojump_clock):
+    disk = MemoryDisk()
+    syncs = []
+    async with running(disk, sync=True) as store:
+        disk.fault = lambda name, path: syncs.append(path) if name == "sync" else None
+        outcome = []
+        for _ in range(10):
+            _, physical, _ = put(store)
+            store.commit()
+            store.when_flushed(physical, outcome.append)
+        await trio.sleep(0.001)
+        assert outcome == [True] * 10
+        assert len(syncs) == 1
+
+
+async def test_queue_units_reach_their_files_and_the_checkpoint_follows(autojump_clock):
+    disk = MemoryDisk()
+    async with running(disk) as store:
+        send(store)
+        path = f"{ROOT}/consumequeue/T/0/{0:020d}"
+        assert not disk.exists(path)
+        await trio.sleep(0.5)
+        assert any(disk.contents[path])
+        await trio.sleep(10)
+        assert store.checkpoint.dispatched_offset == store.max_physical_offset
+
+
+async def test_queue_units_that_cannot_be_written_stay_in_memory(autojump_clock, caplog):
+    disk = MemoryDisk()
+    async with running(disk) as store:
+        disk.fault = lambda name, path: (
+            OSError(errno.ENOSPC, "") if name == "resize" and "consumequeue" in path else None
+        )
+        send(store, b"1")
+        await trio.sleep(2)
+        assert bodies(store) == [b"1"]
+        assert sum("queue units" in record.message for record in caplog.records) == 1
+        disk.fault = None
+        await trio.sleep(0.5)
+    assert bodies(open_store(disk)) == [b"1"]
+
+
+async def test_the_next_file_is_made_before_it_is_needed(autojump_clock):
+    disk = MemoryDisk()
+    async with running(disk) as store:
+        await trio.sleep(0.5)
+        assert disk.exists(f"{ROOT}/commitlog/{0:020d}")
+        send(store, bytes(60_000))
+        await trio.sleep(0.5)
+        assert disk.exists(f"{ROOT}/commitlog/{65536:020d}")
+        disk.fault = lambda name, path: OSError(errno.ENOSPC, "") if name == "allocate" else None
+        assert send(store, bytes(60_000)) == 1
+        await trio.sleep(2)
+        disk.fault = None
+    assert len(bodies(open_store(disk))) == 2
+
+
+async def test_a_file_made_ahead_and_not_used_goes_at_close(autojump_clock):
+    disk = MemoryDisk()
+    async with running(disk) as store:
+        send(store, bytes(60_000))
+        await trio.sleep(0.5)
+    assert disk.list(f"{ROOT}/commitlog") == [f"{0:020d}"]
+
+
+async def test_the_index_catches_up_by_itself(autojump_clock):
+    async with running(MemoryDisk()) as store:
+        for number in range(200):
+            send(store, properties=b"KEYS\x01k%d\x02" % number)
+        await trio.sleep(1)
+        assert not store.index.is_behind
+        assert len(store.query_by_key("T", "k150", 8, 0, 1 << 60).buffers) == 1
+
+
+async def test_an_index_that_cannot_be_written_stops_alone(autojump_clock, caplog):
+    disk = MemoryDisk()
+    async with running(disk) as store:
+        disk.fault = lambda name, path: (
+            OSError(errno.ENOSPC, "") if "/index/" in path and name == "resize" else None
+        )
+        send(store, properties=b"KEYS\x01k\x02")
+        await trio.sleep(1)
+        assert store.index.is_broken
+        assert send(store, b"2") == 1
+        disk.fault = None
+    again = open_store(disk)
+    while again.index.is_behind:
+        again.index.work()
+    assert "the index is off" in caplog.text
+
+
+@pytest.mark.parametrize("sync", [False, True])
+async def test_cancelling_and_closing_keeps_everything(autojump_clock, sync):
+    disk = MemoryDisk()
+    async with running(disk, sync=sync) as store:
+        for number in range(50):
+            put(store, b"%d" % number)
+    assert not disk.exists(f"{ROOT}/abort")
+    assert bodies(open_store(disk, sync=sync)) == [b"%d" % n for n in range(50)]
