@@ -62,6 +62,8 @@ class BrokerConfig:
       register_name_server_period: between registrations; taken into 10,000 to 60,000 as RocketMQ
         does, because a name server forgets a broker after 120,000.
       force_register: register even where the name server's copy of the topics is current.
+      reject_pull_consumer_enable: refuse consumers that only pull (heartbeat says
+        CONSUME_ACTIVELY).
       server_channel_max_idle_time_seconds: a connection without traffic for so long is closed.
       channel_expired_timeout: a client without heartbeat for so long leaves its groups.
     """
@@ -91,6 +93,7 @@ class BrokerConfig:
     register_broker_timeout_mills: int = setting(24_000, minimum=1)
     register_name_server_period: int = setting(30_000, minimum=1)
     force_register: bool = True
+    reject_pull_consumer_enable: bool = False
     server_channel_max_idle_time_seconds: int = setting(120, minimum=1)
     channel_expired_timeout: int = setting(120_000, minimum=1)
 

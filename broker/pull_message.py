@@ -72,7 +72,7 @@ _MOVED_WHEN_NOT_FIRST: Final = frozenset(
 def _template(status: GetMessageStatus, code: ResponseCode) -> AnswerTemplate:
     constants = {"suggestWhichBrokerId": "0", "topicSysFlag": "0", "groupSysFlag": "0"}
     names = ("nextBeginOffset", "minOffset", "maxOffset")
-    return AnswerTemplate(*names, constants=constants, code=code, remark=status.name)
+    return AnswerTemplate(names, constants=constants, code=code, remark=status.name)
 
 
 class PullMessageProcessor:
@@ -218,11 +218,9 @@ class PullMessageProcessor:
             head = template.encode(
                 request.opaque,
                 request.serialize_type,
-                (
-                    b"%d" % result.next_begin_offset,
-                    b"%d" % result.min_offset,
-                    b"%d" % result.max_offset,
-                ),
+                b"%d" % result.next_begin_offset,
+                b"%d" % result.min_offset,
+                b"%d" % result.max_offset,
                 result.size,
             )
         if result.size:

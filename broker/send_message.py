@@ -24,7 +24,6 @@ from ..remoting.channel import Channel, Processor
 from ..remoting.codec import AnswerTemplate, RemotingCommand, decode_frame, encode
 from ..remoting.errors import RemoteProtocolError, RequestRefused
 from ..remoting.headers import SendMessageRequestHeader, decode, decode_send_message_v2
-from ..remoting.hosts import HOST_SIZE_V4
 from ..remoting.java_hash import tags_code
 from ..remoting.message_batch import iter_batch
 from ..remoting.message_codec import PROPERTIES_SIZE_MAX
@@ -36,7 +35,6 @@ from ..remoting.message_properties import (
 )
 from ..remoting.request_codes import RequestCode
 from ..remoting.response_codes import FAQ_HELP, ResponseCode
-from ..remoting.sys_flag import BORNHOST_V6, STOREHOSTADDRESS_V6
 from ..store.errors import StoreIOError
 from ..store.message_store import MessageStore
 from ..store.status import PutMessageStatus
@@ -52,6 +50,8 @@ _V1_NAMES = (
     "topic", "queueId", "sysFlag", "bornTimestamp", "flag", "properties", "reconsumeTimes",
 )  # fmt: skip
 _V2_NAMES = ("b", "e", "f", "g", "h", "i", "j")
+_ZERO_TEXTS = ("0", "0", "0")
+_ZEROS = (0, 0, 0)
 _INT32_MAX = 0x7FFFFFFF
 _INT64_MAX = 0x7FFFFFFFFFFFFFFF
 
@@ -88,22 +88,22 @@ class SendMessageProcessor:
         self._topics = topics
         self._topic_table = topics.topic_config_table
         self._store_host = store_host
-        self._store_host_flag = 0 if len(store_host) == HOST_SIZE_V4 else STOREHOSTADDRESS_V6
         self._id_prefix = store_host.hex().upper().encode("ascii")
         self._on_messages = on_messages
         self._message_size_max = store.config.max_message_size
         trace_on = "true" if config.trace_on else "false"
         # 5.x adds these to every record; clients read CLUSTER for request-reply, the others for
         # traces. Source: AbstractSendMessageProcessor.buildMsgContext, SendMessageProcessor.
-        self._added = {
+        self._added_properties = {
             "MSG_REGION": config.region_id,
             "TRACE_ON": trace_on,
             "CLUSTER": config.broker_cluster_name,
         }
-        self._added_raw = properties_to_bytes(self._added)
+        self._added = properties_to_bytes(self._added_properties)
+        self._added_after = b"\2" + self._added
         self._answer_constants = {"MSG_REGION": config.region_id, "TRACE_ON": trace_on}
         self._ok = AnswerTemplate(
-            "msgId", "queueId", "queueOffset", constants=self._answer_constants
+            ("msgId", "queueId", "queueOffset"), constants=self._answer_constants
         )
         self._random = random
         self._unique_ids = unique_ids
@@ -127,23 +127,41 @@ class SendMessageProcessor:
         self._send(request, channel, _V2_NAMES)
 
     def _send(self, request: RemotingCommand, channel: Channel, names: tuple[str, ...]) -> None:
+        store = self._store
         if not self._requests:
-            self._store.begin_burst()
+            store.begin_burst()
             self._channel = channel
-        topic, queue_id, born_ms, flag, sys_flag, reconsume, properties = self._read_header(
-            request, channel, names
-        )
+        fields = request.ext_fields
+        n_topic, n_queue, n_sys_flag, n_born, n_flag, n_properties, n_reconsume = names
+        try:
+            topic = fields[n_topic]
+            queue_id = int(fields[n_queue])
+            born_ms = int(fields[n_born])
+            numbers = (fields[n_flag], fields[n_sys_flag], fields.get(n_reconsume) or "0")
+            flag, sys_flag, reconsume = _ZEROS if numbers == _ZERO_TEXTS else map(_int32, numbers)
+            if not 0 <= born_ms <= _INT64_MAX:
+                raise ValueError(born_ms)
+        except (KeyError, ValueError) as error:
+            raise _bad_header(request, error) from error
+        config = self._topic_table.get(topic)
+        if config is None or topic in NOT_ALLOWED_SEND_TOPICS:
+            config = self._create_topic(request, topic, channel)
+        if not 0 <= queue_id < config.write_queue_nums:
+            queue_id = self._other_queue(config, queue_id, channel)
+        properties = fields.get(n_properties, "").encode("utf-8", "replace")
+        if b"DEL" in properties or b"TRAN_MSG" in properties:
+            _refuse_unserved(properties)
+        tags = _tags_of(properties) if b"TAGS\1" in properties else 0
+        waits = b"WAIT\1false" not in properties
+        if b"UNIQ_KEY\1" in properties and b"MSG_REGION\1" not in properties:
+            # 4.9 leaves the last separator out.
+            properties += self._added if properties[-1] == 2 else self._added_after
+        else:
+            properties = self._merge_properties(properties)
         body = request.body
         if len(body) > self._message_size_max or len(properties) > PROPERTIES_SIZE_MAX:
             raise self._refusal(PutMessageStatus.MESSAGE_ILLEGAL)
-        if b"DEL" in properties or b"TRAN_MSG" in properties:
-            _refuse_unserved(properties)
-        tags = 0
-        if b"TAGS\1" in properties:
-            raw = find_property(properties, b"TAGS")
-            if raw:
-                tags = tags_code(raw.decode("utf-8", "replace"))
-        status, physical_offset, queue_offset = self._store.put_message(
+        status, physical_offset, queue_offset = store.put_message(
             topic,
             queue_id,
             body,
@@ -160,75 +178,38 @@ class SendMessageProcessor:
             raise self._refusal(status)
         self._last_physical_offset = physical_offset
         self._requests.append(request)
-        if request.flag & 2:
-            answer = b""  # oneway
-        else:
-            values = (
+        self._waiting.append(waits)
+        self._answers.append(
+            b""  # oneway
+            if request.flag & 2
+            else self._ok.encode(
+                request.opaque,
+                request.serialize_type,
                 b"%b%016X" % (self._id_prefix, physical_offset),
                 b"%d" % queue_id,
                 b"%d" % queue_offset,
             )
-            answer = self._ok.encode(request.opaque, request.serialize_type, values)
-        self._answers.append(answer)
-        if self._store.sync_flush:
-            self._waiting.append(b"WAIT\1false" not in properties)
+        )
 
-    def _read_header(
-        self, request: RemotingCommand, channel: Channel, names: tuple[str, ...]
-    ) -> tuple[str, int, int, int, int, int, bytes]:
-        """Topic, queue id, born time, flag, sys flag, reconsume times, properties of a send.
+    def _other_queue(self, config: TopicConfig, queue_id: int, channel: Channel) -> int:
+        """The queue for an id that is not one of the writable ones.
 
-        Raises: RequestRefused: a field is missing or no number, or Apache would refuse it too.
+        A negative id leaves it to us. One below the read queues is taken, as Apache does: a topic
+        that is being shrunk still has clients with the old route.
         """
-        fields = request.ext_fields
-        n_topic, n_queue, n_sys_flag, n_born, n_flag, n_properties, n_reconsume = names
-        try:
-            topic = fields[n_topic]
-            queue_id = int(fields[n_queue])
-            born_ms = int(fields[n_born])
-            text = fields[n_flag]
-            flag = 0 if text == "0" else _int32(text)
-            text = fields[n_sys_flag]
-            sys_flag = 0 if text == "0" else _int32(text)
-            text = fields.get(n_reconsume) or "0"
-            reconsume = 0 if text == "0" else _int32(text)
-            if not 0 <= born_ms <= _INT64_MAX:
-                raise ValueError(born_ms)
-        except (KeyError, ValueError) as error:
-            raise _bad_header(request, error) from error
-        config = self._topic_table.get(topic)
-        if config is None or topic in NOT_ALLOWED_SEND_TOPICS:
-            config = self._create_topic(request, topic, channel)
         if queue_id < 0:
-            queue_id = self._random.randrange(max(config.write_queue_nums, 1))
-        elif queue_id >= config.write_queue_nums and queue_id >= config.read_queue_nums:
+            return self._random.randrange(max(config.write_queue_nums, 1))
+        if queue_id >= config.read_queue_nums:
             raise RequestRefused(
                 ResponseCode.INVALID_PARAMETER,
                 f"request queueId[{queue_id}] is illegal, {config} "
                 f"Producer: {channel.remote_address}",
             )
-        if len(channel.remote_host) != HOST_SIZE_V4:
-            sys_flag |= BORNHOST_V6
-        properties = fields.get(n_properties, "").encode("utf-8", "replace")
-        if properties and properties[-1] != 2:
-            properties += b"\2"
-        if b"UNIQ_KEY\1" not in properties or b"MSG_REGION\1" in properties:
-            properties = self._merge_properties(properties)
-        else:
-            properties += self._added_raw
-        return (
-            topic,
-            queue_id,
-            born_ms,
-            flag,
-            sys_flag | self._store_host_flag,
-            reconsume,
-            properties,
-        )
+        return queue_id
 
     def _merge_properties(self, properties: bytes) -> bytes:
         """The slow way: a message without a unique key, or one that a client sends on."""
-        merged = properties_from_bytes(properties) | self._added
+        merged = properties_from_bytes(properties) | self._added_properties
         if not merged.get("UNIQ_KEY"):
             merged["UNIQ_KEY"] = self._unique_ids.next_id(self._store.now_ms)
         return properties_to_bytes(merged)
@@ -278,9 +259,14 @@ class SendMessageProcessor:
         if not self._requests:
             self._store.begin_burst()
             self._channel = channel
-        topic, queue_id, born_ms, flag, sys_flag, reconsume, _ = self._read_header(
-            request, channel, _V2_NAMES
-        )
+        header = decode_send_message_v2(request.ext_fields)
+        topic = header.topic
+        config = self._topic_table.get(topic)
+        if config is None or topic in NOT_ALLOWED_SEND_TOPICS:
+            config = self._create_topic(request, topic, channel)
+        queue_id = header.queue_id
+        if not 0 <= queue_id < config.write_queue_nums:
+            queue_id = self._other_queue(config, queue_id, channel)
         if topic.startswith(RETRY_TOPIC_PREFIX):
             raise RequestRefused(
                 ResponseCode.MESSAGE_ILLEGAL,
@@ -288,7 +274,6 @@ class SendMessageProcessor:
             )
         if len(request.body) > self._message_size_max:
             raise self._refusal(PutMessageStatus.MESSAGE_ILLEGAL)
-        outer = request.ext_fields.get("i", "")
         try:
             for _, _, properties in iter_batch(request.body):
                 if b"DEL" in properties or b"TRAN_MSG" in properties:
@@ -297,13 +282,12 @@ class SendMessageProcessor:
                 topic,
                 queue_id,
                 request.body,
-                self._added_raw,
-                born_timestamp_ms=born_ms,
+                self._added,
+                born_timestamp_ms=header.born_timestamp,
                 born_host=channel.remote_host,
                 store_host=self._store_host,
-                flag=flag,
-                sys_flag=sys_flag,
-                reconsume_times=reconsume,
+                sys_flag=header.sys_flag,
+                reconsume_times=header.reconsume_times or 0,
             )
         except RemoteProtocolError as error:
             raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, f"batch body: {error}") from error
@@ -319,8 +303,7 @@ class SendMessageProcessor:
         self._requests.append(request)
         answer = request.answer(0, None, fields | self._answer_constants)
         self._answers.append(b"" if request.is_oneway else encode(answer))
-        if self._store.sync_flush:
-            self._waiting.append("WAIT\1false" not in outer)
+        self._waiting.append("WAIT\1false" not in (header.properties or ""))
 
     def end_turn(self) -> None:
         """Write what the turn appended, wake who waits for it, release the answers."""
@@ -340,7 +323,7 @@ class SendMessageProcessor:
             return
         if arrivals:
             self._on_messages(arrivals)
-        if waiting and any(waiting):
+        if self._store.sync_flush and any(waiting):
             self._answer_when_flushed(channel, answers, waiting)
         else:
             channel.write_all(answers)
@@ -410,6 +393,11 @@ def _bad_header(request: RemotingCommand, error: Exception) -> RequestRefused:
     else:
         decode_send_message_v2(request.ext_fields)
     return RequestRefused(ResponseCode.SYSTEM_ERROR, f"bad send header: {error}")
+
+
+def _tags_of(properties: bytes) -> int:
+    raw = find_property(properties, b"TAGS")
+    return tags_code(raw.decode("utf-8", "replace")) if raw else 0
 
 
 def _refuse_unserved(properties: bytes) -> None:

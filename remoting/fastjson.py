@@ -100,7 +100,7 @@ def loads(document: bytes | str) -> object:
     openers = check_size(data)
     try:
         value = msgspec.json.decode(data)
-    except (msgspec.MsgspecError, RecursionError):
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         if len(data) > TOLERANT_SIZE_MAX:
             raise RemoteProtocolError(
                 f"not plain JSON, and of {len(data)} bytes; at most {TOLERANT_SIZE_MAX} are tried"

@@ -254,9 +254,6 @@ class MessageReader:
             found.last_update_physical_offset,
         )
 
-    def close(self) -> None:
-        """Nothing is held open here."""
-
     def _nothing(
         self, status: GetMessageStatus, asked: int, correct: int, min_offset: int, max_offset: int
     ) -> GetMessageResult:

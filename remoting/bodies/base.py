@@ -39,7 +39,7 @@ class Body(msgspec.Struct, rename="camel"):
         fastjson.check_size(body)
         try:
             return msgspec.json.decode(body, type=cls)
-        except (msgspec.MsgspecError, RecursionError):
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             return cls.from_tree(fastjson.loads(body))
 
     @classmethod

@@ -44,9 +44,7 @@ async def test_a_pull_answers_the_stored_records_and_where_to_go_on(serialize_ty
     async with embedded_broker() as broker:
         client = await broker.connect()
         await send(client, b"one", b"two", b"three")
-        answer = await client.ask(
-            PULL, pull_fields(queueOffset=1), serialize_type=serialize_type
-        )
+        answer = await client.ask(PULL, pull_fields(queueOffset=1), serialize_type=serialize_type)
     assert (answer.code, answer.remark) == (0, "FOUND")
     assert answer.serialize_type == serialize_type
     assert bodies_of(answer) == [b"two", b"three"]
@@ -293,9 +291,7 @@ async def test_a_heartbeats_subscription_filters_and_must_be_the_latest() -> Non
         await client.ask(34, {}, heartbeat("B", 5))
         answer = await client.ask(PULL, pull_fields(sysFlag=0, subVersion=5))
         stale = await client.ask(PULL, pull_fields(sysFlag=0, subVersion=6))
-        other = await client.ask(
-            PULL, pull_fields("BenchmarkTest", sysFlag=0, subVersion=0)
-        )
+        other = await client.ask(PULL, pull_fields("BenchmarkTest", sysFlag=0, subVersion=0))
     assert bodies_of(answer) == [b"b"]
     assert stale.code == ResponseCode.SUBSCRIPTION_NOT_LATEST
     assert other.code == ResponseCode.SUBSCRIPTION_NOT_EXIST

@@ -93,6 +93,7 @@ def test_what_fastjson_reads_beyond_json_is_read(document: str, value: object) -
         (b"['\xc3\xa9',x]", "an unknown word", 7),
         (b"[" + b"1" * 5000 + b"]", "a number of more than 64", 1),
         (b"['\xff']", "not UTF-8", 2),
+        (b'["\xff"]', "not UTF-8", 2),
         (b"/* never closed", "a value is expected", 0),
         (b"[1]]", "there is more", 3),
     ],
@@ -105,7 +106,11 @@ def test_what_fastjson_cannot_read_is_refused_with_its_place(
     assert caught.value.position == position
 
 
-@given(st.binary() | NOISE.map(lambda text: text.encode("utf-8", "surrogatepass")))
+@given(
+    st.binary()
+    | st.binary().map(lambda inner: b'["' + inner + b'"]')
+    | NOISE.map(lambda text: text.encode("utf-8", "surrogatepass"))
+)
 def test_any_bytes_give_a_value_or_the_documented_error(document: bytes) -> None:
     try:
         value = loads(document)

@@ -27,9 +27,10 @@ def test_apaches_page_has_times_and_nothing_of_ours(golden, name):
     assert Checkpoint.from_page(found.to_page()) == found
 
 
-def test_our_part_does_not_count_once_apache_has_written_the_page():
+@pytest.mark.parametrize("position", [7, 15])
+def test_our_part_does_not_count_once_apache_has_written_the_page(position):
     page = bytearray(Checkpoint(1, 2, 3, 4, 5, 6).to_page())
-    page[7] = 9
+    page[position] = 9
     assert Checkpoint.from_page(bytes(page)).dispatched_offset == -1
 
 

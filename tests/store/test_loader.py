@@ -178,3 +178,46 @@ def test_delayed_messages_get_their_delivery_time_back_as_tags_code():
 
 def test_delay_levels_are_read_as_durations():
     assert delay_levels_ms("1s 2m 3h 1d") == [1_000, 120_000, 10_800_000, 86_400_000]
+
+
+def test_holes_and_garbage_in_queue_files_behind_the_checkpoint_are_made_again():
+    """A power cut may keep a later page of a queue file and lose an earlier one."""
+    disk = MemoryDisk()
+    store = open_store(disk, mapped_file_size_consume_queue=2000)
+    for number in range(40):
+        send(store, b"%d" % number)
+        if number == 9:
+            store.flush()
+            store.queue_store.write()
+            store.note_checkpoint(store.dispatched_offset, store.now_ms)
+    store.queue_store.write()
+    disk.process_death()
+    units = disk.contents[f"{ROOT}/consumequeue/T/0/{0:020d}"]
+    units[15 * 20 : 16 * 20] = bytes(20)
+    units[25 * 20 : 26 * 20] = bytes(7) + b"\5" + bytes(3) + b"\5" + bytes(8)
+    again = open_store(disk, mapped_file_size_consume_queue=2000)
+    assert bodies(again) == [b"%d" % number for number in range(40)]
+
+
+def test_files_behind_the_cut_are_removed():
+    disk = MemoryDisk()
+    store = open_store(disk)
+    offsets = []
+    for number in range(4):
+        offsets.append(store.max_physical_offset)
+        send(store, b"%d" % number + bytes(30_000))
+    disk.process_death()
+    assert len(disk.list(f"{ROOT}/commitlog")) == 2
+    disk.contents[LOG][offsets[1] + 100] ^= 1
+    again = open_store(disk)
+    assert disk.list(f"{ROOT}/commitlog") == [f"{0:020d}"]
+    assert again.max_physical_offset == offsets[1]
+    for _ in range(3):
+        send(again, bytes(30_000))
+    assert len(bodies(again)) == 4
+
+
+def test_a_record_with_an_impossible_topic_ends_the_log():
+    disk, offsets, end = crashed()
+    disk.contents[LOG][end - 3] = 0
+    assert open_store(disk).max_physical_offset == offsets[4]

@@ -297,3 +297,30 @@ def test_keys_are_found_across_index_files_and_after_reopening():
         ]
     assert len(again.query_by_key("T", "shared", 500, 0, 1 << 60).buffers) == 64
     assert again.query_by_key("U", "k1", 32, 0, 1 << 60).buffers == []
+
+
+@pytest.mark.parametrize(("left", "rolls"), [(8, False), (7, True), (1, True)])
+def test_a_record_that_would_leave_less_than_a_blank_goes_to_the_next_file(left, rolls):
+    store = open_store()
+    room = store.config.mapped_file_size_commit_log
+    send(store)
+    size = store.max_physical_offset - len(b"body")
+    body = bytes(room - store.max_physical_offset - left - size)
+    _, physical, _ = put(store, body)
+    assert physical == (room if rolls else size + 4)
+    store.commit()
+    assert bodies(store) == [b"body", body]
+
+
+def test_a_waiter_for_what_is_not_written_yet_goes_on_waiting():
+    store = open_store(sync=True)
+    outcome = []
+    put(store)
+    store.commit()
+    _, later, _ = put(store)
+    store.when_flushed(later, outcome.append)
+    store.flush()
+    assert outcome == []
+    store.commit()
+    store.flush()
+    assert outcome == [True]

@@ -145,3 +145,17 @@ async def test_cancelling_and_closing_keeps_everything(autojump_clock, sync):
             put(store, b"%d" % number)
     assert not disk.exists(f"{ROOT}/abort")
     assert bodies(open_store(disk, sync=sync)) == [b"%d" % n for n in range(50)]
+
+
+async def test_the_checkpoint_stays_when_fsync_fails(autojump_clock):
+    disk = MemoryDisk()
+    async with running(disk, flush_interval_commit_log=3_600_000) as store:
+        before = store.checkpoint.dispatched_offset
+        send(store)
+        disk.fault = lambda name, path: (
+            OSError(errno.EIO, "") if name == "sync" and "commitlog" in path else None
+        )
+        await trio.sleep(30)
+        disk.fault = None
+        assert store.read_only
+        assert store.checkpoint.dispatched_offset == before
