@@ -39,6 +39,7 @@ from .config import BrokerConfig, join_address
 from .config_text import CONSUMER_OFFSETS, SUBSCRIPTION_GROUPS, TOPICS
 from .consumer_manager import ConsumerManager, notify_consumer_ids_changed, notify_nobody
 from .consumer_offset_manager import ConsumerOffsetManager
+from .machine import local_address
 from .processors.client_manage import ClientManageProcessor
 from .processors.consumer_manage import ConsumerManageProcessor
 from .processors.group_admin import GroupAdminProcessor
@@ -231,7 +232,8 @@ class BrokerController:
         except LocalProtocolError:
             # A name is advertised: records need an address, the one that we listen on will do.
             listened = self._addresses[0].rpartition(":")[0].strip("[]")
-            store_host = host_bytes(listened, port)
+            anywhere = listened in ("0.0.0.0", "::")
+            store_host = host_bytes(local_address() if anywhere else listened, port)
         unique_ids = UniqueIdGenerator(store_host[:-4], os.getpid(), self._random.getrandbits(32))
         return SendMessageProcessor(
             self.config,

@@ -17,8 +17,9 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Final
 
+from ..remoting.answer_template import AnswerTemplate
 from ..remoting.channel import Channel, Processor
-from ..remoting.codec import AnswerTemplate, RemotingCommand, encode_head
+from ..remoting.codec import RemotingCommand, encode_head
 from ..remoting.errors import RequestRefused
 from ..remoting.headers import PullMessageRequestHeader, decode
 from ..remoting.java_hash import java_hash_code

@@ -19,9 +19,10 @@ from collections.abc import Callable, Collection
 from random import Random
 from typing import Final
 
+from ..remoting.answer_template import AnswerTemplate
 from ..remoting.bodies import TopicConfig
 from ..remoting.channel import Channel, Processor
-from ..remoting.codec import AnswerTemplate, RemotingCommand, decode_frame, encode
+from ..remoting.codec import RemotingCommand, decode_frame, encode
 from ..remoting.errors import RemoteProtocolError, RequestRefused
 from ..remoting.headers import SendMessageRequestHeader, decode, decode_send_message_v2
 from ..remoting.java_hash import tags_code

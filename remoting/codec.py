@@ -7,7 +7,7 @@ A frame, big-endian::
     header                    JSON text, or the ROCKETMQ binary form
     body                      the rest
 
-The binary header is `_ROCKETMQ_HEADER` below; the JSON one an object with the members `code`,
+The binary header is `ROCKETMQ_HEADER` below; the JSON one an object with the members `code`,
 `extFields`, `flag`, `language`, `opaque`, `remark`, `serializeTypeCurrentRPC`, `version`.
 
 Pure: bytes in, commands out. Every frame may cost a broker its rate, so there is no object per
@@ -25,7 +25,7 @@ from types import MappingProxyType
 from typing import Any
 
 import msgspec
-from construct import Bytes, Int8ub, Int16sb, Int32sb
+from construct import Int8ub, Int16sb, Int32sb
 from construct import Struct as Schema
 
 from .errors import LocalProtocolError, RemoteProtocolError
@@ -115,10 +115,10 @@ class RemotingCommand(msgspec.Struct, gc=False):
         )
 
 
-_FRAME = Schema("length" / Int32sb, "mark" / Int32sb)
-_FRAME_START = derive_struct(_FRAME)
+FRAME = Schema("length" / Int32sb, "mark" / Int32sb)
+_FRAME_START = derive_struct(FRAME)
 
-_ROCKETMQ_HEADER = Schema(
+ROCKETMQ_HEADER = Schema(
     "code" / Int16sb,
     "language" / Int8ub,
     "version" / Int16sb,
@@ -127,9 +127,9 @@ _ROCKETMQ_HEADER = Schema(
     "remark_size" / Int32sb,
     # then: remark, int32 size of the fields, fields of int16 size, name, int32 size, value
 )
-_HEADER = derive_struct(_ROCKETMQ_HEADER)
+_HEADER = derive_struct(ROCKETMQ_HEADER)
 _HEADER_SIZE = _HEADER.size
-_PLAIN_HEADER = derive_struct(Schema(*_ROCKETMQ_HEADER.subcons, "fields_size" / Int32sb))
+_PLAIN_HEADER = derive_struct(Schema(*ROCKETMQ_HEADER.subcons, "fields_size" / Int32sb))
 _PLAIN_SIZE = _PLAIN_HEADER.size
 _unpack_plain = _PLAIN_HEADER.unpack_from
 _int_of = int.from_bytes
@@ -496,109 +496,3 @@ def encode_ext_fields(fields: Mapping[str, str]) -> bytes:
             raise LocalProtocolError(f"the field name {name[:40]!r}… is longer than 32,767 bytes")
         parts += (_INT16.pack(len(raw_name)), raw_name, _INT32.pack(len(raw)), raw)
     return b"".join(parts)
-
-
-_VALUE_SIZES = tuple(_INT32.pack(size) for size in range(256))
-
-
-class AnswerTemplate:
-    """Prepared bytes of an answer with three fields that differ and need no escaping.
-
-    A send or a pull is answered with a few short fields; building a RemotingCommand and encoding
-    it costs ten times what filling in a prepared text does. Exactly three, because unrolled they
-    cost half of what a loop does. A test holds the bytes equal to what `encode` gives.
-
-    Args:
-      names: wire names of the fields that differ, ASCII, in their order.
-      constants: fields whose values are always the same; they come after the others. ASCII.
-      code: response code.
-      remark: the answer's remark, ASCII; None: none.
-    """
-
-    __slots__ = (
-        "_binary",
-        "_binary_size",
-        "_json_end",
-        "_json_start",
-        "_pack_binary",
-        "_remark",
-        "code",
-    )
-
-    def __init__(
-        self,
-        names: tuple[str, str, str],
-        *,
-        constants: Mapping[str, str] = NO_EXT_FIELDS,
-        code: int = 0,
-        remark: str | None = None,
-    ) -> None:
-        self.code = code
-        filled = dict.fromkeys(names, "%b") | dict(constants)
-        sample = RemotingCommand(code, filled, flag=RESPONSE_FLAG, remark=remark)
-        start, end = _encode_json_header(sample).split(b'"opaque":0,')
-        self._json_start = start + b'"opaque":'
-        self._json_end = b"," + end
-        differing = b"".join(
-            _INT16.pack(len(name)) + name.encode("ascii") + b"%b%b" for name in names
-        )
-        fixed = encode_ext_fields(constants)
-        self._binary = differing + fixed.replace(b"%", b"%%")
-        # "%b%b" is as long as the value's size word, which it stands for.
-        self._binary_size = len(differing) + len(fixed)
-        self._remark = b"" if remark is None else remark.encode("ascii")
-        self._pack_binary = derive_struct(
-            Schema(
-                *_FRAME.subcons,
-                *_ROCKETMQ_HEADER.subcons,
-                "remark" / Bytes(len(self._remark)),
-                "fields_size" / Int32sb,
-            )
-        ).pack
-
-    def encode(
-        self,
-        opaque: int,
-        serialize_type: int,
-        first: bytes,
-        second: bytes,
-        third: bytes,
-        body_size: int = 0,
-    ) -> bytes:
-        """The frame without its body.
-
-        Args:
-          opaque: the request's.
-          serialize_type: the request's.
-          first, second, third: the values; ASCII, at most 255 bytes, nothing that JSON would
-            escape.
-          body_size: bytes of the body that is sent right after.
-        """
-        if serialize_type == 1:
-            n1, n2, n3 = len(first), len(second), len(third)
-            size = self._binary_size + n1 + n2 + n3
-            remark = self._remark
-            remark_size = len(remark)
-            header_size = _PLAIN_SIZE + remark_size + size
-            return self._pack_binary(
-                header_size + body_size + 4,
-                0x01000000 | header_size,
-                self.code,
-                3,
-                CURRENT_VERSION,
-                opaque,
-                1,
-                remark_size,
-                remark,
-                size,
-            ) + self._binary % (
-                _VALUE_SIZES[n1],
-                first,
-                _VALUE_SIZES[n2],
-                second,
-                _VALUE_SIZES[n3],
-                third,
-            )
-        header = b"%b%d%b" % (self._json_start % (first, second, third), opaque, self._json_end)
-        header_size = len(header)
-        return _pack_start(4 + header_size + body_size, header_size) + header

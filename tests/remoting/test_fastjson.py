@@ -204,7 +204,7 @@ def test_a_long_document_is_read_only_when_it_is_plain_json(
 
 
 def test_members_that_are_none_are_left_out_everywhere() -> None:
-    value = {"a": None, "b": [None, {"c": None, "d": 1}], "e": {}}
+    value: object = {"a": None, "b": [None, {"c": None, "d": 1}], "e": {}}
     assert dumps(value) == b'{"b":[null,{"d":1}],"e":{}}'
     assert dumps(value, quote_int_keys=False) == dumps(value)
 
@@ -218,7 +218,7 @@ def test_structs_and_object_keys_are_written() -> None:
     class Point(msgspec.Struct, frozen=True, rename="camel"):
         x_axis: int
 
-    value = {Point(1): Point(2), FrozenObject({"a": "b"}): {0: 1}}
+    value: dict[object, object] = {Point(1): Point(2), FrozenObject({"a": "b"}): {0: 1}}
     assert dumps(value) == b'{{"xAxis":1}:{"xAxis":2},{"a":"b"}:{"0":1}}'
     assert dumps(value, quote_int_keys=False) == b'{{"xAxis":1}:{"xAxis":2},{"a":"b"}:{0:1}}'
 

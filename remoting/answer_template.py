@@ -1,0 +1,134 @@
+"""Answers built from prepared bytes: what the hot codes are answered with.
+
+Java counterpart: none; RemotingCommand.encodeHeader with a typed header does this there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from construct import Bytes, Int16sb, Int32sb
+from construct import Struct as Schema
+
+from .codec import (
+    CURRENT_VERSION,
+    FRAME,
+    NO_EXT_FIELDS,
+    RESPONSE_FLAG,
+    ROCKETMQ_HEADER,
+    RemotingCommand,
+    encode_ext_fields,
+    encode_head,
+    frame_start,
+)
+from .language_codes import LanguageCode
+from .schema import derive_struct
+
+_INT16 = derive_struct(Schema("size" / Int16sb))
+_INT32 = derive_struct(Schema("size" / Int32sb))
+_BINARY_MARK = 1 << 24
+_HEADER_SIZE = derive_struct(ROCKETMQ_HEADER).size + _INT32.size
+_PYTHON = int(LanguageCode.PYTHON)
+_VALUE_SIZES = tuple(_INT32.pack(size) for size in range(256))
+
+
+class AnswerTemplate:
+    """Prepared bytes of an answer with three fields that differ and need no escaping.
+
+    A send or a pull is answered with a few short fields; building a RemotingCommand and encoding
+    it costs ten times what filling in a prepared text does. Exactly three, because unrolled they
+    cost half of what a loop does. A test holds the bytes equal to what `encode` gives.
+
+    Args:
+      names: wire names of the fields that differ, ASCII, in their order.
+      constants: fields whose values are always the same; they come after the others. ASCII.
+      code: response code.
+      remark: the answer's remark, ASCII; None: none.
+    """
+
+    __slots__ = (
+        "_binary",
+        "_binary_size",
+        "_json_end",
+        "_json_start",
+        "_pack_binary",
+        "_remark",
+        "code",
+    )
+
+    def __init__(
+        self,
+        names: tuple[str, str, str],
+        *,
+        constants: Mapping[str, str] = NO_EXT_FIELDS,
+        code: int = 0,
+        remark: str | None = None,
+    ) -> None:
+        self.code = code
+        filled = dict.fromkeys(names, "%b") | dict(constants)
+        sample = RemotingCommand(code, filled, flag=RESPONSE_FLAG, remark=remark)
+        start, end = encode_head(sample, 0)[8:].split(b'"opaque":0,')
+        self._json_start = start + b'"opaque":'
+        self._json_end = b"," + end
+        differing = b"".join(
+            _INT16.pack(len(name)) + name.encode("ascii") + b"%b%b" for name in names
+        )
+        fixed = encode_ext_fields(constants)
+        self._binary = differing + fixed.replace(b"%", b"%%")
+        # "%b%b" is as long as the value's size word, which it stands for.
+        self._binary_size = len(differing) + len(fixed)
+        self._remark = b"" if remark is None else remark.encode("ascii")
+        self._pack_binary = derive_struct(
+            Schema(
+                *FRAME.subcons,
+                *ROCKETMQ_HEADER.subcons,
+                "remark" / Bytes(len(self._remark)),
+                "fields_size" / Int32sb,
+            )
+        ).pack
+
+    def encode(
+        self,
+        opaque: int,
+        serialize_type: int,
+        first: bytes,
+        second: bytes,
+        third: bytes,
+        body_size: int = 0,
+    ) -> bytes:
+        """The frame without its body.
+
+        Args:
+          opaque: the request's.
+          serialize_type: the request's.
+          first, second, third: the values; ASCII, at most 255 bytes, nothing that JSON would
+            escape.
+          body_size: bytes of the body that is sent right after.
+        """
+        if serialize_type == 1:
+            n1, n2, n3 = len(first), len(second), len(third)
+            size = self._binary_size + n1 + n2 + n3
+            remark = self._remark
+            remark_size = len(remark)
+            header_size = _HEADER_SIZE + remark_size + size
+            return self._pack_binary(
+                header_size + body_size + 4,
+                _BINARY_MARK | header_size,
+                self.code,
+                _PYTHON,
+                CURRENT_VERSION,
+                opaque,
+                RESPONSE_FLAG,
+                remark_size,
+                remark,
+                size,
+            ) + self._binary % (
+                _VALUE_SIZES[n1],
+                first,
+                _VALUE_SIZES[n2],
+                second,
+                _VALUE_SIZES[n3],
+                third,
+            )
+        header = b"%b%d%b" % (self._json_start % (first, second, third), opaque, self._json_end)
+        return frame_start(len(header), body_size, 0) + header
