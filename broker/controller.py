@@ -243,6 +243,7 @@ class BrokerController:
             self._on_messages,
             unique_ids,
             self._random,
+            self._turn,
         )
 
     def _processors(self, send: SendMessageProcessor) -> dict[int, Processor]:

@@ -21,7 +21,7 @@ from typing import Final
 
 from ..remoting.answer_template import AnswerTemplate
 from ..remoting.bodies import TopicConfig
-from ..remoting.channel import Channel, Processor
+from ..remoting.channel import Channel, Processor, Turn
 from ..remoting.codec import RemotingCommand, decode_frame, encode
 from ..remoting.errors import RemoteProtocolError, RequestRefused
 from ..remoting.headers import SendMessageRequestHeader, decode, decode_send_message_v2
@@ -60,8 +60,8 @@ _INT64_MAX = 0x7FFFFFFFFFFFFFFF
 class SendMessageProcessor:
     """Checks, appends and answers sends.
 
-    Concurrency: all of it runs inside turns, and the sends of one turn come from one connection;
-    `end_turn` must be called at the end of every turn, before the answers leave.
+    Concurrency: all of it runs inside turns; `end_turn` must be called at the end of every turn,
+    before the answers leave.
 
     Args:
       config: the broker's.
@@ -72,6 +72,7 @@ class SendMessageProcessor:
         visible.
       unique_ids: makes the unique key of a message that came without.
       random: picks the queue where the producer left it to the broker.
+      turn: whose end calls `end_turn`.
     """
 
     def __init__(
@@ -83,6 +84,7 @@ class SendMessageProcessor:
         on_messages: Callable[[Collection[tuple[str, int]]], None],
         unique_ids: UniqueIdGenerator,
         random: Random,
+        turn: Turn,
     ) -> None:
         self._config = config
         self._store = store
@@ -107,8 +109,10 @@ class SendMessageProcessor:
             ("msgId", "queueId", "queueOffset"), constants=self._answer_constants
         )
         self._random = random
+        self._turn = turn
         self._unique_ids = unique_ids
         self._channel: Channel | None = None
+        self._senders: list[tuple[Channel, int]] = []  # and where its answers begin
         self._requests: list[RemotingCommand] = []
         self._answers: list[bytes] = []
         self._waiting: list[bool] = []
@@ -129,9 +133,8 @@ class SendMessageProcessor:
 
     def _send(self, request: RemotingCommand, channel: Channel, names: tuple[str, ...]) -> None:
         store = self._store
-        if not self._requests:
-            store.begin_burst()
-            self._channel = channel
+        if channel is not self._channel:
+            self._begin(channel)
         fields = request.ext_fields
         n_topic, n_queue, n_sys_flag, n_born, n_flag, n_properties, n_reconsume = names
         try:
@@ -191,6 +194,13 @@ class SendMessageProcessor:
                 b"%d" % queue_offset,
             )
         )
+
+    def _begin(self, channel: Channel) -> None:
+        """The turn's next requests are of this connection."""
+        if self._channel is None:
+            self._store.begin_burst()
+        self._channel = channel
+        self._senders.append((channel, len(self._requests)))
 
     def _other_queue(self, config: TopicConfig, queue_id: int, channel: Channel) -> int:
         """The queue for an id that is not one of the writable ones.
@@ -257,9 +267,8 @@ class SendMessageProcessor:
 
         Source: SendMessageProcessor.sendBatchMessage.
         """
-        if not self._requests:
-            self._store.begin_burst()
-            self._channel = channel
+        if channel is not self._channel:
+            self._begin(channel)
         header = decode_send_message_v2(request.ext_fields)
         topic = header.topic
         config = self._topic_table.get(topic)
@@ -308,38 +317,51 @@ class SendMessageProcessor:
 
     def end_turn(self) -> None:
         """Write what the turn appended, wake who waits for it, release the answers."""
-        if not self._requests or self._channel is None:
+        if not self._requests:
             return
         requests, self._requests = self._requests, []
         answers, self._answers = self._answers, []
         waiting, self._waiting = self._waiting, []
-        channel = self._channel
+        senders, self._senders = self._senders, []
+        self._channel = None
         try:
             arrivals = self._store.commit()
         except StoreIOError as error:
             logger.error("%d sends were not stored: %s", len(requests), error)
             refusal = self._refusal(PutMessageStatus.SERVICE_NOT_AVAILABLE)
-            refused = [r.answer(refusal.code, refusal.remark) for r in requests if not r.is_oneway]
-            channel.write([encode(answer) for answer in refused])
-            return
-        if arrivals:
-            self._on_messages(arrivals)
-        if self._store.sync_flush and any(waiting):
-            self._answer_when_flushed(channel, answers, waiting)
+            answers = [
+                b"" if r.is_oneway else encode(r.answer(refusal.code, refusal.remark))
+                for r in requests
+            ]
         else:
-            channel.write_all(answers)
+            if arrivals:
+                self._on_messages(arrivals)
+            if self._store.sync_flush and any(waiting):
+                self._answer_when_flushed(senders, answers, waiting)
+                return
+        if len(senders) == 1:
+            senders[0][0].write_all(answers)
+        else:
+            ends = [start for _, start in senders[1:]] + [len(answers)]
+            for (channel, start), end in zip(senders, ends, strict=True):
+                channel.write_all(answers[start:end])
 
     def _answer_when_flushed(
-        self, channel: Channel, answers: list[bytes], waiting: list[bool]
+        self, senders: list[tuple[Channel, int]], answers: list[bytes], waiting: list[bool]
     ) -> None:
         """Answer now who does not wait for the disk; the others together after their fsync."""
-        pairs = list(zip(answers, waiting, strict=True))
-        channel.write([answer for answer, waits in pairs if not waits])
-        later = [answer for answer, waits in pairs if waits]
+        ends = [start for _, start in senders[1:]] + [len(answers)]
+        later: list[tuple[Channel, list[bytes]]] = []
+        for (channel, start), end in zip(senders, ends, strict=True):
+            pairs = list(zip(answers[start:end], waiting[start:end], strict=True))
+            channel.write([answer for answer, waits in pairs if not waits])
+            later.append((channel, [answer for answer, waits in pairs if waits]))
 
         def flushed(done: bool) -> None:
-            channel.write(later if done else [_as_flush_timeout(answer) for answer in later])
+            for channel, held in later:
+                channel.write(held if done else [_as_flush_timeout(answer) for answer in held])
 
+        self._turn.has_tasks = True  # the fsync's
         self._store.when_flushed(self._last_physical_offset, flushed)
 
     def _refusal(self, status: PutMessageStatus) -> RequestRefused:

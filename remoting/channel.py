@@ -77,12 +77,18 @@ class Turn:
     Args:
       on_end: called once at the end of every turn, before anything is sent: a broker writes what
         was appended, and wakes who waited for it.
+
+    Attributes:
+      active: a turn is under way; what is written leaves at its end.
+      has_tasks: something was handed to a trio task, which should run soon.
+      dirty: channels with something to send.
     """
 
-    __slots__ = ("active", "dirty", "on_end")
+    __slots__ = ("active", "dirty", "has_tasks", "on_end")
 
     def __init__(self, on_end: Callable[[], None] | None = None) -> None:
         self.active = False
+        self.has_tasks = False
         self.dirty: list[Channel] = []
         self.on_end = on_end
 
@@ -97,6 +103,10 @@ class Turn:
                 dirty, self.dirty = self.dirty, []
                 for channel in dirty:
                     channel.flush()
+
+
+def _nobody() -> None:
+    """Nobody listens yet."""
 
 
 def _host_of(address: str) -> bytes:
@@ -115,6 +125,8 @@ class Channel:
       remote_host: the same as a record holds it, 8 or 20 bytes.
       local_address: "ip:port" of our end.
       closed: nothing more can be written.
+      on_backlog: called when the network does not take what is written: `drain` is to be run.
+      on_attention: called when the channel was closed, or too much waits for the peer.
       attributes: what the processors of higher layers keep for this connection.
     """
 
@@ -132,6 +144,7 @@ class Channel:
         "closed",
         "language",
         "local_address",
+        "on_attention",
         "on_backlog",
         "remote_address",
         "remote_host",
@@ -147,7 +160,8 @@ class Channel:
         self.attributes: dict[str, object] = {}
         self.language = 0
         self.version = 0
-        self.on_backlog: Callable[[], None] | None = None
+        self.on_backlog: Callable[[], None] = _nobody
+        self.on_attention: Callable[[], None] = _nobody
         self._transport = transport
         self._turn = turn
         self._outbox: list[Buffer] = []
@@ -220,13 +234,15 @@ class Channel:
             return
         self._outbox_size = sum(map(len, left))
         self._drained = trio.Event()
-        if self.on_backlog is not None:
-            self.on_backlog()
+        self._turn.has_tasks = True
+        self.on_backlog()
         self._check_size()
 
     def _check_size(self) -> None:
         if self._outbox_size > OUTBOX_SIZE_MAX:
             self.close(f"the peer does not read: {self._outbox_size} bytes of answers wait for it")
+        elif self._outbox_size > OUTBOX_HIGH_WATER:
+            self.on_attention()
 
     async def drain(self) -> None:
         """Send the backlog, waiting for the network. Only the connection's writer task calls it."""
@@ -242,9 +258,14 @@ class Channel:
             if drained is not None:
                 drained.set()
 
+    @property
+    def is_backlogged(self) -> bool:
+        """Whether so much waits for the peer that its requests should no longer be read."""
+        return self._outbox_size > OUTBOX_HIGH_WATER and self._drained is not None
+
     async def wait_writable(self) -> None:
         """Wait until the backlog is below the high water mark; at once when it is."""
-        while self._outbox_size > OUTBOX_HIGH_WATER and self._drained is not None:
+        while self.is_backlogged and self._drained is not None:
             await self._drained.wait()
 
     async def wait_sent(self) -> None:
@@ -267,6 +288,7 @@ class Channel:
             if isinstance(event, trio.Event):
                 event.set()
         self._transport.abort()
+        self.on_attention()
 
     # Calls of ours to the peer
 
@@ -324,6 +346,7 @@ class Channel:
             logger.debug("%s: response %d to nobody", self.remote_address, response.opaque)
             return
         slot[1] = response
+        self._turn.has_tasks = True
         event = slot[0]
         if isinstance(event, trio.Event):
             event.set()

@@ -16,6 +16,7 @@ from .channel import Channel, Processor, Turn
 from .codec import RemotingCommand
 from .connection import Connection, ConnectionLimits
 from .errors import RemotingConnectError
+from .poller import SocketPoller
 from .transport import SocketTransport
 
 CONNECT_TIMEOUT_S = 3.0
@@ -56,6 +57,7 @@ class RemotingClient:
     ) -> None:
         self._processors = {int(code): process for code, process in (processors or {}).items()}
         self._turn = turn or Turn()
+        self._poller = SocketPoller(self._turn)
         self._on_channel_closed = on_channel_closed
         self._connect_timeout_s = connect_timeout_s
         self._limits = ConnectionLimits()
@@ -68,6 +70,7 @@ class RemotingClient:
         try:
             async with trio.open_nursery() as nursery:
                 self._nursery = nursery
+                nursery.start_soon(self._poller.run)
                 task_status.started()
                 await trio.sleep_forever()
         finally:
@@ -124,7 +127,7 @@ class RemotingClient:
         # Off trio's wrapper: SocketTransport waits and sends by itself.
         descriptor = trio_socket.detach()
         sock = socket.socket(fileno=descriptor)
-        transport = SocketTransport(sock)
+        transport = SocketTransport(sock, self._poller)
         connection = Connection(
             transport, self._processors, self._turn, self._limits, self._on_channel_closed
         )

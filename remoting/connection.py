@@ -1,4 +1,4 @@
-"""The loop of one connection, the same for both sides: receive, decode, process, answer.
+"""One connection, the same for both sides: receive, decode, process, answer.
 
 Limits, each with its reason, are in `ConnectionLimits`. A peer that breaks the protocol costs one
 log line and its own connection, nothing else.
@@ -18,7 +18,7 @@ from .channel import Answer, Channel, Deferred, Processor, Turn
 from .codec import FRAME_SIZE_MAX, FrameDecoder, RemotingCommand, encode
 from .errors import RequestRefused
 from .response_codes import ResponseCode
-from .transport import StreamTransport, Transport
+from .transport import SocketTransport, StreamTransport
 
 logger = logging.getLogger(__name__)
 
@@ -52,7 +52,7 @@ class ConnectionLimits:
 
 
 class Connection:
-    """One connection: its channel, its decoder, its loop.
+    """One connection: its channel, its decoder, its task.
 
     Lifecycle: made with a transport, lives as long as `run`. Owner: the task that awaits `run`.
 
@@ -66,7 +66,7 @@ class Connection:
 
     def __init__(
         self,
-        transport: Transport,
+        transport: SocketTransport | StreamTransport,
         processors: Mapping[int, Processor],
         turn: Turn,
         limits: ConnectionLimits,
@@ -74,6 +74,7 @@ class Connection:
     ) -> None:
         self.channel = Channel(transport, turn)
         self.channel.on_backlog = self._start_writer
+        self.channel.on_attention = self._wake
         self._transport = transport
         self._processors = processors
         self._turn = turn
@@ -82,92 +83,126 @@ class Connection:
         self._decoder = FrameDecoder(frame_size_max=limits.frame_size_max)
         self._scope = trio.CancelScope()
         self._nursery: trio.Nursery | None = None
+        self._attention = trio.Event()
         self._deferred_count = 0
-        self._received_at_s = trio.current_time()
+        # Noted in passing; `enforce_limits` turns them into times, once a second.
+        self._has_received = True
+        self._has_frames = False
+        self._received_at_s = 0.0
         self._frame_began_at_s: float | None = None
         self._frames_seen = False
 
     async def run(self) -> None:
         """Serve until either side closes, a limit is passed, or the task is cancelled."""
-        channel = self.channel
+        channel, transport = self.channel, self._transport
         try:
             with self._scope:
                 async with trio.open_nursery() as nursery:
                     self._nursery = nursery
                     if channel.outbox_size:  # written to before this task ran
                         self._start_writer()
-                    await self._receive_loop()
+                    if isinstance(transport, SocketTransport):
+                        await self._read_socket(transport)
+                    else:
+                        await self._read_stream(transport)
                     nursery.cancel_scope.cancel()
         except* (OSError, trio.BrokenResourceError, trio.ClosedResourceError) as errors:
             channel.close(f"connection lost: {errors.exceptions[0]}")
         finally:
             channel.close("the connection ended")
-            if isinstance(self._transport, StreamTransport):
+            if isinstance(transport, StreamTransport):
                 with trio.CancelScope(shield=True):
-                    await self._transport.aclose()
+                    await transport.aclose()
             if self._on_closed is not None:
                 self._on_closed(channel)
 
-    async def _receive_loop(self) -> None:
-        channel, decoder = self.channel, self._decoder
-        receive = self._transport.receive
-        while not channel.closed:
-            data = await receive()
-            if not data:
-                channel.close("closed by the peer")
+    async def _read_socket(self, transport: SocketTransport) -> None:
+        """The poller reads; this task waits for the end, or for a peer that does not read."""
+
+        def on_readable() -> None:
+            try:
+                data = transport.receive_nowait()
+            except BlockingIOError:
                 return
-            self._received_at_s = now_s = trio.current_time()
-            commands = decoder.receive_data(data)
-            if commands:
-                self._frames_seen = True
-                self._frame_began_at_s = None
-                self._process(commands)
-            if decoder.error is not None:
-                logger.warning("%s: closed: %s", channel.remote_address, decoder.error)
-                with trio.move_on_after(_LAST_ANSWERS_S):
-                    await channel.wait_sent()
-                channel.close(str(decoder.error))
+            except OSError as error:
+                self.channel.close(f"connection lost: {error}")
                 return
-            if not decoder.partial_size:
-                self._frame_began_at_s = None
-            elif self._frame_began_at_s is None:
-                self._frame_began_at_s = now_s
-            await channel.wait_writable()
+            self._receive(data)
+
+        while await self._may_read():
+            self._attention = trio.Event()
+            transport.start_reading(on_readable)
+            await self._attention.wait()
+            transport.stop_reading()
+
+    async def _read_stream(self, transport: StreamTransport) -> None:
+        while await self._may_read():
+            data = await transport.receive()
+            self._turn.active = True
+            try:
+                self._receive(data)
+            finally:
+                self._turn.end()
+
+    async def _may_read(self) -> bool:
+        """Wait until the peer has taken enough of its answers; False: the end has come."""
+        channel, error = self.channel, self._decoder.error
+        if error is not None and not channel.closed:
+            logger.warning("%s: closed: %s", channel.remote_address, error)
+            with trio.move_on_after(_LAST_ANSWERS_S):
+                await channel.wait_sent()
+            channel.close(str(error))
+        await channel.wait_writable()
+        return not channel.closed
+
+    def _receive(self, data: bytes) -> None:
+        """One burst, inside a turn: every command to its processor, the answers to the channel."""
+        if not data:
+            self.channel.close("closed by the peer")
+            return
+        self._has_received = True
+        decoder = self._decoder
+        commands = decoder.receive_data(data)
+        if commands:
+            self._has_frames = True
+            self._process(commands)
+        if decoder.error is not None:
+            self._wake()
+
+    def _wake(self) -> None:
+        """Have the connection's task look what is the matter."""
+        self._attention.set()
+        self._turn.has_tasks = True
 
     def _process(self, commands: list[RemotingCommand]) -> None:
-        """One turn: every command to its processor, then all answers out."""
-        turn, channel = self._turn, self.channel
+        channel = self.channel
         processors = self._processors
         answers: list[bytes] = []
-        turn.active = True
-        try:
-            for request in commands:
-                flag = request.flag
-                if flag & 1:
-                    channel.receive_response(request)
-                    continue
-                process = processors.get(request.code)
-                try:
-                    if process is None:
-                        answer: Answer = _not_supported(request)
-                    else:
-                        answer = process(request, channel)
-                except RequestRefused as refusal:
-                    answer = request.answer(refusal.code, refusal.remark)
-                except Exception as error:  # noqa: BLE001 - our bug: others are served on
-                    answer = _system_error(request, channel, error)
-                if answer is None or (flag & 2 and not isinstance(answer, Deferred)):
-                    continue
-                if type(answer) is bytes:
-                    answers.append(answer)
-                elif isinstance(answer, Deferred):
-                    self._start_deferred(request, answer)
-                elif isinstance(answer, RemotingCommand):
-                    answers.append(encode(answer))
-            if answers:
-                channel.write_all(answers)
-        finally:
-            turn.end()
+        for request in commands:
+            flag = request.flag
+            if flag & 1:
+                channel.receive_response(request)
+                continue
+            process = processors.get(request.code)
+            try:
+                if process is None:
+                    answer: Answer = _not_supported(request)
+                else:
+                    answer = process(request, channel)
+            except RequestRefused as refusal:
+                answer = request.answer(refusal.code, refusal.remark)
+            except Exception as error:  # noqa: BLE001 - our bug: others are served on
+                answer = _system_error(request, channel, error)
+            if answer is None or (flag & 2 and not isinstance(answer, Deferred)):
+                continue
+            if type(answer) is bytes:
+                answers.append(answer)
+            elif isinstance(answer, Deferred):
+                self._start_deferred(request, answer)
+            elif isinstance(answer, RemotingCommand):
+                answers.append(encode(answer))
+        if answers:
+            channel.write_all(answers)
 
     def _start_deferred(self, request: RemotingCommand, deferred: Deferred) -> None:
         if self._deferred_count >= self._limits.deferred_max or self._nursery is None:
@@ -175,6 +210,7 @@ class Connection:
             self.channel.write(encode(request.answer(ResponseCode.SYSTEM_BUSY, busy)))
             return
         self._deferred_count += 1
+        self._turn.has_tasks = True
         self._nursery.start_soon(self._run_deferred, request, deferred)
 
     async def _run_deferred(self, request: RemotingCommand, deferred: Deferred) -> None:
@@ -201,13 +237,25 @@ class Connection:
           now_s: trio.current_time().
         """
         limits = self._limits
-        began_s = self._frame_began_at_s
+        if self._has_received:
+            self._has_received = False
+            self._received_at_s = now_s
         reason = None
-        if began_s is not None:
+        partial_size = self._decoder.partial_size
+        if not partial_size:
+            self._frame_began_at_s = None
+        elif self._has_frames or self._frame_began_at_s is None:
+            self._frame_began_at_s = now_s
+        else:
             allowed_s = limits.frame_s if self._frames_seen else limits.first_frame_s
-            if now_s - began_s > allowed_s:
-                size = self._decoder.partial_size
-                reason = f"a frame was not complete {allowed_s:g} s after it began ({size} bytes)"
+            if now_s - self._frame_began_at_s > allowed_s:
+                reason = (
+                    f"a frame was not complete {allowed_s:g} s after it began "
+                    f"({partial_size} bytes)"
+                )
+        if self._has_frames:
+            self._has_frames = False
+            self._frames_seen = True
         if reason is None and now_s - self._received_at_s > limits.idle_s:
             reason = f"nothing was received for {limits.idle_s:g} s"
         if reason is not None:

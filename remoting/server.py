@@ -14,7 +14,8 @@ import trio
 
 from .channel import Channel, Processor, Turn
 from .connection import SWEEP_INTERVAL_S, Connection, ConnectionLimits
-from .transport import SocketTransport, StreamTransport, Transport, format_address
+from .poller import SocketPoller
+from .transport import SocketTransport, StreamTransport, format_address
 
 logger = logging.getLogger(__name__)
 
@@ -80,6 +81,7 @@ class RemotingServer:
         # Plain ints: an IntEnum's hash is a Python call on some versions.
         self._processors = {int(code): process for code, process in processors.items()}
         self._turn = turn or Turn()
+        self._poller = SocketPoller(self._turn)
         self._on_channel_closed = on_channel_closed
         self._limits = limits or ConnectionLimits()
         self._connections: set[Connection] = set()
@@ -108,6 +110,7 @@ class RemotingServer:
         """
         try:
             async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._poller.run)
                 nursery.start_soon(self._sweep)
                 for listener in listeners:
                     nursery.start_soon(self._accept_loop, listener, nursery)
@@ -141,13 +144,13 @@ class RemotingServer:
                 sock.close()
                 continue
             try:
-                transport = SocketTransport(sock)
+                transport = SocketTransport(sock, self._poller)
             except OSError:  # gone already
                 sock.close()
                 continue
             nursery.start_soon(self._serve_transport, transport)
 
-    async def _serve_transport(self, transport: Transport) -> None:
+    async def _serve_transport(self, transport: SocketTransport | StreamTransport) -> None:
         connection = Connection(
             transport, self._processors, self._turn, self._limits, self._on_channel_closed
         )

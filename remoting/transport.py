@@ -1,17 +1,19 @@
 """What carries a channel's bytes: a TCP socket, or any trio stream (memory streams in tests).
 
-The socket is used without trio's stream around it: a receive or a send that does not have to wait
-costs one system call and no scheduling, which is most of them when a peer sends in bursts.
+The socket is used without trio's stream around it: a receive or a send costs one system call and
+no scheduling, as long as it does not have to wait (`poller.py`).
 """
 
 from __future__ import annotations
 
 import socket
+from collections.abc import Callable
 from typing import Protocol
 
 import trio
 
 from .channel import Buffer
+from .poller import SocketPoller
 
 RECEIVE_SIZE = 256 * 1024
 """Bytes read in one turn: a burst of some hundred sends. All sockets share one buffer of it."""
@@ -32,9 +34,6 @@ class Transport(Protocol):
     remote_address: str
     local_address: str
 
-    async def receive(self) -> bytes:
-        """Bytes, as they came; empty at the end. Raises OSError, trio.BrokenResourceError."""
-
     def send_nowait(self, buffers: list[Buffer]) -> list[Buffer]:
         """Send what can be sent now; return what is left. Raises OSError."""
 
@@ -42,7 +41,7 @@ class Transport(Protocol):
         """Send everything. Raises OSError, trio.BrokenResourceError, trio.ClosedResourceError."""
 
     def abort(self) -> None:
-        """Close at once, without waiting; a task in `receive` gets an end or an error."""
+        """Close at once, without waiting."""
 
 
 def format_address(address: object) -> str:
@@ -54,31 +53,41 @@ def format_address(address: object) -> str:
 
 
 class SocketTransport:
-    """A connected TCP socket, made non-blocking here. Owner: one connection task."""
+    """A connected TCP socket, made non-blocking here. Owner: one connection.
 
-    __slots__ = ("_socket", "local_address", "remote_address")
+    Args:
+      sock: connected.
+      poller: tells when it is readable.
 
-    def __init__(self, sock: socket.socket) -> None:
+    Raises: OSError: it is connected no more.
+    """
+
+    __slots__ = ("_poller", "_socket", "local_address", "remote_address")
+
+    def __init__(self, sock: socket.socket, poller: SocketPoller) -> None:
         sock.setblocking(False)
         # A burst's answers leave in one segment at once: delayed acknowledgements cost 40 ms.
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._socket = sock
+        self._poller = poller
         self.remote_address = format_address(sock.getpeername())
         self.local_address = format_address(sock.getsockname())
 
-    async def receive(self) -> bytes:
-        """Bytes, as they came; empty at the end."""
-        sock = self._socket
-        while True:
-            # Waiting first is also the turn's checkpoint. Trying first would fail nearly always:
-            # the peer sends again only when it has our answers.
-            await trio.lowlevel.wait_readable(sock)
-            try:
-                size = sock.recv_into(_shared_buffer)
-            except BlockingIOError:
-                continue
-            # Copied before anybody else can read into the shared buffer: no await between.
-            return bytes(_shared_view[:size])
+    def start_reading(self, on_readable: Callable[[], None]) -> None:
+        """Have `on_readable` called inside a turn when `receive_nowait` has something."""
+        self._poller.add(self._socket, on_readable)
+
+    def stop_reading(self) -> None:
+        """Have it called no more."""
+        self._poller.remove(self._socket)
+
+    def receive_nowait(self) -> bytes:
+        """Bytes, as they came; empty at the end.
+
+        Raises: BlockingIOError: there is nothing; another OSError: the connection is lost.
+        """
+        size = self._socket.recv_into(_shared_buffer)
+        return bytes(_shared_view[:size])
 
     def send_nowait(self, buffers: list[Buffer]) -> list[Buffer]:
         """Send what the socket's buffer takes; return what is left."""
@@ -106,6 +115,7 @@ class SocketTransport:
     def abort(self) -> None:
         """Close at once."""
         if self._socket.fileno() >= 0:
+            self._poller.remove(self._socket)
             trio.lowlevel.notify_closing(self._socket)
             self._socket.close()
 

@@ -246,7 +246,8 @@ async def test_a_slow_first_frame_is_not_waited_for(autojump_clock: trio.testing
 
         with pytest.raises(trio.BrokenResourceError):
             await trickle()
-        assert 10 < trio.current_time() - start_s < 13
+        # Looked at once a second, twice a second late at most.
+        assert 10 < trio.current_time() - start_s <= 13
 
 
 async def test_an_idle_connection_is_closed_after_its_time(

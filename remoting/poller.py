@@ -1,0 +1,131 @@
+"""One task that reads all sockets: the hot path's way around a task switch per burst.
+
+A task per connection that waits, reads, answers and waits again costs one `epoll_ctl`, one
+`epoll_wait` and two passes through trio's scheduler for every burst; with one request in flight
+that is more than everything else together. So a server's (or client's) connections are in one
+level-triggered epoll, itself waited for by trio. When something is there, all that is readable is
+served in one turn: one store write and one send per connection for all of them. Then the poller
+stays for a moment, blocking in its own epoll rather than in trio's, because under load the next
+request is already on its way.
+
+What that costs the rest of the process is bounded: trio runs at least every SLICE_S, and the
+poller does not stay when the turn gave trio something to do (`Turn.has_tasks`).
+
+On systems without epoll (macOS) a kqueue does the same by way of `selectors`.
+"""
+
+from __future__ import annotations
+
+import select
+import selectors
+import socket
+import time
+from collections.abc import Callable
+
+import trio
+
+from .channel import Turn
+
+SLICE_S = 0.001
+"""How long the poller may keep trio from running, and the longest it stays for a next request.
+Timers and other tasks are late by at most about twice this."""
+
+
+class _Epoll:
+    """`select.epoll` reduced to what is needed: who is readable."""
+
+    def __init__(self) -> None:
+        self._epoll = select.epoll()
+        self.fileno = self._epoll.fileno
+        self.close = self._epoll.close
+
+    def register(self, descriptor: int) -> None:
+        self._epoll.register(descriptor, select.EPOLLIN)
+
+    def unregister(self, descriptor: int) -> None:
+        self._epoll.unregister(descriptor)
+
+    def poll(self, timeout_s: float) -> list[tuple[int, int]]:
+        return self._epoll.poll(timeout_s)
+
+
+class _Selector:
+    """The same for other systems."""
+
+    def __init__(self) -> None:
+        self._selector = selectors.DefaultSelector()  # KqueueSelector
+        self.close = self._selector.close
+
+    def fileno(self) -> int:
+        return int(self._selector.fileno())
+
+    def register(self, descriptor: int) -> None:
+        self._selector.register(descriptor, selectors.EVENT_READ)
+
+    def unregister(self, descriptor: int) -> None:
+        self._selector.unregister(descriptor)
+
+    def poll(self, timeout_s: float) -> list[tuple[int, int]]:
+        return [(key.fd, events) for key, events in self._selector.select(timeout_s)]
+
+
+class SocketPoller:
+    """Calls back when sockets are readable, all of one moment in one turn.
+
+    Lifecycle: `run` until cancelled; sockets may be added and removed at any time before its end.
+
+    Args:
+      turn: begun before and ended after the callbacks of one moment.
+    """
+
+    def __init__(self, turn: Turn) -> None:
+        self._turn = turn
+        self._poll: _Epoll | _Selector = _Epoll() if hasattr(select, "epoll") else _Selector()
+        self._readers: dict[int, Callable[[], None]] = {}
+        self._is_closed = False
+
+    def add(self, sock: socket.socket, on_readable: Callable[[], None]) -> None:
+        """Call `on_readable` inside a turn whenever there is something to read, or the end."""
+        if self._is_closed:
+            return
+        self._readers[sock.fileno()] = on_readable
+        self._poll.register(sock.fileno())
+
+    def remove(self, sock: socket.socket) -> None:
+        """Stop; before the socket is closed. One that is not there is ignored."""
+        if self._readers.pop(sock.fileno(), None) is not None and not self._is_closed:
+            self._poll.unregister(sock.fileno())
+
+    async def run(self) -> None:
+        """Serve the sockets until cancelled."""
+        try:
+            while True:
+                await trio.lowlevel.wait_readable(self._poll.fileno())
+                self._serve()
+        finally:
+            self._is_closed = True
+            self._poll.close()
+
+    def _serve(self) -> None:
+        """Turn after turn, until nothing comes, trio is needed, or the slice is over."""
+        turn, readers, poll = self._turn, self._readers, self._poll.poll
+        now_s = time.perf_counter
+        until_s = now_s() + SLICE_S
+        stay_s = 0.0
+        while True:
+            ready = poll(stay_s)
+            if not ready:
+                return
+            turn.active = True
+            try:
+                for descriptor, _ in ready:
+                    # A callback may have removed another's socket.
+                    on_readable = readers.get(descriptor)
+                    if on_readable is not None:
+                        on_readable()
+            finally:
+                turn.end()
+            if turn.has_tasks or now_s() >= until_s:
+                turn.has_tasks = False
+                return
+            stay_s = SLICE_S
