@@ -20,7 +20,7 @@ from random import Random
 
 import trio
 
-from ..remoting.channel import Channel, Processor, Turn
+from ..remoting.channel import Channel, Processor
 from ..remoting.client import RemotingClient
 from ..remoting.connection import ConnectionLimits
 from ..remoting.errors import LocalProtocolError
@@ -29,6 +29,7 @@ from ..remoting.message_id import UniqueIdGenerator
 from ..remoting.request_codes import RequestCode
 from ..remoting.server import RemotingServer, open_listener
 from ..remoting.transport import format_address
+from ..remoting.turn import Turn
 from ..store.clock import Clock
 from ..store.config import MessageStoreConfig
 from ..store.disk import Disk

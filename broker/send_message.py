@@ -21,7 +21,7 @@ from typing import Final
 
 from ..remoting.answer_template import AnswerTemplate
 from ..remoting.bodies import TopicConfig
-from ..remoting.channel import Channel, Processor, Turn
+from ..remoting.channel import Channel, Processor
 from ..remoting.codec import RemotingCommand, decode_frame, encode
 from ..remoting.errors import RemoteProtocolError, RequestRefused
 from ..remoting.headers import SendMessageRequestHeader, decode, decode_send_message_v2
@@ -36,6 +36,7 @@ from ..remoting.message_properties import (
 )
 from ..remoting.request_codes import RequestCode
 from ..remoting.response_codes import FAQ_HELP, ResponseCode
+from ..remoting.turn import Turn
 from ..store.errors import StoreIOError
 from ..store.message_store import MessageStore
 from ..store.status import PutMessageStatus

@@ -78,8 +78,8 @@ class Up:
 
         from ..broker.controller import BrokerController
         from ..namesrv.controller import NamesrvController
-        from ..remoting.channel import Turn
         from ..remoting.client import split_address
+        from ..remoting.turn import Turn
         from ..store.clock import SystemClock
         from ..store.disk import OsDisk
 

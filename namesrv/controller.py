@@ -15,7 +15,7 @@ from pathlib import Path
 
 import trio
 
-from ..remoting.channel import Channel, Turn
+from ..remoting.channel import Channel
 from ..remoting.client import RemotingClient
 from ..remoting.codec import RemotingCommand
 from ..remoting.connection import ConnectionLimits
@@ -24,6 +24,7 @@ from ..remoting.headers import NotifyMinBrokerIdChangeRequestHeader, encode_head
 from ..remoting.request_codes import RequestCode
 from ..remoting.server import RemotingServer, open_listener
 from ..remoting.transport import format_address
+from ..remoting.turn import Turn
 from ..store.clock import Clock
 from ..store.disk import Disk
 from ..store.errors import StoreError

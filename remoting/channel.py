@@ -1,11 +1,7 @@
 """A channel: one connection as the processors see it, and the turn that its bytes pass through.
 
-Reading, processing and answering one burst is a *turn*: one receive, every complete frame in it to
-its processor, then one send of all answers. There is no task, lock or channel hop per request.
-`Turn` is what the connections of one process share: what was written during a turn leaves at its
-end, on whichever channels that was.
-
-The protocol's part is pure: what may wait for the network is a `Transport`'s (`transport.py`).
+What is written during a turn (`turn.py`) leaves at its end, in one send per channel. What may wait
+for the network is a `Transport`'s (`transport.py`).
 
 Java counterpart: io.netty.channel.Channel with NettyRemotingAbstract's responseTable.
 """
@@ -14,16 +10,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import trio
 
 from .codec import ONEWAY_FLAG, RemotingCommand, encode
 from .errors import RemotingConnectError, RemotingTimeoutError
 from .hosts import host_bytes
-
-if TYPE_CHECKING:
-    from .transport import Transport
+from .turn import Turn
 
 logger = logging.getLogger(__name__)
 
@@ -71,38 +65,20 @@ class Processor(Protocol):
     def __call__(self, request: RemotingCommand, channel: Channel, /) -> Answer: ...
 
 
-class Turn:
-    """What all connections of one process share: the channels with something to send.
+class Transport(Protocol):
+    """A byte stream in both directions. `send_nowait` and `abort` never wait."""
 
-    Args:
-      on_end: called once at the end of every turn, before anything is sent: a broker writes what
-        was appended, and wakes who waited for it.
+    remote_address: str
+    local_address: str
 
-    Attributes:
-      active: a turn is under way; what is written leaves at its end.
-      has_tasks: something was handed to a trio task, which should run soon.
-      dirty: channels with something to send.
-    """
+    def send_nowait(self, buffers: list[Buffer]) -> list[Buffer]:
+        """Send what can be sent now; return what is left. Raises OSError."""
 
-    __slots__ = ("active", "dirty", "has_tasks", "on_end")
+    async def send_all(self, buffers: list[Buffer]) -> None:
+        """Send everything. Raises OSError, trio.BrokenResourceError, trio.ClosedResourceError."""
 
-    def __init__(self, on_end: Callable[[], None] | None = None) -> None:
-        self.active = False
-        self.has_tasks = False
-        self.dirty: list[Channel] = []
-        self.on_end = on_end
-
-    def end(self) -> None:
-        """Run `on_end`, then send what the turn wrote."""
-        try:
-            if self.on_end is not None:
-                self.on_end()
-        finally:
-            self.active = False
-            if self.dirty:
-                dirty, self.dirty = self.dirty, []
-                for channel in dirty:
-                    channel.flush()
+    def abort(self) -> None:
+        """Close at once, without waiting."""
 
 
 def _nobody() -> None:

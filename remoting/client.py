@@ -12,12 +12,13 @@ from collections.abc import Callable, Mapping
 
 import trio
 
-from .channel import Channel, Processor, Turn
+from .channel import Channel, Processor
 from .codec import RemotingCommand
 from .connection import Connection, ConnectionLimits
 from .errors import RemotingConnectError
 from .poller import SocketPoller
 from .transport import SocketTransport
+from .turn import Turn
 
 CONNECT_TIMEOUT_S = 3.0
 """RocketMQ: connectTimeoutMillis 3000."""

@@ -14,11 +14,12 @@ from dataclasses import dataclass
 
 import trio
 
-from .channel import Answer, Channel, Deferred, Processor, Turn
+from .channel import Answer, Channel, Deferred, Processor
 from .codec import FRAME_SIZE_MAX, FrameDecoder, RemotingCommand, encode
 from .errors import RequestRefused
 from .response_codes import ResponseCode
 from .transport import SocketTransport, StreamTransport
+from .turn import Turn
 
 logger = logging.getLogger(__name__)
 

@@ -24,7 +24,7 @@ from collections.abc import Callable
 
 import trio
 
-from .channel import Turn
+from .turn import Turn
 
 SLICE_S = 0.001
 """How long the poller may keep trio from running, and the longest it stays for a next request.

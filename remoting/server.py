@@ -12,10 +12,11 @@ from collections.abc import Callable, Mapping, Sequence
 
 import trio
 
-from .channel import Channel, Processor, Turn
+from .channel import Channel, Processor
 from .connection import SWEEP_INTERVAL_S, Connection, ConnectionLimits
 from .poller import SocketPoller
 from .transport import SocketTransport, StreamTransport, format_address
+from .turn import Turn
 
 logger = logging.getLogger(__name__)
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable
-from typing import Protocol
 
 import trio
 
@@ -26,22 +25,6 @@ _SEGMENTS_MAX = 512
 
 _shared_buffer = bytearray(RECEIVE_SIZE)
 _shared_view = memoryview(_shared_buffer)
-
-
-class Transport(Protocol):
-    """A byte stream in both directions. `send_nowait` and `abort` never wait."""
-
-    remote_address: str
-    local_address: str
-
-    def send_nowait(self, buffers: list[Buffer]) -> list[Buffer]:
-        """Send what can be sent now; return what is left. Raises OSError."""
-
-    async def send_all(self, buffers: list[Buffer]) -> None:
-        """Send everything. Raises OSError, trio.BrokenResourceError, trio.ClosedResourceError."""
-
-    def abort(self) -> None:
-        """Close at once, without waiting."""
 
 
 def format_address(address: object) -> str:

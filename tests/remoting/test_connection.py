@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 import pytest
 import trio
 import trio.testing
-from trocket.remoting.channel import OUTBOX_HIGH_WATER, OUTBOX_SIZE_MAX, Channel, Deferred, Turn
+from trocket.remoting.channel import OUTBOX_HIGH_WATER, OUTBOX_SIZE_MAX, Channel, Deferred
 from trocket.remoting.client import RemotingClient, split_address
 from trocket.remoting.codec import FrameDecoder, RemotingCommand, decode_frame, encode
 from trocket.remoting.connection import ConnectionLimits
@@ -19,6 +19,7 @@ from trocket.remoting.errors import (
     RequestRefused,
 )
 from trocket.remoting.server import RemotingServer, open_listener
+from trocket.remoting.turn import Turn
 
 ECHO, REFUSE, BREAK, LATER, SILENT, RAW, CALL_BACK = range(900, 907)
 
