@@ -45,14 +45,14 @@ from .processors.client_manage import ClientManageProcessor
 from .processors.consumer_manage import ConsumerManageProcessor
 from .processors.group_admin import GroupAdminProcessor
 from .processors.lock import LockProcessor
+from .processors.pull_message import PullMessageProcessor
 from .processors.queue_offset import QueueOffsetProcessor
+from .processors.send_message import SendMessageProcessor
 from .processors.topic_admin import TopicAdminProcessor
 from .producer_manager import ProducerManager
-from .pull_message import PullMessageProcessor
 from .pull_request_hold import CHECK_INTERVAL_S
 from .rebalance_lock_manager import RebalanceLockManager
 from .registration import Registrar
-from .send_message import SendMessageProcessor
 from .subscription_group_manager import SubscriptionGroupManager
 from .topic_config_manager import TopicConfigManager
 

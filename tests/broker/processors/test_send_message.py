@@ -16,7 +16,7 @@ from trocket.remoting.request_codes import RequestCode
 from trocket.remoting.response_codes import ResponseCode
 from trocket.store.memory_disk import MemoryDisk
 
-from .embedded import START_MS, TEN_SECONDS, Client, embedded_broker, pull_fields, send_fields
+from ..embedded import START_MS, TEN_SECONDS, Client, embedded_broker, pull_fields, send_fields
 
 SEND_V1, SEND_V2, SEND_BATCH, PULL = 10, 310, 320, 11
 V1_NAMES = {

@@ -17,24 +17,24 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Final
 
-from ..remoting.answer_template import AnswerTemplate
-from ..remoting.channel import Channel, Processor
-from ..remoting.codec import RemotingCommand, encode_head
-from ..remoting.errors import RequestRefused
-from ..remoting.headers import PullMessageRequestHeader, decode
-from ..remoting.java_hash import java_hash_code
-from ..remoting.request_codes import RequestCode
-from ..remoting.response_codes import FAQ_HELP, ResponseCode
-from ..store.message_reader import GetMessageResult
-from ..store.message_store import MessageStore
-from ..store.status import GetMessageStatus
-from .config import BrokerConfig
-from .consumer_manager import ConsumerManager
-from .consumer_offset_manager import ConsumerOffsetManager
-from .pull_request_hold import HeldPull, PullRequestHoldService
-from .subscription import SUB_ALL, is_tag_type
-from .subscription_group_manager import SubscriptionGroupManager
-from .topic_config_manager import TopicConfigManager
+from ...remoting.answer_template import AnswerTemplate
+from ...remoting.channel import Channel, Processor
+from ...remoting.codec import RemotingCommand, encode_head
+from ...remoting.errors import RequestRefused
+from ...remoting.headers import PullMessageRequestHeader, decode
+from ...remoting.java_hash import java_hash_code
+from ...remoting.request_codes import RequestCode
+from ...remoting.response_codes import FAQ_HELP, ResponseCode
+from ...store.message_reader import GetMessageResult
+from ...store.message_store import MessageStore
+from ...store.status import GetMessageStatus
+from ..config import BrokerConfig
+from ..consumer_manager import ConsumerManager
+from ..consumer_offset_manager import ConsumerOffsetManager
+from ..pull_request_hold import HeldPull, PullRequestHoldService
+from ..subscription import SUB_ALL, is_tag_type
+from ..subscription_group_manager import SubscriptionGroupManager
+from ..topic_config_manager import TopicConfigManager
 
 logger = logging.getLogger(__name__)
 

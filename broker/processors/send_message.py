@@ -19,30 +19,30 @@ from collections.abc import Callable, Collection
 from random import Random
 from typing import Final
 
-from ..remoting.answer_template import AnswerTemplate
-from ..remoting.bodies import TopicConfig
-from ..remoting.channel import Channel, Processor
-from ..remoting.codec import RemotingCommand, decode_frame, encode
-from ..remoting.errors import RemoteProtocolError, RequestRefused
-from ..remoting.headers import SendMessageRequestHeader, decode, decode_send_message_v2
-from ..remoting.java_hash import tags_code
-from ..remoting.message_batch import iter_batch
-from ..remoting.message_codec import PROPERTIES_SIZE_MAX
-from ..remoting.message_id import UniqueIdGenerator
-from ..remoting.message_properties import (
+from ...remoting.answer_template import AnswerTemplate
+from ...remoting.bodies import TopicConfig
+from ...remoting.channel import Channel, Processor
+from ...remoting.codec import RemotingCommand, decode_frame, encode
+from ...remoting.errors import RemoteProtocolError, RequestRefused
+from ...remoting.headers import SendMessageRequestHeader, decode, decode_send_message_v2
+from ...remoting.java_hash import tags_code
+from ...remoting.message_batch import iter_batch
+from ...remoting.message_codec import PROPERTIES_SIZE_MAX
+from ...remoting.message_id import UniqueIdGenerator
+from ...remoting.message_properties import (
     find_property,
     properties_from_bytes,
     properties_to_bytes,
 )
-from ..remoting.request_codes import RequestCode
-from ..remoting.response_codes import FAQ_HELP, ResponseCode
-from ..remoting.turn import Turn
-from ..store.errors import StoreIOError
-from ..store.message_store import MessageStore
-from ..store.status import PutMessageStatus
-from .config import BrokerConfig
-from .topic_config_manager import TopicConfigManager
-from .topic_validator import NOT_ALLOWED_SEND_TOPICS, RETRY_TOPIC_PREFIX, refuse_topic
+from ...remoting.request_codes import RequestCode
+from ...remoting.response_codes import FAQ_HELP, ResponseCode
+from ...remoting.turn import Turn
+from ...store.errors import StoreIOError
+from ...store.message_store import MessageStore
+from ...store.status import PutMessageStatus
+from ..config import BrokerConfig
+from ..topic_config_manager import TopicConfigManager
+from ..topic_validator import NOT_ALLOWED_SEND_TOPICS, RETRY_TOPIC_PREFIX, refuse_topic
 
 logger = logging.getLogger(__name__)
 

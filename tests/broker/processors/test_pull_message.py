@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 import trio
 import trio.testing
-from trocket.broker.pull_message import tags_codes_of
+from trocket.broker.processors.pull_message import tags_codes_of
 from trocket.remoting.bodies import SubscriptionGroupConfig
 from trocket.remoting.codec import RemotingCommand
 from trocket.remoting.java_hash import java_hash_code
 from trocket.remoting.message_codec import decode_messages
 from trocket.remoting.response_codes import ResponseCode
 
-from .embedded import Broker, Client, embedded_broker, pull_fields, send_fields
+from ..embedded import Broker, Client, embedded_broker, pull_fields, send_fields
 
 SEND, PULL = 310, 11
 
