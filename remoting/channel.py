@@ -210,7 +210,6 @@ class Channel:
             return
         self._outbox_size = sum(map(len, left))
         self._drained = trio.Event()
-        self._turn.has_tasks = True
         self.on_backlog()
         self._check_size()
 
@@ -322,7 +321,6 @@ class Channel:
             logger.debug("%s: response %d to nobody", self.remote_address, response.opaque)
             return
         slot[1] = response
-        self._turn.has_tasks = True
         event = slot[0]
         if isinstance(event, trio.Event):
             event.set()

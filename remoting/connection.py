@@ -173,7 +173,6 @@ class Connection:
     def _wake(self) -> None:
         """Have the connection's task look what is the matter."""
         self._attention.set()
-        self._turn.has_tasks = True
 
     def _process(self, commands: list[RemotingCommand]) -> None:
         channel = self.channel
@@ -211,7 +210,6 @@ class Connection:
             self.channel.write(encode(request.answer(ResponseCode.SYSTEM_BUSY, busy)))
             return
         self._deferred_count += 1
-        self._turn.has_tasks = True
         self._nursery.start_soon(self._run_deferred, request, deferred)
 
     async def _run_deferred(self, request: RemotingCommand, deferred: Deferred) -> None:

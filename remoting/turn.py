@@ -28,15 +28,13 @@ class Turn:
 
     Attributes:
       active: a turn is under way; what is written leaves at its end.
-      has_tasks: something was handed to a trio task, which should run soon.
       dirty: channels with something to send.
     """
 
-    __slots__ = ("active", "dirty", "has_tasks", "on_end")
+    __slots__ = ("active", "dirty", "on_end")
 
     def __init__(self, on_end: Callable[[], None] | None = None) -> None:
         self.active = False
-        self.has_tasks = False
         self.dirty: list[Writer] = []
         self.on_end = on_end
 

@@ -36,7 +36,6 @@ from ...remoting.message_properties import (
 )
 from ...remoting.request_codes import RequestCode
 from ...remoting.response_codes import FAQ_HELP, ResponseCode
-from ...remoting.turn import Turn
 from ...store.errors import StoreIOError
 from ...store.message_store import MessageStore
 from ...store.status import PutMessageStatus
@@ -73,7 +72,6 @@ class SendMessageProcessor:
         visible.
       unique_ids: makes the unique key of a message that came without.
       random: picks the queue where the producer left it to the broker.
-      turn: whose end calls `end_turn`.
     """
 
     def __init__(
@@ -85,7 +83,6 @@ class SendMessageProcessor:
         on_messages: Callable[[Collection[tuple[str, int]]], None],
         unique_ids: UniqueIdGenerator,
         random: Random,
-        turn: Turn,
     ) -> None:
         self._config = config
         self._store = store
@@ -110,7 +107,6 @@ class SendMessageProcessor:
             ("msgId", "queueId", "queueOffset"), constants=self._answer_constants
         )
         self._random = random
-        self._turn = turn
         self._unique_ids = unique_ids
         self._channel: Channel | None = None
         self._senders: list[tuple[Channel, int]] = []  # and where its answers begin
@@ -362,7 +358,6 @@ class SendMessageProcessor:
             for channel, held in later:
                 channel.write(held if done else [_as_flush_timeout(answer) for answer in held])
 
-        self._turn.has_tasks = True  # the fsync's
         self._store.when_flushed(self._last_physical_offset, flushed)
 
     def _refusal(self, status: PutMessageStatus) -> RequestRefused:
