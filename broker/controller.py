@@ -50,7 +50,7 @@ from .processors.queue_offset import QueueOffsetProcessor
 from .processors.send_message import SendMessageProcessor
 from .processors.topic_admin import TopicAdminProcessor
 from .producer_manager import ProducerManager
-from .pull_request_hold import CHECK_INTERVAL_S, WAKE_INTERVAL_S
+from .pull_request_hold import CHECK_INTERVAL_S
 from .rebalance_lock_manager import RebalanceLockManager
 from .registration import Registrar
 from .subscription_group_manager import SubscriptionGroupManager
@@ -138,9 +138,7 @@ class BrokerController:
             consumers=self.consumers,
             offsets=self.offsets,
             now_s=trio.current_time,
-            call_soon=self._want_wake,
         )
-        self._wake_wanted = trio.Event()
         self.server: RemotingServer | None = None
 
     @property
@@ -208,7 +206,6 @@ class BrokerController:
             await nursery.start(server.serve, listeners)
             await self.registrar.register_all()
             nursery.start_soon(self.registrar.run)
-            nursery.start_soon(self._wake_postponed_pulls)
             nursery.start_soon(self._every, CHECK_INTERVAL_S, self._check_pulls)
             nursery.start_soon(self._every, SCAN_CLIENTS_INTERVAL_S, self._scan_clients)
             interval_s = self.config.flush_consumer_offset_interval / 1000
@@ -299,20 +296,6 @@ class BrokerController:
                 act()
             except StoreError as error:
                 logger.error("%s", error)
-
-    def _want_wake(self) -> None:
-        self._wake_wanted.set()
-
-    async def _wake_postponed_pulls(self) -> None:
-        while True:
-            await self._wake_wanted.wait()
-            await trio.sleep(WAKE_INTERVAL_S)
-            self._wake_wanted = trio.Event()
-            self._turn.active = True
-            try:
-                self.pulls.hold_service.wake_postponed()
-            finally:
-                self._turn.end()
 
     def _check_pulls(self) -> None:
         self.pulls.hold_service.check(trio.current_time())

@@ -22,12 +22,6 @@ CHECK_INTERVAL_S = 1.0
 30 s for the answer, so a second more or less is nothing to them."""
 
 
-WAKE_INTERVAL_S = 0.002
-"""A queue's pulls are woken at once if they were not woken in this time, otherwise when it is over.
-Without it, under load each message would be answered by an answer of its own, and asked for by a
-request of its own; so they gather. RocketMQ's threads do the same by being late."""
-
-
 class HeldPull:
     """One pull that waits.
 
@@ -83,23 +77,11 @@ class PullRequestHoldService:
     Args:
       resume: tries a held pull again. Its second argument says that the time is over, so that it
         must answer; it returns whether it answered.
-      now_s: monotonic seconds.
-      call_soon: called when `wake_postponed` is to be called after WAKE_INTERVAL_S.
     """
 
-    def __init__(
-        self,
-        resume: Callable[[HeldPull, bool], bool],
-        *,
-        now_s: Callable[[], float],
-        call_soon: Callable[[], None],
-    ) -> None:
+    def __init__(self, resume: Callable[[HeldPull, bool], bool]) -> None:
         self._resume = resume
-        self._now_s = now_s
-        self._call_soon = call_soon
         self._held: dict[tuple[str, int], list[HeldPull]] = {}
-        self._woken_s: dict[tuple[str, int], float] = {}
-        self._postponed: set[tuple[str, int]] = set()
         self._count = 0
 
     @property
@@ -123,32 +105,13 @@ class PullRequestHoldService:
         return True
 
     def notify_messages(self, queues: Collection[tuple[str, int]]) -> None:
-        """Try the pulls of queues that have new messages, now or within WAKE_INTERVAL_S."""
+        """Try the pulls of queues that have new messages."""
         if not self._held:
             return
-        now_s = self._now_s()
         for key in queues:
-            if key not in self._held or key in self._postponed:
-                continue
-            if now_s - self._woken_s.get(key, -1.0) >= WAKE_INTERVAL_S:
-                self._wake(key, now_s)
-            else:
-                if not self._postponed:
-                    self._call_soon()
-                self._postponed.add(key)
-
-    def wake_postponed(self) -> None:
-        """Try the pulls that `notify_messages` postponed."""
-        postponed, self._postponed = self._postponed, set()
-        now_s = self._now_s()
-        for key in postponed:
-            self._wake(key, now_s)
-
-    def _wake(self, key: tuple[str, int], now_s: float) -> None:
-        held = self._held.pop(key, None)
-        if held is not None:
-            self._woken_s[key] = now_s
-            self._keep(key, [p for p in held if not self._done(p, over=False)], len(held))
+            held = self._held.pop(key, None)
+            if held is not None:
+                self._keep(key, [p for p in held if not self._done(p, over=False)], len(held))
 
     def check(self, now_s: float) -> None:
         """Answer the pulls whose time is over, forget those whose connection is closed."""

@@ -36,11 +36,10 @@ class MessageStoreConfig:
       mapped_file_size_commit_log: bytes of one commit log file.
       mapped_file_size_consume_queue: bytes of one queue file; rounded up to whole 20 B units.
       flush_interval_commit_log: ms between fsyncs of the log under ASYNC_FLUSH.
-      flush_interval_consume_queue: ms between writes of queue units to their files. Apache's
-        default is 1000 and its writes are in the page cache at once; ours are then in memory
-        only, so never more than 200 passes.
-      flush_consume_queue_thorough_interval: ms, at most, between fsyncs of the queue files and of
-        the checkpoint; ours also come every 10 s, because recovery starts there.
+      flush_interval_consume_queue: ms between looks for queues with a page of units that are in
+        memory only; never more than 200. Apache's default is 1000.
+      flush_consume_queue_thorough_interval: ms, at most, between writes and fsyncs of the queue
+        files and of the checkpoint; ours also come every 10 s, because recovery starts there.
       sync_flush_timeout: ms until a send under SYNC_FLUSH is answered FLUSH_DISK_TIMEOUT.
       max_message_size: bytes of a body.
       max_filter_message_size: bytes of queue units that one get looks through, at least.

@@ -97,9 +97,12 @@ class ConsumeQueueStore:
         Raises:
           StoreIOError: one could not be written; the rest may still be in memory.
         """
-        for queue in self.queues.values():
-            if queue.tail_offset < queue.max_offset:
-                queue.write()
+        for queue in self.unwritten():
+            queue.write()
+
+    def unwritten(self, count_min: int = 1) -> list[ConsumeQueue]:
+        """The queues with at least so many visible units that are in memory only."""
+        return [q for q in self.queues.values() if q.max_offset - q.tail_offset >= count_min]
 
     def sync(self, paths: Iterable[str]) -> None:
         """Sync these files; may run in a worker thread (each is opened on its own).

@@ -20,10 +20,18 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 QUEUE_WRITE_INTERVAL_S = 0.2
-"""Queue units are in memory only for at most this long."""
+"""Between looks for queues with many units in memory."""
+
+QUEUE_WRITE_COUNT = 204
+"""Units, 4 KiB of them, with which a queue does not wait for the checkpoint. A write costs the same
+for one unit as for a page of them, and there are topics of a thousand queues."""
+
+QUEUE_SLICE_COUNT = 32
+"""Queues written before other work has its turn."""
 
 CHECKPOINT_INTERVAL_S = 10.0
-"""Recovery after a crash reads the log from the last checkpoint on, so at most this much of it."""
+"""Queue units are in memory only for at most this long. Recovery after a crash reads the log from
+the last checkpoint on, so at most this much of it."""
 
 PREPARE_INTERVAL_S = 0.1
 PREPARE_RETRY_S = 1.0
@@ -59,7 +67,7 @@ async def _in_thread(store: MessageStore, function: Callable[..., Any], *args: A
 
 
 async def _queue_files(store: MessageStore) -> None:
-    """Write queue units to their files; tell waiters of fsyncs that take too long."""
+    """Write queues with many units to their files; tell waiters of fsyncs that take too long."""
     interval_s = min(store.config.flush_interval_consume_queue / 1000, QUEUE_WRITE_INTERVAL_S)
     failing = False
     while True:
@@ -67,13 +75,23 @@ async def _queue_files(store: MessageStore) -> None:
         store.begin_burst()
         store.flusher.expire()
         try:
-            store.queue_store.write()
+            await _write_queues(store, QUEUE_WRITE_COUNT)
             failing = False
         except StoreIOError as error:
             # Nothing is lost: the units stay in memory, and the log can give them again.
             if not failing:
                 logger.error("queue units cannot be written, they are kept in memory: %s", error)
             failing = True
+
+
+async def _write_queues(store: MessageStore, count_min: int) -> None:
+    current = store.queue_store.queues
+    queues = store.queue_store.unwritten(count_min)
+    for start in range(0, len(queues), QUEUE_SLICE_COUNT):
+        for queue in queues[start : start + QUEUE_SLICE_COUNT]:
+            if current.get(queue.key) is queue:  # else it was deleted meanwhile
+                queue.write()
+        await trio.lowlevel.checkpoint()
 
 
 async def _checkpoint(store: MessageStore) -> None:
@@ -90,7 +108,7 @@ async def checkpoint_now(store: MessageStore) -> None:
     if target == store.checkpoint.dispatched_offset or store.read_only:
         return
     try:
-        store.queue_store.write()
+        await _write_queues(store, 1)
         paths = store.queue_store.take_unsynced()
         await store.flusher.flush_in_thread(threaded=store.disk.threaded)
         if store.flusher.flushed_offset < target:

@@ -84,7 +84,6 @@ class PullMessageProcessor:
       store: already loaded.
       topics, groups, consumers, offsets: the broker's tables.
       now_s: the time by which held pulls expire, such as trio.current_time.
-      call_soon: called when `hold_service.wake_postponed` is to be called a little later.
     """
 
     def __init__(
@@ -97,7 +96,6 @@ class PullMessageProcessor:
         consumers: ConsumerManager,
         offsets: ConsumerOffsetManager,
         now_s: Callable[[], float],
-        call_soon: Callable[[], None],
     ) -> None:
         self._config = config
         self._store = store
@@ -112,7 +110,7 @@ class PullMessageProcessor:
             status: _template(status, ResponseCode.PULL_OFFSET_MOVED)
             for status in _MOVED_WHEN_NOT_FIRST
         }
-        self.hold_service = PullRequestHoldService(self._resume, now_s=now_s, call_soon=call_soon)
+        self.hold_service = PullRequestHoldService(self._resume)
         self.processors: dict[RequestCode, Processor] = {
             RequestCode.PULL_MESSAGE: self.pull_message,
         }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from trocket.broker import pull_request_hold
-from trocket.broker.pull_request_hold import WAKE_INTERVAL_S, HeldPull, PullRequestHoldService
+from trocket.broker.pull_request_hold import HeldPull, PullRequestHoldService
 from trocket.remoting.codec import RemotingCommand
 
 from .harness import FakeChannel
@@ -36,44 +36,9 @@ class Resumed:
         return over or pull in self.answers
 
 
-class Clock:
-    """Virtual seconds, and how often a later waking was asked for."""
-
-    def __init__(self) -> None:
-        self.now_s = 100.0
-        self.asked = 0
-
-    def call_soon(self) -> None:
-        self.asked += 1
-
-
-def held_by(resumed: Resumed) -> tuple[PullRequestHoldService, Clock]:
-    clock = Clock()
-    service = PullRequestHoldService(resumed, now_s=lambda: clock.now_s, call_soon=clock.call_soon)
-    return service, clock
-
-
-def test_a_queue_that_was_just_woken_is_woken_a_little_later_and_once() -> None:
-    resumed = Resumed()
-    service, clock = held_by(resumed)
-    held = pull()
-    service.hold(held)
-    for _ in range(3):
-        service.notify_messages([("T", 0)])
-    assert resumed.seen == [(held, False)]
-    assert clock.asked == 1
-    clock.now_s += 2 * WAKE_INTERVAL_S
-    service.wake_postponed()
-    assert resumed.seen == [(held, False)] * 2
-    clock.now_s += 2 * WAKE_INTERVAL_S
-    service.notify_messages([("T", 0)])
-    assert resumed.seen == [(held, False)] * 3
-    assert clock.asked == 1
-
-
 def test_only_the_pulls_of_the_queues_with_messages_are_tried() -> None:
     resumed = Resumed()
-    service, clock = held_by(resumed)
+    service = PullRequestHoldService(resumed)
     first, second, other = pull(), pull(), pull(queue_id=1)
     for held in (first, second, other):
         assert service.hold(held)
@@ -81,14 +46,13 @@ def test_only_the_pulls_of_the_queues_with_messages_are_tried() -> None:
     service.notify_messages([("T", 0), ("T", 7)])
     assert resumed.seen == [(first, False), (second, False)]
     assert service.count == 2
-    clock.now_s += 2 * WAKE_INTERVAL_S
     service.notify_messages([("T", 0), ("T", 1)])
     assert [held for held, _ in resumed.seen[2:]] == [first, other]
 
 
 def test_a_pull_whose_time_is_over_is_answered_and_the_others_stay() -> None:
     resumed = Resumed()
-    service = held_by(resumed)[0]
+    service = PullRequestHoldService(resumed)
     early, late = pull(deadline_s=5), pull(deadline_s=9)
     service.hold(early)
     service.hold(late)
@@ -103,7 +67,7 @@ def test_a_pull_whose_time_is_over_is_answered_and_the_others_stay() -> None:
 
 def test_the_pulls_of_a_closed_connection_go_without_an_answer() -> None:
     resumed = Resumed()
-    service = held_by(resumed)[0]
+    service = PullRequestHoldService(resumed)
     channel = FakeChannel()
     service.hold(pull(channel=channel))
     channel.closed = True
@@ -114,7 +78,7 @@ def test_the_pulls_of_a_closed_connection_go_without_an_answer() -> None:
 
 def test_one_pull_too_many_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pull_request_hold, "HELD_PULLS_MAX", 1)
-    service = held_by(Resumed())[0]
+    service = PullRequestHoldService(Resumed())
     assert service.hold(pull())
     assert not service.hold(pull())
     assert service.count == 1

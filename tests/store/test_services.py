@@ -9,6 +9,7 @@ import pytest
 import trio
 import trio.testing
 from trocket.store.memory_disk import MemoryDisk
+from trocket.store.services import QUEUE_SLICE_COUNT, QUEUE_WRITE_COUNT, checkpoint_now
 
 from .support import ROOT, bodies, open_store, put, send
 
@@ -66,11 +67,35 @@ async def test_queue_units_reach_their_files_and_the_checkpoint_follows(autojump
     async with running(disk) as store:
         send(store)
         path = f"{ROOT}/consumequeue/T/0/{0:020d}"
+        await trio.sleep(9)
         assert not disk.exists(path)
-        await trio.sleep(0.5)
+        await trio.sleep(2)
         assert any(disk.contents[path])
-        await trio.sleep(10)
         assert store.checkpoint.dispatched_offset == store.max_physical_offset
+
+
+async def test_a_page_of_queue_units_does_not_wait_for_the_checkpoint(autojump_clock):
+    disk = MemoryDisk()
+    async with running(disk) as store:
+        for _ in range(QUEUE_WRITE_COUNT):
+            send(store)
+        await trio.sleep(0.5)
+        assert any(disk.contents[f"{ROOT}/consumequeue/T/0/{0:020d}"])
+
+
+async def test_a_queue_deleted_while_others_are_written_stays_deleted(autojump_clock):
+    disk = MemoryDisk()
+    async with running(disk) as store:
+        for number in range(3 * QUEUE_SLICE_COUNT):
+            put(store, queue_id=number)
+        put(store, topic="Deleted")
+        store.commit()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(checkpoint_now, store)
+            await trio.lowlevel.checkpoint()
+            assert store.delete_topics(["Deleted"]) == 1
+        assert not disk.exists(f"{ROOT}/consumequeue/Deleted/0/{0:020d}")
+        assert disk.exists(f"{ROOT}/consumequeue/T/{3 * QUEUE_SLICE_COUNT - 1}/{0:020d}")
 
 
 async def test_queue_units_that_cannot_be_written_stay_in_memory(autojump_clock, caplog):
@@ -79,13 +104,16 @@ async def test_queue_units_that_cannot_be_written_stay_in_memory(autojump_clock,
         disk.fault = lambda name, path: (
             OSError(errno.ENOSPC, "") if name == "resize" and "consumequeue" in path else None
         )
-        send(store, b"1")
+        count = QUEUE_WRITE_COUNT
+        for _ in range(count):
+            send(store, b"1")
         await trio.sleep(2)
-        assert bodies(store) == [b"1"]
+        assert store.max_offset("T", 0) == count
+        assert bodies(store)[0] == b"1"
         assert sum("queue units" in record.message for record in caplog.records) == 1
         disk.fault = None
         await trio.sleep(0.5)
-    assert bodies(open_store(disk)) == [b"1"]
+    assert open_store(disk).max_offset("T", 0) == count
 
 
 async def test_the_next_file_is_made_before_it_is_needed(autojump_clock):
