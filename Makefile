@@ -9,42 +9,44 @@
 PYTHON ?= python3
 ARGS ?=
 BIN := .venv/bin
-STAMP := .venv/.ready
+# What `run` needs, and what the other targets need.
+RUN := .venv/.ready-to-run
+TEST := .venv/.ready-to-test
 FUZZ_SECONDS ?= 300
 # Compiled at set-up, and kept compiled by `make run`: half of the time until ready otherwise.
 COMPILED := __init__.py remoting store namesrv broker cli
 
 .PHONY: run test lint types layers fuzz bench clean
 
-run: $(STAMP)
+run: $(RUN)
 	@exec env -u PYTHONDONTWRITEBYTECODE $(BIN)/trocket up $(ARGS)
 
 test: lint types layers
 	$(BIN)/pytest -p randomly $(ARGS)
 
-lint: $(STAMP)
+lint: $(TEST)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
-types: $(STAMP)
+types: $(TEST)
 	$(BIN)/mypy -p trocket
 
-layers: $(STAMP)
+layers: $(TEST)
 	$(BIN)/lint-imports
 
-fuzz: $(STAMP)
+fuzz: $(TEST)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[fuzz]'
 	$(BIN)/python tests/fuzz/fuzz.py all $(FUZZ_SECONDS) $(ARGS)
 
-bench: $(STAMP)
+bench: $(TEST)
 	$(BIN)/python -m trocket.bench.wire $(ARGS)
 
 clean:
 	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis *.egg-info
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-# The stamp is newer than pyproject.toml once everything in it is installed.
-$(STAMP): pyproject.toml
+# A stamp is newer than pyproject.toml once what it stands for is installed.
+$(RUN): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
 		echo "trocket needs Python 3.11 or newer, and $(PYTHON) is" \
 			"$$($(PYTHON) --version 2>/dev/null || echo missing)." \
@@ -53,6 +55,11 @@ $(STAMP): pyproject.toml
 	@$(PYTHON) -m venv .venv || { \
 		echo "$(PYTHON) cannot make virtual environments;" \
 			"on Debian and Ubuntu: apt-get install python3-venv" >&2; exit 1; }
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[test]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
 	@env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m compileall -q $(COMPILED)
+	@touch $@
+
+$(TEST): $(RUN)
+	@echo "adding what the tests need (once)" >&2
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[test]'
 	@touch $@

@@ -19,7 +19,7 @@ from typing import Final
 
 from ...remoting.answer_template import AnswerTemplate
 from ...remoting.channel import Channel, Processor
-from ...remoting.codec import RemotingCommand, encode_head
+from ...remoting.codec import RemotingCommand, encode, encode_head
 from ...remoting.errors import RequestRefused
 from ...remoting.headers import PullMessageRequestHeader, decode
 from ...remoting.java_hash import java_hash_code
@@ -163,9 +163,17 @@ class PullMessageProcessor:
 
     def _resume(self, pull: HeldPull, over: bool) -> bool:
         """Try a held pull again; say whether it was answered."""
-        result = self._store.get_message(
-            *pull.key, pull.queue_offset, pull.count_max, pull.size_max, pull.tags_codes
-        )
+        try:
+            result = self._store.get_message(
+                *pull.key, pull.queue_offset, pull.count_max, pull.size_max, pull.tags_codes
+            )
+        except Exception as error:
+            logger.exception("%s: a held pull of %s failed", pull.channel, pull.key)
+            answer = pull.request.answer(
+                ResponseCode.SYSTEM_ERROR, f"{type(error).__name__}: {error}"
+            )
+            pull.channel.write(encode(answer))
+            return True
         if not over:
             if result.status is GetMessageStatus.NO_MATCHED_MESSAGE:
                 # Looked at already: the next message starts the search here.

@@ -11,6 +11,7 @@ from trocket.remoting.codec import RemotingCommand
 from trocket.remoting.java_hash import java_hash_code
 from trocket.remoting.message_codec import decode_messages
 from trocket.remoting.response_codes import ResponseCode
+from trocket.store.errors import StoreIOError
 
 from ..embedded import Broker, Client, embedded_broker, pull_fields, send_fields
 
@@ -171,6 +172,29 @@ async def test_a_pull_of_a_closed_connection_is_forgotten(
         await consumer.stream.aclose()
         await trio.sleep(2)
         assert held(broker) == 0
+
+
+async def test_a_held_pull_whose_queue_cannot_be_read_fails_alone(
+    autojump_clock: trio.testing.MockClock,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with embedded_broker() as broker:
+        consumer, producer = await broker.connect(), await broker.connect()
+        await send(producer, b"zero")
+        opaque = await hold(consumer, queueOffset=1)
+
+        def unreadable(*_: object) -> None:
+            raise StoreIOError("/store/commitlog/0", "Input/output error")
+
+        with monkeypatch.context() as broken:
+            broken.setattr(broker.controller.store, "get_message", unreadable)
+            await send(producer, b"one")
+            answer = await consumer.answer(opaque)
+        again = await consumer.ask(PULL, pull_fields(queueOffset=1))
+    assert answer.code == ResponseCode.SYSTEM_ERROR
+    assert "Input/output error" in (answer.remark or "")
+    assert bodies_of(again) == [b"one"]
 
 
 async def test_several_pulls_on_one_queue_are_all_answered(
