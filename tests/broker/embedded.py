@@ -42,6 +42,11 @@ class Client:
         self._decoder = FrameDecoder()
         self._opaque = 0
 
+    @property
+    def unasked(self) -> list[RemotingCommand]:
+        """Answers that came and were not waited for."""
+        return list(self._answers.values())
+
     async def send(self, command: RemotingCommand) -> int:
         self._opaque += 1
         command.opaque = self._opaque

@@ -13,9 +13,11 @@ from trocket.broker.controller import BrokerController
 from trocket.namesrv.config import NamesrvConfig
 from trocket.namesrv.controller import NamesrvController
 from trocket.remoting.bodies import TopicRouteData
+from trocket.remoting.channel import Channel
 from trocket.remoting.client import RemotingClient
 from trocket.remoting.codec import RemotingCommand
 from trocket.remoting.response_codes import ResponseCode
+from trocket.remoting.server import RemotingServer, open_listener
 from trocket.store.clock import SystemClock
 from trocket.store.config import MessageStoreConfig
 from trocket.store.memory_disk import MemoryDisk
@@ -23,7 +25,7 @@ from trocket.store.memory_disk import MemoryDisk
 from .embedded import send_fields
 
 DEADLINE_S = 20.0
-ROUTE, CREATE_TOPIC, SEND = 105, 17, 310
+ROUTE, CREATE_TOPIC, SEND, REGISTER, UNREGISTER = 105, 17, 310, 103, 104
 
 
 class Cluster:
@@ -100,6 +102,26 @@ async def test_a_broker_that_stops_says_goodbye_to_every_name_server() -> None:
         scope.cancel()
         while await made.addresses("TBW102") != [None, None]:
             await trio.testing.wait_all_tasks_blocked(0.001)
+
+
+async def test_the_goodbye_is_a_request_of_its_own() -> None:
+    seen: list[int] = []
+
+    def answer(request: RemotingCommand, channel: Channel) -> RemotingCommand:
+        seen.append(request.code)
+        return request.answer()
+
+    listener = open_listener("127.0.0.1", 0)
+    server = RemotingServer({REGISTER: answer, UNREGISTER: answer})
+    async with cluster(0) as made, trio.open_nursery() as nursery:
+        await nursery.start(server.serve, [listener])
+        made.namesrvs.append(f"127.0.0.1:{listener.getsockname()[1]}")
+        _, scope = await made.start_broker()
+        scope.cancel()
+        while UNREGISTER not in seen:
+            await trio.testing.wait_all_tasks_blocked(0.001)
+        nursery.cancel_scope.cancel()
+    assert seen == [REGISTER, UNREGISTER]
 
 
 async def test_a_name_server_that_is_not_there_delays_nothing_and_is_named_once(

@@ -121,11 +121,13 @@ async def test_a_oneway_send_is_stored_and_not_answered() -> None:
         client = await broker.connect()
         fields = {name: str(value) for name, value in send_fields().items()}
         await client.send(RemotingCommand(SEND_V2, fields, b"quiet", flag=2))
+        body = encode_batch([Message("T", b"and these")])
+        await client.send(RemotingCommand(SEND_BATCH, fields, body, flag=2))
         answer = await client.ask(SEND_V2, send_fields(), b"loud")
         messages = await stored(client)
-    assert answer.ext_fields["queueOffset"] == "1"
-    assert [message.body for message in messages] == [b"quiet", b"loud"]
-    assert client.pushed == []
+    assert answer.ext_fields["queueOffset"] == "2"
+    assert [message.body for message in messages] == [b"quiet", b"and these", b"loud"]
+    assert client.unasked == []
 
 
 REFUSED = [
