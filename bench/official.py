@@ -27,6 +27,7 @@ from rich.box import SIMPLE
 from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
+
 from trocket.bench.official_lines import WINDOW_S, ReportLine, parse_report, windows_between
 from trocket.interop.apache import ApacheCluster
 from trocket.interop.maven import JAVA_OPENS, fetch_jars

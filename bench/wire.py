@@ -25,6 +25,7 @@ import typer
 from rich.box import SIMPLE
 from rich.console import Console
 from rich.table import Table
+
 from trocket.bench.frames import (
     JSON_TYPE,
     OPAQUE_FIRST,

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
 from trocket.broker.config import BrokerConfig
 from trocket.namesrv.config import NamesrvConfig
 from trocket.store.config import MessageStoreConfig

@@ -7,6 +7,7 @@ import struct
 from pathlib import Path
 
 import pytest
+
 from trocket.bench.frames import (
     JSON_TYPE,
     OPAQUE_FIRST,

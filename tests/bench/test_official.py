@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+
 from trocket.bench.official import WORKLOADS, Run, medians, report, summarize
 
 BASE = Run("apache-5.5.0", "producer", 100.0, None, 2.0, None, 0, 30.0, 5.0, 500.0, 2000.0, 900.0)

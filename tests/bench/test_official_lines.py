@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from trocket.bench.official_lines import ReportLine, parse_report, windows_between
 
 PRODUCER = (

@@ -5,6 +5,7 @@ from __future__ import annotations
 from array import array
 
 import pytest
+
 from trocket.bench.wire import CASES, Outcome, make_cluster, percentile, report
 from trocket.interop.trocket_peer import TrocketCluster
 

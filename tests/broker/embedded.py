@@ -8,6 +8,7 @@ from typing import Any
 
 import trio
 import trio.testing
+
 from trocket.broker.config import BrokerConfig
 from trocket.broker.controller import BrokerController
 from trocket.remoting.codec import FrameDecoder, RemotingCommand, encode

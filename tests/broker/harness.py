@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 import trio
+
 from trocket.broker.client_channel_info import ClientChannelInfo
 from trocket.broker.config import BrokerConfig
 from trocket.broker.consumer_manager import ConsumerManager

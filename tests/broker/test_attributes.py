@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from trocket.broker.attributes import (
     GROUP_ATTRIBUTES,
     TOPIC_ATTRIBUTES,

@@ -7,6 +7,7 @@ import dataclasses
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from trocket.broker.config import (
     BrokerConfig,
     from_environment,

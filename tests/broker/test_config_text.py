@@ -9,6 +9,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from trocket.broker.config_text import next_version, page, parse, pretty, written
 from trocket.remoting.bodies import DataVersion, TopicConfig
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from trocket.broker import consumer_group_info, consumer_manager
 from trocket.broker.consumer_manager import ConsumerManager, notify_nobody
 from trocket.remoting.bodies import ConsumerData, ConsumeType, MessageModel

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
 from trocket.broker.config_text import CONSUMER_OFFSETS
 from trocket.broker.consumer_offset_manager import VERSION_STEP, ConsumerOffsetManager
 from trocket.store.clock import ManualClock

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 import pytest
 import trio
 import trio.testing
+
 from trocket.broker.config import BrokerConfig
 from trocket.broker.controller import BrokerController
 from trocket.namesrv.config import NamesrvConfig

@@ -10,6 +10,7 @@ import tarfile
 
 import msgspec
 import pytest
+
 from trocket.broker.config import BrokerConfig
 from trocket.broker.config_text import parse
 from trocket.broker.consumer_offset_manager import ConsumerOffsetManager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from trocket.broker import pull_request_hold
 from trocket.broker.pull_request_hold import HeldPull, PullRequestHoldService
 from trocket.remoting.codec import RemotingCommand

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
 from trocket.broker.rebalance_lock_manager import LOCK_EXPIRED_S, RebalanceLockManager
 from trocket.remoting.bodies import MessageQueue
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+
 from trocket.broker.config import BrokerConfig
 from trocket.broker.registration_answer import (
     needs_registration,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from trocket.broker import topic_config_manager
 from trocket.broker.config import BrokerConfig
 from trocket.broker.config_text import TOPICS

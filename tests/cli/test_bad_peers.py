@@ -11,6 +11,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
+
 from trocket.interop.usage import resident_bytes
 from trocket.remoting.codec import FRAME_SIZE_MAX, RemotingCommand, decode_frame, encode
 

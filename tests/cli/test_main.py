@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
 from trocket import __version__
 from trocket.broker.__main__ import main as broker
 from trocket.cli.main import main

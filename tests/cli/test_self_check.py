@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 import trio
+
 from trocket.cli.self_check import TOPIC, check
 from trocket.remoting.channel import Channel
 from trocket.remoting.codec import RemotingCommand

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+
 from trocket.interop.apache import ApacheCluster
 from trocket.interop.maven import missing_tool
 from trocket.interop.peer import Cluster

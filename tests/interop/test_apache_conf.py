@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from trocket.bench.frames import JSON_TYPE, build_frame
 from trocket.interop.trocket_peer import TrocketCluster
 

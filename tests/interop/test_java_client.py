@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+
 from trocket.interop.java_peer import JavaPeer, MessageSeen
 from trocket.interop.peer import Cluster
 from trocket.interop.process import PeerError

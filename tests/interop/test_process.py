@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from trocket.interop.apache import broker_conf_text
 from trocket.interop.ports import free_broker_port
 from trocket.interop.process import LineProcess, PeerError

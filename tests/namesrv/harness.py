@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import trio
+
 from trocket.namesrv.config import NamesrvConfig
 from trocket.namesrv.kv_config import KVConfigManager
 from trocket.namesrv.processors import NamesrvServices, name_server_processors

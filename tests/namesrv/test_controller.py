@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 import pytest
 import trio
 from trio.testing import memory_stream_pair, wait_all_tasks_blocked
+
 from trocket.namesrv.config import NamesrvConfig
 from trocket.namesrv.controller import NamesrvController
 from trocket.remoting.client import RemotingClient

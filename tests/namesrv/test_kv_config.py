@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+
 from trocket.namesrv import kv_config
 from trocket.namesrv.kv_config import NAMESPACE_ORDER_TOPIC_CONFIG, KVConfigManager
 from trocket.remoting.errors import RequestRefused

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from trocket.namesrv.limits import NAME_SIZE_MAX, check_address, check_name, is_address, is_name
 from trocket.remoting.errors import RequestRefused
 from trocket.remoting.response_codes import ResponseCode

@@ -7,6 +7,7 @@ import dataclasses
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from trocket.namesrv.config import NamesrvConfig, known_keys, read_namesrv_config
 from trocket.remoting.config import ConfigError, key_of, parse_properties, to_properties
 

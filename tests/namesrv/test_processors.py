@@ -8,6 +8,7 @@ import zlib
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from trocket.namesrv.config import NamesrvConfig
 from trocket.namesrv.kv_config import NAMESPACE_ORDER_TOPIC_CONFIG
 from trocket.namesrv.registration import BrokerAddrInfo

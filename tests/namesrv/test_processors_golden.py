@@ -14,6 +14,7 @@ import json
 from collections import Counter
 
 import pytest
+
 from trocket.namesrv.settings import SHOWN
 from trocket.remoting import fastjson
 from trocket.remoting.bodies import (

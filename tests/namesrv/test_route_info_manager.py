@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cache
 
 import pytest
+
 from trocket.namesrv import route_info_manager, topic_table
 from trocket.namesrv.limits import HEARTBEAT_TIMEOUT_MS_MAX
 from trocket.namesrv.registration import BrokerAddrInfo, MinBrokerIdChange

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
 from trocket.namesrv.registration import BROKER_CHANNEL_EXPIRED_MS, BrokerAddrInfo
 from trocket.namesrv.route_info_manager import RouteInfoManager
 from trocket.remoting.errors import RequestRefused

@@ -7,6 +7,7 @@ import threading
 import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
+
 from trocket.namesrv.saving import Saver
 from trocket.store.errors import StoreIOError
 from trocket.store.memory_disk import MemoryDisk

@@ -7,6 +7,7 @@ import dataclasses
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from trocket.namesrv.config import NamesrvConfig, known_keys
 from trocket.namesrv.settings import SETTABLE, SHOWN, change, edit_properties, show
 from trocket.remoting.config import key_of, parse_properties

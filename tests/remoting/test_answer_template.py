@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
+
 from trocket.remoting.answer_template import AnswerTemplate
 from trocket.remoting.codec import RemotingCommand, encode_head
 

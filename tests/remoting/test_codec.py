@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from trocket.remoting.codec import (
     EXT_FIELDS_MAX,
     FRAME_SIZE_MAX,

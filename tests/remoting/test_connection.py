@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 import pytest
 import trio
 import trio.testing
+
 from trocket.remoting.channel import OUTBOX_HIGH_WATER, OUTBOX_SIZE_MAX, Channel, Deferred
 from trocket.remoting.client import RemotingClient, split_address
 from trocket.remoting.codec import FrameDecoder, RemotingCommand, decode_frame, encode

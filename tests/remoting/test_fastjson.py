@@ -10,6 +10,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from trocket.remoting import fastjson
 from trocket.remoting.errors import LocalProtocolError, RemoteProtocolError
 from trocket.remoting.fastjson import FrozenObject, dumps, loads

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+
 from trocket.remoting import bodies, fastjson, headers
 from trocket.remoting.bodies import Body
 from trocket.remoting.headers import Header, decode, encode_header

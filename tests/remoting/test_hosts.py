@@ -7,6 +7,7 @@ import ipaddress
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from trocket.remoting.errors import LocalProtocolError, RemoteProtocolError
 from trocket.remoting.hosts import HOST_V4, HOST_V6, host_bytes, host_parts, host_text
 

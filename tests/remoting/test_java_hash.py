@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from trocket.remoting import java_hash
 from trocket.remoting.java_hash import (
     hash_continue,

@@ -8,6 +8,7 @@ import construct
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from trocket.remoting.errors import LocalProtocolError, RemoteProtocolError
 from trocket.remoting.message import Message
 from trocket.remoting.message_batch import encode_batch, iter_batch

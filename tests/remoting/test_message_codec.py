@@ -18,6 +18,7 @@ import construct
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
+
 from trocket.remoting import message_codec
 from trocket.remoting.compression import CompressionType, compress
 from trocket.remoting.errors import LocalProtocolError, RemoteProtocolError

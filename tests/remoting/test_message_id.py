@@ -8,6 +8,7 @@ from zoneinfo import ZoneInfo
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from trocket.remoting.errors import LocalProtocolError, RemoteProtocolError
 from trocket.remoting.hosts import host_bytes
 from trocket.remoting.message_id import (

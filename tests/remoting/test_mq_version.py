@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from trocket.remoting import mq_version
 from trocket.remoting.mq_version import version_name
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 import trio
 import trio.testing
+
 from trocket.remoting.poller import SocketPoller
 from trocket.remoting.turn import Turn
 

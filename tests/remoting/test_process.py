@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import trio
+
 from trocket.remoting import process
 from trocket.remoting.config import ConfigError
 

@@ -7,6 +7,7 @@ import pytest
 from construct import Bytes, Const, Default, Int8ub, Int16ub, Int32sb, Int32sl, Int64sb, Struct
 from hypothesis import given
 from hypothesis import strategies as st
+
 from trocket.remoting.schema import derive_struct, field_names
 
 UNIT = Struct("offset" / Int64sb, "size" / Int32sb, "tags_code" / Int64sb)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import tarfile
 
 import pytest
+
 from trocket.store.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
 from trocket.store.memory_disk import MemoryDisk
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 
 import pytest
+
 from trocket.store.commit_log import CommitLog, blank, is_zero
 from trocket.store.disk import OsDisk
 from trocket.store.errors import StoreIOError

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 
 import pytest
+
 from trocket.store.consume_queue import ConsumeQueue, QueueFiles
 from trocket.store.errors import CorruptRecordError, StoreIOError
 from trocket.store.format import UNIT

@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 
 import pytest
+
 from trocket.store.disk import OsDisk, explain, total_memory_bytes
 from trocket.store.errors import StoreIOError, StoreLockedError
 from trocket.store.memory_disk import MemoryDisk

@@ -10,6 +10,7 @@ from collections import defaultdict
 from pathlib import Path
 
 import pytest
+
 from trocket.remoting.message_codec import decode_messages
 from trocket.store.config import MessageStoreConfig
 from trocket.store.message_store import MessageStore

@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 
 import pytest
+
 from trocket.remoting.java_hash import index_key_hash
 from trocket.store import index_service
 from trocket.store.format import ENTRY_SIZE

@@ -6,6 +6,7 @@ import errno
 import json
 
 import pytest
+
 from trocket.store.errors import CorruptRecordError, StoreIOError
 from trocket.store.json_config import load_json, save_json
 from trocket.store.memory_disk import MemoryDisk

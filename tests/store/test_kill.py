@@ -9,6 +9,7 @@ import sys
 import textwrap
 
 import pytest
+
 from trocket.store.config import MessageStoreConfig
 from trocket.store.errors import StoreLockedError
 from trocket.store.message_store import MessageStore

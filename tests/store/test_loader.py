@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from trocket.store.errors import CorruptRecordError
 from trocket.store.loader import delay_levels_ms
 from trocket.store.memory_disk import MemoryDisk

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from trocket.store.config import BrokerRole
 from trocket.store.status import GetMessageStatus as Status
 

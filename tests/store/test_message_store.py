@@ -7,6 +7,7 @@ import os
 import struct
 
 import pytest
+
 from trocket.remoting.message import Message
 from trocket.remoting.message_codec import decode_messages, encode_batch, encode_record
 from trocket.store.disk import OsDisk

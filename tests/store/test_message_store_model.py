@@ -6,6 +6,7 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
 from trocket.remoting.message import Message
 from trocket.remoting.message_codec import encode_batch
 from trocket.store.memory_disk import MemoryDisk

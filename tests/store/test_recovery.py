@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 
 import pytest
+
 from trocket.store.config import FlushDiskType
 from trocket.store.recovery import TABLE, Action, Place, Rest, decide, scan_start
 

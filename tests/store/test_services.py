@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 import pytest
 import trio
 import trio.testing
+
 from trocket.store.memory_disk import MemoryDisk
 from trocket.store.services import QUEUE_SLICE_COUNT, QUEUE_WRITE_COUNT, checkpoint_now
 

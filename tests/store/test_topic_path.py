@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from trocket.store.topic_path import topic_path
 
 

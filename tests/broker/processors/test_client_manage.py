@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from trocket.broker.config import BrokerConfig
 from trocket.remoting.bodies import (
     CheckClientRequestBody,

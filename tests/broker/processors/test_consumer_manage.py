@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from trocket.remoting.codec import NO_EXT_FIELDS
 from trocket.remoting.request_codes import RequestCode
 

@@ -18,6 +18,7 @@ from __future__ import annotations
 import json
 
 import pytest
+
 from trocket.remoting.bodies import (
     HeartbeatData,
     LockBatchRequestBody,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import trio
 import trio.testing
+
 from trocket.broker.processors.pull_message import tags_codes_of
 from trocket.remoting.bodies import SubscriptionGroupConfig
 from trocket.remoting.codec import RemotingCommand

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from trocket.broker.processors.request import read_body, saved
 from trocket.remoting.bodies import KVTable
 from trocket.remoting.codec import RemotingCommand

@@ -7,6 +7,7 @@ import errno
 import pytest
 import trio
 import trio.testing
+
 from trocket.remoting.codec import RemotingCommand
 from trocket.remoting.hosts import host_bytes
 from trocket.remoting.message import Message

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+
 from trocket.broker.processors.topic_admin import NOT_SET, PAGE_SIZE_MAX
 from trocket.broker.topic_config_manager import QUEUE_COUNT_MAX
 from trocket.remoting.bodies import CreateTopicListRequestBody, DataVersion, TopicConfig

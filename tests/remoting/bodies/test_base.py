@@ -6,6 +6,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from trocket.remoting import bodies
 from trocket.remoting.bodies import Body, ClusterInfo, KVTable, TopicConfig, TopicRouteData
 from trocket.remoting.bodies.base import Int32, Int64, name_of_ordinal

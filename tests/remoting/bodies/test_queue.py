@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from trocket.remoting import fastjson
 from trocket.remoting.bodies import LockBatchRequestBody, LockBatchResponseBody, MessageQueue
 from trocket.remoting.errors import RemoteProtocolError

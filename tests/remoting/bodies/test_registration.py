@@ -9,6 +9,7 @@ import construct
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from trocket.remoting.bodies import (
     REGISTER_BROKER_BODY,
     DataVersion,

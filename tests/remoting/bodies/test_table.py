@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from trocket.remoting.bodies import ConsumerOffsetSerializeWrapper, DataVersion, KVTable
 from trocket.remoting.errors import RemoteProtocolError
 

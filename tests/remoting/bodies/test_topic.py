@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from trocket.remoting.bodies import (
     PERM_INHERIT,
     PERM_PRIORITY,

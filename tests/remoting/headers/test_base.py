@@ -6,6 +6,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from trocket.remoting import headers
 from trocket.remoting.errors import RequestRefused
 from trocket.remoting.headers import Header, Int32, Int64, TopicRequestHeader, decode, encode_header

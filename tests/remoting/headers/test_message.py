@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from trocket.remoting.errors import RequestRefused
 from trocket.remoting.headers import (
     SEND_MESSAGE_V2_LETTERS,
