@@ -149,6 +149,22 @@ def _scalar(value: str | int | bool | None) -> str:
     return str(value) if type(value) is int else _encode(value).decode()
 
 
+def written_table(table: Mapping[str, Body], texts: dict[str, Written]) -> dict[str, Written]:
+    """A table's values written one below the top; what is in `texts` is not written again.
+
+    Args:
+      table: by name.
+      texts: what was written before, by name; the caller drops what changed. Filled here.
+    """
+    found: dict[str, Written] = {}
+    for name, value in table.items():
+        text = texts.get(name)
+        if text is None:
+            text = texts[name] = written(value, depth=2)
+        found[name] = text
+    return found
+
+
 def page(table: Mapping[str, T], *, begin: int, count: int) -> dict[str, T]:
     """A part of a table, in the order of its names.
 

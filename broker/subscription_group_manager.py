@@ -11,8 +11,8 @@ Not done: the forbidden table (UPDATE_AND_GET_GROUP_FORBIDDEN); one that a file 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -21,19 +21,19 @@ from ..remoting.bodies import DataVersion, SubscriptionGroupConfig, Subscription
 from ..remoting.errors import RequestRefused
 from ..remoting.response_codes import ResponseCode
 from ..store.clock import Clock
-from ..store.errors import StoreIOError
 from . import topic_validator as names
 from .attributes import GROUP_ATTRIBUTES, alter_attributes
 from .config_text import (
     SUBSCRIPTION_GROUPS,
-    Json,
     Save,
     Written,
     next_version,
     parse,
     pretty,
     written,
+    written_table,
 )
+from .table_file import TableFile
 
 if TYPE_CHECKING:
     from .config import BrokerConfig
@@ -74,9 +74,7 @@ class SubscriptionGroupManager:
     def __init__(self, config: BrokerConfig, *, clock: Clock, save: Save) -> None:
         self._config = config
         self._clock = clock
-        self._save = save
-        self._holding = False
-        self._dirty = False
+        self._file = TableFile(SUBSCRIPTION_GROUPS, "groups", save, self.encode)
         self._texts: dict[str, Written] = {}
         self.data_version = DataVersion(timestamp=clock.wall_ms(), counter=0)
         self.forbidden_table: dict[str, dict[str, int]] = {}
@@ -170,47 +168,22 @@ class SubscriptionGroupManager:
 
     def _changed(self, *, must_save: bool) -> None:
         self.data_version = next_version(self.data_version, self._clock.wall_ms())
-        self._dirty = True
-        if must_save:
-            self.persist()
-        elif not self._holding:
-            self._persist_or_log()
+        self._file.changed(must_save=must_save)
 
-    @contextmanager
-    def saving_once(self) -> Iterator[None]:
+    def saving_once(self) -> AbstractContextManager[None]:
         """Inside, what is created by itself is not saved one by one but together at the end."""
-        self._holding = True
-        try:
-            yield
-        finally:
-            self._holding = False
-            if self._dirty:
-                self._persist_or_log()
-
-    def _persist_or_log(self) -> None:
-        """Save what nobody asked for: clients are served on when the disk is full."""
-        try:
-            self.persist()
-        except StoreIOError as error:
-            logger.error("the groups are saved only with the next change: %s", error)
+        return self._file.saving_once()
 
     def persist(self) -> None:
         """Save the table.
 
         Raises: StoreIOError: it could not be.
         """
-        self._save(SUBSCRIPTION_GROUPS, self.encode())
-        self._dirty = False
+        self._file.persist()
 
     def encode(self) -> bytes:
         """The text of `subscriptionGroup.json`."""
-        texts = self._texts
-        table: dict[str, Json] = {}
-        for name, group in self.subscription_group_table.items():
-            text = texts.get(name)
-            if text is None:
-                text = texts[name] = written(group, depth=2)
-            table[name] = text
+        table = written_table(self.subscription_group_table, self._texts)
         return pretty(
             {
                 "dataVersion": written(self.data_version, depth=1),

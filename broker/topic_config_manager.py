@@ -12,8 +12,8 @@ Not done: static topics (queue mappings), rocksdb, split registration.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -29,10 +29,10 @@ from ..remoting.bodies import (
 from ..remoting.errors import RequestRefused
 from ..remoting.response_codes import ResponseCode
 from ..store.clock import Clock
-from ..store.errors import StoreIOError
 from . import topic_validator as names
 from .attributes import TOPIC_ATTRIBUTES, alter_attributes
-from .config_text import TOPICS, Json, Save, Written, next_version, parse, pretty, written
+from .config_text import TOPICS, Save, Written, next_version, parse, pretty, written, written_table
+from .table_file import TableFile
 
 if TYPE_CHECKING:
     from .config import BrokerConfig
@@ -86,9 +86,7 @@ class TopicConfigManager:
     ) -> None:
         self._config = config
         self._clock = clock
-        self._save = save
-        self._holding = False
-        self._dirty = False
+        self._file = TableFile(TOPICS, "topics", save, self.encode)
         self._texts: dict[str, Written] = {}
         self.on_change = on_change
         self.data_version = DataVersion(timestamp=clock.wall_ms(), counter=0)
@@ -282,47 +280,22 @@ class TopicConfigManager:
     def _changed(self, topics: list[TopicConfig], *, must_save: bool) -> None:
         self.data_version = next_version(self.data_version, self._clock.wall_ms())
         self.on_change(topics)
-        self._dirty = True
-        if must_save:
-            self.persist()
-        elif not self._holding:
-            self._persist_or_log()
+        self._file.changed(must_save=must_save)
 
-    @contextmanager
-    def saving_once(self) -> Iterator[None]:
+    def saving_once(self) -> AbstractContextManager[None]:
         """Inside, what is created by itself is not saved one by one but together at the end."""
-        self._holding = True
-        try:
-            yield
-        finally:
-            self._holding = False
-            if self._dirty:
-                self._persist_or_log()
-
-    def _persist_or_log(self) -> None:
-        """Save what nobody asked for: clients are served on when the disk is full."""
-        try:
-            self.persist()
-        except StoreIOError as error:
-            logger.error("the topics are saved only with the next change: %s", error)
+        return self._file.saving_once()
 
     def persist(self) -> None:
         """Save the table.
 
         Raises: StoreIOError: it could not be.
         """
-        self._save(TOPICS, self.encode())
-        self._dirty = False
+        self._file.persist()
 
     def encode(self) -> bytes:
         """The text of `topics.json`."""
-        texts = self._texts
-        table: dict[str, Json] = {}
-        for name, topic in self.topic_config_table.items():
-            text = texts.get(name)
-            if text is None:
-                text = texts[name] = written(topic, depth=2)
-            table[name] = text
+        table = written_table(self.topic_config_table, self._texts)
         return pretty(
             {"dataVersion": written(self.data_version, depth=1), "topicConfigTable": table}
         )

@@ -147,14 +147,14 @@ def failing_save(name, text):
 
 def test_a_group_of_a_heartbeat_serves_even_when_it_cannot_be_saved(caplog):
     table = Table()
-    table._save = failing_save
+    table._file._save = failing_save
     assert table.find("g") is not None
     assert "saved only with the next change" in caplog.text
 
 
 def test_an_administrator_hears_that_a_change_could_not_be_saved():
     table = Table()
-    table._save = failing_save
+    table._file._save = failing_save
     with pytest.raises(StoreIOError):
         table.update([SubscriptionGroupConfig(group_name="g")])
     with pytest.raises(StoreIOError):

@@ -246,11 +246,11 @@ def failing_save(name, text):
 
 def test_a_topic_of_a_first_send_serves_even_when_it_cannot_be_saved(caplog):
     table = Table()
-    good_save, table._save = table._save, failing_save
+    good_save, table._file._save = table._file._save, failing_save
     assert table.first_send("A") is not None
     assert "saved only with the next change" in caplog.text
     assert len(table.told) == 1
-    table._save = good_save
+    table._file._save = good_save
     with table.saving_once():
         pass
     assert b'"A":{' in table.files[-1][1]
@@ -258,7 +258,7 @@ def test_a_topic_of_a_first_send_serves_even_when_it_cannot_be_saved(caplog):
 
 def test_an_administrator_hears_that_a_change_could_not_be_saved():
     table = Table()
-    table._save = failing_save
+    table._file._save = failing_save
     with pytest.raises(StoreIOError):
         table.update([TopicConfig(topic_name="A")])
     with pytest.raises(StoreIOError):

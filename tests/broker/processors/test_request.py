@@ -34,7 +34,7 @@ def test_an_administrator_is_told_of_a_full_disk():
     def full(name, text):
         raise StoreIOError("/x", "no space left")
 
-    broker.topics._save = full
+    broker.topics._file._save = full
     answer = broker.create_topic("T")
     assert answer.code == 1
     assert answer.remark.startswith("the change was made but could not be saved: ")
