@@ -6,10 +6,12 @@ import os
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 # Machines that run several things at once make single examples slow, not wrong.
-settings.register_profile("trocket", deadline=None, print_blob=True)
+settings.register_profile(
+    "trocket", deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow]
+)
 settings.load_profile("trocket")
 
 ROOT = Path(__file__).resolve().parent.parent
