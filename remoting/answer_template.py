@@ -29,6 +29,7 @@ _INT32 = derive_struct(Schema("size" / Int32sb))
 _BINARY_MARK = 1 << 24
 _HEADER_SIZE = derive_struct(ROCKETMQ_HEADER).size + _INT32.size
 _PYTHON = int(LanguageCode.PYTHON)
+_MARK = "<a value that differs>"
 _VALUE_SIZES = tuple(_INT32.pack(size) for size in range(256))
 
 
@@ -41,7 +42,7 @@ class AnswerTemplate:
 
     Args:
       names: wire names of the fields that differ, ASCII, in their order.
-      constants: fields whose values are always the same; they come after the others. ASCII.
+      constants: fields whose values are always the same; they come after the others.
       code: response code.
       remark: the answer's remark, ASCII; None: none.
     """
@@ -65,9 +66,10 @@ class AnswerTemplate:
         remark: str | None = None,
     ) -> None:
         self.code = code
-        filled = dict.fromkeys(names, "%b") | dict(constants)
+        filled = dict.fromkeys(names, _MARK) | dict(constants)
         sample = RemotingCommand(code, filled, flag=RESPONSE_FLAG, remark=remark)
         start, end = encode_head(sample, 0)[8:].split(b'"opaque":0,')
+        start = start.replace(b"%", b"%%").replace(_MARK.encode(), b"%b")
         self._json_start = start + b'"opaque":'
         self._json_end = b"," + end
         differing = b"".join(

@@ -1,7 +1,7 @@
 """Sends: SEND_MESSAGE 10, SEND_MESSAGE_V2 310, SEND_BATCH_MESSAGE 320.
 
 The path that every message passes. A send is checked and appended by one plain function; its
-answer is built at once but kept in `_sent` until the end of the turn, when the store has written
+answer is built at once but kept back until the end of the turn, when the store has written
 everything that the turn appended (and, under SYNC_FLUSH, until fsync returned): an answer never
 leaves before its bytes are in the file.
 
@@ -45,6 +45,7 @@ from ..topic_validator import NOT_ALLOWED_SEND_TOPICS, RETRY_TOPIC_PREFIX, refus
 
 logger = logging.getLogger(__name__)
 
+_PERM_WRITE: Final = 2
 _PERM_RW: Final = 6
 _PUT_OK = PutMessageStatus.PUT_OK
 _V1_NAMES = (
@@ -91,6 +92,7 @@ class SendMessageProcessor:
         self._store_host = store_host
         self._id_prefix = store_host.hex().upper().encode("ascii")
         self._on_messages = on_messages
+        self._is_read_only = not config.broker_permission & _PERM_WRITE
         self._message_size_max = store.config.max_message_size
         trace_on = "true" if config.trace_on else "false"
         # 5.x adds these to every record; clients read CLUSTER for request-reply, the others for
@@ -145,8 +147,8 @@ class SendMessageProcessor:
         except (KeyError, ValueError) as error:
             raise _bad_header(request, error) from error
         config = self._topic_table.get(topic)
-        if config is None or topic in NOT_ALLOWED_SEND_TOPICS:
-            config = self._create_topic(request, topic, channel)
+        if config is None or self._is_read_only or topic in NOT_ALLOWED_SEND_TOPICS:
+            config = self._check_topic(request, topic, channel)
         if not 0 <= queue_id < config.write_queue_nums:
             queue_id = self._other_queue(config, queue_id, channel)
         properties = fields.get(n_properties, "").encode("utf-8", "replace")
@@ -222,11 +224,17 @@ class SendMessageProcessor:
             merged["UNIQ_KEY"] = self._unique_ids.next_id(self._store.now_ms)
         return properties_to_bytes(merged)
 
-    def _create_topic(self, request: RemotingCommand, topic: str, channel: Channel) -> TopicConfig:
-        """What Apache checks before a first send, in its order.
+    def _check_topic(self, request: RemotingCommand, topic: str, channel: Channel) -> TopicConfig:
+        """What Apache checks of every send, in its order; creates a topic that may be created.
 
         Source: AbstractSendMessageProcessor.msgCheck.
         """
+        config = self._topic_table.get(topic)
+        if self._is_read_only and config is not None and config.order:
+            raise RequestRefused(
+                ResponseCode.NO_PERMISSION,
+                f"the broker[{self._config.broker_ip1}] sending message is forbidden",
+            )
         remark = refuse_topic(topic)
         if remark is not None:
             raise RequestRefused(ResponseCode.INVALID_PARAMETER, remark)
@@ -234,6 +242,8 @@ class SendMessageProcessor:
             raise RequestRefused(
                 ResponseCode.NO_PERMISSION, f"Sending message to topic[{topic}] is forbidden."
             )
+        if config is not None:
+            return config
         letters = request.code != RequestCode.SEND_MESSAGE
         fields = request.ext_fields
         try:
@@ -269,8 +279,8 @@ class SendMessageProcessor:
         header = decode_send_message_v2(request.ext_fields)
         topic = header.topic
         config = self._topic_table.get(topic)
-        if config is None or topic in NOT_ALLOWED_SEND_TOPICS:
-            config = self._create_topic(request, topic, channel)
+        if config is None or self._is_read_only or topic in NOT_ALLOWED_SEND_TOPICS:
+            config = self._check_topic(request, topic, channel)
         queue_id = header.queue_id
         if not 0 <= queue_id < config.write_queue_nums:
             queue_id = self._other_queue(config, queue_id, channel)

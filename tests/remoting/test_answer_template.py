@@ -17,6 +17,7 @@ INT32 = st.integers(-(2**31), 2**31 - 1)
     serialize_type=st.sampled_from([0, 1]),
     remark=st.sampled_from([None, "FOUND"]),
     body_size=st.integers(0, 1000),
+    constant=st.sampled_from(["0", "50 %", "%b", 'a "region"', "Région"]),
 )
 def test_a_template_gives_the_bytes_of_encode(
     opaque: int,
@@ -24,9 +25,12 @@ def test_a_template_gives_the_bytes_of_encode(
     serialize_type: int,
     remark: str | None,
     body_size: int,
+    constant: str,
 ) -> None:
-    template = AnswerTemplate(("first", "n2", "n3"), constants={"c": "0"}, code=19, remark=remark)
-    fields = {"first": str(values[0]), "n2": str(values[1]), "n3": str(values[2]), "c": "0"}
+    template = AnswerTemplate(
+        ("first", "n2", "n3"), constants={"c": constant}, code=19, remark=remark
+    )
+    fields = {"first": str(values[0]), "n2": str(values[1]), "n3": str(values[2]), "c": constant}
     command = RemotingCommand(
         19, fields, remark=remark, opaque=opaque, flag=1, serialize_type=serialize_type
     )

@@ -8,6 +8,7 @@ import pytest
 import trio
 import trio.testing
 
+from trocket.remoting.bodies import TopicConfig
 from trocket.remoting.codec import RemotingCommand
 from trocket.remoting.hosts import host_bytes
 from trocket.remoting.message import Message
@@ -162,6 +163,19 @@ async def test_a_bad_send_is_refused_in_words_and_the_next_one_works(
     assert words in (answer.remark or "")
     assert after.code == 0
     assert [message.body for message in messages] == [b"before", b"after"]
+
+
+async def test_a_broker_that_may_not_be_written_takes_no_ordered_messages() -> None:
+    ordered = TopicConfig(topic_name="Ordered", read_queue_nums=1, write_queue_nums=1, order=True)
+    async with embedded_broker(broker_permission=4) as broker:
+        broker.controller.topics.update([ordered])
+        client = await broker.connect()
+        refused = await client.ask(SEND_V2, send_fields("Ordered"), b"x")
+        # Any other topic is taken, as in Apache: clients go by the route's permission.
+        other = await client.ask(SEND_V2, send_fields(), b"x")
+    assert refused.code == ResponseCode.NO_PERMISSION
+    assert "sending message is forbidden" in (refused.remark or "")
+    assert other.code == ResponseCode.SUCCESS
 
 
 @pytest.mark.parametrize("missing", ["b", "e", "f", "g", "h"])
