@@ -184,7 +184,7 @@ class Channel:
         """Write a turn's answers, inside the turn."""
         if self.closed:
             return
-        data = b"".join(frames) if len(frames) > 1 else frames[0]
+        data = b"".join(frames)
         if not data:
             return
         self._outbox.append(data)

@@ -200,7 +200,7 @@ class Connection:
             elif isinstance(answer, Deferred):
                 self._start_deferred(request, answer)
             elif isinstance(answer, RemotingCommand):
-                answers.append(encode(answer))
+                answers.append(_encoded(answer, request, channel))
         if answers:
             channel.write_all(answers)
 
@@ -223,7 +223,7 @@ class Connection:
         finally:
             self._deferred_count -= 1
         if answer is not None and not request.is_oneway:
-            self.channel.write(encode(answer))
+            self.channel.write(_encoded(answer, request, self.channel))
 
     def _start_writer(self) -> None:
         if self._nursery is not None:
@@ -268,6 +268,14 @@ def _not_supported(request: RemotingCommand) -> RemotingCommand:
     return request.answer(
         ResponseCode.REQUEST_CODE_NOT_SUPPORTED, f" request type {request.code} not supported"
     )
+
+
+def _encoded(answer: RemotingCommand, request: RemotingCommand, channel: Channel) -> bytes:
+    """An answer's frame; one that cannot be written is a bug of ours like any other."""
+    try:
+        return encode(answer)
+    except Exception as error:  # noqa: BLE001 - our bug: others are served on
+        return encode(_system_error(request, channel, error))
 
 
 def _system_error(request: RemotingCommand, channel: Channel, error: Exception) -> RemotingCommand:

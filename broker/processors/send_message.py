@@ -324,13 +324,15 @@ class SendMessageProcessor:
 
     def end_turn(self) -> None:
         """Write what the turn appended, wake who waits for it, release the answers."""
-        if not self._requests:
+        if self._channel is None:
+            return
+        self._channel = None
+        senders, self._senders = self._senders, []
+        if not self._requests:  # all of them were refused
             return
         requests, self._requests = self._requests, []
         answers, self._answers = self._answers, []
         waiting, self._waiting = self._waiting, []
-        senders, self._senders = self._senders, []
-        self._channel = None
         try:
             arrivals = self._store.commit()
         except StoreIOError as error:

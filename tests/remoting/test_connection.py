@@ -22,7 +22,7 @@ from trocket.remoting.errors import (
 from trocket.remoting.server import RemotingServer, open_listener
 from trocket.remoting.turn import Turn
 
-ECHO, REFUSE, BREAK, LATER, SILENT, RAW, CALL_BACK = range(900, 907)
+ECHO, REFUSE, BREAK, LATER, SILENT, RAW, CALL_BACK, UNWRITABLE = range(900, 908)
 
 
 class Peer:
@@ -71,6 +71,7 @@ class Service:
             SILENT: self.silent,
             RAW: lambda request, channel: encode(request.answer(0, "raw")),
             CALL_BACK: self.call_back,
+            UNWRITABLE: lambda request, channel: request.answer(0, "\ud800"),
         }
 
     def echo(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
@@ -90,6 +91,8 @@ class Service:
                 raise RequestRefused(1, "later no")
             if request.body == b"break":
                 raise KeyError("a later bug")
+            if request.body == b"unwritable":
+                return request.answer(0, "\ud800")
             return request.answer(0, "later")
 
         return Deferred(run)
@@ -156,6 +159,47 @@ async def test_every_outcome_of_a_processor_is_an_answer(
         answer = await peer.ask(RemotingCommand(code, opaque=5))
         assert answer is not None
         assert (answer.code, answer.remark, answer.opaque) == (answer_code, remark, 5)
+        again = await peer.ask(RemotingCommand(ECHO))
+        assert again is not None
+        assert again.code == 0
+
+
+UNANSWERABLE = [
+    pytest.param(b'{"code":31000,"opaque":1208925819614629174706176}', id="opaque of 80 bits"),
+    pytest.param(b'{code:902,"opaque":7,"extFields":{"x":"\\ud800"}}', id="lone surrogate"),
+    pytest.param(b'{code:900,"opaque":7,"extFields":{"x":"\\ud800"}}', id="echoed surrogate"),
+]
+
+
+@pytest.mark.parametrize("header", UNANSWERABLE)
+async def test_what_could_not_be_written_back_costs_one_connection_at_most(
+    header: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    frame = (4 + len(header)).to_bytes(4, "big") + len(header).to_bytes(4, "big") + header
+    service = Service()
+    async with serving(service) as (server, peer):
+        await peer.stream.send_all(frame)
+        await trio.testing.wait_all_tasks_blocked()
+        near, far = trio.testing.memory_stream_pair()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(server.serve_stream, near)
+            answer = await Peer(far).ask(RemotingCommand(ECHO, opaque=3))
+            assert answer is not None
+            assert answer.opaque == 3
+            nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize(("code", "body"), [(UNWRITABLE, b""), (LATER, b"unwritable")])
+async def test_an_answer_that_cannot_be_written_is_a_system_error(
+    code: int, body: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    service = Service()
+    service.gate.set()
+    async with serving(service) as (_, peer):
+        answer = await peer.ask(RemotingCommand(code, body=body, opaque=5))
+        assert answer is not None
+        assert (answer.code, answer.opaque) == (1, 5)
+        assert "surrogates not allowed" in (answer.remark or "")
         again = await peer.ask(RemotingCommand(ECHO))
         assert again is not None
         assert again.code == 0

@@ -10,6 +10,7 @@ import trio.testing
 
 from trocket.remoting.bodies import TopicConfig
 from trocket.remoting.codec import RemotingCommand
+from trocket.remoting.errors import RequestRefused
 from trocket.remoting.hosts import host_bytes
 from trocket.remoting.message import Message
 from trocket.remoting.message_codec import decode_messages, encode_batch
@@ -176,6 +177,46 @@ async def test_a_broker_that_may_not_be_written_takes_no_ordered_messages() -> N
     assert refused.code == ResponseCode.NO_PERMISSION
     assert "sending message is forbidden" in (refused.remark or "")
     assert other.code == ResponseCode.SUCCESS
+
+
+def command(**changes: object) -> RemotingCommand:
+    fields = {name: str(value) for name, value in send_fields(**changes).items()}
+    return RemotingCommand(SEND_V2, fields, b"x", opaque=1)
+
+
+async def test_sends_of_several_connections_share_a_turn_with_refused_ones() -> None:
+    # Called as the poller does: what several connections sent is one turn.
+    async with embedded_broker() as broker:
+        for _ in range(3):
+            await broker.connect()
+        server, turn = broker.controller.server, broker.controller._turn
+        assert server is not None
+        send = server._processors[SEND_V2]
+        rude, first, second = server.channels
+        turn.active = True
+        with pytest.raises(RequestRefused):
+            send(command(b="../x"), rude)
+        assert send(command(), first) is None
+        with pytest.raises(RequestRefused):
+            send(command(b="../x"), rude)
+        assert send(command(), second) is None
+        turn.end()
+        assert (rude.outbox_size, first.outbox_size > 0, second.outbox_size > 0) == (0, True, True)
+        await trio.testing.wait_all_tasks_blocked()
+        messages = await stored(await broker.connect())
+    assert len(messages) == 2
+
+
+async def test_turns_of_refused_sends_only_leave_nothing_behind() -> None:
+    async with embedded_broker() as broker:
+        first, second = await broker.connect(), await broker.connect()
+        for _ in range(5):
+            for client in (first, second):
+                answer = await client.ask(SEND_V2, send_fields("../x"))
+                assert answer.code == ResponseCode.INVALID_PARAMETER
+        good = await second.ask(SEND_V2, send_fields(), b"x")
+        assert good.code == 0
+        assert (await first.ask(SEND_V2, send_fields(), b"x")).ext_fields["queueOffset"] == "1"
 
 
 @pytest.mark.parametrize("missing", ["b", "e", "f", "g", "h"])
