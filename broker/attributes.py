@@ -55,16 +55,14 @@ def _is_long(value: str) -> bool:
 
 
 MESSAGE_TYPE: Final = "message.type"
+QUEUE_TYPE: Final = "queue.type"
+BATCH_CQ: Final = "BatchCQ"
+"""The queue type of topics that store a producer's batch as one record."""
 
 TOPIC_ATTRIBUTES: Final[dict[str, Attribute]] = {
     attribute.name: attribute
     for attribute in (
-        Attribute(
-            "queue.type",
-            changeable=False,
-            values=("BatchCQ", "SimpleCQ"),
-            unserved=("BatchCQ",),
-        ),
+        Attribute(QUEUE_TYPE, changeable=False, values=(BATCH_CQ, "SimpleCQ")),
         Attribute(
             "cleanup.policy",
             changeable=False,

@@ -15,6 +15,7 @@ from typing import Any
 
 from ..remoting.config import ConfigError, Entry, KnownKey, configure, parse_known_keys, setting
 from ..store.config import BrokerRole, MessageStoreConfig
+from ..store.retention import delete_hours
 
 MASTER_ID = 0
 """The broker id that is the master of its broker name. Source: RocketMQ MixAll.MASTER_ID."""
@@ -154,8 +155,23 @@ def read_broker_config(
         broker.broker_id = MASTER_ID
     if not 0 <= broker.listen_port <= PORT_MAX or broker.listen_port in (1, 2):
         raise ConfigError("listenPort - 2, the VIP port, must be a port too", path=path)
+    _check_retention(store, path)
     check_namesrv_addresses(broker.namesrv_addresses, path=path)
     return broker, store, warnings
+
+
+def _check_retention(store: MessageStoreConfig, path: str) -> None:
+    try:
+        delete_hours(store.delete_when)
+    except ValueError as error:
+        reason = f"deleteWhen: {error}; hours are 0 to 23, several look like 04;16"
+        raise ConfigError(reason, path=path) from error
+    least = 3 * store.mapped_file_size_commit_log
+    if 0 < store.store_bytes_max < least:
+        raise ConfigError(
+            f"storeBytesMax must hold three commit log files, {least} bytes; or be 0, no limit",
+            path=path,
+        )
 
 
 def check_namesrv_addresses(addresses: tuple[str, ...], *, path: str = "") -> None:

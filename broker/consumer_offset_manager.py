@@ -192,6 +192,17 @@ class ConsumerOffsetManager:
         self._dirty = False
         return True
 
+    def take_changed(self) -> bytes | None:
+        """The text to save; None: nothing changed since the last. Not saved: `note_unsaved`."""
+        if not self._dirty:
+            return None
+        self._dirty = False
+        return self.encode()
+
+    def note_unsaved(self) -> None:
+        """What `take_changed` gave could not be saved: it counts as changed again."""
+        self._dirty = True
+
     def decode(self, text: bytes) -> int:
         """Take over what `consumerOffset.json` holds, in place of what is here.
 

@@ -14,12 +14,13 @@ from __future__ import annotations
 import logging
 import os
 import socket
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from pathlib import PurePosixPath
 from random import Random
 
 import trio
 
+from ..remoting.bodies import TopicConfig
 from ..remoting.channel import Channel, Processor
 from ..remoting.client import RemotingClient
 from ..remoting.connection import ConnectionLimits
@@ -34,8 +35,8 @@ from ..store.clock import Clock
 from ..store.config import MessageStoreConfig
 from ..store.disk import Disk
 from ..store.errors import StoreError
-from ..store.json_config import load_json, save_json
 from ..store.message_store import MessageStore
+from .attributes import BATCH_CQ, QUEUE_TYPE
 from .config import BrokerConfig, join_address
 from .config_text import CONSUMER_OFFSETS, SUBSCRIPTION_GROUPS, TOPICS
 from .consumer_manager import ConsumerManager, notify_consumer_ids_changed, notify_nobody
@@ -53,6 +54,7 @@ from .producer_manager import ProducerManager
 from .pull_request_hold import CHECK_INTERVAL_S
 from .rebalance_lock_manager import RebalanceLockManager
 from .registration import Registrar
+from .state_files import StateFiles
 from .subscription_group_manager import SubscriptionGroupManager
 from .topic_config_manager import TopicConfigManager
 
@@ -100,18 +102,21 @@ class BrokerController:
         random: Random | None = None,
     ) -> None:
         self.config = config
-        self._store_config = store_config
         self._clock = clock
-        self._disk = disk
         self._turn = turn or Turn()
         self._listeners = listeners
         self._random = random or Random()
         self._addresses: tuple[str, ...] = ()
         self._broker_addr = ""
         self.store = MessageStore(store_config, clock=clock, disk=disk)
-        self.topics = TopicConfigManager(config, clock=clock, save=self._save)
-        self.groups = SubscriptionGroupManager(config, clock=clock, save=self._save)
-        self.offsets = ConsumerOffsetManager(clock=clock, save=self._save)
+        config_folder = str(PurePosixPath(store_config.store_path_root_dir) / "config")
+        self._files = files = StateFiles(disk, config_folder)
+        later = files.later if files.may_put_off else None
+        self.topics = TopicConfigManager(config, clock=clock, save=files.save, save_later=later)
+        self.groups = SubscriptionGroupManager(
+            config, clock=clock, save=files.save, save_later=later
+        )
+        self.offsets = ConsumerOffsetManager(clock=clock, save=files.save)
         expired_s = config.channel_expired_timeout / 1000
         notify = (
             notify_consumer_ids_changed
@@ -129,7 +134,7 @@ class BrokerController:
             lambda: self._broker_addr,
             self._ha_server_addr,
         )
-        self.topics.on_change = lambda topics: self.registrar.changed()
+        self.topics.on_change = self._on_topics_changed
         self.pulls = PullMessageProcessor(
             config,
             self.store,
@@ -165,8 +170,9 @@ class BrokerController:
         port = int(self._addresses[0].rpartition(":")[2]) if listeners else self.config.listen_port
         self._broker_addr = self.config.address(port)
         try:
-            self.store.load()
             self._load_tables()
+            self._tell_batch_topics(self.topics.topic_config_table.values())
+            self.store.load()
         except BaseException:
             for listener in listeners:
                 listener.close()
@@ -209,14 +215,15 @@ class BrokerController:
             nursery.start_soon(self._every, CHECK_INTERVAL_S, self._check_pulls)
             nursery.start_soon(self._every, SCAN_CLIENTS_INTERVAL_S, self._scan_clients)
             interval_s = self.config.flush_consumer_offset_interval / 1000
-            nursery.start_soon(self._every, interval_s, self._persist_offsets)
+            nursery.start_soon(self._save_offsets, interval_s)
+            nursery.start_soon(self._files.run)
             logger.info("the broker %s listens on %s", self.config.broker_name, self._addresses)
             task_status.started()
             await trio.sleep_forever()
 
     def _close(self) -> None:
         for what, close in (
-            ("the offsets", self._persist_offsets),
+            ("the offsets", self.offsets.persist),
             ("the topics", self.topics.persist),
             ("the groups", self.groups.persist),
         ):
@@ -283,6 +290,15 @@ class BrokerController:
     def _on_messages(self, queues: Collection[tuple[str, int]]) -> None:
         self.pulls.hold_service.notify_messages(queues)
 
+    def _on_topics_changed(self, topics: Sequence[TopicConfig]) -> None:
+        self._tell_batch_topics(topics)
+        self.registrar.changed()
+
+    def _tell_batch_topics(self, topics: Iterable[TopicConfig]) -> None:
+        for topic in topics:
+            if topic.attributes.get(QUEUE_TYPE) == BATCH_CQ:
+                self.store.batch_topics.add(topic.topic_name)
+
     def _on_channel_closed(self, channel: Channel) -> None:
         self.consumers.channel_closed(channel)
         self.producers.channel_closed(channel)
@@ -306,16 +322,19 @@ class BrokerController:
         for channel in (*self.consumers.scan_inactive(now_s), *self.producers.scan_inactive(now_s)):
             channel.close("no heartbeat from its client")
 
-    def _persist_offsets(self) -> None:
-        self.offsets.persist()
+    async def _save_offsets(self, interval_s: float) -> None:
+        while True:
+            await trio.sleep(interval_s)
+            text = self.offsets.take_changed()
+            if text is None:
+                continue
+            try:
+                await self._files.save_off_loop(CONSUMER_OFFSETS, text)
+            except StoreError as error:
+                self.offsets.note_unsaved()
+                logger.error("%s", error)
 
     # Files and name servers
-
-    def _path(self, name: str) -> str:
-        return str(PurePosixPath(self._store_config.store_path_root_dir) / "config" / name)
-
-    def _save(self, name: str, text: bytes) -> None:
-        save_json(self._disk, self._path(name), text)
 
     def _load_tables(self) -> None:
         for name, decode in (
@@ -323,7 +342,7 @@ class BrokerController:
             (SUBSCRIPTION_GROUPS, self.groups.decode),
             (CONSUMER_OFFSETS, self.offsets.decode),
         ):
-            load_json(self._disk, self._path(name), decode)
+            self._files.load(name, decode)
 
     def _ha_server_addr(self) -> str:
         port = int(self._broker_addr.rpartition(":")[2])

@@ -2,7 +2,8 @@
 
 Read out of the setters and fresh instances of
 both MessageStoreConfig
-of RocketMQ 5.5.0; keys that 4.x and 5.0 to 5.3 had besides are under `[gone]`. The sections say
+of RocketMQ 5.5.0; keys that 4.x and 5.0 to 5.3 had besides are under `[gone]`, our own under
+`[trocket]`. The sections say
 what it means that trocket does not support a key (`EFFECTS` in remoting/known_keys.py); whether it
 does, the dataclass says. Format: `parse_known_keys`.
 """
@@ -78,7 +79,6 @@ commitLogForceSwapMapInterval long 43200000
 commitLogSwapMapInterval long 3600000
 commitLogSwapMapReserveFileNum int 100
 dataReadAheadEnable bool true
-destroyMapedFileIntervalForcibly int 120000
 fastFailIfNoBufferInStorePool bool false
 flushCommitLogLeastPages int 4
 flushConsumeQueueLeastPages int 2
@@ -88,7 +88,6 @@ logicQueueSwapMapInterval long 3600000
 logicQueueSwapMapReserveFileNum int 20
 mappedFileSwapEnable bool true
 putConsumeQueueDataByFileChannel bool true
-redeleteHangedFileInterval int 120000
 sharedByteBufferNum int 16
 transientStorePoolEnable! bool false
 transientStorePoolSize int 5
@@ -108,8 +107,6 @@ checkCommitLogOffsetOnRecover bool false
 cleanFileForciblyEnable! bool true
 cleanResourceInterval int 10000
 commitLogRecoverMaxNum int 10
-correctLogicMinOffsetForceInterval int 300000
-correctLogicMinOffsetSleepInterval int 1
 defaultQueryMaxNum int 32
 deleteCommitLogFilesInterval int 100
 deleteConsumeQueueFilesInterval int 100
@@ -131,7 +128,6 @@ flushIntervalCommitLog! int 500
 flushIntervalConsumeQueue int 1000
 indexFileReadEnable bool true
 indexFileWriteEnable bool true
-logicalDiskSpaceCleanForciblyThreshold double 0.8
 mappedFileSizeCommitLog int 1073741824
 mappedFileSizeConsumeQueue int 6000000
 maxBatchDeleteFilesNum int 50
@@ -178,6 +174,7 @@ inSyncReplicas! int 1
 maxChecksumRange long 1073741824
 maxHaTransferByteInSecond long 104857600
 maxSlaveResendLength long 268435456
+logicalDiskSpaceCleanForciblyThreshold double 0.8
 minInSyncReplicas! int 1
 offsetCheckInSlave bool false
 preferredLeaderId str -
@@ -190,6 +187,11 @@ storePathEpochFile! str -
 syncFromLastFile bool false
 syncMasterFlushOffsetWhenStartup bool false
 totalReplicas! int 1
+[retention]
+correctLogicMinOffsetForceInterval int 300000
+correctLogicMinOffsetSleepInterval int 1
+destroyMapedFileIntervalForcibly int 120000
+redeleteHangedFileInterval int 120000
 [rocksdb]
 bottomMostCompressionTypeForConsumeQueueStore str zstd
 cleanRocksDBDirtyCQIntervalMin long 60
@@ -286,4 +288,8 @@ storeCheckpoint str (store)/checkpoint
 storePathConsumeQueue str (store)/consumequeue
 storePathConsumerQueue str (store)/consumequeue
 storePathIndex str (store)/index
+[trocket]
+diskFreeBytesEnough long 4294967296
+storeBytesMax long 0
+verifyOldRecords bool true
 """

@@ -11,7 +11,7 @@ Not done: the forbidden table (UPDATE_AND_GET_GROUP_FORBIDDEN); one that a file 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Final
 
@@ -64,6 +64,7 @@ class SubscriptionGroupManager:
       config: the broker's configuration; read at each use, so changes count at once.
       clock: tells when the data version moved.
       save: writes the file.
+      save_later: sees to it that it is written soon, see `TableFile`.
 
     Attributes:
       subscription_group_table: group by name, always the same dict; only this class changes it.
@@ -71,10 +72,17 @@ class SubscriptionGroupManager:
       data_version: moves on with every change.
     """
 
-    def __init__(self, config: BrokerConfig, *, clock: Clock, save: Save) -> None:
+    def __init__(
+        self,
+        config: BrokerConfig,
+        *,
+        clock: Clock,
+        save: Save,
+        save_later: Callable[[TableFile], None] | None = None,
+    ) -> None:
         self._config = config
         self._clock = clock
-        self._file = TableFile(SUBSCRIPTION_GROUPS, "groups", save, self.encode)
+        self._file = TableFile(SUBSCRIPTION_GROUPS, "groups", save, self.encode, save_later)
         self._texts: dict[str, Written] = {}
         self.data_version = DataVersion(timestamp=clock.wall_ms(), counter=0)
         self.forbidden_table: dict[str, dict[str, int]] = {}

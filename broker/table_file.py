@@ -2,7 +2,8 @@
 
 What an administrator changes is saved before it is answered, and he hears when that failed. What
 happens by itself (a first send makes a topic) is saved too, but clients are served on when the disk
-is full. Pure but for the `save` it is given.
+is full; where a disk is slow such a save is put off, and who waits for it is called back. Pure but
+for what it is given.
 """
 
 from __future__ import annotations
@@ -25,15 +26,28 @@ class TableFile:
       what: the table's contents in words, for the log.
       save: writes the file.
       encode: gives its text.
+      later: is told of a save that may be put off, and sees to it with `begin_save` and `end_save`;
+        None: none is put off.
     """
 
-    def __init__(self, name: str, what: str, save: Save, encode: Callable[[], bytes]) -> None:
-        self._name = name
+    def __init__(
+        self,
+        name: str,
+        what: str,
+        save: Save,
+        encode: Callable[[], bytes],
+        later: Callable[[TableFile], None] | None = None,
+    ) -> None:
+        self.name = name
         self._what = what
         self._save = save
         self._encode = encode
+        self._later = later
         self._holding = False
         self._dirty = False
+        self._is_put_off = self._is_saving = False
+        self._waiting: list[Callable[[], None]] = []
+        self._begun: list[Callable[[], None]] = []
 
     def changed(self, *, must_save: bool) -> None:
         """Save a change.
@@ -45,7 +59,12 @@ class TableFile:
         self._dirty = True
         if must_save:
             self.persist()
-        elif not self._holding:
+        elif self._holding:
+            pass
+        elif self._later is not None:
+            self._is_put_off = True
+            self._later(self)
+        else:
             self._persist_or_log()
 
     @contextmanager
@@ -64,11 +83,45 @@ class TableFile:
 
         Raises: StoreIOError: it could not be.
         """
-        self._save(self._name, self._encode())
+        self._save(self.name, self._encode())
         self._dirty = False
+
+    @property
+    def is_put_off(self) -> bool:
+        """Whether a save that was put off is not over yet."""
+        return self._is_put_off or self._is_saving
+
+    def when_saved(self, callback: Callable[[], None]) -> None:
+        """Call back once everything so far was saved, or could not be; at once when it was."""
+        if self._is_put_off:
+            self._waiting.append(callback)
+        elif self._is_saving:
+            self._begun.append(callback)
+        else:
+            callback()
+
+    def begin_save(self) -> bytes:
+        """The text to be saved; what changes from now on is for the next time."""
+        self._dirty = self._is_put_off = False
+        self._is_saving = True
+        self._begun, self._waiting = self._waiting, []
+        return self._encode()
+
+    def end_save(self, error: StoreIOError | None) -> None:
+        """Tell how the save came out, and call back who waited for it."""
+        self._is_saving = False
+        if error is not None:
+            self._dirty = True
+            self._log(error)
+        begun, self._begun = self._begun, []
+        for callback in begun:
+            callback()
 
     def _persist_or_log(self) -> None:
         try:
             self.persist()
         except StoreIOError as error:
-            logger.error("the %s are saved only with the next change: %s", self._what, error)
+            self._log(error)
+
+    def _log(self, error: StoreIOError) -> None:
+        logger.error("the %s are saved only with the next change: %s", self._what, error)

@@ -66,6 +66,7 @@ class TopicConfigManager:
       config: the broker's configuration; read at each use, so changes count at once.
       clock: tells when the data version moved.
       save: writes the file.
+      save_later: sees to it that it is written soon, see `TableFile`.
       on_change: called after every change, with the topics that are new or different; deleted
         ones are not among them. The controller registers then.
 
@@ -82,11 +83,12 @@ class TopicConfigManager:
         *,
         clock: Clock,
         save: Save,
+        save_later: Callable[[TableFile], None] | None = None,
         on_change: Callable[[list[TopicConfig]], None] = lambda topics: None,
     ) -> None:
         self._config = config
         self._clock = clock
-        self._file = TableFile(TOPICS, "topics", save, self.encode)
+        self._file = TableFile(TOPICS, "topics", save, self.encode, save_later)
         self._texts: dict[str, Written] = {}
         self.on_change = on_change
         self.data_version = DataVersion(timestamp=clock.wall_ms(), counter=0)
@@ -286,6 +288,15 @@ class TopicConfigManager:
         """Inside, what is created by itself is not saved one by one but together at the end."""
         return self._file.saving_once()
 
+    @property
+    def is_save_put_off(self) -> bool:
+        """Whether a topic that a send created is not saved yet."""
+        return self._file.is_put_off
+
+    def when_saved(self, callback: Callable[[], None]) -> None:
+        """Call back once all topics that there are were saved, or could not be."""
+        self._file.when_saved(callback)
+
     def persist(self) -> None:
         """Save the table.
 
@@ -303,8 +314,8 @@ class TopicConfigManager:
     def decode(self, text: bytes) -> int:
         """Take over what `topics.json` holds; system topics that it lacks stay.
 
-        A topic whose name is not allowed is left out and logged: it could not have been created
-        through us, and its name would become a path.
+        A topic whose name is not allowed is left out and logged: its name would become a path. One
+        that is merely longer than new ones may be is kept: its messages may be in the store.
 
         Args:
           text: the file's text, as any version of RocketMQ wrote it.
@@ -319,7 +330,7 @@ class TopicConfigManager:
         table = self.topic_config_table
         table.clear()  # the file's order first, so that it comes out as it went in
         for name, topic in wrapper.topic_config_table.items():
-            reason = names.refuse_topic(name)
+            reason = names.refuse_topic(name, length_max=names.RETRY_OR_DLQ_TOPIC_LENGTH_MAX)
             if reason is None or name in self.system_topics:
                 topic.topic_name = name
                 table[name] = topic

@@ -68,11 +68,12 @@ _ALLOWED: Final = re.compile(r"[%|a-zA-Z0-9_-]*", re.ASCII)
 _ALLOWED_TEXT: Final = "^[%|a-zA-Z0-9_-]+$"
 
 
-def refuse_topic(topic: str | None) -> str | None:
+def refuse_topic(topic: str | None, *, length_max: int = TOPIC_LENGTH_MAX) -> str | None:
     """Why a topic may not have this name.
 
     Args:
       topic: the name as it came; None: it did not come.
+      length_max: characters of a name that is neither of a retry nor of a DLQ topic.
     Returns: RocketMQ's remark (goes with INVALID_PARAMETER); None: the name is good.
     Source: TopicValidator.validateTopic.
     """
@@ -89,8 +90,8 @@ def refuse_topic(topic: str | None) -> str | None:
                 f"The specified topic is DLQ or Retry topic: {topic}, "
                 f"and it's longer than topic max length: {RETRY_OR_DLQ_TOPIC_LENGTH_MAX}"
             )
-    elif len(topic) > TOPIC_LENGTH_MAX:
-        return f"The specified topic: {topic}, is longer than topic max length: {TOPIC_LENGTH_MAX}"
+    elif len(topic) > length_max:
+        return f"The specified topic: {topic}, is longer than topic max length: {length_max}"
     return None
 
 

@@ -28,6 +28,7 @@ from ..remoting.turn import Turn
 from ..store.clock import Clock
 from ..store.disk import Disk
 from ..store.errors import StoreError
+from ..store.json_config import save_json
 from .config import NamesrvConfig
 from .kv_config import KVConfigManager
 from .processors import NamesrvServices, name_server_processors
@@ -82,7 +83,7 @@ class NamesrvController:
         self._kv_path = str(Path(config.kv_config_path).absolute())
         self._config_path = str(Path(config.config_store_path).absolute())
         self._changed_settings: dict[str, str] = {}
-        self._kv_saver = Saver(disk, self._kv_path, self.kv.to_json)
+        self._kv_saver = Saver(disk, self._kv_path, self.kv.to_json, save_json)
         self._config_saver = Saver(disk, self._config_path, self._edited_config)
         self._client = RemotingClient(turn=turn)
         self._to_notify, self._notifications = trio.open_memory_channel[MinBrokerIdChange](

@@ -10,7 +10,7 @@ from collections.abc import Callable
 import trio
 
 from ..store.disk import Disk
-from ..store.json_config import save_json
+from ..store.json_config import save_text
 
 
 class Saver:
@@ -22,10 +22,18 @@ class Saver:
       disk: where the file is.
       path: the file; it needs a folder in it.
       content: the whole content as it is to be now; called on the event loop.
+      write: puts it there, whole or not at all.
     """
 
-    def __init__(self, disk: Disk, path: str, content: Callable[[], bytes]) -> None:
+    def __init__(
+        self,
+        disk: Disk,
+        path: str,
+        content: Callable[[], bytes],
+        write: Callable[[Disk, str, bytes], None] = save_text,
+    ) -> None:
         self._disk = disk
+        self._write = write
         self._path = path
         self._content = content
         self._lock = trio.Lock()
@@ -54,7 +62,7 @@ class Saver:
             written = self._changes_made
             content = self._content()
             if self._disk.threaded:
-                await trio.to_thread.run_sync(save_json, self._disk, self._path, content)
+                await trio.to_thread.run_sync(self._write, self._disk, self._path, content)
             else:
-                save_json(self._disk, self._path, content)
+                self._write(self._disk, self._path, content)
             self._changes_saved = written

@@ -53,7 +53,7 @@ serverWorkerThreads int 8
 """
 
 EFFECTS = {
-    "batch": "batch consume queues, consume queue extensions and compaction are not there yet",
+    "batch": "how messages are laid out does not depend on it; compaction is not there yet",
     "cold": "flow control of cold data is not there",
     "delay": "delayed and timed messages are not there yet",
     "discovery": "name servers are those of namesrvAddr, and every registration is whole",
@@ -67,10 +67,12 @@ EFFECTS = {
     "other": "it is not there yet",
     "pop": "POP consumption is not there yet",
     "replication": "replication is not there yet: this broker is a master alone",
+    "retention": "files are removed at once and minimum offsets follow: nothing to tune here",
     "rocksdb": "there is no RocksDB; consume queues and configuration are in RocketMQ's own files",
     "security": "users and access control are not there yet: whoever reaches the port is let in",
     "threads": "requests are served without thread pools and their queues",
     "tiered": "tiered storage is not there",
+    "trocket": "it is trocket's own; RocketMQ does not know it",
     "transactions": "transactions are not there yet",
 }
 """What it means that a key is not supported, by section of the tables of known keys."""

@@ -4,9 +4,7 @@ Java counterpart: `MessageDecoder`, `MessageExtEncoder` and the record check of 
 (RocketMQ 5.3.3). Pure. The layout is declared in `record_schema`; this module is the one door to
 it, to batches (`message_batch`), hosts and tag codes for the store and the processors.
 
-With `enabledAppendPropCRC` the properties end in 20 bytes `__CRC32#` 0x01, ten digits, 0x02: the
-CRC32 & 0x7fffffff of the record without these 20 bytes, least significant digit first, filled up
-with zeros. `total_size` and the properties' length count them.
+With `enabledAppendPropCRC` the properties end in a checksum of the whole record (`message_crc`).
 
 Errors: whatever the bytes, decoding gives a value or `RemoteProtocolError` with the position in the
 buffer; encoding what does not fit the layout gives `LocalProtocolError`.
@@ -26,6 +24,7 @@ from .hosts import host_bytes, host_text
 from .java_hash import java_hash_code, tags_code
 from .message import MessageExt
 from .message_batch import encode_batch, iter_batch
+from .message_crc import PROPERTY_CRC_SIZE, check_record_crc, crc_property
 from .record_schema import (
     BATCH_ENTRY,
     BATCH_ENTRY_HEAD,
@@ -95,16 +94,11 @@ INFLATED_TOTAL_MAX = 256 * 1024 * 1024
 TOPIC_CACHE_COUNT_MAX = 4096
 """Topics whose encoded form is remembered; a few hundred bytes each."""
 
-_CRC_NAME = b"__CRC32#\x01"
-PROPERTY_CRC_SIZE = len(_CRC_NAME) + 10 + 1
-"""Bytes of the CRC property, which is always the last one."""
-
 # Looked up once: they run per message.
 _pack_head = RECORD_HEAD.pack
 _pack_length = PROPERTIES_LENGTH.pack
 _FIXED_SIZE = RECORD_HEAD.size + PROPERTIES_LENGTH.size
 
-assert PROPERTY_CRC_SIZE == 20
 assert BORNHOST_V6 | STOREHOSTADDRESS_V6 == 0x30
 
 
@@ -404,25 +398,4 @@ def with_property_crc(record: bytes) -> bytes:
             separator,
         )
     )
-    return protected + _crc_property(protected)
-
-
-def check_record_crc(buffer: Buffer, position: int, total_size: int) -> bool | None:
-    """Whether a record's CRC property, its last 20 bytes, is right.
-
-    Args:
-      buffer: holds the whole record at `position`.
-      total_size: the record's, as its head says.
-
-    Returns: None when the record does not end in such a property.
-    """
-    crc_at = position + total_size - PROPERTY_CRC_SIZE
-    if crc_at < position or buffer[crc_at : crc_at + len(_CRC_NAME)] != _CRC_NAME:
-        return None
-    found = buffer[crc_at : crc_at + PROPERTY_CRC_SIZE]
-    return bool(found == _crc_property(buffer[position:crc_at]))
-
-
-def _crc_property(protected: bytes | bytearray | memoryview) -> bytes:
-    digits = f"{crc32(protected) & 0x7FFFFFFF:010d}"[::-1]
-    return b"%s%s\x02" % (_CRC_NAME, digits.encode())
+    return protected + crc_property((protected,))

@@ -9,6 +9,10 @@ from __future__ import annotations
 import time
 from typing import Protocol
 
+_ELAPSED = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+"""Linux's CLOCK_MONOTONIC, which `time.monotonic` reads, stands still while the machine sleeps.
+macOS's does not (Python reads another one there)."""
+
 
 class Clock(Protocol):
     """Where the time comes from."""
@@ -18,6 +22,9 @@ class Clock(Protocol):
 
     def monotonic_s(self) -> float:
         """Seconds since some fixed moment; never goes back."""
+
+    def elapsed_s(self) -> float:
+        """As `monotonic_s`, but goes on while the machine sleeps, where the system can tell."""
 
     def local_time_name(self, wall_ms: int) -> str:
         """A moment as the local time's 17 digits yyyyMMddHHmmssSSS (index files are named so)."""
@@ -34,6 +41,10 @@ class SystemClock:
         """Seconds since some fixed moment."""
         return time.monotonic()
 
+    def elapsed_s(self) -> float:
+        """Seconds since some fixed moment, the machine's sleep included."""
+        return time.clock_gettime(_ELAPSED)
+
     def local_time_name(self, wall_ms: int) -> str:
         """A moment as yyyyMMddHHmmssSSS in the machine's time zone."""
         return _digits(time.localtime(wall_ms // 1000), wall_ms)
@@ -48,14 +59,19 @@ class ManualClock:
 
     def __init__(self, start_ms: int = 1_700_000_000_000) -> None:
         self.now_ms = start_ms
+        self.jumped_ms = 0
 
     def wall_ms(self) -> int:
         """Milliseconds since 1970 UTC."""
         return self.now_ms
 
     def monotonic_s(self) -> float:
-        """Seconds since 1970 UTC."""
-        return self.now_ms / 1000
+        """Seconds since 1970 UTC; `jump` leaves it where it is."""
+        return (self.now_ms - self.jumped_ms) / 1000
+
+    def elapsed_s(self) -> float:
+        """As `monotonic_s`."""
+        return self.monotonic_s()
 
     def local_time_name(self, wall_ms: int) -> str:
         """A moment as yyyyMMddHHmmssSSS in UTC."""
@@ -64,6 +80,11 @@ class ManualClock:
     def advance(self, milliseconds: int) -> None:
         """Let time pass (or, negative, jump back)."""
         self.now_ms += milliseconds
+
+    def jump(self, milliseconds: int) -> None:
+        """Set the wall clock on (or, negative, back) without time passing."""
+        self.now_ms += milliseconds
+        self.jumped_ms += milliseconds
 
 
 def _digits(moment: time.struct_time, wall_ms: int) -> str:

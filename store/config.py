@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
+from ..remoting.config import setting
+
 
 class FlushDiskType(Enum):
     """Whether a send is answered before (ASYNC) or after (SYNC) its bytes are on the device."""
@@ -41,20 +43,52 @@ class MessageStoreConfig:
       flush_consume_queue_thorough_interval: ms, at most, between writes and fsyncs of the queue
         files and of the checkpoint; ours also come every 10 s, because recovery starts there.
       sync_flush_timeout: ms until a send under SYNC_FLUSH is answered FLUSH_DISK_TIMEOUT.
+      enable_consume_queue_ext: write a consume queue extension unit for each message.
+      mapped_file_size_consume_queue_ext: bytes of one extension file, at most 2 GiB.
+      mapper_file_size_batch_consume_queue: bytes of one batch queue file; rounded up to whole 46 B
+        units. (The `mapper` is RocketMQ's.)
       max_message_size: bytes of a body.
       max_filter_message_size: bytes of queue units that one get looks through, at least.
       check_crc_on_recover: recompute body checksums of what recovery reads.
+      verify_old_records: recompute checksums of messages that were there when the store was opened,
+        and compare them with their queue, whenever one is served (ours; RocketMQ does neither).
+      enabled_append_prop_crc: end the properties of every record in a checksum of the whole record,
+        as RocketMQ 5 does; consumers see it as the property __CRC32#. False: only records whose
+        properties hold a NUL byte get it.
       access_message_in_memory_max_ratio: percent of the machine's memory; records this near to the
         end of the log count as in memory.
       max_hash_slot_num, max_index_num: slots and entries of one index file.
       max_msgs_num_batch: most messages that one query by key answers.
       message_delay_level: durations of the delay levels, blank-separated, first is level 1.
+      delete_when: hours of the day, local time, in which expired commit log files are deleted,
+        `;`-separated, 0 to 23.
+      file_reserved_time: hours after which a commit log file is expired, counted from its newest
+        message.
+      disk_max_used_space_ratio: percent; where the partition is fuller, expired files are deleted
+        at any hour.
+      disk_space_clean_forcibly_ratio: percent; where it is fuller, the oldest files are deleted
+        even if they are not expired, if `clean_file_forcibly_enable`.
+      disk_space_warning_level_ratio: percent; where it is fuller, that too, and sends are refused.
+      clean_file_forcibly_enable: whether messages that are not expired may be deleted for space.
+      disk_free_bytes_enough: ours. The last two ratios, left at RocketMQ's 85 and 90, count only
+        while less than this is free on the partition, bytes; another ratio counts as it is. 0:
+        they always count, as in RocketMQ.
+      store_bytes_max: ours. Bytes that the data folder and the commit log may take on disk, at
+        least three commit log files; 0: no limit. Over it the oldest files are deleted as over
+        `disk_space_clean_forcibly_ratio`; sends are refused where that does not help.
+      clean_resource_interval: ms between two looks at all that.
+      delete_commit_log_files_interval, delete_consume_queue_files_interval: ms between two
+        deletions, so that the disk has time for others.
+      delete_file_batch_max: commit log files deleted at one look, at most.
     """
 
     store_path_root_dir: str = str(Path.home() / "store")
     store_path_commit_log: str = ""
     mapped_file_size_commit_log: int = 1024 * 1024 * 1024
     mapped_file_size_consume_queue: int = 300_000 * 20
+    enable_consume_queue_ext: bool = False
+    mapped_file_size_consume_queue_ext: int = 48 * 1024 * 1024
+    mapper_file_size_batch_consume_queue: int = 300_000 * 46
     flush_interval_commit_log: int = 500
     flush_interval_consume_queue: int = 1000
     flush_consume_queue_thorough_interval: int = 60_000
@@ -63,6 +97,8 @@ class MessageStoreConfig:
     max_message_size: int = 4 * 1024 * 1024
     max_filter_message_size: int = 16_000
     check_crc_on_recover: bool = True
+    enabled_append_prop_crc: bool = False
+    verify_old_records: bool = True
     max_transfer_bytes_on_message_in_memory: int = 256 * 1024
     max_transfer_count_on_message_in_memory: int = 32
     max_transfer_bytes_on_message_in_disk: int = 64 * 1024
@@ -74,6 +110,18 @@ class MessageStoreConfig:
     max_msgs_num_batch: int = 64
     broker_role: BrokerRole = BrokerRole.ASYNC_MASTER
     offset_check_in_slave: bool = False
+    delete_when: str = "04"
+    file_reserved_time: int = setting(72, minimum=0)
+    disk_max_used_space_ratio: int = setting(75, minimum=1, maximum=100)
+    disk_space_clean_forcibly_ratio: int = setting(85, minimum=1, maximum=100)
+    disk_space_warning_level_ratio: int = setting(90, minimum=1, maximum=100)
+    clean_file_forcibly_enable: bool = True
+    disk_free_bytes_enough: int = setting(4 * 1024 * 1024 * 1024, minimum=0)
+    store_bytes_max: int = setting(0, minimum=0)
+    clean_resource_interval: int = setting(10_000, minimum=100)
+    delete_commit_log_files_interval: int = setting(100, minimum=0)
+    delete_consume_queue_files_interval: int = setting(100, minimum=0)
+    delete_file_batch_max: int = setting(10, minimum=1)
     message_delay_level: str = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
 
     @property
@@ -85,3 +133,8 @@ class MessageStoreConfig:
     def queue_file_size(self) -> int:
         """Bytes of one queue file: whole units."""
         return -(-self.mapped_file_size_consume_queue // 20) * 20
+
+    @property
+    def batch_queue_file_size(self) -> int:
+        """Bytes of one batch queue file: whole units."""
+        return -(-self.mapper_file_size_batch_consume_queue // 46) * 46

@@ -18,16 +18,44 @@ Offsets:
 
 from __future__ import annotations
 
+import logging
 from collections import OrderedDict
 
 from .disk import Disk, DiskFile
 from .errors import CorruptRecordError, StoreIOError
 from .format import PRE_BLANK_SIZE, UNIT, UNIT_SIZE
 
+logger = logging.getLogger(__name__)
+
 OPEN_FILES_MAX = 256
 """Queue files kept open at a time, over all queues: a quarter of the usual limit of 1024."""
 
 PRE_BLANK = UNIT.pack(0, PRE_BLANK_SIZE, 0)
+
+ZEROS_CHUNK = 64 * 1024
+"""Bytes looked at, and if need be overwritten, at a time behind a queue's end."""
+
+
+class QueueSizeError(CorruptRecordError):
+    """A queue file has another size than configured."""
+
+
+def wipe(file: DiskFile, position: int) -> bool:
+    """Have only zeros in a file from a position on; what is zero already is not written.
+
+    Returns: whether anything was written.
+
+    Raises:
+      StoreIOError: the file could not be read or written.
+    """
+    wrote = False
+    at = file.next_data(position)
+    while chunk := file.pread(ZEROS_CHUNK, at):
+        if chunk.count(0) != len(chunk):
+            file.pwrite(bytes(len(chunk)), at)
+            wrote = True
+        at = file.next_data(at + len(chunk))
+    return wrote
 
 
 class QueueFiles:
@@ -36,6 +64,9 @@ class QueueFiles:
     Args:
       disk: where they lie.
       file_size: bytes of each, a multiple of 20.
+
+    Attributes:
+      unsynced: paths of files written to, and of folders with new entries, since they were synced.
     """
 
     def __init__(self, disk: Disk, file_size: int) -> None:
@@ -67,7 +98,13 @@ class QueueFiles:
         return file
 
     def _create(self, path: str) -> DiskFile:
-        self.disk.make_folder(path.rpartition("/")[0])
+        folder = path.rpartition("/")[0]
+        self.unsynced.add(folder)
+        parent = folder
+        while parent and not self.disk.exists(parent):
+            parent = parent.rpartition("/")[0]
+            self.unsynced.add(parent)
+        self.disk.make_folder(folder)
         file = self.disk.open(path, create=True)
         try:
             file.resize(self.file_size)
@@ -107,10 +144,22 @@ class ConsumeQueue:
       folder: where its files lie.
       files: the pool they are opened through.
       topic_field: the record's length-prefixed topic bytes.
-      magic: MAGIC_V1 or MAGIC_V2, as the topic's length demands.
+      magic: MAGIC_V1 or MAGIC_V2, as the topic's length demands; 0 in a queue that wants to be
+        told of every put (`append_put`), which the short way of `put_message` does not do.
+
+    Attributes:
+      is_plain: a put may append its unit to `tail` itself, and a get may look at tags codes as they
+        stand in the units.
+      is_batch: a unit may stand for several messages.
+      cold_end: units before this queue offset were there when the store was opened; what they
+        point to is verified before it is served.
     """
 
+    is_plain = True
+    is_batch = False
+
     __slots__ = (
+        "cold_end",
         "committed_offset",
         "file_offsets",
         "files",
@@ -146,6 +195,7 @@ class ConsumeQueue:
         self.topic_hash = topic_hash
         self.record_overhead = 88 + len(topic_field) + 2
         self.file_offsets: list[int] = []
+        self.cold_end = 0
         self.min_offset = 0
         self.tail_offset = 0
         self.max_offset = 0
@@ -175,12 +225,12 @@ class ConsumeQueue:
                 self.files.remove(path)
                 continue
             if found != size:
-                raise CorruptRecordError(
+                raise QueueSizeError(
                     path,
                     0,
-                    f"the file is not {size} bytes long; set mappedFileSizeConsumeQueue to the "
-                    "size it was written with, or remove this folder while the broker is down "
-                    "to have it rebuilt",
+                    f"the file is {found} bytes long and not {size}; set "
+                    "mappedFileSizeConsumeQueue to the size it was written with, or remove this "
+                    "folder while the broker is down to have it rebuilt",
                 )
             start = int(name)
             if self.file_offsets and start != self.file_offsets[-1] + size:
@@ -276,6 +326,36 @@ class ConsumeQueue:
             del self.tail[:take]
             self.tail_offset += take // UNIT_SIZE
 
+    def append_put(
+        self, physical_offset: int, size: int, tags_code: int, now_ms: int, properties: bytes
+    ) -> None:
+        """Append the unit of a record that was put, not visible yet.
+
+        Args:
+          now_ms: the record's store timestamp.
+          properties: the record's.
+        """
+        self.tail += UNIT.pack(physical_offset, size, tags_code)
+        self.next_offset += 1
+
+    def roll_back(self) -> None:
+        """Forget the units that were put since the last commit."""
+        count = self.next_offset - self.committed_offset
+        del self.tail[len(self.tail) - count * UNIT_SIZE :]
+        self.next_offset = self.committed_offset
+
+    def stored_tags_code(self, tags_code: int, store_timestamp_ms: int, properties: bytes) -> int:
+        """What the unit of a record is to hold as its tags code; may write what that points to."""
+        return tags_code
+
+    def real_tags_code(self, stored: int) -> int | None:
+        """The tags code that a unit's `tags_code` stands for; None: it cannot be found.
+
+        Raises:
+          StoreIOError: a file could not be read.
+        """
+        return stored
+
     def append_recovered(self, queue_offset: int, unit: bytes) -> None:
         """Append a unit during recovery, visible at once.
 
@@ -295,14 +375,29 @@ class ConsumeQueue:
         self.tail += unit
         self.max_offset = self.committed_offset = self.next_offset = queue_offset + 1
 
-    def cut(self, physical_end: int) -> None:
-        """Forget units of messages that end behind `physical_end`, on disk too (zeros).
+    def extend_recovered(self, queue_offset: int, units: bytes | bytearray) -> None:
+        """Append units during recovery, one after the other, visible at once.
+
+        Args:
+          queue_offset: of the first.
 
         Raises:
-          StoreIOError: a file could not be read or written.
+          CorruptRecordError: units between the end and the first are missing.
         """
-        low, high = min(self.file_offsets, default=0) // UNIT_SIZE, self.max_offset
-        old_end = high
+        if units:
+            first = bytes(units[:UNIT_SIZE])
+            self.append_recovered(queue_offset, first)
+            self.tail += memoryview(units)[UNIT_SIZE:]
+            self.max_offset += len(units) // UNIT_SIZE - 1
+            self.committed_offset = self.next_offset = self.max_offset
+
+    def end_before(self, physical_end: int) -> int:
+        """Queue offset after the last unit of a message that ends at `physical_end` or before.
+
+        Raises:
+          StoreIOError: a file could not be read.
+        """
+        low, high = self.lowest_offset, self.max_offset
         while low < high:
             middle = (low + high) // 2
             physical_offset, size, _ = self.unit_at(middle)
@@ -311,12 +406,28 @@ class ConsumeQueue:
                 low = middle + 1
             else:
                 high = middle
-        if low < old_end:
-            self._zero(low)
-            self._set_end(low)
+        return low
+
+    def cut(self, physical_end: int) -> None:
+        """Forget units of messages that end behind `physical_end`, on disk too (zeros).
+
+        Raises:
+          StoreIOError: a file could not be read or written.
+        """
+        self.cut_at(self.end_before(physical_end))
+
+    def cut_at(self, queue_offset: int) -> None:
+        """Forget units from a queue offset on, on disk too (zeros), where there are any.
+
+        Raises:
+          StoreIOError: a file could not be read or written.
+        """
+        self._zero(queue_offset)
+        if queue_offset < self.max_offset:
+            self._set_end(queue_offset)
 
     def _zero(self, queue_offset: int) -> None:
-        """Write zeros over all units from one on; later files go."""
+        """Write zeros over all units from one on, visible or not; later files go."""
         size = self.files.file_size
         position = queue_offset * UNIT_SIZE
         for base in list(self.file_offsets):
@@ -324,9 +435,13 @@ class ConsumeQueue:
             if base > position or (base == position and base != self.file_offsets[0]):
                 self.files.remove(path)
                 self.file_offsets.remove(base)
-            elif base + size > position:
-                self.files.get(path).pwrite(bytes(base + size - position), position - base)
+            elif base + size > position and wipe(self.files.get(path), position - base):
                 self.files.unsynced.add(path)
+
+    @property
+    def lowest_offset(self) -> int:
+        """Queue offset of the first unit there is room for."""
+        return min(self.file_offsets, default=self.tail_offset * UNIT_SIZE) // UNIT_SIZE
 
     def correct_min_offset(self, min_physical_offset: int) -> None:
         """Set `min_offset` to the first unit whose message is still in the log.
@@ -334,16 +449,63 @@ class ConsumeQueue:
         Raises:
           StoreIOError: a file could not be read.
         """
-        low = min(self.file_offsets, default=self.tail_offset * UNIT_SIZE) // UNIT_SIZE
-        high = self.max_offset
+        low, high = self.lowest_offset, self.max_offset
         while low < high:
-            middle = (low + high) // 2
-            physical_offset, size, _ = self.unit_at(middle)
-            if size == PRE_BLANK_SIZE or physical_offset < min_physical_offset:
-                low = middle + 1
+            middle = seen = (low + high) // 2
+            physical_offset, size, _ = self.unit_at(seen)
+            # On disk a blank fills the room before the queue's first unit; in memory it stands for
+            # a message in a hole of the log, and the next one tells.
+            while size == PRE_BLANK_SIZE and self.tail_offset <= seen < high - 1:
+                seen += 1
+                physical_offset, size, _ = self.unit_at(seen)
+            if size == PRE_BLANK_SIZE:
+                is_gone = seen < self.tail_offset
+            else:
+                is_gone = physical_offset < min_physical_offset
+            if is_gone:
+                low = seen + 1
             else:
                 high = middle
         self.min_offset = low
+
+    def follow_log(self, min_physical_offset: int) -> None:
+        """As `correct_min_offset`, where something has changed.
+
+        Raises:
+          StoreIOError: a file could not be read.
+        """
+        if (
+            self.min_offset < self.max_offset
+            and self.unit_at(self.min_offset)[0] < min_physical_offset
+        ):
+            self.correct_min_offset(min_physical_offset)
+
+    def delete_expired(self, min_physical_offset: int) -> bool:
+        """Remove the oldest file if the log has no message of it any more.
+
+        The newest file stays: it says at which offset the queue goes on. One file goes at a call;
+        the caller syncs the folder before the next, so that a crash leaves no gap.
+
+        Returns: whether a file was removed.
+
+        Raises:
+          StoreIOError: a file could not be read or removed.
+
+        Source: RocketMQ 5.3.3 store/MappedFileQueue.java deleteExpiredFileByOffset.
+        """
+        if len(self.file_offsets) < 2 or not self._is_expired(
+            self.file_offsets[0], min_physical_offset
+        ):
+            return False
+        path = self.path_of(self.file_offsets[0])
+        self.files.remove(path)
+        del self.file_offsets[0]
+        logger.info("%s is deleted: the log begins at %d", path, min_physical_offset)
+        return True
+
+    def _is_expired(self, base: int, min_physical_offset: int) -> bool:
+        """Whether the log has no message of a file any more; the file is not the newest."""
+        return base + self.files.file_size <= self.min_offset * UNIT_SIZE
 
     def path_of(self, base: int) -> str:
         """The path of the file whose first unit has this byte offset."""
@@ -357,8 +519,12 @@ class ConsumeQueue:
         """
         self.files.forget(self.folder)
         self.files.disk.remove_folder(self.folder)
+        self.files.unsynced.add(self.folder.rpartition("/")[0])
+        self.forget()
+
+    def forget(self) -> None:
+        """Be empty, whatever lies on disk."""
         self.file_offsets = []
-        self.tail.clear()
         self.min_offset = 0
         self._set_end(0)
 

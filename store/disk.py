@@ -14,10 +14,12 @@ import errno
 import fcntl
 import mmap
 import os
+import sys
+from bisect import bisect_right
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from .errors import StoreIOError, StoreLockedError
 
@@ -28,9 +30,23 @@ WHAT_TO_DO = {
     errno.EPERM: "give the broker's user the right to write there, or choose another folder",
     errno.EROFS: "the file system is mounted read-only; choose another folder",
     errno.EMFILE: "raise the limit of open files (ulimit -n)",
+    errno.ENOMEM: "no room in memory to map the file: raise the limit of address space (ulimit -v)",
     errno.ENOTDIR: "a file stands where a folder must be",
     errno.EIO: "the device failed; check the machine's log before anything else",
 }
+
+
+class Space(NamedTuple):
+    """Room on one partition, in bytes.
+
+    Attributes:
+      used: taken, by whomever.
+      free: what this process may still take; used + free is what ratios are of (a part that only
+        the superuser may take counts as neither).
+    """
+
+    used: int
+    free: int
 
 
 class DiskFile(Protocol):
@@ -66,7 +82,10 @@ class DiskFile(Protocol):
         """Where the next bytes that were ever written may start, >= position; size() if none."""
 
     def close(self) -> bool:
-        """Close it. False: somebody still holds a slice of the map; call again later."""
+        """Close it. False: somebody still holds a slice of the map; call again later.
+
+        Only the map is then still there: the file can be neither read nor written.
+        """
 
 
 class Disk(Protocol):
@@ -108,12 +127,27 @@ class Disk(Protocol):
     def unlock(self, path: str) -> None:
         """Give the lock back; the file stays."""
 
+    def space(self, path: str) -> Space:
+        """Room on the partition that an existing file or folder lies on."""
+
+    def used_bytes(self, folder: str) -> int:
+        """Bytes that all files in a folder, and in folders in it, take on disk; holes take none.
+
+        Files that come and go meanwhile may count or not; a missing folder counts 0.
+        """
+
 
 def explain(error: OSError) -> str:
     """The system's words for an error and, where we know it, what to do."""
     words = os.strerror(error.errno) if error.errno else str(error)
     advice = WHAT_TO_DO.get(error.errno or 0)
     return f"{words} ({advice})" if advice else words
+
+
+def errno_of(error: StoreIOError) -> int:
+    """The errno of the system's error behind ours; 0 when there is none."""
+    cause = error.__cause__
+    return (cause.errno or 0) if isinstance(cause, OSError) else 0
 
 
 @contextmanager
@@ -127,11 +161,13 @@ def _translated(path: str) -> Iterator[None]:
 class OsFile:
     """A file of the operating system; see `DiskFile` for the contract."""
 
-    def __init__(self, path: str, *, create: bool) -> None:
+    def __init__(self, path: str, *, create: bool, read_only: bool = False) -> None:
         self.path = path
         self._map: mmap.mmap | None = None
         self._view: memoryview | None = None
-        flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
+        self._written: list[tuple[int, int]] | None = None
+        flags = os.O_RDONLY if read_only else os.O_RDWR
+        flags |= os.O_CLOEXEC | (os.O_CREAT if create else 0)
         with _translated(path):
             self._fd = os.open(path, flags, 0o644)
 
@@ -142,6 +178,7 @@ class OsFile:
 
     def pwrite(self, data: bytes | bytearray | memoryview, position: int) -> None:
         """Write all of `data` at `position`."""
+        self._written = None
         try:
             written = os.pwrite(self._fd, data, position)
             while written < len(data):
@@ -181,7 +218,7 @@ class OsFile:
         """The whole file, read-only."""
         if self._view is None:
             with _translated(self.path):
-                self._map = mmap.mmap(self._fd, 0, access=mmap.ACCESS_READ)
+                self._map = _map_readonly(self._fd)
             self._view = memoryview(self._map)
         return self._view
 
@@ -192,33 +229,60 @@ class OsFile:
 
     def next_data(self, position: int) -> int:
         """Where the next bytes that were ever written may start."""
-        size = self.size()
-        if position >= size:
-            return size
-        if not hasattr(os, "SEEK_DATA"):
+        if self._written is None:
+            self._written = self._written_ranges()
+        at = bisect_right(self._written, (position, self.size()))
+        if at and position < self._written[at - 1][1]:
             return position
+        return self._written[at][0] if at < len(self._written) else self.size()
+
+    def _written_ranges(self) -> list[tuple[int, int]]:
+        """What of the file is data, as (start, end) in order.
+
+        Asked for all at once: reading next to a hole brings pages of it into the page cache, and
+        these count as data from then on. A scan that asked as it went would read all of it.
+        """
+        size = self.size()
+        if not hasattr(os, "SEEK_DATA"):
+            return [(0, size)]
+        found, end = [], 0
         try:
-            return min(os.lseek(self._fd, position, os.SEEK_DATA), size)
+            while end < size:
+                start = os.lseek(self._fd, end, os.SEEK_DATA)
+                end = os.lseek(self._fd, start, os.SEEK_HOLE)
+                if end <= start:
+                    return [(0, size)]
+                found.append((start, end))
         except OSError as error:
-            if error.errno == errno.ENXIO:
-                return size
-            return position  # a file system that cannot tell: every byte may be data
+            if error.errno != errno.ENXIO:
+                return [(0, size)]  # a file system that cannot tell: every byte may be data
+        return found
 
     def close(self) -> bool:
         """Close it. False: somebody still holds a slice of the map."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
         if self._map is not None:
-            if self._view is not None:
-                self._view.release()
-                self._view = None
+            self._view = None  # not released: a caller may be about to slice it
             try:
                 self._map.close()
             except BufferError:
                 return False
             self._map = None
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
         return True
+
+
+if sys.version_info >= (3, 13):
+
+    def _map_readonly(fd: int) -> mmap.mmap:
+        return mmap.mmap(fd, 0, access=mmap.ACCESS_READ, trackfd=False)
+
+else:
+
+    def _map_readonly(fd: int) -> mmap.mmap:
+        # Before 3.13 a map keeps a copy of the descriptor: a mapped file counts as two open ones.
+        return mmap.mmap(fd, 0, access=mmap.ACCESS_READ)
 
 
 class OsDisk:
@@ -306,6 +370,23 @@ class OsDisk:
         fd = self._locks.pop(path, None)
         if fd is not None:
             os.close(fd)
+
+    def space(self, path: str) -> Space:
+        """Room on the partition that an existing file or folder lies on."""
+        with _translated(path):
+            found = os.statvfs(path)
+        unit = found.f_frsize
+        return Space((found.f_blocks - found.f_bfree) * unit, found.f_bavail * unit)
+
+    def used_bytes(self, folder: str) -> int:
+        """Bytes that all files in a folder, and in folders in it, take on disk."""
+        total = 0
+        with _translated(folder):
+            for path, _, names in os.walk(folder):
+                for name in names:
+                    with suppress(FileNotFoundError):  # removed while we looked
+                        total += os.lstat(f"{path}/{name}").st_blocks * 512
+        return total
 
 
 def total_memory_bytes() -> int:

@@ -1,9 +1,9 @@
 """fsync of the commit log: every 500 ms, or group commit under SYNC_FLUSH.
 
 Java counterparts: CommitLog.FlushRealTimeService and GroupCommitService of 5.3.3. Many sends wait
-for one fsync, which runs in a worker thread. A failed fsync is final: the kernel may have dropped
-the pages and would report success to a second try, so it is never repeated; all waiters fail and
-the store becomes read-only (Apache 5.3.3 answers PUT_OK in that case).
+for one fsync, which runs in a thread of its own. A failed fsync is final: the kernel may have
+dropped the pages and would report success to a second try, so it is never repeated; all waiters
+fail and the store becomes read-only (Apache 5.3.3 answers PUT_OK in that case).
 """
 
 from __future__ import annotations
@@ -17,6 +17,14 @@ from .clock import Clock
 from .commit_log import CommitLog
 from .disk import DiskFile
 from .errors import StoreIOError
+from .sync_thread import SyncThread
+
+INLINE_S = 0.001
+"""A disk whose fsync takes less than this on average is waited for in the loop itself: waking a
+thread and being woken costs half as much again, for every send that waits. One slow fsync is enough
+to go back to the thread."""
+
+_SMOOTHING = 8
 
 Waiter = tuple[int, float, Callable[[bool], None]]
 
@@ -30,6 +38,11 @@ class FlushService:
       timeout_s: how long a waiter waits (syncFlushTimeout).
       on_flushed: called after each fsync with the physical offset that is now on the device.
       on_failed: called once, with the failed fsync's error.
+
+    Attributes:
+      flushed_offset, committed_offset: up to where the log is on the device, and in the files.
+      failure: the fsync that failed, if one has.
+      may_wait_in_loop: a fast disk's fsync need not go to the thread; set while `run` runs.
     """
 
     def __init__(
@@ -51,10 +64,17 @@ class FlushService:
         self._on_failed = on_failed
         self._waiters: deque[Waiter] = deque()
         self._wanted = trio.Event()
+        self._thread = SyncThread()
+        self._turn = trio.Lock()
+        self.may_wait_in_loop = False
+        self._usual_s = INLINE_S
 
     def want(self) -> None:
-        """Ask the running loop for an fsync now."""
-        self._wanted.set()
+        """Have what was committed synced: at once on a fast disk, else by the running loop."""
+        if self.may_wait_in_loop and self._usual_s < INLINE_S and not self._turn.locked():
+            self.flush()
+        else:
+            self._wanted.set()
 
     def when_flushed(self, physical_offset: int, callback: Callable[[bool], None]) -> None:
         """See `MessageStore.when_flushed`."""
@@ -77,37 +97,55 @@ class FlushService:
         target = self.committed_offset
         if target > self.flushed_offset and self.failure is None:
             try:
-                sync_all(self._log.take_unsynced())
+                self._sync(self._log.take_unsynced())
             except StoreIOError as error:
                 self._fail(error)
             else:
                 self._flushed(target)
 
     async def flush_in_thread(self, *, threaded: bool) -> None:
-        """fsync now, in a worker thread when the disk wants that."""
-        if not threaded:
-            self.flush()
-            return
-        target = self.committed_offset
-        if target <= self.flushed_offset or self.failure is not None:
-            return
-        files = self._log.take_unsynced()
-        try:
-            await trio.to_thread.run_sync(sync_all, files)
-        except StoreIOError as error:
-            self._fail(error)
-        else:
-            self._flushed(target)
+        """fsync now, in the thread when the disk wants that.
+
+        One at a time: who comes second has its own fsync, or finds the first one's done.
+        """
+        async with self._turn:
+            if not threaded:
+                self.flush()
+                return
+            target = self.committed_offset
+            if target <= self.flushed_offset or self.failure is not None:
+                return
+            files = self._log.take_unsynced()
+            try:
+                await self._thread.run(lambda: self._sync(files))
+            except StoreIOError as error:
+                self._fail(error)
+            else:
+                self._flushed(target)
 
     async def run(self, *, interval_s: float, group_commit: bool, threaded: bool) -> None:
         """Flush for ever: at intervals, and under group commit whenever something is wanted."""
-        while True:
-            with trio.move_on_after(interval_s):
-                await self._wanted.wait()
-            self._wanted = trio.Event()
-            await self.flush_in_thread(threaded=threaded)
-            if group_commit and self.committed_offset > self.flushed_offset:
-                self._wanted.set()  # came in while fsync ran
+        self.may_wait_in_loop = threaded
+        try:
+            while True:
+                came_meanwhile = self.committed_offset > self.flushed_offset
+                if not (group_commit and came_meanwhile and self.failure is None):
+                    with trio.move_on_after(interval_s):
+                        await self._wanted.wait()
+                self._wanted = trio.Event()
+                await self.flush_in_thread(threaded=threaded)
+        finally:
+            self.may_wait_in_loop = False
+            self._thread.close()
+
+    def _sync(self, files: list[DiskFile]) -> None:
+        start_s = self._clock.monotonic_s()
+        sync_all(files)
+        took_s = self._clock.monotonic_s() - start_s
+        if took_s < INLINE_S:
+            self._usual_s += (took_s - self._usual_s) / _SMOOTHING
+        else:
+            self._usual_s = max(self._usual_s, took_s)
 
     def _flushed(self, target: int) -> None:
         self.flushed_offset = target

@@ -1,16 +1,16 @@
 """The store's binary files, declared once.
 
-Java counterparts (5.3.3): store/ConsumeQueue.java, store/index/IndexHeader.java and
-IndexFile.java, store/StoreCheckpoint.java. Everything is big-endian. The stored message itself is
-also what a pull answers, so it is declared in `remoting/message_codec.py`. Pages:
-docs/formats/*.md.
+Java counterparts (5.3.3): store/ConsumeQueue.java, ConsumeQueueExt.java,
+queue/BatchConsumeQueue.java, store/index/IndexHeader.java and IndexFile.java,
+store/StoreCheckpoint.java. Everything is big-endian. The stored message itself is also what a pull
+answers, so it is declared in `remoting/message_codec.py`. Pages: docs/formats/*.md.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-from construct import Bytes, Int32sb, Int32ub, Int64sb, Struct
+from construct import Bytes, Int16sb, Int32sb, Int32ub, Int64sb, Struct
 
 from ..remoting.schema import derive_struct
 
@@ -24,6 +24,30 @@ UNIT_SIZE: Final = 20
 
 PRE_BLANK_SIZE: Final = 0x7FFFFFFF
 """`size` of a unit that only fills the room before a queue's first offset."""
+
+BATCH_CONSUME_QUEUE_UNIT = Struct(
+    "physical_offset" / Int64sb,
+    "size" / Int32sb,
+    "tags_code" / Int64sb,
+    "store_timestamp_ms" / Int64sb,
+    "base_offset" / Int64sb,
+    "batch_size" / Int16sb,
+    "compacted_offset" / Int32sb,
+    "reserved" / Int32sb,
+)
+BATCH_UNIT: Final = derive_struct(BATCH_CONSUME_QUEUE_UNIT)
+BATCH_UNIT_SIZE: Final = 46
+
+EXT_UNIT_HEADER = Struct(
+    "size" / Int16sb,
+    "tags_code" / Int64sb,
+    "store_timestamp_ms" / Int64sb,
+    "bit_map_size" / Int16sb,
+)
+EXT_HEAD: Final = derive_struct(EXT_UNIT_HEADER)
+EXT_HEAD_SIZE: Final = 20
+EXT_END: Final = b"\xff\xff"
+"""In place of a unit's size: no more units in this file."""
 
 INDEX_HEADER = Struct(
     "begin_timestamp_ms" / Int64sb,
@@ -73,9 +97,44 @@ EXTENSION: Final = derive_struct(CHECKPOINT_EXTENSION)
 EXTENSION_POSITION: Final = 64
 EXTENSION_MAGIC: Final = b"trocket1"
 
+INDEX_PROGRESS = Struct(
+    "magic" / Bytes(8),
+    "physic_msg_timestamp_ms" / Int64sb,
+    "logics_msg_timestamp_ms" / Int64sb,
+    "file_name" / Int64sb,
+    "begin_timestamp_ms" / Int64sb,
+    "end_timestamp_ms" / Int64sb,
+    "begin_physical_offset" / Int64sb,
+    "end_physical_offset" / Int64sb,
+    "hash_slot_count" / Int32sb,
+    "index_count" / Int32sb,
+    "indexed_offset" / Int64sb,
+    "file_count" / Int32sb,
+    "files_crc32" / Int32ub,
+    "crc32" / Int32ub,
+)
+"""Ours too: the index file that is being filled, as far as its entries are on the device, and up to
+which byte of the log the index is whole. It counts as CHECKPOINT_EXTENSION does."""
+INDEX_PROGRESS_HEAD: Final = derive_struct(INDEX_PROGRESS)
+INDEX_PROGRESS_POSITION: Final = 128
+INDEX_PROGRESS_MAGIC: Final = b"trockidx"
+
+INDEX_FILE_MARK = Struct("file_name" / Int64sb, "header_crc32" / Int32ub)
+"""One finished index file before the one that is being filled; `file_count` of them, oldest first,
+covered by `files_crc32`."""
+FILE_MARK: Final = derive_struct(INDEX_FILE_MARK)
+FILE_MARKS_POSITION: Final = 256
+FILE_MARKS_COUNT_MAX: Final = (CHECKPOINT_FILE_SIZE - FILE_MARKS_POSITION) // 12
+
 assert CONSUME_QUEUE_UNIT.sizeof() == UNIT_SIZE == UNIT.size
+assert BATCH_CONSUME_QUEUE_UNIT.sizeof() == BATCH_UNIT_SIZE == BATCH_UNIT.size
+assert EXT_UNIT_HEADER.sizeof() == EXT_HEAD_SIZE == EXT_HEAD.size
 assert INDEX_HEADER.sizeof() == INDEX_HEADER_SIZE == INDEX_HEAD.size
 assert INDEX_SLOT.sizeof() == SLOT_SIZE
 assert INDEX_ENTRY.sizeof() == ENTRY_SIZE == ENTRY.size
 assert CHECKPOINT.sizeof() == CHECKPOINT_HEAD.size == 40
 assert CHECKPOINT_EXTENSION.sizeof() == EXTENSION.size == 36
+assert INDEX_PROGRESS.sizeof() == INDEX_PROGRESS_HEAD.size == 92
+assert INDEX_FILE_MARK.sizeof() == FILE_MARK.size == 12
+assert EXTENSION_POSITION + EXTENSION.size <= INDEX_PROGRESS_POSITION
+assert INDEX_PROGRESS_POSITION + INDEX_PROGRESS_HEAD.size <= FILE_MARKS_POSITION

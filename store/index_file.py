@@ -5,8 +5,9 @@ docs/formats/index_file.md: a header of 40 B, a table of slots, a table of entri
 the newest entry's number, each entry the number of the one before it in its slot.
 
 While a file is being filled its slot table lives in anonymous memory and its newest entries in a
-buffer; slots and header reach the file at a roll and at close (`finish`). A crash in between loses
-only what the log can give again.
+buffer; slots and header reach the file at a roll and at close (`finish`). After a crash the table
+is made again from the entries that the checkpoint vouches for (`resume`, `rebuild_slots`): an
+entry holds its hash, and a slot the newest entry of its hashes.
 
 Invariant beyond Apache's: a chain must strictly fall, or reading it stops (a damaged file cannot
 make the broker spin).
@@ -16,10 +17,12 @@ from __future__ import annotations
 
 import mmap
 import sys
+import zlib
 from array import array
 
+from .checkpoint import IndexProgress
 from .disk import Disk, DiskFile
-from .errors import StoreIOError
+from .errors import CorruptRecordError, StoreIOError
 from .format import (
     ENTRY,
     ENTRY_SIZE,
@@ -34,11 +37,25 @@ PENDING_BYTES_MAX = 64 * 1024
 
 SLOTS_CHUNK = 256 * 1024
 
+REBUILD_COUNT = 2048
+"""Entries that one step of `rebuild_slots` takes: some 1 ms in a table of the usual size."""
+
 CHAIN_LENGTH_MAX = 1_000_000
 """Entries of one slot looked at per query; Apache's only limit is the file's 20 million."""
 
 _INT32_MAX = 0x7FFFFFFF
+_NO_HEADER = bytes(INDEX_HEADER_SIZE)
 _pack_entry = ENTRY.pack
+
+
+def _open_header(begin_timestamp_ms: int, begin_physical_offset: int) -> bytes:
+    """The header on disk of a file that is being filled: empty, and where it goes on from.
+
+    Apache's broker writes its new files so. When it finds one after a kill of ours it fills the
+    file from its first entry on, with the messages from that offset on.
+    """
+    times, offsets = (begin_timestamp_ms,) * 2, (begin_physical_offset,) * 2
+    return INDEX_HEAD.pack(*times, *offsets, 0, 0)
 
 
 class IndexFile:
@@ -49,6 +66,15 @@ class IndexFile:
       path: its path; the name is its creation's local time.
       slot_count: slots of the table (maxHashSlotNum), > 0.
       index_count_max: entries it can number (maxIndexNum); number 0 is never used.
+
+    Attributes:
+      begin_timestamp_ms, end_timestamp_ms, begin_physical_offset, end_physical_offset,
+        hash_slot_count, index_count: the header's fields as they are now, on disk or not.
+      is_finished: slots and header are in the file.
+      header_crc: CRC32 of the header in the file.
+      has_failed_sync: what was written may be lost though the system says that it is not; the file
+        must not be vouched for any more.
+      has_right_size: the file is as long as the counts say; known once loaded.
     """
 
     def __init__(self, disk: Disk, path: str, *, slot_count: int, index_count_max: int) -> None:
@@ -63,11 +89,25 @@ class IndexFile:
         self.hash_slot_count = 0
         self.index_count = 1
         self.is_finished = True
+        self.header_crc = 0
+        self.has_right_size = True
+        self.has_failed_sync = False
         self._disk = disk
         self._file: DiskFile | None = None
         self._slots: memoryview | None = None
         self._pending = bytearray()
         self._pending_index = 1
+        self._rebuilt_index = 0
+
+    @property
+    def name(self) -> int:
+        """The file's name, the 17 digits of a time, as a number."""
+        return int(self.path.rpartition("/")[2])
+
+    @property
+    def is_rebuilding(self) -> bool:
+        """Whether `rebuild_slots` has something to do; entries must not be put before."""
+        return self._rebuilt_index > 0
 
     def create(self, *, end_physical_offset: int, end_timestamp_ms: int) -> None:
         """Make the file; its header goes on from the previous file's end, as Apache's does.
@@ -78,6 +118,7 @@ class IndexFile:
         file = self._disk.open(self.path, create=True)
         try:
             file.resize(self.entries_position + self.index_count_max * ENTRY_SIZE)
+            file.pwrite(_open_header(end_timestamp_ms, end_physical_offset), 0)
         except StoreIOError:
             file.close()
             self._disk.unlink(self.path)
@@ -88,28 +129,114 @@ class IndexFile:
         self._slots = self._anonymous_slots()
         self.is_finished = False
 
-    def load(self) -> bool:
-        """Read the header.
+    def load(self) -> str:
+        """Open the file and read its header.
 
-        Returns: False when the file's size is not that of the configured counts.
+        Returns: "" or why the file cannot be used: not the size of the configured counts, or a
+          header that no writer leaves in a finished file.
 
         Raises:
           StoreIOError: it could not be read.
         """
         self._file = self._disk.open(self.path)
-        if self._file.size() != self.entries_position + self.index_count_max * ENTRY_SIZE:
-            return False
+        size, wanted = self._file.size(), self.entries_position + self.index_count_max * ENTRY_SIZE
+        self.has_right_size = size == wanted
+        if size != wanted:
+            return f"it is {size} bytes long, with the configured counts it would be {wanted}"
+        header = self._file.pread(INDEX_HEADER_SIZE, 0)
+        self.header_crc = zlib.crc32(header)
         (
             self.begin_timestamp_ms,
             self.end_timestamp_ms,
             self.begin_physical_offset,
             self.end_physical_offset,
             self.hash_slot_count,
-            self.index_count,
-        ) = INDEX_HEAD.unpack(self._file.pread(INDEX_HEADER_SIZE, 0))
-        self.index_count = min(max(self.index_count, 1), self.index_count_max)
-        self._pending_index = self.index_count
-        return True
+            index_count,
+        ) = INDEX_HEAD.unpack(header)
+        # Apache's own new file has a count of 0 and the end of the file before it.
+        self.index_count = self._pending_index = max(index_count, 1)
+        if header == _NO_HEADER:
+            return "it has no header: it was being filled when the process died"
+        if not (
+            min(self.begin_timestamp_ms, self.end_timestamp_ms) >= 0
+            and 0 <= self.begin_physical_offset <= self.end_physical_offset
+            and 0 <= self.hash_slot_count <= self.index_count_max
+            and 0 <= index_count <= self.index_count_max
+        ):
+            return f"its header is impossible: {INDEX_HEAD.unpack(header)}"
+        return ""
+
+    def resume(self, progress: IndexProgress, *, clean: bool, read_only: bool) -> str:
+        """Go on with the file that was being filled, as the checkpoint says.
+
+        After an unclean exit the slot table is not read but made again, see `rebuild_slots`, and a
+        header that says something else is taken out of the file, so that nobody believes it.
+
+        Args:
+          progress: names this file, which is loaded and `has_right_size`.
+          clean: the last exit was one.
+          read_only: nothing may be written.
+
+        Returns: "" or why the file cannot be used.
+
+        Raises:
+          StoreIOError: it could not be read or written.
+        """
+        assert self._file is not None
+        if not 1 <= progress.index_count <= self.index_count_max:
+            return f"the checkpoint says that it holds {progress.index_count - 1} entries"
+        as_on_disk = (
+            self.begin_timestamp_ms == progress.begin_timestamp_ms
+            and self.end_timestamp_ms == progress.end_timestamp_ms
+            and self.begin_physical_offset == progress.begin_physical_offset
+            and self.end_physical_offset == progress.end_physical_offset
+            and self.hash_slot_count == progress.hash_slot_count
+            and self.index_count == progress.index_count
+        )
+        self.begin_timestamp_ms = progress.begin_timestamp_ms
+        self.end_timestamp_ms = progress.end_timestamp_ms
+        self.begin_physical_offset = progress.begin_physical_offset
+        self.end_physical_offset = progress.end_physical_offset
+        self.hash_slot_count = progress.hash_slot_count
+        self.index_count = self._pending_index = progress.index_count
+        if self.index_count > 1 and (
+            self._entry(1)[1] != self.begin_physical_offset
+            or self._entry(self.index_count - 1)[1] != self.end_physical_offset
+        ):
+            return "its entries are not those that the checkpoint vouches for"
+        if as_on_disk and (clean or self.is_full()):
+            return ""
+        if not read_only:
+            self._take_header_back()
+        self._slots = self._anonymous_slots()
+        self._rebuilt_index = 1 if self.index_count > 1 else 0
+        self.is_finished = False
+        return ""
+
+    def rebuild_slots(self) -> None:
+        """Enter the next `REBUILD_COUNT` entries into the slot table.
+
+        Raises:
+          StoreIOError: entries could not be read.
+          CorruptRecordError: the file is shorter than it was.
+        """
+        slots, slot_count = self._slots, self.slot_count
+        assert slots is not None
+        assert self._file is not None
+        index = self._rebuilt_index
+        count = min(REBUILD_COUNT, self.index_count - index)
+        raw = self._file.pread(count * ENTRY_SIZE, self.entries_position + index * ENTRY_SIZE)
+        if len(raw) != count * ENTRY_SIZE:
+            raise self._too_short(index)
+        words = array("i", raw)
+        if sys.byteorder == "little":
+            words.byteswap()
+        # An entry is five such words, the first is its hash.
+        for index, key_hash in enumerate(words[:: ENTRY_SIZE // SLOT_SIZE], index):  # noqa: B020
+            slots[key_hash % slot_count] = index
+        self._rebuilt_index += count
+        if self._rebuilt_index == self.index_count:
+            self._rebuilt_index = 0
 
     def reopen(self) -> None:
         """Take up filling again where the header ends.
@@ -135,6 +262,15 @@ class IndexFile:
             position += len(values) * SLOT_SIZE
         self._slots = slots
         self.is_finished = False
+        self._take_header_back()
+
+    def _take_header_back(self) -> None:
+        """Have the file say again that it holds nothing: its slots are about to be overwritten."""
+        assert self._file is not None
+        header = _open_header(self.begin_timestamp_ms, self.begin_physical_offset)
+        if self._file.pread(INDEX_HEADER_SIZE, 0) != header:
+            self._file.pwrite(header, 0)
+            self._file.sync()
 
     def is_full(self) -> bool:
         """Whether no entry fits any more."""
@@ -150,13 +286,11 @@ class IndexFile:
 
         Returns: how many were appended; fewer than given when the file is full then.
 
-        Raises:
-          StoreIOError: entries could not be written.
-
         Source: RocketMQ 5.3.3 store/index/IndexFile.java putKey.
         """
         slots, pending, slot_count = self._slots, self._pending, self.slot_count
         assert slots is not None
+        assert not self.is_rebuilding
         first = count = self.index_count
         entries = entries[: self.index_count_max - count]
         if not entries:
@@ -182,9 +316,12 @@ class IndexFile:
         self.index_count = count
         self.end_physical_offset = entries[-1][1]
         self.end_timestamp_ms = entries[-1][2]
-        if len(pending) >= PENDING_BYTES_MAX:
-            self.write_entries()
         return count - first
+
+    @property
+    def has_much_pending(self) -> bool:
+        """Whether so many entries are in memory only that `write_entries` is due."""
+        return len(self._pending) >= PENDING_BYTES_MAX
 
     def write_entries(self) -> None:
         """Write the entries that are in memory only.
@@ -219,21 +356,50 @@ class IndexFile:
             if sys.byteorder == "little":
                 values.byteswap()
             self._file.pwrite(values.tobytes(), INDEX_HEADER_SIZE + first * SLOT_SIZE)
-        self._file.sync()
-        self._file.pwrite(
-            INDEX_HEAD.pack(
-                self.begin_timestamp_ms,
-                self.end_timestamp_ms,
-                self.begin_physical_offset,
-                self.end_physical_offset,
-                self.hash_slot_count,
-                self.index_count,
-            ),
-            0,
+        self._sync(self._file)
+        header = INDEX_HEAD.pack(
+            self.begin_timestamp_ms,
+            self.end_timestamp_ms,
+            self.begin_physical_offset,
+            self.end_physical_offset,
+            self.hash_slot_count,
+            self.index_count,
         )
-        self._file.sync()
+        self._file.pwrite(header, 0)
+        self._sync(self._file)
+        self.header_crc = zlib.crc32(header)
         self._slots = None
         self.is_finished = True
+
+    def sync_entries(self) -> None:
+        """Sync what `write_entries` wrote; may run in a worker thread beside `finish`.
+
+        Raises:
+          StoreIOError: it could not be synced.
+        """
+        file = self._disk.open(self.path)
+        try:
+            self._sync(file)
+        finally:
+            file.close()
+
+    def _sync(self, file: DiskFile) -> None:
+        try:
+            file.sync()
+        except StoreIOError:
+            self.has_failed_sync = True
+            raise
+
+    def count_at_end(self, physical_offset: int) -> int:
+        """How many of the last entries are of the message at this offset.
+
+        Raises:
+          StoreIOError, CorruptRecordError: an entry could not be read.
+        """
+        index = self.index_count - 1
+        while index > 0 and self._entry(index)[1] == physical_offset:
+            index -= 1
+        return self.index_count - 1 - index
 
     def is_time_matched(self, begin_ms: int, end_ms: int) -> bool:
         """Whether the file's time span and the given one meet.
@@ -253,6 +419,7 @@ class IndexFile:
 
         Raises:
           StoreIOError: the file could not be read.
+          CorruptRecordError: the file is shorter than it was.
 
         Source: RocketMQ 5.3.3 store/index/IndexFile.java selectPhyOffset.
         """
@@ -280,10 +447,13 @@ class IndexFile:
             self._file = None
 
     def _slot_value(self, slot: int) -> int:
-        if self._slots is not None:
-            return int(self._slots[slot])
+        slots = self._slots  # `finish` may run in a thread
+        if slots is not None:
+            return int(slots[slot])
         assert self._file is not None
         raw = self._file.pread(SLOT_SIZE, INDEX_HEADER_SIZE + slot * SLOT_SIZE)
+        if len(raw) < SLOT_SIZE:
+            raise self._too_short(0)
         return int(SLOT.unpack(raw)[0])
 
     def _entry(self, index: int) -> tuple[int, int, int, int]:
@@ -294,8 +464,15 @@ class IndexFile:
             assert self._file is not None
             position = self.entries_position + index * ENTRY_SIZE
             raw = self._file.pread(ENTRY_SIZE, position)
+            if len(raw) < ENTRY_SIZE:
+                raise self._too_short(index)
             key_hash, physical_offset, seconds, previous = ENTRY.unpack(raw)
         return key_hash, physical_offset, seconds, previous
+
+    def _too_short(self, index: int) -> CorruptRecordError:
+        position = self.entries_position + index * ENTRY_SIZE
+        reason = "the file was cut while it was open; start the broker again to rebuild it"
+        return CorruptRecordError(self.path, position, reason)
 
     def _anonymous_slots(self) -> memoryview:
         # Anonymous memory: pages cost nothing until a slot in them is used.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from .disk import explain
+from .disk import Space, explain
 from .errors import StoreIOError, StoreLockedError
 
 Fault = Callable[[str, str], OSError | None]
@@ -22,6 +22,8 @@ class MemoryFile:
     def __init__(self, disk: MemoryDisk, path: str) -> None:
         self.path = path
         self._disk = disk
+        self._is_open = True
+        disk.open_files += 1
 
     @property
     def _data(self) -> bytearray:
@@ -82,7 +84,10 @@ class MemoryFile:
         return min(position, len(self._data))
 
     def close(self) -> bool:
-        """Nothing to close."""
+        """Count it as closed."""
+        if self._is_open:
+            self._is_open = False
+            self._disk.open_files -= 1
         return True
 
     def _grow(self, size: int) -> None:
@@ -104,6 +109,9 @@ class MemoryDisk:
       contents: bytes by path.
       folders: the folders there are.
       fault: see `Fault`; None: nothing fails.
+      open_files: how many files are open now.
+      capacity: bytes that the disk is said to have by `space`; writing is not refused beyond it.
+      taken: bytes of it that others have taken.
     """
 
     threaded = False
@@ -112,6 +120,9 @@ class MemoryDisk:
         self.contents: dict[str, bytearray] = {}
         self.folders: set[str] = set()
         self.fault: Fault | None = None
+        self.open_files = 0
+        self.capacity = 1 << 40
+        self.taken = 0
         self.journal: list[tuple[str, int, bytes]] | None = [] if journalled else None
         self._locks: set[str] = set()
 
@@ -171,7 +182,8 @@ class MemoryDisk:
     def is_folder(self, path: str) -> bool:
         """Whether the path is a folder."""
         prefix = path.rstrip("/") + "/"
-        return path in self.folders or any(name.startswith(prefix) for name in self.contents)
+        names = (*self.contents, *self.folders)
+        return path in self.folders or any(name.startswith(prefix) for name in names)
 
     def make_folder(self, path: str) -> None:
         """Make a folder and its parents."""
@@ -223,3 +235,15 @@ class MemoryDisk:
     def unlock(self, path: str) -> None:
         """Give the lock back; the file stays."""
         self._locks.discard(path)
+
+    def space(self, path: str) -> Space:
+        """`capacity`, less what is in the files and what others have taken."""
+        self.check("space", path)
+        used = self.taken + sum(map(len, self.contents.values()))
+        return Space(used, max(self.capacity - used, 0))
+
+    def used_bytes(self, folder: str) -> int:
+        """The lengths of all files in a folder; there are no holes here."""
+        self.check("used_bytes", folder)
+        prefix = folder.rstrip("/") + "/"
+        return sum(len(data) for path, data in self.contents.items() if path.startswith(prefix))

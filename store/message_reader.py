@@ -3,20 +3,29 @@
 Java counterpart: DefaultMessageStore.getMessage and queryMessage of 5.3.3; statuses and next
 offsets are Apache's, case by case. What is returned are slices of the log's read-only maps: they
 can be written to a socket without a copy, and must be let go soon.
+
+What was there when the store was opened is verified when it is served (`record_check.py`); what was
+put since costs one comparison per get.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from ..remoting.errors import RemoteProtocolError
 from ..remoting.message_codec import RECORD_PREFIX, RECORD_SIZE_MIN, decode_record
+from .batch_consume_queue import BatchConsumeQueue
+from .batch_reader import collect_batches
 from .commit_log import CommitLog
 from .config import BrokerRole, MessageStoreConfig
 from .consume_queue import ConsumeQueue
+from .consume_queue_ext import EXT_ADDRESS_MAX, ExtendedConsumeQueue
+from .errors import CorruptRecordError, StoreIOError
 from .format import UNIT, UNIT_SIZE
 from .index_service import IndexService
+from .record_check import RecordCheck, Unit, holds_key, no_unit
 from .status import GetMessageStatus
 
 SIZE_MAX = 128 * 1024 * 1024
@@ -26,10 +35,6 @@ SIZE_MAX_MIN = 100
 """The least that a caller's size_max counts for. Source: DefaultMessageStore.java getMessage."""
 
 QUERY_COUNT_MAX_MIN = 1
-
-EXTENSION_ADDRESS_MAX = -(1 << 31) - 1
-"""A tags code up to here is the address of a queue extension unit, which says nothing about tags.
-Source: ConsumeQueueExt.java isExtAddr."""
 
 
 @dataclass(slots=True)
@@ -91,10 +96,25 @@ class MessageReader:
         self._index = index
         self._config = config
         self._units_per_file = config.queue_file_size // UNIT_SIZE
+        self._check = RecordCheck(log)
+        self._verified_from = 0
         self._near = memory_bytes * config.access_message_in_memory_max_ratio // 100
         self._keeps_offsets = (
             config.broker_role is BrokerRole.SLAVE and not config.offset_check_in_slave
         )
+
+    def opened(self, log_end: int, own_from: int) -> None:
+        """Take all that is there now for what this process did not write; see verifyOldRecords.
+
+        Args:
+          log_end: where the commit log ends, bytes.
+          own_from: from where on this program wrote it, though maybe not this process, bytes.
+        """
+        self._check.own_from = own_from
+        if self._config.verify_old_records:
+            self._verified_from = log_end
+            for queue in self._queues.values():
+                queue.cold_end = queue.max_offset
 
     def get_message(
         self,
@@ -118,6 +138,8 @@ class MessageReader:
 
         Raises:
           StoreIOError: a file could not be read.
+          CorruptRecordError: the message at the offset is damaged, or lost though its neighbours
+            are not. A damaged one behind others ends the answer before it.
 
         Source: RocketMQ 5.3.3 store/DefaultMessageStore.java getMessage, isTheBatchFull.
         """
@@ -135,17 +157,26 @@ class MessageReader:
             if queue_offset == max_offset:
                 status = GetMessageStatus.OFFSET_OVERFLOW_ONE
             return self._nothing(status, queue_offset, max_offset, min_offset, max_offset)
+        if isinstance(queue, BatchConsumeQueue):
+            return self._get_batches(queue, queue_offset, count_max, size_max, tags_codes, log_end)
         wanted = count_max if count_max > 1 else 1
         if tags_codes is not None:
             wanted = max(self._config.max_filter_message_size // UNIT_SIZE, wanted)
         units = queue.read(queue_offset, min(wanted, max_offset - queue_offset))
         if not units:
+            if queue_offset < queue.cold_end:
+                raise no_unit(queue, queue_offset)
             correct = queue_offset + self._units_per_file - queue_offset % self._units_per_file
             status = GetMessageStatus.OFFSET_FOUND_NULL
             return self._nothing(status, queue_offset, correct, min_offset, max_offset)
+        if tags_codes is not None and isinstance(queue, ExtendedConsumeQueue):
+            units = queue.with_real_tags_codes(units)
+        entries: Iterable[Unit] = UNIT.iter_unpack(units)
+        if queue_offset < queue.cold_end:
+            entries = self._check.verified(queue, queue_offset, units, log_end)
         size_max = min(max(size_max, SIZE_MAX_MIN), SIZE_MAX)
         status, read, last, buffers, size, count = self._collect(
-            units, count_max, size_max, tags_codes, log_end
+            entries, count_max, size_max, tags_codes, log_end
         )
         self._log.served(size)
         far = log_end - last > self._near
@@ -154,9 +185,43 @@ class MessageReader:
             status, next_offset, min_offset, max_offset, buffers, size, count, far
         )
 
+    def _get_batches(
+        self,
+        queue: BatchConsumeQueue,
+        queue_offset: int,
+        count_max: int,
+        size_max: int,
+        tags_codes: frozenset[int] | None,
+        log_end: int,
+    ) -> GetMessageResult:
+        """`get_message` of a queue of batches, for an offset between its ends."""
+        found = collect_batches(
+            queue,
+            self._log,
+            self._config,
+            queue_offset=queue_offset,
+            count_max=max(count_max, 1),
+            size_max=min(max(size_max, SIZE_MAX_MIN), SIZE_MAX),
+            tags_codes=tags_codes,
+            log_end=log_end,
+            near_from=log_end - self._near,
+            verify=self._check.batches(queue, queue_offset, log_end),
+        )
+        self._log.served(found.size)
+        return GetMessageResult(
+            found.status,
+            found.next_offset,
+            queue.min_offset,
+            queue.max_offset,
+            found.buffers,
+            found.size,
+            found.message_count,
+            log_end - found.physical_offset > self._near,
+        )
+
     def _collect(
         self,
-        units: bytes,
+        units: Iterable[Unit],
         count_max: int,
         size_max: int,
         tags_codes: frozenset[int] | None,
@@ -174,7 +239,7 @@ class MessageReader:
         view: memoryview | None = None
         view_base = run_start = run_end = -1
         read = total = count = skip_until = physical_offset = 0
-        for physical_offset, size, tags_code in UNIT.iter_unpack(units):
+        for physical_offset, size, tags_code in units:
             if count:
                 if physical_offset >= near_from:
                     if count >= memory_count or total + size > memory_bytes:
@@ -187,7 +252,7 @@ class MessageReader:
             if (
                 tags_codes is not None
                 and tags_code not in tags_codes
-                and tags_code > EXTENSION_ADDRESS_MAX
+                and tags_code > EXT_ADDRESS_MAX  # else an extension that is lost
             ):
                 continue
             if physical_offset == run_end and physical_offset != view_base + file_size:
@@ -195,7 +260,13 @@ class MessageReader:
             else:
                 base = physical_offset - physical_offset % file_size
                 if base != view_base:
-                    new_view = log.view(base)
+                    try:
+                        new_view = log.view(base)
+                    except StoreIOError:  # there may be no room for another map
+                        if not count:
+                            raise
+                        read -= 1
+                        break
                     if new_view is None or not 0 < size <= log_end - physical_offset:
                         if not count:
                             status = GetMessageStatus.MESSAGE_WAS_REMOVING
@@ -214,8 +285,46 @@ class MessageReader:
             status = GetMessageStatus.FOUND
         return status, read, physical_offset, buffers, total, count
 
+    def unit_at(self, queue: ConsumeQueue, queue_offset: int, log_end: int) -> Unit:
+        """(physical_offset, size, tags_code) of one message between a queue's ends.
+
+        In a queue of batches they are those of the record that holds the message; zeros where no
+        record does.
+
+        Raises:
+          CorruptRecordError: the message is damaged.
+          StoreIOError: it could not be read.
+        """
+        if queue_offset >= queue.cold_end:
+            return queue.unit_at(queue_offset)
+        if not isinstance(queue, BatchConsumeQueue):
+            return self._check.check(queue, queue_offset, log_end)
+        verify = self._check.batches(queue, queue_offset, log_end)
+        for unit in queue.units(queue_offset):
+            if verify is not None:
+                verify(unit)
+            break
+        return queue.unit_at(queue_offset)
+
+    def store_time_at(self, queue: ConsumeQueue, queue_offset: int, *, log_end: int) -> int:
+        """Store timestamp (ms) of one message between a queue's ends; -1: its file is gone.
+
+        Raises:
+          CorruptRecordError: the message is damaged.
+          StoreIOError: it could not be read.
+        """
+        return self._log.store_timestamp_ms(self.unit_at(queue, queue_offset, log_end)[0])
+
     def record_at(self, physical_offset: int, log_end: int) -> memoryview | None:
-        """The record at a physical offset; None when no whole record starts there."""
+        """The record at a physical offset; None when no whole record starts there.
+
+        Raises:
+          CorruptRecordError: one starts there, but its checksums are wrong.
+          StoreIOError: it could not be read.
+        """
+        if physical_offset < self._verified_from:
+            checked = self._check.record_at(physical_offset, log_end)
+            return None if checked is None else memoryview(checked)
         head = self._log.read(physical_offset, RECORD_PREFIX.size)
         if head is None:
             return None
@@ -235,7 +344,9 @@ class MessageReader:
     def query_by_key(
         self, topic: str, key: str, count_max: int, begin_ms: int, end_ms: int, log_end: int
     ) -> QueryResult:
-        """Messages whose KEYS or UNIQ_KEY hold a key (or one with the same hash), oldest first.
+        """Messages whose KEYS or UNIQ_KEY hold a key, oldest first.
+
+        Entries of other keys with the same hash count for `count_max`, but are not answered.
 
         Args:
           count_max: at most so many, and at most maxMsgsNumBatch; the newest ones.
@@ -243,13 +354,28 @@ class MessageReader:
           log_end: where the visible log ends.
 
         Raises:
-          StoreIOError: an index file could not be read.
+          StoreIOError: a file could not be read.
+          CorruptRecordError: a message that the index names is damaged, or is not there.
         """
         count_max = max(min(count_max, self._config.max_msgs_num_batch), QUERY_COUNT_MAX_MIN)
         found = self._index.query(topic, key, count_max, begin_ms, end_ms)
-        records = (self.record_at(at, log_end) for at in sorted(found.physical_offsets))
+        records = []
+        for physical_offset in sorted(found.physical_offsets):
+            if physical_offset < self._log.min_offset:
+                continue  # cleaned away
+            record = self.record_at(physical_offset, log_end)
+            if record is None:
+                raise CorruptRecordError(
+                    self._index.folder,
+                    physical_offset,
+                    f"the index names a message of topic {topic} with the key {key[:80]!r} at this "
+                    "offset of the log, where none is; remove this folder while the broker is down "
+                    "to have the index built again, and look at the log with `trocket store fsck`",
+                )
+            if holds_key(record, topic, key):
+                records.append(record)
         return QueryResult(
-            [record for record in records if record is not None],
+            records,
             found.last_update_timestamp_ms,
             found.last_update_physical_offset,
         )

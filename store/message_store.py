@@ -28,6 +28,7 @@ import logging
 import os
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from functools import partial
 
 import trio
 
@@ -37,12 +38,16 @@ from .commit_log import CommitLog
 from .config import MessageStoreConfig
 from .consume_queue_store import ConsumeQueueStore, offset_by_time
 from .disk import Disk, OsDisk, total_memory_bytes
-from .errors import StoreError
-from .index_service import IndexService
+from .disk_space import DiskUse, measure
+from .doubt import clear_doubt, note_doubt, read_doubt
+from .errors import StoreError, StoreIOError
+from .index_loading import LogSpan
+from .index_service import IndexService, IndexState
 from .loader import Loader
-from .log_scanner import LogScanner
+from .log_scanner import LogScanner, find_record_after
 from .message_appender import BatchResult, MessageAppender, PutResult
 from .message_reader import GetMessageResult, MessageReader, QueryResult
+from .queue_ends import QueueEnds, QueueEndsFile
 from .services import run_services
 from .status import BoundaryType, GetMessageStatus, PutMessageStatus
 
@@ -70,7 +75,14 @@ class MessageStore(MessageAppender):
 
     Attributes:
       now_ms: the store timestamp of the puts to come; see `begin_burst`.
-      read_only: a failed fsync or write made the store refuse every put until it is opened again.
+      read_only: the store refuses every put until it is opened again: a fsync or write failed, or
+        `load` found a hole in the log. In the latter case nothing in the folder is changed; what
+        is readable is served.
+      verified_from: where the log ended when it was opened; bytes behind it this process wrote.
+      own_from: from this physical offset on all records are known to be written by this program.
+      queues_failed: queue files could not be synced. Nothing is vouched for from then on: the next
+        start makes their units again from the log.
+      disk_full: why puts are refused until there is room again; "": there is.
       refusal: why the last put was refused or the last commit failed; for remarks and the log.
       on_visible: called under SYNC_FLUSH with the (topic, queue_id) that an fsync made visible
         (under ASYNC_FLUSH `commit` returns them).
@@ -98,38 +110,60 @@ class MessageStore(MessageAppender):
             index_count_max=config.max_index_num,
             read_log=self._read_log,
         )
-        queue_store = ConsumeQueueStore(self.disk, root, file_size=config.queue_file_size)
+        queue_store = ConsumeQueueStore(
+            self.disk,
+            root,
+            file_size=config.queue_file_size,
+            batch_file_size=config.batch_queue_file_size,
+            ext_file_size=config.mapped_file_size_consume_queue_ext,
+            writes_ext=config.enable_consume_queue_ext,
+        )
         super().__init__(config, clock, log, queue_store, index)
+        self.verified_from = 0
+        self.own_from = 0
+        self.queues_failed = False
+        known = QueueEnds(-1, config.queue_file_size)
+        self._ends_file = QueueEndsFile(self.disk, root, known)
         memory = memory_bytes if memory_bytes is not None else total_memory_bytes()
         self._reader = MessageReader(log, queue_store.queues, index, config, memory)
 
     # ---- opening and closing -------------------------------------------------------------
 
     def load(self) -> None:
-        """Lock the data folder, recover, and be ready for puts.
+        """Lock the data folder, recover, and be ready for puts, or `read_only`.
 
         Raises:
           StoreLockedError: another process has the folder open.
-          CorruptRecordError: files that must not be cut or rebuilt are damaged.
+          CorruptRecordError: files have another size than configured; nothing was changed.
           StoreIOError: the folder or a file could not be read or written.
         """
         root, disk = self.config.store_path_root_dir, self.disk
         disk.make_folder(root)
         disk.lock(f"{root}/lock")
         try:
-            abort = f"{root}/abort"
-            clean = not disk.exists(abort)
+            clean = not disk.exists(f"{root}/abort")
             self.checkpoint = read_checkpoint(disk, f"{root}/checkpoint")
-            loader = Loader(self.config, self.log, self.queue_store, self.checkpoint, clean=clean)
-            end, self.now_ms = loader.recover()
-            self._start_at(end)
-            self._load_index(clean=clean, end=end)
-            if not (clean and self.checkpoint.dispatched_offset == end):
-                self._sync_recovered(end)
-            file = disk.open(abort, create=True)
-            file.pwrite(str(os.getpid()).encode(), 0)
-            file.close()
-            disk.sync_folder(root)
+            loader = Loader(
+                self.config, self.log, self.queue_store, self.checkpoint, disk, clean=clean
+            )
+            found = loader.look()
+            self.now_ms, self.verified_from = found.newest_ms, found.end
+            doubt = read_doubt(disk, root)
+            if not found.refusal:
+                if not found.as_closed:
+                    note_doubt(disk, root, min(found.start, doubt) if doubt >= 0 else found.start)
+                loader.settle_log()
+                self._note_open()
+            loader.build_queues()
+            self._ends_file.known = loader.ends
+            self.own_from = min(loader.own_from, found.end)
+            self._start_at(found.end)
+            if found.refusal:
+                self._freeze(found.refusal)
+            self._reader.opened(found.end, self.own_from)
+            self._load_index(clean=clean, end=found.end)
+            if not (found.refusal or found.as_closed):
+                self._sync_recovered(found.start, found.end, doubt)
         except StoreError:
             self.queue_store.close()
             self.log.close()
@@ -138,22 +172,48 @@ class MessageStore(MessageAppender):
         self._is_open = True
         self.begin_burst()
 
-    def _sync_recovered(self, end: int) -> None:
+    def _note_open(self) -> None:
+        """Make the abort file: what is on disk from now on is not what a clean exit leaves."""
+        root, disk = self.config.store_path_root_dir, self.disk
+        file = disk.open(f"{root}/abort", create=True)
+        try:
+            file.pwrite(str(os.getpid()).encode(), 0)
+        finally:
+            file.close()
+        # The folders' own names must be on the device before the first message is.
+        disk.make_folder(f"{root}/consumequeue")
+        disk.make_folder(self.config.commit_log_folder)
+        for folder in {root, self.config.commit_log_folder.rpartition("/")[0]}:
+            disk.sync_folder(folder)
+
+    def _freeze(self, refusal: str) -> None:
+        self.read_only = True
+        self.refusal = self.read_only_reason = refusal
+        self._file_end = -1
+        logger.critical("%s", refusal)
+
+    def _sync_recovered(self, start: int, end: int, doubt: int) -> None:
         """Have on the device, and in the checkpoint, what recovery has found and built."""
-        for file in self.log.files.values():
-            file.sync()
+        if doubt >= 0:
+            self.log.write_again(doubt)
+            start = min(start, doubt)
+        for base, file in self.log.files.items():
+            if base + self.log.file_size > start:
+                file.sync()
         self.queue_store.write()
         self.queue_store.sync(self.queue_store.take_unsynced())
-        self.note_checkpoint(end, self.now_ms)
+        self.note_checkpoint(end, self.now_ms, self.index_state())
+        clear_doubt(self.disk, self.config.store_path_root_dir)
+
+    def _turn_read_only(self, error: StoreIOError) -> None:
+        note_doubt(self.disk, self.config.store_path_root_dir, self.flusher.flushed_offset)
+        super()._turn_read_only(error)
 
     def _load_index(self, *, clean: bool, end: int) -> None:
-        if not self.config.message_index_enable:
-            return
-        whole = self.index.load(
-            clean=clean, index_msg_timestamp_ms=self.checkpoint.index_msg_timestamp_ms
-        )
-        if end > self.log.min_offset and not (clean and whole):
-            self.index.catch_up_from(max(self.index.end_physical_offset, self.log.min_offset))
+        if self.config.message_index_enable:
+            log = LogSpan(self.log.min_offset, end, self._is_record)
+            self.index.load(self.checkpoint, log, clean=clean, read_only=self.read_only)
+        self.checkpoint.index = None  # true of the files as they were; the next one says it anew
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Run the services until cancelled: fsync, queue files, checkpoint, index, files ahead."""
@@ -173,16 +233,18 @@ class MessageStore(MessageAppender):
                 self.commit()
             self.flusher.flush()
             self.queue_store.write()
-            if not self.read_only:
-                self.index.close()
-                self.queue_store.sync(self.queue_store.take_unsynced())
-                self.note_checkpoint(self._dispatched_offset, self.now_ms)
+            if not (self.read_only or self.queues_failed):
+                self.index.finish()
+                index = self.index_state()
+                self.sync_queues(self.queue_store.take_unsynced())
+                self.note_checkpoint(self._dispatched_offset, self.now_ms, index)
                 self.log.remove_from(self._used_files_end())
                 self.disk.unlink(f"{root}/abort")
                 self.disk.sync_folder(root)
         except StoreError:
             logger.exception("the store could not be closed cleanly; the next start recovers it")
         finally:
+            self.index.close()
             self.queue_store.close()
             self.log.close()
             self.disk.unlock(f"{root}/lock")
@@ -229,7 +291,10 @@ class MessageStore(MessageAppender):
           StoreIOError: a file could not be read.
         """
         queue = self._queues.get((topic, queue_id))
-        return offset_by_time(self.log, queue, timestamp_ms, boundary) if queue is not None else 0
+        if queue is None:
+            return 0
+        time_at = partial(self._reader.store_time_at, queue, log_end=self._committed_offset)
+        return offset_by_time(queue, timestamp_ms, boundary, time_at)
 
     def earliest_store_time(self, topic: str, queue_id: int) -> int:
         """Store timestamp (ms) of the queue's oldest message; -1 if it has none."""
@@ -240,22 +305,24 @@ class MessageStore(MessageAppender):
 
         Raises:
           StoreIOError: a file could not be read.
+          CorruptRecordError: the message is damaged.
         """
         queue = self._queues.get((topic, queue_id))
         if queue is None or not queue.min_offset <= queue_offset < queue.max_offset:
             return -1
-        return self.log.store_timestamp_ms(queue.unit_at(queue_offset)[0])
+        return self._reader.store_time_at(queue, queue_offset, log_end=self._committed_offset)
 
     def physical_offset_at(self, topic: str, queue_id: int, queue_offset: int) -> int:
         """Physical offset of one message; -1 if there is none.
 
         Raises:
           StoreIOError: a file could not be read.
+          CorruptRecordError: the message is damaged.
         """
         queue = self._queues.get((topic, queue_id))
         if queue is None or not queue.min_offset <= queue_offset < queue.max_offset:
             return -1
-        return queue.unit_at(queue_offset)[0]
+        return self._reader.unit_at(queue, queue_offset, self._committed_offset)[0]
 
     def message_at(self, physical_offset: int) -> memoryview | None:
         """The record at a physical offset, which may come from a peer; None when none starts there.
@@ -273,6 +340,15 @@ class MessageStore(MessageAppender):
         return self._reader.query_by_key(
             topic, key, count_max, begin_ms, end_ms, self._dispatched_offset
         )
+
+    @property
+    def batch_topics(self) -> set[str]:
+        """Topics whose queues are queues of batches (`queue.type=BatchCQ`).
+
+        Those that are stored are found by `load`; the broker adds what it knows, before `load` and
+        before the first message of a topic.
+        """
+        return self.queue_store.batch_topics
 
     @property
     def min_physical_offset(self) -> int:
@@ -308,15 +384,79 @@ class MessageStore(MessageAppender):
             (end, [entry for entry in ends if entry[0].key[0] not in gone], items)
             for end, ends, items in self._hidden
         ]
+        if not self.read_only:
+            # First: a start that misses queues it knows of would build them again from the log.
+            self._ends_file.forget_topics(gone)
         return self.queue_store.delete_topics(gone)
+
+    def disk_use(self) -> DiskUse:
+        """How full the disk is, and what this store takes of it if that is limited.
+
+        Raises:
+          StoreIOError: the disk could not be asked.
+        """
+        return measure(self.disk, self.config)
 
     # ---- for the services ----------------------------------------------------------------
 
-    def note_checkpoint(self, dispatched_offset: int, timestamp_ms: int) -> None:
+    def index_state(self) -> IndexState | None:
+        """What the next checkpoint may say of the index, see `IndexService.state`."""
+        if not self.config.message_index_enable:
+            return IndexState(None, 0, None)
+        return self.index.state(self._dispatched_offset)
+
+    def queue_ends(self) -> QueueEnds:
+        """Where log and queues begin and end as far as they are visible: see queue_ends.py."""
+        queues = [(key, queue) for key, queue in self._queues.items() if queue.max_offset]
+        return QueueEnds(
+            self._dispatched_offset,
+            self.config.queue_file_size,
+            {key: queue.max_offset for key, queue in queues},
+            {key: queue.min_offset for key, queue in queues},
+            self.log.min_offset,
+            self.log.min_offset,
+            self.own_from,
+        )
+
+    def note_log_start(self, physical_offset: int) -> None:
+        """Have on disk that the log will begin here: before retention removes what is older.
+
+        May run in a worker thread.
+
+        Raises:
+          StoreIOError: it could not be written; nothing may be removed then.
+        """
+        self._ends_file.note_log_start(physical_offset)
+
+    def sync_queues(self, paths: list[str]) -> None:
+        """Have queue files on the device; may run in a worker thread.
+
+        Args:
+          paths: what `queue_store.take_unsynced` gave, in the store's task.
+
+        Raises:
+          StoreIOError: they are not, and a second try would not tell; see `queues_failed`.
+        """
+        try:
+            self.queue_store.sync(paths)
+        except StoreIOError:
+            self.queues_failed = True
+            raise
+
+    def note_checkpoint(
+        self,
+        dispatched_offset: int,
+        timestamp_ms: int,
+        index: IndexState | None = None,
+        ends: QueueEnds | None = None,
+    ) -> None:
         """Write the checkpoint; all before `dispatched_offset` was synced, log and queues.
 
         Args:
           timestamp_ms: no record before that offset has a later store timestamp.
+          index: what `index_state` gave before the log was synced, its file synced since; None:
+            what the checkpoint before said.
+          ends: what `queue_ends` gave together with that offset; None: the offset is of now.
 
         Raises:
           StoreIOError: it could not be written.
@@ -326,22 +466,41 @@ class MessageStore(MessageAppender):
             physic_msg_timestamp_ms=timestamp_ms,
             logics_msg_timestamp_ms=timestamp_ms,
             dispatched_offset=dispatched_offset,
-            index_msg_timestamp_ms=max(
-                self.checkpoint.index_msg_timestamp_ms, self.index.finished_timestamp_ms
-            ),
         )
+        if index is not None:
+            checkpoint.index = index.progress
+            checkpoint.index_msg_timestamp_ms = max(
+                checkpoint.index_msg_timestamp_ms, index.finished_timestamp_ms
+            )
+            # After a kill Apache's broker throws away the index file that was being filled and
+            # reads the log from 3 s before the older of the two times on: it must reach back far
+            # enough to index all of that again.
+            checkpoint.logics_msg_timestamp_ms = min(
+                timestamp_ms, index.unfinished_since_ms(dispatched_offset, timestamp_ms)
+            )
+        ends = self.queue_ends() if ends is None else ends
+        self._ends_file.note(replace(ends, dispatched_offset=dispatched_offset))
         write_checkpoint(self.disk, f"{self.config.store_path_root_dir}/checkpoint", checkpoint)
         self.checkpoint = checkpoint
 
     def _read_log(self, start: int) -> Iterator[tuple[str, int, bytes, int, int, int]]:
-        """Visible records from an offset on, for the index (see `index_service.LogReader`)."""
-        scanner = LogScanner(self.log, start, check_crc=False, stop=lambda: self._dispatched_offset)
-        for record in scanner.records():
-            yield (
-                record.topic,
-                record.sys_flag,
-                record.properties_bytes,
-                record.physical_offset,
-                record.store_timestamp_ms,
-                record.physical_offset + record.store_size,
+        """Visible records from an offset on, for the index (see `index_service.LogReader`).
+
+        What cannot be read is left out: it cannot be served either.
+        """
+        while 0 <= start < self._dispatched_offset:
+            start = max(start, self.log.min_offset)  # files may go meanwhile
+            scanner = LogScanner(
+                self.log, start, check_crc=False, stop=lambda: self._dispatched_offset
             )
+            for at, size, topic, _, _, sys_flag, timestamp_ms, properties in scanner.scan():
+                yield (topic, sys_flag, properties, at, timestamp_ms, at + size)
+            start, end = scanner.end, self._dispatched_offset
+            if self.log.min_offset <= start < end:
+                reason = scanner.reason or "zeros, or a missing file"
+                logger.error("the index leaves out what begins at %d: %s", start, reason)
+                start = find_record_after(self.log, start + 1, end, 0)
+
+    def _is_record(self, physical_offset: int) -> bool:
+        record = next(LogScanner(self.log, physical_offset, check_crc=False).records(), None)
+        return record is not None and record.physical_offset == physical_offset

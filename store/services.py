@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import trio
 
 from .errors import StoreIOError
+from .retention_service import Retention
 
 if TYPE_CHECKING:
     from .message_store import MessageStore
@@ -54,6 +55,7 @@ async def run_services(store: MessageStore, *, task_status: trio.TaskStatus[None
         nursery.start_soon(_queue_files, store)
         nursery.start_soon(_checkpoint, store)
         nursery.start_soon(_prepare_files, store)
+        nursery.start_soon(_retention, store)
         if config.message_index_enable:
             nursery.start_soon(_index, store)
         task_status.started()
@@ -104,17 +106,24 @@ async def _checkpoint(store: MessageStore) -> None:
 
 async def checkpoint_now(store: MessageStore) -> None:
     """One round of the checkpoint service."""
-    target, timestamp_ms = store.dispatched_offset, store.now_ms
-    if target == store.checkpoint.dispatched_offset or store.read_only:
+    target, timestamp_ms, ends = store.dispatched_offset, store.now_ms, store.queue_ends()
+    if store.read_only or store.queues_failed:
         return
     try:
+        index = store.index_state()
+        known = store.checkpoint
+        is_indexed = index is None or index.progress == known.index
+        if target == known.dispatched_offset and is_indexed:
+            return
         await _write_queues(store, 1)
-        paths = store.queue_store.take_unsynced()
         await store.flusher.flush_in_thread(threaded=store.disk.threaded)
         if store.flusher.flushed_offset < target:
             return
-        await _in_thread(store, store.queue_store.sync, paths)
-        await _in_thread(store, store.note_checkpoint, target, timestamp_ms)
+        paths = store.queue_store.take_unsynced()
+        await _in_thread(store, store.sync_queues, paths)
+        if index is not None and index.file is not None:
+            await _in_thread(store, index.file.sync_entries)
+        await _in_thread(store, store.note_checkpoint, target, timestamp_ms, index, ends)
     except StoreIOError as error:
         logger.error("no checkpoint, recovery would take longer: %s", error)
 
@@ -125,7 +134,8 @@ async def _prepare_files(store: MessageStore) -> None:
     while True:
         base = store.next_file_base
         nearly_full = store.room_in_file <= log.file_size // 4
-        if nearly_full and not store.read_only and base not in log.files | {log.prepared_base: 0}:
+        refusing = store.read_only or store.disk_full  # then `base` means nothing
+        if nearly_full and not refusing and base not in log.files | {log.prepared_base: 0}:
             try:
                 await _in_thread(store, log.create, base)
                 log.prepared_base = base
@@ -141,9 +151,24 @@ async def _index(store: MessageStore) -> None:
     while True:
         index.work()
         if index.has_full_files:
-            try:
-                await _in_thread(store, index.finish_full_files)
-            except StoreIOError as error:
-                index.is_broken = True
-                logger.error("the index is off until the next start: %s", error)
+            await _in_thread(store, index.finish_full_files)
         await trio.sleep(0 if index.is_behind else INDEX_IDLE_S)
+
+
+async def _retention(store: MessageStore) -> None:
+    """Delete what is expired, mind the disk's room."""
+
+    async def in_thread(function: Callable[[], Any]) -> Any:
+        return await trio.to_thread.run_sync(function) if store.disk.threaded else function()
+
+    retention = Retention(store)
+    failing = ""
+    while True:
+        try:
+            await retention.look(in_thread, trio.sleep)
+            failing = ""
+        except StoreIOError as error:
+            if str(error) != failing:
+                logger.error("retention goes on later: %s", error)
+            failing = str(error)
+        await trio.sleep(store.config.clean_resource_interval / 1000)

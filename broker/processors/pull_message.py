@@ -25,6 +25,7 @@ from ...remoting.headers import PullMessageRequestHeader, decode
 from ...remoting.java_hash import java_hash_code
 from ...remoting.request_codes import RequestCode
 from ...remoting.response_codes import FAQ_HELP, ResponseCode
+from ...store.errors import StoreError
 from ...store.message_reader import GetMessageResult
 from ...store.message_store import MessageStore
 from ...store.status import GetMessageStatus
@@ -118,7 +119,8 @@ class PullMessageProcessor:
     def pull_message(self, request: RemotingCommand, channel: Channel) -> None:
         """Serve a pull; the answer is written to the channel, now or later.
 
-        Raises: RequestRefused: with Apache's codes and remarks.
+        Raises: RequestRefused: with Apache's codes and remarks; SYSTEM_ERROR when the message that
+          is asked for is damaged or cannot be read.
         """
         header = decode(PullMessageRequestHeader, request.ext_fields)
         tags_codes = self._check(header, channel)
@@ -126,14 +128,19 @@ class PullMessageProcessor:
         size_max = header.max_msg_bytes
         if size_max is None or size_max <= 0:
             size_max = _INT32_MAX
-        result = self._store.get_message(
-            header.topic,
-            header.queue_id,
-            header.queue_offset,
-            header.max_msg_nums,
-            size_max,
-            tags_codes,
-        )
+        try:
+            result = self._store.get_message(
+                header.topic,
+                header.queue_id,
+                header.queue_offset,
+                header.max_msg_nums,
+                size_max,
+                tags_codes,
+            )
+        except StoreError as error:
+            # The consumer asks again later; what to do stands in the text.
+            logger.error("%s: a pull of %s failed: %s", channel.remote_address, key, error)
+            raise RequestRefused(ResponseCode.SYSTEM_ERROR, str(error)) from error
         self._offsets.commit_pull_offset(header.consumer_group, *key, result.next_begin_offset)
         sys_flag = header.sys_flag
         if sys_flag & _COMMIT_OFFSET and header.commit_offset >= 0:
@@ -167,6 +174,11 @@ class PullMessageProcessor:
             result = self._store.get_message(
                 *pull.key, pull.queue_offset, pull.count_max, pull.size_max, pull.tags_codes
             )
+        except StoreError as error:
+            logger.error("%s: a held pull of %s failed: %s", pull.channel, pull.key, error)
+            answer = pull.request.answer(ResponseCode.SYSTEM_ERROR, str(error))
+            pull.channel.write(encode(answer))
+            return True
         except Exception as error:
             logger.exception("%s: a held pull of %s failed", pull.channel, pull.key)
             answer = pull.request.answer(

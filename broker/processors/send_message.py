@@ -39,6 +39,7 @@ from ...remoting.response_codes import FAQ_HELP, ResponseCode
 from ...store.errors import StoreIOError
 from ...store.message_store import MessageStore
 from ...store.status import PutMessageStatus
+from ..attributes import BATCH_CQ, QUEUE_TYPE
 from ..config import BrokerConfig
 from ..topic_config_manager import TopicConfigManager
 from ..topic_validator import NOT_ALLOWED_SEND_TOPICS, RETRY_TOPIC_PREFIX, refuse_topic
@@ -291,6 +292,13 @@ class SendMessageProcessor:
             )
         if len(request.body) > self._message_size_max:
             raise self._refusal(PutMessageStatus.MESSAGE_ILLEGAL)
+        added, unique_key = self._added, None
+        if config.attributes.get(QUEUE_TYPE) == BATCH_CQ:
+            # One record of its own, an inner batch, if the producer gave the batch a unique key.
+            own = (header.properties or "").encode("utf-8", "replace")
+            unique_key = find_property(own, b"UNIQ_KEY")
+            if unique_key is not None:
+                added = own + (self._added if own[-1] == 2 else self._added_after)
         try:
             for _, _, properties in iter_batch(request.body):
                 if b"DEL" in properties or b"TRAN_MSG" in properties:
@@ -299,10 +307,11 @@ class SendMessageProcessor:
                 topic,
                 queue_id,
                 request.body,
-                self._added,
+                added,
                 born_timestamp_ms=header.born_timestamp,
                 born_host=channel.remote_host,
                 store_host=self._store_host,
+                flag=header.flag,
                 sys_flag=header.sys_flag,
                 reconsume_times=header.reconsume_times or 0,
             )
@@ -316,6 +325,8 @@ class SendMessageProcessor:
             "queueId": str(queue_id),
             "queueOffset": str(queue_offset),
         }
+        if unique_key is not None:  # tells 5.x producers that it is one message with one key
+            fields["batchUniqId"] = str(unique_key, "utf-8", "replace")
         self._last_physical_offset = offsets[-1]
         self._requests.append(request)
         answer = request.answer(0, None, fields | self._answer_constants)
@@ -348,12 +359,26 @@ class SendMessageProcessor:
             if self._store.sync_flush and any(waiting):
                 self._answer_when_flushed(senders, answers, waiting)
                 return
-        if len(senders) == 1:
+        if self._topics.is_save_put_off:
+            self._answer_when_topics_are_saved(senders, answers)
+        elif len(senders) == 1:
             senders[0][0].write_all(answers)
         else:
             ends = [start for _, start in senders[1:]] + [len(answers)]
             for (channel, start), end in zip(senders, ends, strict=True):
                 channel.write_all(answers[start:end])
+
+    def _answer_when_topics_are_saved(
+        self, senders: list[tuple[Channel, int]], answers: list[bytes]
+    ) -> None:
+        """Keep answers back: what they promise must be in a topic that a crash does not take."""
+        ends = [start for _, start in senders[1:]] + [len(answers)]
+
+        def saved() -> None:
+            for (channel, start), end in zip(senders, ends, strict=True):
+                channel.write(answers[start:end])
+
+        self._topics.when_saved(saved)
 
     def _answer_when_flushed(
         self, senders: list[tuple[Channel, int]], answers: list[bytes], waiting: list[bool]
@@ -367,8 +392,11 @@ class SendMessageProcessor:
             later.append((channel, [answer for answer, waits in pairs if waits]))
 
         def flushed(done: bool) -> None:
-            for channel, held in later:
-                channel.write(held if done else [_as_flush_timeout(answer) for answer in held])
+            def write() -> None:
+                for channel, held in later:
+                    channel.write(held if done else [_as_flush_timeout(answer) for answer in held])
+
+            self._topics.when_saved(write)
 
         self._store.when_flushed(self._last_physical_offset, flushed)
 
@@ -382,11 +410,10 @@ class SendMessageProcessor:
             )
         why = f" ({self._store.refusal})" if self._store.refusal else ""
         if status is PutMessageStatus.SERVICE_NOT_AVAILABLE:
+            # Apache lists what it may be: a full disk, a slave, a store that was shut down.
+            reason = self._store.refusal or "the message store has been shut down"
             return RequestRefused(
-                ResponseCode.SERVICE_NOT_AVAILABLE,
-                "service not available now. It may be caused by one of the following reasons: the "
-                "broker's disk is full, messages are put to the slave, message store has been shut "
-                f"down, etc.{why}",
+                ResponseCode.SERVICE_NOT_AVAILABLE, f"service not available now: {reason}"
             )
         if status is PutMessageStatus.CREATE_MAPPED_FILE_FAILED:
             return RequestRefused(

@@ -29,6 +29,9 @@ class TrioClock:
     def monotonic_s(self) -> float:
         return trio.current_time()
 
+    def elapsed_s(self) -> float:
+        return trio.current_time()
+
     def local_time_name(self, wall_ms: int) -> str:
         return str(wall_ms).rjust(17, "0")
 

@@ -48,6 +48,7 @@ def test_changes_of_wrong_form_are_refused(text, remark):
 
 def test_a_new_topic_takes_even_what_cannot_be_changed_later():
     assert alter({}, "+queue.type=SimpleCQ", is_new=True) == {"queue.type": "SimpleCQ"}
+    assert alter({}, "+queue.type=BatchCQ", is_new=True) == {"queue.type": "BatchCQ"}
 
 
 def test_what_is_there_is_kept_changed_and_removed():
@@ -69,7 +70,8 @@ def test_what_is_there_is_kept_changed_and_removed():
          "attempt to update an unchangeable attribute. key: queue.type"),
         ({}, "+message.type=ODD", True,
          "value is not in set: [UNSPECIFIED, NORMAL, FIFO, DELAY, TRANSACTION, MIXED]"),
-        ({}, "+queue.type=BatchCQ", True, "queue.type=BatchCQ is not supported by this broker"),
+        ({}, "+cleanup.policy=COMPACTION", True,
+         "cleanup.policy=COMPACTION is not supported by this broker"),
         ({}, "+reserve.time=x", True, 'For input string: "x"'),
         ({}, "+reserve.time=-2", True, "value is not in range(-1, 9223372036854775807)"),
         ({}, "+reserve.time=9999999999999999999", True,

@@ -169,6 +169,20 @@ DIFFERENT_DEFAULTS = {
 }
 
 
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("deleteWhen=25", "hours are 0 to 23"),
+        ("deleteWhen=04,16", "several look like 04;16"),
+        ("diskMaxUsedSpaceRatio=101", "diskMaxUsedSpaceRatio"),
+        ("storeBytesMax=1000", "three commit log files"),
+    ],
+)
+def test_a_bad_value_of_retention_is_an_error_at_the_start(line: str, words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        read(line)
+
+
 def supported() -> dict[str, object]:
     configs = (BrokerConfig(), MessageStoreConfig())
     return {

@@ -217,6 +217,15 @@ def test_a_name_in_the_file_that_is_not_allowed_is_left_out():
     assert table.select("T").topic_name == "T"
 
 
+def test_a_topic_of_the_file_that_is_longer_than_new_ones_may_be_is_kept():
+    table = Table()
+    longest, too_long = "T" * 255, "T" * 256
+    members = ",".join(f'"{name}":{{"topicName":"{name}"}}' for name in (longest, too_long))
+    table.decode(f'{{"topicConfigTable":{{{members}}}}}'.encode())
+    assert table.select(longest) is not None
+    assert table.select(too_long) is None
+
+
 @pytest.mark.parametrize(
     "text", [b"", b"[]", b'{"topicConfigTable":[]}', b'{"topicConfigTable":{"T":{"perm":"x"}}}']
 )

@@ -16,6 +16,7 @@ from trocket.remoting.server import RemotingServer, open_listener
 from trocket.store.clock import SystemClock
 from trocket.store.disk import OsDisk
 from trocket.store.errors import CorruptRecordError
+from trocket.store.json_config import unsealed
 from trocket.store.memory_disk import MemoryDisk
 
 from .test_processors import TOPICS, register_body, register_fields
@@ -215,7 +216,8 @@ async def test_over_tcp_brokers_are_told_of_another_smallest_id(tmp_path):
     assert told == [
         {"minBrokerId": "0", "minBrokerAddr": "127.0.0.1:1", "haBrokerAddr": "a-0:10912"}
     ]
-    assert (tmp_path / "deep" / "kv.json").read_bytes() == b'{"configTable":{"NS":{"k":"v"}}}'
+    saved = (tmp_path / "deep" / "kv.json").read_bytes()
+    assert unsealed(saved) == (b'{"configTable":{"NS":{"k":"v"}}}', True)
     host, _, port = address.partition(":")
     with pytest.raises(OSError, match="all attempts to connect"):
         await trio.open_tcp_stream(host, int(port))

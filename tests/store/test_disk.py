@@ -129,3 +129,17 @@ def test_a_full_device_is_an_error_and_no_signal():
     with pytest.raises(StoreIOError, match="free some space"):
         file.pwrite(b"x", 0)
     file.close()
+
+
+def test_what_was_read_of_a_hole_stays_a_hole(tmp_path, monkeypatch):
+    # The kernel counts cached pages of preallocated blocks as data, so it is asked only once.
+    file = OsDisk().open(str(tmp_path / "file"), create=True)
+    file.resize(1 << 20)
+    file.pwrite(b"x", 0)
+    first = file.next_data(1 << 16)
+    file.pread(1 << 17, 1 << 16)
+    monkeypatch.setattr(os, "lseek", lambda fd, position, how: position)
+    assert file.next_data(1 << 16) == first
+    file.pwrite(b"x", 1 << 18)
+    assert file.next_data(1 << 16) == 1 << 16
+    file.close()

@@ -15,6 +15,8 @@ PAIRS = [
     (store_format.INDEX_ENTRY, store_format.ENTRY),
     (store_format.CHECKPOINT, store_format.CHECKPOINT_HEAD),
     (store_format.CHECKPOINT_EXTENSION, store_format.EXTENSION),
+    (store_format.INDEX_PROGRESS, store_format.INDEX_PROGRESS_HEAD),
+    (store_format.INDEX_FILE_MARK, store_format.FILE_MARK),
 ]
 
 

@@ -13,10 +13,11 @@ from trocket.remoting.java_hash import java_hash_code
 from trocket.remoting.message_codec import decode_messages
 from trocket.remoting.response_codes import ResponseCode
 from trocket.store.errors import StoreIOError
+from trocket.store.memory_disk import MemoryDisk
 
 from ..embedded import Broker, Client, embedded_broker, pull_fields, send_fields
 
-SEND, PULL = 310, 11
+SEND, PULL, SEARCH_OFFSET = 310, 11, 29
 
 
 async def send(client: Client, *bodies: bytes, tag: str = "", queue_id: int = 0) -> None:
@@ -196,6 +197,31 @@ async def test_a_held_pull_whose_queue_cannot_be_read_fails_alone(
     assert answer.code == ResponseCode.SYSTEM_ERROR
     assert "Input/output error" in (answer.remark or "")
     assert bodies_of(again) == [b"one"]
+
+
+async def test_a_damaged_message_is_refused_in_words_and_all_else_is_served() -> None:
+    disk = MemoryDisk()
+    async with embedded_broker(disk) as broker:
+        await send(await broker.connect(), b"zero", b"one", b"two")
+    log = disk.contents[f"/store/commitlog/{0:020d}"]
+    log[log.index(b"one")] ^= 1
+    async with embedded_broker(disk) as broker:
+        client = await broker.connect()
+        before = await client.ask(PULL, pull_fields())
+        damaged = await client.ask(PULL, pull_fields(queueOffset=1))
+        after = await client.ask(PULL, pull_fields(queueOffset=2))
+        by_time = await client.ask(SEARCH_OFFSET, {"topic": "T", "queueId": 0, "timestamp": 0})
+        held = await hold(client, queueOffset=3)
+        await send(client, b"three")
+        woken = await client.answer(held)
+    assert bodies_of(before) == [b"zero"]
+    assert before.ext_fields["nextBeginOffset"] == "1"
+    assert damaged.code == ResponseCode.SYSTEM_ERROR
+    assert "message 1 of queue 0 of topic T cannot be served" in (damaged.remark or "")
+    assert "CRC of the body" in (damaged.remark or "")
+    assert bodies_of(after) == [b"two"]
+    assert by_time.ext_fields["offset"] == "0"
+    assert bodies_of(woken) == [b"three"]
 
 
 async def test_several_pulls_on_one_queue_are_all_answered(

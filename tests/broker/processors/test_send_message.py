@@ -292,6 +292,34 @@ async def test_without_room_for_another_file_sends_are_refused_until_there_is(
                 await trio.testing.wait_all_tasks_blocked(0.01)
 
 
+async def test_on_a_disk_that_is_too_full_the_refusal_says_why_reads_go_on_and_sends_come_back(
+    memory_disk: MemoryDisk, autojump_clock: trio.testing.MockClock
+) -> None:
+    async with embedded_broker(memory_disk) as broker:
+        client = await broker.connect()
+        assert (await client.ask(SEND_V2, send_fields(), b"before")).code == 0
+        memory_disk.taken = memory_disk.capacity * 95 // 100
+        await trio.sleep(11)
+        assert (await client.ask(SEND_V2, send_fields(), b"enough is free")).code == 0
+        memory_disk.taken = memory_disk.capacity - (3 << 30)
+        await trio.sleep(11)
+        batch = await client.ask(
+            SEND_BATCH, send_fields(m="true"), encode_batch([Message("T", b"x")])
+        )
+        refused = await client.ask(SEND_V2, send_fields(), b"refused")
+        for answer in (batch, refused):
+            assert answer.code == ResponseCode.SERVICE_NOT_AVAILABLE
+            remark = answer.remark or ""
+            assert remark.startswith("service not available now: the disk of /store/commitlog is")
+            assert "100 % full, 3.0 GiB are free" in remark
+            assert "slave" not in remark
+        assert len(await stored(client)) == 2
+        memory_disk.taken = 0
+        await trio.sleep(11)
+        assert (await client.ask(SEND_V2, send_fields(), b"after")).code == 0
+        assert [message.body[:6] for message in await stored(client)][2:] == [b"after"]
+
+
 async def test_what_was_answered_is_there_after_a_stop_and_a_start(
     memory_disk: MemoryDisk,
 ) -> None:
@@ -343,6 +371,7 @@ async def test_a_failed_fsync_is_told_as_flush_disk_timeout_and_later_sends_are_
         assert answer.code == ResponseCode.FLUSH_DISK_TIMEOUT
         assert answer.ext_fields["queueOffset"] == "0"
         assert later.code == ResponseCode.SERVICE_NOT_AVAILABLE
+        assert "read-only until restart" in (later.remark or "")
         memory_disk.fault = None
 
 

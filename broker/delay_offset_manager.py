@@ -1,0 +1,120 @@
+"""How far each delay level's queue has been delivered: `delayOffset.json`.
+
+Java counterpart: the table in broker/schedule/ScheduleMessageService.java and
+DelayOffsetSerializeWrapper.java of 5.3.3; the file is that of 5.5.0 (4.x has no `dataVersion`).
+Pure, but for the `save` it is given.
+
+Not done: the delivery itself. Until then nothing moves an offset, and the broker leaves the file of
+an Apache broker as it is.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from ..remoting.bodies import DataVersion
+from ..store.clock import Clock
+from .config_text import DELAY_OFFSETS, Save, next_version, parse, pretty, written
+
+LEVEL_MAX: Final = 1000
+"""Levels beyond it are taken for a damaged file; messageDelayLevel has 18 by default."""
+
+OFFSET_MAX: Final = (1 << 63) - 1
+
+
+class DelayOffsetManager:
+    """The table of delay offsets. Not thread-safe: used from the broker's one trio run.
+
+    Args:
+      clock: tells when the data version moved.
+      version_step: updates after which the data version moves on (delayOffsetUpdateVersionStep).
+      save: writes the file.
+
+    Attributes:
+      offset_table: queue offset in SCHEDULE_TOPIC_XXXX to deliver next, by level; level n has the
+        queue n - 1.
+    """
+
+    def __init__(self, *, clock: Clock, version_step: int, save: Save) -> None:
+        self._clock = clock
+        self._version_step = version_step
+        self._save = save
+        self._updates = 0
+        self._dirty = False
+        self.data_version = DataVersion(timestamp=clock.wall_ms(), counter=0)
+        self.offset_table: dict[int, int] = {}
+
+    def update_offset(self, level: int, offset: int) -> None:
+        """Note how far a level has been delivered.
+
+        Args:
+          level: from 1 on.
+          offset: the next queue offset to deliver, >= 0.
+        """
+        self.offset_table[level] = offset
+        self._dirty = True
+        self._updates += 1
+        if self._updates % self._version_step == 0:
+            self.data_version = next_version(self.data_version, self._clock.wall_ms())
+
+    def correct(self, level: int, *, min_offset: int, max_offset: int) -> None:
+        """Bring a level's offset into its queue, when one is known.
+
+        Args:
+          min_offset, max_offset: of the level's queue.
+        Source: ScheduleMessageService.correctDelayOffset.
+        """
+        offset = self.offset_table.get(level)
+        if offset is not None and not min_offset <= offset <= max_offset:
+            self.offset_table[level] = min(max(offset, min_offset), max_offset)
+            self._dirty = True
+
+    def encode(self) -> bytes:
+        """The text of `delayOffset.json`."""
+        return pretty(
+            {
+                "dataVersion": written(self.data_version, depth=1),
+                "offsetTable": dict(sorted(self.offset_table.items())),
+            }
+        )
+
+    def persist(self) -> bool:
+        """Save the offsets if they changed since the last time.
+
+        Returns: whether anything was written.
+        Raises: StoreIOError: it could not be; the next call tries again.
+        """
+        if not self._dirty:
+            return False
+        self._save(DELAY_OFFSETS, self.encode())
+        self._dirty = False
+        return True
+
+    def decode(self, text: bytes) -> int:
+        """Take over what `delayOffset.json` holds, in place of what is here.
+
+        Args:
+          text: the file's text, as any version of RocketMQ wrote it.
+        Returns: how many levels there are.
+        Raises: ValueError: it is no table of delay offsets; nothing is changed then.
+        """
+        try:
+            tree = parse(text)
+            table = {
+                int(level): int(offset) for level, offset in (tree.get("offsetTable") or {}).items()
+            }
+            version = tree.get("dataVersion")
+            data_version = (
+                self.data_version if version is None else msgspec.convert(version, DataVersion)
+            )
+        except (AttributeError, TypeError, ValueError, msgspec.ValidationError) as error:
+            raise ValueError(f"not a table of delay offsets: {error}") from error
+        for level, offset in table.items():
+            if not 0 < level <= LEVEL_MAX or not 0 <= offset <= OFFSET_MAX:
+                raise ValueError(f"not a table of delay offsets: level {level} at {offset}")
+        self.offset_table = table
+        self.data_version = data_version
+        self._dirty = False
+        return len(table)

@@ -1,0 +1,109 @@
+"""config/*.json of one broker: saved at once, or off the event loop.
+
+Part of the shell: this waits for the disk. A save takes three fsyncs, some 10 ms on a disk and more
+on a busy one, during which nobody would be served.
+
+Java counterpart: common/ConfigManager.java persist of 5.3.3, called by whoever changed something.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import defaultdict
+from collections.abc import Callable
+from pathlib import PurePosixPath
+from typing import TypeVar
+
+import trio
+
+from ..store.disk import Disk
+from ..store.errors import StoreIOError
+from ..store.json_config import load_json, save_json
+from .table_file import TableFile
+
+T = TypeVar("T")
+
+
+class StateFiles:
+    """The files of one folder.
+
+    `save` is the way of what must be saved when it returns. A table whose save may be put off says
+    so with `later`, and `run` writes it in a worker thread; changes that come meanwhile are written
+    together. Whatever the way, an older text never replaces a newer one.
+
+    Owner: the broker's task. Only writing happens elsewhere.
+
+    Args:
+      disk: where they lie.
+      folder: theirs.
+    """
+
+    def __init__(self, disk: Disk, folder: str) -> None:
+        self._disk = disk
+        self._folder = folder
+        self._locks: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
+        self._count = 0
+        self._newest: dict[str, int] = {}
+        self._put_off: list[TableFile] = []
+        self._wanted = trio.Event()
+
+    @property
+    def may_put_off(self) -> bool:
+        """Whether saving is slow enough to be put off: not on a disk in memory."""
+        return self._disk.threaded
+
+    def load(self, name: str, decode: Callable[[bytes], T]) -> T | None:
+        """Read a file; see `load_json`."""
+        return load_json(self._disk, self._path(name), decode)
+
+    def save(self, name: str, text: bytes) -> None:
+        """Save a file now.
+
+        Raises: StoreIOError: it could not be; the old text still stands.
+        """
+        self._write(name, text, self._next_number())
+
+    async def save_off_loop(self, name: str, text: bytes) -> None:
+        """Save a file in a worker thread, or now on a disk in memory.
+
+        Raises: StoreIOError: it could not be; the old text still stands.
+        """
+        number = self._next_number()
+        if self._disk.threaded:
+            await trio.to_thread.run_sync(self._write, name, text, number)
+        else:
+            self._write(name, text, number)
+
+    def later(self, table: TableFile) -> None:
+        """Have `run` save a table soon."""
+        if table not in self._put_off:
+            self._put_off.append(table)
+            self._wanted.set()
+
+    async def run(self) -> None:
+        """Save what was put off, until cancelled; what is under way then is finished."""
+        while True:
+            await self._wanted.wait()
+            self._wanted = trio.Event()
+            tables, self._put_off = self._put_off, []
+            for table in tables:
+                text = table.begin_save()
+                try:
+                    await self.save_off_loop(table.name, text)
+                except StoreIOError as error:
+                    table.end_save(error)
+                else:
+                    table.end_save(None)
+
+    def _next_number(self) -> int:
+        self._count += 1
+        return self._count
+
+    def _write(self, name: str, text: bytes, number: int) -> None:
+        with self._locks[name]:
+            if number > self._newest.get(name, 0):
+                save_json(self._disk, self._path(name), text)
+                self._newest[name] = number
+
+    def _path(self, name: str) -> str:
+        return str(PurePosixPath(self._folder) / name)

@@ -1,0 +1,107 @@
+"""When a table is saved: at once, together, later; and who hears of it."""
+
+from __future__ import annotations
+
+import pytest
+
+from trocket.broker.table_file import TableFile
+from trocket.store.errors import StoreIOError
+
+
+class Table:
+    """A table whose text is a number that changes count up."""
+
+    def __init__(self, *, later: bool = False) -> None:
+        self.version = 0
+        self.saved: list[bytes] = []
+        self.put_off: list[TableFile] = []
+        self.is_full = False
+        self.file = TableFile(
+            "t.json", "things", self._save, self._encode, self.put_off.append if later else None
+        )
+
+    def _save(self, name: str, text: bytes) -> None:
+        assert name == "t.json"
+        if self.is_full:
+            raise StoreIOError(name, "no room")
+        self.saved.append(text)
+
+    def _encode(self) -> bytes:
+        return b"%d" % self.version
+
+    def change(self, *, must_save: bool = False) -> None:
+        self.version += 1
+        self.file.changed(must_save=must_save)
+
+
+def test_a_change_is_saved_at_once_where_nothing_is_put_off() -> None:
+    table = Table()
+    table.change()
+    table.change(must_save=True)
+    assert table.saved == [b"1", b"2"]
+    assert not table.file.is_put_off
+    called: list[int] = []
+    table.file.when_saved(lambda: called.append(1))
+    assert called == [1]
+
+
+def test_only_who_asked_for_a_change_hears_that_it_could_not_be_saved() -> None:
+    table = Table()
+    table.is_full = True
+    table.change()
+    with pytest.raises(StoreIOError):
+        table.change(must_save=True)
+    table.is_full = False
+    table.change()
+    assert table.saved == [b"3"]
+
+
+def test_a_save_that_is_put_off_calls_back_who_waits_for_that_change() -> None:
+    table = Table(later=True)
+    called: list[str] = []
+    table.change()
+    assert table.put_off == [table.file]
+    assert table.saved == []
+    table.file.when_saved(lambda: called.append("first"))
+    assert table.file.is_put_off
+    assert table.file.begin_save() == b"1"
+    table.file.when_saved(lambda: called.append("also first"))
+    table.change()
+    table.file.when_saved(lambda: called.append("second"))
+    assert called == []
+    table.file.end_save(None)
+    assert called == ["first", "also first"]
+    assert table.file.is_put_off
+    assert table.file.begin_save() == b"2"
+    table.file.end_save(None)
+    assert called == ["first", "also first", "second"]
+    assert not table.file.is_put_off
+
+
+def test_a_put_off_save_that_fails_calls_back_too_and_is_made_good_later() -> None:
+    table = Table(later=True)
+    called: list[str] = []
+    table.change()
+    table.file.when_saved(lambda: called.append("x"))
+    table.file.begin_save()
+    table.file.end_save(StoreIOError("t.json", "no room"))
+    assert called == ["x"]
+    with table.file.saving_once():
+        pass
+    assert table.saved == [b"1"]
+
+
+def test_what_must_be_saved_is_not_put_off() -> None:
+    table = Table(later=True)
+    table.change(must_save=True)
+    assert table.saved == [b"1"]
+    assert table.put_off == []
+
+
+def test_changes_held_together_are_saved_at_the_end() -> None:
+    table = Table(later=True)
+    with table.file.saving_once():
+        table.change()
+        table.change()
+        assert table.saved == table.put_off == []
+    assert table.saved == [b"2"]
