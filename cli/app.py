@@ -13,6 +13,7 @@ import typer
 
 from .. import __version__
 from ..remoting.config import KnownKey
+from .store import app as store_app
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -20,6 +21,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="RocketMQ in Python: name server and broker for the official clients.",
 )
+
+app.add_typer(store_app, name="store")
 
 _PASSED_ON = {"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []}
 

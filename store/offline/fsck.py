@@ -1,0 +1,509 @@
+"""Checking a whole store: one walk over the log, everything else compared beside it.
+
+Nothing is changed. The order of things: sizes, checkpoint and queue ends first, because they tell a
+hole from the leftovers of a truncation; then the walk; then what only its end can tell.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ...remoting.message import MessageExt
+from ..checkpoint import Checkpoint, read_checkpoint
+from ..disk import Disk
+from ..doubt import FILE_NAME as DOUBT
+from ..doubt import read_doubt
+from ..projection import Key, Places
+from ..queue_ends import read_queue_ends
+from .batch_check import BatchCheck
+from .findings import Findings, Severity
+from .index_check import IndexCheck
+from .index_counts import IndexCounts, find_counts
+from .layout import Layout, read_layout
+from .log_files import LogFiles, numbered
+from .log_walk import Hole, LogWalk
+from .losses import Losses, per_queue
+from .opening import kept_from_brokers
+from .queue_check import Misplaced, QueueCheck
+from .queue_files import QueuesOnDisk
+from .state_check import ConfigState, check_checkpoint
+
+Progress = Callable[[int, int], None]
+"""Called with (bytes done, bytes in all), about once per MiB."""
+
+RESTORE = (
+    "restore the file from a replica or a backup; else `trocket store repair --skip` puts "
+    "placeholders where messages are lost and keeps all others, `--cut` gives up all that follows"
+)
+
+
+@dataclass(slots=True)
+class Report:
+    """What a check found.
+
+    Attributes:
+      layout: where and how large the store's files are.
+      is_live: a broker had the store open.
+      is_clean_exit: there was no abort file.
+      findings: what was found.
+      counts: how much was looked at, by name.
+      log_start, log_end: physical offsets of the log's first byte and behind its last record.
+      nonzero_end: behind the last byte of the log that is not zero.
+      newest_ms: the newest store timestamp.
+      last_offset: physical offset of the last record; -1: there is none.
+      holes, losses: what is missing in the log; with `remember`, message by message. The first may
+        lie before the oldest file, the last behind the last record.
+      following: how many good messages of each queue lie behind the first hole.
+      batch_topics, batch_queues: those with batch consume queues.
+      max_offsets: for each queue the offset behind its last message.
+      begins: for each queue where its first record lies; -1: the log has none of its messages.
+      damaged_queues: queues to be built again; `lagging_queues`: those that the broker's next
+        start puts right; `deleted_queues`: of topics that are no more.
+      misplaced: records whose head is damaged, and what it should say.
+      index_counts: of each index file; None: not known, or there is none.
+      is_index_damaged: the index is to be built again.
+      has_index: there are index files.
+      config: the broker's own state.
+      checkpoint: the page.
+    """
+
+    layout: Layout
+    is_live: bool
+    is_clean_exit: bool
+    findings: Findings
+    config: ConfigState
+    checkpoint: Checkpoint
+    counts: dict[str, int] = field(default_factory=dict)
+    log_start: int = 0
+    log_end: int = 0
+    nonzero_end: int = 0
+    newest_ms: int = 0
+    last_offset: int = -1
+    holes: list[Hole] = field(default_factory=list)
+    losses: Losses = field(default_factory=lambda: Losses([], remember=False))
+    following: Counter[Key] = field(default_factory=Counter)
+    batch_topics: frozenset[str] = frozenset()
+    batch_queues: set[Key] = field(default_factory=set)
+    max_offsets: dict[Key, int] = field(default_factory=dict)
+    begins: dict[Key, int] = field(default_factory=dict)
+    damaged_queues: set[Key] = field(default_factory=set)
+    lagging_queues: set[Key] = field(default_factory=set)
+    deleted_queues: set[Key] = field(default_factory=set)
+    misplaced: list[Misplaced] = field(default_factory=list)
+    index_counts: IndexCounts | None = None
+    is_index_damaged: bool = False
+    has_index: bool = False
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether nothing was an error or a loss."""
+        return self.findings.is_clean
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        counts = self.findings.counts
+        return {
+            "path": self.layout.root,
+            "clean": self.is_clean,
+            "live": self.is_live,
+            "cleanExit": self.is_clean_exit,
+            "log": {
+                "folder": self.layout.log_folder,
+                "fileSize": self.layout.log_file_size,
+                "minOffset": self.log_start,
+                "maxOffset": self.log_end,
+                "newestStoreTimestamp": self.newest_ms,
+            },
+            "counts": self.counts,
+            "findingCounts": {kind.name.lower(): counts[kind] for kind in Severity},
+            "lost": [
+                {"topic": topic, "queueId": queue_id, "count": count}
+                for (topic, queue_id), count in sorted(self.losses.total.items())
+            ],
+            "findings": [finding.as_dict() for finding in self.findings.items],
+            "findingsLeftOut": self.findings.total - len(self.findings.items),
+        }
+
+
+def check_store(
+    disk: Disk,
+    root: str,
+    *,
+    conf: Mapping[str, str] | None = None,
+    live: bool = False,
+    remember: bool = False,
+    progress: Progress | None = None,
+) -> Report:
+    """Check a store.
+
+    Args:
+      disk: a `ReadOnlyDisk`, so that nothing can be changed.
+      root: storePathRootDir.
+      conf: what `layout.read_conf` gave.
+      live: look at it even when a broker has it open: up to where the queues say the log ends.
+      remember: keep each lost message for a repair.
+      progress: told how far the walk is.
+
+    Raises:
+      NoStoreError: there is no store.
+      StoreLockedError: a broker has it open, and `live` is not set.
+      StoreIOError: a file cannot be read.
+    """
+    with kept_from_brokers(disk, root, live=live) as is_live:
+        return _Check(disk, root, conf, is_live, remember, progress).run()
+
+
+class _Check:
+    def __init__(
+        self,
+        disk: Disk,
+        root: str,
+        conf: Mapping[str, str] | None,
+        is_live: bool,
+        remember: bool,
+        progress: Progress | None,
+    ) -> None:
+        self._disk = disk
+        self._remember = remember
+        self._progress = progress
+        self._layout = layout = read_layout(disk, root, conf)
+        self._root = root = layout.root
+        self._findings = findings = Findings()
+        is_clean_exit = not disk.exists(f"{root}/abort")
+        self._report = Report(
+            layout=layout,
+            is_live=is_live,
+            is_clean_exit=is_clean_exit,
+            findings=findings,
+            config=ConfigState(disk, root, findings),
+            checkpoint=read_checkpoint(disk, f"{root}/checkpoint"),
+        )
+        self._settled = is_clean_exit and not is_live
+        self._files = self._log_files()
+        ends = read_queue_ends(disk, root)
+        is_current = ends is not None and ends.dispatched_offset >= 0
+        if ends is None or ends.dispatched_offset != self._report.checkpoint.dispatched_offset:
+            is_current = False
+        self._ends = ends if is_current else None
+        self._queues = QueuesOnDisk(disk, root, layout.queue_file_size, findings)
+        config = layout.configured
+        self._places = Places(config.message_delay_level)
+        self._batch = BatchCheck(disk, root, layout.batch_file_size, self._places, findings)
+        self._queue_check = QueueCheck(
+            disk,
+            root,
+            self._queues,
+            self._files,
+            ext_file_size=layout.ext_file_size,
+            places=self._places,
+            delays_known="message_delay_level" in layout.given,
+            batch_topics=self._batch.topics,
+        )
+        self._vouched = max(
+            (self._queues.physical_end(queue) for queue in self._queues.queues.values()), default=0
+        )
+        self._index = self._open_index()
+        self._odd_fields: list[int] = []
+        self._odd_count = 0
+
+    def run(self) -> Report:
+        """Walk, compare, say."""
+        report, findings = self._report, self._findings
+        if not self._report.is_clean_exit and not report.is_live:
+            findings.add(
+                Severity.WARNING, "store.abort", f"{self._root}/abort", -1,
+                "the last broker did not stop cleanly", "the next start recovers the store",
+            )  # fmt: skip
+        doubt = read_doubt(self._disk, self._root)
+        if doubt >= 0 and not report.is_live:
+            findings.add(
+                Severity.WARNING, "store.doubt", f"{self._root}/{DOUBT}", doubt,
+                f"an fsync failed: what the log has from {doubt} on may not be on the device",
+                "the next start writes it again",
+            )  # fmt: skip
+        if report.is_live:
+            findings.add(
+                Severity.INFO, "store.live", f"{self._root}/lock", -1,
+                f"a broker has the store open: looked at up to {self._vouched}",
+            )  # fmt: skip
+        try:
+            walk = self._compare()
+            self._finish(walk)
+        finally:
+            self._files.close()
+            self._queues.close()
+        return report
+
+    def _compare(self) -> LogWalk:
+        """Walk the log, and compare all else with it."""
+        report, walk = self._report, self._walk()
+        following = report.following
+        for record in walk.records():
+            if walk.hole_count:
+                following[record.topic, record.queue_id] += 1
+            if record.queue_id < 0 or record.queue_offset < 0 or record.store_timestamp_ms <= 0:
+                self._odd(record)
+            self._queue_check.feed(record)
+            if self._index is not None:
+                self._index.feed(record)
+            if self._batch.topics:
+                self._batch.feed(record)
+        report.log_start, report.log_end = self._files.min_offset, walk.end
+        report.nonzero_end, report.newest_ms = walk.nonzero_end, walk.newest_ms
+        report.last_offset = walk.last_offset
+        report.holes = [*self._missing_start(), *walk.holes, *self._missing_end(walk)]
+        report.losses = Losses(report.holes, remember=self._remember)
+        return walk
+
+    def _missing_start(self) -> list[Hole]:
+        """The oldest files, where they are gone and retention did not take them."""
+        start, known = self._files.min_offset, self._ends.log_start if self._ends else 0
+        if self._ends is None or not self._files.sizes or known >= start:
+            return []
+        return [Hole(known, start, "the oldest commit log files are missing")]
+
+    def _missing_end(self, walk: LogWalk) -> list[Hole]:
+        """What a checkpoint of ours, or the queues after a clean exit, say that there should be."""
+        report, dispatched = self._report, self._report.checkpoint.dispatched_offset
+        vouched = dispatched
+        if self._settled and dispatched < 0:
+            # A unit that points far beyond is a damaged one.
+            room = self._files.end_of_files + self._files.file_size
+            vouched = self._vouched if self._vouched <= room else -1
+        if report.is_live or vouched <= walk.end:
+            return []
+        reason = walk.reason or "zeros or a missing file"
+        return [Hole(walk.end, vouched, reason, walk.newest_ms)]
+
+    def _log_files(self) -> LogFiles:
+        """The log's files, with what is wrong with them said."""
+        layout, findings = self._layout, self._findings
+        size = layout.log_file_size
+        newest = max(layout.log_sizes, default=0)
+        for base, found in layout.log_sizes.items():
+            path = f"{layout.log_folder}/{base:020d}"
+            if layout.is_misnamed(base):
+                findings.add(
+                    Severity.ERROR, "log.file_name", path, base,
+                    f"no file of {size} bytes can begin here; it is left out",
+                    "give -c broker.conf if mappedFileSizeCommitLog is another one",
+                )  # fmt: skip
+            elif found != size:
+                is_new = base == newest and found == 0
+                findings.add(
+                    Severity.WARNING if is_new else Severity.ERROR, "log.file_size", path, base,
+                    f"the file is {found} bytes long, not {size}; brokers refuse to start with it",
+                    "it was being made when the broker died" if is_new else
+                    "`trocket store repair` gives it its size back",
+                )  # fmt: skip
+        return layout.log_files(self._disk)
+
+    def _open_index(self) -> IndexCheck | None:
+        paths = list(numbered(self._disk, f"{self._root}/index").values())
+        report = self._report
+        report.has_index = bool(paths)
+        if not paths or report.is_live:
+            if paths:
+                self._findings.add(
+                    Severity.INFO, "index.live", f"{self._root}/index", -1,
+                    "not checked: a broker is writing it",
+                )  # fmt: skip
+            return None
+        given, config = None, self._layout.configured
+        if {"max_hash_slot_num", "max_index_num"} & self._layout.given:
+            given = IndexCounts(config.max_hash_slot_num, config.max_index_num)
+        counts = find_counts(self._disk, paths, given, self._files)
+        report.index_counts = counts
+        if counts is None:
+            report.is_index_damaged = True
+            self._findings.add(
+                Severity.WARNING, "index.unknown", f"{self._root}/index", -1,
+                "not checked: the files do not tell how many slots and entries they were made with",
+                "give -c broker.conf with maxHashSlotNum and maxIndexNum",
+            )  # fmt: skip
+            return None
+        progress = report.checkpoint.index
+        return IndexCheck(
+            self._disk,
+            paths,
+            counts,
+            self._files,
+            log_end=self._files.end_of_files,
+            unfinished=f"{progress.file_name:017d}" if progress and progress.file_name else "-",
+        )
+
+    def _walk(self) -> LogWalk:
+        total = max(self._files.end_of_files - self._files.min_offset, 1)
+        told = self._progress
+
+        def progress(offset: int) -> None:
+            if told is not None:
+                told(min(offset - self._files.min_offset, total), total)
+
+        checkpoint = self._report.checkpoint
+        return LogWalk(
+            self._files,
+            stop=self._vouched if self._report.is_live else None,
+            ours_from=self._ends.own_from if self._ends else checkpoint.dispatched_offset,
+            is_leftover=self._is_leftover,
+            progress=progress,
+        )
+
+    def _is_leftover(self, start: int, record: MessageExt, newest_ms: int) -> bool:
+        """Whether a record behind bad bytes was cut off once, in memory only, by Apache's broker.
+
+        Then it is older than what was written later; or the last exit was clean and vouches for
+        nothing behind the bad bytes. A queue that has it settles the question.
+        """
+        queue = self._queues.queues.get((record.topic, record.queue_id))
+        if queue is not None:
+            unit = self._queues.unit(queue, record.queue_offset)
+            if unit[:2] == (record.physical_offset, record.store_size):
+                return False
+        if record.store_timestamp_ms < newest_ms:
+            return True
+        vouched = max(self._vouched, self._report.checkpoint.dispatched_offset)
+        return self._settled and 0 < vouched <= start
+
+    def _odd(self, record: MessageExt) -> None:
+        self._odd_count += 1
+        if len(self._odd_fields) < 1:
+            self._odd_fields.append(record.physical_offset)
+
+    def _finish(self, walk: LogWalk) -> None:
+        report, findings, files = self._report, self._findings, self._files
+        self._queue_check.finish(
+            findings,
+            report.losses,
+            log_start=min([report.log_start, *(hole.start for hole in report.holes[:1])]),
+            log_end=report.log_end,
+            ends=self._ends.ends if self._ends and not report.is_live else {},
+            settled=self._settled,
+            is_live=report.is_live,
+            topics=report.config.topics,
+        )
+        self._say_log(walk)
+        if self._index is not None:
+            # A checkpoint of ours tells the broker how far the index reaches; it catches up.
+            is_apaches = report.checkpoint.dispatched_offset < 0
+            self._index.finish(findings, settled=self._settled and is_apaches)
+            report.is_index_damaged = self._index.is_damaged
+        self._batch.finish(findings, log_start=report.log_start, settled=self._settled)
+        check_checkpoint(
+            self._disk,
+            self._root,
+            report.checkpoint,
+            findings,
+            newest_ms=report.newest_ms if not report.is_live else 1 << 62,
+            is_empty=not walk.record_count,
+        )
+        report.max_offsets = self._max_offsets()
+        states = self._queue_check.states
+        report.begins = {key: state.begin for key, state in states.items()}
+        if not report.is_live:
+            report.config.check_offsets(
+                findings, lambda topic, queue_id: report.max_offsets.get((topic, queue_id))
+            )
+        report.damaged_queues = self._queue_check.damaged
+        report.lagging_queues = self._queue_check.lagging
+        report.batch_topics, report.batch_queues = self._batch.topics, set(self._batch.queues)
+        report.misplaced = list(self._queue_check.misplaced.values())
+        report.deleted_queues = self._queue_check.deleted
+        report.counts = {
+            "logFiles": len(files.sizes),
+            "logBytes": report.log_end - report.log_start,
+            "records": walk.record_count,
+            "blanks": walk.blank_count,
+            "holes": walk.hole_count + len(report.holes) - len(walk.holes),
+            "messagesLost": sum(report.losses.total.values()),
+            "queues": len(self._queues.queues),
+            "queueFiles": self._queues.file_count,
+            "units": self._queue_check.unit_count,
+            "batchQueues": len(self._batch.queues),
+            "batchUnits": self._batch.unit_count,
+            "indexFiles": len(self._index.problems) if self._index is not None else 0,
+            "indexEntries": self._index.entry_count if self._index is not None else 0,
+            "configFiles": len(report.config.files),
+        }
+
+    def _max_offsets(self) -> dict[Key, int]:
+        found = {}
+        for key, state in self._queue_check.states.items():
+            on_disk = state.on_disk
+            end = self._queues.max_offset(on_disk) if on_disk is not None else 0
+            found[key] = state.next if state.next >= 0 else end
+        for key, queue in self._batch.queues.items():
+            found[key] = queue.max_offset
+        return found
+
+    def _say_hole(self, number: int, hole: Hole) -> None:
+        report, path = self._report, self._files.path(hole.start)
+        counts = report.losses.counts[number]
+        known = sum(counts.values())
+        lost = "no message is known to be lost"
+        if known:
+            lost = f"{known} messages are known to be lost ({per_queue(counts)})"
+        size = hole.end - hole.start
+        if hole.start < report.log_start:
+            kind = "log.start"
+            what = f"the log began at {hole.start}, now at {hole.end}: {hole.reason}; {lost}"
+        elif hole.start == report.log_end:
+            kind = "log.short"
+            what = (
+                f"the log ends at {hole.start} ({hole.reason}), but it reached up to {hole.end}, "
+                f"and that was on the device; {lost}"
+            )
+        else:
+            kind = "log.hole"
+            what = (
+                f"{size} bytes are no records ({hole.reason}), and whole records follow at "
+                f"{hole.end}; {lost}"
+            )
+        self._findings.add(Severity.LOSS, kind, path, hole.start, what, RESTORE)
+
+    def _say_log(self, walk: LogWalk) -> None:
+        report, findings, files = self._report, self._findings, self._files
+        for number, hole in enumerate(report.holes):
+            self._say_hole(number, hole)
+        if walk.hole_count > len(walk.holes):
+            findings.add(
+                Severity.LOSS, "log.holes", files.folder, -1,
+                f"{walk.hole_count - len(walk.holes)} more holes were only counted", RESTORE,
+            )  # fmt: skip
+        if walk.nonzero_end > walk.end and not report.is_live:
+            what = f"hold no whole record ({walk.reason or 'zeros first'})"
+            if walk.leftover_at >= 0:
+                what = f"were cut off once and left there (a record at {walk.leftover_at})"
+            findings.add(
+                Severity.WARNING, "log.tail", files.path(walk.end), walk.end,
+                f"{walk.nonzero_end - walk.end} bytes behind the last record {what}",
+                "the broker's next start writes zeros over them; `trocket store repair` does, too",
+            )  # fmt: skip
+        if walk.back_count:
+            findings.add(
+                Severity.WARNING, "log.time", files.path(walk.first_back), walk.first_back,
+                f"{walk.back_count} records were stored at an earlier time than the one before: "
+                "the clock went back; look-ups by time may be off",
+            )  # fmt: skip
+        if walk.bad_crc_count:
+            findings.add(
+                Severity.WARNING, "log.crc_property", files.path(walk.first_bad_crc),
+                walk.first_bad_crc,
+                f"{walk.bad_crc_count} records carry a __CRC32# that is not theirs; forwarded "
+                "messages bring the old one along, so they may be whole",
+            )  # fmt: skip
+        if self._odd_count:
+            findings.add(
+                Severity.WARNING, "log.field", files.path(self._odd_fields[0]),
+                self._odd_fields[0],
+                f"{self._odd_count} records have a negative queue id or offset, or no store time",
+            )  # fmt: skip
+        if not files.sizes and self._queues.queues:
+            findings.add(
+                Severity.LOSS, "log.none", files.folder, -1,
+                f"there is no commit log, but there are {len(self._queues.queues)} queues",
+                "give -c broker.conf if storePathCommitLog names another folder",
+            )  # fmt: skip

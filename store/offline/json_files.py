@@ -1,0 +1,173 @@
+"""The broker's own state, config/*.json, as the tools read it.
+
+A text may end with a seal, the checksum in blanks of `store.json_config`; one without it counts,
+too: Apache wrote it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from ...remoting import fastjson
+from ...remoting.errors import RemoteProtocolError
+from ..disk import Disk
+from ..json_config import unsealed
+
+CONSUMER_OFFSETS = "consumerOffset.json"
+DELAY_OFFSETS = "delayOffset.json"
+TOPICS = "topics.json"
+
+WITHOUT_EXTENSION: Final = {"transactionMetrics", "timermetrics"}
+"""Files of Apache's that hold JSON under another name."""
+
+_BARE_KEY: Final = re.compile(rb"([{,]\s*)(-?[0-9]+)\s*:")
+
+
+class JsonFile(NamedTuple):
+    """One file.
+
+    Attributes:
+      text: what it holds, without the checksum.
+      tree: the object; None: it holds none.
+      problem: why there is none, or that the checksum is wrong; "" when all is well.
+    """
+
+    text: bytes
+    tree: dict[str, Any] | None
+    problem: str
+
+
+def is_json_name(name: str) -> bool:
+    """Whether a file of config/ holds JSON, by its name."""
+    return name.endswith(".json") or name in WITHOUT_EXTENSION
+
+
+def read_json(disk: Disk, path: str) -> JsonFile:
+    """Read one file.
+
+    Raises:
+      StoreIOError: it cannot be read.
+    """
+    file = disk.open(path)
+    try:
+        raw = file.pread(file.size(), 0)
+    finally:
+        file.close()
+    text, is_right = unsealed(raw)
+    if is_right is False:
+        return JsonFile(text, None, "its checksum is wrong")
+    if not text.strip(b"\0 \r\n\t"):
+        return JsonFile(text, None, "it is empty")
+    try:
+        return JsonFile(text, parse(text), "")
+    except ValueError as error:
+        return JsonFile(text, None, str(error))
+
+
+def parse(text: bytes) -> dict[str, Any]:
+    """An object as any version of RocketMQ wrote it; bare keys become texts or numbers.
+
+    Raises:
+      ValueError: it is no object.
+    """
+    tree: object
+    try:
+        tree = msgspec.json.decode(_BARE_KEY.sub(rb'\1"\2":', text))
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        try:
+            tree = fastjson.loads(text)
+        except RemoteProtocolError as error:
+            raise ValueError(str(error)) from error
+    if not isinstance(tree, dict):
+        raise ValueError(f"it holds a {type(tree).__name__}, not an object")
+    return tree
+
+
+def consumer_offsets(tree: Mapping[str, Any]) -> dict[tuple[str, str, int], int]:
+    """(topic, group, queue id) to the offset, of consumerOffset.json.
+
+    Raises:
+      ValueError: it is no such table.
+    """
+    found = {}
+    try:
+        for key, offsets in (tree.get("offsetTable") or {}).items():
+            topic, _, group = str(key).partition("@")
+            for queue_id, offset in offsets.items():
+                found[topic, group, int(queue_id)] = int(offset)
+    except (AttributeError, TypeError, ValueError) as error:
+        raise ValueError(f"not a table of consumer offsets: {error}") from error
+    return found
+
+
+def delay_offsets(tree: Mapping[str, Any]) -> dict[int, int]:
+    """Delay level to the offset in its queue, of delayOffset.json.
+
+    Raises:
+      ValueError: it is no such table.
+    """
+    try:
+        table = tree.get("offsetTable") or {}
+        return {int(level): int(offset) for level, offset in table.items()}
+    except (AttributeError, TypeError, ValueError) as error:
+        raise ValueError(f"not a table of delay offsets: {error}") from error
+
+
+def topic_names(tree: Mapping[str, Any]) -> frozenset[str]:
+    """The configured topics, of topics.json.
+
+    Raises:
+      ValueError: it is no such table.
+    """
+    table = tree.get("topicConfigTable") or {}
+    if not isinstance(table, dict):
+        raise ValueError("topicConfigTable is no object")
+    return frozenset(str(name) for name in table)
+
+
+def clamp_consumers(tree: dict[str, Any], end_of: Callable[[str, int], int | None]) -> int:
+    """Set consumer offsets beyond a queue's end back to it.
+
+    Args:
+      tree: of consumerOffset.json; changed.
+      end_of: (topic, queue id) to the offset behind its last message; None: there is no such queue.
+
+    Returns: how many were set back.
+
+    Raises:
+      ValueError: it is no such table.
+    """
+    count = 0
+    table: dict[str, dict[int, int]] = {}
+    for (topic, group, queue_id), offset in consumer_offsets(tree).items():
+        end = end_of(topic, queue_id)
+        right = offset if end is None else min(offset, end)
+        count += right != offset
+        key = f"{topic}@{group}" if group else topic
+        table.setdefault(key, {})[queue_id] = right
+    tree["offsetTable"] = table
+    return count
+
+
+def clamp_delays(tree: dict[str, Any], end_of: Callable[[int], int]) -> int:
+    """Set delivery offsets beyond a level's queue's end back to it; as `clamp_consumers`.
+
+    Args:
+      end_of: delay level to the offset behind its queue's last message.
+    """
+    count = 0
+    table = {}
+    for level, offset in delay_offsets(tree).items():
+        table[level] = min(offset, end_of(level))
+        count += table[level] != offset
+    tree["offsetTable"] = table
+    return count
+
+
+def encode(tree: Mapping[str, Any]) -> bytes:
+    """An object as fastjson writes it, with bare whole numbers as keys."""
+    return fastjson.dumps(tree, quote_int_keys=False)

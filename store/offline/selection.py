@@ -1,0 +1,179 @@
+"""Which messages of a log are wanted, and how one is shown as JSON: what dump and export share."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from ...remoting.compression import decompress
+from ...remoting.errors import RemoteProtocolError
+from ...remoting.message import MessageExt
+from ...remoting.message_properties import KEY_SEPARATOR
+from ...remoting.sys_flag import COMPRESSED
+from .log_files import LogFiles
+from .log_walk import LogWalk
+
+
+class Bodies(Enum):
+    """How bodies are shown."""
+
+    AUTO = "auto"  # as text when it is UTF-8, else in base64
+    TEXT = "text"  # as text, what is no UTF-8 replaced
+    BASE64 = "base64"
+    NONE = "none"
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Which messages are wanted; None or "": all.
+
+    Attributes:
+      topic, queue_id: of the record.
+      key: one of its KEYS, or its unique key.
+      start, stop: [start, stop) of queue offsets when a queue id is given, else of physical ones.
+      since_ms, until_ms: store time, both included.
+      limit: so many at most.
+    """
+
+    topic: str = ""
+    queue_id: int | None = None
+    key: str = ""
+    start: int | None = None
+    stop: int | None = None
+    since_ms: int | None = None
+    until_ms: int | None = None
+    limit: int | None = None
+
+    def matches(self, record: MessageExt) -> bool:
+        """Whether a record is wanted."""
+        if self.topic and record.topic != self.topic:
+            return False
+        place = record.physical_offset
+        if self.queue_id is not None:
+            if record.queue_id != self.queue_id:
+                return False
+            place = record.queue_offset
+        if self.start is not None and place < self.start:
+            return False
+        if self.stop is not None and place >= self.stop:
+            return False
+        if self.since_ms is not None and record.store_timestamp_ms < self.since_ms:
+            return False
+        if self.until_ms is not None and record.store_timestamp_ms > self.until_ms:
+            return False
+        return not self.key or has_key(record, self.key)
+
+
+def has_key(record: MessageExt, key: str) -> bool:
+    """Whether a record has a key, or is the one with that unique key."""
+    return record.unique_key == key or key in (record.keys or "").split(KEY_SEPARATOR)
+
+
+def selected(
+    files: LogFiles,
+    selection: Selection,
+    *,
+    read_body: bool,
+    stop: int | None = None,
+    progress: Callable[[int, int], None] | None = None,
+    on_walk: Callable[[LogWalk], None] | None = None,
+) -> Iterator[MessageExt]:
+    """The wanted records in the log's order; holes are passed over.
+
+    Files that begin after the wanted physical offset are not read before it; everything else is.
+
+    Args:
+      stop: a live store's end.
+      on_walk: given the walk before it begins, to ask it about holes afterwards.
+
+    Raises:
+      StoreIOError: a file cannot be read.
+    """
+    begin, end = files.min_offset, files.end_of_files
+    if selection.queue_id is None:
+        if selection.start is not None and selection.start > begin:
+            begin = max(
+                (base for base in files.sizes if base <= selection.start), default=files.min_offset
+            )
+        end = min(end, selection.stop) if selection.stop is not None else end
+    total = max(end - begin, 1)
+
+    def told(offset: int) -> None:
+        if progress is not None:
+            progress(min(max(offset - begin, 0), total), total)
+
+    walk = LogWalk(
+        files,
+        start=begin,
+        stop=end if stop is None else min(end, stop),
+        read_body=read_body,
+        progress=told,
+    )
+    if on_walk is not None:
+        on_walk(walk)
+    count = 0
+    limit = selection.limit
+    if limit == 0:
+        return
+    for record in walk.records():
+        if selection.matches(record):
+            yield record
+            count += 1
+            if count == limit:
+                return
+
+
+def as_json(record: MessageExt, bodies: Bodies, *, inflate: bool = True) -> dict[str, Any]:
+    """A record under RocketMQ's names.
+
+    `body` is text, `bodyBase64` anything else; `isCompressed` says that the body is as stored,
+    still compressed. `msgId` is the broker's id of the message, from its host and physical offset.
+    """
+    found: dict[str, Any] = {
+        "topic": record.topic,
+        "queueId": record.queue_id,
+        "queueOffset": record.queue_offset,
+        "physicalOffset": record.physical_offset,
+        "size": record.store_size,
+        "msgId": record.offset_message_id if record.physical_offset >= 0 else "",
+        "storeTimestamp": record.store_timestamp_ms,
+        "bornTimestamp": record.born_timestamp_ms,
+        "storeHost": record.store_host_text,
+        "bornHost": record.born_host_text,
+        "flag": record.flag,
+        "sysFlag": record.sys_flag,
+        "bodyCRC": record.body_crc,
+        "reconsumeTimes": record.reconsume_times,
+        "preparedTransactionOffset": record.prepared_transaction_offset,
+        "properties": record.properties,
+    }
+    if bodies is Bodies.NONE:
+        return found
+    body, is_compressed = readable_body(record, inflate=inflate)
+    if is_compressed:
+        found["isCompressed"] = True
+    if bodies is Bodies.TEXT:
+        found["body"] = str(body, "utf-8", "replace")
+    elif bodies is Bodies.BASE64:
+        found["bodyBase64"] = base64.b64encode(body).decode()
+    else:
+        try:
+            found["body"] = str(body, "utf-8")
+        except UnicodeDecodeError:
+            found["bodyBase64"] = base64.b64encode(body).decode()
+    return found
+
+
+def readable_body(record: MessageExt, *, inflate: bool) -> tuple[bytes, bool]:
+    """The body, and whether it is compressed still (not asked for, or it does not inflate)."""
+    if not record.sys_flag & COMPRESSED or not record.body:
+        return record.body, False
+    if inflate:
+        try:
+            return decompress(record.body, record.sys_flag), False
+        except RemoteProtocolError:
+            pass
+    return record.body, True
