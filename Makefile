@@ -2,6 +2,7 @@
 #   make run     name server and broker, ready for clients at 127.0.0.1:9876
 #   make test    lint, types, layers and all tests; with Java 17 and Maven the interop tests too
 #   make fuzz    each decoder for FUZZ_SECONDS (Linux, Python 3.11 to 3.13)
+#   make sim     a million crash images of the store (docs/testing.md)
 #   make bench   our broker over loopback
 #   make clean   away with .venv and all caches
 # Variables: PYTHON (the interpreter for .venv), ARGS (passed on to what is run).
@@ -16,7 +17,7 @@ FUZZ_SECONDS ?= 300
 # Compiled at set-up, and kept compiled by `make run`: half of the time until ready otherwise.
 COMPILED := __init__.py remoting store namesrv broker cli
 
-.PHONY: run test lint types layers fuzz bench clean
+.PHONY: run test lint types layers fuzz sim bench clean
 
 run: $(RUN)
 	@exec env -u PYTHONDONTWRITEBYTECODE $(BIN)/trocket up $(ARGS)
@@ -37,6 +38,9 @@ layers: $(TEST)
 fuzz: $(TEST)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[fuzz]'
 	$(BIN)/python tests/fuzz/fuzz.py all $(FUZZ_SECONDS) $(ARGS)
+
+sim: $(TEST)
+	$(BIN)/python -m tests.sim --images 1000000 --depth2 $(ARGS)
 
 bench: $(TEST)
 	$(BIN)/python -m trocket.bench.wire $(ARGS)

@@ -1,0 +1,238 @@
+"""Stores that break a promise, each by one change. The simulation must find every one of them.
+
+Each entry says what is broken, in which workload that shows, and how to break it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import pytest
+
+from trocket.store import flush, json_config, retention_service, services
+from trocket.store.commit_log import CommitLog, file_name
+from trocket.store.consume_queue import ConsumeQueue
+from trocket.store.flush import FlushService
+from trocket.store.index_service import IndexService
+from trocket.store.loader import Loader
+from trocket.store.log_scanner import LogScanner
+from trocket.store.message_appender import MessageAppender
+from trocket.store.message_store import MessageStore
+
+Patch = pytest.MonkeyPatch
+
+
+class BrokenStore(NamedTuple):
+    """What is broken, where it shows, and how.
+
+    Attributes:
+      modes: M0, M1 or both.
+    """
+
+    name: str
+    workload: str
+    modes: tuple[str, ...]
+    apply: Callable[[Patch], None]
+
+
+def _nothing(*_: Any, **__: Any) -> None:
+    """Instead of what should be done."""
+
+
+def log_fsync_does_nothing(patch: Patch) -> None:
+    """The log is never synced, but counts as if."""
+    patch.setattr(flush, "sync_all", _nothing)
+    patch.setattr(FlushService, "_sync", _nothing)
+
+
+def acknowledged_before_fsync(patch: Patch) -> None:
+    """A send waits for nothing."""
+    patch.setattr(FlushService, "when_flushed", lambda self, offset, callback: callback(True))
+
+
+def shown_before_fsync(patch: Patch) -> None:
+    """L2: consumers read what a power cut can still take."""
+    commit = MessageAppender.commit
+
+    def broken(self: MessageAppender) -> Any:
+        result = commit(self)
+        self._show_flushed(self._committed_offset)
+        return result
+
+    patch.setattr(MessageAppender, "commit", broken)
+
+
+def acknowledged_before_written(patch: Patch) -> None:
+    """The newest write stays in the process until the next one comes."""
+    write = CommitLog.write
+    late: dict[int, tuple[int, bytes]] = {}
+
+    def broken(self: CommitLog, physical_offset: int, data: bytes) -> None:
+        before = late.pop(id(self), None)
+        if before is not None:
+            write(self, *before)
+        late[id(self)] = (physical_offset, data)
+
+    patch.setattr(CommitLog, "write", broken)
+
+
+def tail_not_zeroed(patch: Patch) -> None:
+    """L3: truncation moves an offset and leaves the bytes."""
+    patch.setattr(CommitLog, "zero", _nothing)
+
+
+def recovered_log_not_synced(patch: Patch) -> None:
+    """What a killed process left in memory is shown, and never synced."""
+
+    def broken(self: MessageStore, start: int, end: int, *_: Any) -> None:
+        self.queue_store.write()
+        self.queue_store.sync(self.queue_store.take_unsynced())
+        self.note_checkpoint(end, self.now_ms)
+
+    patch.setattr(MessageStore, "_sync_recovered", broken)
+
+
+def checkpoint_before_fsync(patch: Patch) -> None:
+    """L6: the checkpoint vouches for units that are not on the device."""
+
+    async def broken(store: MessageStore) -> None:
+        store.note_checkpoint(store.dispatched_offset, store.now_ms, store.index_state())
+
+    patch.setattr(services, "checkpoint_now", broken)
+    from . import session
+
+    patch.setattr(session, "checkpoint_now", broken)
+
+
+def log_folder_not_synced(patch: Patch) -> None:
+    """A new log file has no name that survives."""
+
+    def broken(self: CommitLog, base: int) -> None:
+        path = f"{self.folder}/{file_name(base)}"
+        self.disk.make_folder(self.folder)
+        file = self.disk.open(path, create=True)
+        file.allocate(self.file_size)
+        file.sync()
+        file.close()
+
+    patch.setattr(CommitLog, "create", broken)
+
+
+def log_file_size_not_synced(patch: Patch) -> None:
+    """A short log file may stand before a whole one."""
+
+    def broken(self: CommitLog, base: int) -> None:
+        self.disk.make_folder(self.folder)
+        file = self.disk.open(f"{self.folder}/{file_name(base)}", create=True)
+        file.allocate(self.file_size)
+        self.disk.sync_folder(self.folder)
+        file.close()
+
+    patch.setattr(CommitLog, "create", broken)
+
+
+def torn_properties_believed(patch: Patch) -> None:
+    """L4: the checksum of the body says nothing about the properties."""
+    patch.setattr(LogScanner, "_torn", lambda *_: "")
+
+
+def torn_bodies_believed(patch: Patch) -> None:
+    """No checksum is looked at."""
+    init = LogScanner.__init__
+
+    def broken(self: LogScanner, *arguments: Any, **rest: Any) -> None:
+        init(self, *arguments, **{**rest, "check_crc": False})
+
+    patch.setattr(LogScanner, "__init__", broken)
+
+
+def json_renamed_before_fsync(patch: Patch) -> None:
+    """L10: the name points to bytes that are not there."""
+
+    def broken(disk: Any, path: str, text: bytes) -> None:
+        file = disk.open(path, create=True)
+        file.pwrite(text, 0)
+        file.close()
+
+    patch.setattr(json_config, "_write", broken)
+
+
+def json_written_in_place(patch: Patch) -> None:
+    """L10: as Apache's older brokers did."""
+
+    def broken(disk: Any, path: str, text: bytes) -> None:
+        disk.make_folder(path.rpartition("/")[0])
+        file = disk.open(path, create=True)
+        file.resize(len(text))
+        file.pwrite(text, 0)
+        file.sync()
+
+    from . import session
+
+    patch.setattr(session, "save_json", broken)
+
+
+def queues_not_cut(patch: Patch) -> None:
+    """Queues keep units of messages that the log has lost."""
+    patch.setattr(Loader, "_cut_queue", _nothing)
+
+
+def index_not_caught_up(patch: Patch) -> None:
+    """L9: what was not in the index when the process died never gets there."""
+    patch.setattr(IndexService, "catch_up_from", _nothing)
+
+
+def min_offset_not_corrected(patch: Patch) -> None:
+    """Retention deletes a log file, the queues go on pointing into it."""
+    patch.setattr(ConsumeQueue, "correct_min_offset", _nothing)
+
+
+def retention_deletes_too_much(patch: Patch) -> None:
+    """Files go that are not expired."""
+    choose = retention_service.choose
+
+    def broken(files: Any, **rest: Any) -> Any:
+        return choose(files, **{**rest, "now_ms": rest["now_ms"] + 24 * 3_600_000})
+
+    patch.setattr(retention_service, "choose", broken)
+
+
+def units_written_twice(patch: Patch) -> None:
+    """L8: a wrong unit is logged as a bug and appended all the same."""
+    append = ConsumeQueue.append_recovered
+
+    def broken(self: ConsumeQueue, queue_offset: int, unit: bytes) -> None:
+        append(self, queue_offset, unit)
+        if queue_offset % 3 == 2:
+            append(self, queue_offset + 1, unit)
+
+    patch.setattr(ConsumeQueue, "append_recovered", broken)
+
+
+BOTH = ("M0", "M1")
+
+BROKEN_STORES = [
+    BrokenStore("the fsync of the log does nothing", "put", ("M1",), log_fsync_does_nothing),
+    BrokenStore("sends are acknowledged before fsync", "put", ("M1",), acknowledged_before_fsync),
+    BrokenStore("messages are shown before fsync", "put", ("M1",), shown_before_fsync),
+    BrokenStore(
+        "sends are acknowledged before the write", "put", BOTH, acknowledged_before_written
+    ),
+    BrokenStore("a cut tail is not zeroed", "put", BOTH, tail_not_zeroed),
+    BrokenStore("a recovered log is not synced", "put", BOTH, recovered_log_not_synced),
+    BrokenStore("the checkpoint comes before the fsync", "put", BOTH, checkpoint_before_fsync),
+    BrokenStore("the log's folder is not synced", "roll", ("M1",), log_folder_not_synced),
+    BrokenStore("a log file's size is not synced", "roll", BOTH, log_file_size_not_synced),
+    BrokenStore("torn properties are believed", "put", BOTH, torn_properties_believed),
+    BrokenStore("torn bodies are believed", "put", BOTH, torn_bodies_believed),
+    BrokenStore(
+        "JSON files are renamed before fsync", "config", ("M0",), json_renamed_before_fsync
+    ),
+    BrokenStore("JSON files are written in place", "config", ("M0",), json_written_in_place),
+    BrokenStore("queues are not cut with the log", "truncate", BOTH, queues_not_cut),
+    BrokenStore("the index does not catch up", "index", BOTH, index_not_caught_up),
+    BrokenStore("the minimum offset is not corrected", "retention", BOTH, min_offset_not_corrected),
+    BrokenStore("retention deletes fresh files", "retention", BOTH, retention_deletes_too_much),
+    BrokenStore("queues are rebuilt wrong", "put", BOTH, units_written_twice),
+]

@@ -1,0 +1,28 @@
+"""The simulation finds what it is there to find: stores that break a promise."""
+
+from __future__ import annotations
+
+import pytest
+
+from .broken_stores import BROKEN_STORES
+from .engine import check_run
+from .runs import record_run
+
+SEEDS = range(1, 7)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("broken", BROKEN_STORES, ids=lambda broken: broken.name)
+def test_a_broken_store_is_found_out(broken, monkeypatch, caplog):
+    caplog.set_level("CRITICAL", "trocket")
+    broken.apply(monkeypatch)
+    count = 0
+    for seed in SEEDS:
+        for mode in broken.modes:
+            run = record_run(broken.workload, mode, seed)
+            report = check_run(run, depth2=True, failures_max=1)
+            count += report.count
+            if report.failures:
+                print(f"found after {count} images: {report.failures[0].problem}")
+                return
+    pytest.fail(f"{broken.name}: {count} images of seeds {[*SEEDS]} look well")
