@@ -27,11 +27,12 @@ LOGBACK = """<configuration>
 
 
 def broker_conf_text(keys: Mapping[str, object]) -> str:
-    """A properties file of `key = value` lines; True and False as Java writes them."""
+    """A properties file of `key = value` lines; booleans as Java writes them, None as no line."""
     lines = []
     for key, value in keys.items():
         text = str(value).lower() if isinstance(value, bool) else str(value)
-        lines.append(f"{key} = {text}\n")
+        if value is not None:
+            lines.append(f"{key} = {text}\n")
     return "".join(lines)
 
 
@@ -42,7 +43,8 @@ class ApacheCluster:
       version: such as "5.5.0"; the jars are fetched when missing.
       folder: everything of this run; two clusters never share one.
       broker_java, namesrv_java: options of each JVM; small and quick by default.
-      broker_keys: added to broker.conf, over what is set here.
+      broker_keys: added to broker.conf, over what is set here; None takes a key out. A broker
+        without `namesrvAddr` runs alone: `start_broker`, never `start`.
     """
 
     def __init__(

@@ -1,10 +1,12 @@
-"""Our own name server and broker, `trocket up`, as a process of its own."""
+"""Our own name server and broker, `trocket up`, or our broker alone, as a process of its own."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
+from .apache import broker_conf_text
 from .ports import free_broker_port, free_port
 from .process import LineProcess
 
@@ -83,4 +85,81 @@ class TrocketCluster:
 
     def close(self) -> None:
         """Stop what runs."""
+        self.kill_broker()
+
+
+class TrocketBroker:
+    """`trocket broker` without a name server, on a data folder that may be there already.
+
+    Args:
+      folder: where its configuration and logs go.
+      store: the data folder.
+      broker_keys: added to broker.conf, over what is set here; None takes a key out.
+      command: what stands before `broker -c FILE`, such as a program that limits memory.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        store: Path,
+        broker_keys: Mapping[str, object] | None = None,
+        command: tuple[str, ...] = COMMAND,
+    ) -> None:
+        self.label = "trocket"
+        self.folder = folder
+        self._broker_port = free_broker_port()
+        self._command = command
+        self._process: LineProcess | None = None
+        folder.mkdir(parents=True, exist_ok=True)
+        keys: dict[str, object] = {
+            "brokerName": "broker-a",
+            "brokerIP1": "127.0.0.1",
+            "bindAddress": "127.0.0.1",
+            "listenPort": self._broker_port,
+            "storePathRootDir": store,
+            **(broker_keys or {}),
+        }
+        (folder / "broker.conf").write_text(broker_conf_text(keys))
+
+    @property
+    def broker_address(self) -> str:
+        """HOST:PORT of the broker."""
+        return f"127.0.0.1:{self._broker_port}"
+
+    @property
+    def pids(self) -> list[int]:
+        """The one process, when it was started."""
+        return [] if self._process is None else [self._process.pid]
+
+    def start_broker(self) -> None:
+        """Start it and wait until it says that it has booted.
+
+        Raises: PeerError: it ended, or did not say so in 30 s.
+        """
+        if self._process is not None:
+            return
+        command = [*self._command, "broker", "-c", str(self.folder / "broker.conf")]
+        unbuffered = {"PYTHONUNBUFFERED": "1"}
+        process = LineProcess(command, folder=self.folder, name="broker", environment=unbuffered)
+        self._process = process
+        process.wait_line(lambda line: "boot success" in line, timeout_s=START_TIMEOUT_S)
+
+    def stop_broker(self) -> None:
+        """Stop it by SIGTERM.
+
+        Raises: PeerError: it did not end in time, or not with exit code 0.
+        """
+        process, self._process = self._process, None
+        if process is not None:
+            process.stop_cleanly(timeout_s=STOP_TIMEOUT_S)
+
+    def kill_broker(self) -> None:
+        """Kill it with SIGKILL."""
+        process, self._process = self._process, None
+        if process is not None:
+            process.kill()
+
+    def close(self) -> None:
+        """Kill what runs."""
         self.kill_broker()

@@ -7,6 +7,9 @@ import json
 import os
 import shutil
 import subprocess
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -17,9 +20,11 @@ from trocket.remoting.java_hash import tags_code
 from trocket.store.config import MessageStoreConfig
 from trocket.store.message_store import MessageStore
 
-pytestmark = pytest.mark.interop
+pytestmark = [pytest.mark.interop, pytest.mark.slow]
 
 TIMEOUT_S = 120
+VERSIONS = ["5.5.0", "4.9.7"]
+LEFT = ["stopped", "killed"]
 MESSAGES_PER_QUEUE = 900
 QUEUES = 2
 SIZES = {
@@ -28,6 +33,7 @@ SIZES = {
     "maxHashSlotNum": 100,
     "maxIndexNum": 400,
 }
+KEYS_ASKED = range(0, MESSAGES_PER_QUEUE, 50)
 Place = tuple[str, int, int]
 
 
@@ -80,34 +86,64 @@ def write_store(folder: Path, killed: Path) -> dict[Place, str]:
     return records
 
 
-def apaches_dump(version: str, store: Path, scratch: Path, oracle: Path) -> list[dict]:
-    jars = fetch_jars(version, "server")
-    classes = scratch / "classes"
-    classes.mkdir()
-    compiler = ["javac", "-nowarn", "-proc:none", "-cp", f"{jars}/*", "-d", str(classes)]
-    subprocess.run([*compiler, str(oracle)], check=True, capture_output=True, timeout=TIMEOUT_S)
-    conf = scratch / "sizes.conf"
-    conf.write_text("".join(f"{key}={value}\n" for key, value in SIZES.items()))
-    java = [
-        "java",
-        *JAVA_SMALL,
-        *JAVA_OPENS,
-        f"-Duser.home={scratch}",
-        "-cp",
-        f"{classes}:{jars}/*",
-    ]
-    done = subprocess.run(
-        [*java, "Oracle", "dump", str(store), str(conf)],
-        check=True,
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT_S,
-    )
-    return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+@dataclass(frozen=True)
+class Opened:
+    """What Apache's classes said of one store, and what we had written."""
+
+    expected: dict[Place, str]
+    had_abort_file: bool
+    lines: list[dict]
+    found: list[list[Place]]
 
 
-@pytest.fixture(scope="session")
-def oracle(golden: Path) -> Path:
+class Oracle:
+    """The program over Apache's classes, compiled for one version.
+
+    Args:
+      source: of the program.
+      folder: for its classes and what it writes.
+    """
+
+    def __init__(self, version: str, source: Path, folder: Path) -> None:
+        jars = fetch_jars(version, "server")
+        classes = folder / "classes"
+        classes.mkdir(parents=True)
+        compiler = ["javac", "-nowarn", "-proc:none", "-cp", f"{jars}/*", "-d", str(classes)]
+        subprocess.run([*compiler, str(source)], check=True, capture_output=True, timeout=TIMEOUT_S)
+        self._conf = folder / "sizes.conf"
+        self._conf.write_text("".join(f"{key}={value}\n" for key, value in SIZES.items()))
+        java = ["java", *JAVA_SMALL, *JAVA_OPENS, f"-Duser.home={folder}"]
+        self._java = [*java, "-cp", f"{classes}:{jars}/*", "Oracle"]
+
+    def ask(self, mode: str, store: Path, questions: list[dict] | None = None) -> list[dict]:
+        """What one run says: the store is opened, recovered and closed."""
+        done = subprocess.run(
+            [*self._java, mode, str(store), str(self._conf)],
+            input="".join(json.dumps(question) + "\n" for question in questions or []),
+            check=True,
+            capture_output=True,
+            text=True,
+            timeout=TIMEOUT_S,
+        )
+        return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+
+    def look_at(self, store: Path, expected: dict[Place, str]) -> Opened:
+        """All that is asked of one store."""
+        had_abort_file = (store / "abort").exists()
+        lines = self.ask("dump", store)
+        questions = [
+            {"topic": "TopicA", "key": f"k{number}", "max": 32, "begin": 0, "end": 1 << 60}
+            for number in KEYS_ASKED
+        ]
+        found = [
+            sorted((topic, queue_id, offset) for topic, queue_id, offset, *_ in answer["found"])
+            for answer in self.ask("query", store, questions)
+        ]
+        return Opened(expected, had_abort_file, lines, found)
+
+
+@pytest.fixture(scope="module")
+def oracle_source(golden: Path) -> Path:
     """The source of the program over Apache's classes, beside the recordings."""
     source = golden.parent / "oracle" / "Oracle.java"
     if not source.is_file():
@@ -118,22 +154,45 @@ def oracle(golden: Path) -> Path:
     return source
 
 
+@pytest.fixture(scope="module")
+def looks(
+    oracle_source: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[dict[tuple[str, str], Future]]:
+    """All looks, under way side by side: a JVM mostly waits."""
+    folder = tmp_path_factory.mktemp("opened")
+    under_way: dict[tuple[str, str], Future] = {}
+    with ThreadPoolExecutor(len(VERSIONS) * len(LEFT)) as pool:
+        for version in VERSIONS:
+            apache = Oracle(version, oracle_source, folder / version)
+            stores = {left: folder / version / left for left in LEFT}
+            expected = write_store(stores["stopped"], stores["killed"])
+            for left, store in stores.items():
+                under_way[version, left] = pool.submit(apache.look_at, store, expected)
+        yield under_way
+
+
+@pytest.fixture(params=[(version, left) for version in VERSIONS for left in LEFT], ids="-".join)
+def opened(request: pytest.FixtureRequest, looks: dict[tuple[str, str], Future]) -> Opened:
+    """One store of ours, opened by one version of Apache's classes."""
+    look: Opened = looks[request.param].result(TIMEOUT_S)
+    assert look.had_abort_file is (request.param[1] == "killed")
+    return look
+
+
 @pytest.mark.usefixtures("java")
-@pytest.mark.parametrize("left", ["stopped", "killed"])
-@pytest.mark.parametrize("version", ["5.5.0", "4.9.7"])
-def test_apache_reads_every_message_where_we_wrote_it(
-    version: str, left: str, tmp_path: Path, oracle: Path
-) -> None:
-    expected = write_store(tmp_path / "stopped", tmp_path / "killed")
-    folder = tmp_path / left
-    assert (folder / "abort").exists() is (left == "killed")
-    lines = apaches_dump(version, folder, tmp_path, oracle)
+def test_apache_reads_every_message_where_we_wrote_it(opened: Opened) -> None:
     read = {
         (line["topic"], line["queueId"], line["queueOffset"]): line["rawSha1"]
-        for line in lines
+        for line in opened.lines
         if line["kind"] == "message"
     }
-    assert read == expected
-    assert [line for line in lines if line["kind"] == "hole"] == []
-    ends = {line["queueId"]: line["maxOffset"] for line in lines if line["kind"] == "queue"}
+    assert read == opened.expected
+    assert [line for line in opened.lines if line["kind"] == "hole"] == []
+    ends = {line["queueId"]: line["maxOffset"] for line in opened.lines if line["kind"] == "queue"}
     assert ends == dict.fromkeys(range(QUEUES), MESSAGES_PER_QUEUE)
+
+
+@pytest.mark.usefixtures("java")
+def test_apache_finds_messages_by_the_keys_that_we_indexed(opened: Opened) -> None:
+    places = [[("TopicA", queue_id, number) for queue_id in range(QUEUES)] for number in KEYS_ASKED]
+    assert opened.found == places

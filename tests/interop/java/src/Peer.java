@@ -360,11 +360,12 @@ public final class Peer {
                 failed(messages, result.getSendStatus().toString());
                 return false;
             }
+            // One for each message, or, from a topic of batches, one for the whole batch.
             String[] unique = result.getMsgId().split(",");
             String[] stored = result.getOffsetMsgId().split(",");
             for (int i = 0; i < messages.size(); i++) {
                 emit("event", "ack", "id", id, "topic", topic, "key", key(messages.get(i)),
-                    "crc", crc(messages.get(i).getBody()), "unique", unique[i],
+                    "crc", crc(messages.get(i).getBody()), "unique", unique[Math.min(i, unique.length - 1)],
                     "msgId", i < stored.length ? stored[i] : "",
                     "queueId", result.getMessageQueue().getQueueId(),
                     "queueOffset", result.getQueueOffset() + i,

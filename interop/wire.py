@@ -1,0 +1,394 @@
+"""A plain client of one broker: one socket, JSON headers, blocking calls with a deadline.
+
+Knows the wire's description only, none of our own codec: what a broker sends is judged by bytes
+that something else has framed. Records in bodies are left as the bytes they are.
+
+Source: frames recorded from the 5.5.0 client; RocketMQ 5.3.3 remoting/protocol/RequestCode.java,
+header/*.java, common/sysflag/PullSysFlag.java.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import struct
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from types import TracebackType
+
+from .process import PeerError
+
+PULL_MESSAGE = 11
+QUERY_MESSAGE = 12
+QUERY_CONSUMER_OFFSET = 14
+UPDATE_CONSUMER_OFFSET = 15
+UPDATE_AND_CREATE_TOPIC = 17
+GET_ALL_TOPIC_CONFIG = 21
+SEARCH_OFFSET_BY_TIMESTAMP = 29
+GET_MAX_OFFSET = 30
+GET_MIN_OFFSET = 31
+GET_EARLIEST_MSG_STORETIME = 32
+UPDATE_AND_CREATE_SUBSCRIPTIONGROUP = 200
+GET_ALL_SUBSCRIPTIONGROUP_CONFIG = 201
+SEND_MESSAGE_V2 = 310
+SEND_BATCH_MESSAGE = 320
+
+SUCCESS = 0
+PULL_NOT_FOUND = 19
+PULL_RETRY_IMMEDIATELY = 20
+QUERY_NOT_FOUND = 22
+
+PULL_COUNT = 32
+WITH_SUBSCRIPTION = 0x4
+"""Bit of a pull's sysFlag: what to filter by comes with the pull, no heartbeat is needed."""
+
+TIMEOUT_S = 30.0
+LONG_MAX = 0x7FFF_FFFF_FFFF_FFFF
+CLIENT_VERSION = 513
+
+_LENGTHS = struct.Struct(">ii")
+_RECORD_SIZE = struct.Struct(">i")
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a broker answered: response code, remark ("" for none), fields, body."""
+
+    code: int
+    remark: str
+    fields: dict[str, str]
+    body: bytes
+
+    def checked(self) -> Answer:
+        """Itself. Raises: PeerError: the code is not SUCCESS."""
+        if self.code != SUCCESS:
+            raise PeerError(f"answered with code {self.code}: {self.remark}")
+        return self
+
+
+@dataclass(frozen=True, slots=True)
+class Outgoing:
+    """One send: the properties' text as the wire has it, `KEYS\\x01k\\x02TAGS\\x01t\\x02`.
+
+    `batch`: the body is an encoded batch, and the properties are those of the batch.
+    """
+
+    topic: str
+    queue_id: int
+    body: bytes
+    properties: str = ""
+    sys_flag: int = 0
+    born_timestamp_ms: int = 1_700_000_000_000
+    batch: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Acknowledged:
+    """Where a send was stored, as its answer says; `physical_offset` is of its (first) record."""
+
+    topic: str
+    queue_id: int
+    queue_offset: int
+    physical_offset: int
+
+
+class WireClient:
+    """One connection to one broker. Use it as a context manager; not for several threads.
+
+    Args:
+      address: HOST:PORT.
+      timeout_s: of each socket operation.
+    Raises: PeerError: nobody listens there; from the methods: no answer, or not the one hoped for.
+    """
+
+    def __init__(self, address: str, *, timeout_s: float = TIMEOUT_S) -> None:
+        host, _, port = address.rpartition(":")
+        self._address = address
+        self._opaque = 0
+        try:
+            self._socket = socket.create_connection((host, int(port)), timeout=timeout_s)
+        except OSError as error:
+            raise PeerError(f"cannot connect to {address}: {error}") from error
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._stream = self._socket.makefile("rb")
+
+    def __enter__(self) -> WireClient:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._stream.close()
+        self._socket.close()
+
+    # ---- any request ---------------------------------------------------------------------
+
+    def send_request(self, code: int, fields: Mapping[str, object], body: bytes = b"") -> int:
+        """Send a request without waiting; its opaque. Raises: PeerError: the connection broke."""
+        self._opaque += 1
+        header = json.dumps(
+            {
+                "code": code,
+                "extFields": {name: _text(value) for name, value in fields.items()},
+                "flag": 0,
+                "language": "JAVA",
+                "opaque": self._opaque,
+                "serializeTypeCurrentRPC": "JSON",
+                "version": CLIENT_VERSION,
+            }
+        ).encode()
+        try:
+            # In one piece: two writes would wait for each other's acknowledgement.
+            lengths = _LENGTHS.pack(4 + len(header) + len(body), len(header))
+            self._socket.sendall(lengths + header + body)
+        except OSError as error:
+            raise PeerError(f"{self._address} takes nothing more: {error}") from error
+        return self._opaque
+
+    def receive(self) -> tuple[int, Answer]:
+        """The next answer and the opaque of its request.
+
+        Requests of the broker's own (it may tell of consumers) are passed over.
+
+        Raises: PeerError: the connection ended or nothing came in time.
+        """
+        while True:
+            try:
+                head = self._stream.read(_LENGTHS.size)
+                if len(head) < _LENGTHS.size:
+                    raise PeerError(f"{self._address} closed the connection")
+                length, mark = _LENGTHS.unpack(head)
+                content = self._stream.read(length - 4)
+            except OSError as error:
+                raise PeerError(f"no answer from {self._address}: {error}") from error
+            size = mark & 0xFFFFFF
+            if len(content) < length - 4 or mark >> 24 != 0:
+                raise PeerError(f"{self._address} broke off, or its header is no JSON")
+            header = json.loads(content[:size])
+            if header.get("flag", 0) & 1:
+                fields = header.get("extFields") or {}
+                answer = Answer(header["code"], header.get("remark") or "", fields, content[size:])
+                return header["opaque"], answer
+
+    def call(self, code: int, fields: Mapping[str, object], body: bytes = b"") -> Answer:
+        """One request and its answer, whatever its code."""
+        opaque = self.send_request(code, fields, body)
+        answered, answer = self.receive()
+        if answered != opaque:
+            raise PeerError(f"{self._address} answered {answered}, asked was {opaque}")
+        return answer
+
+    # ---- sending -------------------------------------------------------------------------
+
+    def start_send(self, message: Outgoing) -> int:
+        """Send a message without waiting for its answer; the opaque."""
+        fields = {
+            "a": "interop",
+            "b": message.topic,
+            "c": "TBW102",
+            "d": 4,
+            "e": message.queue_id,
+            "f": message.sys_flag,
+            "g": message.born_timestamp_ms,
+            "h": 0,
+            "i": message.properties,
+            "j": 0,
+            "k": False,
+            "m": message.batch,
+        }
+        code = SEND_BATCH_MESSAGE if message.batch else SEND_MESSAGE_V2
+        return self.send_request(code, fields, message.body)
+
+    def send_all(self, messages: Iterable[Outgoing], *, together: int = 64) -> list[Acknowledged]:
+        """Send so many messages at a time and wait for their answers; the places in their order.
+
+        Raises: PeerError: one was refused.
+        """
+        places: list[Acknowledged] = []
+        for batch in _chunks(messages, together):
+            asked = {self.start_send(message): message for message in batch}
+            answers = dict(self.receive() for _ in batch)
+            places += [acknowledged(asked[opaque], answers[opaque].checked()) for opaque in asked]
+        return places
+
+    # ---- reading -------------------------------------------------------------------------
+
+    def pull(
+        self, group: str, topic: str, queue_id: int, queue_offset: int, *, count: int = PULL_COUNT
+    ) -> Answer:
+        """One pull of all tags that is answered at once, whatever its code."""
+        fields = {
+            "consumerGroup": group,
+            "topic": topic,
+            "queueId": queue_id,
+            "queueOffset": queue_offset,
+            "maxMsgNums": count,
+            "sysFlag": WITH_SUBSCRIPTION,
+            "commitOffset": 0,
+            "suspendTimeoutMillis": 0,
+            "subscription": "*",
+            "subVersion": 0,
+            "expressionType": "TAG",
+        }
+        return self.call(PULL_MESSAGE, fields)
+
+    def pull_all(self, group: str, topic: str, queue_id: int) -> Iterator[bytes]:
+        """Every record of a queue, from its min offset on, as the broker's bytes.
+
+        Raises: PeerError: a pull failed or does not get on.
+        """
+        offset = self.min_offset(topic, queue_id)
+        end = self.max_offset(topic, queue_id)
+        while offset < end:
+            answer = self.pull(group, topic, queue_id, offset)
+            if answer.code not in (SUCCESS, PULL_RETRY_IMMEDIATELY):
+                raise PeerError(f"{topic}/{queue_id} at {offset}: {answer.code} {answer.remark}")
+            yield from split_records(answer.body)
+            before, offset = offset, int(answer.fields["nextBeginOffset"])
+            if offset <= before:
+                raise PeerError(f"{topic}/{queue_id}: after {before} comes {offset}")
+
+    def query_message(
+        self, topic: str, key: str, *, unique: bool = False, count: int = 64
+    ) -> list[bytes]:
+        """The records that a look-up by key (or by unique key) finds, in the broker's order."""
+        fields: dict[str, object] = {
+            "topic": topic,
+            "key": key,
+            "maxNum": count,
+            "beginTimestamp": 0,
+            "endTimestamp": LONG_MAX,
+        }
+        if unique:
+            fields["_UNIQUE_KEY_QUERY"] = True
+        answer = self.call(QUERY_MESSAGE, fields)
+        if answer.code == QUERY_NOT_FOUND:
+            return []
+        return list(split_records(answer.checked().body))
+
+    def _queue_number(self, code: int, topic: str, queue_id: int, **more: object) -> int:
+        answer = self.call(code, {"topic": topic, "queueId": queue_id, **more}).checked()
+        return int(answer.fields.get("offset", answer.fields.get("timestamp", "")))
+
+    def min_offset(self, topic: str, queue_id: int) -> int:
+        """First queue offset still there."""
+        return self._queue_number(GET_MIN_OFFSET, topic, queue_id)
+
+    def max_offset(self, topic: str, queue_id: int) -> int:
+        """Next queue offset."""
+        return self._queue_number(GET_MAX_OFFSET, topic, queue_id)
+
+    def offset_by_time(self, topic: str, queue_id: int, timestamp_ms: int) -> int:
+        """Queue offset by store timestamp."""
+        more = {"timestamp": timestamp_ms}
+        return self._queue_number(SEARCH_OFFSET_BY_TIMESTAMP, topic, queue_id, **more)
+
+    def earliest_store_time(self, topic: str, queue_id: int) -> int:
+        """Store timestamp of the queue's first message, ms."""
+        return self._queue_number(GET_EARLIEST_MSG_STORETIME, topic, queue_id)
+
+    # ---- tables --------------------------------------------------------------------------
+
+    def consumer_offset(self, group: str, topic: str, queue_id: int) -> int | None:
+        """What the broker keeps for a group; None: nothing."""
+        answer = self.call(
+            QUERY_CONSUMER_OFFSET,
+            {
+                "consumerGroup": group,
+                "topic": topic,
+                "queueId": queue_id,
+                "setZeroIfNotFound": False,
+            },
+        )
+        if answer.code == QUERY_NOT_FOUND:
+            return None
+        return int(answer.checked().fields["offset"])
+
+    def commit_offset(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+        """Keep a consumer's offset on the broker."""
+        fields = {
+            "consumerGroup": group,
+            "topic": topic,
+            "queueId": queue_id,
+            "commitOffset": offset,
+        }
+        self.call(UPDATE_CONSUMER_OFFSET, fields).checked()
+
+    def create_topic(self, topic: str, *, queue_count: int, perm: int = 6) -> None:
+        """Create or change a topic."""
+        fields = {
+            "topic": topic,
+            "defaultTopic": "TBW102",
+            "readQueueNums": queue_count,
+            "writeQueueNums": queue_count,
+            "perm": perm,
+            "topicFilterType": "SINGLE_TAG",
+            "topicSysFlag": 0,
+            "order": False,
+        }
+        self.call(UPDATE_AND_CREATE_TOPIC, fields).checked()
+
+    def create_group(self, group: str, **members: object) -> None:
+        """Create or change a consumer group; `members` by their names in the body."""
+        body = json.dumps({"groupName": group, **members}).encode()
+        self.call(UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, {}, body).checked()
+
+    def topics(self) -> dict[str, dict[str, object]]:
+        """All topics' configurations, by name."""
+        body = json.loads(self.call(GET_ALL_TOPIC_CONFIG, {}).checked().body)
+        table = body["topicConfigTable"]
+        assert isinstance(table, dict)
+        return table
+
+    def groups(self) -> dict[str, dict[str, object]]:
+        """All consumer groups' configurations, by name."""
+        body = json.loads(self.call(GET_ALL_SUBSCRIPTIONGROUP_CONFIG, {}).checked().body)
+        table = body["subscriptionGroupTable"]
+        assert isinstance(table, dict)
+        return table
+
+
+def acknowledged(message: Outgoing, answer: Answer) -> Acknowledged:
+    """Where a send that was answered with success is.
+
+    The message id of an answer is the broker's address and the physical offset, 8 bytes, in hex;
+    for a batch, ids with commas between.
+    """
+    return Acknowledged(
+        message.topic,
+        int(answer.fields["queueId"]),
+        int(answer.fields["queueOffset"]),
+        int(answer.fields["msgId"].partition(",")[0][-16:], 16),
+    )
+
+
+def split_records(body: bytes) -> Iterator[bytes]:
+    """The records of a body, each as it is; a record begins with its size.
+
+    Raises: PeerError: the sizes do not add up to the body.
+    """
+    position = 0
+    while position < len(body):
+        (size,) = _RECORD_SIZE.unpack_from(body, position)
+        if not 0 < size <= len(body) - position:
+            raise PeerError(f"a record of {size} bytes with {len(body) - position} left")
+        yield body[position : position + size]
+        position += size
+
+
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _chunks(messages: Iterable[Outgoing], size: int) -> Iterator[list[Outgoing]]:
+    chunk: list[Outgoing] = []
+    for message in messages:
+        chunk.append(message)
+        if len(chunk) == size:
+            yield chunk
+            chunk = []
+    if chunk:
+        yield chunk
