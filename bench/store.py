@@ -1,0 +1,329 @@
+"""What the store costs without a broker around it: appends, group commit, recovery, pulls.
+
+Each case prints a ratio against a peer measured in the same run: appends against many queues, group
+commit against the bare fsync rate of the disk, and so on. Files lie in a folder that is removed
+afterwards; `--folder` says on which disk (a RAM disk would make group commit meaningless).
+
+    python -m trocket.bench.store
+    python -m trocket.bench.store --case group-commit --json
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Annotated
+
+import trio
+import typer
+from rich.box import SIMPLE
+from rich.console import Console
+from rich.table import Table
+
+from trocket.bench.pulls import pull_cpu_us
+from trocket.store.config import FlushDiskType, MessageStoreConfig
+from trocket.store.message_store import MessageStore
+from trocket.store.services import QUEUE_WRITE_COUNT
+
+BATCH = 64
+"""Messages put between two commits: what a busy turn of the broker brings together."""
+
+SENDERS = 64
+ROUNDS = 5
+HOST = bytes(8)
+PROPERTIES = b"UNIQ_KEY\x017F0000010B2A18B4AAC2123456780000\x02WAIT\x01true\x02"
+TOPIC = "StoreBench"
+QUEUE_COUNT = 4
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One figure and what it is compared with."""
+
+    case: str
+    value: float
+    unit: str
+    peer: str
+    ratio: float | None
+    note: str = ""
+
+
+def new_store(folder: Path, **changes: object) -> MessageStore:
+    """A loaded store in an empty folder, with RocketMQ's default sizes unless changed."""
+    shutil.rmtree(folder, ignore_errors=True)
+    config = MessageStoreConfig(store_path_root_dir=str(folder))
+    for name, value in changes.items():
+        setattr(config, name, value)
+    store = MessageStore(config)
+    store.load()
+    return store
+
+
+def append(store: MessageStore, body: bytes, batches: int, queues: list[tuple[str, int]]) -> float:
+    """Put `batches` times BATCH messages over the queues in turn; messages per second."""
+    put = store.put_message
+    count = len(queues)
+    number = 0
+    start_s = time.perf_counter()
+    for _ in range(batches):
+        store.begin_burst()
+        for _ in range(BATCH):
+            topic, queue_id = queues[number % count]
+            number += 1
+            put(
+                topic,
+                queue_id,
+                body,
+                PROPERTIES,
+                born_timestamp_ms=1,
+                born_host=HOST,
+                store_host=HOST,
+                tags_code=0,
+            )
+        store.commit()
+        if number % (QUEUE_WRITE_COUNT * BATCH) == 0:
+            for queue in store.queue_store.unwritten(QUEUE_WRITE_COUNT):
+                queue.write()
+    return number / (time.perf_counter() - start_s)
+
+
+def append_case(folder: Path, body_size: int) -> Outcome:
+    """The write path alone: one core, no services, queue units written as the broker does."""
+    rates = []
+    for _ in range(ROUNDS):
+        store = new_store(folder)
+        queues = [(TOPIC, queue_id) for queue_id in range(QUEUE_COUNT)]
+        append(store, bytes(body_size), 200, queues)
+        rates.append(append(store, bytes(body_size), 1500, queues))
+        store.close()
+    goal = 150_000
+    rate = statistics.median(rates)
+    spread = f"{min(rates):,.0f} … {max(rates):,.0f}"
+    return Outcome(f"append {body_size} B", rate, "msg/s", f"goal {goal:,}", rate / goal, spread)
+
+
+def many_queues_case(folder: Path) -> Outcome:
+    """1 000 topics of 8 queues against one topic of 4, in turn."""
+    many = [(f"{TOPIC}{number}", queue_id) for number in range(1000) for queue_id in range(8)]
+    few = [(TOPIC, queue_id) for queue_id in range(QUEUE_COUNT)]
+    rates: dict[int, list[float]] = {len(many): [], len(few): []}
+    for _ in range(ROUNDS):
+        for queues in (few, many):
+            store = new_store(folder)
+            append(store, bytes(1024), 2 * len(many) // BATCH, queues)
+            rates[len(queues)].append(append(store, bytes(1024), 1500, queues))
+            store.close()
+    rate = statistics.median(rates[len(many)])
+    peer = statistics.median(rates[len(few)])
+    return Outcome(
+        "append 1024 B to 8,000 queues", rate, "msg/s", f"4 queues {peer:,.0f}", rate / peer
+    )
+
+
+def bare_fsync_rate(
+    folder: Path, size: int, seconds: float, *, written: bool, room: int = 256 << 20
+) -> float:
+    """pwrite of `size` bytes and fdatasync, one after the other, into a preallocated file.
+
+    Args:
+      written: the file was filled with zeros before; otherwise its blocks are only reserved, as
+        those of a new commit log file.
+      room: bytes of the file.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / "bare"
+    fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        os.posix_fallocate(fd, 0, room)
+        if written:
+            for position in range(0, room, 1 << 20):
+                os.pwrite(fd, bytes(1 << 20), position)
+        os.fsync(fd)
+        data, position, count = os.urandom(size), 0, 0
+        start_s = time.perf_counter()
+        while time.perf_counter() - start_s < seconds:
+            os.pwrite(fd, data, position)
+            os.fdatasync(fd)
+            count += 1
+            position += size
+            if position + size > room:
+                position = 0
+        return count / (time.perf_counter() - start_s)
+    finally:
+        os.close(fd)
+        path.unlink()
+
+
+def _setter(event: trio.Event) -> Callable[[bool], None]:
+    return lambda _: event.set()
+
+
+async def _group_commit(store: MessageStore, body: bytes, seconds: float) -> float:
+    """SENDERS senders, each waiting for its send's fsync before the next one; sends per second."""
+    done = 0
+
+    async def senders() -> None:
+        nonlocal done
+        while True:
+            store.begin_burst()
+            physical_offset = 0
+            for number in range(SENDERS):
+                _, physical_offset, _ = store.put_message(
+                    TOPIC,
+                    number % QUEUE_COUNT,
+                    body,
+                    PROPERTIES,
+                    born_timestamp_ms=1,
+                    born_host=HOST,
+                    store_host=HOST,
+                    tags_code=0,
+                )
+            store.commit()
+            flushed = trio.Event()
+            store.when_flushed(physical_offset, _setter(flushed))
+            await flushed.wait()
+            done += SENDERS
+
+    async with trio.open_nursery() as nursery:
+        await nursery.start(store.run)
+        nursery.start_soon(senders)
+        await trio.sleep(seconds / 4)
+        before, start_s = done, time.perf_counter()
+        await trio.sleep(seconds)
+        rate = (done - before) / (time.perf_counter() - start_s)
+        nursery.cancel_scope.cancel()
+    return rate
+
+
+def group_commit_case(
+    folder: Path, body_size: int, seconds: float, *, rounds: int = ROUNDS
+) -> Outcome:
+    """64 closed-loop senders under SYNC_FLUSH against 64 times the bare rate for the same bytes."""
+    record_size = 91 + len(TOPIC) + len(PROPERTIES) + body_size
+    ratios, rates, bares = [], [], []
+    for _ in range(rounds):
+        bare = bare_fsync_rate(folder, SENDERS * record_size, seconds, written=False)
+        store = new_store(folder, flush_disk_type=FlushDiskType.SYNC_FLUSH)
+        try:
+            rate = trio.run(_group_commit, store, bytes(body_size), seconds)
+        finally:
+            store.close()
+        bare += bare_fsync_rate(folder, SENDERS * record_size, seconds, written=False)
+        bare /= 2
+        bares.append(bare)
+        rates.append(rate)
+        ratios.append(rate / SENDERS / bare)
+    bare, rate = statistics.median(bares), statistics.median(rates)
+    return Outcome(
+        f"group commit, {SENDERS} senders, {body_size} B",
+        rate,
+        "msg/s",
+        f"{SENDERS} x bare fsync {bare:,.0f}/s",
+        statistics.median(ratios),
+        f"{min(ratios):.2f} … {max(ratios):.2f}",
+    )
+
+
+def recovery_case(folder: Path, gib: float) -> Outcome:
+    """Opening a store that was killed, all of whose log must be read (no checkpoint)."""
+    store = new_store(folder)
+    queues = [(TOPIC, queue_id) for queue_id in range(QUEUE_COUNT)]
+    record_size = 91 + len(TOPIC) + len(PROPERTIES) + 1024
+    batches = int(gib * (1 << 30)) // record_size // BATCH
+    append(store, bytes(1024), batches, queues)
+    store.flush()
+    size = store.max_physical_offset
+    store.queue_store.close()
+    store.log.close()
+    store.disk.unlock(f"{folder}/lock")  # dropped, not closed: as after a kill
+    shutil.rmtree(folder / "consumequeue", ignore_errors=True)
+    config = store.config
+    (folder / "checkpoint").unlink(missing_ok=True)
+    again = MessageStore(config)
+    start_s = time.perf_counter()
+    again.load()
+    took_s = time.perf_counter() - start_s
+    whole = again.max_physical_offset == size
+    again.close()
+    goal_s = 10.0 * size / (1 << 30)
+    return Outcome(
+        f"recovery of {size / (1 << 30):.2f} GiB, 1024 B",
+        took_s,
+        "s",
+        f"goal {goal_s:.1f}",
+        took_s / goal_s,
+        f"{batches * BATCH / took_s:,.0f} records/s" + ("" if whole else "; NOT ALL FOUND"),
+    )
+
+
+def pull_case(folder: Path, in_flight: int, seconds: float) -> Outcome:
+    """Pulls of 32 x 1 KiB over loopback: CPU of the broker's process for each."""
+    shutil.rmtree(folder, ignore_errors=True)
+    cpu_us, pulls_per_s = pull_cpu_us(
+        folder, body_size=1024, count=32, in_flight=in_flight, seconds=seconds
+    )
+    goal = 60.0
+    return Outcome(
+        f"pull of 32 x 1024 B, {in_flight} in flight",
+        cpu_us,
+        "us CPU",
+        f"goal {goal:.0f}",
+        cpu_us / goal,
+        f"{pulls_per_s:,.0f} pulls/s",
+    )
+
+
+def report(outcomes: list[Outcome]) -> Table:
+    """The outcomes as a table."""
+    table = Table(box=SIMPLE, pad_edge=False, collapse_padding=True)
+    for heading in ("case", "", "unit", "against", "ratio", "spread"):
+        justify = "right" if heading in ("", "ratio") else "left"
+        table.add_column(heading, justify=justify, no_wrap=True)  # type: ignore[arg-type]
+    for one in outcomes:
+        ratio = "" if one.ratio is None else f"{one.ratio:.2f}"
+        table.add_row(one.case, f"{one.value:,.1f}", one.unit, one.peer, ratio, one.note)
+    return table
+
+
+def main(
+    case: Annotated[str, typer.Option(help="append, queues, group-commit, recovery, pull")] = "all",
+    folder: Annotated[Path | None, typer.Option(help="on which disk (a temporary folder)")] = None,
+    seconds: Annotated[float, typer.Option(help="of each measurement of a rate")] = 2.0,
+    gib: Annotated[float, typer.Option(help="log size of the recovery case")] = 1.0,
+    json_: Annotated[bool, typer.Option("--json", help="print JSON instead of a table")] = False,
+) -> None:
+    """Measure the store and print each figure with its peer."""
+    with tempfile.TemporaryDirectory(prefix="trocket-bench-", dir=folder) as scratch:
+        root = Path(scratch) / "store"
+        cases: dict[str, list[Callable[[], Outcome]]] = {
+            "append": [lambda: append_case(root, 128), lambda: append_case(root, 1024)],
+            "queues": [lambda: many_queues_case(root)],
+            "group-commit": [
+                lambda: group_commit_case(root, 128, seconds),
+                lambda: group_commit_case(root, 1024, seconds),
+            ],
+            "recovery": [lambda: recovery_case(root, gib)],
+            "pull": [
+                lambda: pull_case(Path(scratch) / "broker", 1, seconds),
+                lambda: pull_case(Path(scratch) / "broker", 16, seconds),
+            ],
+        }
+        if case != "all" and case not in cases:
+            raise typer.BadParameter(f"--case is all or one of {', '.join(cases)}")
+        chosen = [one for name, ones in cases.items() if case in ("all", name) for one in ones]
+        outcomes = [one() for one in chosen]
+    if json_:
+        print(json.dumps([asdict(one) for one in outcomes], indent=2))
+    else:
+        Console(width=140).print(report(outcomes))
+
+
+if __name__ == "__main__":
+    typer.run(main)
