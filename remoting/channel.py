@@ -32,6 +32,10 @@ OUTBOX_SIZE_MAX = 64 * 1024 * 1024
 """Unsent bytes of one connection above which it is closed: woken pulls alone can pass the high
 water, since they were accepted before."""
 
+JOIN_PIECE_SIZE = 2048
+"""A frame whose buffers have fewer bytes than this on average is joined: a segment costs the kernel
+more than copying 2 KiB does (32 records of 1 KiB: 21 us joined, 26 us by `sendmsg`)."""
+
 CALLS_MAX = 65_535
 """Calls of ours that wait for an answer on one connection. RocketMQ: clientAsyncSemaphoreValue."""
 
@@ -171,8 +175,12 @@ class Channel:
             outbox.append(frame)
             self._outbox_size += len(frame)
         else:
-            outbox += frame
-            self._outbox_size += sum(map(len, frame))
+            size = sum(map(len, frame))
+            self._outbox_size += size
+            if size < len(frame) * JOIN_PIECE_SIZE:
+                outbox.append(b"".join(frame))
+            else:
+                outbox += frame
         if not self._dirty and self._outbox_size:
             self._dirty = True
             self._turn.dirty.append(self)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
+from threading import Lock
 
 from ..remoting.message_codec import MAGIC_BLANK, RECORD_PREFIX
 from .disk import Disk, DiskFile
@@ -20,6 +21,8 @@ from .log_files import LogFile, LogFilePool, open_count_max
 
 ZEROS_CHUNK = 1024 * 1024
 _ZEROS = bytes(ZEROS_CHUNK)
+WARM_SYNC_CHUNKS = 16
+"""Chunks of zeros between two fsyncs while a file is warmed: others wait some 10 ms at most."""
 SERVED_BYTES_MAX = 32 * 1024 * 1024
 """Bytes served from maps after which the mapped pages are given back. They count as this
 process's memory though they are the page cache's; read again, each costs a soft fault."""
@@ -56,6 +59,7 @@ class CommitLog:
         self.unsynced: set[int] = set()
         self.prepared_base = -1
         self.unfinished_path = ""
+        self._making = Lock()
         self._pool = LogFilePool(disk, open_count_max(file_size), self._must_stay_open)
         self._open = self._pool.open
         self._views = self._pool.views
@@ -132,6 +136,11 @@ class CommitLog:
         Raises:
           StoreIOError: no room, or not writable; nothing is left behind.
         """
+        with self._making:
+            if base not in self.files:
+                self._create(base)
+
+    def _create(self, base: int) -> None:
         path = self._path(base)
         self.disk.make_folder(self.folder)
         file = self.disk.open(path, create=True)
@@ -151,9 +160,32 @@ class CommitLog:
         Raises:
           StoreIOError: it could not be opened.
         """
-        if base not in self.files:
-            self._pool.use(base, self._path(base))
-            self._take_in(base)
+        with self._making:
+            if base not in self.files:
+                self._pool.use(base, self._path(base))
+                self._take_in(base)
+
+    def warm(self, base: int) -> None:
+        """Fill the prepared file with zeros, until it is adopted; from a worker thread.
+
+        Whoever adopts it waits for the chunk that is being written, and none is written after:
+        no zero ever goes over a message.
+
+        Raises:
+          StoreIOError: it could not be written; it can be used all the same.
+        """
+        file = self.disk.open(self._path(base))
+        try:
+            for number, position in enumerate(range(0, self.file_size, ZEROS_CHUNK), 1):
+                with self._making:
+                    if base in self.files or self.prepared_base != base:
+                        return
+                    file.pwrite(_ZEROS[: self.file_size - position], position)
+                if number % WARM_SYNC_CHUNKS == 0:
+                    file.sync()
+            file.sync()
+        finally:
+            file.close()
 
     def _take_in(self, base: int) -> None:
         self.files[base] = LogFile(self._path(base), base, self._pool)
@@ -279,8 +311,8 @@ class CommitLog:
           StoreIOError: one could not be removed.
         """
         if self.prepared_base >= base and self.prepared_base not in self.files:
-            self.disk.unlink(self._path(self.prepared_base))
-            self.prepared_base = -1
+            path, self.prepared_base = self._path(self.prepared_base), -1
+            self.disk.unlink(path)
         for found in sorted([found for found in self.files if found >= base], reverse=True):
             self._forget(found)
             self.disk.unlink(self._path(found))

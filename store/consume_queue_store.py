@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache
 
 from ..remoting.errors import LocalProtocolError
 from ..remoting.java_hash import hash_prefix
@@ -26,8 +27,28 @@ TIME_MAX = (1 << 63) - 1
 UNREADABLE_MAX = 1000
 """Messages that a search by time tries one after the other until one can be read."""
 
+TOPIC_FACTS_COUNT_MAX = 16_384
+"""Topics whose facts are remembered, a few hundred bytes each; it saves time and memory only."""
+
 QUEUE_ID_MAX = 0x7FFFFFFF
 """Queue ids are int32 on the wire; a folder's name beyond it was not made by a broker."""
+
+
+@lru_cache(maxsize=TOPIC_FACTS_COUNT_MAX)
+def _topic_facts(topic: str) -> tuple[str, int, bytes, int] | None:
+    """(name of its folder, magic and topic field of its records, hash of "topic#").
+
+    Remembered so that all queues of a topic have the same objects: a put to one of thousands of
+    queues finds them in the processor's cache. None for a topic that cannot be a folder's name.
+    """
+    name = topic_path(topic)
+    if name is None:
+        return None
+    try:
+        magic, topic_field = record_topic(topic)
+    except LocalProtocolError:
+        return None
+    return name, magic, topic_field, hash_prefix(f"{topic}#")
 
 
 class ConsumeQueueStore:
@@ -131,27 +152,17 @@ class ConsumeQueueStore:
 
     def is_possible(self, topic: str, queue_id: int) -> bool:
         """Whether there can be such a queue, see `create`."""
-        if topic_path(topic) is None or not 0 <= queue_id <= QUEUE_ID_MAX:
-            return False
-        try:
-            record_topic(topic)
-        except LocalProtocolError:
-            return False
-        return True
+        return _topic_facts(topic) is not None and 0 <= queue_id <= QUEUE_ID_MAX
 
     def create(self, topic: str, queue_id: int) -> ConsumeQueue | None:
         """A new, empty queue, of batches for one of `batch_topics`; nothing is written yet.
 
         Returns: None when the topic cannot be a folder's name, or the queue id is no int32 >= 0.
         """
-        name = topic_path(topic)
-        if name is None or not 0 <= queue_id <= QUEUE_ID_MAX:
+        facts = _topic_facts(topic)
+        if facts is None or not 0 <= queue_id <= QUEUE_ID_MAX:
             return None
-        try:
-            magic, topic_field = record_topic(topic)
-        except LocalProtocolError:
-            return None
-        topic_hash = hash_prefix(f"{topic}#")
+        name, magic, topic_field, topic_hash = facts
         ext_folder = f"{self._ext_folder}/{name}/{queue_id}"
         queue: ConsumeQueue
         if topic in self.batch_topics:

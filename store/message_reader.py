@@ -74,6 +74,10 @@ class QueryResult(NamedTuple):
     index_last_update_physical_offset: int
 
 
+Collected = tuple[GetMessageStatus, int, int, list[memoryview], int, int]
+"""(status, units used, last one's physical offset, buffers, size, count)."""
+
+
 class MessageReader:
     """The reading half of a store.
 
@@ -171,13 +175,17 @@ class MessageReader:
             return self._nothing(status, queue_offset, correct, min_offset, max_offset)
         if tags_codes is not None and isinstance(queue, ExtendedConsumeQueue):
             units = queue.with_real_tags_codes(units)
+        size_max = min(max(size_max, SIZE_MAX_MIN), SIZE_MAX)
         entries: Iterable[Unit] = UNIT.iter_unpack(units)
+        found = None
         if queue_offset < queue.cold_end:
             entries = self._check.verified(queue, queue_offset, units, log_end)
-        size_max = min(max(size_max, SIZE_MAX_MIN), SIZE_MAX)
-        status, read, last, buffers, size, count = self._collect(
-            entries, count_max, size_max, tags_codes, log_end
-        )
+        elif tags_codes is None:
+            entries = list(entries)
+            found = self._collect_recent(entries, count_max, size_max, log_end)
+        if found is None:
+            found = self._collect(entries, count_max, size_max, tags_codes, log_end)
+        status, read, last, buffers, size, count = found
         self._log.served(size)
         far = log_end - last > self._near
         next_offset = queue_offset + read
@@ -219,6 +227,35 @@ class MessageReader:
             log_end - found.physical_offset > self._near,
         )
 
+    def _collect_recent(
+        self, units: list[Unit], count_max: int, size_max: int, log_end: int
+    ) -> Collected | None:
+        """`_collect` for what most gets find: all of it wanted, in one file, and in memory.
+
+        A third of the time; None where it is not so.
+        """
+        config, log = self._config, self._log
+        del units[max(min(config.max_transfer_count_on_message_in_memory, count_max), 1) :]
+        first, (last, last_size, _) = units[0][0], units[-1]
+        base = first - first % log.file_size
+        sizes = [size for _, size, _ in units]
+        total = sum(sizes)
+        if (
+            not log_end - self._near <= first <= last < base + log.file_size
+            or total > min(config.max_transfer_bytes_on_message_in_memory, size_max)
+            or min(sizes) <= 0
+            or last + last_size > log_end
+        ):
+            return None
+        view = log.view(base)
+        if view is None:
+            return None
+        if last + last_size - first == total:
+            buffers = [view[first - base : first - base + total]]
+        else:
+            buffers = [view[at - base : at - base + size] for at, size, _ in units]
+        return GetMessageStatus.FOUND, len(units), last, buffers, total, len(units)
+
     def _collect(
         self,
         units: Iterable[Unit],
@@ -226,8 +263,8 @@ class MessageReader:
         size_max: int,
         tags_codes: frozenset[int] | None,
         log_end: int,
-    ) -> tuple[GetMessageStatus, int, int, list[memoryview], int, int]:
-        """(status, units used, last one's physical offset, buffers, size, count) for units."""
+    ) -> Collected:
+        """What units lead to, as far as the limits go."""
         log, config, file_size = self._log, self._config, self._log.file_size
         near_from = log_end - self._near
         memory_bytes = min(config.max_transfer_bytes_on_message_in_memory, size_max)
@@ -259,6 +296,15 @@ class MessageReader:
                 run_end += size
             else:
                 base = physical_offset - physical_offset % file_size
+                if not 0 < size <= log_end - physical_offset:
+                    if count:  # the next get begins here, and fails
+                        read -= 1
+                        break
+                    raise CorruptRecordError(
+                        log.folder,
+                        physical_offset,
+                        f"a queue says {size} bytes at this offset, where the log has no message",
+                    )
                 if base != view_base:
                     try:
                         new_view = log.view(base)
@@ -267,7 +313,7 @@ class MessageReader:
                             raise
                         read -= 1
                         break
-                    if new_view is None or not 0 < size <= log_end - physical_offset:
+                    if new_view is None:
                         if not count:
                             status = GetMessageStatus.MESSAGE_WAS_REMOVING
                         skip_until = base + file_size

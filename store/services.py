@@ -139,6 +139,8 @@ async def _prepare_files(store: MessageStore) -> None:
             try:
                 await _in_thread(store, log.create, base)
                 log.prepared_base = base
+                if store.config.warm_maped_file_enable:
+                    await _in_thread(store, log.warm, base)
             except StoreIOError as error:
                 logger.error("the next commit log file cannot be made: %s", error)
                 await trio.sleep(PREPARE_RETRY_S)

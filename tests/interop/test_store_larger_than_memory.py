@@ -28,7 +28,7 @@ COUNT = 600 * MIB // BODY_BYTES
 QUEUE_COUNT = 4
 TOPIC = "Large"
 KEYS = {
-    "mappedFileSizeCommitLog": 64 * MIB,
+    "mappedFileSizeCommitLog": 32 * MIB,  # several maps fit: slices in flight hold some
     "mappedFileSizeConsumeQueue": 20_000,
     "maxHashSlotNum": 10_000,
     "maxIndexNum": 10_000,

@@ -96,3 +96,46 @@ def test_removed_files_are_gone_but_slices_of_them_stay(log):
 
 def test_a_blank_says_what_is_left():
     assert blank(8).hex() == "00000008cbd43194"
+
+
+def test_a_file_is_warmed_only_until_it_is_adopted(monkeypatch):
+    """No zero may go over a message, so the rest of the file stays as it was made."""
+    monkeypatch.setattr("trocket.store.commit_log.ZEROS_CHUNK", 256)
+    monkeypatch.setattr("trocket.store.commit_log._ZEROS", bytes(256))
+    monkeypatch.setattr("trocket.store.commit_log.WARM_SYNC_CHUNKS", 2)
+    disk = MemoryDisk()
+    log = log_on(disk, files=1)
+    log.create(SIZE)
+    log.prepared_base = SIZE
+    operations = []
+
+    def fault(name, path):
+        operations.append(name)
+        if operations.count("sync") == 3:
+            disk.fault = lambda name, path: None if name in ("open", "close") else OSError(name)
+            log.adopt(SIZE)
+            disk.fault = None
+            log.write(SIZE, b"\1" * 2000)
+            disk.fault = lambda name, path: operations.append(name)
+
+    disk.fault = fault
+    log.warm(SIZE)
+    assert operations.count("pwrite") == 6
+    assert bytes(log.read(SIZE, 2000)) == b"\1" * 2000
+
+
+def test_a_warmed_file_is_written_to_its_end_and_synced(monkeypatch):
+    monkeypatch.setattr("trocket.store.commit_log.ZEROS_CHUNK", 1000)
+    monkeypatch.setattr("trocket.store.commit_log._ZEROS", bytes(1000))
+    disk = MemoryDisk()
+    log = log_on(disk, files=0)
+    log.create(0)
+    log.prepared_base = 0
+    operations = []
+    disk.fault = lambda name, path: operations.append(name)
+    log.warm(0)
+    assert operations.count("pwrite") == 5
+    assert operations[-1] == "sync"
+    assert len(disk.contents[f"/log/{0:020d}"]) == SIZE
+    log.adopt(0)
+    assert is_zero(log.files[0], 0, SIZE)

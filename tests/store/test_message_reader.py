@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from trocket.remoting.message_codec import decode_messages
 from trocket.store.config import BrokerRole
 from trocket.store.status import GetMessageStatus as Status
 
@@ -104,10 +105,14 @@ def test_one_get_looks_through_a_bounded_number_of_units():
 
 def test_neighbours_in_the_log_are_one_buffer():
     store = open_store()
-    for queue_id in (0, 0, 1, 0):
+    for queue_id in (0, 0, 0, 1, 0):
         send(store, queue_id=queue_id)
+    result = store.get_message("T", 0, 0, 3)
+    assert (result.count, len(result.buffers)) == (3, 1)
     result = store.get_message("T", 0, 0, 32)
-    assert (result.count, len(result.buffers)) == (3, 2)
+    assert (result.count, result.size) == (4, sum(map(len, result.buffers)))
+    messages = decode_messages(b"".join(result.buffers))
+    assert [message.queue_offset for message in messages] == [0, 1, 2, 3]
 
 
 def test_messages_across_a_file_roll_and_from_file_and_memory_come_in_order():

@@ -152,6 +152,20 @@ async def test_the_next_file_is_made_before_it_is_needed(autojump_clock):
     assert len(bodies(open_store(disk))) == 2
 
 
+@pytest.mark.parametrize("warm", [False, True])
+async def test_the_next_file_is_warmed_if_it_shall_be(autojump_clock, warm):
+    disk = MemoryDisk()
+    written = []
+    disk.fault = lambda name, path: written.append(path) if name == "pwrite" else None
+    async with running(disk, warm_maped_file_enable=warm) as store:
+        await trio.sleep(1)
+        first = f"{store.log.folder}/{0:020d}"
+        assert (first in written) is warm
+        assert send(store, b"message") == 0
+        await trio.sleep(1)
+    assert bodies(open_store(disk)) == [b"message"]
+
+
 async def test_a_file_made_ahead_and_not_used_goes_at_close(autojump_clock):
     disk = MemoryDisk()
     async with running(disk) as store:
