@@ -156,6 +156,11 @@ class BrokerController:
         """`host:port` that clients are told; known once it runs."""
         return self._broker_addr
 
+    @property
+    def sends_refused(self) -> str:
+        """Why the store takes no message now, for people; "" when it does."""
+        return self.store.read_only_reason or self.store.disk_full
+
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Serve until cancelled; started means bound, loaded and registered where it can be.
 

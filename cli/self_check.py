@@ -33,13 +33,16 @@ _PULL_WITH_SUBSCRIPTION = 4
 """Bit of the pull's sysFlag: the subscription is in the request, no heartbeat came before."""
 
 
-async def check(namesrv: str, broker: str, told: str) -> tuple[float, str]:
+async def check(
+    namesrv: str, broker: str, told: str, *, takes_sends: bool = True
+) -> tuple[float, str]:
     """Send one message and consume it.
 
     Args:
       namesrv: `host:port` of the name server.
       broker: `host:port` at which the broker answers on this machine.
       told: `host:port` of the broker that clients are told.
+      takes_sends: false: only the route is asked for.
 
     Returns: milliseconds from the send's start to the message's arrival; and a warning, "" if all
       is well, that clients may not reach the address they are told.
@@ -53,7 +56,8 @@ async def check(namesrv: str, broker: str, told: str) -> tuple[float, str]:
             await _must(client, namesrv, RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": TOPIC})
             warning = "" if told == broker else await _unreachable(client, told)
             start_s = trio.current_time()
-            await _send_and_consume(client, broker)
+            if takes_sends:
+                await _send_and_consume(client, broker)
             check_ms = (trio.current_time() - start_s) * 1000
         except RemotingError as error:
             failure = error  # raised below, where no exception group is put around it

@@ -1,6 +1,7 @@
 """`trocket up`: name server and broker in one process, ready for the official clients.
 
-Ready means: both listen, the broker is registered, and a message went through (`self_check`).
+Ready means: both listen, the broker is registered, and a message went through (`self_check`). A
+store that takes no message (read-only, disk full) is served all the same, and says so.
 Stopping ends the broker first, so that it can still tell the name server.
 """
 
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import trio
+
+    from ..broker.controller import BrokerController
 
 PROGRAM = "trocket up"
 EVERYWHERE = ("0.0.0.0", "::")
@@ -95,28 +98,37 @@ class Up:
             with stop:
                 async with trio.open_nursery() as inner:
                     await inner.start(broker.run)
-                    await self._become_ready(ours, broker.broker_addr, broker.listen_addresses)
+                    await self._become_ready(ours, broker)
                     process.settle()
                     await trio.sleep_forever()
             outer.cancel_scope.cancel()
 
-    async def _become_ready(self, namesrv: str, told: str, listening: Sequence[str]) -> None:
+    async def _become_ready(self, namesrv: str, broker: BrokerController) -> None:
         from ..remoting.client import split_address
         from ..remoting.errors import RemotingError
         from .self_check import check
 
+        told, refused = broker.broker_addr, broker.sends_refused
         port = split_address(told)[1]
         here = join_address(reachable(self._broker.bind_address), port)
         try:
-            check_ms, warning = await check(namesrv, here, told)
+            check_ms, warning = await check(namesrv, here, told, takes_sends=not refused)
         except RemotingError as error:
             raise SelfCheckError(f"the self-check failed: {error}") from error
         if warning:
             process.logger.warning(warning)
         host = self._broker.broker_ip1 if here != told else reachable(self._namesrv.bind_address)
-        self._announce(join_address(host, split_address(namesrv)[1]), told, listening, check_ms)
+        self._announce(
+            join_address(host, split_address(namesrv)[1]),
+            told,
+            broker.listen_addresses,
+            refused or f"one message sent and consumed in {check_ms:.0f} ms",
+            refused,
+        )
 
-    def _announce(self, namesrv: str, told: str, listening: Sequence[str], check_ms: float) -> None:
+    def _announce(
+        self, namesrv: str, told: str, listening: Sequence[str], checked: str, refused: str
+    ) -> None:
         facts: dict[str, Any] = {
             "ready": True,
             "seconds": round(process.seconds_since_start(), 3),
@@ -127,6 +139,7 @@ class Up:
             "listening": list(listening),
             "home": self._home,
             "store": self._store.store_path_root_dir,
+            "sendsRefused": refused,
         }
         if self._as_json:
             process.say(json.dumps(facts))
@@ -138,7 +151,7 @@ class Up:
             f"  broker       {told}  {self._broker.broker_name} of "
             f"{self._broker.broker_cluster_name}, listening on {listening_text}\n"
             f"  data         {facts['store']}\n"
-            f"  self-check   one message sent and consumed in {check_ms:.0f} ms\n"
+            f"  self-check   {checked}\n"
             "\n"
             f'  Java    producer.setNamesrvAddr("{namesrv}");\n'
             f'  Go      producer.WithNameServer([]string{{"{namesrv}"}})\n'

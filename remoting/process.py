@@ -12,6 +12,7 @@ import argparse
 import gc
 import logging
 import os
+import resource
 import signal
 import sys
 import time
@@ -31,6 +32,10 @@ EXIT_USAGE = 2
 """Flags or configuration are wrong; the same that argparse ends with."""
 EXIT_INTERRUPTED = 130
 """Ctrl-C before there was anything to stop."""
+
+OPEN_FILES_WANTED = 65_536
+"""A connection is one, the store's files are up to 900: the usual limit of 1,024 leaves no room for
+clients. Apache's scripts ask for 655,350."""
 
 _imported_s = time.monotonic()
 
@@ -112,6 +117,17 @@ def log_to_stderr(level: str, warnings: Iterable[str]) -> None:
         logger.warning(warning)
 
 
+def raise_open_files_limit() -> None:
+    """Let this process open `OPEN_FILES_WANTED` files and connections, or as many as it may."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = OPEN_FILES_WANTED if hard == resource.RLIM_INFINITY else min(OPEN_FILES_WANTED, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+        except (OSError, ValueError) as error:  # macOS says infinity and takes less
+            logger.info("the limit of open files stays %d: %s", soft, error)
+
+
 def settle() -> None:
     """The start is over: `serve` kept the garbage collector out of it, since a start makes much and
     none of it is garbage; what it made is never looked at again.
@@ -154,6 +170,7 @@ def serve(
         Any other is a bug and shows its traceback.
     """
     gc.disable()  # until `settle`
+    raise_open_files_limit()
     import trio
 
     async def watched() -> None:

@@ -76,6 +76,18 @@ def test_it_starts_again_on_the_data_it_left(start: Start, home: Path) -> None:
     assert again.end(signal.SIGTERM)[0] == 0
 
 
+def test_a_store_that_may_only_be_read_is_served_and_says_why(start: Start, home: Path) -> None:
+    first = up(start, home, "--json")
+    assert first.ready()["sendsRefused"] == ""
+    assert first.end(signal.SIGTERM)[0] == 0
+    for path in (home / "store" / "commitlog").iterdir():
+        path.unlink()
+    again = up(start, home, "--json")
+    assert "there is no commit log file" in again.ready()["sendsRefused"]
+    assert again.end(signal.SIGTERM)[0] == 0
+    assert list((home / "store" / "commitlog").iterdir()) == []
+
+
 def test_a_second_process_on_the_same_data_is_refused_in_one_line(start: Start, home: Path) -> None:
     first = up(start, home, "--json")
     first.ready()

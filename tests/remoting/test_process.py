@@ -5,6 +5,8 @@ from __future__ import annotations
 import gc
 import os
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -127,3 +129,18 @@ def test_an_endless_file_is_refused_unread() -> None:
 def test_seconds_since_the_start_are_those_of_this_process() -> None:
     first = process.seconds_since_start()
     assert 0 < first <= process.seconds_since_start() < 24 * 3600
+
+
+def test_as_many_files_may_be_opened_as_the_hard_limit_allows() -> None:
+    code = """
+import resource
+from trocket.remoting.process import OPEN_FILES_WANTED, raise_open_files_limit
+hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+resource.setrlimit(resource.RLIMIT_NOFILE, (64, hard))
+raise_open_files_limit()
+soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+assert soft == (OPEN_FILES_WANTED if hard < 0 else min(OPEN_FILES_WANTED, hard)) > 64, soft
+raise_open_files_limit()
+assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] == soft
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
