@@ -261,7 +261,7 @@ def repair(
     leaves a store that was closed cleanly. The plan is said first.
 
     Ends with 0 when the store is clean afterwards (with --dry-run: when there is nothing to do), 1
-    when not, 2 when it was not begun.
+    when not or when the plan could not be carried out, 2 when there is no plan that can be.
     """
     if skip and cut:
         usage("--skip and --cut exclude each other")

@@ -105,16 +105,18 @@ class Up:
 
     async def _become_ready(self, namesrv: str, broker: BrokerController) -> None:
         from ..remoting.client import split_address
-        from ..remoting.errors import RemotingError
-        from .self_check import check
 
-        told, refused = broker.broker_addr, broker.sends_refused
+        told = broker.broker_addr
         port = split_address(told)[1]
         here = join_address(reachable(self._broker.bind_address), port)
         try:
-            check_ms, warning = await check(namesrv, here, told, takes_sends=not refused)
-        except RemotingError as error:
-            raise SelfCheckError(f"the self-check failed: {error}") from error
+            check_ms, warning = await self._check(namesrv, here, broker)
+        except SelfCheckError:
+            if not broker.sends_refused:
+                raise
+            # The disk was looked at meanwhile, and is too full.
+            check_ms, warning = await self._check(namesrv, here, broker)
+        refused = broker.sends_refused
         if warning:
             process.logger.warning(warning)
         host = self._broker.broker_ip1 if here != told else reachable(self._namesrv.bind_address)
@@ -125,6 +127,16 @@ class Up:
             refused or f"one message sent and consumed in {check_ms:.0f} ms",
             refused,
         )
+
+    async def _check(self, namesrv: str, here: str, broker: BrokerController) -> tuple[float, str]:
+        from ..remoting.errors import RemotingError
+        from .self_check import check
+
+        takes_sends = not broker.sends_refused
+        try:
+            return await check(namesrv, here, broker.broker_addr, takes_sends=takes_sends)
+        except RemotingError as error:
+            raise SelfCheckError(f"the self-check failed: {error}") from error
 
     def _announce(
         self, namesrv: str, told: str, listening: Sequence[str], checked: str, refused: str

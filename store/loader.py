@@ -53,6 +53,9 @@ __all__ = ["SCHEDULE_TOPIC", "Loader", "delay_levels_ms"]
 
 logger = logging.getLogger(__name__)
 
+UNKNOWN = -1
+"""A log start that nothing tells."""
+
 TAIL_BYTES_MAX = 16 * 1024
 """Units of one queue kept in memory while they are made from a second reading."""
 
@@ -104,6 +107,7 @@ class Loader:
         self._places = Places(config.message_delay_level)
         self._start = self._dispatch_from = 0
         self._ends: QueueEnds | None = None
+        self._log_start = UNKNOWN
         self._kept: dict[Key, int] = {}
         self._rebuilding: frozenset[Key] = frozenset()
         self._states: QueueStates | None = None
@@ -113,7 +117,10 @@ class Loader:
     @property
     def ends(self) -> QueueEnds:
         """What was known of the queues' ends at the checkpoint."""
-        return self._ends or QueueEnds(-1, self._config.queue_file_size)
+        if self._ends is not None:
+            return self._ends
+        log_start = max(self._log_start, 0)
+        return QueueEnds(-1, self._config.queue_file_size, log_start=log_start)
 
     @property
     def own_from(self) -> int:
@@ -205,8 +212,8 @@ class Loader:
 
     def _missing_start(self) -> list[Hole]:
         """The log's oldest files, where they are gone and retention did not take them."""
-        start, known = self._log.min_offset, self.ends.log_start
-        if self._checkpoint.dispatched_offset < 0 or known >= start:
+        start, known = self._log.min_offset, self._log_start
+        if self._checkpoint.dispatched_offset < 0 or known == UNKNOWN or known >= start:
             return []
         return [Hole(known, start, "the oldest commit log files are missing")]
 
@@ -223,6 +230,9 @@ class Loader:
         if problem is not None and (ends is None or ends.file_size != self._config.queue_file_size):
             raise problem
         damaged = set(queue_store.damaged)
+        if ends is not None:
+            # True whichever checkpoint it belongs to: a crash may have come between the two.
+            self._log_start = ends.log_start
         if ends is not None and ends.dispatched_offset == dispatched:
             self._ends = ends
             for key, end in ends.ends.items():

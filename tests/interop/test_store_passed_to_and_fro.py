@@ -47,6 +47,7 @@ def chains(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Started]:
                 chain = Chain(version, sizes, folder / f"{version}-{sizes.replace(' ', '-')}")
                 started[version, sizes] = pool.submit(chain.run)
         yield started
+    shutil.rmtree(folder)  # 8 GiB, and others come after
 
 
 @pytest.fixture(params=[(version, sizes) for version in VERSIONS for sizes in SIZES], ids=" ".join)

@@ -7,10 +7,13 @@ what is readable on both sides, and names the place and what to do.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from trocket.store.errors import CorruptRecordError
 from trocket.store.memory_disk import MemoryDisk
+from trocket.store.queue_ends import read_queue_ends, write_queue_ends
 
 from ..damaged import (
     LOG,
@@ -147,6 +150,22 @@ def test_one_that_retention_was_about_to_take_is_none():
     store = open_store(disk)
     assert not store.read_only
     assert store.min_physical_offset == 65536
+
+
+def test_what_retention_took_is_known_also_between_queue_ends_and_checkpoint():
+    """A crash between the two leaves ends that do not count; where the log begins counts."""
+    disk = closed(8, body=bytes(30_000))
+    store = open_store(disk)
+    store.note_log_start(65536)
+    disk.process_death()
+    del disk.contents[LOG]
+    known = read_queue_ends(disk, ROOT)
+    write_queue_ends(disk, ROOT, replace(known, dispatched_offset=known.dispatched_offset + 1))
+    for _ in range(2):
+        store = open_store(disk)
+        assert not store.read_only, store.refusal
+        assert store.min_physical_offset == 65536
+        disk.process_death()
 
 
 def test_no_log_file_at_all_where_there_was_one_is_a_hole():

@@ -44,7 +44,7 @@ async def four_files(disk=None, **keys):
 
 @pytest.mark.parametrize("mtime_s", [0, 4_000_000_000], ids=["ancient", "of the future"])
 async def test_the_mtime_means_nothing(tmp_path, mtime_s):
-    store = await four_files(OsDisk(), root=str(tmp_path))
+    store = await four_files(OsDisk(), root=str(tmp_path), clean_file_forcibly_enable=False)
     for path in (tmp_path / "commitlog").iterdir():
         os.utime(path, (mtime_s, mtime_s))
     retention = Retention(store)
