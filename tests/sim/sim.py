@@ -4,7 +4,8 @@
     python -m tests.sim --images 1000000 --depth2   # what `make sim` does
     python -m tests.sim --workload roll --mode M1 --replay 7:113:random2
 
-Exit status 0 when all invariants hold, 1 when one does not. docs/testing.md says what is simulated.
+Exit status 0 when all invariants hold, 1 when one does not or it was ended before (Ctrl-C).
+docs/testing.md says what is simulated.
 """
 
 from __future__ import annotations
@@ -34,10 +35,10 @@ IMAGES = 25_000
 FAILURES_MAX = 10
 
 
-def job(workload: str, mode: str, seed: int, depth2: bool) -> Report:
-    """One run and all its images, in a worker process."""
+def job(workload: str, mode: str, seed: int, depth2: bool, share: float) -> Report:
+    """One run and its images, in a worker process."""
     quiet()
-    return check_run(record_run(workload, mode, seed), depth2=depth2)
+    return check_run(record_run(workload, mode, seed), depth2=depth2, share=share)
 
 
 def jobs(workloads: list[str], modes: list[str], seed: int) -> Iterator[Job]:
@@ -55,6 +56,7 @@ def simulate(
     workloads: list[str] | None = None,
     modes: list[str] | None = None,
     depth2: bool = False,
+    share: float = 1.0,
     processes: int = 1,
     on_report: Callable[[Report], None] = lambda _: None,
 ) -> Report:
@@ -62,6 +64,7 @@ def simulate(
 
     Args:
       seed: of the first runs; those after it count on.
+      share: part of each run's images that is looked at.
       processes: 1: in this one.
       on_report: called with the report of each run.
     """
@@ -77,18 +80,20 @@ def simulate(
 
     if processes == 1:
         while not is_done():
-            take(job(*next(todo), depth2))
+            take(job(*next(todo), depth2, share))
         return total
     with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
         running: set[Future[Report]] = set()
-        while not is_done():
-            while len(running) < processes * 2:
-                running.add(pool.submit(job, *next(todo), depth2))
-            done, running = wait(running, return_when=FIRST_COMPLETED)
-            for future in done:
-                take(future.result())
-        for future in running:
-            future.cancel()
+        try:
+            while not is_done():
+                while len(running) < processes * 2:
+                    running.add(pool.submit(job, *next(todo), depth2, share))
+                done, running = wait(running, return_when=FIRST_COMPLETED)
+                for future in done:
+                    take(future.result())
+        finally:
+            for future in running:
+                future.cancel()
     return total
 
 
@@ -148,6 +153,7 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--workload", choices=[*WORKLOADS], help="only this one")
     parser.add_argument("--mode", choices=MODES, help="M0: ASYNC_FLUSH, M1: SYNC_FLUSH")
     parser.add_argument("--depth2", action="store_true", help="crash in recoveries, too")
+    parser.add_argument("--share", type=float, default=1.0, help="part of each run's images")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--json", action="store_true", help="print the report as JSON")
     parser.add_argument("--replay", metavar="SEED:OPERATION:KIND", help="one failure again")
@@ -168,20 +174,27 @@ def main(arguments: list[str] | None = None) -> int:
     with Progress(*columns, console=console) as progress:
         bar = progress.add_task("", total=options.images)
 
-        def show(report: Report) -> None:
-            progress.advance(bar, report.count)
-            for failure in report.failures:
+        report = Report()
+
+        def show(one: Report) -> None:
+            report.add(one)
+            progress.advance(bar, one.count)
+            for failure in one.failures:
                 progress.console.print(failure.text(), highlight=False, markup=False)
 
-        report = simulate(
-            options.images,
-            options.seed,
-            workloads=[options.workload] if options.workload else None,
-            modes=[options.mode] if options.mode else None,
-            depth2=options.depth2,
-            processes=options.processes,
-            on_report=show,
-        )
+        try:
+            simulate(
+                options.images,
+                options.seed,
+                workloads=[options.workload] if options.workload else None,
+                modes=[options.mode] if options.mode else None,
+                depth2=options.depth2,
+                share=options.share,
+                processes=options.processes,
+                on_report=show,
+            )
+        except KeyboardInterrupt:
+            progress.console.print("ended before it was through; what there is:")
     if options.json:
         sys.stdout.write(json.dumps(summary(report)) + "\n")
     else:
@@ -191,4 +204,4 @@ def main(arguments: list[str] | None = None) -> int:
             f"{report.second.total():,} of second crashes; {report.holes:,} had to start "
             f"read-only; {len(report.failures)} failures"
         )
-    return 1 if report.failures else 0
+    return 1 if report.failures or report.count < options.images else 0
