@@ -159,7 +159,7 @@ class Channel:
         """Bytes that the peer's side has not taken yet."""
         return self._outbox_size
 
-    def write(self, frame: Buffer | Sequence[Buffer]) -> None:
+    def write(self, frame: Buffer | Sequence[Buffer], size: int | None = None) -> None:
         """Send bytes at the end of this turn; outside a turn, at once. Never blocks.
 
         What is written to a closed channel is dropped: the peer will ask again elsewhere.
@@ -167,6 +167,7 @@ class Channel:
         Args:
           frame: one or more whole frames, in one or several buffers. A memoryview must stay
             valid until it is sent.
+          size: bytes of all buffers, where the caller knows it.
         """
         if self.closed:
             return
@@ -175,7 +176,8 @@ class Channel:
             outbox.append(frame)
             self._outbox_size += len(frame)
         else:
-            size = sum(map(len, frame))
+            if size is None:
+                size = sum(map(len, frame))
             self._outbox_size += size
             if size < len(frame) * JOIN_PIECE_SIZE:
                 outbox.append(b"".join(frame))

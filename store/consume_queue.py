@@ -30,6 +30,13 @@ logger = logging.getLogger(__name__)
 OPEN_FILES_MAX = 256
 """Queue files kept open at a time, over all queues: a quarter of the usual limit of 1024."""
 
+PAGE_COUNT = 204
+"""Units read from a file at a time, 4 KiB of them: a consumer that lags asks for the next ones
+soon, and reading a page costs what reading one unit does."""
+
+PAGES_MAX = 256
+"""Pages kept, the last one read of each queue: 1 MiB over all queues."""
+
 PRE_BLANK = UNIT.pack(0, PRE_BLANK_SIZE, 0)
 
 ZEROS_CHUNK = 64 * 1024
@@ -74,6 +81,31 @@ class QueueFiles:
         self.file_size = file_size
         self.unsynced: set[str] = set()
         self._open: OrderedDict[str, DiskFile] = OrderedDict()
+        self._pages: dict[tuple[str, int], tuple[int, bytes]] = {}
+
+    def page(self, key: tuple[str, int], queue_offset: int, count: int) -> bytes | None:
+        """So many units of a queue from an offset on; None when they were not just read."""
+        page = self._pages.get(key)
+        if page is None:
+            return None
+        start = (queue_offset - page[0]) * UNIT_SIZE
+        end = start + count * UNIT_SIZE
+        return page[1][start:end] if start >= 0 and end <= len(page[1]) else None
+
+    def keep_page(self, key: tuple[str, int], queue_offset: int, units: bytes) -> None:
+        """Keep units that were read from a file, and will not change, for the next reader."""
+        self._pages.pop(key, None)
+        self._pages[key] = (queue_offset, units)
+        if len(self._pages) > PAGES_MAX:
+            del self._pages[next(iter(self._pages))]
+
+    def drop_page(self, key: tuple[str, int]) -> None:
+        """Forget what was read of a queue: its files are about to change."""
+        self._pages.pop(key, None)
+
+    def drop_pages(self) -> None:
+        """Forget what was read of all queues."""
+        self._pages.clear()
 
     def get(self, path: str, *, create: bool = False) -> DiskFile:
         """The open file.
@@ -291,13 +323,19 @@ class ConsumeQueue:
         if queue_offset >= tail_offset:
             start = (queue_offset - tail_offset) * UNIT_SIZE
             return bytes(self.tail[start : (end - tail_offset) * UNIT_SIZE])
-        base = (file_end - units_per_file) * UNIT_SIZE
-        if base not in self.file_offsets:
-            return b""
-        file = self.files.get(self.path_of(base))
-        from_file = file.pread(
-            (min(end, tail_offset) - queue_offset) * UNIT_SIZE, queue_offset * UNIT_SIZE - base
-        )
+        files = self.files
+        count = min(end, tail_offset) - queue_offset
+        from_file = files.page(self.key, queue_offset, count)
+        if from_file is None:
+            base = (file_end - units_per_file) * UNIT_SIZE
+            if base not in self.file_offsets:
+                return b""
+            page_end = min(queue_offset + max(count, PAGE_COUNT), file_end, tail_offset)
+            page = files.get(self.path_of(base)).pread(
+                (page_end - queue_offset) * UNIT_SIZE, queue_offset * UNIT_SIZE - base
+            )
+            files.keep_page(self.key, queue_offset, page)
+            from_file = page[: count * UNIT_SIZE]
         if end <= tail_offset:
             return from_file
         return from_file + bytes(self.tail[: (end - tail_offset) * UNIT_SIZE])
@@ -428,6 +466,7 @@ class ConsumeQueue:
 
     def _zero(self, queue_offset: int) -> None:
         """Write zeros over all units from one on, visible or not; later files go."""
+        self.files.drop_page(self.key)
         size = self.files.file_size
         position = queue_offset * UNIT_SIZE
         for base in list(self.file_offsets):
@@ -535,6 +574,7 @@ class ConsumeQueue:
         return bool(physical_offset >= 0 and size > 0)
 
     def _set_end(self, queue_offset: int) -> None:
+        self.files.drop_page(self.key)
         self.tail.clear()
         self.tail_offset = self.max_offset = queue_offset
         self.committed_offset = self.next_offset = queue_offset

@@ -12,6 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
+from struct import Struct
 from typing import NamedTuple
 
 from ..remoting.errors import RemoteProtocolError
@@ -238,27 +240,32 @@ class MessageReader:
           raw: units, 20 bytes each.
         """
         config, log = self._config, self._log
-        units = list(UNIT.iter_unpack(raw))
-        del units[max(min(config.max_transfer_count_on_message_in_memory, count_max), 1) :]
-        first, (last, last_size, _) = units[0][0], units[-1]
+        limit = max(min(config.max_transfer_count_on_message_in_memory, count_max), 1)
+        count = min(len(raw) // UNIT_SIZE, limit)
+        fields = _units_struct(count).unpack_from(raw)
+        offsets, sizes = fields[::3], fields[1::3]
+        first, last = offsets[0], offsets[-1]
         base = first - first % log.file_size
-        sizes = [size for _, size, _ in units]
-        total = sum(sizes)
+        end, total = last + sizes[-1], sum(sizes)
         if (
             not log_end - self._near <= first <= last < base + log.file_size
             or total > min(config.max_transfer_bytes_on_message_in_memory, size_max)
             or min(sizes) <= 0
-            or last + last_size > log_end
+            or end > log_end
         ):
             return None
         view = log.view(base)
         if view is None:
             return None
-        if last + last_size - first == total:
-            buffers = [view[first - base : first - base + total]]
+        if end - first == total:
+            buffers = [view[first - base : end - base]]
+        elif base:
+            buffers = [
+                view[at - base : at - base + size] for at, size in zip(offsets, sizes, strict=True)
+            ]
         else:
-            buffers = [view[at - base : at - base + size] for at, size, _ in units]
-        return GetMessageStatus.FOUND, len(units), last, buffers, total, len(units)
+            buffers = [view[at : at + size] for at, size in zip(offsets, sizes, strict=True)]
+        return GetMessageStatus.FOUND, count, last, buffers, total, count
 
     def _collect(
         self,
@@ -432,6 +439,11 @@ class MessageReader:
         # A slave does not correct the consumer: the master may be ahead of it.
         next_offset = asked if self._keeps_offsets else correct
         return GetMessageResult(status, next_offset, min_offset, max_offset, [], 0, 0, False)
+
+
+@lru_cache(maxsize=64)
+def _units_struct(count: int) -> Struct:
+    return Struct(UNIT.format[:1] + UNIT.format[1:] * count)
 
 
 def _no_message(log: CommitLog, physical_offset: int, size: int) -> CorruptRecordError:

@@ -161,6 +161,7 @@ class MessageStore(MessageAppender):
             if found.refusal:
                 self._freeze(found.refusal)
             self._reader.opened(found.end, self.own_from)
+            self.queue_store.files.drop_pages()  # as the files were before they were put right
             self._load_index(clean=clean, end=found.end)
             if not (found.refusal or found.as_closed):
                 self._sync_recovered(found.start, found.end, doubt)

@@ -245,7 +245,7 @@ class PullMessageProcessor:
                 result.size,
             )
         if result.size:
-            channel.write([head, *result.buffers])
+            channel.write([head, *result.buffers], len(head) + result.size)
         else:
             channel.write(head)
 

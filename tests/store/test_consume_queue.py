@@ -144,3 +144,39 @@ def test_few_files_are_open_at_a_time(monkeypatch):
     queue = filled(disk, 25)
     assert len(queue.files._open) == 2
     assert [queue.unit_at(number)[2] for number in range(25)] == list(range(25))
+
+
+def test_reads_within_a_page_that_was_read_ask_the_disk_once(monkeypatch):
+    disk = MemoryDisk()
+    queue = filled(disk, 9, file_size=200)
+    preads = []
+    file = queue.files.get(queue.path_of(0))
+    pread = type(file).pread
+    monkeypatch.setattr(
+        type(file), "pread", lambda *args: preads.append(args[1:]) or pread(*args), raising=True
+    )
+    for at, count in ((1, 2), (3, 4), (7, 2), (1, 8)):
+        assert [unit[2] for unit in UNIT.iter_unpack(queue.read(at, count))] == [
+            *range(at, at + count)
+        ]
+    assert len(preads) == 1
+    assert UNIT.unpack(queue.read(0, 1)) == (0, 10, 0)  # before the page
+    assert len(preads) == 2
+
+
+def test_what_was_read_is_forgotten_when_units_are_cut_off():
+    queue = filled(MemoryDisk(), 4)
+    queue.read(0, 4)
+    queue.cut(20)
+    for number in (2, 3):
+        queue.append_recovered(number, UNIT.pack(number * 100, 10, number))
+    queue.write()
+    assert [unit[0] for unit in UNIT.iter_unpack(queue.read(0, 4))] == [0, 10, 200, 300]
+
+
+def test_a_bounded_number_of_pages_is_kept(monkeypatch):
+    monkeypatch.setattr("trocket.store.consume_queue.PAGES_MAX", 2)
+    files = QueueFiles(MemoryDisk(), 100)
+    for number in range(5):
+        files.keep_page(("T", number), 0, bytes(20))
+    assert [files.page(("T", number), 0, 1) for number in range(5)] == [None] * 3 + [bytes(20)] * 2

@@ -262,6 +262,7 @@ def test_a_unit_that_only_says_that_its_message_was_cleaned_away_is_refused():
     store.queue_store.queues["T", 0].correct_min_offset(store.log.min_offset)
     size = UNIT.unpack_from(disk.contents[QUEUE], 80)[1]
     UNIT.pack_into(disk.contents[QUEUE], 80, 0, size, 0)
+    store.queue_store.files.drop_pages()
     assert store.get_message("T", 0, 2, 32).next_begin_offset == 4
     with pytest.raises(CorruptRecordError, match="message 4"):
         store.get_message("T", 0, 4, 32)
