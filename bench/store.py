@@ -16,7 +16,8 @@ import shutil
 import statistics
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated
@@ -161,6 +162,22 @@ def bare_fsync_rate(
         path.unlink()
 
 
+@contextmanager
+def slower_fsync(more_ms: float) -> Iterator[None]:
+    """Let every fdatasync of this process take longer, as on a slower disk."""
+    fdatasync = os.fdatasync
+
+    def slower(fd: int) -> None:
+        fdatasync(fd)
+        time.sleep(more_ms / 1000)
+
+    os.fdatasync = slower  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        os.fdatasync = fdatasync
+
+
 def _setter(event: trio.Event) -> Callable[[bool], None]:
     return lambda _: event.set()
 
@@ -203,14 +220,28 @@ async def _group_commit(store: MessageStore, body: bytes, seconds: float) -> flo
 
 
 def group_commit_case(
-    folder: Path, body_size: int, seconds: float, *, warm: bool = False, rounds: int = ROUNDS
+    folder: Path,
+    body_size: int,
+    seconds: float,
+    *,
+    warm: bool = False,
+    more_ms: float = 0.0,
+    rounds: int = ROUNDS,
 ) -> Outcome:
     """64 closed-loop senders under SYNC_FLUSH against 64 times the bare rate for the same bytes.
 
     Args:
       warm: the log file was filled with zeros before, as warmMapedFileEnable has it; the bare rate
         is that of reserved blocks all the same, what there is without it.
+      more_ms: every fdatasync takes so much longer, ours and the bare ones.
     """
+    with slower_fsync(more_ms):
+        return _group_commit_case(folder, body_size, seconds, warm, more_ms, rounds)
+
+
+def _group_commit_case(
+    folder: Path, body_size: int, seconds: float, warm: bool, more_ms: float, rounds: int
+) -> Outcome:
     record_size = 91 + len(TOPIC) + len(PROPERTIES) + body_size
     ratios, rates, bares = [], [], []
     for _ in range(rounds):
@@ -233,8 +264,9 @@ def group_commit_case(
         rates.append(rate)
         ratios.append(rate / SENDERS / bare)
     bare, rate = statistics.median(bares), statistics.median(rates)
+    special = ", warm" * warm + (f", disk {more_ms:g} ms slower" if more_ms else "")
     return Outcome(
-        f"group commit, {SENDERS} senders, {body_size} B{', warm' if warm else ''}",
+        f"group commit, {SENDERS} senders, {body_size} B{special}",
         rate,
         "msg/s",
         f"{SENDERS} x bare fsync {bare:,.0f}/s",
@@ -322,6 +354,7 @@ def main(
                 lambda: group_commit_case(root, 1024, seconds),
                 lambda: group_commit_case(root, 128, seconds, warm=True),
                 lambda: group_commit_case(root, 1024, seconds, warm=True),
+                lambda: group_commit_case(root, 1024, seconds, more_ms=4.0),
             ],
             "recovery": [lambda: recovery_case(root, gib)],
             "pull": [

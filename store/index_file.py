@@ -98,6 +98,7 @@ class IndexFile:
         self._pending = bytearray()
         self._pending_index = 1
         self._rebuilt_index = 0
+        self._is_new = False
 
     @property
     def name(self) -> int:
@@ -128,6 +129,7 @@ class IndexFile:
         self.begin_timestamp_ms = self.end_timestamp_ms = end_timestamp_ms
         self._slots = self._anonymous_slots()
         self.is_finished = False
+        self._is_new = True
 
     def load(self) -> str:
         """Open the file and read its header.
@@ -386,6 +388,11 @@ class IndexFile:
     def _sync(self, file: DiskFile) -> None:
         try:
             file.sync()
+            if self._is_new:  # its name, and that those it took the place of are gone
+                folder = self.path.rpartition("/")[0]
+                self._disk.sync_folder(folder)
+                self._disk.sync_folder(folder.rpartition("/")[0])
+                self._is_new = False
         except StoreIOError:
             self.has_failed_sync = True
             raise

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from .checkpoint import Checkpoint, IndexProgress
 from .disk import Disk
+from .format import FILE_MARKS_COUNT_MAX
 from .index_file import IndexFile
 
 logger = logging.getLogger(__name__)
@@ -196,8 +197,9 @@ def _is_kept(files: list[IndexFile], progress: IndexProgress) -> bool:
 def _contradiction(file: IndexFile, progress: IndexProgress) -> str:
     """What the checkpoint says against a file that is not the one being filled."""
     marks = dict(progress.files or ())
-    newest = progress.file_name or max(marks, default=0)
-    if progress.files is not None and file.name > newest:
+    # Of very many files the checkpoint names the newest ones; an older one may be right.
+    oldest = min(marks) if len(marks) >= FILE_MARKS_COUNT_MAX else 0
+    if progress.files is not None and not (file.name in marks or file.name < oldest):
         return "the checkpoint does not know it"
     if marks.get(file.name, file.header_crc) != file.header_crc:
         return "its header is not the one that was written"

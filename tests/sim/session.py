@@ -22,7 +22,7 @@ from trocket.store.services import _write_queues, checkpoint_now
 
 from .checks import CONFIG, check_config, check_store
 from .file_system import POWER_KINDS, FileSystem, Image
-from .history import History, SavedText, Sent
+from .history import History, Key, SavedText, Sent
 from .recording_disk import RecordingDisk
 
 ROOT = "/data"
@@ -85,7 +85,8 @@ class Session:
         self._retention: Retention | None = None
         self._pending: list[Sent] = []
         self._unsynced: list[Sent] = []
-        self._generations: dict[str, int] = {}
+        self._deletions: dict[str, int] = {}
+        self._undone: dict[Key, int] = {}
         self._number = 0
 
     @property
@@ -179,6 +180,9 @@ class Session:
             elif each.gone_at > self.moment and not each.is_deletable:
                 each.release(moment + 1)
                 each.gone_at = self.moment
+            if each in present and each.queue_offset >= 0:
+                # A crash may undo a deletion: the queue goes on from its older messages.
+                self._undone[each.topic, each.queue_id] = each.generation
         for version in self.history.saved:
             version.end = min(version.end, self.moment)
         self.note(f"open again, {len(present)} messages")
@@ -290,8 +294,9 @@ class Session:
         in_queue: bool = True,
     ) -> None:
         topic, offset = asked["topic"], asked["queue_offset"] if in_queue else -1
+        generation = self._undone.get((topic, asked["queue_id"]), self._deletions.get(topic, 0))
         each = Sent(
-            number, topic, asked["queue_id"], self._generations.get(topic, 0), offset,
+            number, topic, asked["queue_id"], generation, offset,
             asked["physical_offset"], code, keys, asked, before,
         )  # fmt: skip
         self.note(
@@ -439,7 +444,9 @@ class Session:
         """Delete a topic: its messages need not be there any more, but may be until retention."""
         self._commit_pending()
         self.note(f"delete {topic}")
-        self._generations[topic] = self._generations.get(topic, 0) + 1
+        self._deletions[topic] = self._deletions.get(topic, 0) + 1
+        for key in [key for key in self._undone if key[0] == topic]:
+            del self._undone[key]
         for each in self.history.sent:
             if each.topic == topic and each.queue_offset >= 0:
                 each.release(self.moment + 1)

@@ -13,12 +13,12 @@ from trocket.store.format import ENTRY_SIZE, INDEX_HEAD, INDEX_HEADER_SIZE
 from trocket.store.index_file import REBUILD_COUNT, IndexFile
 from trocket.store.memory_disk import MemoryDisk
 
-PATH = "/i/20261103000000001"
+PATH = "/s/i/20261103000000001"
 
 
 def new_file(disk=None, *, slot_count=7, index_count_max=50):
     disk = disk or MemoryDisk()
-    disk.make_folder("/i")
+    disk.make_folder("/s/i")
     return IndexFile(disk, PATH, slot_count=slot_count, index_count_max=index_count_max)
 
 
@@ -189,4 +189,16 @@ def test_a_file_that_there_is_no_room_for_leaves_nothing_behind():
     disk.fault = lambda name, path: OSError(28, "") if name == "resize" else None
     with pytest.raises(StoreIOError, match="No space"):
         new_file(disk).create(end_physical_offset=0, end_timestamp_ms=0)
-    assert disk.list("/i") == []
+    assert disk.list("/s/i") == []
+
+
+@pytest.mark.parametrize("how", ["sync_entries", "finish"])
+def test_the_name_of_a_new_file_is_on_the_device_before_it_is_vouched_for(how, monkeypatch):
+    disk = MemoryDisk()
+    file, _ = filled(5, disk=disk)
+    synced = []
+    monkeypatch.setattr(disk, "sync_folder", synced.append)
+    getattr(file, how)()
+    assert synced == ["/s/i", "/s"]
+    getattr(file, how)()
+    assert synced == ["/s/i", "/s"]

@@ -68,6 +68,10 @@ DAMAGES = {
     "a newer copy": lambda disk, files: disk.contents.update(
         {f"{INDEX}/99991231235959999": disk.contents[files[1]][:]}
     ),
+    "only an older one, long removed, came back": lambda disk, files: (
+        disk.contents.update({f"{INDEX}/20000101000000000": disk.contents[files[1]][:]}),
+        [disk.unlink(path) for path in files],
+    ),
     "no header": lambda disk, files: put(disk, files[1], 0, bytes(INDEX_HEADER_SIZE)),
     "header of another": lambda disk, files: put(disk, files[2], 0, disk.contents[files[1]][:40]),
     "negative begin": lambda disk, files: put(disk, files[0], 0, b"\xff"),
