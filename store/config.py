@@ -62,6 +62,7 @@ class MessageStoreConfig:
         end of the log count as in memory.
       max_hash_slot_num, max_index_num: slots and entries of one index file.
       max_msgs_num_batch: most messages that one query by key answers.
+      flush_delay_offset_interval: between two saves of how far delayed messages are delivered.
       message_delay_level: durations of the delay levels, blank-separated, first is level 1.
       delete_when: hours of the day, local time, in which expired commit log files are deleted,
         `;`-separated, 0 to 23.
@@ -126,6 +127,7 @@ class MessageStoreConfig:
     delete_commit_log_files_interval: int = setting(100, minimum=0)
     delete_consume_queue_files_interval: int = setting(100, minimum=0)
     delete_file_batch_max: int = setting(10, minimum=1)
+    flush_delay_offset_interval: int = setting(10_000, minimum=1)
     message_delay_level: str = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
 
     @property

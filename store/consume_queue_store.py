@@ -6,7 +6,7 @@ Java counterpart: store/queue/ConsumeQueueStore.java of 5.3.3.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import lru_cache
 
 from ..remoting.errors import LocalProtocolError
@@ -246,6 +246,26 @@ class ConsumeQueueStore:
                 file.sync()
             finally:
                 file.close()
+
+    def doubt_folders(self, known: Collection[tuple[str, int]]) -> None:
+        """Have the folders of queues synced that no checkpoint knew of.
+
+        The process that made them may have died before it synced them, and what is there for us is
+        not there after a power cut.
+
+        Args:
+          known: the queues that the last checkpoint vouched for.
+        """
+        for key, queue in self.queues.items():
+            if key in known:
+                continue
+            of_queue = [queue.folder]
+            if isinstance(queue, ExtendedConsumeQueue):
+                of_queue.append(queue.ext.folder)
+            for folder in of_queue:
+                topic_folder = folder.rpartition("/")[0]
+                folders = {folder, topic_folder, topic_folder.rpartition("/")[0]}
+                queue.files.unsynced |= {each for each in folders if self._disk.exists(each)}
 
     def take_unsynced(self) -> list[str]:
         """The files written to, and the folders with new entries, since the last call."""

@@ -241,6 +241,11 @@ class Loader:
                     damaged.add(key)
                 elif not queue.is_batch:
                     self._kept[key] = end
+        elif ends is not None and ends.dispatched_offset > dispatched >= 0:
+            # Those of a checkpoint that was about to be written: what they name was on the device.
+            damaged |= {
+                key for key, end in ends.ends.items() if end and key not in queue_store.queues
+            }
         for key, queue in queue_store.queues.items():
             if key in self._kept or key in damaged or queue.is_batch:
                 continue

@@ -40,7 +40,7 @@ from .consume_queue_store import ConsumeQueueStore, offset_by_time
 from .disk import Disk, OsDisk, total_memory_bytes
 from .disk_space import DiskUse, measure
 from .doubt import clear_doubt, note_doubt, read_doubt
-from .errors import StoreError, StoreIOError
+from .errors import CorruptRecordError, StoreError, StoreIOError
 from .index_loading import LogSpan
 from .index_service import IndexService, IndexState
 from .loader import Loader
@@ -164,6 +164,7 @@ class MessageStore(MessageAppender):
             self.queue_store.files.drop_pages()  # as the files were before they were put right
             self._load_index(clean=clean, end=found.end)
             if not (found.refusal or found.as_closed):
+                self.queue_store.doubt_folders(known=loader.ends.ends)
                 self._sync_recovered(found.start, found.end, doubt)
         except StoreError:
             self.queue_store.close()
@@ -324,6 +325,20 @@ class MessageStore(MessageAppender):
         if queue is None or not queue.min_offset <= queue_offset < queue.max_offset:
             return -1
         return self._reader.unit_at(queue, queue_offset, self._committed_offset)[0]
+
+    def tags_code_at(self, topic: str, queue_id: int, queue_offset: int) -> int:
+        """The tags code in one message's queue unit (delivery time, ms, in SCHEDULE_TOPIC_XXXX).
+
+        Raises:
+          StoreIOError: a file could not be read.
+          CorruptRecordError: the message is damaged, or there is none at this offset.
+        """
+        queue = self._queues.get((topic, queue_id))
+        if queue is None or not queue.min_offset <= queue_offset < queue.max_offset:
+            raise CorruptRecordError(topic, -1, f"queue {queue_id} has no message {queue_offset}")
+        code = self._reader.unit_at(queue, queue_offset, self._committed_offset)[2]
+        real = queue.real_tags_code(code)
+        return 0 if real is None else real
 
     def message_at(self, physical_offset: int) -> memoryview | None:
         """The record at a physical offset, which may come from a peer; None when none starts there.
