@@ -57,6 +57,7 @@ class BrokerConfig:
       flush_consumer_offset_interval: between writes of consumer offsets to disk.
       long_polling_enable: whether pulls that find nothing wait.
       short_polling_time_mills: how long they wait where long polling is off.
+      delay_offset_update_version_step: deliveries after which delayOffset.json's version moves on.
       notify_consumer_ids_changed_enable: whether groups are told of members that come and go.
       region_id, trace_on: told to producers with each answer (MSG_REGION, TRACE_ON).
       register_broker_timeout_mills: for one registration with one name server.
@@ -86,6 +87,7 @@ class BrokerConfig:
     trace_topic_enable: bool = False
     msg_trace_topic_name: str = "RMQ_SYS_TRACE_TOPIC"
     flush_consumer_offset_interval: int = setting(5_000, minimum=1)
+    delay_offset_update_version_step: int = setting(200, minimum=1)
     long_polling_enable: bool = True
     short_polling_time_mills: int = setting(1_000, minimum=0)
     notify_consumer_ids_changed_enable: bool = True

@@ -38,22 +38,27 @@ from ..store.errors import StoreError
 from ..store.message_store import MessageStore
 from .attributes import BATCH_CQ, QUEUE_TYPE
 from .config import BrokerConfig, join_address
-from .config_text import CONSUMER_OFFSETS, SUBSCRIPTION_GROUPS, TOPICS
+from .config_text import CONSUMER_OFFSETS, DELAY_OFFSETS, SUBSCRIPTION_GROUPS, TOPICS
 from .consumer_manager import ConsumerManager, notify_consumer_ids_changed, notify_nobody
 from .consumer_offset_manager import ConsumerOffsetManager
+from .delay_offset_manager import DelayOffsetManager
+from .inner_message import DelayLevels, InnerPuts
 from .machine import local_address
 from .processors.client_manage import ClientManageProcessor
 from .processors.consumer_manage import ConsumerManageProcessor
 from .processors.group_admin import GroupAdminProcessor
 from .processors.lock import LockProcessor
 from .processors.pull_message import PullMessageProcessor
+from .processors.query_message import QueryMessageProcessor
 from .processors.queue_offset import QueueOffsetProcessor
+from .processors.send_back import SendBackProcessor
 from .processors.send_message import SendMessageProcessor
 from .processors.topic_admin import TopicAdminProcessor
 from .producer_manager import ProducerManager
 from .pull_request_hold import CHECK_INTERVAL_S
 from .rebalance_lock_manager import RebalanceLockManager
 from .registration import Registrar
+from .schedule_message_service import ScheduleMessageService
 from .state_files import StateFiles
 from .subscription_group_manager import SubscriptionGroupManager
 from .topic_config_manager import TopicConfigManager
@@ -117,6 +122,19 @@ class BrokerController:
             config, clock=clock, save=files.save, save_later=later
         )
         self.offsets = ConsumerOffsetManager(clock=clock, save=files.save)
+        self.delay_offsets = DelayOffsetManager(
+            clock=clock, version_step=config.delay_offset_update_version_step, save=files.save
+        )
+        levels = DelayLevels(store_config.message_delay_level)
+        self._puts = InnerPuts(self.store, levels)
+        self.schedule = ScheduleMessageService(
+            self.store,
+            clock=clock,
+            levels=levels,
+            offsets=self.delay_offsets,
+            puts=self._puts,
+            on_messages=self._on_messages,
+        )
         expired_s = config.channel_expired_timeout / 1000
         notify = (
             notify_consumer_ids_changed
@@ -222,12 +240,16 @@ class BrokerController:
             interval_s = self.config.flush_consumer_offset_interval / 1000
             nursery.start_soon(self._save_offsets, interval_s)
             nursery.start_soon(self._files.run)
+            await nursery.start(self.schedule.run)
+            nursery.start_soon(self._save_delay_offsets)
             logger.info("the broker %s listens on %s", self.config.broker_name, self._addresses)
             task_status.started()
             await trio.sleep_forever()
 
     def _close(self) -> None:
+        self.store.flush()  # what was delivered, before it is noted so
         for what, close in (
+            ("the delay offsets", self._persist_delay_offsets),
             ("the offsets", self.offsets.persist),
             ("the topics", self.topics.persist),
             ("the groups", self.groups.persist),
@@ -256,6 +278,9 @@ class BrokerController:
             self._on_messages,
             unique_ids,
             self._random,
+            inner=self._puts,
+            groups=self.groups,
+            is_ordered=self._is_ordered,
         )
 
     def _processors(self, send: SendMessageProcessor) -> dict[int, Processor]:
@@ -263,6 +288,14 @@ class BrokerController:
         register_all = self.registrar.register_all
         tables: list[dict[RequestCode, Processor]] = [
             send.processors,
+            SendBackProcessor(
+                self.config,
+                self.store,
+                send,
+                groups=self.groups,
+                topics=self.topics,
+                random=self._random,
+            ).processors,
             self.pulls.processors,
             ClientManageProcessor(
                 self.config,
@@ -281,6 +314,7 @@ class BrokerController:
                 store=self.store,
             ).processors,
             QueueOffsetProcessor(self.store).processors,
+            QueryMessageProcessor(self.store).processors,
             LockProcessor(self._locks, clock=self._clock).processors,
             TopicAdminProcessor(
                 topics=self.topics,
@@ -294,6 +328,7 @@ class BrokerController:
 
     def _on_messages(self, queues: Collection[tuple[str, int]]) -> None:
         self.pulls.hold_service.notify_messages(queues)
+        self.schedule.arrived(queues)
 
     def _on_topics_changed(self, topics: Sequence[TopicConfig]) -> None:
         self._tell_batch_topics(topics)
@@ -339,6 +374,31 @@ class BrokerController:
                 self.offsets.note_unsaved()
                 logger.error("%s", error)
 
+    async def _save_delay_offsets(self) -> None:
+        interval_s = self.store.config.flush_delay_offset_interval / 1000
+        flusher = self.store.flusher
+        while True:
+            await trio.sleep(interval_s)
+            text = self.delay_offsets.take_changed()
+            if text is None:
+                continue
+            try:
+                # What was delivered is on the device before it is noted so.
+                await flusher.flush_in_thread(threaded=self.store.disk.threaded)
+                if flusher.failure is not None:
+                    raise flusher.failure
+                await self._files.save_off_loop(DELAY_OFFSETS, text)
+            except StoreError as error:
+                self.delay_offsets.note_unsaved()
+                logger.error("the delay offsets are not saved: %s", error)
+
+    def _persist_delay_offsets(self) -> None:
+        if self.store.flusher.failure is None:
+            self.delay_offsets.persist()
+
+    def _is_ordered(self, group: str) -> bool:
+        return not self._locks.is_all_expired(group, now_s=self._clock.monotonic_s())
+
     # Files and name servers
 
     def _load_tables(self) -> None:
@@ -346,6 +406,7 @@ class BrokerController:
             (TOPICS, self.topics.decode),
             (SUBSCRIPTION_GROUPS, self.groups.decode),
             (CONSUMER_OFFSETS, self.offsets.decode),
+            (DELAY_OFFSETS, self.delay_offsets.decode),
         ):
             self._files.load(name, decode)
 

@@ -2,10 +2,7 @@
 
 Java counterpart: the table in broker/schedule/ScheduleMessageService.java and
 DelayOffsetSerializeWrapper.java of 5.3.3; the file is that of 5.5.0 (4.x has no `dataVersion`).
-Pure, but for the `save` it is given.
-
-Not done: the delivery itself. Until then nothing moves an offset, and the broker leaves the file of
-an Apache broker as it is.
+Pure, but for the `save` it is given. `schedule_message_service.py` delivers.
 """
 
 from __future__ import annotations
@@ -91,6 +88,17 @@ class DelayOffsetManager:
         self._save(DELAY_OFFSETS, self.encode())
         self._dirty = False
         return True
+
+    def take_changed(self) -> bytes | None:
+        """The file's text if it changed since the last time, which then counts as saved."""
+        if not self._dirty:
+            return None
+        self._dirty = False
+        return self.encode()
+
+    def note_unsaved(self) -> None:
+        """What `take_changed` gave could not be saved: the next call gives it again."""
+        self._dirty = True
 
     def decode(self, text: bytes) -> int:
         """Take over what `delayOffset.json` holds, in place of what is here.

@@ -5,8 +5,11 @@ answer is built at once but kept back until the end of the turn, when the store 
 everything that the turn appended (and, under SYNC_FLUSH, until fsync returned): an answer never
 leaves before its bytes are in the file.
 
-Not done: transactions, delay and timer messages, retry and dead letter handling; such sends are
-refused with REQUEST_CODE_NOT_SUPPORTED rather than stored as plain messages.
+A message with a delay level waits in SCHEDULE_TOPIC_XXXX, one for a retry topic that was tried too
+often goes to the dead letters: `_send_special`.
+
+Not done: transactions and timer messages; such sends are refused with REQUEST_CODE_NOT_SUPPORTED
+rather than stored as plain messages.
 
 Java counterpart: broker/processor/SendMessageProcessor.java, AbstractSendMessageProcessor.java of
 5.3.3.
@@ -41,8 +44,16 @@ from ...store.message_store import MessageStore
 from ...store.status import PutMessageStatus
 from ..attributes import BATCH_CQ, QUEUE_TYPE
 from ..config import BrokerConfig
+from ..inner_message import InnerMessage, InnerPuts, delay_level
+from ..subscription_group_manager import SubscriptionGroupManager
 from ..topic_config_manager import TopicConfigManager
-from ..topic_validator import NOT_ALLOWED_SEND_TOPICS, RETRY_TOPIC_PREFIX, refuse_topic
+from ..topic_validator import (
+    DLQ_TOPIC_PREFIX,
+    NOT_ALLOWED_SEND_TOPICS,
+    RETRY_TOPIC_PREFIX,
+    refuse_topic,
+)
+from .put_refusal import refusal_of_put
 
 logger = logging.getLogger(__name__)
 
@@ -74,6 +85,12 @@ class SendMessageProcessor:
         visible.
       unique_ids: makes the unique key of a message that came without.
       random: picks the queue where the producer left it to the broker.
+      inner: appends what may have to wait.
+      groups: the consumer groups.
+      is_ordered: whether a group consumes in order: somebody holds locks of it.
+
+    Attributes:
+      store_host: as above.
     """
 
     def __init__(
@@ -85,12 +102,19 @@ class SendMessageProcessor:
         on_messages: Callable[[Collection[tuple[str, int]]], None],
         unique_ids: UniqueIdGenerator,
         random: Random,
+        *,
+        inner: InnerPuts,
+        groups: SubscriptionGroupManager,
+        is_ordered: Callable[[str], bool],
     ) -> None:
         self._config = config
         self._store = store
         self._topics = topics
         self._topic_table = topics.topic_config_table
-        self._store_host = store_host
+        self.store_host = self._store_host = store_host
+        self._inner = inner
+        self._groups = groups
+        self._is_ordered = is_ordered
         self._id_prefix = store_host.hex().upper().encode("ascii")
         self._on_messages = on_messages
         self._is_read_only = not config.broker_permission & _PERM_WRITE
@@ -153,8 +177,13 @@ class SendMessageProcessor:
         if not 0 <= queue_id < config.write_queue_nums:
             queue_id = self._other_queue(config, queue_id, channel)
         properties = fields.get(n_properties, "").encode("utf-8", "replace")
-        if b"DEL" in properties or b"TRAN_MSG" in properties:
-            _refuse_unserved(properties)
+        if topic[0] == "%" or b"DEL" in properties or b"TRAN_MSG" in properties:
+            message = InnerMessage(
+                topic, queue_id, request.body, properties, born_ms, channel.remote_host,
+                self._store_host, flag, sys_flag, reconsume,
+            )  # fmt: skip
+            self._send_special(request, message)
+            return
         tags = _tags_of(properties) if b"TAGS\1" in properties else 0
         waits = b"WAIT\1false" not in properties
         if b"UNIQ_KEY\1" in properties and b"MSG_REGION\1" not in properties:
@@ -180,6 +209,17 @@ class SendMessageProcessor:
         )
         if status is not _PUT_OK:
             raise self._refusal(status)
+        self._accept(request, queue_id, physical_offset, queue_offset, waits)
+
+    def _accept(
+        self,
+        request: RemotingCommand,
+        queue_id: int,
+        physical_offset: int,
+        queue_offset: int,
+        waits: bool,
+    ) -> None:
+        """Keep the answer to a send until the turn's end."""
         self._last_physical_offset = physical_offset
         self._requests.append(request)
         self._waiting.append(waits)
@@ -194,6 +234,81 @@ class SendMessageProcessor:
                 b"%d" % queue_offset,
             )
         )
+
+    def _send_special(self, request: RemotingCommand, message: InnerMessage) -> None:
+        """A send that may be stored elsewhere: delayed, or for a group's retry topic.
+
+        Its answer names the queue that was asked for, as Apache's does, and the place where the
+        message is.
+        """
+        _refuse_unserved(message.properties)
+        queue_id = message.queue_id
+        properties = self._merge_properties(message.properties)
+        if message.topic.startswith(RETRY_TOPIC_PREFIX) and self._is_dead(request, message):
+            message.topic = DLQ_TOPIC_PREFIX + message.topic.removeprefix(RETRY_TOPIC_PREFIX)
+            message.queue_id = 0
+            dead = self._topics.create_topic_in_send_message_back(message.topic, queue_count=1)
+            if dead is None:
+                raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"topic[{message.topic}] not exist")
+            properties = properties_to_bytes(properties_from_bytes(properties) | {"DELAY": "-1"})
+        message.properties = properties
+        waits = b"WAIT\1false" not in properties
+        physical_offset, queue_offset = self._put(message)
+        self._accept(request, queue_id, physical_offset, queue_offset, waits)
+
+    def _is_dead(self, request: RemotingCommand, message: InnerMessage) -> bool:
+        """Whether a message for a retry topic was tried too often.
+
+        A client sends there itself where sending back failed, and an ordered consumer when it gives
+        a message up; the latter holds locks.
+
+        Raises: RequestRefused: there is no such group.
+        Source: SendMessageProcessor.handleRetryAndDLQ.
+        """
+        group_name = message.topic.removeprefix(RETRY_TOPIC_PREFIX)
+        group = self._groups.find(group_name)
+        if group is None:
+            raise RequestRefused(
+                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
+                f"subscription group not exist, {group_name} {FAQ_HELP}",
+            )
+        letters = request.code != RequestCode.SEND_MESSAGE
+        text = request.ext_fields.get("l" if letters else "maxReconsumeTimes")
+        try:
+            times_max = group.retry_max_times if text is None else _int32(text)
+        except ValueError as error:
+            raise _bad_header(request, error) from error
+        return message.reconsume_times > times_max or self._is_ordered(group_name)
+
+    def _put(self, message: InnerMessage) -> tuple[int, int]:
+        """Append one message; (physical_offset, queue_offset).
+
+        Raises: RequestRefused: it was not stored.
+        """
+        size = len(message.body)
+        if size > self._message_size_max or len(message.properties) > PROPERTIES_SIZE_MAX:
+            raise self._refusal(PutMessageStatus.MESSAGE_ILLEGAL)
+        try:
+            status, physical_offset, queue_offset = self._inner.put(message)
+        except ValueError as error:
+            raise RequestRefused(ResponseCode.SYSTEM_ERROR, str(error)) from error
+        if status is not _PUT_OK:
+            raise self._refusal(status)
+        return physical_offset, queue_offset
+
+    def put_inner(self, request: RemotingCommand, channel: Channel, message: InnerMessage) -> None:
+        """Append a message that another request leads to, and answer it with success when written.
+
+        Raises: RequestRefused: it was not stored.
+        """
+        if channel is not self._channel:
+            self._begin(channel)
+        physical_offset, _ = self._put(message)
+        self._last_physical_offset = physical_offset
+        self._requests.append(request)
+        self._waiting.append(b"WAIT\1false" not in message.properties)
+        answer = request.answer(ResponseCode.SUCCESS, None)
+        self._answers.append(b"" if request.is_oneway else encode(answer))
 
     def _begin(self, channel: Channel) -> None:
         """The turn's next requests are of this connection."""
@@ -302,7 +417,7 @@ class SendMessageProcessor:
         try:
             for _, _, properties in iter_batch(request.body):
                 if b"DEL" in properties or b"TRAN_MSG" in properties:
-                    _refuse_unserved(properties)
+                    _refuse_unserved(properties, in_batch=True)
             status, offsets, queue_offset = self._store.put_batch(
                 topic,
                 queue_id,
@@ -401,31 +516,7 @@ class SendMessageProcessor:
         self._store.when_flushed(self._last_physical_offset, flushed)
 
     def _refusal(self, status: PutMessageStatus) -> RequestRefused:
-        """The answer to a put that stored nothing. Source: handlePutMessageResult."""
-        if status in (PutMessageStatus.MESSAGE_ILLEGAL, PutMessageStatus.PROPERTIES_SIZE_EXCEEDED):
-            return RequestRefused(
-                ResponseCode.MESSAGE_ILLEGAL,
-                "the message is illegal, maybe msg body or properties length not matched. msg body "
-                f"length limit {self._message_size_max}B, msg properties length limit 32KB.",
-            )
-        why = f" ({self._store.refusal})" if self._store.refusal else ""
-        if status is PutMessageStatus.SERVICE_NOT_AVAILABLE:
-            # Apache lists what it may be: a full disk, a slave, a store that was shut down.
-            reason = self._store.refusal or "the message store has been shut down"
-            return RequestRefused(
-                ResponseCode.SERVICE_NOT_AVAILABLE, f"service not available now: {reason}"
-            )
-        if status is PutMessageStatus.CREATE_MAPPED_FILE_FAILED:
-            return RequestRefused(
-                ResponseCode.SYSTEM_ERROR,
-                f"create mapped file failed, server is busy or broken.{why}",
-            )
-        if status is PutMessageStatus.OS_PAGE_CACHE_BUSY:
-            return RequestRefused(
-                ResponseCode.SYSTEM_BUSY,
-                "[PC_SYNCHRONIZED]broker busy, start flow control for a while",
-            )
-        return RequestRefused(ResponseCode.SYSTEM_ERROR, f"{status.name}{why}")
+        return refusal_of_put(status, self._store.refusal, self._message_size_max)
 
 
 def _as_flush_timeout(answer: bytes) -> bytes:
@@ -458,18 +549,30 @@ def _tags_of(properties: bytes) -> int:
     return tags_code(raw.decode("utf-8", "replace")) if raw else 0
 
 
-def _refuse_unserved(properties: bytes) -> None:
+def _refuse_unserved(properties: bytes, *, in_batch: bool = False) -> None:
     """Refuse what must not be stored as a plain message.
 
-    Raises: RequestRefused: a delay, timer or half message.
+    Raises: RequestRefused: a timer or half message; in a batch, a delayed one.
     """
-    for name in (b"DELAY", b"TIMER_DELAY_SEC", b"TIMER_DELAY_MS", b"TIMER_DELIVER_MS"):
+    names = [b"TIMER_DELAY_SEC", b"TIMER_DELAY_MS", b"TIMER_DELIVER_MS"]
+    if in_batch:
+        names.append(b"DELAY")
+    elif b"DELAY\1" in properties and _has_delay_level(properties):
+        names.clear()  # the level counts, as in Apache
+    for name in names:
         if find_property(properties, name) not in (None, b"0"):
             raise RequestRefused(
                 ResponseCode.REQUEST_CODE_NOT_SUPPORTED,
-                f"delayed messages are not supported (property {name.decode()})",
+                f"the property {name.decode()} is not supported{' in a batch' * in_batch}",
             )
     if find_property(properties, b"TRAN_MSG") == b"true":
         raise RequestRefused(
             ResponseCode.REQUEST_CODE_NOT_SUPPORTED, "transaction messages are not supported"
         )
+
+
+def _has_delay_level(properties: bytes) -> bool:
+    try:
+        return delay_level(properties) > 0
+    except ValueError as error:
+        raise RequestRefused(ResponseCode.SYSTEM_ERROR, str(error)) from error

@@ -30,6 +30,7 @@ from .base import (
 )
 from .consumer import (
     ConsumerGroupRequestHeader,
+    ConsumerSendMsgBackRequestHeader,
     GetConsumerListByGroupRequestHeader,
     GetEarliestMsgStoretimeRequestHeader,
     GetEarliestMsgStoretimeResponseHeader,
@@ -55,9 +56,12 @@ from .message import (
     SEND_MESSAGE_V2_LETTERS,
     PullMessageRequestHeader,
     PullMessageResponseHeader,
+    QueryMessageRequestHeader,
+    QueryMessageResponseHeader,
     SendMessageRequestHeader,
     SendMessageRequestHeaderV2,
     SendMessageResponseHeader,
+    ViewMessageRequestHeader,
     decode_send_message_v2,
 )
 from .namesrv import (
@@ -92,6 +96,7 @@ __all__ = [
     "BrokerHeartbeatRequestHeader",
     "BrokerIdentity",
     "ConsumerGroupRequestHeader",
+    "ConsumerSendMsgBackRequestHeader",
     "CreateTopicListRequestHeader",
     "CreateTopicRequestHeader",
     "DeleteKVConfigRequestHeader",
@@ -134,6 +139,8 @@ __all__ = [
     "QueryConsumerOffsetResponseHeader",
     "QueryDataVersionRequestHeader",
     "QueryDataVersionResponseHeader",
+    "QueryMessageRequestHeader",
+    "QueryMessageResponseHeader",
     "QueueRequestHeader",
     "RegisterBrokerRequestHeader",
     "RegisterBrokerResponseHeader",
@@ -149,6 +156,7 @@ __all__ = [
     "UnregisterBrokerRequestHeader",
     "UnregisterClientRequestHeader",
     "UpdateConsumerOffsetRequestHeader",
+    "ViewMessageRequestHeader",
     "WipeWritePermOfBrokerRequestHeader",
     "WipeWritePermOfBrokerResponseHeader",
     "decode",

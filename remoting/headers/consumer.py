@@ -173,3 +173,28 @@ class NotifyConsumerIdsChangedRequestHeader(
     ConsumerGroupRequestHeader, frozen=True, kw_only=True, rename="camel", gc=False
 ):
     """NOTIFY_CONSUMER_IDS_CHANGED (40), from the broker to its clients, oneway."""
+
+
+class ConsumerSendMsgBackRequestHeader(
+    RpcRequestHeader, frozen=True, kw_only=True, rename="camel", gc=False
+):
+    """Request of CONSUMER_SEND_MSG_BACK (36).
+
+    Attributes:
+      offset: where the message lies in the commit log, bytes.
+      group: the consumer group that could not consume it.
+      delay_level: after what it is tried again; 0: the broker says, negative: never, it is dead.
+      origin_msg_id: id of the message as it was first sent.
+      origin_topic: its topic then.
+      unit_mode: the consumer belongs to a unit.
+      max_reconsume_times: how often it may be tried; None: what the group says.
+    Source: RocketMQ 5.3.3 ConsumerSendMsgBackRequestHeader.
+    """
+
+    offset: Int64
+    group: str
+    delay_level: Int32
+    origin_msg_id: str | None = None
+    origin_topic: str | None = None
+    unit_mode: bool = False
+    max_reconsume_times: Int32 | None = None

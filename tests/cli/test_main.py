@@ -133,7 +133,7 @@ def test_keys_tells_what_a_key_does_here(capsys: pytest.CaptureFixture[str]) -> 
     assert all("brokerip" in row[1].lower() for row in rows)
 
 
-SLOW_TO_IMPORT = ("typer", "rich", "lz4", "zstandard", "pydantic", "difflib", "asyncio")
+SLOW_TO_IMPORT = ("typer", "rich", "lz4", "zstandard", "lark", "pydantic", "difflib", "asyncio")
 
 
 def test_the_servers_start_without_what_is_slow_to_import() -> None:

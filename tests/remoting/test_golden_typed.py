@@ -23,6 +23,7 @@ from trocket.remoting.response_codes import ResponseCode
 REQUEST_HEADERS: dict[int, type[Header]] = {
     10: headers.SendMessageRequestHeader,
     11: headers.PullMessageRequestHeader,
+    12: headers.QueryMessageRequestHeader,
     14: headers.QueryConsumerOffsetRequestHeader,
     15: headers.UpdateConsumerOffsetRequestHeader,
     17: headers.CreateTopicRequestHeader,
@@ -32,6 +33,7 @@ REQUEST_HEADERS: dict[int, type[Header]] = {
     30: headers.GetMaxOffsetRequestHeader,
     31: headers.GetMinOffsetRequestHeader,
     32: headers.GetEarliestMsgStoretimeRequestHeader,
+    33: headers.ViewMessageRequestHeader,
     34: headers.HeartbeatRequestHeader,
     35: headers.UnregisterClientRequestHeader,
     38: headers.GetConsumerListByGroupRequestHeader,
@@ -66,6 +68,7 @@ REQUEST_HEADERS: dict[int, type[Header]] = {
 RESPONSE_HEADERS: dict[int, type[Header]] = {
     10: headers.SendMessageResponseHeader,
     11: headers.PullMessageResponseHeader,
+    12: headers.QueryMessageResponseHeader,
     14: headers.QueryConsumerOffsetResponseHeader,
     21: headers.GetAllTopicConfigResponseHeader,
     29: headers.SearchOffsetResponseHeader,
@@ -112,8 +115,8 @@ BODIES: dict[tuple[str, int], type[Body]] = {
 BARE_KEYS = {("request", 103), ("response", 21)}
 """Bodies that Apache writes with bare keys, and we with quoted ones, which its tools prefer."""
 
-NOT_JSON = {10, 11, 310, 318, 319, 320, 361}
-"""Request codes of the first issue whose bodies are messages or properties text."""
+NOT_JSON = {10, 11, 12, 33, 310, 318, 319, 320, 361}
+"""Request codes covered here whose bodies are messages or properties text."""
 
 IGNORED_FIELDS = {"ReqT"}
 """Says that a "stream" client sent it; no processor looks at it, so no header has it."""

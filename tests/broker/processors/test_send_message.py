@@ -145,7 +145,8 @@ REFUSED = [
     pytest.param({"g": -1}, b"x", 1, "-1", id="born before 1970"),
     pytest.param({"i": "A\1" + "b" * 32_768}, b"x", 13, "the message is illegal", id="properties"),
     pytest.param({}, bytes(4 * 2**20 + 1), 13, "body length limit 4194304B", id="body"),
-    pytest.param({"i": "DELAY\0013\2"}, b"x", 3, "delayed", id="delay"),
+    pytest.param({"i": "DELAY\001soon\2"}, b"x", 1, "not a delay level", id="delay"),
+    pytest.param({"i": "TIMER_DELAY_SEC\0013\2"}, b"x", 3, "not supported", id="timer"),
     pytest.param({"i": "UNIQ_KEY\1A\2TRAN_MSG\1true\2"}, b"x", 3, "transaction", id="half"),
 ]
 

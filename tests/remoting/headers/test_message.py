@@ -1,4 +1,4 @@
-"""The send header and its one-letter twin, and the wire names of pulling."""
+"""The send header and its one-letter twin, and the wire names of pulling and looking up."""
 
 from __future__ import annotations
 
@@ -9,9 +9,12 @@ from trocket.remoting.headers import (
     SEND_MESSAGE_V2_LETTERS,
     PullMessageRequestHeader,
     PullMessageResponseHeader,
+    QueryMessageRequestHeader,
+    QueryMessageResponseHeader,
     SendMessageRequestHeader,
     SendMessageRequestHeaderV2,
     SendMessageResponseHeader,
+    ViewMessageRequestHeader,
     decode,
     decode_send_message_v2,
     encode_header,
@@ -115,4 +118,53 @@ def test_a_pull_answer_has_rocketmqs_wire_names() -> None:
         "nextBeginOffset": "1",
         "minOffset": "2",
         "maxOffset": "3",
+    }
+
+
+QUERY = {
+    "topic": "t",
+    "key": "k",
+    "maxNum": "64",
+    "beginTimestamp": "0",
+    "endTimestamp": "9223372036854775807",
+}
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {},
+        {"_UNIQUE_KEY_QUERY": "false"},
+        {"_UNIQUE_KEY_QUERY": "true", "indexType": "U", "lastKey": "x", "bname": "broker-a"},
+    ],
+)
+def test_a_look_up_by_key_comes_back_as_it_was(more: dict[str, str]) -> None:
+    header = decode(QueryMessageRequestHeader, QUERY | more)
+    assert header.is_unique_key_query is {"true": True, "false": False}.get(
+        more.get("_UNIQUE_KEY_QUERY", "")
+    )
+    assert encode_header(header) == QUERY | more
+
+
+@pytest.mark.parametrize("name", QUERY)
+def test_a_look_up_by_key_needs_all_of_its_older_fields(name: str) -> None:
+    fewer = {key: text for key, text in QUERY.items() if key != name}
+    with pytest.raises(RequestRefused, match=f"<{name}> is null"):
+        decode(QueryMessageRequestHeader, fewer)
+
+
+@pytest.mark.parametrize("fields", [{"offset": "213"}, {"topic": "t", "offset": "-1"}])
+def test_a_look_at_an_offset_comes_back_as_it_was(fields: dict[str, str]) -> None:
+    assert encode_header(decode(ViewMessageRequestHeader, fields)) == fields
+    with pytest.raises(RequestRefused, match="<offset> is null"):
+        decode(ViewMessageRequestHeader, {"topic": "t"})
+
+
+def test_an_answer_by_key_has_rocketmqs_wire_names() -> None:
+    header = QueryMessageResponseHeader(
+        index_last_update_timestamp=1, index_last_update_phyoffset=2
+    )
+    assert encode_header(header) == {
+        "indexLastUpdateTimestamp": "1",
+        "indexLastUpdatePhyoffset": "2",
     }

@@ -1,0 +1,94 @@
+"""Texts as Java reads them: `Integer.valueOf`, `Long.valueOf`, `Double.valueOf`, and how doubles
+compare.
+
+Python's own int() and float() take other texts: `1_0`, spaces around an integer, `nan`, digits
+beyond U+FFFF; and not `1.5f` or `0x1p3`.
+
+Java counterpart: java.lang.Integer, Long, Double, Boolean of Java 17. Pure.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Final
+
+from .errors import FilterEvaluationError
+
+INT32_MAX: Final = 2**31 - 1
+INT64_MAX: Final = 2**63 - 1
+_INT64_DIGITS_MAX: Final = 19
+_SAFE_DIGITS_MAX: Final = 9
+"""So many ASCII digits fit into an int32, whatever they are."""
+
+_DOUBLE: Final = re.compile(
+    r"[+-]?(?:NaN|Infinity|(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?[fFdD]?)"
+)
+_HEX_DOUBLE: Final = re.compile(
+    r"([+-]?0[xX](?:[0-9a-fA-F]+\.?|[0-9a-fA-F]*\.[0-9a-fA-F]+)[pP][+-]?[0-9]+)[fFdD]?"
+)
+_JAVA_SPACES: Final = "".join(map(chr, range(0x21)))
+"""What String.trim takes away."""
+
+
+def int32_of(text: str) -> int:
+    """`Integer.valueOf(text)`. Raises: FilterEvaluationError: no such number."""
+    if len(text) <= _SAFE_DIGITS_MAX and text.isdecimal() and text.isascii():
+        return int(text)
+    return _integer(text, INT32_MAX)
+
+
+def int64_of(text: str) -> int:
+    """`Long.valueOf(text)`. Raises: FilterEvaluationError: no such number."""
+    if len(text) <= _SAFE_DIGITS_MAX and text.isdecimal() and text.isascii():
+        return int(text)
+    return _integer(text, INT64_MAX)
+
+
+def _integer(text: str, value_max: int) -> int:
+    sign = text[:1]
+    digits = text[1:] if sign in ("+", "-") else text
+    # Java looks at UTF-16 units: any script's digits count, but none beyond U+FFFF.
+    if not digits.isdecimal() or max(digits) > "\uffff":
+        raise FilterEvaluationError(f"{text[:40]!r} is not a whole number")
+    if not digits.isascii():
+        digits = "".join([str(int(digit)) for digit in digits])
+    digits = digits.lstrip("0") or "0"
+    if len(digits) <= _INT64_DIGITS_MAX:
+        value = -int(digits) if sign == "-" else int(digits)
+        if -value_max - 1 <= value <= value_max:
+            return value
+    raise FilterEvaluationError(f"{text[:40]!r} is beyond {value_max}")
+
+
+def double_of(text: str) -> float:
+    """`Double.valueOf(text)`. Raises: FilterEvaluationError: no such number."""
+    number = text.strip(_JAVA_SPACES)
+    if _DOUBLE.fullmatch(number):
+        # `Infinity` has an f too, but never as its last character.
+        return float(number[:-1] if number[-1] in "fFdD" else number)
+    hexadecimal = _HEX_DOUBLE.fullmatch(number)
+    if hexadecimal is None:
+        raise FilterEvaluationError(f"{text[:40]!r} is not a number")
+    try:
+        return float.fromhex(hexadecimal[1])
+    except OverflowError:
+        return -math.inf if number[0] == "-" else math.inf
+
+
+def boolean_of(text: str) -> bool:
+    """`Boolean.valueOf(text)`: whether it is `true` in any case."""
+    return len(text) == len("true") and text.lower() == "true"
+
+
+def compare_doubles(left: float, right: float) -> int:
+    """`Double.compare`: below 0, 0 or above 0. NaN is the greatest, and -0.0 is below 0.0."""
+    if left < right:
+        return -1
+    if left > right:
+        return 1
+    if left == right and left != 0:
+        return 0
+    if left != left or right != right:
+        return (left != left) - (right != right)
+    return int(math.copysign(1, left) - math.copysign(1, right))

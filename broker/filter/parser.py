@@ -1,0 +1,168 @@
+"""From an expression's text to one operand, by sql92.lark.
+
+lark takes as long to import as all else of a broker's start, so only `compile_expression` imports
+this module, with the first SQL92 subscription.
+
+Java counterpart: filter/parser/SelectorParser.java of 5.3.3. Pure, but for reading the grammar.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any, Final, NoReturn
+
+from lark import Lark, Token, Transformer, UnexpectedCharacters, UnexpectedInput, UnexpectedToken
+
+from . import operands
+from .errors import FilterSyntaxError
+from .java_values import INT32_MAX, INT64_MAX
+from .operands import Kind, Operand
+
+_GRAMMAR: Final = Path(__file__).with_name("sql92.lark")
+_END: Final = "$END"
+"""lark's name of the text's end."""
+_TEXT_SHOWN_MAX: Final = 40
+
+
+def parse(text: str) -> Operand:
+    """The condition that an expression's text is; what follows a complete one is ignored.
+
+    Raises: FilterSyntaxError: where and why RocketMQ would not take it.
+    """
+    try:
+        return _operand(text)
+    except UnexpectedToken as error:
+        refusal = error
+    except UnexpectedCharacters as error:
+        raise FilterSyntaxError(_reason(error), error.line, error.column) from None
+    if refusal.token.type != _END:
+        # RocketMQ reads on as long as it understands, and needs no end: `a = 1 b` is `a = 1`. It
+        # has then looked at one token more, so that must be a token.
+        try:
+            return _operand(text[: refusal.pos_in_stream])
+        except UnexpectedInput:
+            pass
+    line, column = refusal.line, refusal.column
+    if refusal.token.type == _END:
+        line = 1 + text.count("\n")
+        column = len(text) - text.rfind("\n")
+    raise FilterSyntaxError(_reason(refusal), line, column) from None
+
+
+def _operand(text: str) -> Operand:
+    made: Any = _lark().parse(text)
+    assert isinstance(made, Operand)
+    return made
+
+
+def _reason(error: UnexpectedToken | UnexpectedCharacters) -> str:
+    if isinstance(error, UnexpectedCharacters):
+        return f"nothing can begin with {error.char!r} here"
+    if error.token.type == _END:
+        return "the expression ends too early"
+    return f"{_shown(error.token)} is not expected here"
+
+
+def _shown(text: str) -> str:
+    return str(text) if len(text) <= _TEXT_SHOWN_MAX else f"{text[:_TEXT_SHOWN_MAX]}…"
+
+
+def _constant(kind: Kind, value: object, token: Token) -> Operand:
+    return operands.constant(kind, value, _shown(token), token.line or 1, token.column or 1)
+
+
+def _refuse(token: Token, reason: str) -> NoReturn:
+    raise FilterSyntaxError(f"{_shown(token)} {reason}", token.line or 1, token.column or 1)
+
+
+def _integer(found: list[Token]) -> Operand:
+    """An Integer where it fits, otherwise a Long; the letter l decides nothing."""
+    token = found[0]
+    digits = token.rstrip("lL")
+    # The length first: Python refuses to read thousands of digits.
+    if len(digits) > len(str(INT64_MAX)) or int(digits) > INT64_MAX:
+        _refuse(token, f"is greater than {INT64_MAX}")
+    value = int(digits)
+    return _constant(Kind.INTEGER if value <= INT32_MAX else Kind.LONG, value, token)
+
+
+def _double(found: list[Token]) -> Operand:
+    token = found[0]
+    value = float(token)
+    # Not a mistake: RocketMQ asks for at least Double.MIN_VALUE, the least one above 0.
+    if value == 0:
+        _refuse(token, "is less than 4.9e-324; 0 without a point is taken")
+    if math.isinf(value):
+        _refuse(token, "is greater than 1.7976931348623157e308")
+    return _constant(Kind.DOUBLE, value, token)
+
+
+def _property(found: list[Token]) -> Operand:
+    token = found[0]
+    return operands.message_property(str(token), token.line or 1, token.column or 1)
+
+
+def _unquoted(token: Token) -> str:
+    return token[1:-1].replace("''", "'")
+
+
+def _searches(make: Callable[..., Operand], *, wanted: bool) -> Callable[[list[Any]], Operand]:
+    return lambda found: make(found[0], _unquoted(found[1]), wanted=wanted)
+
+
+def _is_in(wanted: bool) -> Callable[[list[Any]], Operand]:
+    return lambda found: operands.is_in(found[0], list(map(_unquoted, found[1:])), wanted=wanted)
+
+
+_MADE_BY: Final[dict[str, Callable[[list[Any]], Operand]]] = {
+    "start": lambda found: operands.as_condition(found[0]),
+    "or_expression": operands.any_of,
+    "and_expression": operands.all_of,
+    "equal": lambda found: operands.equal(*found),
+    "not_equal": lambda found: operands.not_equal(*found),
+    "is_null": lambda found: operands.is_null(found[0]),
+    "is_not_null": lambda found: operands.is_not_null(found[0]),
+    "less": lambda found: operands.less(*found),
+    "less_or_equal": lambda found: operands.less_or_equal(*found),
+    "greater": lambda found: operands.greater(*found),
+    "greater_or_equal": lambda found: operands.greater_or_equal(*found),
+    "contains": _searches(operands.contains, wanted=True),
+    "not_contains": _searches(operands.contains, wanted=False),
+    "starts_with": _searches(operands.starts_with, wanted=True),
+    "not_starts_with": _searches(operands.starts_with, wanted=False),
+    "ends_with": _searches(operands.ends_with, wanted=True),
+    "not_ends_with": _searches(operands.ends_with, wanted=False),
+    "between": lambda found: operands.between(*found),
+    "not_between": lambda found: operands.not_between(*found),
+    "is_in": _is_in(wanted=True),
+    "is_not_in": _is_in(wanted=False),
+    "minus": lambda found: operands.minus(found[0]),
+    "negation": lambda found: operands.negation(found[0]),
+    "string": lambda found: _constant(Kind.STRING, _unquoted(found[0]), found[0]),
+    "integer": _integer,
+    "double": _double,
+    "true": lambda found: _constant(Kind.BOOLEAN, True, found[0]),
+    "false": lambda found: _constant(Kind.BOOLEAN, False, found[0]),
+    "null": lambda found: _constant(Kind.NOTHING, None, found[0]),
+    "property": _property,
+}
+"""What each rule of the grammar makes of what it found: operands and tokens."""
+
+
+class _Builder(Transformer[Token, Operand]):
+    """The table as lark wants it; it is asked as each rule ends, so nothing recurses."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        vars(self).update(_MADE_BY)
+
+
+@cache
+def _lark() -> Lark:
+    """The parser; tens of milliseconds to make, so made once."""
+    grammar = _GRAMMAR.read_text(encoding="utf-8")
+    # The basic lexer, not the contextual one: a keyword is one wherever it stands.
+    return Lark(grammar, parser="lalr", lexer="basic", transformer=_Builder())

@@ -1,0 +1,207 @@
+"""Messages as the broker itself stores them: sent on later, tried again, given up.
+
+Pure, but for the store that `InnerPuts` appends to.
+
+Java counterpart: MessageExtBrokerInner.java, broker/util/HookUtils.java handleScheduleMessage of
+5.3.3.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Final, Protocol
+
+from ..remoting.java_hash import tags_code
+from ..remoting.message import MessageExt
+from ..remoting.message_properties import (
+    PROPERTY_CRC32,
+    PROPERTY_TIMER_DELAY_MS,
+    PROPERTY_TIMER_DELAY_SEC,
+    PROPERTY_TIMER_DELIVER_MS,
+    find_property,
+    properties_from_bytes,
+    properties_to_bytes,
+)
+from ..remoting.sys_flag import TRANSACTION_COMMIT_TYPE, TRANSACTION_MASK
+from ..store.projection import delay_levels_ms
+from ..store.status import PutMessageStatus
+from .topic_validator import SCHEDULE_TOPIC
+
+PutResult = tuple[PutMessageStatus, int, int]
+"""(status, physical_offset, queue_offset), as `MessageStore.put_message` returns it."""
+
+_TIMER_NAMES: Final = (
+    PROPERTY_TIMER_DELIVER_MS,
+    PROPERTY_TIMER_DELAY_SEC,
+    PROPERTY_TIMER_DELAY_MS,
+)
+_CRC32_NAME: Final = PROPERTY_CRC32.encode("ascii") + b"\1"
+
+
+class PutStore(Protocol):
+    """What is needed of the store."""
+
+    now_ms: int
+
+    def put_message(
+        self,
+        topic: str,
+        queue_id: int,
+        body: bytes,
+        properties: bytes,
+        *,
+        born_timestamp_ms: int,
+        born_host: bytes,
+        store_host: bytes,
+        tags_code: int,
+        flag: int = 0,
+        sys_flag: int = 0,
+        reconsume_times: int = 0,
+        prepared_transaction_offset: int = 0,
+    ) -> PutResult:
+        """See `MessageStore.put_message`."""
+
+
+@dataclass(slots=True)
+class InnerMessage:
+    """A message on its way into the store; fields as `MessageStore.put_message` takes them."""
+
+    topic: str
+    queue_id: int
+    body: bytes
+    properties: bytes
+    born_timestamp_ms: int
+    born_host: bytes
+    store_host: bytes
+    flag: int = 0
+    sys_flag: int = 0
+    reconsume_times: int = 0
+    prepared_transaction_offset: int = 0
+
+    @classmethod
+    def of(cls, message: MessageExt) -> InnerMessage:
+        """A stored message, to be stored again; its body as it is, compressed or not."""
+        properties = message.properties_bytes
+        if _CRC32_NAME in properties:  # of the record as it was
+            kept = dict(message.properties)
+            kept.pop(PROPERTY_CRC32, None)
+            properties = properties_to_bytes(kept)
+        return cls(
+            message.topic,
+            message.queue_id,
+            message.body,
+            properties,
+            message.born_timestamp_ms,
+            message.born_host,
+            message.store_host,
+            message.flag,
+            message.sys_flag,
+            message.reconsume_times,
+        )
+
+
+class DelayLevels:
+    """The delay levels of a broker, counted from 1.
+
+    Args:
+      message_delay_level: the configured durations, such as "1s 5s 2h".
+
+    Raises: ValueError: a duration is not a number and a unit.
+    """
+
+    def __init__(self, message_delay_level: str) -> None:
+        self._delays_ms = delay_levels_ms(message_delay_level)
+
+    @property
+    def level_max(self) -> int:
+        """The highest level."""
+        return len(self._delays_ms)
+
+    def delay_ms(self, level: int) -> int:
+        """How long messages of a level wait; a level above the highest counts as that."""
+        return self._delays_ms[min(level, self.level_max) - 1]
+
+
+def delay_level(properties: bytes) -> int:
+    """A message's delay level; 0 or less: it is not delayed.
+
+    Raises: ValueError: DELAY is no int32. RocketMQ answers a NumberFormatException's text.
+    """
+    raw = find_property(properties, b"DELAY")
+    if raw is None:
+        return 0
+    level = int(raw) if len(raw) <= 11 and raw.lstrip(b"+-").isdigit() else None
+    if level is None or not -(1 << 31) <= level < 1 << 31:
+        raise ValueError(f"the property DELAY is {raw[:40]!r}, not a delay level")
+    return level
+
+
+def delayed(message: InnerMessage, level: int, levels: DelayLevels) -> InnerMessage:
+    """The message as it waits in SCHEDULE_TOPIC_XXXX.
+
+    Source: HookUtils.transformDelayLevelMessage.
+    """
+    level = min(level, levels.level_max)
+    properties = properties_from_bytes(message.properties)
+    for name in _TIMER_NAMES:  # the level counts
+        properties.pop(name, None)
+    properties |= {
+        "DELAY": str(level),
+        "REAL_TOPIC": message.topic,
+        "REAL_QID": str(message.queue_id),
+    }
+    return replace(
+        message,
+        topic=SCHEDULE_TOPIC,
+        queue_id=level - 1,
+        properties=properties_to_bytes(properties),
+    )
+
+
+class InnerPuts:
+    """Appends messages to what the store's next commit writes, those with a delay to its queue.
+
+    Args:
+      store: already loaded.
+      levels: of this broker.
+    """
+
+    def __init__(self, store: PutStore, levels: DelayLevels) -> None:
+        self._store = store
+        self._levels = levels
+
+    def put(self, message: InnerMessage) -> PutResult:
+        """Append one message.
+
+        Returns: as `MessageStore.put_message`; for a delayed one the place where it waits.
+        Raises: ValueError: its delay level is no number.
+        """
+        level = 0
+        if message.sys_flag & TRANSACTION_MASK in (0, TRANSACTION_COMMIT_TYPE):
+            level = delay_level(message.properties)
+        if level <= 0:
+            return self.put_now(message)
+        message = delayed(message, level, self._levels)
+        return self._put(message, self._store.now_ms + self._levels.delay_ms(level))
+
+    def put_now(self, message: InnerMessage) -> PutResult:
+        """Append one message whose delay, if it had one, is over."""
+        tags = find_property(message.properties, b"TAGS")
+        code = 0 if tags is None else tags_code(str(tags, "utf-8", "replace"))
+        return self._put(message, code)
+
+    def _put(self, message: InnerMessage, code: int) -> PutResult:
+        return self._store.put_message(
+            message.topic,
+            message.queue_id,
+            message.body,
+            message.properties,
+            born_timestamp_ms=message.born_timestamp_ms,
+            born_host=message.born_host,
+            store_host=message.store_host,
+            tags_code=code,
+            flag=message.flag,
+            sys_flag=message.sys_flag,
+            reconsume_times=message.reconsume_times,
+            prepared_transaction_offset=message.prepared_transaction_offset,
+        )

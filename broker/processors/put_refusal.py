@@ -1,0 +1,43 @@
+"""What a client is told when the store did not take its message.
+
+Java counterpart: broker/processor/SendMessageProcessor.java handlePutMessageResult of 5.3.3. Pure.
+"""
+
+from __future__ import annotations
+
+from ...remoting.errors import RequestRefused
+from ...remoting.response_codes import ResponseCode
+from ...store.status import PutMessageStatus
+
+
+def refusal_of_put(status: PutMessageStatus, refusal: str, message_size_max: int) -> RequestRefused:
+    """The answer to a put that stored nothing.
+
+    Args:
+      status: what the put came to, not PUT_OK.
+      refusal: why the store takes no message now; "": it does.
+      message_size_max: bytes that a body may have.
+    """
+    if status in (PutMessageStatus.MESSAGE_ILLEGAL, PutMessageStatus.PROPERTIES_SIZE_EXCEEDED):
+        return RequestRefused(
+            ResponseCode.MESSAGE_ILLEGAL,
+            "the message is illegal, maybe msg body or properties length not matched. msg body "
+            f"length limit {message_size_max}B, msg properties length limit 32KB.",
+        )
+    why = f" ({refusal})" if refusal else ""
+    if status is PutMessageStatus.SERVICE_NOT_AVAILABLE:
+        # Apache lists what it may be: a full disk, a slave, a store that was shut down.
+        reason = refusal or "the message store has been shut down"
+        return RequestRefused(
+            ResponseCode.SERVICE_NOT_AVAILABLE, f"service not available now: {reason}"
+        )
+    if status is PutMessageStatus.CREATE_MAPPED_FILE_FAILED:
+        return RequestRefused(
+            ResponseCode.SYSTEM_ERROR, f"create mapped file failed, server is busy or broken.{why}"
+        )
+    if status is PutMessageStatus.OS_PAGE_CACHE_BUSY:
+        return RequestRefused(
+            ResponseCode.SYSTEM_BUSY,
+            "[PC_SYNCHRONIZED]broker busy, start flow control for a while",
+        )
+    return RequestRefused(ResponseCode.SYSTEM_ERROR, f"{status.name}{why}")

@@ -1,0 +1,152 @@
+"""Single messages: VIEW_MESSAGE_BY_ID (33) by physical offset, QUERY_MESSAGE (12) by key.
+
+An answer's body is the stored records themselves, sent from the store's maps. A message is found as
+soon as it is visible to consumers; by key, a moment later, when the index has it. Its topic may be
+deleted meanwhile: the log still has the message.
+
+Java counterpart: broker/processor/QueryMessageProcessor.java, DefaultMessageStore.queryMessage of
+5.3.3.
+Not done: look-ups by tag (5.5.0), refused because the index has no tags.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Final, Protocol
+
+from ...remoting.channel import Answer, Channel, Processor
+from ...remoting.codec import FRAME_SIZE_MAX, RemotingCommand, encode_head
+from ...remoting.errors import RequestRefused
+from ...remoting.headers import (
+    QueryMessageRequestHeader,
+    QueryMessageResponseHeader,
+    ViewMessageRequestHeader,
+    decode,
+    encode_header,
+)
+from ...remoting.request_codes import RequestCode
+from ...remoting.response_codes import ResponseCode
+from ...store.errors import StoreError
+from ...store.message_reader import QueryResult
+
+logger = logging.getLogger(__name__)
+
+UNIQUE_KEY_COUNT_MAX: Final = 32
+"""Messages that a look-up by unique key answers at most, whatever was asked for. RocketMQ:
+defaultQueryMaxNum, 32."""
+
+ANSWER_SIZE_MAX: Final = FRAME_SIZE_MAX - 4096
+"""Bytes of records in one answer: what a frame holds beside the header, which has two numbers.
+RocketMQ sends whatever was found; its own clients close the connection over a larger frame."""
+
+_INDEX_BY_TAG: Final = "T"
+_NOT_FOUND: Final = "can not find message, maybe time range not correct"
+_NOTHING: Final = encode_header(
+    QueryMessageResponseHeader(index_last_update_timestamp=0, index_last_update_phyoffset=0)
+)
+
+
+class Messages(Protocol):
+    """What is asked of the store; `store.message_store.MessageStore` has it."""
+
+    def message_at(self, physical_offset: int) -> memoryview | None:
+        """The record at a physical offset; None when none starts there."""
+
+    def query_by_key(
+        self, topic: str, key: str, count_max: int, begin_ms: int, end_ms: int
+    ) -> QueryResult:
+        """The newest messages with a key or unique key, oldest of them first."""
+
+
+class QueryMessageProcessor:
+    """Answers from the store.
+
+    Args:
+      store: the broker's messages.
+    """
+
+    def __init__(self, store: Messages) -> None:
+        self._store = store
+        self.processors: dict[RequestCode, Processor] = {
+            RequestCode.QUERY_MESSAGE: self.query_message,
+            RequestCode.VIEW_MESSAGE_BY_ID: self.view_message,
+        }
+
+    def view_message(self, request: RemotingCommand, channel: Channel) -> None:
+        """Answer the record that begins at a physical offset.
+
+        Raises: RequestRefused: SYSTEM_ERROR, none begins there, or it is damaged or cannot be read.
+        """
+        offset = decode(ViewMessageRequestHeader, request.ext_fields).offset
+        try:
+            record = self._store.message_at(offset)
+        except StoreError as error:
+            raise _refusal(channel, f"a look at offset {offset}", error) from error
+        if record is None:
+            raise RequestRefused(
+                ResponseCode.SYSTEM_ERROR, f"can not find message by the offset, {offset}"
+            )
+        head = encode_head(request.answer(), len(record))
+        channel.write([head, record], len(head) + len(record))
+
+    def query_message(self, request: RemotingCommand, channel: Channel) -> Answer:
+        """Answer the records with a key, or with a unique key, oldest first.
+
+        The newest ones are answered: as many as are asked for, at most maxMsgsNumBatch
+        (UNIQUE_KEY_COUNT_MAX by unique key), and at most ANSWER_SIZE_MAX bytes of them. The newest
+        one is answered whatever its size; what is left out are always older ones, and the answer
+        does not tell: who wants them asks again with an end before what came.
+
+        Raises: RequestRefused: SYSTEM_ERROR, one of the messages is damaged or a file cannot be
+          read; REQUEST_CODE_NOT_SUPPORTED for a look-up by tag.
+        """
+        header = decode(QueryMessageRequestHeader, request.ext_fields)
+        count_max = UNIQUE_KEY_COUNT_MAX if header.is_unique_key_query else header.max_num
+        if header.index_type == _INDEX_BY_TAG and not header.is_unique_key_query:
+            raise RequestRefused(
+                ResponseCode.REQUEST_CODE_NOT_SUPPORTED,
+                "messages cannot be looked up by tag here, only by key and unique key: "
+                "the index has no tags",
+            )
+        if count_max <= 0:
+            return request.answer(ResponseCode.QUERY_NOT_FOUND, _NOT_FOUND, _NOTHING)
+        try:
+            result = self._store.query_by_key(
+                header.topic, header.key, count_max, header.begin_timestamp, header.end_timestamp
+            )
+        except StoreError as error:
+            what = f"a look-up of {header.key[:80]!r} in topic {header.topic[:80]!r}"
+            raise _refusal(channel, what, error) from error
+        records = newest_that_fit(result.buffers, ANSWER_SIZE_MAX)
+        if not records:
+            return request.answer(ResponseCode.QUERY_NOT_FOUND, _NOT_FOUND, _NOTHING)
+        fields = encode_header(
+            QueryMessageResponseHeader(
+                index_last_update_timestamp=result.index_last_update_timestamp_ms,
+                index_last_update_phyoffset=result.index_last_update_physical_offset,
+            )
+        )
+        size = sum(map(len, records))
+        head = encode_head(request.answer(ext_fields=fields), size)
+        channel.write([head, *records], len(head) + size)
+        return None
+
+
+def newest_that_fit(records: list[memoryview], size_max: int) -> list[memoryview]:
+    """The last of these records, as many as have at most `size_max` bytes together.
+
+    Args:
+      records: oldest first.
+      size_max: bytes; the last record is there even if it alone has more.
+    """
+    size = 0
+    for index in range(len(records) - 1, -1, -1):
+        size += len(records[index])
+        if size > size_max:
+            return records[min(index + 1, len(records) - 1) :]
+    return records
+
+
+def _refusal(channel: Channel, what: str, error: StoreError) -> RequestRefused:
+    logger.error("%s: %s failed: %s", channel.remote_address, what, error)
+    return RequestRefused(ResponseCode.SYSTEM_ERROR, str(error))

@@ -1,0 +1,191 @@
+"""Messages that a consumer could not consume: CONSUMER_SEND_MSG_BACK 36.
+
+The message is stored once more, in the group's retry topic with a delay that grows with each try,
+or in its dead letter topic when the tries are used up.
+
+Java counterpart: broker/processor/AbstractSendMessageProcessor.java consumerSendMsgBack of 5.3.3.
+"""
+
+from __future__ import annotations
+
+import logging
+from random import Random
+from typing import Final, NamedTuple
+
+from ...remoting.bodies import TopicConfig
+from ...remoting.channel import Channel, Processor
+from ...remoting.codec import RemotingCommand
+from ...remoting.errors import RemoteProtocolError, RequestRefused
+from ...remoting.headers import ConsumerSendMsgBackRequestHeader, decode
+from ...remoting.message import MessageExt
+from ...remoting.message_codec import decode_record
+from ...remoting.message_properties import properties_to_bytes
+from ...remoting.request_codes import RequestCode
+from ...remoting.response_codes import FAQ_HELP, ResponseCode
+from ...store.errors import StoreError
+from ...store.message_store import MessageStore
+from ..config import BrokerConfig
+from ..inner_message import InnerMessage
+from ..subscription_group_manager import SubscriptionGroupManager
+from ..topic_config_manager import TopicConfigManager
+from ..topic_validator import DLQ_TOPIC_PREFIX, RETRY_TOPIC_PREFIX
+from .send_message import SendMessageProcessor
+
+logger = logging.getLogger(__name__)
+
+DLQ_QUEUE_COUNT: Final = 1
+"""Queues of a dead letter topic. Source: AbstractSendMessageProcessor DLQ_NUMS_PER_GROUP."""
+
+FIRST_RETRY_LEVEL: Final = 3
+"""Delay level of the first retry; each further one has the next level."""
+
+_PERM_WRITE: Final = 2
+_INT32_MAX: Final = 0x7FFFFFFF
+_UNIT_SUB: Final = 2
+"""TopicSysFlag: the retry topic of a consumer that belongs to a unit."""
+
+
+class Verdict(NamedTuple):
+    """What becomes of a message that was sent back.
+
+    Attributes:
+      is_dead: it goes to the dead letter topic.
+      delay_level: after which it is tried again; 0: at once, for the dead.
+    """
+
+    is_dead: bool
+    delay_level: int
+
+
+def judge(reconsume_times: int, delay_level: int, reconsume_times_max: int) -> Verdict:
+    """Try again or give up.
+
+    Args:
+      reconsume_times: how often the message was tried again before.
+      delay_level: what the consumer asked for; 0: the broker says, negative: give up.
+      reconsume_times_max: of the consumer, or of its group.
+    Source: AbstractSendMessageProcessor.consumerSendMsgBack.
+    """
+    if reconsume_times >= reconsume_times_max or delay_level < 0:
+        return Verdict(True, 0)
+    return Verdict(False, delay_level or FIRST_RETRY_LEVEL + reconsume_times)
+
+
+class SendBackProcessor:
+    """Takes messages back.
+
+    Args:
+      config: the broker's.
+      store: where the message still lies.
+      send: appends, and answers when that is written.
+      groups, topics: the broker's tables.
+      random: picks the queue of the retry topic.
+    """
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        store: MessageStore,
+        send: SendMessageProcessor,
+        *,
+        groups: SubscriptionGroupManager,
+        topics: TopicConfigManager,
+        random: Random,
+    ) -> None:
+        self._config = config
+        self._store = store
+        self._send = send
+        self._groups = groups
+        self._topics = topics
+        self._random = random
+        self.processors: dict[RequestCode, Processor] = {
+            RequestCode.CONSUMER_SEND_MSG_BACK: self.send_back,
+        }
+
+    def send_back(self, request: RemotingCommand, channel: Channel) -> RemotingCommand | None:
+        """Store a message again for its group; the answer leaves when that is written.
+
+        Raises: RequestRefused: with Apache's codes and remarks; SYSTEM_ERROR when the message is
+          not there any more, or damaged.
+        """
+        header = decode(ConsumerSendMsgBackRequestHeader, request.ext_fields)
+        group = self._groups.find(header.group)
+        if group is None:
+            raise RequestRefused(
+                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
+                f"subscription group not exist, {header.group} {FAQ_HELP}",
+            )
+        if not self._config.broker_permission & _PERM_WRITE:
+            raise RequestRefused(
+                ResponseCode.NO_PERMISSION,
+                f"the broker[{self._config.broker_ip1}] sending message is forbidden",
+            )
+        if group.retry_queue_nums <= 0:  # the administrator wants nothing tried again
+            return request.answer(ResponseCode.SUCCESS, None)
+        topic = RETRY_TOPIC_PREFIX + header.group
+        sys_flag = _UNIT_SUB if header.unit_mode else 0
+        config = self._topic(topic, group.retry_queue_nums, sys_flag)
+        if not config.perm & _PERM_WRITE:
+            raise RequestRefused(
+                ResponseCode.NO_PERMISSION, f"the topic[{topic}] sending message is forbidden"
+            )
+        message = self._look(header.offset)
+        times_max = header.max_reconsume_times
+        if times_max is None:
+            times_max = group.retry_max_times
+        verdict = judge(message.reconsume_times, header.delay_level, times_max)
+        queue_id = self._random.randrange(group.retry_queue_nums)
+        if verdict.is_dead:
+            topic = DLQ_TOPIC_PREFIX + header.group
+            self._topic(topic, DLQ_QUEUE_COUNT, 0)
+            queue_id = self._random.randrange(DLQ_QUEUE_COUNT)
+            logger.warning(
+                "%s: message %s of %s is given up after %d tries, it goes to %s",
+                channel.remote_address, message.unique_key or message.offset_message_id,
+                message.topic, message.reconsume_times, topic,
+            )  # fmt: skip
+        again = InnerMessage.of(message)
+        again.topic = topic
+        again.queue_id = queue_id
+        again.properties = properties_to_bytes(again_properties(message, verdict.delay_level))
+        again.store_host = self._send.store_host
+        again.reconsume_times = min(message.reconsume_times + 1, _INT32_MAX)
+        self._send.put_inner(request, channel, again)
+        return None
+
+    def _topic(self, topic: str, queue_count: int, sys_flag: int) -> TopicConfig:
+        config = self._topics.create_topic_in_send_message_back(
+            topic, queue_count=queue_count, sys_flag=sys_flag
+        )
+        if config is None:
+            raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"topic[{topic}] not exist")
+        return config
+
+    def _look(self, physical_offset: int) -> MessageExt:
+        try:
+            record = self._store.message_at(physical_offset)
+            if record is not None:
+                return decode_record(record)
+        except (StoreError, RemoteProtocolError) as error:
+            raise RequestRefused(
+                ResponseCode.SYSTEM_ERROR, f"look message by offset failed, {error}"
+            ) from error
+        raise RequestRefused(
+            ResponseCode.SYSTEM_ERROR, f"look message by offset failed, {physical_offset}"
+        )
+
+
+def again_properties(message: MessageExt, delay_level: int) -> dict[str, str]:
+    """The properties of a message that is stored again for its group.
+
+    Args:
+      message: as it was consumed.
+      delay_level: 0 for a dead one, which keeps saying so (DELAY 0), as Apache's does.
+    """
+    properties = dict(message.properties)
+    properties.pop("__CRC32#", None)
+    properties.setdefault("RETRY_TOPIC", message.topic)
+    properties["WAIT"] = "false"
+    properties["DELAY"] = str(delay_level)
+    properties.setdefault("ORIGIN_MESSAGE_ID", message.offset_message_id)
+    return properties

@@ -1,0 +1,212 @@
+"""Delivers delayed messages when their time has come: SCHEDULE_TOPIC_XXXX and `delayOffset.json`.
+
+A message with delay level n waits in queue n - 1 of SCHEDULE_TOPIC_XXXX; its queue unit says when
+it is due. The messages of one level are due in the order in which they came, so the next one of
+each level is all there is to wait for: one heap of due times, one task. What is due is stored once
+more, in the topic and queue it was sent to. How far each level is delivered is saved every ten
+seconds and at the end; after a crash what was delivered since is delivered again.
+
+Java counterpart: broker/schedule/ScheduleMessageService.java of 5.3.3, which polls each level every
+100 ms.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable, Collection
+from heapq import heappop, heappush
+from typing import Final
+
+import trio
+
+from ..remoting.errors import RemoteProtocolError
+from ..remoting.message_codec import decode_record
+from ..store.clock import Clock
+from ..store.errors import CorruptRecordError, StoreError, StoreIOError
+from ..store.message_store import MessageStore
+from ..store.status import PutMessageStatus
+from .delay_offset_manager import DelayOffsetManager
+from .inner_message import DelayLevels, InnerMessage, InnerPuts
+from .topic_validator import SCHEDULE_TOPIC, TRANS_HALF_TOPIC
+
+logger = logging.getLogger(__name__)
+
+SLICE_COUNT: Final = 64
+"""Messages delivered before other work has its turn: about a millisecond."""
+
+WAIT_MAX_S: Final = 1.0
+"""The clock is looked at at least so often while something waits: it may have been set on."""
+
+RETRY_S: Final = 0.1
+"""Before what could not be delivered is tried again. Source: DELAY_FOR_A_WHILE."""
+
+Queues = Collection[tuple[str, int]]
+
+
+class ScheduleMessageService:
+    """The one task that delivers.
+
+    Args:
+      store: already loaded.
+      clock: whose wall time says what is due.
+      levels: of this broker.
+      offsets: already read from its file.
+      puts: appends what is delivered.
+      on_messages: called with the queues that got messages.
+
+    Attributes:
+      delivered: how many messages were delivered since the start.
+    """
+
+    def __init__(
+        self,
+        store: MessageStore,
+        *,
+        clock: Clock,
+        levels: DelayLevels,
+        offsets: DelayOffsetManager,
+        puts: InnerPuts,
+        on_messages: Callable[[Queues], None],
+    ) -> None:
+        self.delivered = 0
+        self._store = store
+        self._clock = clock
+        self._levels = levels
+        self._offsets = offsets
+        self._puts = puts
+        self._on_messages = on_messages
+        self._due: list[tuple[int, int]] = []  # (ms, level), a heap: each level once
+        self._idle: set[tuple[str, int]] = set()  # queues in which nothing is known to wait
+        self._changed = trio.Event()
+        self._start_over()
+
+    def arrived(self, queues: Queues) -> None:
+        """Take note of new messages; called with all queues that have some."""
+        if not self._idle.isdisjoint(queues):
+            self._changed.set()
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Deliver until cancelled."""
+        for queue in self._idle:
+            self._offsets.correct(
+                queue[1] + 1,
+                min_offset=self._store.min_offset(*queue),
+                max_offset=self._store.max_offset(*queue),
+            )
+        task_status.started()
+        failing = ""
+        while True:
+            try:
+                self._look()
+                left_s = math.inf
+                if self._due:
+                    left_s = (self._due[0][0] - self._clock.wall_ms()) / 1000
+                if left_s <= 0:
+                    self._deliver_slice()
+                failing = ""
+            except StoreError as error:
+                if str(error) != failing:
+                    logger.error("delayed messages are delivered later: %s", error)
+                failing = str(error)
+                left_s = RETRY_S
+            if left_s <= 0:
+                await trio.lowlevel.checkpoint()
+                continue
+            with trio.move_on_after(left_s if left_s == math.inf else min(left_s, WAIT_MAX_S)):
+                await self._changed.wait()
+            self._changed = trio.Event()
+
+    def _look(self) -> None:
+        """Find out when the next message of each idle level is due."""
+        for queue in list(self._idle):
+            level = queue[1] + 1
+            due_ms = self._due_ms(level, self._offset(level))
+            if due_ms is not None:
+                self._idle.discard(queue)
+                heappush(self._due, (due_ms, level))
+
+    def _offset(self, level: int) -> int:
+        known = self._offsets.offset_table.get(level, 0)
+        return max(known, self._store.min_offset(SCHEDULE_TOPIC, level - 1))
+
+    def _due_ms(self, level: int, queue_offset: int) -> int | None:
+        """When a message of a level is due; None: there is none yet.
+
+        A due time further away than the level's delay comes from a clock that was set back since:
+        the message is due now. Source: correctDeliverTimestamp.
+        """
+        if queue_offset >= self._store.max_offset(SCHEDULE_TOPIC, level - 1):
+            return None
+        now_ms = self._clock.wall_ms()
+        try:
+            due_ms = self._store.tags_code_at(SCHEDULE_TOPIC, level - 1, queue_offset)
+        except CorruptRecordError:
+            return now_ms  # to be left out
+        return due_ms if due_ms <= now_ms + self._levels.delay_ms(level) else now_ms
+
+    def _deliver_slice(self) -> None:
+        """Deliver some of what is due, in the order of due times, and commit it.
+
+        Raises: StoreError: nothing was delivered, or the store could not be read.
+        """
+        now_ms = self._clock.wall_ms()
+        reached: dict[int, int] = {}
+        count = 0
+        self._store.begin_burst()
+        try:
+            while self._due and self._due[0][0] <= now_ms and count < SLICE_COUNT:
+                level = self._due[0][1]
+                offset = reached.get(level)
+                if offset is None:
+                    offset = self._offset(level)
+                if not self._deliver(level, offset):
+                    break
+                count += 1
+                reached[level] = offset + 1
+                heappop(self._due)
+                due_ms = self._due_ms(level, offset + 1)
+                if due_ms is None:
+                    self._idle.add((SCHEDULE_TOPIC, level - 1))
+                else:
+                    heappush(self._due, (due_ms, level))
+            arrivals = self._store.commit()
+        except StoreError:
+            self._start_over()
+            raise
+        for level, offset in reached.items():
+            self._offsets.update_offset(level, offset)
+        self.delivered += count
+        if arrivals:
+            self._on_messages(arrivals)
+        if not count:
+            raise StoreIOError(SCHEDULE_TOPIC, self._store.refusal or "the store takes no message")
+
+    def _start_over(self) -> None:
+        """Forget what is known to be due; the offsets say where to go on."""
+        self._due.clear()
+        self._idle = {(SCHEDULE_TOPIC, number) for number in range(self._levels.level_max)}
+
+    def _deliver(self, level: int, queue_offset: int) -> bool:
+        """Append one message to its own queue; False: the store does not take it now."""
+        place = f"message {queue_offset} of delay level {level}"
+        try:
+            result = self._store.get_message(SCHEDULE_TOPIC, level - 1, queue_offset, 1)
+            if not result.buffers:
+                return True  # its log file was deleted
+            message = decode_record(result.buffers[0])
+            real_topic = message.properties["REAL_TOPIC"]
+            real_queue_id = int(message.properties["REAL_QID"])
+        except (CorruptRecordError, RemoteProtocolError, KeyError, ValueError) as error:
+            logger.error("%s is left out, it cannot be told where it belongs: %r", place, error)
+            return True
+        if real_topic in (TRANS_HALF_TOPIC, SCHEDULE_TOPIC) or real_queue_id < 0:
+            logger.error("%s is left out: it belongs to %s", place, real_topic)
+            return True
+        again = InnerMessage.of(message)
+        again.topic, again.queue_id = real_topic, real_queue_id
+        status, _, _ = self._puts.put_now(again)
+        if status in (PutMessageStatus.MESSAGE_ILLEGAL, PutMessageStatus.PROPERTIES_SIZE_EXCEEDED):
+            logger.error("%s is left out, %s does not take it: %s", place, real_topic, status.name)
+            return True
+        return status is PutMessageStatus.PUT_OK
