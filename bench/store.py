@@ -29,8 +29,10 @@ from rich.console import Console
 from rich.table import Table
 
 from trocket.bench.pulls import pull_cpu_us
+from trocket.broker.filter.sql92 import compile_expression
 from trocket.store.config import FlushDiskType, MessageStoreConfig
 from trocket.store.message_store import MessageStore
+from trocket.store.record_filter import RecordFilter
 from trocket.store.services import QUEUE_WRITE_COUNT
 
 BATCH = 64
@@ -324,6 +326,48 @@ def pull_case(folder: Path, in_flight: int, seconds: float) -> Outcome:
     )
 
 
+def filter_case(folder: Path) -> Outcome:
+    """Gets with an SQL92 filter that a quarter of the messages match, one core."""
+    expression = compile_expression("price > 49 AND symbol = 'A'")
+    wanted = RecordFilter(expression.matches, lambda: time.perf_counter() < 0.0)
+    store = new_store(folder)
+    count = 200 * BATCH
+    for number in range(count):
+        own = b"price\x01%d\x02symbol\x01%c\x02" % (number // 2 % 100, b"AB"[number % 2])
+        store.put_message(
+            TOPIC,
+            0,
+            bytes(128),
+            PROPERTIES + own,
+            born_timestamp_ms=1,
+            born_host=HOST,
+            store_host=HOST,
+            tags_code=0,
+        )
+        if number % BATCH == BATCH - 1:
+            store.commit()
+    rates = []
+    for _ in range(ROUNDS):
+        offset = found = 0
+        start_s = time.perf_counter()
+        while offset < count:
+            result = store.get_message(TOPIC, 0, offset, 32, record_filter=wanted)
+            offset = result.next_begin_offset
+            found += result.count
+        rates.append(count / (time.perf_counter() - start_s))
+    store.close()
+    goal = 50_000
+    rate = statistics.median(rates)
+    return Outcome(
+        "get with an SQL92 filter, 128 B",
+        rate,
+        "msg/s",
+        f"goal {goal:,}",
+        rate / goal,
+        f"{min(rates):,.0f} … {max(rates):,.0f}; {found} of {count:,} match",
+    )
+
+
 def report(outcomes: list[Outcome]) -> Table:
     """The outcomes as a table."""
     table = Table(box=SIMPLE, pad_edge=False, collapse_padding=True)
@@ -337,7 +381,9 @@ def report(outcomes: list[Outcome]) -> Table:
 
 
 def main(
-    case: Annotated[str, typer.Option(help="append, queues, group-commit, recovery, pull")] = "all",
+    case: Annotated[
+        str, typer.Option(help="append, queues, group-commit, recovery, pull, filter")
+    ] = "all",
     folder: Annotated[Path | None, typer.Option(help="on which disk (a temporary folder)")] = None,
     seconds: Annotated[float, typer.Option(help="of each measurement of a rate")] = 2.0,
     gib: Annotated[float, typer.Option(help="log size of the recovery case")] = 1.0,
@@ -357,6 +403,7 @@ def main(
                 lambda: group_commit_case(root, 1024, seconds, more_ms=4.0),
             ],
             "recovery": [lambda: recovery_case(root, gib)],
+            "filter": [lambda: filter_case(root)],
             "pull": [
                 lambda: pull_case(Path(scratch) / "broker", 1, seconds),
                 lambda: pull_case(Path(scratch) / "broker", 16, seconds),

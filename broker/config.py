@@ -57,7 +57,12 @@ class BrokerConfig:
       flush_consumer_offset_interval: between writes of consumer offsets to disk.
       long_polling_enable: whether pulls that find nothing wait.
       short_polling_time_mills: how long they wait where long polling is off.
+      enable_property_filter: whether consumers may filter by SQL92 expressions over properties.
       delay_offset_update_version_step: deliveries after which delayOffset.json's version moves on.
+      transaction_time_out: how long a producer has until it is asked about a transaction.
+      transaction_check_max: how often it is asked.
+      transaction_check_interval: between two questions.
+      reject_transaction_message: refuse transactions.
       notify_consumer_ids_changed_enable: whether groups are told of members that come and go.
       region_id, trace_on: told to producers with each answer (MSG_REGION, TRACE_ON).
       register_broker_timeout_mills: for one registration with one name server.
@@ -88,6 +93,11 @@ class BrokerConfig:
     msg_trace_topic_name: str = "RMQ_SYS_TRACE_TOPIC"
     flush_consumer_offset_interval: int = setting(5_000, minimum=1)
     delay_offset_update_version_step: int = setting(200, minimum=1)
+    transaction_time_out: int = setting(6_000, minimum=1)
+    transaction_check_max: int = setting(15, minimum=1)
+    transaction_check_interval: int = setting(30_000, minimum=1)
+    reject_transaction_message: bool = False
+    enable_property_filter: bool = False
     long_polling_enable: bool = True
     short_polling_time_mills: int = setting(1_000, minimum=0)
     notify_consumer_ids_changed_enable: bool = True

@@ -48,12 +48,17 @@ def notify_nobody(group: str, channels: Sequence[ClientChannel]) -> None:
     """What to tell when `notifyConsumerIdsChangedEnable` is false: nothing."""
 
 
+def forget_nothing(group: str) -> None:
+    """What to do about a group that went when nobody keeps anything of groups."""
+
+
 class ConsumerManager:
     """The table of consumers. Not thread-safe: used from the broker's one trio run.
 
     Args:
       notify: called with a group and the connections of all its clients when these changed.
       expired_s: seconds without a heartbeat after which `scan_inactive` drops a client.
+      on_group_gone: called with a group whose last client left.
     """
 
     def __init__(
@@ -61,9 +66,11 @@ class ConsumerManager:
         *,
         notify: NotifyConsumerIdsChanged = notify_consumer_ids_changed,
         expired_s: float = CHANNEL_EXPIRED_S,
+        on_group_gone: Callable[[str], None] = forget_nothing,
     ) -> None:
         self._notify = notify
         self._expired_s = expired_s
+        self._on_group_gone = on_group_gone
         self._groups: dict[str, ConsumerGroupInfo] = {}
         self._groups_of: dict[ClientChannel, set[str]] = {}
 
@@ -145,6 +152,7 @@ class ConsumerManager:
         logger.info("consumer left, group: %s %s", group, client)
         if not info.channel_info_table:
             del self._groups[group]
+            self._on_group_gone(group)
         elif notify and not info.is_broadcasting:
             self._notify(group, info.all_channels())
         return True

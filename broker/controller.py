@@ -39,6 +39,7 @@ from ..store.message_store import MessageStore
 from .attributes import BATCH_CQ, QUEUE_TYPE
 from .config import BrokerConfig, join_address
 from .config_text import CONSUMER_OFFSETS, DELAY_OFFSETS, SUBSCRIPTION_GROUPS, TOPICS
+from .consumer_filter_manager import ConsumerFilterManager, warm_up
 from .consumer_manager import ConsumerManager, notify_consumer_ids_changed, notify_nobody
 from .consumer_offset_manager import ConsumerOffsetManager
 from .delay_offset_manager import DelayOffsetManager
@@ -46,6 +47,7 @@ from .inner_message import DelayLevels, InnerPuts
 from .machine import local_address
 from .processors.client_manage import ClientManageProcessor
 from .processors.consumer_manage import ConsumerManageProcessor
+from .processors.end_transaction import EndTransactionProcessor
 from .processors.group_admin import GroupAdminProcessor
 from .processors.lock import LockProcessor
 from .processors.pull_message import PullMessageProcessor
@@ -62,6 +64,7 @@ from .schedule_message_service import ScheduleMessageService
 from .state_files import StateFiles
 from .subscription_group_manager import SubscriptionGroupManager
 from .topic_config_manager import TopicConfigManager
+from .transaction_service import TransactionService
 
 logger = logging.getLogger(__name__)
 
@@ -127,6 +130,16 @@ class BrokerController:
         )
         levels = DelayLevels(store_config.message_delay_level)
         self._puts = InnerPuts(self.store, levels)
+        self.producers = ProducerManager(expired_s=config.channel_expired_timeout / 1000)
+        self.transactions = TransactionService(
+            config,
+            self.store,
+            clock=clock,
+            producers=self.producers,
+            offsets=self.offsets,
+            puts=self._puts,
+            on_messages=self._on_messages,
+        )
         self.schedule = ScheduleMessageService(
             self.store,
             clock=clock,
@@ -135,14 +148,8 @@ class BrokerController:
             puts=self._puts,
             on_messages=self._on_messages,
         )
-        expired_s = config.channel_expired_timeout / 1000
-        notify = (
-            notify_consumer_ids_changed
-            if config.notify_consumer_ids_changed_enable
-            else notify_nobody
-        )
-        self.consumers = ConsumerManager(notify=notify, expired_s=expired_s)
-        self.producers = ProducerManager(expired_s=expired_s)
+        self.filters = ConsumerFilterManager()
+        self.consumers = self._consumer_manager()
         self._locks = RebalanceLockManager()
         self.client = RemotingClient(turn=self._turn)
         self.registrar = Registrar(
@@ -153,15 +160,7 @@ class BrokerController:
             self._ha_server_addr,
         )
         self.topics.on_change = self._on_topics_changed
-        self.pulls = PullMessageProcessor(
-            config,
-            self.store,
-            topics=self.topics,
-            groups=self.groups,
-            consumers=self.consumers,
-            offsets=self.offsets,
-            now_s=trio.current_time,
-        )
+        self.pulls = self._pull_processor()
         self.server: RemotingServer | None = None
 
     @property
@@ -193,9 +192,12 @@ class BrokerController:
         port = int(self._addresses[0].rpartition(":")[2]) if listeners else self.config.listen_port
         self._broker_addr = self.config.address(port)
         try:
+            if self.config.enable_property_filter:
+                warm_up()
             self._load_tables()
             self._tell_batch_topics(self.topics.topic_config_table.values())
             self.store.load()
+            self.transactions.load()
         except BaseException:
             for listener in listeners:
                 listener.close()
@@ -241,6 +243,8 @@ class BrokerController:
             nursery.start_soon(self._save_offsets, interval_s)
             nursery.start_soon(self._files.run)
             await nursery.start(self.schedule.run)
+            await nursery.start(self.transactions.run)
+            nursery.start_soon(self.transactions.save)
             nursery.start_soon(self._save_delay_offsets)
             logger.info("the broker %s listens on %s", self.config.broker_name, self._addresses)
             task_status.started()
@@ -250,6 +254,7 @@ class BrokerController:
         self.store.flush()  # what was delivered, before it is noted so
         for what, close in (
             ("the delay offsets", self._persist_delay_offsets),
+            ("the transactions", self.transactions.note_through),
             ("the offsets", self.offsets.persist),
             ("the topics", self.topics.persist),
             ("the groups", self.groups.persist),
@@ -260,6 +265,26 @@ class BrokerController:
                 logger.error("%s could not be saved: %s", what, error)
         self.store.close()
 
+    def _consumer_manager(self) -> ConsumerManager:
+        tells = self.config.notify_consumer_ids_changed_enable
+        return ConsumerManager(
+            notify=notify_consumer_ids_changed if tells else notify_nobody,
+            expired_s=self.config.channel_expired_timeout / 1000,
+            on_group_gone=self.filters.unregister,
+        )
+
+    def _pull_processor(self) -> PullMessageProcessor:
+        return PullMessageProcessor(
+            self.config,
+            self.store,
+            topics=self.topics,
+            groups=self.groups,
+            consumers=self.consumers,
+            offsets=self.offsets,
+            now_s=trio.current_time,
+            filters=self.filters if self.config.enable_property_filter else None,
+        )
+
     def _send_processor(self, port: int) -> SendMessageProcessor:
         ip = self.config.broker_ip1
         try:
@@ -269,6 +294,7 @@ class BrokerController:
             listened = self._addresses[0].rpartition(":")[0].strip("[]")
             anywhere = listened in ("0.0.0.0", "::")
             store_host = host_bytes(local_address() if anywhere else listened, port)
+        self.transactions.store_host = store_host
         unique_ids = UniqueIdGenerator(store_host[:-4], os.getpid(), self._random.getrandbits(32))
         return SendMessageProcessor(
             self.config,
@@ -281,6 +307,7 @@ class BrokerController:
             inner=self._puts,
             groups=self.groups,
             is_ordered=self._is_ordered,
+            transactions=self.transactions,
         )
 
     def _processors(self, send: SendMessageProcessor) -> dict[int, Processor]:
@@ -296,6 +323,7 @@ class BrokerController:
                 topics=self.topics,
                 random=self._random,
             ).processors,
+            EndTransactionProcessor(self.config, self.store, send, self.transactions).processors,
             self.pulls.processors,
             ClientManageProcessor(
                 self.config,
@@ -305,6 +333,7 @@ class BrokerController:
                 topics=self.topics,
                 clock=self._clock,
                 register_broker_all=register_all,
+                filters=self.filters if self.config.enable_property_filter else None,
             ).processors,
             ConsumerManageProcessor(
                 consumers=self.consumers,

@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection
 
 from ..remoting.channel import Channel
 from ..remoting.codec import RemotingCommand
+from .filter.sql92 import Expression
 
 HELD_PULLS_MAX = 100_000
 """Pulls held at once; one more is answered at once as if its time were over. RocketMQ bounds the
@@ -29,9 +30,10 @@ class HeldPull:
       request, channel: to be answered.
       key: topic and queue id.
       group: consumer group.
-      queue_offset: where to go on; moves past messages that its tags do not match.
+      queue_offset: where to go on; moves past messages that do not match.
       count_max, size_max: limits of the answer.
       tags_codes: of the subscription; None: all.
+      expression: of the subscription, if it is no tags.
       deadline_s: trio time at which it is answered in any case.
     """
 
@@ -39,6 +41,7 @@ class HeldPull:
         "channel",
         "count_max",
         "deadline_s",
+        "expression",
         "group",
         "key",
         "queue_offset",
@@ -59,6 +62,7 @@ class HeldPull:
         size_max: int,
         tags_codes: frozenset[int] | None,
         deadline_s: float,
+        expression: Expression | None = None,
     ) -> None:
         self.request = request
         self.channel = channel
@@ -68,6 +72,7 @@ class HeldPull:
         self.count_max = count_max
         self.size_max = size_max
         self.tags_codes = tags_codes
+        self.expression = expression
         self.deadline_s = deadline_s
 
 

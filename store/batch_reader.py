@@ -14,6 +14,7 @@ from .commit_log import CommitLog
 from .config import MessageStoreConfig
 from .errors import CorruptRecordError, StoreIOError
 from .format import BATCH_UNIT_SIZE
+from .record_filter import RecordFilter, is_wanted
 from .status import GetMessageStatus
 
 
@@ -49,6 +50,7 @@ def collect_batches(
     log_end: int,
     near_from: int,
     verify: Callable[[BatchUnit], None] | None = None,
+    record_filter: RecordFilter | None = None,
 ) -> BatchesFound:
     """Records from the one on that holds a queue offset.
 
@@ -62,6 +64,7 @@ def collect_batches(
       near_from: records from this physical offset on count as in memory.
       verify: called with each unit before it is looked at; raises CorruptRecordError. A bad one
         behind others ends the answer before it.
+      record_filter: answer only records that it wants (of an inner batch, by its own properties).
 
     Raises:
       CorruptRecordError: what `verify` raised of the first record.
@@ -85,24 +88,25 @@ def collect_batches(
         near = unit.physical_offset >= near_from
         if count and _is_full(config, unit, count, total, count_max, size_max, near=near):
             break
-        next_offset = unit.end_offset
-        physical_offset = unit.physical_offset
-        if physical_offset < skip_until or (
-            tags_codes is not None and unit.tags_code not in tags_codes
-        ):
+        next_offset, physical_offset = unit.end_offset, unit.physical_offset
+        if physical_offset < skip_until:
             continue
-        record = None
-        if 0 < unit.size <= log_end - physical_offset:
-            record = log.read(physical_offset, unit.size)
+        if tags_codes is not None and unit.tags_code not in tags_codes:
+            continue
+        fits = 0 < unit.size <= log_end - physical_offset
+        record = log.read(physical_offset, unit.size) if fits else None
         if record is None:
             if not count:
                 status = GetMessageStatus.MESSAGE_WAS_REMOVING
             skip_until = physical_offset - physical_offset % log.file_size + log.file_size
             continue
-        buffers.append(record)
-        status = GetMessageStatus.FOUND
-        total += unit.size
-        count += unit.batch_size
+        if record_filter is None or is_wanted(record, record_filter):
+            buffers.append(record)
+            status = GetMessageStatus.FOUND
+            total += unit.size
+            count += unit.batch_size
+        if record_filter is not None and record_filter.is_over():
+            break
     return BatchesFound(status, next_offset, physical_offset, buffers, total, count)
 
 

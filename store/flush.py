@@ -69,6 +69,11 @@ class FlushService:
         self.may_wait_in_loop = False
         self._usual_s = INLINE_S
 
+    @property
+    def is_waited_for(self) -> bool:
+        """Whether somebody waits for an fsync."""
+        return bool(self._waiters)
+
     def want(self) -> None:
         """Have what was committed synced: at once on a fast disk, else by the running loop."""
         if self.may_wait_in_loop and self._usual_s < INLINE_S and not self._turn.locked():

@@ -265,6 +265,13 @@ class IndexService:
         self._backlog.extend(items)
 
     @property
+    def is_idle(self) -> bool:
+        """Whether there is nothing to do until something is added, not even a retry."""
+        return self.is_broken or not (
+            self._backlog or self._catch_up is not None or self._resumed is not None or self._full
+        )
+
+    @property
     def is_behind(self) -> bool:
         """Whether there is work to do, and nothing stands against it."""
         return not (self.is_broken or self._is_paused) and bool(

@@ -13,6 +13,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection
 
+import trio
+
 from .clock import Clock
 from .commit_log import CommitLog, blank
 from .config import FlushDiskType, MessageStoreConfig
@@ -44,6 +46,9 @@ class LogWriter:
     Args:
       config, clock: the store's.
       log, queue_store, index: the store's.
+
+    Attributes:
+      activity: set by a commit; the services, which rest while nothing comes, make a new one.
     """
 
     def __init__(
@@ -74,6 +79,7 @@ class LogWriter:
             on_flushed=self._show_flushed,
             on_failed=self._turn_read_only,
         )
+        self.activity = trio.Event()
         self._queues = queue_store.queues
         self._file_size = config.mapped_file_size_commit_log
         self._is_open = False
@@ -134,6 +140,8 @@ class LogWriter:
             self._segments = []
         self._pending = []
         self._pending_start = self._committed_offset = self.flusher.committed_offset = end
+        if not self.activity.is_set():
+            self.activity.set()
         touched = self._touched
         items = self._index_items
         self._touched = []
@@ -226,6 +234,7 @@ class LogWriter:
                 visible[queue.key] = None
             if self.config.message_index_enable:
                 self.index.add(items)
+        self.activity.set()  # the index has something to do
         if visible:
             self.on_visible(visible.keys())
 

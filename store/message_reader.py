@@ -28,6 +28,7 @@ from .errors import CorruptRecordError, StoreIOError
 from .format import UNIT, UNIT_SIZE
 from .index_service import IndexService
 from .record_check import RecordCheck, Unit, holds_key, no_unit
+from .record_filter import JUDGED, RecordFilter, judged
 from .status import GetMessageStatus
 
 SIZE_MAX = 128 * 1024 * 1024
@@ -133,6 +134,7 @@ class MessageReader:
         size_max: int,
         tags_codes: frozenset[int] | None,
         log_end: int,
+        record_filter: RecordFilter | None = None,
     ) -> GetMessageResult:
         """Messages from a queue offset on.
 
@@ -143,6 +145,7 @@ class MessageReader:
           size_max: bytes wanted at most.
           tags_codes: answer only messages with one of these tags codes; None: all.
           log_end: where the commit log ends.
+          record_filter: answer only messages that it wants, too; None: all.
 
         Raises:
           StoreIOError: a file could not be read.
@@ -165,27 +168,24 @@ class MessageReader:
             status = _OVERFLOW_ONE if one else GetMessageStatus.OFFSET_OVERFLOW_BADLY
             return self._nothing(status, queue_offset, max_offset, min_offset, max_offset)
         if isinstance(queue, BatchConsumeQueue):
-            return self._get_batches(queue, queue_offset, count_max, size_max, tags_codes, log_end)
+            return self._get_batches(
+                queue, queue_offset, count_max, size_max, tags_codes, log_end, record_filter
+            )
         wanted = count_max if count_max > 1 else 1
-        if tags_codes is not None:
+        if tags_codes is not None or record_filter is not None:
             wanted = max(self._config.max_filter_message_size // UNIT_SIZE, wanted)
         units = queue.read(queue_offset, min(wanted, max_offset - queue_offset))
         if not units:
-            if queue_offset < queue.cold_end:
-                raise no_unit(queue, queue_offset)
-            correct = queue_offset + self._units_per_file - queue_offset % self._units_per_file
-            status = GetMessageStatus.OFFSET_FOUND_NULL
-            return self._nothing(status, queue_offset, correct, min_offset, max_offset)
-        if tags_codes is not None and isinstance(queue, ExtendedConsumeQueue):
-            units = queue.with_real_tags_codes(units)
+            return self._no_units(queue, queue_offset)
         size_max = min(max(size_max, SIZE_MAX_MIN), SIZE_MAX)
-        is_cold = queue_offset < queue.cold_end
         found = None
-        if tags_codes is None and not is_cold:
+        if tags_codes is None and queue_offset >= queue.cold_end and record_filter is None:
             found = self._collect_recent(units, count_max, size_max, log_end)
         if found is None:
-            verified = self._check.verified(queue, queue_offset, units, log_end)
-            entries = verified if is_cold else UNIT.iter_unpack(units)
+            entries = self._entries(queue, queue_offset, units, tags_codes, log_end)
+            if record_filter is not None:
+                entries = judged(entries, self._log, record_filter, tags_codes, log_end)
+                tags_codes = JUDGED
             found = self._collect(entries, count_max, size_max, tags_codes, log_end)
         status, read, last, buffers, size, count = found
         self._log.served(size)
@@ -195,6 +195,33 @@ class MessageReader:
             status, next_offset, min_offset, max_offset, buffers, size, count, far
         )
 
+    def _no_units(self, queue: ConsumeQueue, queue_offset: int) -> GetMessageResult:
+        """What a queue that has no unit at one of its offsets is answered with."""
+        if queue_offset < queue.cold_end:
+            raise no_unit(queue, queue_offset)
+        return self._nothing(
+            GetMessageStatus.OFFSET_FOUND_NULL,
+            queue_offset,
+            queue_offset + self._units_per_file - queue_offset % self._units_per_file,
+            queue.min_offset,
+            queue.max_offset,
+        )
+
+    def _entries(
+        self,
+        queue: ConsumeQueue,
+        queue_offset: int,
+        units: bytes,
+        tags_codes: frozenset[int] | None,
+        log_end: int,
+    ) -> Iterable[Unit]:
+        """Units as `_collect` wants them: verified where they must be, with real tags codes."""
+        if tags_codes is not None and isinstance(queue, ExtendedConsumeQueue):
+            units = queue.with_real_tags_codes(units)
+        if queue_offset < queue.cold_end:
+            return self._check.verified(queue, queue_offset, units, log_end)
+        return UNIT.iter_unpack(units)
+
     def _get_batches(
         self,
         queue: BatchConsumeQueue,
@@ -203,6 +230,7 @@ class MessageReader:
         size_max: int,
         tags_codes: frozenset[int] | None,
         log_end: int,
+        record_filter: RecordFilter | None,
     ) -> GetMessageResult:
         """`get_message` of a queue of batches, for an offset between its ends."""
         found = collect_batches(
@@ -216,6 +244,7 @@ class MessageReader:
             log_end=log_end,
             near_from=log_end - self._near,
             verify=self._check.batches(queue, queue_offset, log_end),
+            record_filter=record_filter,
         )
         self._log.served(found.size)
         return GetMessageResult(

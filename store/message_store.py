@@ -48,6 +48,7 @@ from .log_scanner import LogScanner, find_record_after
 from .message_appender import BatchResult, MessageAppender, PutResult
 from .message_reader import GetMessageResult, MessageReader, QueryResult
 from .queue_ends import QueueEnds, QueueEndsFile
+from .record_filter import RecordFilter
 from .services import run_services
 from .status import BoundaryType, GetMessageStatus, PutMessageStatus
 
@@ -261,10 +262,12 @@ class MessageStore(MessageAppender):
         count_max: int,
         size_max: int = 0x7FFFFFFF,
         tags_codes: frozenset[int] | None = None,
+        record_filter: RecordFilter | None = None,
     ) -> GetMessageResult:
         """Messages from a queue offset on; see `MessageReader.get_message`."""
+        end = self._committed_offset
         return self._reader.get_message(
-            topic, queue_id, queue_offset, count_max, size_max, tags_codes, self._committed_offset
+            topic, queue_id, queue_offset, count_max, size_max, tags_codes, end, record_filter
         )
 
     def max_offset(self, topic: str, queue_id: int) -> int:

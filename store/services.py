@@ -37,6 +37,9 @@ the last checkpoint on, so at most this much of it."""
 PREPARE_INTERVAL_S = 0.1
 PREPARE_RETRY_S = 1.0
 INDEX_IDLE_S = 0.02
+IDLE_ROUNDS = 10
+"""So many looks for full queues without a commit between them, 2 s, and the services rest until the
+next commit: an idle broker costs nothing, and in a test two hours pass in a moment."""
 
 
 async def run_services(store: MessageStore, *, task_status: trio.TaskStatus[None]) -> None:
@@ -72,8 +75,15 @@ async def _queue_files(store: MessageStore) -> None:
     """Write queues with many units to their files; tell waiters of fsyncs that take too long."""
     interval_s = min(store.config.flush_interval_consume_queue / 1000, QUEUE_WRITE_INTERVAL_S)
     failing = False
+    seen, idle_rounds = -1, 0
     while True:
         await trio.sleep(interval_s)
+        end = store.flusher.committed_offset
+        idle_rounds = idle_rounds + 1 if end == seen and not store.flusher.is_waited_for else 0
+        seen = end
+        if idle_rounds >= IDLE_ROUNDS:
+            store.activity = trio.Event()
+            await store.activity.wait()
         store.begin_burst()
         store.flusher.expire()
         try:
@@ -144,7 +154,9 @@ async def _prepare_files(store: MessageStore) -> None:
             except StoreIOError as error:
                 logger.error("the next commit log file cannot be made: %s", error)
                 await trio.sleep(PREPARE_RETRY_S)
+                continue
         await trio.sleep(PREPARE_INTERVAL_S)
+        await store.activity.wait()
 
 
 async def _index(store: MessageStore) -> None:
@@ -155,6 +167,8 @@ async def _index(store: MessageStore) -> None:
         if index.has_full_files:
             await _in_thread(store, index.finish_full_files)
         await trio.sleep(0 if index.is_behind else INDEX_IDLE_S)
+        if index.is_idle:
+            await store.activity.wait()
 
 
 async def _retention(store: MessageStore) -> None:

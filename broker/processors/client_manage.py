@@ -4,8 +4,10 @@ A heartbeat of a consumer makes its group, where that is allowed, and the group'
 answer then waits until the name servers know that topic, because the client looks for its route
 at once.
 
+Expressions that are no tags are compiled here, where enablePropertyFilter allows them: 46 answers
+what is wrong with one, so that its consumer fails at its start and not in silence.
+
 Java counterpart: broker/processor/ClientManageProcessor.java of 5.3.3. Pure.
-Not done: SQL filters; 46 refuses them, so that a consumer fails at its start and not in silence.
 """
 
 from __future__ import annotations
@@ -23,6 +25,11 @@ from ...remoting.request_codes import RequestCode
 from ...remoting.response_codes import ResponseCode
 from ...store.clock import Clock
 from ..client_channel_info import ClientChannelInfo
+from ..consumer_filter_manager import (
+    HEARTBEAT_CHARACTERS_MAX,
+    ConsumerFilterManager,
+    compile_filter,
+)
 from ..consumer_manager import ConsumerManager
 from ..producer_manager import ProducerManager
 from ..subscription import is_tag_type
@@ -46,6 +53,7 @@ class ClientManageProcessor:
       clock: its monotonic time goes into the tables.
       register_broker_all: registers the topics with every name server; does not raise for a name
         server that cannot be reached.
+      filters: where heartbeats register their expressions; None: enablePropertyFilter is false.
     """
 
     def __init__(
@@ -58,8 +66,10 @@ class ClientManageProcessor:
         topics: TopicConfigManager,
         clock: Clock,
         register_broker_all: Callable[[], Awaitable[None]],
+        filters: ConsumerFilterManager | None = None,
     ) -> None:
         self._config = config
+        self._filters = filters
         self._consumers = consumers
         self._producers = producers
         self._groups = groups
@@ -87,6 +97,8 @@ class ClientManageProcessor:
             for consumer in data.consumer_data_set:
                 if self._register_consumer(consumer, client, data):
                     is_sub_change = True
+        if self._filters is not None:
+            self._register_filters(self._filters, data)
         for producer in data.producer_data_set:
             if producer.group_name:
                 self._producers.register(producer.group_name, client)
@@ -150,6 +162,13 @@ class ClientManageProcessor:
             return data.is_without_sub
         return before != data.heartbeat_fingerprint
 
+    def _register_filters(self, filters: ConsumerFilterManager, data: HeartbeatData) -> None:
+        left = HEARTBEAT_CHARACTERS_MAX
+        for consumer in data.consumer_data_set:
+            info = self._consumers.get_consumer_group_info(consumer.group_name)
+            if info is not None:
+                left -= filters.register(info.group_name, info.subscription_table, left)
+
     def _unregister(self, request: RemotingCommand, channel: Channel) -> Answer:
         header = decode(UnregisterClientRequestHeader, request.ext_fields)
         if header.producer_group is not None:
@@ -166,10 +185,19 @@ class ClientManageProcessor:
     def _check(self, request: RemotingCommand, channel: Channel) -> Answer:
         body = read_body(request, CheckClientRequestBody.from_body)
         subscription = body.subscription_data
-        if subscription is not None and not is_tag_type(subscription.expression_type):
+        if subscription is None or is_tag_type(subscription.expression_type):
+            return request.answer()
+        if self._filters is None:
             raise RequestRefused(
                 ResponseCode.SYSTEM_ERROR,
                 "The broker does not support consumer to filter message by "
                 f"{subscription.expression_type}",
             )
+        found = compile_filter(subscription.expression_type, subscription.sub_string)
+        if isinstance(found, str):
+            logger.warning(
+                "client %s of group %s has a wrong expression for %s: %s",
+                body.client_id, body.group, subscription.topic, found,
+            )  # fmt: skip
+            raise RequestRefused(ResponseCode.SUBSCRIPTION_PARSE_FAILED, found)
         return request.answer()

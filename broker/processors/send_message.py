@@ -6,10 +6,10 @@ everything that the turn appended (and, under SYNC_FLUSH, until fsync returned):
 leaves before its bytes are in the file.
 
 A message with a delay level waits in SCHEDULE_TOPIC_XXXX, one for a retry topic that was tried too
-often goes to the dead letters: `_send_special`.
+often goes to the dead letters, a transaction's message waits for its end: `_send_special`.
 
-Not done: transactions and timer messages; such sends are refused with REQUEST_CODE_NOT_SUPPORTED
-rather than stored as plain messages.
+Not done: timer messages; such sends are refused with REQUEST_CODE_NOT_SUPPORTED rather than stored
+as plain messages.
 
 Java counterpart: broker/processor/SendMessageProcessor.java, AbstractSendMessageProcessor.java of
 5.3.3.
@@ -22,10 +22,9 @@ from collections.abc import Callable, Collection
 from random import Random
 from typing import Final
 
-from ...remoting.answer_template import AnswerTemplate
 from ...remoting.bodies import TopicConfig
 from ...remoting.channel import Channel, Processor
-from ...remoting.codec import RemotingCommand, decode_frame, encode
+from ...remoting.codec import RemotingCommand, encode
 from ...remoting.errors import RemoteProtocolError, RequestRefused
 from ...remoting.headers import SendMessageRequestHeader, decode, decode_send_message_v2
 from ...remoting.java_hash import tags_code
@@ -39,7 +38,6 @@ from ...remoting.message_properties import (
 )
 from ...remoting.request_codes import RequestCode
 from ...remoting.response_codes import FAQ_HELP, ResponseCode
-from ...store.errors import StoreIOError
 from ...store.message_store import MessageStore
 from ...store.status import PutMessageStatus
 from ..attributes import BATCH_CQ, QUEUE_TYPE
@@ -53,7 +51,9 @@ from ..topic_validator import (
     RETRY_TOPIC_PREFIX,
     refuse_topic,
 )
-from .put_refusal import refusal_of_put
+from ..transaction_service import TransactionService
+from ..transactions import half_message
+from .send_turn import SendTurn
 
 logger = logging.getLogger(__name__)
 
@@ -70,7 +70,7 @@ _INT32_MAX = 0x7FFFFFFF
 _INT64_MAX = 0x7FFFFFFFFFFFFFFF
 
 
-class SendMessageProcessor:
+class SendMessageProcessor(SendTurn):
     """Checks, appends and answers sends.
 
     Concurrency: all of it runs inside turns; `end_turn` must be called at the end of every turn,
@@ -88,6 +88,7 @@ class SendMessageProcessor:
       inner: appends what may have to wait.
       groups: the consumer groups.
       is_ordered: whether a group consumes in order: somebody holds locks of it.
+      transactions: is told of half messages, and of each turn's commit.
 
     Attributes:
       store_host: as above.
@@ -106,20 +107,24 @@ class SendMessageProcessor:
         inner: InnerPuts,
         groups: SubscriptionGroupManager,
         is_ordered: Callable[[str], bool],
+        transactions: TransactionService,
     ) -> None:
+        trace_on = "true" if config.trace_on else "false"
+        super().__init__(
+            store,
+            topics,
+            transactions,
+            on_messages,
+            store_host=store_host,
+            constants={"MSG_REGION": config.region_id, "TRACE_ON": trace_on},
+        )
         self._config = config
-        self._store = store
-        self._topics = topics
         self._topic_table = topics.topic_config_table
         self.store_host = self._store_host = store_host
         self._inner = inner
         self._groups = groups
         self._is_ordered = is_ordered
-        self._id_prefix = store_host.hex().upper().encode("ascii")
-        self._on_messages = on_messages
         self._is_read_only = not config.broker_permission & _PERM_WRITE
-        self._message_size_max = store.config.max_message_size
-        trace_on = "true" if config.trace_on else "false"
         # 5.x adds these to every record; clients read CLUSTER for request-reply, the others for
         # traces. Source: AbstractSendMessageProcessor.buildMsgContext, SendMessageProcessor.
         self._added_properties = {
@@ -129,18 +134,8 @@ class SendMessageProcessor:
         }
         self._added = properties_to_bytes(self._added_properties)
         self._added_after = b"\2" + self._added
-        self._answer_constants = {"MSG_REGION": config.region_id, "TRACE_ON": trace_on}
-        self._ok = AnswerTemplate(
-            ("msgId", "queueId", "queueOffset"), constants=self._answer_constants
-        )
         self._random = random
         self._unique_ids = unique_ids
-        self._channel: Channel | None = None
-        self._senders: list[tuple[Channel, int]] = []  # and where its answers begin
-        self._requests: list[RemotingCommand] = []
-        self._answers: list[bytes] = []
-        self._waiting: list[bool] = []
-        self._last_physical_offset = 0
         self.processors: dict[RequestCode, Processor] = {
             RequestCode.SEND_MESSAGE: self.send_message,
             RequestCode.SEND_MESSAGE_V2: self.send_message_v2,
@@ -211,30 +206,6 @@ class SendMessageProcessor:
             raise self._refusal(status)
         self._accept(request, queue_id, physical_offset, queue_offset, waits)
 
-    def _accept(
-        self,
-        request: RemotingCommand,
-        queue_id: int,
-        physical_offset: int,
-        queue_offset: int,
-        waits: bool,
-    ) -> None:
-        """Keep the answer to a send until the turn's end."""
-        self._last_physical_offset = physical_offset
-        self._requests.append(request)
-        self._waiting.append(waits)
-        self._answers.append(
-            b""  # oneway
-            if request.flag & 2
-            else self._ok.encode(
-                request.opaque,
-                request.serialize_type,
-                b"%b%016X" % (self._id_prefix, physical_offset),
-                b"%d" % queue_id,
-                b"%d" % queue_offset,
-            )
-        )
-
     def _send_special(self, request: RemotingCommand, message: InnerMessage) -> None:
         """A send that may be stored elsewhere: delayed, or for a group's retry topic.
 
@@ -244,6 +215,12 @@ class SendMessageProcessor:
         _refuse_unserved(message.properties)
         queue_id = message.queue_id
         properties = self._merge_properties(message.properties)
+        if find_property(properties, b"TRAN_MSG") == b"true" and not (
+            message.reconsume_times > 0 and _has_delay_level(properties)
+        ):
+            message.properties = properties
+            self._send_half(request, message)
+            return
         if message.topic.startswith(RETRY_TOPIC_PREFIX) and self._is_dead(request, message):
             message.topic = DLQ_TOPIC_PREFIX + message.topic.removeprefix(RETRY_TOPIC_PREFIX)
             message.queue_id = 0
@@ -255,6 +232,39 @@ class SendMessageProcessor:
         waits = b"WAIT\1false" not in properties
         physical_offset, queue_offset = self._put(message)
         self._accept(request, queue_id, physical_offset, queue_offset, waits)
+
+    def _send_half(self, request: RemotingCommand, message: InnerMessage) -> None:
+        """A transaction's message; its answer names it by its unique key, too."""
+        if self._config.reject_transaction_message:
+            raise RequestRefused(
+                ResponseCode.NO_PERMISSION,
+                f"the broker[{self._config.broker_ip1}] sending transaction message is forbidden",
+            )
+        queue_id = message.queue_id
+        message = half_message(message)
+        waits = b"WAIT\1false" not in message.properties
+        physical_offset, queue_offset = self._put_half(message)
+        fields = {
+            "msgId": f"{self.store_host.hex().upper()}{physical_offset:016X}",
+            "queueId": str(queue_id),
+            "queueOffset": str(queue_offset),
+            "transactionId": (find_property(message.properties, b"UNIQ_KEY") or b"").decode(
+                "utf-8", "replace"
+            ),
+        }
+        answer = request.answer(0, None, fields | self._answer_constants)
+        self._last_physical_offset = physical_offset
+        self._answer_at_end(request, answer, waits)
+
+    def _put_half(self, message: InnerMessage) -> tuple[int, int]:
+        if self._transactions.open.is_full:
+            raise RequestRefused(
+                ResponseCode.SYSTEM_BUSY,
+                f"[REJECTREQUEST]system busy, {len(self._transactions.open)} transactions are open",
+            )
+        physical_offset, queue_offset = self._put(message, delay=False)
+        self._transactions.put_half(queue_offset, message.properties)
+        return physical_offset, queue_offset
 
     def _is_dead(self, request: RemotingCommand, message: InnerMessage) -> bool:
         """Whether a message for a retry topic was tried too often.
@@ -280,7 +290,7 @@ class SendMessageProcessor:
             raise _bad_header(request, error) from error
         return message.reconsume_times > times_max or self._is_ordered(group_name)
 
-    def _put(self, message: InnerMessage) -> tuple[int, int]:
+    def _put(self, message: InnerMessage, *, delay: bool = True) -> tuple[int, int]:
         """Append one message; (physical_offset, queue_offset).
 
         Raises: RequestRefused: it was not stored.
@@ -289,7 +299,8 @@ class SendMessageProcessor:
         if size > self._message_size_max or len(message.properties) > PROPERTIES_SIZE_MAX:
             raise self._refusal(PutMessageStatus.MESSAGE_ILLEGAL)
         try:
-            status, physical_offset, queue_offset = self._inner.put(message)
+            put = self._inner.put if delay else self._inner.put_now
+            status, physical_offset, queue_offset = put(message)
         except ValueError as error:
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, str(error)) from error
         if status is not _PUT_OK:
@@ -305,17 +316,18 @@ class SendMessageProcessor:
             self._begin(channel)
         physical_offset, _ = self._put(message)
         self._last_physical_offset = physical_offset
-        self._requests.append(request)
-        self._waiting.append(b"WAIT\1false" not in message.properties)
-        answer = request.answer(ResponseCode.SUCCESS, None)
-        self._answers.append(b"" if request.is_oneway else encode(answer))
+        waits = b"WAIT\1false" not in message.properties
+        self._answer_at_end(request, request.answer(ResponseCode.SUCCESS, None), waits)
 
-    def _begin(self, channel: Channel) -> None:
-        """The turn's next requests are of this connection."""
-        if self._channel is None:
-            self._store.begin_burst()
-        self._channel = channel
-        self._senders.append((channel, len(self._requests)))
+    def put_half(self, request: RemotingCommand, channel: Channel, message: InnerMessage) -> None:
+        """As `put_inner`, a half message.
+
+        Raises: RequestRefused: it was not stored.
+        """
+        if channel is not self._channel:
+            self._begin(channel)
+        self._last_physical_offset, _ = self._put_half(message)
+        self._answer_at_end(request, request.answer(ResponseCode.SUCCESS, None), False)
 
     def _other_queue(self, config: TopicConfig, queue_id: int, channel: Channel) -> int:
         """The queue for an id that is not one of the writable ones.
@@ -448,85 +460,6 @@ class SendMessageProcessor:
         self._answers.append(b"" if request.is_oneway else encode(answer))
         self._waiting.append("WAIT\1false" not in (header.properties or ""))
 
-    def end_turn(self) -> None:
-        """Write what the turn appended, wake who waits for it, release the answers."""
-        if self._channel is None:
-            return
-        self._channel = None
-        senders, self._senders = self._senders, []
-        if not self._requests:  # all of them were refused
-            return
-        requests, self._requests = self._requests, []
-        answers, self._answers = self._answers, []
-        waiting, self._waiting = self._waiting, []
-        try:
-            arrivals = self._store.commit()
-        except StoreIOError as error:
-            logger.error("%d sends were not stored: %s", len(requests), error)
-            refusal = self._refusal(PutMessageStatus.SERVICE_NOT_AVAILABLE)
-            answers = [
-                b"" if r.is_oneway else encode(r.answer(refusal.code, refusal.remark))
-                for r in requests
-            ]
-        else:
-            if arrivals:
-                self._on_messages(arrivals)
-            if self._store.sync_flush and any(waiting):
-                self._answer_when_flushed(senders, answers, waiting)
-                return
-        if self._topics.is_save_put_off:
-            self._answer_when_topics_are_saved(senders, answers)
-        elif len(senders) == 1:
-            senders[0][0].write_all(answers)
-        else:
-            ends = [start for _, start in senders[1:]] + [len(answers)]
-            for (channel, start), end in zip(senders, ends, strict=True):
-                channel.write_all(answers[start:end])
-
-    def _answer_when_topics_are_saved(
-        self, senders: list[tuple[Channel, int]], answers: list[bytes]
-    ) -> None:
-        """Keep answers back: what they promise must be in a topic that a crash does not take."""
-        ends = [start for _, start in senders[1:]] + [len(answers)]
-
-        def saved() -> None:
-            for (channel, start), end in zip(senders, ends, strict=True):
-                channel.write(answers[start:end])
-
-        self._topics.when_saved(saved)
-
-    def _answer_when_flushed(
-        self, senders: list[tuple[Channel, int]], answers: list[bytes], waiting: list[bool]
-    ) -> None:
-        """Answer now who does not wait for the disk; the others together after their fsync."""
-        ends = [start for _, start in senders[1:]] + [len(answers)]
-        later: list[tuple[Channel, list[bytes]]] = []
-        for (channel, start), end in zip(senders, ends, strict=True):
-            pairs = list(zip(answers[start:end], waiting[start:end], strict=True))
-            channel.write([answer for answer, waits in pairs if not waits])
-            later.append((channel, [answer for answer, waits in pairs if waits]))
-
-        def flushed(done: bool) -> None:
-            def write() -> None:
-                for channel, held in later:
-                    channel.write(held if done else [_as_flush_timeout(answer) for answer in held])
-
-            self._topics.when_saved(write)
-
-        self._store.when_flushed(self._last_physical_offset, flushed)
-
-    def _refusal(self, status: PutMessageStatus) -> RequestRefused:
-        return refusal_of_put(status, self._store.refusal, self._message_size_max)
-
-
-def _as_flush_timeout(answer: bytes) -> bytes:
-    """The same answer, saying that the message is in the file but maybe not on the disk."""
-    if not answer:  # oneway
-        return answer
-    command = decode_frame(answer)
-    command.code = ResponseCode.FLUSH_DISK_TIMEOUT
-    return encode(command)
-
 
 def _int32(text: str) -> int:
     value = int(text)
@@ -552,7 +485,7 @@ def _tags_of(properties: bytes) -> int:
 def _refuse_unserved(properties: bytes, *, in_batch: bool = False) -> None:
     """Refuse what must not be stored as a plain message.
 
-    Raises: RequestRefused: a timer or half message; in a batch, a delayed one.
+    Raises: RequestRefused: a timer message; in a batch, a delayed or half one.
     """
     names = [b"TIMER_DELAY_SEC", b"TIMER_DELAY_MS", b"TIMER_DELIVER_MS"]
     if in_batch:
@@ -565,9 +498,10 @@ def _refuse_unserved(properties: bytes, *, in_batch: bool = False) -> None:
                 ResponseCode.REQUEST_CODE_NOT_SUPPORTED,
                 f"the property {name.decode()} is not supported{' in a batch' * in_batch}",
             )
-    if find_property(properties, b"TRAN_MSG") == b"true":
+    if in_batch and find_property(properties, b"TRAN_MSG") == b"true":
         raise RequestRefused(
-            ResponseCode.REQUEST_CODE_NOT_SUPPORTED, "transaction messages are not supported"
+            ResponseCode.REQUEST_CODE_NOT_SUPPORTED,
+            "transaction messages are not supported in a batch",
         )
 
 

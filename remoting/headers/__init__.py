@@ -54,10 +54,12 @@ from .consumer import (
 )
 from .message import (
     SEND_MESSAGE_V2_LETTERS,
+    EndTransactionRequestHeader,
     PullMessageRequestHeader,
     PullMessageResponseHeader,
     QueryMessageRequestHeader,
     QueryMessageResponseHeader,
+    ResumeCheckHalfMessageRequestHeader,
     SendMessageRequestHeader,
     SendMessageRequestHeaderV2,
     SendMessageResponseHeader,
@@ -103,6 +105,7 @@ __all__ = [
     "DeleteSubscriptionGroupRequestHeader",
     "DeleteTopicFromNamesrvRequestHeader",
     "DeleteTopicRequestHeader",
+    "EndTransactionRequestHeader",
     "GetAllSubscriptionGroupRequestHeader",
     "GetAllSubscriptionGroupResponseHeader",
     "GetAllTopicConfigRequestHeader",
@@ -145,6 +148,7 @@ __all__ = [
     "RegisterBrokerRequestHeader",
     "RegisterBrokerResponseHeader",
     "RegisterTopicRequestHeader",
+    "ResumeCheckHalfMessageRequestHeader",
     "RpcRequestHeader",
     "SearchOffsetRequestHeader",
     "SearchOffsetResponseHeader",

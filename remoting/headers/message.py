@@ -7,7 +7,7 @@ from typing import Final, cast
 
 import msgspec
 
-from .base import Header, Int32, Int64, TopicRequestHeader, decode
+from .base import Header, Int32, Int64, RpcRequestHeader, TopicRequestHeader, decode
 
 
 class SendMessageRequestHeader(
@@ -243,3 +243,43 @@ class ViewMessageRequestHeader(Header, frozen=True, kw_only=True, rename="camel"
 
     topic: str | None = None
     offset: Int64
+
+
+class EndTransactionRequestHeader(
+    RpcRequestHeader, frozen=True, kw_only=True, rename="camel", gc=False
+):
+    """Request of END_TRANSACTION (37).
+
+    Attributes:
+      producer_group: group of the producer.
+      tran_state_table_offset: queue offset of the half message.
+      commit_log_offset: physical offset of the half message.
+      commit_or_rollback: sysFlag's transaction bits: 8 commit, 12 rollback, 0 unknown.
+      from_transaction_check: it answers a check.
+      msg_id, transaction_id: the message's unique key.
+      topic: where the message was sent to (5.x).
+    Source: RocketMQ 5.5.0 EndTransactionRequestHeader.
+    """
+
+    producer_group: str
+    tran_state_table_offset: Int64
+    commit_log_offset: Int64
+    commit_or_rollback: Int32
+    from_transaction_check: bool = False
+    msg_id: str | None = None
+    transaction_id: str | None = None
+    topic: str | None = None
+
+
+class ResumeCheckHalfMessageRequestHeader(
+    RpcRequestHeader, frozen=True, kw_only=True, rename="camel", gc=False
+):
+    """Request of RESUME_CHECK_HALF_MESSAGE (323).
+
+    Attributes:
+      msg_id: offset id of the message in TRANS_CHECK_MAX_TIME_TOPIC.
+      topic: its topic (5.x).
+    """
+
+    msg_id: str
+    topic: str | None = None

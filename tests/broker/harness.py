@@ -9,6 +9,7 @@ import trio
 
 from trocket.broker.client_channel_info import ClientChannelInfo
 from trocket.broker.config import BrokerConfig
+from trocket.broker.consumer_filter_manager import ConsumerFilterManager
 from trocket.broker.consumer_manager import ConsumerManager
 from trocket.broker.consumer_offset_manager import ConsumerOffsetManager
 from trocket.broker.processors.client_manage import ClientManageProcessor
@@ -131,7 +132,8 @@ class Broker:
         self.topics = TopicConfigManager(self.config, clock=self.clock, save=self._save)
         self.groups = SubscriptionGroupManager(self.config, clock=self.clock, save=self._save)
         self.offsets = ConsumerOffsetManager(clock=self.clock, save=self._save)
-        self.consumers = ConsumerManager()
+        self.filters = ConsumerFilterManager()
+        self.consumers = ConsumerManager(on_group_gone=self.filters.unregister)
         self.producers = ProducerManager()
         self.locks = RebalanceLockManager()
         tables = {"topics": self.topics, "groups": self.groups, "offsets": self.offsets}
@@ -144,6 +146,7 @@ class Broker:
                 topics=self.topics,
                 clock=self.clock,
                 register_broker_all=self._register,
+                filters=self.filters if self.config.enable_property_filter else None,
             ),
             ConsumerManageProcessor(consumers=self.consumers, store=self.store, **tables),
             QueueOffsetProcessor(self.store),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import logging
 import re
 
@@ -14,6 +13,7 @@ from trocket.remoting.codec import RemotingCommand
 from trocket.remoting.message_codec import decode_messages
 from trocket.store.config import FlushDiskType
 from trocket.store.memory_disk import MemoryDisk
+from trocket.store.status import PutMessageStatus
 
 from .embedded import START_MS, TrioClock, embedded_broker, pull_fields, send_fields
 
@@ -101,18 +101,16 @@ async def test_a_kill_repeats_at_most_what_came_since_the_last_save(autojump_clo
     assert [message.body for message in messages] == [b"saved", b"again", b"again"]
 
 
-async def test_a_full_disk_delays_and_loses_nothing(autojump_clock, caplog):
-    disk = MemoryDisk()
-    async with embedded_broker(disk) as broker:
+async def test_what_the_store_refuses_is_delivered_later(autojump_clock, caplog, monkeypatch):
+    async with embedded_broker() as broker:
         client = await broker.connect()
         await client.ask(SEND, send_fields(i=delay(1)), b"later")
-        disk.fault = lambda call, path: (
-            OSError(errno.ENOSPC, "full") if call == "pwrite" and "commitlog" in path else None
-        )
-        await trio.sleep(3)
-        disk.fault = None
+        with monkeypatch.context() as refusing:
+            refused = (PutMessageStatus.SERVICE_NOT_AVAILABLE, -1, -1)
+            refusing.setattr(broker.controller.store, "put_message", lambda *a, **more: refused)
+            await trio.sleep(3)
         assert await stored(client) == []
-        await trio.sleep(15)
+        await trio.sleep(0.2)
         messages = await stored(client)
     assert [message.body for message in messages] == [b"later"]
     told = [each for each in caplog.records if "delivered later" in each.message]

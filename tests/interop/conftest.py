@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
 
-from trocket.interop.apache import ApacheCluster
+from trocket.interop.apache import ApacheCluster, broker_conf_text
 from trocket.interop.maven import missing_tool
 from trocket.interop.peer import Cluster
 from trocket.interop.trocket_peer import TrocketCluster
@@ -39,23 +39,41 @@ def java() -> None:
 
 
 @pytest.fixture
-def make_cluster(tmp_path: Path) -> Iterator[Callable[[], Cluster]]:
-    """Makes stopped clusters of the kind asked for by the environment; all end with the test."""
+def make_cluster_with(tmp_path: Path) -> Iterator[Callable[[Mapping[str, object]], Cluster]]:
+    """Makes stopped clusters of the kind asked for by the environment; all end with the test.
+
+    What it gives takes keys of broker.conf.
+    """
     made: list[Cluster] = []
 
-    def make() -> Cluster:
+    def make(keys: Mapping[str, object]) -> Cluster:
         kind = os.environ.get(PEER_VARIABLE, "trocket")
         folder = tmp_path / f"cluster-{len(made)}"
         cluster: Cluster
         if kind == "trocket":
-            cluster = TrocketCluster(folder)
+            options: tuple[str, ...] = ()
+            if keys:
+                folder.mkdir()
+                conf = folder / "broker.conf"
+                conf.write_text(broker_conf_text(keys), encoding="utf-8")
+                options = ("-c", str(conf))
+            cluster = TrocketCluster(folder, options=options)
         else:
             # On a busy machine Apache refuses what waited 200 ms, and drops it if it was oneway.
             patient = {"mappedFileSizeCommitLog": 64 << 20, "waitTimeMillsInSendQueue": 10_000}
-            cluster = ApacheCluster(kind.removeprefix("apache-"), folder, broker_keys=patient)
+            version = kind.removeprefix("apache-")
+            cluster = ApacheCluster(version, folder, broker_keys={**patient, **keys})
         made.append(cluster)
         return cluster
 
     yield make
     for cluster in made:
         cluster.close()
+
+
+@pytest.fixture
+def make_cluster(
+    make_cluster_with: Callable[[Mapping[str, object]], Cluster],
+) -> Callable[[], Cluster]:
+    """`make_cluster_with` no keys."""
+    return lambda: make_cluster_with({})

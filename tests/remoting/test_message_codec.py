@@ -39,6 +39,7 @@ from trocket.remoting.message_codec import (
     encode_blank,
     encode_message,
     encode_record,
+    record_properties,
     record_topic,
     tags_code,
     with_property_crc,
@@ -223,6 +224,40 @@ def test_a_damaged_record_is_refused_or_reads_as_the_declaration_says(arguments,
     parsed = RECORD.parse(bytes(raw))
     fields = stored_fields(message)
     assert {name: parsed[name] for name in fields} == fields
+
+
+@given(arguments=ARGUMENTS, before=st.binary(max_size=5), after=st.binary(max_size=5))
+def test_the_properties_of_a_record_are_found_wherever_it_stands(arguments, before, after):
+    raw = encode_record(**arguments)
+    for buffer in (before + raw + after, memoryview(before + raw + after)):
+        found = record_properties(buffer, len(before), len(raw))
+        assert found == arguments["properties"]
+        assert isinstance(found, bytes)
+    for size in (len(raw) - 1, len(raw) + 1):
+        with pytest.raises(RemoteProtocolError):
+            record_properties(before + raw + after, len(before), size)
+
+
+@given(arguments=ARGUMENTS, data=st.data())
+def test_of_a_damaged_record_properties_are_found_where_it_can_be_read(arguments, data):
+    raw = bytearray(encode_record(**arguments))
+    size = len(raw)
+    for _ in range(data.draw(st.integers(0, 3))):
+        raw[data.draw(st.integers(0, size - 1))] = data.draw(st.integers(0, 255))
+    raw = raw[: data.draw(st.sampled_from((size, data.draw(st.integers(0, size)))))]
+    raw += b"rest"[: data.draw(st.integers(0, 4))]
+    try:
+        expected = decode_record(raw, check_crc=False)
+    except RemoteProtocolError as error:
+        assume("UTF-8" not in str(error))
+        with pytest.raises(RemoteProtocolError):
+            record_properties(raw, 0, size)
+        return
+    if expected.store_size != size:
+        with pytest.raises(RemoteProtocolError):
+            record_properties(raw, 0, size)
+    else:
+        assert record_properties(raw, 0, size) == expected.properties_bytes
 
 
 @given(raw=st.binary(max_size=300), fixed=st.integers(0, 3), magic=st.booleans(), data=st.data())

@@ -180,6 +180,58 @@ def test_a_client_may_subscribe_by_tags_only(data, code, remark):
     assert (answer.code, answer.remark) == (code, remark)
 
 
+def sql(text, topic="T", version=1):
+    return SubscriptionData(
+        topic=topic, sub_string=text, expression_type="SQL92", sub_version=version
+    )
+
+
+@pytest.mark.parametrize(
+    ("data", "code", "remark"),
+    [
+        (subscription("T", "a || b"), 0, None),
+        (sql("a > 1 AND b = 'x'"), 0, None),
+        (sql("a > > 1"), 23, "line 1, column 5: > is not expected here"),
+        (sql(""), 23, "line 1, column 1: the expression ends too early"),
+        (
+            SubscriptionData(topic="T", sub_string="a", expression_type="GROOVY"),
+            23,
+            "'GROOVY' is no type of expressions; TAG and SQL92 are",
+        ),
+    ],
+)
+def test_with_the_key_a_client_may_subscribe_by_expressions_that_are_right(data, code, remark):
+    broker = broker_with(enable_property_filter=True)
+    body = CheckClientRequestBody(client_id="c1", group="g", subscription_data=data).to_body()
+    answer = broker.ask(RequestCode.CHECK_CLIENT_CONFIG, body=body)
+    assert (answer.code, answer.remark) == (code, remark)
+    assert broker.filters.find("T", "g") is None, "only heartbeats register"
+
+
+def test_one_heartbeat_compiles_a_bounded_part_of_the_expressions_of_all_its_groups(monkeypatch):
+    limit = "trocket.broker.processors.client_manage.HEARTBEAT_CHARACTERS_MAX"
+    monkeypatch.setattr(limit, 10)
+    broker = broker_with(enable_property_filter=True)
+    groups = [consumer(f"g{n}", sql(f"a = {n}")) for n in range(3)]
+    channel = FakeChannel()
+    broker.heartbeat(channel, heartbeat("c1", *groups))
+    assert [broker.filters.find("T", f"g{n}") is None for n in range(3)] == [False, False, True]
+    broker.heartbeat(channel, heartbeat("c1", *groups))
+    assert broker.filters.find("T", "g2").text == "a = 2"
+
+
+def test_a_heartbeat_that_leaves_subscriptions_out_leaves_the_filters_alone():
+    broker = broker_with(enable_property_filter=True)
+    channel = FakeChannel()
+    broker.heartbeat(channel, heartbeat("c1", consumer("g", sql("a = 1")), fingerprint=7))
+    again = heartbeat("c1", consumer("g"), fingerprint=7, is_without_sub=True)
+    broker.heartbeat(channel, again)
+    assert broker.filters.find("T", "g").text == "a = 1"
+    fields = {"clientID": "c1", "consumerGroup": "g"}
+    broker.ask(RequestCode.UNREGISTER_CLIENT, fields, channel=channel)
+    assert broker.filters.find("T", "g") is None
+
+
 @pytest.mark.parametrize("code", [RequestCode.HEART_BEAT, RequestCode.CHECK_CLIENT_CONFIG])
 @pytest.mark.parametrize("body", [b"", b"{", b"null", b'{"consumerDataSet":1,"clientId":2}', b"\0"])
 def test_a_body_that_is_none_is_refused_and_registers_nothing(code, body):

@@ -147,7 +147,6 @@ REFUSED = [
     pytest.param({}, bytes(4 * 2**20 + 1), 13, "body length limit 4194304B", id="body"),
     pytest.param({"i": "DELAY\001soon\2"}, b"x", 1, "not a delay level", id="delay"),
     pytest.param({"i": "TIMER_DELAY_SEC\0013\2"}, b"x", 3, "not supported", id="timer"),
-    pytest.param({"i": "UNIQ_KEY\1A\2TRAN_MSG\1true\2"}, b"x", 3, "transaction", id="half"),
 ]
 
 

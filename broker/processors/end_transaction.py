@@ -1,0 +1,146 @@
+"""The ends of transactions: END_TRANSACTION 37; RESUME_CHECK_HALF_MESSAGE 323.
+
+Java counterpart: broker/processor/EndTransactionProcessor.java and
+AdminBrokerProcessor.resumeCheckHalfMessage of 5.3.3.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Final
+
+from ...remoting.channel import Channel, Processor
+from ...remoting.codec import RemotingCommand
+from ...remoting.errors import LocalProtocolError, RemoteProtocolError, RequestRefused
+from ...remoting.headers import (
+    EndTransactionRequestHeader,
+    ResumeCheckHalfMessageRequestHeader,
+    decode,
+)
+from ...remoting.message import MessageExt
+from ...remoting.message_codec import decode_record
+from ...remoting.message_id import decode_offset_id
+from ...remoting.request_codes import RequestCode
+from ...remoting.response_codes import ResponseCode
+from ...remoting.sys_flag import (
+    TRANSACTION_COMMIT_TYPE,
+    TRANSACTION_NOT_TYPE,
+    TRANSACTION_ROLLBACK_TYPE,
+)
+from ...store.errors import StoreError
+from ...store.message_store import MessageStore
+from ..config import BrokerConfig
+from ..topic_validator import TRANS_CHECK_MAX_TIME_TOPIC, TRANS_HALF_TOPIC
+from ..transaction_service import TransactionService
+from ..transactions import IMMUNITY, final_message, immunity_ms, renewed_half
+from .send_message import SendMessageProcessor
+
+logger = logging.getLogger(__name__)
+
+_NOT_FOUND: Final = "Find prepared transaction message failed"
+
+
+class EndTransactionProcessor:
+    """Commits and rolls back.
+
+    Args:
+      config: the broker's.
+      store: where the half messages lie.
+      send: appends what is committed, and answers when that is written.
+      transactions: knows what is open.
+    """
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        store: MessageStore,
+        send: SendMessageProcessor,
+        transactions: TransactionService,
+    ) -> None:
+        self._config = config
+        self._store = store
+        self._send = send
+        self._transactions = transactions
+        self.processors: dict[RequestCode, Processor] = {
+            RequestCode.END_TRANSACTION: self.end_transaction,
+            RequestCode.RESUME_CHECK_HALF_MESSAGE: self.resume_check,
+        }
+
+    def end_transaction(self, request: RemotingCommand, channel: Channel) -> None:
+        """Commit or roll back; a state that is still unknown is not answered, as in Apache.
+
+        Raises: RequestRefused: SYSTEM_ERROR with Apache's remarks; also for a transaction that is
+          through already, which Apache would commit once more. ILLEGAL_OPERATION: it came later
+          than the message's own immunity time, and a check will ask again.
+        """
+        header = decode(EndTransactionRequestHeader, request.ext_fields)
+        kind = header.commit_or_rollback
+        if kind not in (TRANSACTION_COMMIT_TYPE, TRANSACTION_ROLLBACK_TYPE):
+            if kind != TRANSACTION_NOT_TYPE or header.from_transaction_check:
+                logger.warning("%s: transaction %s: state %d", channel, header.msg_id, kind)
+            return
+        half = self._look(header.commit_log_offset)
+        self._check(half, header)
+        current = self._transactions.can_end(half.queue_offset)
+        if current is None:
+            raise RequestRefused(
+                ResponseCode.SYSTEM_ERROR, f"{_NOT_FOUND}: the transaction has ended already"
+            )
+        if kind == TRANSACTION_COMMIT_TYPE:
+            try:
+                message = final_message(half)
+            except (KeyError, ValueError) as error:
+                raise RequestRefused(
+                    ResponseCode.SYSTEM_ERROR, f"the half message is damaged: {error!r}"
+                ) from error
+            self._send.put_inner(request, channel, message)
+        else:
+            self._send.answer_with_turn(request, channel)
+        self._transactions.end(current)
+
+    def _check(self, half: MessageExt, header: EndTransactionRequestHeader) -> None:
+        """Source: EndTransactionProcessor.checkPrepareMessage, rejectCommitOrRollback."""
+        if not header.from_transaction_check and half.properties.get(IMMUNITY):
+            own_ms = immunity_ms(half.properties_bytes, self._config.transaction_time_out)
+            least_ms = max(own_ms, self._config.transaction_time_out)
+            if self._transactions.age_ms(half) > least_ms:
+                raise RequestRefused(
+                    ResponseCode.ILLEGAL_OPERATION,
+                    "the transaction ends later than its own check immunity time, a check will ask",
+                )
+        for is_right, what in (
+            (half.topic == TRANS_HALF_TOPIC, _NOT_FOUND),
+            (half.properties.get("PGROUP") == header.producer_group, "The producer group wrong"),
+            (
+                half.queue_offset == header.tran_state_table_offset,
+                "The transaction state table offset wrong",
+            ),
+        ):
+            if not is_right:
+                raise RequestRefused(ResponseCode.SYSTEM_ERROR, what)
+
+    def _look(self, physical_offset: int) -> MessageExt:
+        try:
+            record = self._store.message_at(physical_offset)
+            if record is not None:
+                return decode_record(record)
+        except (StoreError, RemoteProtocolError) as error:
+            raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"{_NOT_FOUND}: {error}") from error
+        raise RequestRefused(ResponseCode.SYSTEM_ERROR, _NOT_FOUND)
+
+    def resume_check(self, request: RemotingCommand, channel: Channel) -> None:
+        """Have a parked transaction checked again, from the first time on.
+
+        Raises: RequestRefused: SYSTEM_ERROR with Apache's remark, and why.
+        """
+        header = decode(ResumeCheckHalfMessageRequestHeader, request.ext_fields)
+        failed = "Exception was thrown when putting message back to RMQ_SYS_TRANS_HALF_TOPIC."
+        try:
+            parked = self._look(decode_offset_id(header.msg_id).physical_offset)
+        except (LocalProtocolError, RemoteProtocolError, ValueError) as error:
+            raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"{failed} {error}") from error
+        if parked.topic != TRANS_CHECK_MAX_TIME_TOPIC:
+            raise RequestRefused(
+                ResponseCode.SYSTEM_ERROR, f"{failed} The message lies in {parked.topic}."
+            )
+        self._send.put_half(request, channel, renewed_half(parked, 0))

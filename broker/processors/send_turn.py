@@ -1,0 +1,191 @@
+"""What one turn of sends came to, until it is written: the requests and their answers.
+
+A send's answer is built at once but kept back until the end of the turn, when the store has written
+everything that the turn appended (and, under SYNC_FLUSH, until fsync returned).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Mapping
+
+from ...remoting.answer_template import AnswerTemplate
+from ...remoting.channel import Channel
+from ...remoting.codec import RemotingCommand, decode_frame, encode
+from ...remoting.errors import RequestRefused
+from ...remoting.response_codes import ResponseCode
+from ...store.errors import StoreIOError
+from ...store.message_store import MessageStore
+from ...store.status import PutMessageStatus
+from ..topic_config_manager import TopicConfigManager
+from ..transaction_service import TransactionService
+from .put_refusal import refusal_of_put
+
+logger = logging.getLogger(__name__)
+
+
+class SendTurn:
+    """Collects the sends of a turn, which may be of several connections, and ends it.
+
+    Args:
+      store: already loaded.
+      topics: tells when a topic that an answer promises is saved.
+      transactions: is told of each turn's commit.
+      on_messages: called with the queues that have new messages, in the turn that made them
+        visible.
+      store_host: address that goes into message ids, as `host_bytes` packs it.
+      constants: fields of every answer to a send.
+    """
+
+    def __init__(
+        self,
+        store: MessageStore,
+        topics: TopicConfigManager,
+        transactions: TransactionService,
+        on_messages: Callable[[Collection[tuple[str, int]]], None],
+        *,
+        store_host: bytes,
+        constants: Mapping[str, str],
+    ) -> None:
+        self._store = store
+        self._topics = topics
+        self._transactions = transactions
+        self._on_messages = on_messages
+        self._message_size_max = store.config.max_message_size
+        self._id_prefix = store_host.hex().upper().encode("ascii")
+        self._answer_constants = dict(constants)
+        self._ok = AnswerTemplate(
+            ("msgId", "queueId", "queueOffset"), constants=self._answer_constants
+        )
+        self._channel: Channel | None = None
+        self._senders: list[tuple[Channel, int]] = []  # and where its answers begin
+        self._requests: list[RemotingCommand] = []
+        self._answers: list[bytes] = []
+        self._waiting: list[bool] = []
+        self._last_physical_offset = 0
+
+    def _begin(self, channel: Channel) -> None:
+        """The turn's next requests are of this connection."""
+        if self._channel is None:
+            self._store.begin_burst()
+        self._channel = channel
+        self._senders.append((channel, len(self._requests)))
+
+    def _accept(
+        self,
+        request: RemotingCommand,
+        queue_id: int,
+        physical_offset: int,
+        queue_offset: int,
+        waits: bool,
+    ) -> None:
+        """Keep the answer to a send until the turn's end."""
+        self._last_physical_offset = physical_offset
+        self._requests.append(request)
+        self._waiting.append(waits)
+        self._answers.append(
+            b""  # oneway
+            if request.flag & 2
+            else self._ok.encode(
+                request.opaque,
+                request.serialize_type,
+                b"%b%016X" % (self._id_prefix, physical_offset),
+                b"%d" % queue_id,
+                b"%d" % queue_offset,
+            )
+        )
+
+    def _answer_at_end(
+        self, request: RemotingCommand, answer: RemotingCommand, waits: bool
+    ) -> None:
+        self._requests.append(request)
+        self._waiting.append(waits)
+        self._answers.append(b"" if request.is_oneway else encode(answer))
+
+    def answer_with_turn(self, request: RemotingCommand, channel: Channel) -> None:
+        """Answer a request with success when what the turn appended is written."""
+        if channel is not self._channel:
+            self._begin(channel)
+        self._answer_at_end(request, request.answer(ResponseCode.SUCCESS, None), False)
+
+    def end_turn(self) -> None:
+        """Write what the turn appended, wake who waits for it, release the answers."""
+        if self._channel is None:
+            return
+        self._channel = None
+        senders, self._senders = self._senders, []
+        if not self._requests:  # all of them were refused
+            return
+        requests, self._requests = self._requests, []
+        answers, self._answers = self._answers, []
+        waiting, self._waiting = self._waiting, []
+        self._transactions.before_commit()
+        try:
+            arrivals = self._store.commit()
+        except StoreIOError as error:
+            self._transactions.after_commit(False)
+            logger.error("%d sends were not stored: %s", len(requests), error)
+            refusal = self._refusal(PutMessageStatus.SERVICE_NOT_AVAILABLE)
+            answers = [
+                b"" if r.is_oneway else encode(r.answer(refusal.code, refusal.remark))
+                for r in requests
+            ]
+        else:
+            self._transactions.after_commit(True)
+            if arrivals:
+                self._on_messages(arrivals)
+            if self._store.sync_flush and any(waiting):
+                self._answer_when_flushed(senders, answers, waiting)
+                return
+        if self._topics.is_save_put_off:
+            self._answer_when_topics_are_saved(senders, answers)
+        elif len(senders) == 1:
+            senders[0][0].write_all(answers)
+        else:
+            ends = [start for _, start in senders[1:]] + [len(answers)]
+            for (channel, start), end in zip(senders, ends, strict=True):
+                channel.write_all(answers[start:end])
+
+    def _answer_when_topics_are_saved(
+        self, senders: list[tuple[Channel, int]], answers: list[bytes]
+    ) -> None:
+        """Keep answers back: what they promise must be in a topic that a crash does not take."""
+        ends = [start for _, start in senders[1:]] + [len(answers)]
+
+        def saved() -> None:
+            for (channel, start), end in zip(senders, ends, strict=True):
+                channel.write(answers[start:end])
+
+        self._topics.when_saved(saved)
+
+    def _answer_when_flushed(
+        self, senders: list[tuple[Channel, int]], answers: list[bytes], waiting: list[bool]
+    ) -> None:
+        """Answer now who does not wait for the disk; the others together after their fsync."""
+        ends = [start for _, start in senders[1:]] + [len(answers)]
+        later: list[tuple[Channel, list[bytes]]] = []
+        for (channel, start), end in zip(senders, ends, strict=True):
+            pairs = list(zip(answers[start:end], waiting[start:end], strict=True))
+            channel.write([answer for answer, waits in pairs if not waits])
+            later.append((channel, [answer for answer, waits in pairs if waits]))
+
+        def flushed(done: bool) -> None:
+            def write() -> None:
+                for channel, held in later:
+                    channel.write(held if done else [_as_flush_timeout(answer) for answer in held])
+
+            self._topics.when_saved(write)
+
+        self._store.when_flushed(self._last_physical_offset, flushed)
+
+    def _refusal(self, status: PutMessageStatus) -> RequestRefused:
+        return refusal_of_put(status, self._store.refusal, self._message_size_max)
+
+
+def _as_flush_timeout(answer: bytes) -> bytes:
+    """The same answer, saying that the message is in the file but maybe not on the disk."""
+    if not answer:  # oneway
+        return answer
+    command = decode_frame(answer)
+    command.code = ResponseCode.FLUSH_DISK_TIMEOUT
+    return encode(command)

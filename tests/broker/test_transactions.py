@@ -1,0 +1,166 @@
+"""Open transactions: what is due, what is through, and messages that become others."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trocket.broker.inner_message import InnerMessage
+from trocket.broker.transactions import (
+    OpenTransactions,
+    check_times,
+    ended_offsets,
+    final_message,
+    half_message,
+    immunity_ms,
+    op_message,
+    parked_half,
+    question,
+    renewed_half,
+)
+from trocket.remoting.message_codec import decode_record, encode_record
+from trocket.remoting.message_properties import properties_from_bytes
+
+HOST = bytes((127, 0, 0, 1, 0, 0, 0x2A, 0x9F))
+SENT = InnerMessage(
+    "T", 3, b"body", b"UNIQ_KEY\1K\2TAGS\1a\2TRAN_MSG\1true\2PGROUP\1PG\2", 7, HOST, HOST,
+    flag=5, sys_flag=4 | 0x101,
+)  # fmt: skip
+
+
+def stored(message, *, queue_offset=9, physical_offset=1000):
+    return decode_record(
+        encode_record(
+            message.topic, message.queue_id, queue_offset, physical_offset, message.body,
+            message.properties, message.born_timestamp_ms, message.born_host, 50,
+            message.store_host, message.flag, message.sys_flag, message.reconsume_times,
+            message.prepared_transaction_offset,
+        )
+    )  # fmt: skip
+
+
+def half():
+    return stored(half_message(replace(SENT)))
+
+
+def test_a_half_message_remembers_where_it_belongs():
+    waiting = half()
+    assert (waiting.topic, waiting.queue_id) == ("RMQ_SYS_TRANS_HALF_TOPIC", 0)
+    assert (waiting.sys_flag, waiting.flag, waiting.body) == (0x101, 5, b"body")
+    assert waiting.properties == {
+        "UNIQ_KEY": "K", "TAGS": "a", "TRAN_MSG": "true", "PGROUP": "PG",
+        "__transactionId__": "K", "REAL_TOPIC": "T", "REAL_QID": "3",
+    }  # fmt: skip
+
+
+def test_a_committed_one_is_what_was_sent():
+    final = final_message(half())
+    assert (final.topic, final.queue_id, final.body, final.flag) == ("T", 3, b"body", 5)
+    assert (final.sys_flag, final.prepared_transaction_offset) == (0x101 | 8, 1000)
+    properties = properties_from_bytes(SENT.properties) | {"__transactionId__": "K"}
+    assert properties_from_bytes(final.properties) == properties
+
+
+@pytest.mark.parametrize("properties", [b"", b"REAL_TOPIC\1T\2", b"REAL_TOPIC\1T\2REAL_QID\1x\2",
+                                        b"REAL_TOPIC\1T\2REAL_QID\x01-1\2"])  # fmt: skip
+def test_one_that_does_not_say_where_it_belongs_is_not_committed(properties):
+    with pytest.raises((KeyError, ValueError)):
+        final_message(stored(replace(SENT, properties=properties)))
+
+
+def test_a_renewed_one_counts_its_checks_and_the_question_shows_the_real_place():
+    waiting = half()
+    assert check_times(waiting) == 0
+    again = stored(renewed_half(waiting, 4))
+    assert (check_times(again), again.topic) == (4, "RMQ_SYS_TRANS_HALF_TOPIC")
+    asked = decode_record(question(again, 2000, 10))
+    assert (asked.topic, asked.queue_id, asked.queue_offset) == ("T", 3, 10)
+    assert (asked.physical_offset, asked.body, asked.unique_key) == (2000, b"body", "K")
+    assert check_times(asked) == 5
+    assert parked_half(again).topic == "TRANS_CHECK_MAX_TIME_TOPIC"
+
+
+@pytest.mark.parametrize(
+    ("body", "offsets"),
+    [(b"7", [7]), (b"0,1,", [0, 1]), (b"5,x,6,", [5, 6]), (b"", []), (b"-1,", []),
+     (b"99999999999999999999,3", [3])],
+)  # fmt: skip
+def test_op_messages_of_4_and_5_are_read(body, offsets):
+    op = replace(op_message([1], HOST, 5), body=body)
+    assert ended_offsets(stored(op)) == offsets
+    assert ended_offsets(stored(replace(op, properties=b"TAGS\1x\2"))) == []
+
+
+def test_an_op_message_names_many():
+    assert op_message([3, 4, 70], HOST, 5).body == b"3,4,70,"
+
+
+@pytest.mark.parametrize(
+    ("properties", "wanted"),
+    [(b"", 6_000), (b"CHECK_IMMUNITY_TIME_IN_SECONDS\00110\2", 10_000),
+     (b"CHECK_IMMUNITY_TIME_IN_SECONDS\x01-1\2", 6_000),
+     (b"CHECK_IMMUNITY_TIME_IN_SECONDS\1soon\2", 6_000),
+     (b"CHECK_IMMUNITY_TIME_IN_SECONDS\x011234567890\2", 6_000)],
+)  # fmt: skip
+def test_a_message_may_have_its_own_immunity(properties, wanted):
+    assert immunity_ms(properties, 6_000) == wanted
+
+
+def test_progress_stops_at_the_oldest_that_is_open():
+    table = OpenTransactions()
+    assert table.through(5, 7) == (5, 7)
+    for offset, mark in ((5, 7), (6, 7), (7, 9)):
+        table.open(offset, 100, mark)
+    table.end(5)
+    assert table.through(8, 10) == (6, 7)
+    table.end(6)
+    assert table.through(8, 10) == (7, 9)
+    table.renew(7, 8, 200, 11)
+    assert table.through(9, 12) == (8, 11)
+    assert [table.current(offset) for offset in (5, 7, 8)] == [None, 8, 8]
+    table.end(8)
+    assert table.through(9, 12) == (9, 12)
+    assert table.current(7) is None
+    assert not table._newer
+
+
+@given(st.data())
+def test_what_is_due_is_what_a_plain_list_says(data):
+    table, plain, now_ms, next_offset = OpenTransactions(), {}, 0, 0
+    for _ in range(data.draw(st.integers(1, 40))):
+        action = data.draw(st.sampled_from(["open", "open", "end", "take", "time"]))
+        if action == "open":
+            due_ms = now_ms + data.draw(st.sampled_from([0, 5, 6, 6, 6, 60]))
+            table.open(next_offset, due_ms, 0)
+            plain[next_offset] = due_ms
+            next_offset += 1
+        elif action == "time":
+            now_ms += data.draw(st.integers(0, 10))
+        elif action == "end" and plain:
+            offset = data.draw(st.sampled_from(sorted(plain)))
+            table.end(offset)
+            del plain[offset]
+        elif action == "take":
+            offset = table.take_due(now_ms)
+            due = {each: due_ms for each, due_ms in plain.items() if due_ms <= now_ms}
+            if offset is None:
+                assert not due
+                continue
+            assert due[offset] == min(due.values())
+            how = data.draw(st.sampled_from(["renew", "put_off", "end"]))
+            del plain[offset]
+            if how == "renew":
+                table.renew(offset, next_offset, now_ms + 30, 0)
+                plain[next_offset] = now_ms + 30
+                next_offset += 1
+            elif how == "put_off":
+                table.put_off(offset, now_ms + 7)
+                plain[offset] = now_ms + 7
+            else:
+                table.end(offset)
+        assert len(table) == len(plain)
+        assert table.next_due_ms() == min(plain.values(), default=None)
+        assert table.through(next_offset, 0)[0] == min(plain, default=next_offset)

@@ -1,0 +1,60 @@
+"""The official Java clients: transactions that end at once, after checks, or never.
+
+What is expected below was seen with Apache's broker 5.5.0: run this with TROCKET_INTEROP_PEER.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+
+from trocket.interop.maven import JAVA_OPENS, JAVA_SMALL, compile_java
+from trocket.interop.peer import Cluster
+from trocket.interop.process import LineProcess
+
+pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.usefixtures("java")]
+
+TIMEOUT_S = 120.0
+KEYS = {"transactionTimeOut": 8000, "transactionCheckInterval": 3000}
+"""Apache 5.5.0 notes ends three seconds later: with a shorter time it asks about what has ended."""
+
+EXPECTED = [
+    "sent commits SEND_OK COMMIT_MESSAGE true",
+    "sent rolls-back SEND_OK ROLLBACK_MESSAGE true",
+    "sent asks SEND_OK UNKNOW true",
+    "sent asks-rolls-back SEND_OK UNKNOW true",
+    "sent fails SEND_OK UNKNOW true",
+    "checked asks 1 key-asks Transactions",
+    "checked asks 2 key-asks Transactions",
+    "checked asks-rolls-back 1 key-asks-rolls-back Transactions",
+    "checked fails 1 key-fails Transactions",
+    "received commits",
+    "received asks",
+]
+
+
+@pytest.mark.parametrize("version", ["5.5.0", "4.9.7"])
+def test_transactions_end_as_with_apache(
+    make_cluster_with: Callable[[Mapping[str, object]], Cluster], tmp_path: Path, version: str
+) -> None:
+    cluster = make_cluster_with(KEYS)
+    cluster.start()
+    folder = tmp_path / "client"
+    command = ["java", *JAVA_SMALL, *JAVA_OPENS, f"-Duser.home={folder}"]
+    command += ["-cp", compile_java(version), "Transactions", cluster.namesrv_address]
+    words = {line.split()[0] for line in EXPECTED}
+    seen: list[str] = []
+
+    def note(line: str) -> None:
+        if line.partition(" ")[0] in words:
+            seen.append(line)
+
+    client = LineProcess(command, folder=folder, name=f"transactions-{version}", on_line=note)
+    try:
+        client.wait_line(lambda _: set(EXPECTED) <= set(seen), timeout_s=TIMEOUT_S)
+    finally:
+        client.kill()
+    assert Counter(seen) == Counter(EXPECTED)
