@@ -1,7 +1,7 @@
 """From an expression's text to one operand, by sql92.lark.
 
 lark takes as long to import as all else of a broker's start, so only `compile_expression` imports
-this module, with the first SQL92 subscription.
+this module: at the start of a broker with enablePropertyFilter, and never without it.
 
 Java counterpart: filter/parser/SelectorParser.java of 5.3.3. Pure, but for reading the grammar.
 """

@@ -16,6 +16,7 @@ from trocket.bench.store import (
     Outcome,
     append,
     bare_fsync_rate,
+    filter_case,
     group_commit_case,
     new_store,
     recovery_case,
@@ -51,6 +52,13 @@ def test_group_commit_is_compared_with_the_bare_rate_of_the_same_run(tmp_path):
 def test_recovery_reads_the_whole_log_again(tmp_path):
     outcome = recovery_case(tmp_path / "store", 0.002)
     assert "NOT ALL" not in outcome.note
+    assert outcome.value > 0
+
+
+@pytest.mark.slow
+def test_filtered_gets_find_a_quarter_of_the_messages(tmp_path):
+    outcome = filter_case(tmp_path / "store")
+    assert outcome.note.endswith("3200 of 12,800 match")
     assert outcome.value > 0
 
 

@@ -130,12 +130,13 @@ def test_a_filter_that_waits_keeps_the_version_of_the_old_one():
     assert filters.find("T", "g").client_version == 1
 
 
-def test_an_expression_that_is_too_long_costs_nothing_and_holds_up_no_other():
+def test_an_expression_that_is_too_long_costs_nothing_and_holds_up_no_other(caplog):
     filters = ConsumerFilterManager()
     long = sql("a = 1 OR " * 10_000 + "a = 1")
     assert filters.register("g", {"T": long, "U": sql("b = 1")}, 5) == 5
     assert filters.find("T", "g") is None
     assert filters.find("U", "g") is not None
+    assert "at most 32767 are taken" in caplog.text
 
 
 def test_all_expressions_together_have_an_end(caplog):

@@ -238,6 +238,22 @@ def test_the_properties_of_a_record_are_found_wherever_it_stands(arguments, befo
             record_properties(before + raw + after, len(before), size)
 
 
+def test_the_properties_of_a_record_cut_anywhere_are_refused():
+    for raw in (record(properties=b"a\x01b\x02"), record("t" * 200, properties=b"a\x01b\x02")):
+        for size in range(len(raw)):
+            with pytest.raises(RemoteProtocolError):
+                record_properties(raw[:size], 0, len(raw))
+
+
+def test_a_topic_of_negative_length_hides_no_properties():
+    """Two bytes back from its end stands a length with which all adds up."""
+    raw = bytearray(record(body=b"body\0", topic="", properties=bytes(252)))
+    topic_at = len(raw) - 252 - 2 - 1
+    raw[topic_at] = 0xFE
+    with pytest.raises(RemoteProtocolError, match="topic of -2 bytes"):
+        record_properties(raw, 0, len(raw))
+
+
 @given(arguments=ARGUMENTS, data=st.data())
 def test_of_a_damaged_record_properties_are_found_where_it_can_be_read(arguments, data):
     raw = bytearray(encode_record(**arguments))

@@ -172,9 +172,15 @@ def test_records_whose_log_file_is_gone_or_has_no_map_are_handled_as_without_a_f
     assert result.status is Status.MESSAGE_WAS_REMOVING
 
     def no_room(base):
-        raise StoreIOError("/data", "no room for a map")
+        if base >= full_from:
+            raise StoreIOError("/data", "no room for a map")
+        return view_of(base)
 
     store.log.view = no_room
+    full_from = 131072
+    result = store.get_message("T", 0, 0, 32, record_filter=wants(b"x\x01a\x02"))
+    assert (result.status, result.count, result.next_begin_offset) == (Status.FOUND, 2, 2)
+    full_from = 0
     with pytest.raises(StoreIOError, match="no room"):
         store.get_message("T", 0, 0, 32, record_filter=wants(b"x\x01a\x02"))
 
