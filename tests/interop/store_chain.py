@@ -208,15 +208,20 @@ class Chain:
 
             sender = threading.Thread(target=send_until_it_is_gone)
             sender.start()
+            killed = False
             try:
                 for count in range(KILL_LOAD_COUNT_MAX):
                     if count == KILLED_AFTER_COUNT:
                         peer.kill_broker()
+                        killed = True
                     opaque, answer = client.receive()
                     place = acknowledged(asked[opaque - 1], answer.checked())
                     self._acknowledged.append(place)
             except PeerError:
-                pass  # what was answered before the end has been read
+                if not killed:
+                    peer.kill_broker()
+                    raise
+                # What was answered before the end has been read.
             sender.join()
 
     # ---- asking --------------------------------------------------------------------------
