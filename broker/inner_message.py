@@ -8,8 +8,9 @@ Java counterpart: MessageExtBrokerInner.java, broker/util/HookUtils.java handleS
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Final, Protocol
+from typing import Final
 
 from ..remoting.java_hash import tags_code
 from ..remoting.message import MessageExt
@@ -23,12 +24,10 @@ from ..remoting.message_properties import (
     properties_to_bytes,
 )
 from ..remoting.sys_flag import TRANSACTION_COMMIT_TYPE, TRANSACTION_MASK
+from ..store.message_appender import PutResult
+from ..store.message_store import MessageStore
 from ..store.projection import delay_levels_ms
-from ..store.status import PutMessageStatus
 from .topic_validator import SCHEDULE_TOPIC
-
-PutResult = tuple[PutMessageStatus, int, int]
-"""(status, physical_offset, queue_offset), as `MessageStore.put_message` returns it."""
 
 _TIMER_NAMES: Final = (
     PROPERTY_TIMER_DELIVER_MS,
@@ -36,30 +35,6 @@ _TIMER_NAMES: Final = (
     PROPERTY_TIMER_DELAY_MS,
 )
 _CRC32_NAME: Final = PROPERTY_CRC32.encode("ascii") + b"\1"
-
-
-class PutStore(Protocol):
-    """What is needed of the store."""
-
-    now_ms: int
-
-    def put_message(
-        self,
-        topic: str,
-        queue_id: int,
-        body: bytes,
-        properties: bytes,
-        *,
-        born_timestamp_ms: int,
-        born_host: bytes,
-        store_host: bytes,
-        tags_code: int,
-        flag: int = 0,
-        sys_flag: int = 0,
-        reconsume_times: int = 0,
-        prepared_transaction_offset: int = 0,
-    ) -> PutResult:
-        """See `MessageStore.put_message`."""
 
 
 @dataclass(slots=True)
@@ -98,6 +73,14 @@ class InnerMessage:
             message.sys_flag,
             message.reconsume_times,
         )
+
+    def change_properties(self, changed: Mapping[str, str], *removed: str) -> None:
+        """Give some properties other values, and take others away; the rest keeps its order."""
+        properties = properties_from_bytes(self.properties)
+        properties.update(changed)
+        for name in removed:
+            properties.pop(name, None)
+        self.properties = properties_to_bytes(properties)
 
 
 class DelayLevels:
@@ -142,20 +125,12 @@ def delayed(message: InnerMessage, level: int, levels: DelayLevels) -> InnerMess
     Source: HookUtils.transformDelayLevelMessage.
     """
     level = min(level, levels.level_max)
-    properties = properties_from_bytes(message.properties)
-    for name in _TIMER_NAMES:  # the level counts
-        properties.pop(name, None)
-    properties |= {
-        "DELAY": str(level),
-        "REAL_TOPIC": message.topic,
-        "REAL_QID": str(message.queue_id),
-    }
-    return replace(
-        message,
-        topic=SCHEDULE_TOPIC,
-        queue_id=level - 1,
-        properties=properties_to_bytes(properties),
+    waiting = replace(message, topic=SCHEDULE_TOPIC, queue_id=level - 1)
+    waiting.change_properties(
+        {"DELAY": str(level), "REAL_TOPIC": message.topic, "REAL_QID": str(message.queue_id)},
+        *_TIMER_NAMES,  # the level counts
     )
+    return waiting
 
 
 class InnerPuts:
@@ -166,7 +141,7 @@ class InnerPuts:
       levels: of this broker.
     """
 
-    def __init__(self, store: PutStore, levels: DelayLevels) -> None:
+    def __init__(self, store: MessageStore, levels: DelayLevels) -> None:
         self._store = store
         self._levels = levels
 

@@ -32,8 +32,6 @@ from ..remoting.message_codec import encode_record
 from ..remoting.message_properties import (
     PROPERTY_TRANSACTION_ID,
     find_property,
-    properties_from_bytes,
-    properties_to_bytes,
 )
 from ..remoting.sys_flag import (
     TRANSACTION_COMMIT_TYPE,
@@ -63,14 +61,12 @@ IMMUNITY: Final = "CHECK_IMMUNITY_TIME_IN_SECONDS"
 
 def half_message(message: InnerMessage) -> InnerMessage:
     """A message as it waits for its transaction's end. Source: parseHalfMessageInner."""
-    properties = properties_from_bytes(message.properties)
-    unique_key = properties.get("UNIQ_KEY")
-    if unique_key:
-        properties[PROPERTY_TRANSACTION_ID] = unique_key
-    properties["REAL_TOPIC"] = message.topic
-    properties["REAL_QID"] = str(message.queue_id)
+    changed = {"REAL_TOPIC": message.topic, "REAL_QID": str(message.queue_id)}
+    unique_key = find_property(message.properties, b"UNIQ_KEY")
+    if unique_key is not None:
+        changed = {PROPERTY_TRANSACTION_ID: str(unique_key, "utf-8", "replace"), **changed}
+    message.change_properties(changed)
     message.topic, message.queue_id = TRANS_HALF_TOPIC, 0
-    message.properties = properties_to_bytes(properties)
     message.sys_flag = reset_transaction_value(message.sys_flag, TRANSACTION_NOT_TYPE)
     return message
 
@@ -81,13 +77,12 @@ def final_message(half: MessageExt) -> InnerMessage:
     Raises: ValueError, KeyError: the half message does not say where it belongs.
     Source: EndTransactionProcessor.endMessageTransaction, as 5.5.0 writes it.
     """
-    properties = dict(half.properties)
     message = InnerMessage.of(half)
-    message.topic = properties.pop("REAL_TOPIC")
-    message.queue_id = int(properties.pop("REAL_QID"))
+    message.topic = half.properties["REAL_TOPIC"]
+    message.queue_id = int(half.properties["REAL_QID"])
     if message.queue_id < 0:
         raise ValueError(f"REAL_QID is {message.queue_id}")
-    message.properties = properties_to_bytes(properties)
+    message.change_properties({}, "REAL_TOPIC", "REAL_QID")
     message.sys_flag = reset_transaction_value(half.sys_flag, TRANSACTION_COMMIT_TYPE)
     message.prepared_transaction_offset = half.physical_offset
     return message
@@ -97,8 +92,7 @@ def renewed_half(half: MessageExt, check_times: int) -> InnerMessage:
     """A half message as it is written again before a check. Source: renewHalfMessageInner."""
     message = InnerMessage.of(half)
     message.topic, message.queue_id = TRANS_HALF_TOPIC, 0
-    changed = half.properties | {CHECK_TIMES: str(check_times), "WAIT": "false"}
-    message.properties = properties_to_bytes(changed)
+    message.change_properties({CHECK_TIMES: str(check_times), "WAIT": "false"})
     return message
 
 
@@ -162,7 +156,7 @@ def immunity_ms(properties: bytes, timeout_ms: int) -> int:
     Args:
       timeout_ms: transactionTimeOut, where the message says nothing of its own.
     """
-    own = find_property(properties, b"CHECK_IMMUNITY_TIME_IN_SECONDS")
+    own = find_property(properties, IMMUNITY.encode("ascii"))
     if own is None or not own.isdigit() or len(own) > 9:
         return timeout_ms
     return int(own) * 1000

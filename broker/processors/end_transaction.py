@@ -18,7 +18,6 @@ from ...remoting.headers import (
     decode,
 )
 from ...remoting.message import MessageExt
-from ...remoting.message_codec import decode_record
 from ...remoting.message_id import decode_offset_id
 from ...remoting.request_codes import RequestCode
 from ...remoting.response_codes import ResponseCode
@@ -27,12 +26,12 @@ from ...remoting.sys_flag import (
     TRANSACTION_NOT_TYPE,
     TRANSACTION_ROLLBACK_TYPE,
 )
-from ...store.errors import StoreError
 from ...store.message_store import MessageStore
 from ..config import BrokerConfig
 from ..topic_validator import TRANS_CHECK_MAX_TIME_TOPIC, TRANS_HALF_TOPIC
 from ..transaction_service import TransactionService
 from ..transactions import IMMUNITY, final_message, immunity_ms, renewed_half
+from .request import stored_message
 from .send_message import SendMessageProcessor
 
 logger = logging.getLogger(__name__)
@@ -120,13 +119,9 @@ class EndTransactionProcessor:
                 raise RequestRefused(ResponseCode.SYSTEM_ERROR, what)
 
     def _look(self, physical_offset: int) -> MessageExt:
-        try:
-            record = self._store.message_at(physical_offset)
-            if record is not None:
-                return decode_record(record)
-        except (StoreError, RemoteProtocolError) as error:
-            raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"{_NOT_FOUND}: {error}") from error
-        raise RequestRefused(ResponseCode.SYSTEM_ERROR, _NOT_FOUND)
+        return stored_message(
+            self._store, physical_offset, failed=f"{_NOT_FOUND}: ", missing=_NOT_FOUND
+        )
 
     def resume_check(self, request: RemotingCommand, channel: Channel) -> None:
         """Have a parked transaction checked again, from the first time on.

@@ -1,4 +1,4 @@
-"""What processors share: reading a request's body, and saving what it changed.
+"""What processors share: reading a request's body or message, and saving what it changed.
 
 Pure.
 """
@@ -11,8 +11,11 @@ from typing import TypeVar
 
 from ...remoting.codec import RemotingCommand
 from ...remoting.errors import RemoteProtocolError, RequestRefused
+from ...remoting.message import MessageExt
+from ...remoting.message_codec import decode_record
 from ...remoting.response_codes import ResponseCode
-from ...store.errors import StoreIOError
+from ...store.errors import StoreError, StoreIOError
+from ...store.message_store import MessageStore
 
 T = TypeVar("T")
 
@@ -32,6 +35,26 @@ def read_body(request: RemotingCommand, read: Callable[[bytes], T]) -> T:
         raise RequestRefused(
             ResponseCode.SYSTEM_ERROR, f"the body of request {request.code} cannot be read: {error}"
         ) from error
+
+
+def stored_message(
+    store: MessageStore, physical_offset: int, *, failed: str, missing: str
+) -> MessageExt:
+    """The message that a request names by its place in the commit log.
+
+    Args:
+      physical_offset: as it came, any number.
+      failed: begins the remark when it is damaged or cannot be read.
+      missing: the remark when none starts there.
+    Raises: RequestRefused: SYSTEM_ERROR.
+    """
+    try:
+        record = store.message_at(physical_offset)
+        if record is not None:
+            return decode_record(record)
+    except (StoreError, RemoteProtocolError) as error:
+        raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"{failed}{error}") from error
+    raise RequestRefused(ResponseCode.SYSTEM_ERROR, missing)
 
 
 @contextmanager

@@ -15,20 +15,17 @@ from typing import Final, NamedTuple
 from ...remoting.bodies import TopicConfig
 from ...remoting.channel import Channel, Processor
 from ...remoting.codec import RemotingCommand
-from ...remoting.errors import RemoteProtocolError, RequestRefused
+from ...remoting.errors import RequestRefused
 from ...remoting.headers import ConsumerSendMsgBackRequestHeader, decode
-from ...remoting.message import MessageExt
-from ...remoting.message_codec import decode_record
-from ...remoting.message_properties import properties_to_bytes
 from ...remoting.request_codes import RequestCode
 from ...remoting.response_codes import FAQ_HELP, ResponseCode
-from ...store.errors import StoreError
 from ...store.message_store import MessageStore
 from ..config import BrokerConfig
 from ..inner_message import InnerMessage
 from ..subscription_group_manager import SubscriptionGroupManager
 from ..topic_config_manager import TopicConfigManager
 from ..topic_validator import DLQ_TOPIC_PREFIX, RETRY_TOPIC_PREFIX
+from .request import stored_message
 from .send_message import SendMessageProcessor
 
 logger = logging.getLogger(__name__)
@@ -129,7 +126,10 @@ class SendBackProcessor:
             raise RequestRefused(
                 ResponseCode.NO_PERMISSION, f"the topic[{topic}] sending message is forbidden"
             )
-        message = self._look(header.offset)
+        failed = "look message by offset failed, "
+        message = stored_message(
+            self._store, header.offset, failed=failed, missing=f"{failed}{header.offset}"
+        )
         times_max = header.max_reconsume_times
         if times_max is None:
             times_max = group.retry_max_times
@@ -147,7 +147,10 @@ class SendBackProcessor:
         again = InnerMessage.of(message)
         again.topic = topic
         again.queue_id = queue_id
-        again.properties = properties_to_bytes(again_properties(message, verdict.delay_level))
+        first = {"RETRY_TOPIC": message.topic, "ORIGIN_MESSAGE_ID": message.offset_message_id}
+        known = {name: message.properties.get(name, value) for name, value in first.items()}
+        # A dead one keeps saying DELAY 0, as Apache's does.
+        again.change_properties({**known, "WAIT": "false", "DELAY": str(verdict.delay_level)})
         again.store_host = self._send.store_host
         again.reconsume_times = min(message.reconsume_times + 1, _INT32_MAX)
         self._send.put_inner(request, channel, again)
@@ -160,32 +163,3 @@ class SendBackProcessor:
         if config is None:
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"topic[{topic}] not exist")
         return config
-
-    def _look(self, physical_offset: int) -> MessageExt:
-        try:
-            record = self._store.message_at(physical_offset)
-            if record is not None:
-                return decode_record(record)
-        except (StoreError, RemoteProtocolError) as error:
-            raise RequestRefused(
-                ResponseCode.SYSTEM_ERROR, f"look message by offset failed, {error}"
-            ) from error
-        raise RequestRefused(
-            ResponseCode.SYSTEM_ERROR, f"look message by offset failed, {physical_offset}"
-        )
-
-
-def again_properties(message: MessageExt, delay_level: int) -> dict[str, str]:
-    """The properties of a message that is stored again for its group.
-
-    Args:
-      message: as it was consumed.
-      delay_level: 0 for a dead one, which keeps saying so (DELAY 0), as Apache's does.
-    """
-    properties = dict(message.properties)
-    properties.pop("__CRC32#", None)
-    properties.setdefault("RETRY_TOPIC", message.topic)
-    properties["WAIT"] = "false"
-    properties["DELAY"] = str(delay_level)
-    properties.setdefault("ORIGIN_MESSAGE_ID", message.offset_message_id)
-    return properties

@@ -30,7 +30,7 @@ from ...remoting.headers import SendMessageRequestHeader, decode, decode_send_me
 from ...remoting.java_hash import tags_code
 from ...remoting.message_batch import iter_batch
 from ...remoting.message_codec import PROPERTIES_SIZE_MAX
-from ...remoting.message_id import UniqueIdGenerator
+from ...remoting.message_id import UniqueIdGenerator, encode_offset_id
 from ...remoting.message_properties import (
     find_property,
     properties_from_bytes,
@@ -214,11 +214,10 @@ class SendMessageProcessor(SendTurn):
         """
         _refuse_unserved(message.properties)
         queue_id = message.queue_id
-        properties = self._merge_properties(message.properties)
-        if find_property(properties, b"TRAN_MSG") == b"true" and not (
-            message.reconsume_times > 0 and _has_delay_level(properties)
+        message.properties = self._merge_properties(message.properties)
+        if find_property(message.properties, b"TRAN_MSG") == b"true" and not (
+            message.reconsume_times > 0 and _has_delay_level(message.properties)
         ):
-            message.properties = properties
             self._send_half(request, message)
             return
         if message.topic.startswith(RETRY_TOPIC_PREFIX) and self._is_dead(request, message):
@@ -227,9 +226,8 @@ class SendMessageProcessor(SendTurn):
             dead = self._topics.create_topic_in_send_message_back(message.topic, queue_count=1)
             if dead is None:
                 raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"topic[{message.topic}] not exist")
-            properties = properties_to_bytes(properties_from_bytes(properties) | {"DELAY": "-1"})
-        message.properties = properties
-        waits = b"WAIT\1false" not in properties
+            message.change_properties({"DELAY": "-1"})
+        waits = b"WAIT\1false" not in message.properties
         physical_offset, queue_offset = self._put(message)
         self._accept(request, queue_id, physical_offset, queue_offset, waits)
 
@@ -245,7 +243,7 @@ class SendMessageProcessor(SendTurn):
         waits = b"WAIT\1false" not in message.properties
         physical_offset, queue_offset = self._put_half(message)
         fields = {
-            "msgId": f"{self.store_host.hex().upper()}{physical_offset:016X}",
+            "msgId": encode_offset_id(self.store_host, physical_offset),
             "queueId": str(queue_id),
             "queueOffset": str(queue_offset),
             "transactionId": (find_property(message.properties, b"UNIQ_KEY") or b"").decode(

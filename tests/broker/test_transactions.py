@@ -164,3 +164,12 @@ def test_what_is_due_is_what_a_plain_list_says(data):
         assert len(table) == len(plain)
         assert table.next_due_ms() == min(plain.values(), default=None)
         assert table.through(next_offset, 0)[0] == min(plain, default=next_offset)
+
+
+@pytest.mark.parametrize(
+    "again", [final_message, parked_half, lambda message: renewed_half(message, 1)]
+)
+def test_the_checksum_of_the_record_as_it_was_does_not_go_along(again):
+    waiting = half()
+    with_crc = waiting.properties_bytes + b"__CRC32#\x011234567890\2"
+    assert b"__CRC32#" not in again(replace(waiting, properties_bytes=with_crc)).properties
