@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from trocket.interop.maven import JAVA_OPENS, JAVA_SMALL, compile_java
 from trocket.interop.peer import Cluster
-from trocket.interop.process import LineProcess
 from trocket.interop.wire import LONG_MAX, QUERY_MESSAGE, QUERY_NOT_FOUND, WireClient
 from trocket.remoting.message_id import decode_offset_id
+
+from .java_program import run_java
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.usefixtures("java")]
 
@@ -56,15 +56,15 @@ def test_messages_are_found_by_offset_id_by_unique_id_and_by_key(
 ) -> None:
     cluster = make_cluster()
     cluster.start()
-    folder = tmp_path / "client"
-    command = ["java", *JAVA_SMALL, *JAVA_OPENS, f"-Duser.home={folder}"]
-    command += ["-cp", compile_java(version), "Query", cluster.namesrv_address, TOPIC]
-    lines: list[str] = []
-    client = LineProcess(command, folder=folder, name=f"query-{version}", on_line=lines.append)
-    try:
-        client.wait_line(lambda line: line == "end", timeout_s=TIMEOUT_S)
-    finally:
-        client.kill()
+    lines = run_java(
+        version,
+        "Query",
+        cluster.namesrv_address,
+        TOPIC,
+        folder=tmp_path / "client",
+        timeout_s=TIMEOUT_S,
+        is_done=lambda line, _: line == "end",
+    )
     sent = [line.split() for line in lines if line.startswith("sent ")]
     assert [number for _, number, _, _ in sent] == [str(number) for number in range(COUNT)]
     found = dict(line.split(" ", 1) for line in lines if line.partition(" ")[0] in EXPECTED)

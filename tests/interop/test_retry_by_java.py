@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from trocket.interop.maven import JAVA_OPENS, JAVA_SMALL, compile_java
 from trocket.interop.peer import Cluster
-from trocket.interop.process import LineProcess
+
+from .java_program import run_java
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.usefixtures("java")]
 
@@ -43,23 +43,18 @@ def test_what_is_delayed_or_fails_comes_again_as_from_apache(
 ) -> None:
     cluster = make_cluster()
     cluster.start()
-    folder = tmp_path / "client"
-    command = ["java", *JAVA_SMALL, *JAVA_OPENS, f"-Duser.home={folder}"]
-    command += ["-Drocketmq.client.rebalance.waitInterval=1000"]
-    command += ["-cp", compile_java(version), "Retry", cluster.namesrv_address]
     expected = [*EXPECTED, NOT_DELAYED, ORDERED_DEAD[version]]
+    lines = run_java(
+        version,
+        "Retry",
+        cluster.namesrv_address,
+        folder=tmp_path / "client",
+        timeout_s=TIMEOUT_S,
+        is_done=lambda _, lines: set(expected) <= set(lines),
+        options=("-Drocketmq.client.rebalance.waitInterval=1000",),
+    )
     words = {line.split()[0] for line in expected}
-    seen: list[str] = []
-
-    def note(line: str) -> None:
-        if line.partition(" ")[0] in words:
-            seen.append(line)
-
-    client = LineProcess(command, folder=folder, name=f"retry-{version}", on_line=note)
-    try:
-        client.wait_line(lambda _: set(expected) <= set(seen), timeout_s=TIMEOUT_S)
-    finally:
-        client.kill()
+    seen = [line for line in lines if line.partition(" ")[0] in words]
     assert Counter(seen) == Counter(expected)
     in_order = [line for line in seen if line != NOT_DELAYED]
     for word in IN_ORDER:

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from trocket.interop.maven import JAVA_OPENS, JAVA_SMALL, compile_java
 from trocket.interop.peer import Cluster
-from trocket.interop.process import LineProcess
 from trocket.interop.wire import PULL_MESSAGE, WITH_SUBSCRIPTION, WireClient, split_records
+
+from .java_program import run_java
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.usefixtures("java")]
 
@@ -85,15 +85,14 @@ def test_consumers_get_exactly_what_their_expressions_match(
     cluster.start()
     with WireClient(cluster.broker_address) as wire:
         wire.create_topic("Filtered", queue_count=4)
-    folder = tmp_path / "client"
-    command = ["java", *JAVA_SMALL, *JAVA_OPENS, f"-Duser.home={folder}"]
-    command += ["-cp", compile_java(version), "Filtered", cluster.namesrv_address]
-    lines: list[str] = []
-    client = LineProcess(command, folder=folder, name=f"filtered-{version}", on_line=lines.append)
-    try:
-        client.wait_line(lambda line: line == "end", timeout_s=TIMEOUT_S)
-    finally:
-        client.kill()
+    lines = run_java(
+        version,
+        "Filtered",
+        cluster.namesrv_address,
+        folder=tmp_path / "client",
+        timeout_s=TIMEOUT_S,
+        is_done=lambda line, _: line == "end",
+    )
     words = ("got ", "pulled ", "refused ", "started ")
     assert [line for line in lines if line.startswith(words)] == EXPECTED
     check_on_the_wire(cluster)

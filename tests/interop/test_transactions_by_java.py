@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from trocket.interop.maven import JAVA_OPENS, JAVA_SMALL, compile_java
 from trocket.interop.peer import Cluster
-from trocket.interop.process import LineProcess
+
+from .java_program import run_java
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.usefixtures("java")]
 
@@ -42,19 +42,14 @@ def test_transactions_end_as_with_apache(
 ) -> None:
     cluster = make_cluster_with(KEYS)
     cluster.start()
-    folder = tmp_path / "client"
-    command = ["java", *JAVA_SMALL, *JAVA_OPENS, f"-Duser.home={folder}"]
-    command += ["-cp", compile_java(version), "Transactions", cluster.namesrv_address]
+    lines = run_java(
+        version,
+        "Transactions",
+        cluster.namesrv_address,
+        folder=tmp_path / "client",
+        timeout_s=TIMEOUT_S,
+        is_done=lambda _, lines: set(EXPECTED) <= set(lines),
+    )
     words = {line.split()[0] for line in EXPECTED}
-    seen: list[str] = []
-
-    def note(line: str) -> None:
-        if line.partition(" ")[0] in words:
-            seen.append(line)
-
-    client = LineProcess(command, folder=folder, name=f"transactions-{version}", on_line=note)
-    try:
-        client.wait_line(lambda _: set(EXPECTED) <= set(seen), timeout_s=TIMEOUT_S)
-    finally:
-        client.kill()
+    seen = [line for line in lines if line.partition(" ")[0] in words]
     assert Counter(seen) == Counter(EXPECTED)

@@ -1,0 +1,39 @@
+"""Runs one of the small programs in tests/interop/java/src to the line that ends it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from trocket.interop.maven import JAVA_OPENS, JAVA_SMALL, compile_java
+from trocket.interop.process import LineProcess
+
+
+def run_java(
+    version: str,
+    program: str,
+    *arguments: str,
+    folder: Path,
+    timeout_s: float,
+    is_done: Callable[[str, list[str]], bool],
+    options: tuple[str, ...] = (),
+) -> list[str]:
+    """What a program printed until it was done; it is killed then.
+
+    Args:
+      version: of rocketmq-client.
+      folder: for its logs.
+      is_done: asked with each line and all lines until then.
+      options: of the JVM.
+    Raises: PeerError: it ended, or was not done in time.
+    """
+    command = ["java", *JAVA_SMALL, *JAVA_OPENS, f"-Duser.home={folder}", *options]
+    command += ["-cp", compile_java(version), program, *arguments]
+    lines: list[str] = []
+    name = f"{program.lower()}-{version}"
+    client = LineProcess(command, folder=folder, name=name, on_line=lines.append)
+    try:
+        client.wait_line(lambda line: is_done(line, lines), timeout_s=timeout_s)
+    finally:
+        client.kill()
+    return lines
