@@ -483,20 +483,21 @@ class MessageStore(MessageAppender):
         checkpoint = replace(
             self.checkpoint,
             physic_msg_timestamp_ms=timestamp_ms,
-            logics_msg_timestamp_ms=timestamp_ms,
             dispatched_offset=dispatched_offset,
         )
+        redo_from_ms = timestamp_ms
         if index is not None:
             checkpoint.index = index.progress
             checkpoint.index_msg_timestamp_ms = max(
                 checkpoint.index_msg_timestamp_ms, index.finished_timestamp_ms
             )
-            # After a kill Apache's broker throws away the index file that was being filled and
-            # reads the log from 3 s before the older of the two times on: it must reach back far
-            # enough to index all of that again.
-            checkpoint.logics_msg_timestamp_ms = min(
-                timestamp_ms, index.unfinished_since_ms(dispatched_offset, timestamp_ms)
-            )
+            # After a kill Apache's broker throws away the index file that was being filled: it must
+            # read the log from far enough back to index all of that again.
+            redo_from_ms = index.unfinished_since_ms(dispatched_offset, timestamp_ms)
+        # 5.5.0 begins with the last log file whose first message was not stored after the logics
+        # time (older ones: 3 s before it). In the very millisecond in which what is to be done
+        # again begins, a file may begin behind it; before that millisecond, none does.
+        checkpoint.logics_msg_timestamp_ms = max(0, min(timestamp_ms, redo_from_ms) - 1)
         ends = self.queue_ends() if ends is None else ends
         self._ends_file.note(replace(ends, dispatched_offset=dispatched_offset))
         write_checkpoint(self.disk, f"{self.config.store_path_root_dir}/checkpoint", checkpoint)

@@ -13,20 +13,26 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+import trio
 
 from trocket.interop.maven import JAVA_OPENS, JAVA_SMALL, fetch_jars
 from trocket.remoting.hosts import host_bytes
 from trocket.remoting.java_hash import tags_code
+from trocket.store.clock import ManualClock
 from trocket.store.config import MessageStoreConfig
 from trocket.store.message_store import MessageStore
+from trocket.store.services import checkpoint_now
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow]
 
 TIMEOUT_S = 120
 VERSIONS = ["5.5.0", "4.9.7"]
-LEFT = ["stopped", "killed"]
-MESSAGES_PER_QUEUE = 900
+LEFT = ["stopped", "killed", "killed after a checkpoint"]
+MESSAGES_PER_QUEUE = 990
 QUEUES = 2
+BURSTS_PER_MILLISECOND = 220
+"""The last index file and, behind it, the last log file then begin in one and the same millisecond:
+all that a checkpoint can say of the place where Apache's broker is to begin."""
 SIZES = {
     "mappedFileSizeCommitLog": 65_536,
     "mappedFileSizeConsumeQueue": 400,
@@ -37,12 +43,13 @@ KEYS_ASKED = range(0, MESSAGES_PER_QUEUE, 50)
 Place = tuple[str, int, int]
 
 
-def write_store(folder: Path, killed: Path) -> dict[Place, str]:
+def write_store(folder: Path, killed: Path, noted: Path) -> dict[Place, str]:
     """A store of many small files; the SHA-1 of each record by its place.
 
     Args:
       folder: of the store, which is closed in the end.
       killed: gets a copy from before that: what a process leaves that is killed.
+      noted: gets one after a checkpoint.
     """
     config = MessageStoreConfig(
         store_path_root_dir=str(folder),
@@ -51,11 +58,14 @@ def write_store(folder: Path, killed: Path) -> dict[Place, str]:
         max_hash_slot_num=SIZES["maxHashSlotNum"],
         max_index_num=SIZES["maxIndexNum"],
     )
-    store = MessageStore(config)
+    clock = ManualClock()
+    store = MessageStore(config, clock=clock)
     store.load()
     v4, v6 = host_bytes("127.0.0.1", 10911), host_bytes("2001:db8::1", 10911)
     records: dict[Place, str] = {}
     for number in range(MESSAGES_PER_QUEUE):
+        if number % BURSTS_PER_MILLISECOND == 0:
+            clock.advance(1)
         store.begin_burst()
         placed = []
         for queue_id in range(QUEUES):
@@ -82,6 +92,11 @@ def write_store(folder: Path, killed: Path) -> dict[Place, str]:
             records[place] = hashlib.sha1(record).hexdigest()
             record.release()
     shutil.copytree(folder, killed)
+    while store.index.is_behind:
+        store.index.work(1.0)
+    store.index.finish_full_files()
+    trio.run(checkpoint_now, store)
+    shutil.copytree(folder, noted)
     store.close()
     return records
 
@@ -165,7 +180,7 @@ def looks(
         for version in VERSIONS:
             apache = Oracle(version, oracle_source, folder / version)
             stores = {left: folder / version / left for left in LEFT}
-            expected = write_store(stores["stopped"], stores["killed"])
+            expected = write_store(*stores.values())
             for left, store in stores.items():
                 under_way[version, left] = pool.submit(apache.look_at, store, expected)
         yield under_way
@@ -175,7 +190,7 @@ def looks(
 def opened(request: pytest.FixtureRequest, looks: dict[tuple[str, str], Future]) -> Opened:
     """One store of ours, opened by one version of Apache's classes."""
     look: Opened = looks[request.param].result(TIMEOUT_S)
-    assert look.had_abort_file is (request.param[1] == "killed")
+    assert look.had_abort_file is request.param[1].startswith("killed")
     return look
 
 
