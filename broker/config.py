@@ -63,6 +63,8 @@ class BrokerConfig:
       transaction_check_max: how often it is asked.
       transaction_check_interval: between two questions.
       reject_transaction_message: refuse transactions.
+      recall_message_enable: whether timer messages may be taken back (RECALL_MESSAGE).
+      store_reply_message_enable: whether replies to requests are stored, too.
       notify_consumer_ids_changed_enable: whether groups are told of members that come and go.
       region_id, trace_on: told to producers with each answer (MSG_REGION, TRACE_ON).
       register_broker_timeout_mills: for one registration with one name server.
@@ -97,6 +99,8 @@ class BrokerConfig:
     transaction_check_max: int = setting(15, minimum=1)
     transaction_check_interval: int = setting(30_000, minimum=1)
     reject_transaction_message: bool = False
+    recall_message_enable: bool = False
+    store_reply_message_enable: bool = True
     enable_property_filter: bool = False
     long_polling_enable: bool = True
     short_polling_time_mills: int = setting(1_000, minimum=0)

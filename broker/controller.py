@@ -53,6 +53,8 @@ from .processors.lock import LockProcessor
 from .processors.pull_message import PullMessageProcessor
 from .processors.query_message import QueryMessageProcessor
 from .processors.queue_offset import QueueOffsetProcessor
+from .processors.recall_message import RecallMessageProcessor
+from .processors.reply_message import ReplyMessageProcessor
 from .processors.send_back import SendBackProcessor
 from .processors.send_message import SendMessageProcessor
 from .processors.topic_admin import TopicAdminProcessor
@@ -63,6 +65,7 @@ from .registration import Registrar
 from .schedule_message_service import ScheduleMessageService
 from .state_files import StateFiles
 from .subscription_group_manager import SubscriptionGroupManager
+from .timer_message_service import TimerMessageService
 from .topic_config_manager import TopicConfigManager
 from .transaction_service import TransactionService
 
@@ -148,6 +151,9 @@ class BrokerController:
             puts=self._puts,
             on_messages=self._on_messages,
         )
+        self.timers = TimerMessageService(
+            self.store, clock=clock, puts=self._puts, on_messages=self._on_messages
+        )
         self.filters = ConsumerFilterManager()
         self.consumers = self._consumer_manager()
         self._locks = RebalanceLockManager()
@@ -198,6 +204,7 @@ class BrokerController:
             self._tell_batch_topics(self.topics.topic_config_table.values())
             self.store.load()
             self.transactions.load()
+            self.timers.load()
         except BaseException:
             for listener in listeners:
                 listener.close()
@@ -245,6 +252,9 @@ class BrokerController:
             await nursery.start(self.schedule.run)
             await nursery.start(self.transactions.run)
             nursery.start_soon(self.transactions.save)
+            if self.store.config.timer_wheel_enable:
+                nursery.start_soon(self.timers.run)
+                nursery.start_soon(self.timers.save)
             nursery.start_soon(self._save_delay_offsets)
             logger.info("the broker %s listens on %s", self.config.broker_name, self._addresses)
             task_status.started()
@@ -255,6 +265,7 @@ class BrokerController:
         for what, close in (
             ("the delay offsets", self._persist_delay_offsets),
             ("the transactions", self.transactions.note_through),
+            ("the timers", self.timers.note_progress),
             ("the offsets", self.offsets.persist),
             ("the topics", self.topics.persist),
             ("the groups", self.groups.persist),
@@ -323,6 +334,15 @@ class BrokerController:
                 topics=self.topics,
                 random=self._random,
             ).processors,
+            ReplyMessageProcessor(
+                self.config,
+                self.store,
+                send,
+                self._puts,
+                producers=self.producers,
+                on_messages=self._on_messages,
+            ).processors,
+            RecallMessageProcessor(self.config, self.store, send, self.topics).processors,
             EndTransactionProcessor(self.config, self.store, send, self.transactions).processors,
             self.pulls.processors,
             ClientManageProcessor(
@@ -358,6 +378,7 @@ class BrokerController:
     def _on_messages(self, queues: Collection[tuple[str, int]]) -> None:
         self.pulls.hold_service.notify_messages(queues)
         self.schedule.arrived(queues)
+        self.timers.arrived(queues)
 
     def _on_topics_changed(self, topics: Sequence[TopicConfig]) -> None:
         self._tell_batch_topics(topics)

@@ -16,24 +16,30 @@ from ..remoting.java_hash import tags_code
 from ..remoting.message import MessageExt
 from ..remoting.message_properties import (
     PROPERTY_CRC32,
+    PROPERTY_TIMER_DEL_UNIQKEY,
     PROPERTY_TIMER_DELAY_MS,
     PROPERTY_TIMER_DELAY_SEC,
     PROPERTY_TIMER_DELIVER_MS,
+    PROPERTY_TIMER_OUT_MS,
     find_property,
     properties_from_bytes,
     properties_to_bytes,
 )
 from ..remoting.sys_flag import TRANSACTION_COMMIT_TYPE, TRANSACTION_MASK
+from ..store.config import MessageStoreConfig
 from ..store.message_appender import PutResult
 from ..store.message_store import MessageStore
 from ..store.projection import delay_levels_ms
-from .topic_validator import SCHEDULE_TOPIC
+from ..store.status import PutMessageStatus
+from .timer_wheel import out_ms
+from .topic_validator import SCHEDULE_TOPIC, TIMER_TOPIC
 
 _TIMER_NAMES: Final = (
-    PROPERTY_TIMER_DELIVER_MS,
     PROPERTY_TIMER_DELAY_SEC,
     PROPERTY_TIMER_DELAY_MS,
+    PROPERTY_TIMER_DELIVER_MS,
 )
+"""The first of them that a message has counts."""
 _CRC32_NAME: Final = PROPERTY_CRC32.encode("ascii") + b"\1"
 
 
@@ -133,8 +139,57 @@ def delayed(message: InnerMessage, level: int, levels: DelayLevels) -> InnerMess
     return waiting
 
 
+class TimerRefused(Exception):
+    """A timer message that must not be stored.
+
+    Attributes:
+      status: why; WHEEL_TIMER_NOT_ENABLE or WHEEL_TIMER_MSG_ILLEGAL.
+    """
+
+    def __init__(self, status: PutMessageStatus) -> None:
+        super().__init__(status.name)
+        self.status = status
+
+
+def timed(message: InnerMessage, now_ms: int, config: MessageStoreConfig) -> InnerMessage:
+    """The message as it waits in rmq_sys_wheel_timer, or as it is when nothing is to be waited for.
+
+    Raises: TimerRefused: timers are off, its time is no number or too far away, or it takes back
+      a message that is due.
+    Source: HookUtils.checkIfTimerMessage, transformTimerMessage.
+    """
+    properties = properties_from_bytes(message.properties)
+    name = next((name for name in _TIMER_NAMES if name in properties), None)
+    if name is None or PROPERTY_TIMER_OUT_MS in properties or message.topic == TIMER_TOPIC:
+        return message  # delivered already, or written on by Apache's broker
+    if not config.timer_wheel_enable:
+        raise TimerRefused(PutMessageStatus.WHEEL_TIMER_NOT_ENABLE)
+    try:
+        number = int(properties[name])
+    except ValueError as error:
+        raise TimerRefused(PutMessageStatus.WHEEL_TIMER_MSG_ILLEGAL) from error
+    deliver_ms = number
+    if name != PROPERTY_TIMER_DELIVER_MS:
+        deliver_ms = now_ms + number * (1000 if name == PROPERTY_TIMER_DELAY_SEC else 1)
+    if deliver_ms <= now_ms:
+        if PROPERTY_TIMER_DEL_UNIQKEY in properties:
+            raise TimerRefused(PutMessageStatus.WHEEL_TIMER_MSG_ILLEGAL)
+        return message
+    if deliver_ms - now_ms > config.timer_max_delay_sec * 1000:
+        raise TimerRefused(PutMessageStatus.WHEEL_TIMER_MSG_ILLEGAL)
+    waiting = replace(message, topic=TIMER_TOPIC, queue_id=0)
+    waiting.change_properties(
+        {
+            PROPERTY_TIMER_OUT_MS: str(out_ms(deliver_ms, config.timer_precision_ms)),
+            "REAL_TOPIC": message.topic,
+            "REAL_QID": str(message.queue_id),
+        }
+    )
+    return waiting
+
+
 class InnerPuts:
-    """Appends messages to what the store's next commit writes, those with a delay to its queue.
+    """Appends messages to what the store's next commit writes.
 
     Args:
       store: already loaded.
@@ -145,27 +200,30 @@ class InnerPuts:
         self._store = store
         self._levels = levels
 
-    def put(self, message: InnerMessage) -> PutResult:
-        """Append one message.
+    def waiting(self, message: InnerMessage) -> InnerMessage:
+        """The message where it is to be stored first: elsewhere if it is to be delivered later.
 
-        Returns: as `MessageStore.put_message`; for a delayed one the place where it waits.
-        Raises: ValueError: its delay level is no number.
+        Raises:
+          ValueError: its delay level is no number.
+          TimerRefused: it is a timer message that must not be stored.
+        Source: HookUtils.handleScheduleMessage.
         """
-        level = 0
-        if message.sys_flag & TRANSACTION_MASK in (0, TRANSACTION_COMMIT_TYPE):
-            level = delay_level(message.properties)
-        if level <= 0:
-            return self.put_now(message)
-        message = delayed(message, level, self._levels)
-        return self._put(message, self._store.now_ms + self._levels.delay_ms(level))
+        if message.sys_flag & TRANSACTION_MASK not in (0, TRANSACTION_COMMIT_TYPE):
+            return message
+        level = delay_level(message.properties)
+        if level > 0:
+            return delayed(message, level, self._levels)
+        if b"TIMER_DEL" in message.properties:
+            return timed(message, self._store.now_ms, self._store.config)
+        return message
 
-    def put_now(self, message: InnerMessage) -> PutResult:
-        """Append one message whose delay, if it had one, is over."""
-        tags = find_property(message.properties, b"TAGS")
-        code = 0 if tags is None else tags_code(str(tags, "utf-8", "replace"))
-        return self._put(message, code)
-
-    def _put(self, message: InnerMessage, code: int) -> PutResult:
+    def put(self, message: InnerMessage) -> PutResult:
+        """Append one message where it says; returns as `MessageStore.put_message`."""
+        if message.topic == SCHEDULE_TOPIC:
+            code = self._store.now_ms + self._levels.delay_ms(message.queue_id + 1)
+        else:
+            tags = find_property(message.properties, b"TAGS")
+            code = 0 if tags is None else tags_code(str(tags, "utf-8", "replace"))
         return self._store.put_message(
             message.topic,
             message.queue_id,

@@ -27,6 +27,7 @@ from ..store.errors import CorruptRecordError, StoreError, StoreIOError
 from ..store.message_store import MessageStore
 from ..store.status import PutMessageStatus
 from .delay_offset_manager import DelayOffsetManager
+from .due_task import DueTask
 from .inner_message import DelayLevels, InnerMessage, InnerPuts
 from .topic_validator import SCHEDULE_TOPIC, TRANS_HALF_TOPIC
 
@@ -34,12 +35,6 @@ logger = logging.getLogger(__name__)
 
 SLICE_COUNT: Final = 64
 """Messages delivered before other work has its turn: about a millisecond."""
-
-WAIT_MAX_S: Final = 1.0
-"""The clock is looked at at least so often while something waits: it may have been set on."""
-
-RETRY_S: Final = 0.1
-"""Before what could not be delivered is tried again. Source: DELAY_FOR_A_WHILE."""
 
 Queues = Collection[tuple[str, int]]
 
@@ -78,13 +73,13 @@ class ScheduleMessageService:
         self._on_messages = on_messages
         self._due: list[tuple[int, int]] = []  # (ms, level), a heap: each level once
         self._idle: set[tuple[str, int]] = set()  # queues in which nothing is known to wait
-        self._changed = trio.Event()
+        self._task = DueTask(self._work, failing="delayed messages are delivered later")
         self._start_over()
 
     def arrived(self, queues: Queues) -> None:
         """Take note of new messages; called with all queues that have some."""
         if not self._idle.isdisjoint(queues):
-            self._changed.set()
+            self._task.wake()
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Deliver until cancelled."""
@@ -95,27 +90,21 @@ class ScheduleMessageService:
                 max_offset=self._store.max_offset(*queue),
             )
         task_status.started()
-        failing = ""
-        while True:
-            try:
-                self._look()
-                left_s = math.inf
-                if self._due:
-                    left_s = (self._due[0][0] - self._clock.wall_ms()) / 1000
-                if left_s <= 0:
-                    self._deliver_slice()
-                failing = ""
-            except StoreError as error:
-                if str(error) != failing:
-                    logger.error("delayed messages are delivered later: %s", error)
-                failing = str(error)
-                left_s = RETRY_S
-            if left_s <= 0:
-                await trio.lowlevel.checkpoint()
-                continue
-            with trio.move_on_after(left_s if left_s == math.inf else min(left_s, WAIT_MAX_S)):
-                await self._changed.wait()
-            self._changed = trio.Event()
+        await self._task.run()
+
+    def _work(self) -> float:
+        """One slice of what is due; seconds until something is."""
+        self._look()
+        left_s = self._left_s()
+        if left_s <= 0:
+            self._deliver_slice()
+            left_s = self._left_s()
+        return left_s
+
+    def _left_s(self) -> float:
+        if not self._due:
+            return math.inf
+        return (self._due[0][0] - self._clock.wall_ms()) / 1000
 
     def _look(self) -> None:
         """Find out when the next message of each idle level is due."""
@@ -205,7 +194,7 @@ class ScheduleMessageService:
             return True
         again = InnerMessage.of(message)
         again.topic, again.queue_id = real_topic, real_queue_id
-        status, _, _ = self._puts.put_now(again)
+        status, _, _ = self._puts.put(again)
         if status in (PutMessageStatus.MESSAGE_ILLEGAL, PutMessageStatus.PROPERTIES_SIZE_EXCEEDED):
             logger.error("%s is left out, %s does not take it: %s", place, real_topic, status.name)
             return True

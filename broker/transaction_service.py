@@ -141,7 +141,7 @@ class TransactionService:
     def before_commit(self) -> None:
         """Append the turn's op message."""
         if self._ending:
-            status, _, _ = self._puts.put_now(
+            status, _, _ = self._puts.put(
                 op_message(self._ending, self.store_host, self._store.now_ms)
             )
             if status is not PutMessageStatus.PUT_OK:
@@ -314,7 +314,7 @@ class TransactionService:
         return now_ms - half.store_timestamp_ms > kept_ms // 2
 
     def _put(self, message: InnerMessage) -> tuple[int, int]:
-        status, physical_offset, queue_offset = self._puts.put_now(message)
+        status, physical_offset, queue_offset = self._puts.put(message)
         if status is not PutMessageStatus.PUT_OK:
             reason = self._store.refusal or f"the store answers {status.name}"
             raise _Refused(message.topic, reason)

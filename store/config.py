@@ -63,6 +63,10 @@ class MessageStoreConfig:
       max_hash_slot_num, max_index_num: slots and entries of one index file.
       max_msgs_num_batch: most messages that one query by key answers.
       flush_delay_offset_interval: between two saves of how far delayed messages are delivered.
+      timer_wheel_enable: take timer messages (TIMER_DELAY_SEC, TIMER_DELAY_MS, TIMER_DELIVER_MS).
+      timer_precision_ms: they are delivered at whole multiples of it, never before their time.
+      timer_max_delay_sec: the latest that one may be due from now.
+      timer_flush_interval_ms: between two saves of how far they are delivered.
       message_delay_level: durations of the delay levels, blank-separated, first is level 1.
       delete_when: hours of the day, local time, in which expired commit log files are deleted,
         `;`-separated, 0 to 23.
@@ -128,6 +132,10 @@ class MessageStoreConfig:
     delete_consume_queue_files_interval: int = setting(100, minimum=0)
     delete_file_batch_max: int = setting(10, minimum=1)
     flush_delay_offset_interval: int = setting(10_000, minimum=1)
+    timer_wheel_enable: bool = True
+    timer_precision_ms: int = setting(1_000, minimum=1)
+    timer_max_delay_sec: int = setting(3 * 24 * 3600, minimum=1)
+    timer_flush_interval_ms: int = setting(1_000, minimum=1)
     message_delay_level: str = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
 
     @property

@@ -1,5 +1,7 @@
 """Pulls: PULL_MESSAGE 11, with long polling, the tag filter and the SQL92 filter.
 
+LITE_PULL_MESSAGE 361 is the same, asked by lite pull consumers of 5.x.
+
 An answer's body is the stored records themselves, sent from the store's maps. A pull that finds
 nothing is held (`pull_request_hold.py`) until a message comes or its time is over.
 
@@ -133,6 +135,7 @@ class PullMessageProcessor:
         self.hold_service = PullRequestHoldService(self._resume)
         self.processors: dict[RequestCode, Processor] = {
             RequestCode.PULL_MESSAGE: self.pull_message,
+            RequestCode.LITE_PULL_MESSAGE: self.pull_message,
         }
 
     def pull_message(self, request: RemotingCommand, channel: Channel) -> None:

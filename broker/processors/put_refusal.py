@@ -7,22 +7,25 @@ from __future__ import annotations
 
 from ...remoting.errors import RequestRefused
 from ...remoting.response_codes import ResponseCode
+from ...store.config import MessageStoreConfig
 from ...store.status import PutMessageStatus
 
 
-def refusal_of_put(status: PutMessageStatus, refusal: str, message_size_max: int) -> RequestRefused:
+def refusal_of_put(
+    status: PutMessageStatus, refusal: str, config: MessageStoreConfig
+) -> RequestRefused:
     """The answer to a put that stored nothing.
 
     Args:
       status: what the put came to, not PUT_OK.
       refusal: why the store takes no message now; "": it does.
-      message_size_max: bytes that a body may have.
+      config: the limits.
     """
     if status in (PutMessageStatus.MESSAGE_ILLEGAL, PutMessageStatus.PROPERTIES_SIZE_EXCEEDED):
         return RequestRefused(
             ResponseCode.MESSAGE_ILLEGAL,
             "the message is illegal, maybe msg body or properties length not matched. msg body "
-            f"length limit {message_size_max}B, msg properties length limit 32KB.",
+            f"length limit {config.max_message_size}B, msg properties length limit 32KB.",
         )
     why = f" ({refusal})" if refusal else ""
     if status is PutMessageStatus.SERVICE_NOT_AVAILABLE:
@@ -39,5 +42,17 @@ def refusal_of_put(status: PutMessageStatus, refusal: str, message_size_max: int
         return RequestRefused(
             ResponseCode.SYSTEM_BUSY,
             "[PC_SYNCHRONIZED]broker busy, start flow control for a while",
+        )
+    if status is PutMessageStatus.WHEEL_TIMER_MSG_ILLEGAL:
+        return RequestRefused(
+            ResponseCode.MESSAGE_ILLEGAL,
+            "timer message illegal, the delay time should not be bigger than the max delay "
+            f"{config.timer_max_delay_sec * 1000}ms; or if set del msg, the delay time should be "
+            "bigger than the current time",
+        )
+    if status is PutMessageStatus.WHEEL_TIMER_NOT_ENABLE:
+        return RequestRefused(
+            ResponseCode.SYSTEM_ERROR,
+            "accurate timer message is not enabled, timerWheelEnable is false",
         )
     return RequestRefused(ResponseCode.SYSTEM_ERROR, f"{status.name}{why}")

@@ -5,11 +5,9 @@ answer is built at once but kept back until the end of the turn, when the store 
 everything that the turn appended (and, under SYNC_FLUSH, until fsync returned): an answer never
 leaves before its bytes are in the file.
 
-A message with a delay level waits in SCHEDULE_TOPIC_XXXX, one for a retry topic that was tried too
-often goes to the dead letters, a transaction's message waits for its end: `_send_special`.
-
-Not done: timer messages; such sends are refused with REQUEST_CODE_NOT_SUPPORTED rather than stored
-as plain messages.
+A delayed message waits in SCHEDULE_TOPIC_XXXX or rmq_sys_wheel_timer, one for a retry topic that
+was tried too often goes to the dead letters, a transaction's message waits for its end:
+`_send_special`.
 
 Java counterpart: broker/processor/SendMessageProcessor.java, AbstractSendMessageProcessor.java of
 5.3.3.
@@ -42,13 +40,15 @@ from ...store.message_store import MessageStore
 from ...store.status import PutMessageStatus
 from ..attributes import BATCH_CQ, QUEUE_TYPE
 from ..config import BrokerConfig
-from ..inner_message import InnerMessage, InnerPuts, delay_level
+from ..inner_message import InnerMessage, InnerPuts, TimerRefused, delay_level
+from ..recall import recall_handle
 from ..subscription_group_manager import SubscriptionGroupManager
 from ..topic_config_manager import TopicConfigManager
 from ..topic_validator import (
     DLQ_TOPIC_PREFIX,
     NOT_ALLOWED_SEND_TOPICS,
     RETRY_TOPIC_PREFIX,
+    TIMER_TOPIC,
     refuse_topic,
 )
 from ..transaction_service import TransactionService
@@ -64,6 +64,8 @@ _V1_NAMES = (
     "topic", "queueId", "sysFlag", "bornTimestamp", "flag", "properties", "reconsumeTimes",
 )  # fmt: skip
 _V2_NAMES = ("b", "e", "f", "g", "h", "i", "j")
+_WORD_CODES: Final = frozenset({RequestCode.SEND_MESSAGE, RequestCode.SEND_REPLY_MESSAGE})
+"""Sends whose header names are words and not letters."""
 _ZERO_TEXTS = ("0", "0", "0")
 _ZEROS = (0, 0, 0)
 _INT32_MAX = 0x7FFFFFFF
@@ -168,9 +170,9 @@ class SendMessageProcessor(SendTurn):
             raise _bad_header(request, error) from error
         config = self._topic_table.get(topic)
         if config is None or self._is_read_only or topic in NOT_ALLOWED_SEND_TOPICS:
-            config = self._check_topic(request, topic, channel)
+            config = self.check_topic(request, topic, channel)
         if not 0 <= queue_id < config.write_queue_nums:
-            queue_id = self._other_queue(config, queue_id, channel)
+            queue_id = self.other_queue(config, queue_id, channel)
         properties = fields.get(n_properties, "").encode("utf-8", "replace")
         if topic[0] == "%" or b"DEL" in properties or b"TRAN_MSG" in properties:
             message = InnerMessage(
@@ -212,7 +214,6 @@ class SendMessageProcessor(SendTurn):
         Its answer names the queue that was asked for, as Apache's does, and the place where the
         message is.
         """
-        _refuse_unserved(message.properties)
         queue_id = message.queue_id
         message.properties = self._merge_properties(message.properties)
         if find_property(message.properties, b"TRAN_MSG") == b"true" and not (
@@ -228,7 +229,13 @@ class SendMessageProcessor(SendTurn):
                 raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"topic[{message.topic}] not exist")
             message.change_properties({"DELAY": "-1"})
         waits = b"WAIT\1false" not in message.properties
+        message = self._waiting_message(message)
         physical_offset, queue_offset = self._put(message)
+        if message.topic == TIMER_TOPIC and request.code != RequestCode.SEND_BATCH_MESSAGE:
+            handle = recall_handle(message, self._config.broker_name)
+            fields = self._place(physical_offset, queue_id, queue_offset) | {"recallHandle": handle}
+            self._answer_with(request, physical_offset, fields, waits)
+            return
         self._accept(request, queue_id, physical_offset, queue_offset, waits)
 
     def _send_half(self, request: RemotingCommand, message: InnerMessage) -> None:
@@ -242,16 +249,23 @@ class SendMessageProcessor(SendTurn):
         message = half_message(message)
         waits = b"WAIT\1false" not in message.properties
         physical_offset, queue_offset = self._put_half(message)
-        fields = {
+        unique_key = find_property(message.properties, b"UNIQ_KEY") or b""
+        fields = self._place(physical_offset, queue_id, queue_offset)
+        fields["transactionId"] = unique_key.decode("utf-8", "replace")
+        self._answer_with(request, physical_offset, fields, waits)
+
+    def _place(self, physical_offset: int, queue_id: int, queue_offset: int) -> dict[str, str]:
+        return {
             "msgId": encode_offset_id(self.store_host, physical_offset),
             "queueId": str(queue_id),
             "queueOffset": str(queue_offset),
-            "transactionId": (find_property(message.properties, b"UNIQ_KEY") or b"").decode(
-                "utf-8", "replace"
-            ),
         }
-        answer = request.answer(0, None, fields | self._answer_constants)
+
+    def _answer_with(
+        self, request: RemotingCommand, physical_offset: int, fields: dict[str, str], waits: bool
+    ) -> None:
         self._last_physical_offset = physical_offset
+        answer = request.answer(ResponseCode.SUCCESS, None, fields | self._answer_constants)
         self._answer_at_end(request, answer, waits)
 
     def _put_half(self, message: InnerMessage) -> tuple[int, int]:
@@ -260,7 +274,7 @@ class SendMessageProcessor(SendTurn):
                 ResponseCode.SYSTEM_BUSY,
                 f"[REJECTREQUEST]system busy, {len(self._transactions.open)} transactions are open",
             )
-        physical_offset, queue_offset = self._put(message, delay=False)
+        physical_offset, queue_offset = self._put(message)
         self._transactions.put_half(queue_offset, message.properties)
         return physical_offset, queue_offset
 
@@ -280,7 +294,7 @@ class SendMessageProcessor(SendTurn):
                 ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
                 f"subscription group not exist, {group_name} {FAQ_HELP}",
             )
-        letters = request.code != RequestCode.SEND_MESSAGE
+        letters = request.code not in _WORD_CODES
         text = request.ext_fields.get("l" if letters else "maxReconsumeTimes")
         try:
             times_max = group.retry_max_times if text is None else _int32(text)
@@ -288,7 +302,19 @@ class SendMessageProcessor(SendTurn):
             raise _bad_header(request, error) from error
         return message.reconsume_times > times_max or self._is_ordered(group_name)
 
-    def _put(self, message: InnerMessage, *, delay: bool = True) -> tuple[int, int]:
+    def _waiting_message(self, message: InnerMessage) -> InnerMessage:
+        """See `InnerPuts.waiting`.
+
+        Raises: RequestRefused: it must not be stored.
+        """
+        try:
+            return self._inner.waiting(message)
+        except ValueError as error:
+            raise RequestRefused(ResponseCode.SYSTEM_ERROR, str(error)) from error
+        except TimerRefused as error:
+            raise self._refusal(error.status) from error
+
+    def _put(self, message: InnerMessage) -> tuple[int, int]:
         """Append one message; (physical_offset, queue_offset).
 
         Raises: RequestRefused: it was not stored.
@@ -296,26 +322,32 @@ class SendMessageProcessor(SendTurn):
         size = len(message.body)
         if size > self._message_size_max or len(message.properties) > PROPERTIES_SIZE_MAX:
             raise self._refusal(PutMessageStatus.MESSAGE_ILLEGAL)
-        try:
-            put = self._inner.put if delay else self._inner.put_now
-            status, physical_offset, queue_offset = put(message)
-        except ValueError as error:
-            raise RequestRefused(ResponseCode.SYSTEM_ERROR, str(error)) from error
+        status, physical_offset, queue_offset = self._inner.put(message)
         if status is not _PUT_OK:
             raise self._refusal(status)
         return physical_offset, queue_offset
 
-    def put_inner(self, request: RemotingCommand, channel: Channel, message: InnerMessage) -> None:
+    def put_inner(
+        self,
+        request: RemotingCommand,
+        channel: Channel,
+        message: InnerMessage,
+        fields: dict[str, str] | None = None,
+    ) -> None:
         """Append a message that another request leads to, and answer it with success when written.
 
+        Args:
+          fields: of the answer.
         Raises: RequestRefused: it was not stored.
         """
         if channel is not self._channel:
             self._begin(channel)
-        physical_offset, _ = self._put(message)
+        physical_offset, _ = self._put(self._waiting_message(message))
         self._last_physical_offset = physical_offset
         waits = b"WAIT\1false" not in message.properties
-        self._answer_at_end(request, request.answer(ResponseCode.SUCCESS, None), waits)
+        self._answer_at_end(
+            request, request.answer(ResponseCode.SUCCESS, None, fields or {}), waits
+        )
 
     def put_half(self, request: RemotingCommand, channel: Channel, message: InnerMessage) -> None:
         """As `put_inner`, a half message.
@@ -327,7 +359,7 @@ class SendMessageProcessor(SendTurn):
         self._last_physical_offset, _ = self._put_half(message)
         self._answer_at_end(request, request.answer(ResponseCode.SUCCESS, None), False)
 
-    def _other_queue(self, config: TopicConfig, queue_id: int, channel: Channel) -> int:
+    def other_queue(self, config: TopicConfig, queue_id: int, channel: Channel) -> int:
         """The queue for an id that is not one of the writable ones.
 
         A negative id leaves it to us. One below the read queues is taken, as Apache does: a topic
@@ -350,7 +382,7 @@ class SendMessageProcessor(SendTurn):
             merged["UNIQ_KEY"] = self._unique_ids.next_id(self._store.now_ms)
         return properties_to_bytes(merged)
 
-    def _check_topic(self, request: RemotingCommand, topic: str, channel: Channel) -> TopicConfig:
+    def check_topic(self, request: RemotingCommand, topic: str, channel: Channel) -> TopicConfig:
         """What Apache checks of every send, in its order; creates a topic that may be created.
 
         Source: AbstractSendMessageProcessor.msgCheck.
@@ -370,7 +402,7 @@ class SendMessageProcessor(SendTurn):
             )
         if config is not None:
             return config
-        letters = request.code != RequestCode.SEND_MESSAGE
+        letters = request.code not in _WORD_CODES
         fields = request.ext_fields
         try:
             default_topic = fields["c" if letters else "defaultTopic"]
@@ -406,10 +438,10 @@ class SendMessageProcessor(SendTurn):
         topic = header.topic
         config = self._topic_table.get(topic)
         if config is None or self._is_read_only or topic in NOT_ALLOWED_SEND_TOPICS:
-            config = self._check_topic(request, topic, channel)
+            config = self.check_topic(request, topic, channel)
         queue_id = header.queue_id
         if not 0 <= queue_id < config.write_queue_nums:
-            queue_id = self._other_queue(config, queue_id, channel)
+            queue_id = self.other_queue(config, queue_id, channel)
         if topic.startswith(RETRY_TOPIC_PREFIX):
             raise RequestRefused(
                 ResponseCode.MESSAGE_ILLEGAL,
@@ -427,7 +459,7 @@ class SendMessageProcessor(SendTurn):
         try:
             for _, _, properties in iter_batch(request.body):
                 if b"DEL" in properties or b"TRAN_MSG" in properties:
-                    _refuse_unserved(properties, in_batch=True)
+                    _refuse_in_batch(properties)
             status, offsets, queue_offset = self._store.put_batch(
                 topic,
                 queue_id,
@@ -468,7 +500,7 @@ def _int32(text: str) -> int:
 
 def _bad_header(request: RemotingCommand, error: Exception) -> RequestRefused:
     """The refusal of a header that cannot be read, with the typed header's own words."""
-    if request.code == RequestCode.SEND_MESSAGE:
+    if request.code in _WORD_CODES:
         decode(SendMessageRequestHeader, request.ext_fields)
     else:
         decode_send_message_v2(request.ext_fields)
@@ -480,23 +512,18 @@ def _tags_of(properties: bytes) -> int:
     return tags_code(raw.decode("utf-8", "replace")) if raw else 0
 
 
-def _refuse_unserved(properties: bytes, *, in_batch: bool = False) -> None:
-    """Refuse what must not be stored as a plain message.
+def _refuse_in_batch(properties: bytes) -> None:
+    """Refuse what would be stored as a plain message.
 
-    Raises: RequestRefused: a timer message; in a batch, a delayed or half one.
+    Raises: RequestRefused: a delayed message, or a transaction's.
     """
-    names = [b"TIMER_DELAY_SEC", b"TIMER_DELAY_MS", b"TIMER_DELIVER_MS"]
-    if in_batch:
-        names.append(b"DELAY")
-    elif b"DELAY\1" in properties and _has_delay_level(properties):
-        names.clear()  # the level counts, as in Apache
-    for name in names:
+    for name in (b"TIMER_DELAY_SEC", b"TIMER_DELAY_MS", b"TIMER_DELIVER_MS", b"DELAY"):
         if find_property(properties, name) not in (None, b"0"):
             raise RequestRefused(
                 ResponseCode.REQUEST_CODE_NOT_SUPPORTED,
-                f"the property {name.decode()} is not supported{' in a batch' * in_batch}",
+                f"the property {name.decode()} is not supported in a batch",
             )
-    if in_batch and find_property(properties, b"TRAN_MSG") == b"true":
+    if find_property(properties, b"TRAN_MSG") == b"true":
         raise RequestRefused(
             ResponseCode.REQUEST_CODE_NOT_SUPPORTED,
             "transaction messages are not supported in a batch",

@@ -179,7 +179,7 @@ class SendTurn:
         self._store.when_flushed(self._last_physical_offset, flushed)
 
     def _refusal(self, status: PutMessageStatus) -> RequestRefused:
-        return refusal_of_put(status, self._store.refusal, self._message_size_max)
+        return refusal_of_put(status, self._store.refusal, self._store.config)
 
 
 def _as_flush_timeout(answer: bytes) -> bytes:

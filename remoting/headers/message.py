@@ -47,6 +47,40 @@ class SendMessageRequestHeader(
     max_reconsume_times: Int32 | None = None
 
 
+class ReplyMessageRequestHeader(
+    SendMessageRequestHeader, frozen=True, kw_only=True, rename="camel", gc=False
+):
+    """Request of PUSH_REPLY_MESSAGE_TO_CLIENT (326): a reply, on its way to who asked.
+
+    Attributes:
+      born_host: `ip:port` of who replied.
+      store_host: `ip:port` of the broker.
+      store_timestamp: when the broker had it, ms since 1970.
+    Source: RocketMQ 5.3.3 ReplyMessageRequestHeader.
+    """
+
+    born_host: str
+    store_host: str
+    store_timestamp: Int64
+
+
+class RecallMessageRequestHeader(
+    TopicRequestHeader, frozen=True, kw_only=True, rename="camel", gc=False
+):
+    """Request of RECALL_MESSAGE (370): take a timer message back.
+
+    Attributes:
+      producer_group: group of the producer.
+      topic: the message's.
+      recall_handle: from the answer to its send.
+    Source: RocketMQ 5.5.0 RecallMessageRequestHeader.
+    """
+
+    producer_group: str | None = None
+    topic: str
+    recall_handle: str
+
+
 SEND_MESSAGE_V2_LETTERS: Final[Mapping[str, str]] = {
     "a": "producer_group",
     "b": "topic",

@@ -66,7 +66,8 @@ def test_a_delayed_message_remembers_where_it_belongs():
 def test_a_message_with_a_level_is_put_where_it_waits_with_its_time_as_tags_code(sys_flag):
     store = Store()
     puts = InnerPuts(store, LEVELS)
-    puts.put(replace(MESSAGE, properties=b"TAGS\1a\2DELAY\0012\2", sys_flag=sys_flag))
+    message = replace(MESSAGE, properties=b"TAGS\1a\2DELAY\0012\2", sys_flag=sys_flag)
+    puts.put(puts.waiting(message))
     topic, queue_id, _, _, more = store.put[0]
     assert (topic, queue_id, more["tags_code"]) == ("SCHEDULE_TOPIC_XXXX", 1, 1_005_000)
     assert (more["flag"], more["reconsume_times"]) == (5, 2)
@@ -75,9 +76,9 @@ def test_a_message_with_a_level_is_put_where_it_waits_with_its_time_as_tags_code
 def test_others_are_put_where_they_belong():
     store = Store()
     puts = InnerPuts(store, LEVELS)
-    puts.put(MESSAGE)
-    puts.put(replace(MESSAGE, properties=b"DELAY\x01-1\2"))
-    puts.put(replace(MESSAGE, properties=b"DELAY\0012\2", sys_flag=12))  # rolled back
-    puts.put_now(replace(MESSAGE, properties=b"DELAY\0012\2"))
+    puts.put(puts.waiting(MESSAGE))
+    puts.put(puts.waiting(replace(MESSAGE, properties=b"DELAY\x01-1\2")))
+    puts.put(puts.waiting(replace(MESSAGE, properties=b"DELAY\0012\2", sys_flag=12)))  # rolled back
+    puts.put(replace(MESSAGE, properties=b"DELAY\0012\2"))
     assert [(put[0], put[1]) for put in store.put] == [("T", 3)] * 4
     assert [put[4]["tags_code"] for put in store.put] == [tags_code("a"), 0, 0, 0]

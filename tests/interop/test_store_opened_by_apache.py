@@ -43,7 +43,7 @@ KEYS_ASKED = range(0, MESSAGES_PER_QUEUE, 50)
 Place = tuple[str, int, int]
 
 
-def write_store(folder: Path, killed: Path, noted: Path) -> dict[Place, str]:
+def write_store(folder: Path, killed: Path, noted: Path | None = None) -> dict[Place, str]:
     """A store of many small files; the SHA-1 of each record by its place.
 
     Args:
@@ -92,11 +92,12 @@ def write_store(folder: Path, killed: Path, noted: Path) -> dict[Place, str]:
             records[place] = hashlib.sha1(record).hexdigest()
             record.release()
     shutil.copytree(folder, killed)
-    while store.index.is_behind:
-        store.index.work(1.0)
-    store.index.finish_full_files()
-    trio.run(checkpoint_now, store)
-    shutil.copytree(folder, noted)
+    if noted is not None:
+        while store.index.is_behind:
+            store.index.work(1.0)
+        store.index.finish_full_files()
+        trio.run(checkpoint_now, store)
+        shutil.copytree(folder, noted)
     store.close()
     return records
 

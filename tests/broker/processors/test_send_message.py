@@ -146,7 +146,7 @@ REFUSED = [
     pytest.param({"i": "A\1" + "b" * 32_768}, b"x", 13, "the message is illegal", id="properties"),
     pytest.param({}, bytes(4 * 2**20 + 1), 13, "body length limit 4194304B", id="body"),
     pytest.param({"i": "DELAY\001soon\2"}, b"x", 1, "not a delay level", id="delay"),
-    pytest.param({"i": "TIMER_DELAY_SEC\0013\2"}, b"x", 3, "not supported", id="timer"),
+    pytest.param({"i": "TIMER_DELAY_SEC\1soon\2"}, b"x", 13, "timer message illegal", id="timer"),
 ]
 
 
@@ -164,6 +164,22 @@ async def test_a_bad_send_is_refused_in_words_and_the_next_one_works(
     assert words in (answer.remark or "")
     assert after.code == 0
     assert [message.body for message in messages] == [b"before", b"after"]
+
+
+@pytest.mark.parametrize(
+    "properties",
+    [{"DELAY": "1"}, {"TIMER_DELAY_MS": "5"}, {"TIMER_DELIVER_MS": "1"}, {"TRAN_MSG": "true"}],
+    ids=str,
+)
+async def test_what_would_be_stored_as_a_plain_message_is_refused_in_a_batch(
+    properties: dict[str, str],
+) -> None:
+    body = encode_batch([Message("T", b"1"), Message("T", b"2", properties=properties)])
+    async with embedded_broker() as broker:
+        client = await broker.connect()
+        answer = await client.ask(SEND_BATCH, send_fields(), body)
+        assert (answer.code, "in a batch" in (answer.remark or "")) == (3, True)
+        assert await stored(client) == []
 
 
 async def test_a_broker_that_may_not_be_written_takes_no_ordered_messages() -> None:

@@ -1,0 +1,65 @@
+"""One task that does what is due, and rests until the next thing is."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable
+from typing import Final
+
+import trio
+
+from ..store.errors import StoreError
+
+logger = logging.getLogger(__name__)
+
+WAIT_S: Final = 1.0
+WAIT_RATIO: Final = 0.01
+"""The clock may be set on, or the machine may have slept: it is looked at again after a hundredth
+of what was left to wait, or after a second, so nothing is late by more than that."""
+
+RETRY_S: Final = 0.1
+"""Before what failed is tried again. Source: ScheduleMessageService, DELAY_FOR_A_WHILE."""
+
+
+class DueTask:
+    """Calls `work` whenever something is due.
+
+    Args:
+      work: does one slice of what is due, about a millisecond of it; returns how many seconds from
+        now on the next is: 0 or less for now, infinity for not before `wake`. What it raises of
+        StoreError is logged once, and tried again.
+      failing: begins the log line of an error, such as "delayed messages are delivered later".
+    """
+
+    def __init__(self, work: Callable[[], float], *, failing: str) -> None:
+        self._work = work
+        self._failing = failing
+        self._changed = trio.Event()
+
+    def wake(self) -> None:
+        """Something may be due earlier than `work` said."""
+        self._changed.set()
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        told = ""
+        while True:
+            try:
+                left_s = self._work()
+                told = ""
+            except StoreError as error:
+                if str(error) != told:
+                    logger.error("%s: %s", self._failing, error)
+                told = str(error)
+                left_s = RETRY_S
+            if left_s <= 0:
+                await trio.lowlevel.checkpoint()
+                continue
+            with trio.move_on_after(_pause_s(left_s)):
+                await self._changed.wait()
+            self._changed = trio.Event()
+
+
+def _pause_s(left_s: float) -> float:
+    return left_s if left_s == math.inf else min(left_s, max(WAIT_S, left_s * WAIT_RATIO))

@@ -1,0 +1,112 @@
+"""Taking timer messages back: RECALL_MESSAGE 370.
+
+What takes one back is itself a message that waits in rmq_sys_wheel_timer, in the same slot.
+
+Java counterpart: broker/processor/RecallMessageProcessor.java of 5.5.0.
+"""
+
+from __future__ import annotations
+
+from ...remoting.channel import Channel, Processor
+from ...remoting.codec import RemotingCommand
+from ...remoting.errors import RequestRefused
+from ...remoting.headers import RecallMessageRequestHeader, decode
+from ...remoting.message_properties import (
+    PROPERTY_TIMER_DEL_UNIQKEY,
+    PROPERTY_TIMER_DELIVER_MS,
+    properties_to_bytes,
+)
+from ...remoting.request_codes import RequestCode
+from ...remoting.response_codes import ResponseCode
+from ...store.message_store import MessageStore
+from ..config import BrokerConfig
+from ..inner_message import InnerMessage
+from ..recall import RecallHandle
+from ..topic_config_manager import TopicConfigManager
+from .send_message import SendMessageProcessor
+
+RECALL_TAG = "_RECALL_TAG_"
+
+
+class RecallMessageProcessor:
+    """Takes timer messages back.
+
+    Args:
+      config: the broker's.
+      store: already loaded.
+      send: appends, and answers when that is written.
+      topics: the broker's.
+    """
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        store: MessageStore,
+        send: SendMessageProcessor,
+        topics: TopicConfigManager,
+    ) -> None:
+        self._config = config
+        self._store = store
+        self._send = send
+        self._topics = topics
+        self.processors: dict[RequestCode, Processor] = {RequestCode.RECALL_MESSAGE: self.recall}
+
+    def recall(self, request: RemotingCommand, channel: Channel) -> None:
+        """Serve a recall; the answer names the message by its unique key.
+
+        Raises: RequestRefused: recalls are off, or the handle is not one of a message that waits
+          here.
+        """
+        header = decode(RecallMessageRequestHeader, request.ext_fields)
+        if not self._config.recall_message_enable:
+            raise RequestRefused(
+                ResponseCode.NO_PERMISSION, "recall failed, operation is forbidden"
+            )
+        if header.topic not in self._topics.topic_config_table:
+            raise RequestRefused(
+                ResponseCode.TOPIC_NOT_EXIST, f"recall failed, the topic[{header.topic}] not exist"
+            )
+        handle = self._read(header)
+        now_ms = self._store.now_ms
+        properties = {
+            "TAGS": RECALL_TAG,
+            PROPERTY_TIMER_DEL_UNIQKEY: handle.unique_key,
+            "UNIQ_KEY": handle.unique_key,
+            PROPERTY_TIMER_DELIVER_MS: handle.deliver_ms,
+            "BORN_TIMESTAMP": str(now_ms),
+            "TRACE_CONTEXT": "",
+            "PGROUP": header.producer_group or "",
+        }
+        message = InnerMessage(
+            handle.topic,
+            0,
+            b"0",
+            properties_to_bytes(properties),
+            now_ms,
+            channel.remote_host,
+            self._send.store_host,
+        )
+        self._send.put_inner(request, channel, message, {"msgId": handle.unique_key})
+
+    def _read(self, header: RecallMessageRequestHeader) -> RecallHandle:
+        """The handle, of a message that is yet to come.
+
+        Raises: RequestRefused: ILLEGAL_OPERATION.
+        """
+        try:
+            handle = RecallHandle.from_text(header.recall_handle)
+        except ValueError as error:
+            raise RequestRefused(ResponseCode.ILLEGAL_OPERATION, str(error)) from error
+        if handle.topic != header.topic:
+            raise RequestRefused(ResponseCode.ILLEGAL_OPERATION, "recall failed, topic not match")
+        if handle.broker_name != self._config.broker_name:
+            raise RequestRefused(
+                ResponseCode.ILLEGAL_OPERATION, "recall failed, broker service not available"
+            )
+        try:
+            left_ms = int(handle.deliver_ms) - self._store.now_ms
+        except ValueError:
+            left_ms = -1
+        if not 0 < left_ms < self._store.config.timer_max_delay_sec * 1000:
+            raise RequestRefused(ResponseCode.ILLEGAL_OPERATION, "recall failed, timestamp invalid")
+        return handle

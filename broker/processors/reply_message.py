@@ -1,0 +1,186 @@
+"""Replies to requests: SEND_REPLY_MESSAGE 324 and 325, pushed on by 326.
+
+Who asks sends a plain message that names its client id; who answers sends the reply here, and it is
+pushed over the connection of that client. The answer to the reply says whether that came to its
+end; the reply is stored, too, for whoever looks for it.
+
+Java counterpart: broker/processor/ReplyMessageProcessor.java of 5.3.3.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection
+from typing import Final
+
+from msgspec.structs import asdict
+
+from ...remoting.channel import Channel, Deferred, Processor
+from ...remoting.codec import RemotingCommand
+from ...remoting.errors import RemotingError
+from ...remoting.headers import (
+    ReplyMessageRequestHeader,
+    SendMessageRequestHeader,
+    decode,
+    decode_send_message_v2,
+    encode_header,
+)
+from ...remoting.hosts import host_text
+from ...remoting.message_id import encode_offset_id
+from ...remoting.message_properties import properties_from_bytes, properties_to_bytes
+from ...remoting.request_codes import RequestCode
+from ...remoting.response_codes import ResponseCode
+from ...store.errors import StoreError
+from ...store.message_store import MessageStore
+from ...store.status import PutMessageStatus
+from ..config import BrokerConfig
+from ..inner_message import InnerMessage, InnerPuts
+from ..producer_manager import ProducerManager
+from .send_message import SendMessageProcessor
+
+logger = logging.getLogger(__name__)
+
+PUSH_TIMEOUT_S: Final = 10.0
+"""How long the client that asked has to take the reply. Source: Broker2Client.callClient."""
+
+_REPLY_TO: Final = "REPLY_TO_CLIENT"
+_PUSH_TIME: Final = "PUSH_REPLY_TIME"
+
+
+class ReplyMessageProcessor:
+    """Hands replies on.
+
+    Args:
+      config: the broker's.
+      store: already loaded.
+      send: checks topics as for any send.
+      puts: appends.
+      producers: knows the clients' connections.
+      on_messages: called with the queues that got messages.
+    """
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        store: MessageStore,
+        send: SendMessageProcessor,
+        puts: InnerPuts,
+        *,
+        producers: ProducerManager,
+        on_messages: Callable[[Collection[tuple[str, int]]], None],
+    ) -> None:
+        self._config = config
+        self._store = store
+        self._send = send
+        self._puts = puts
+        self._producers = producers
+        self._on_messages = on_messages
+        self._constants = {
+            "MSG_REGION": config.region_id,
+            "TRACE_ON": "true" if config.trace_on else "false",
+        }
+        self.processors: dict[RequestCode, Processor] = {
+            RequestCode.SEND_REPLY_MESSAGE: self.reply,
+            RequestCode.SEND_REPLY_MESSAGE_V2: self.reply,
+        }
+
+    def reply(self, request: RemotingCommand, channel: Channel) -> Deferred:
+        """Serve a reply.
+
+        Raises: RequestRefused: its header cannot be read, or its topic takes no message.
+        """
+        if request.code == RequestCode.SEND_REPLY_MESSAGE:
+            header = decode(SendMessageRequestHeader, request.ext_fields)
+        else:
+            header = decode_send_message_v2(request.ext_fields)
+        topic = self._send.check_topic(request, header.topic, channel)
+        queue_id = header.queue_id
+        if not 0 <= queue_id < topic.write_queue_nums:
+            queue_id = self._send.other_queue(topic, queue_id, channel)
+
+        async def push_and_store() -> RemotingCommand:
+            remark = await self._push(request, header, channel)
+            place = None
+            if self._config.store_reply_message_enable:
+                place = self._put(request, header, queue_id, channel)
+            if remark:
+                logger.warning("%s", remark)
+                return request.answer(ResponseCode.SYSTEM_ERROR, remark, self._constants)
+            message_id, queue_offset = place or ("0", 0)
+            fields = {
+                "msgId": message_id,
+                "queueId": str(queue_id),
+                "queueOffset": str(queue_offset),
+            }
+            return request.answer(ResponseCode.SUCCESS, None, fields | self._constants)
+
+        return Deferred(push_and_store)
+
+    async def _push(
+        self, request: RemotingCommand, header: SendMessageRequestHeader, channel: Channel
+    ) -> str:
+        """Hand the reply to who asked; what went wrong, "" when nothing did."""
+        properties = properties_from_bytes((header.properties or "").encode("utf-8", "replace"))
+        client_id = properties.get(_REPLY_TO)
+        if client_id is None:
+            return f"reply message properties[{_REPLY_TO}] is null"
+        asker = self._producers.find_channel(client_id)
+        if not isinstance(asker, Channel):
+            return f"push reply message fail, channel of <{client_id}> not found."
+        now_ms = self._store.now_ms
+        properties[_PUSH_TIME] = str(now_ms)
+        fields = asdict(header) | {
+            "properties": properties_to_bytes(properties).decode("utf-8", "replace"),
+            "born_host": channel.remote_address,
+            "store_host": host_text(self._send.store_host),
+            "store_timestamp": now_ms,
+        }
+        command = RemotingCommand(
+            RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT,
+            encode_header(ReplyMessageRequestHeader(**fields)),
+            request.body,
+        )
+        try:
+            answer = await asker.call(command, PUSH_TIMEOUT_S)
+        except RemotingError as error:
+            return f"push reply message to {client_id}fail. {error}"
+        if answer.code != ResponseCode.SUCCESS:
+            return f"push reply message to {client_id}fail."
+        return ""
+
+    def _put(
+        self,
+        request: RemotingCommand,
+        header: SendMessageRequestHeader,
+        queue_id: int,
+        channel: Channel,
+    ) -> tuple[str, int] | None:
+        """Store the reply; (message id, queue offset), or None where that failed.
+
+        It is not waited for the disk: the reply has arrived, or its sender is told that it has not.
+        """
+        message = InnerMessage(
+            header.topic,
+            queue_id,
+            request.body,
+            (header.properties or "").encode("utf-8", "replace"),
+            header.born_timestamp,
+            channel.remote_host,
+            self._send.store_host,
+            header.flag,
+            0,
+            header.reconsume_times or 0,
+        )
+        try:
+            self._store.begin_burst()
+            status, physical_offset, queue_offset = self._puts.put(message)
+            arrivals = self._store.commit()
+        except StoreError as error:
+            logger.error("a reply in %s was not stored: %s", header.topic, error)
+            return None
+        if arrivals:
+            self._on_messages(arrivals)
+        if status is not PutMessageStatus.PUT_OK:
+            logger.error("a reply in %s was not stored: %s", header.topic, status.name)
+            return None
+        return encode_offset_id(self._send.store_host, physical_offset), queue_offset
