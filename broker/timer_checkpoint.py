@@ -13,17 +13,14 @@ from __future__ import annotations
 
 import zlib
 from dataclasses import dataclass
-from struct import Struct
-from typing import Final
 
-PAGE_SIZE: Final = 4096
-_APACHE: Final = Struct(">qqqqqqq")
-"""Read time, position in the timer log, queue offset, the master's queue offset, and a data
-version: state version, timestamp, counter."""
-_OURS_AT: Final = 128
-_OURS: Final = Struct(">8sqqqI")
-"""Magic, read time and first waiting offset as above, read offset, CRC32 of what is before."""
-_MAGIC: Final = b"trockTMR"
+from ..store.format import (
+    TIMER_FILE_SIZE,
+    TIMER_HEAD,
+    TIMER_PROGRESS_HEAD,
+    TIMER_PROGRESS_MAGIC,
+    TIMER_PROGRESS_POSITION,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,25 +41,30 @@ class TimerCheckpoint:
     @classmethod
     def from_page(cls, page: bytes) -> TimerCheckpoint:
         """Read a page; a short or empty one counts as all 0."""
-        page = page.ljust(PAGE_SIZE, b"\0")
-        read_time_ms, _, queue_offset, *_ = _APACHE.unpack_from(page)
-        magic, its_time, waiting, read, crc = _OURS.unpack_from(page, _OURS_AT)
-        covered = page[_OURS_AT : _OURS_AT + _OURS.size - 4]
+        page = page.ljust(TIMER_FILE_SIZE, b"\0")
+        read_time_ms, _, queue_offset, *_ = TIMER_HEAD.unpack_from(page)
+        magic, *known, read_offset, crc = TIMER_PROGRESS_HEAD.unpack_from(
+            page, TIMER_PROGRESS_POSITION
+        )
         if (
-            magic == _MAGIC
-            and crc == zlib.crc32(covered)
-            and (its_time, waiting) == (read_time_ms, queue_offset)
+            magic == TIMER_PROGRESS_MAGIC
+            and crc == _crc(page)
+            and known == [read_time_ms, queue_offset]
         ):
-            return cls(read_time_ms, read, waiting)
+            return cls(read_time_ms, read_offset, queue_offset)
         return cls(max(read_time_ms, 0), max(queue_offset, 0), None)
 
     def to_page(self, now_ms: int) -> bytes:
         """The page's bytes; `waiting_offset` must be known."""
-        page = bytearray(PAGE_SIZE)
+        page = bytearray(TIMER_FILE_SIZE)
         waiting = self.waiting_offset or 0
-        _APACHE.pack_into(page, 0, self.read_time_ms, 0, waiting, waiting, 0, now_ms, 0)
-        fields = (_MAGIC, self.read_time_ms, waiting, self.read_offset)
-        _OURS.pack_into(page, _OURS_AT, *fields, 0)
-        crc = zlib.crc32(page[_OURS_AT : _OURS_AT + _OURS.size - 4])
-        _OURS.pack_into(page, _OURS_AT, *fields, crc)
+        TIMER_HEAD.pack_into(page, 0, self.read_time_ms, 0, waiting, waiting, 0, now_ms, 0)
+        fields = (TIMER_PROGRESS_MAGIC, self.read_time_ms, waiting, self.read_offset)
+        TIMER_PROGRESS_HEAD.pack_into(page, TIMER_PROGRESS_POSITION, *fields, 0)
+        TIMER_PROGRESS_HEAD.pack_into(page, TIMER_PROGRESS_POSITION, *fields, _crc(page))
         return bytes(page)
+
+
+def _crc(page: bytes | bytearray) -> int:
+    end = TIMER_PROGRESS_POSITION + TIMER_PROGRESS_HEAD.size - 4
+    return zlib.crc32(page[TIMER_PROGRESS_POSITION:end])

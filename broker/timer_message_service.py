@@ -30,11 +30,12 @@ from ..remoting.message_properties import (
 )
 from ..store.clock import Clock
 from ..store.errors import CorruptRecordError, StoreError, StoreIOError
+from ..store.format import TIMER_FILE_SIZE
 from ..store.message_store import MessageStore
 from ..store.status import PutMessageStatus
 from .due_task import DueTask
 from .inner_message import InnerMessage, InnerPuts
-from .timer_checkpoint import PAGE_SIZE, TimerCheckpoint
+from .timer_checkpoint import TimerCheckpoint
 from .timer_wheel import Slot, TimerWheel
 from .topic_validator import TIMER_TOPIC
 
@@ -99,7 +100,7 @@ class TimerMessageService:
         if disk.exists(self._path):
             file = disk.open(self._path)
             try:
-                self._known = TimerCheckpoint.from_page(file.pread(PAGE_SIZE, 0))
+                self._known = TimerCheckpoint.from_page(file.pread(TIMER_FILE_SIZE, 0))
             finally:
                 file.close()
         self._read_offset = self._known.waiting_offset or 0

@@ -126,6 +126,31 @@ FILE_MARK: Final = derive_struct(INDEX_FILE_MARK)
 FILE_MARKS_POSITION: Final = 256
 FILE_MARKS_COUNT_MAX: Final = (CHECKPOINT_FILE_SIZE - FILE_MARKS_POSITION) // 12
 
+TIMER_CHECKPOINT = Struct(
+    "read_time_ms" / Int64sb,
+    "log_flush_position" / Int64sb,
+    "queue_offset" / Int64sb,
+    "master_queue_offset" / Int64sb,
+    "state_version" / Int64sb,
+    "timestamp_ms" / Int64sb,
+    "counter" / Int64sb,
+)
+TIMER_HEAD: Final = derive_struct(TIMER_CHECKPOINT)
+TIMER_FILE_SIZE: Final = 4096
+
+TIMER_PROGRESS = Struct(
+    "magic" / Bytes(8),
+    "read_time_ms" / Int64sb,
+    "queue_offset" / Int64sb,
+    "read_offset" / Int64sb,
+    "crc32" / Int32ub,
+)
+"""Ours, where Apache leaves 0: up to which queue offset timer messages were read. It counts only
+while the two fields before are Apache's."""
+TIMER_PROGRESS_HEAD: Final = derive_struct(TIMER_PROGRESS)
+TIMER_PROGRESS_POSITION: Final = 128
+TIMER_PROGRESS_MAGIC: Final = b"trockTMR"
+
 assert CONSUME_QUEUE_UNIT.sizeof() == UNIT_SIZE == UNIT.size
 assert BATCH_CONSUME_QUEUE_UNIT.sizeof() == BATCH_UNIT_SIZE == BATCH_UNIT.size
 assert EXT_UNIT_HEADER.sizeof() == EXT_HEAD_SIZE == EXT_HEAD.size
@@ -136,5 +161,7 @@ assert CHECKPOINT.sizeof() == CHECKPOINT_HEAD.size == 40
 assert CHECKPOINT_EXTENSION.sizeof() == EXTENSION.size == 36
 assert INDEX_PROGRESS.sizeof() == INDEX_PROGRESS_HEAD.size == 92
 assert INDEX_FILE_MARK.sizeof() == FILE_MARK.size == 12
+assert TIMER_CHECKPOINT.sizeof() == TIMER_HEAD.size == 56
+assert TIMER_PROGRESS.sizeof() == TIMER_PROGRESS_HEAD.size == 36
 assert EXTENSION_POSITION + EXTENSION.size <= INDEX_PROGRESS_POSITION
 assert INDEX_PROGRESS_POSITION + INDEX_PROGRESS_HEAD.size <= FILE_MARKS_POSITION

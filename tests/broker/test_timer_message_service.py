@@ -8,9 +8,10 @@ import struct
 import pytest
 import trio
 
-from trocket.broker.timer_checkpoint import PAGE_SIZE, TimerCheckpoint
+from trocket.broker.timer_checkpoint import TimerCheckpoint
 from trocket.remoting.message_codec import decode_messages
 from trocket.store.config import FlushDiskType
+from trocket.store.format import TIMER_FILE_SIZE
 from trocket.store.memory_disk import MemoryDisk
 from trocket.store.status import PutMessageStatus
 
@@ -190,7 +191,7 @@ async def test_a_store_of_apaches_is_gone_on_with_where_its_broker_was(autojump_
         rolled = timer(8, "TIMER_DELAY_SEC", "K1", f"TIMER_OUT_MS\1{START_MS + 7000}\2")
         rolled += "TIMER_ROLL_TIMES\0011\2REAL_TOPIC\1T\2REAL_QID\0010\2"
         await send(client, rolled, b"1", b="rmq_sys_wheel_timer")
-    page = bytearray(PAGE_SIZE)
+    page = bytearray(TIMER_FILE_SIZE)
     # It was three seconds on, and had read three of the four messages.
     struct.pack_into(">qqqq", page, 0, START_MS + 3000, 4242, 3, 3)
     disk.contents[CHECKPOINT] = page
