@@ -23,7 +23,7 @@ run: $(RUN)
 	@exec env -u PYTHONDONTWRITEBYTECODE $(BIN)/trocket up $(ARGS)
 
 test: lint types layers
-	$(BIN)/pytest -p randomly $(ARGS)
+	$(BIN)/pytest -p randomly -n 2 --dist loadgroup $(ARGS)
 
 lint: $(TEST)
 	$(BIN)/ruff check .

@@ -21,7 +21,14 @@ Against Apache's they show that the tests themselves are right.
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Without Java the interop tests are skipped, and under CI=true they fail."""
+    """Without Java the interop tests are skipped, and under CI=true they fail.
+
+    With several test processes all of them run in one: they share compiled programs, and most of
+    their time they wait for JVMs while the other process works.
+    """
+    for item in items:
+        if item.get_closest_marker("interop"):
+            item.add_marker(pytest.mark.xdist_group("interop"))
     reason = missing_tool()
     if reason is None or os.environ.get("CI") == "true":
         return
@@ -38,6 +45,28 @@ def java() -> None:
         pytest.fail(reason)
 
 
+def new_cluster(folder: Path, keys: Mapping[str, object]) -> Cluster:
+    """A stopped cluster of the kind asked for by the environment.
+
+    Args:
+      folder: of its own, not there yet.
+      keys: of broker.conf.
+    """
+    kind = os.environ.get(PEER_VARIABLE, "trocket")
+    if kind != "trocket":
+        # On a busy machine Apache refuses what waited 200 ms, and drops it if it was oneway.
+        patient = {"mappedFileSizeCommitLog": 64 << 20, "waitTimeMillsInSendQueue": 10_000}
+        version = kind.removeprefix("apache-")
+        return ApacheCluster(version, folder, broker_keys={**patient, **keys})
+    options: tuple[str, ...] = ()
+    if keys:
+        folder.mkdir()
+        conf = folder / "broker.conf"
+        conf.write_text(broker_conf_text(keys), encoding="utf-8")
+        options = ("-c", str(conf))
+    return TrocketCluster(folder, options=options)
+
+
 @pytest.fixture
 def make_cluster_with(tmp_path: Path) -> Iterator[Callable[[Mapping[str, object]], Cluster]]:
     """Makes stopped clusters of the kind asked for by the environment; all end with the test.
@@ -47,24 +76,8 @@ def make_cluster_with(tmp_path: Path) -> Iterator[Callable[[Mapping[str, object]
     made: list[Cluster] = []
 
     def make(keys: Mapping[str, object]) -> Cluster:
-        kind = os.environ.get(PEER_VARIABLE, "trocket")
-        folder = tmp_path / f"cluster-{len(made)}"
-        cluster: Cluster
-        if kind == "trocket":
-            options: tuple[str, ...] = ()
-            if keys:
-                folder.mkdir()
-                conf = folder / "broker.conf"
-                conf.write_text(broker_conf_text(keys), encoding="utf-8")
-                options = ("-c", str(conf))
-            cluster = TrocketCluster(folder, options=options)
-        else:
-            # On a busy machine Apache refuses what waited 200 ms, and drops it if it was oneway.
-            patient = {"mappedFileSizeCommitLog": 64 << 20, "waitTimeMillsInSendQueue": 10_000}
-            version = kind.removeprefix("apache-")
-            cluster = ApacheCluster(version, folder, broker_keys={**patient, **keys})
-        made.append(cluster)
-        return cluster
+        made.append(new_cluster(tmp_path / f"cluster-{len(made)}", keys))
+        return made[-1]
 
     yield make
     for cluster in made:

@@ -8,7 +8,7 @@ from .broken_stores import BROKEN_STORES
 from .engine import check_run
 from .runs import record_run
 
-SEEDS = range(1, 7)
+SEED_COUNT = 6
 
 
 @pytest.mark.slow
@@ -17,7 +17,8 @@ def test_a_broken_store_is_found_out(broken, monkeypatch, caplog):
     caplog.set_level("CRITICAL", "trocket")
     broken.apply(monkeypatch)
     count = 0
-    for seed in SEEDS:
+    seeds = range(broken.seed, broken.seed + SEED_COUNT)
+    for seed in seeds:
         for mode in broken.modes:
             run = record_run(broken.workload, mode, seed)
             report = check_run(run, depth2=True, failures_max=1)
@@ -25,4 +26,4 @@ def test_a_broken_store_is_found_out(broken, monkeypatch, caplog):
             if report.failures:
                 print(f"found after {count} images: {report.failures[0].problem}")
                 return
-    pytest.fail(f"{broken.name}: {count} images of seeds {[*SEEDS]} look well")
+    pytest.fail(f"{broken.name}: {count} images of seeds {[*seeds]} look well")
