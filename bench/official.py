@@ -1,12 +1,14 @@
 """The official Java benchmark against Apache's broker and ours, in turn, with the ratios.
 
-Two workloads of rocketmq-example: Producer alone, and Producer with Consumer together; 64 sending
-threads, 128-byte bodies, 20 consuming threads, the ROCKETMQ header: the programs' own defaults.
+Workloads of rocketmq-example: Producer alone, Producer with Consumer together, BatchProducer,
+TransactionProducer, and Producer with a delay level. Threads and sizes are in `WORKLOADS`; all else,
+20 consuming threads and the ROCKETMQ header among it, is the programs' own default.
 Each run has a fresh broker on an empty folder, both with their defaults (async flush; Apache's
 JVM with a heap of 2 GB). Runs alternate A B A B, so that a slow minute of the machine hits both.
 
     python -m trocket.bench.official
     python -m trocket.bench.official --peers apache-5.5.0 --rounds 1 --seconds 10
+    python -m trocket.bench.official --workload batches --workload transactions
 """
 
 from __future__ import annotations
@@ -44,7 +46,24 @@ NAMESRV_JAVA = ("-Xms512m", "-Xmx512m")
 REPORT_INTERVAL_MS = 1000
 IDLE_S = 2.0
 CONSUMER_START_TIMEOUT_S = 60.0
-WORKLOADS = ("producer", "producer and consumer")
+
+
+@dataclass(frozen=True)
+class Workload:
+    """Which program sends, and whether the Consumer runs beside it."""
+
+    program: str
+    options: tuple[str, ...]
+    is_consumed: bool = False
+
+
+WORKLOADS = {
+    "producer": Workload("Producer", ("-w", "64", "-s", "128")),
+    "producer and consumer": Workload("Producer", ("-w", "64", "-s", "128"), is_consumed=True),
+    "batches": Workload("BatchProducer", ("-w", "16", "-b", "32", "-s", "128")),
+    "transactions": Workload("TransactionProducer", ("-w", "32")),
+    "delayed": Workload("Producer", ("-w", "64", "-s", "128", "-d", "true", "-e", "1")),
+}
 
 
 @dataclass(frozen=True)
@@ -146,7 +165,7 @@ def run_once(peer: str, workload: str, folder: Path, *, warm_up_s: float, second
         start_s = time.monotonic() - before_s
         time.sleep(IDLE_S)
         idle_mb = _megabytes(sum(map(resident_bytes, cluster.pids)))
-        if workload == "producer":
+        if not WORKLOADS[workload].is_consumed:
             return _measure(cluster, workload, folder, start_s, idle_mb, warm_up_s, seconds, None)
         with running_program("Consumer", cluster, folder / "consumer", []) as consumer:
             consumer.process.wait_line(
@@ -169,8 +188,10 @@ def _measure(
     seconds: float,
     consumer: Program | None,
 ) -> Run:
-    options = ["-w", "64", "-s", "128"]
-    with running_program("Producer", cluster, folder / "producer", options) as producer:
+    kind = WORKLOADS[workload]
+    with running_program(
+        kind.program, cluster, folder / "producer", list(kind.options)
+    ) as producer:
         broker = cluster.pids[0]
         time.sleep(warm_up_s)
         cpu_from_s, from_s = cpu_seconds(broker), time.monotonic()
@@ -214,7 +235,7 @@ def summarize(runs: list[Run], peers: list[str]) -> list[dict[str, object]]:
     The ratio is left out with one peer, and where the first one's median is 0.
     """
     rows: list[dict[str, object]] = []
-    for workload in WORKLOADS:
+    for workload in dict.fromkeys(run.workload for run in runs):
         found = {peer: medians(runs, peer, workload) for peer in peers}
         for name, title in METRICS:
             if not all(name in of for of in found.values()):
@@ -236,7 +257,7 @@ def _cell(value: object) -> str:
 
 def report(runs: list[Run], peers: list[str]) -> Table:
     """The summary as a table."""
-    rounds = len(runs) // (len(peers) * len(WORKLOADS))
+    rounds = len(runs) // (len(peers) * len({run.workload for run in runs}))
     table = Table(title=f"medians of {rounds} rounds", box=SIMPLE)
     for heading in ("workload", "metric"):
         table.add_column(heading, no_wrap=True)
@@ -255,23 +276,28 @@ def main(
     peers: Annotated[
         str, typer.Option(help="in this order; the ratio is of the last to the first")
     ] = "apache-5.5.0,trocket",
+    workload: Annotated[
+        list[str] | None, typer.Option(help="one of them only; may be given several times")
+    ] = None,
     json_: Annotated[bool, typer.Option("--json", help="print JSON instead of a table")] = False,
 ) -> None:
     """Run the official benchmark against each peer in turn and print medians and ratios."""
     names = peers.split(",")
-    total = rounds * len(WORKLOADS) * len(names)
+    workloads = workload or [*WORKLOADS]
+    unknown = [each for each in workloads if each not in WORKLOADS]
+    if unknown:
+        raise typer.BadParameter(f"{unknown[0]}: the workloads are {', '.join(WORKLOADS)}")
+    total = rounds * len(workloads) * len(names)
     runs: list[Run] = []
     with Progress(console=Console(file=sys.stderr)) as progress:
         task = progress.add_task("starting", total=total)
         for number in range(rounds):
-            for workload in WORKLOADS:
+            for each in workloads:
                 for peer in names:
-                    what = f"round {number + 1} of {rounds}: {workload} on {peer}"
+                    what = f"round {number + 1} of {rounds}: {each} on {peer}"
                     progress.update(task, description=what)
                     with tempfile.TemporaryDirectory(prefix="trocket-bench-") as folder:
-                        run = run_once(
-                            peer, workload, Path(folder), warm_up_s=warm_up, seconds=seconds
-                        )
+                        run = run_once(peer, each, Path(folder), warm_up_s=warm_up, seconds=seconds)
                     runs.append(run)
                     progress.advance(task)
     if json_:

@@ -1,8 +1,8 @@
 """What the official benchmark programs print, and what is made of it. Pure.
 
-Producer and Consumer print one line per report interval, each over the last 10 seconds (11
-snapshots a second apart). Source: RocketMQ 5.3.3 example/benchmark/Producer.java, Consumer.java;
-lines printed by 5.5.0.
+Each program prints one line per report interval, over the last 9 or 10 seconds (10 or 11 snapshots
+a second apart). Source: RocketMQ 5.3.3 example/benchmark/Producer.java, Consumer.java,
+BatchProducer.java, TransactionProducer.java; lines printed by 5.5.0.
 """
 
 from __future__ import annotations
@@ -20,6 +20,14 @@ _PRODUCER = re.compile(
     r"Send TPS: (\d+) \| Max RT\(ms\): (\d+) \| Average RT\(ms\): +([\d.]+|NaN) \| "
     r"Send Failed: (\d+) \| Response Failed: (\d+)"
 )
+_BATCH_PRODUCER = re.compile(
+    r"Send MPS: (\d+) \| .*Average RT\(ms\): +([\d.]+|NaN) \| "
+    r".*Send Failed: (\d+) \| Send Message Failed: \d+"
+)
+_TRANSACTION_PRODUCER = re.compile(
+    r"Send TPS: +(\d+) \| .*AVG RT\(ms\): ([\d.]+|NaN) \| Send Failed: (\d+) \| Check: \d+ \| "
+    r"UnexpectedCheck: (\d+) \| DuplicatedCheck: (\d+)"
+)
 _CONSUMER = re.compile(
     r"Consume TPS: (\d+) \| AVG\(B2C\) RT\(ms\): +([\d.]+|NaN) \| "
     r"AVG\(S2C\) RT\(ms\): +([\d.]+|NaN) .*Consume Fail: (\d+)"
@@ -30,7 +38,8 @@ _CONSUMER = re.compile(
 class ReportLine:
     """One periodic line: messages per second, the mean time in ms and the failures so far.
 
-    The time is that of a send for a producer, and from store to consumer for a consumer.
+    Of batches the messages are counted, not the calls. The time is that of a send (of a batch, of a
+    transaction with its end) for a producer, and from store to consumer for a consumer.
     """
 
     rate_per_s: int
@@ -39,11 +48,18 @@ class ReportLine:
 
 
 def parse_report(line: str) -> ReportLine | None:
-    """A periodic line of either program, or None for any other line."""
+    """A periodic line of any of the programs, or None for any other line."""
     match = _PRODUCER.search(line)
     if match is not None:
         failed = int(match[4]) + int(match[5])
         return ReportLine(int(match[1]), float(match[3]), failed)
+    match = _BATCH_PRODUCER.search(line)
+    if match is not None:
+        return ReportLine(int(match[1]), float(match[2]), int(match[3]))
+    match = _TRANSACTION_PRODUCER.search(line)
+    if match is not None:
+        failed = int(match[3]) + int(match[4]) + int(match[5])
+        return ReportLine(int(match[1]), float(match[2]), failed)
     match = _CONSUMER.search(line)
     if match is not None:
         return ReportLine(int(match[1]), float(match[3]), int(match[4]))

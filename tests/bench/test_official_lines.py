@@ -14,6 +14,15 @@ CONSUMER = (
     "Current Time: 2026-11-21 08:12:09,123 | Consume TPS: 21400 | AVG(B2C) RT(ms):   6.250 | "
     "AVG(S2C) RT(ms):   5.125 | MAX(B2C) RT(ms): 77 | MAX(S2C) RT(ms): 70 | Consume Fail: 2"
 )
+BATCH_PRODUCER = (
+    "Current Time: 2026-11-21 08:12:09,123 | Send TPS: 8950 | Send MPS: 286400 | Max RT(ms): 9 | "
+    "Average RT(ms):   1.700 | Average Message RT(ms):   0.053 | Send Failed: 2 | "
+    "Send Message Failed: 64"
+)
+TRANSACTION_PRODUCER = (
+    "Current Time: 2026-11-21 08:12:09,123 | Send TPS: 20800 | Max RT(ms):    31 | "
+    "AVG RT(ms): 1.5 | Send Failed: 1 | Check: 7 | UnexpectedCheck: 2 | DuplicatedCheck: 3"
+)
 
 
 @pytest.mark.parametrize(
@@ -21,10 +30,12 @@ CONSUMER = (
     [
         (PRODUCER, ReportLine(36512, 1.702, 7)),
         (CONSUMER, ReportLine(21400, 5.125, 2)),
+        (BATCH_PRODUCER, ReportLine(286_400, 1.7, 2)),
+        (TRANSACTION_PRODUCER, ReportLine(20_800, 1.5, 6)),
         ("Consumer Started.", None),
         ("", None),
     ],
-    ids=["producer", "consumer", "started", "empty"],
+    ids=["producer", "consumer", "batches", "transactions", "started", "empty"],
 )
 def test_a_periodic_line_gives_rate_time_and_failures(
     line: str, expected: ReportLine | None
