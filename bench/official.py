@@ -1,8 +1,8 @@
 """The official Java benchmark against Apache's broker and ours, in turn, with the ratios.
 
 Workloads of rocketmq-example: Producer alone, Producer with Consumer together, BatchProducer,
-TransactionProducer, and Producer with a delay level. Threads and sizes are in `WORKLOADS`; all else,
-20 consuming threads and the ROCKETMQ header among it, is the programs' own default.
+TransactionProducer, and Producer with a delay level. `WORKLOADS` has their threads and sizes; all
+else, such as 20 consuming threads and the ROCKETMQ header, is the programs' own default.
 Each run has a fresh broker on an empty folder, both with their defaults (async flush; Apache's
 JVM with a heap of 2 GB). Runs alternate A B A B, so that a slow minute of the machine hits both.
 

@@ -9,6 +9,14 @@ from trocket.interop.maven import JAVA_OPENS, JAVA_SMALL, compile_java
 from trocket.interop.process import LineProcess
 
 
+def java_command(
+    version: str, program: str, *arguments: str, folder: Path, options: tuple[str, ...] = ()
+) -> list[str]:
+    """The command that runs a program, compiled when it changed; arguments as for `run_java`."""
+    command = ["java", *JAVA_SMALL, *JAVA_OPENS, f"-Duser.home={folder}", *options]
+    return [*command, "-cp", compile_java(version), program, *arguments]
+
+
 def run_java(
     version: str,
     program: str,
@@ -27,8 +35,7 @@ def run_java(
       options: of the JVM.
     Raises: PeerError: it ended, or was not done in time.
     """
-    command = ["java", *JAVA_SMALL, *JAVA_OPENS, f"-Duser.home={folder}", *options]
-    command += ["-cp", compile_java(version), program, *arguments]
+    command = java_command(version, program, *arguments, folder=folder, options=options)
     lines: list[str] = []
     name = f"{program.lower()}-{version}"
     client = LineProcess(command, folder=folder, name=name, on_line=lines.append)

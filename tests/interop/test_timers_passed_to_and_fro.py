@@ -14,6 +14,7 @@ from trocket.interop.maven import JAVA_SMALL, fetch_jars
 from trocket.interop.trocket_peer import TrocketBroker
 from trocket.interop.wire import Outgoing, WireClient
 from trocket.remoting.message_codec import decode_record
+from trocket.store.clock import SystemClock
 
 from .store_chain import APACHE_KEYS, FULL_DISKS, KEEP_ALL
 
@@ -24,7 +25,7 @@ DEADLINE_S = 90.0
 
 
 def timer(name: str, delay_s: float) -> Outgoing:
-    deliver_ms = int((time.time() + delay_s) * 1000)
+    deliver_ms = SystemClock().wall_ms() + int(delay_s * 1000)
     properties = f"UNIQ_KEY\x01{name:0>32}\x02TIMER_DELIVER_MS\x01{deliver_ms}\x02"
     return Outgoing("T", 0, name.encode(), properties)
 

@@ -1,0 +1,510 @@
+"""Many at once: does our broker go on answering, and is nothing lost?
+
+    python -m trocket.bench.crowd                   # all three
+    python -m trocket.bench.crowd --case clients --clients 300
+
+clients      1,000 producers and 1,000 consumers over 1,000 topics, all connected: rebalance
+             settles, every message is consumed by exactly one member of its group
+delayed      100,000 timer messages that are due at one moment
+long-polls   100,000 pulls that wait
+
+In the last two a probe sends one message after the other meanwhile; its p99 is what counts. The
+broker runs in its own process, this one is all of the clients.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import trio
+import typer
+from rich.box import SIMPLE
+from rich.console import Console
+from rich.table import Table
+
+from trocket.interop.trocket_peer import TrocketCluster
+from trocket.interop.usage import cpu_seconds, resident_bytes
+from trocket.remoting.bodies import (
+    ConsumerData,
+    GetConsumerListByGroupResponseBody,
+    HeartbeatData,
+    ProducerData,
+    SubscriptionData,
+)
+from trocket.remoting.codec import FrameDecoder, RemotingCommand, encode
+from trocket.remoting.message_codec import decode_messages
+from trocket.remoting.request_codes import RequestCode as Code
+
+QUEUES = 4
+GROUP_SIZE = 10
+"""Consumers of one group, and topics that it subscribes to."""
+MESSAGES_PER_PRODUCER = 20
+SETTLE_TIMEOUT_S = 120.0
+DELIVER_TIMEOUT_S = 180.0
+IN_FLIGHT = 256
+PROBE_PAUSE_S = 0.005
+POLLS_PER_CONNECTION = 1_000
+"""And as many queues. It divides the number of pulls."""
+PROPERTIES = "UNIQ_KEY\x01{:032X}\x02WAIT\x01true\x02"
+
+
+@dataclass
+class Outcome:
+    """What one case came to.
+
+    Attributes:
+      is_right: nothing was lost, doubled or early.
+      seconds: how long the crowd kept the broker at work.
+      p50_ms, p99_ms, max_ms: of the probe's sends meanwhile.
+      idle_mb, crowd_mb: the broker's resident memory before and with the crowd.
+    """
+
+    case: str
+    is_right: bool
+    seconds: float
+    idle_mb: float
+    crowd_mb: float
+    broker_cpu_s: float
+    p50_ms: float = 0.0
+    p99_ms: float = 0.0
+    max_ms: float = 0.0
+    notes: dict[str, object] = field(default_factory=dict)
+
+
+class Peer:
+    """One connection; answers by opaque, what the broker sends by itself to `on_request`."""
+
+    def __init__(self, stream: trio.abc.Stream, on_request: Callable[[int], None]) -> None:
+        self._stream = stream
+        self._on_request = on_request
+        self._decoder = FrameDecoder()
+        self._opaque = 0
+        self._waiting: dict[int, Callable[[RemotingCommand], None]] = {}
+        self._sending = trio.Lock()
+
+    @classmethod
+    async def connect(
+        cls,
+        address: str,
+        nursery: trio.Nursery,
+        on_request: Callable[[int], None] = lambda code: None,
+    ) -> Peer:
+        host, _, port = address.rpartition(":")
+        peer = cls(await trio.open_tcp_stream(host, int(port)), on_request)
+        nursery.start_soon(peer._read)
+        return peer
+
+    async def _read(self) -> None:
+        async with self._stream:
+            while data := await self._stream.receive_some(1 << 18):
+                for command in self._decoder.receive_data(bytes(data)):
+                    if not command.is_response:
+                        self._on_request(command.code)
+                    elif (take := self._waiting.pop(command.opaque, None)) is not None:
+                        take(command)
+
+    def frame(self, command: RemotingCommand, take: Callable[[RemotingCommand], None]) -> bytes:
+        """The request's bytes, to be sent by `write`; `take` gets its answer."""
+        self._opaque += 1
+        command.opaque = self._opaque
+        self._waiting[self._opaque] = take
+        return encode(command)
+
+    async def write(self, data: bytes) -> None:
+        """Send whole frames."""
+        async with self._sending:
+            await self._stream.send_all(data)
+
+    async def ask(self, code: int, fields: dict[str, object], body: bytes = b"") -> RemotingCommand:
+        """Send a request and wait for its answer."""
+        came = trio.Event()
+        found: list[RemotingCommand] = []
+
+        def take(answer: RemotingCommand) -> None:
+            found.append(answer)
+            came.set()
+
+        texts = {name: str(value) for name, value in fields.items()}
+        await self.write(self.frame(RemotingCommand(code, texts, body), take))
+        await came.wait()
+        return found[0]
+
+
+async def create_topic(peer: Peer, topic: str, queue_count: int) -> None:
+    fields: dict[str, object] = {
+        "topic": topic, "defaultTopic": "TBW102", "readQueueNums": queue_count,
+        "writeQueueNums": queue_count, "perm": 6, "topicFilterType": "SINGLE_TAG",
+        "topicSysFlag": 0, "order": "false",
+    }  # fmt: skip
+    answer = await peer.ask(Code.UPDATE_AND_CREATE_TOPIC, fields)
+    if answer.code:
+        raise RuntimeError(f"topic {topic}: {answer.remark}")
+
+
+def send_fields(topic: str, queue_id: int, properties: str) -> dict[str, str]:
+    return {
+        "a": "crowd", "b": topic, "c": "TBW102", "d": str(QUEUES), "e": str(queue_id), "f": "0",
+        "g": str(int(time.time() * 1000)), "h": "0", "i": properties, "j": "0", "k": "false",
+        "m": "false",
+    }  # fmt: skip
+
+
+def pull_fields(group: str, topic: str, queue_id: int, offset: int, wait_s: int) -> dict[str, str]:
+    return {
+        "consumerGroup": group, "topic": topic, "queueId": str(queue_id),
+        "queueOffset": str(offset), "maxMsgNums": "32", "sysFlag": "6", "commitOffset": "0",
+        "suspendTimeoutMillis": str(wait_s * 1000), "subscription": "*", "subVersion": "0",
+        "expressionType": "TAG",
+    }  # fmt: skip
+
+
+async def until(holds: Callable[[], bool], *, every_s: float = 0.1) -> None:
+    """Wait for what other tasks, or the broker, bring about."""
+    while not holds():  # noqa: ASYNC110 - it has no event
+        await trio.sleep(every_s)
+
+
+class Probe:
+    """Sends one small message after the other, and remembers how long each took."""
+
+    def __init__(self, peer: Peer) -> None:
+        self._peer = peer
+        self.times_s: list[float] = []
+
+    async def run(self) -> None:
+        fields: dict[str, object] = dict(send_fields("Probe", 0, PROPERTIES.format(0)))
+        while True:
+            start_s = time.perf_counter()
+            answer = await self._peer.ask(Code.SEND_MESSAGE_V2, fields, b"x" * 128)
+            if answer.code:
+                raise RuntimeError(f"the probe was refused: {answer.remark}")
+            self.times_s.append(time.perf_counter() - start_s)
+            await trio.sleep(PROBE_PAUSE_S)
+
+    def write_into(self, outcome: Outcome) -> None:
+        times = sorted(self.times_s)
+        outcome.p50_ms = times[len(times) // 2] * 1000
+        outcome.p99_ms = times[len(times) * 99 // 100] * 1000
+        outcome.max_ms = times[-1] * 1000
+        outcome.notes["probes"] = len(times)
+
+
+def resident_mb(pid: int) -> float:
+    return resident_bytes(pid) / 1e6
+
+
+# ---- 1,000 and 1,000 -------------------------------------------------------------------------
+
+
+class Consumer:
+    """A member of a group that takes its share of the queues of ten topics."""
+
+    def __init__(self, number: int, address: str, crowd: Crowd) -> None:
+        self.client_id = f"consumer-{number:04d}@crowd"
+        self.group = f"group-{number // GROUP_SIZE}"
+        first = number // GROUP_SIZE * GROUP_SIZE
+        self.topics = [f"crowd-{first + each}" for each in range(GROUP_SIZE)]
+        self.queues: set[tuple[str, int]] = set()
+        self._address = address
+        self._crowd = crowd
+        self._changed = trio.Event()
+
+    async def run(self, nursery: trio.Nursery) -> None:
+        peer = await Peer.connect(self._address, nursery, self._on_request)
+        data = ConsumerData(
+            group_name=self.group,
+            subscription_data_set=[
+                SubscriptionData(topic=topic, sub_string="*", sub_version=1)
+                for topic in self.topics
+            ],
+        )
+        beat = HeartbeatData(client_id=self.client_id, consumer_data_set=[data])
+        await peer.ask(Code.HEART_BEAT, {}, beat.to_body())
+        while True:
+            self._changed = trio.Event()
+            answer = await peer.ask(Code.GET_CONSUMER_LIST_BY_GROUP, {"consumerGroup": self.group})
+            members = sorted(
+                GetConsumerListByGroupResponseBody.from_body(answer.body).consumer_id_list
+            )
+            self._share(members, peer, nursery)
+            await self._changed.wait()
+
+    def _on_request(self, code: int) -> None:
+        if code == Code.NOTIFY_CONSUMER_IDS_CHANGED:
+            self._crowd.changes += 1
+            self._changed.set()
+
+    def _share(self, members: list[str], peer: Peer, nursery: trio.Nursery) -> None:
+        """Every tenth queue, as AllocateMessageQueueAveragelyByCircle has it."""
+        if self.client_id not in members:
+            return
+        queues = [(topic, queue) for topic in self.topics for queue in range(QUEUES)]
+        mine = set(queues[members.index(self.client_id) :: len(members)])
+        for queue in mine - self.queues:
+            nursery.start_soon(self._consume, peer, queue)
+        self.queues = mine
+
+    async def _consume(self, peer: Peer, queue: tuple[str, int]) -> None:
+        offset = 0
+        while queue in self.queues:
+            fields: dict[str, object] = dict(pull_fields(self.group, *queue, offset, 5))
+            answer = await peer.ask(Code.PULL_MESSAGE, fields)
+            if queue not in self.queues:
+                return
+            for message in decode_messages(answer.body) if answer.code == 0 else ():
+                self._crowd.received[message.unique_key or ""] += 1
+            offset = int(answer.ext_fields.get("nextBeginOffset", offset))
+
+
+class Crowd:
+    """What all clients have seen."""
+
+    def __init__(self) -> None:
+        self.received: Counter[str] = Counter()
+        self.sent: set[str] = set()
+        self.changes = 0
+
+
+async def produce(number: int, address: str, nursery: trio.Nursery, crowd: Crowd) -> None:
+    peer = await Peer.connect(address, nursery)
+    beat = HeartbeatData(
+        client_id=f"producer-{number}@crowd", producer_data_set=[ProducerData(group_name="crowd")]
+    )
+    await peer.ask(Code.HEART_BEAT, {}, beat.to_body())
+    for each in range(MESSAGES_PER_PRODUCER):
+        key = f"{number * MESSAGES_PER_PRODUCER + each:032X}"
+        properties = f"UNIQ_KEY\x01{key}\x02"
+        fields: dict[str, object] = dict(send_fields(f"crowd-{number}", each % QUEUES, properties))
+        answer = await peer.ask(Code.SEND_MESSAGE_V2, fields, b"x" * 128)
+        if answer.code == 0:
+            crowd.sent.add(key)
+
+
+async def clients(cluster: TrocketCluster, count: int) -> Outcome:
+    """So many producers and as many consumers at once."""
+    pid, address = cluster.pids[0], cluster.broker_address
+    idle_mb, cpu_s, start_s = resident_mb(pid), cpu_seconds(pid), time.perf_counter()
+    crowd = Crowd()
+    async with trio.open_nursery() as nursery:
+        admin = await Peer.connect(address, nursery)
+        for number in range(count):
+            await create_topic(admin, f"crowd-{number}", QUEUES)
+        consumers = [Consumer(number, address, crowd) for number in range(count)]
+        joined_s = time.perf_counter()
+        for consumer in consumers:
+            nursery.start_soon(consumer.run, nursery)
+        expected = count // GROUP_SIZE * GROUP_SIZE * QUEUES
+        with trio.fail_after(SETTLE_TIMEOUT_S):
+            await until(lambda: _held(consumers) == (expected, expected))
+        settled_s = time.perf_counter() - joined_s
+        async with trio.open_nursery() as producers:
+            for number in range(count):
+                producers.start_soon(produce, number, address, nursery, crowd)
+        with trio.move_on_after(DELIVER_TIMEOUT_S):
+            await until(lambda: len(crowd.received) >= len(crowd.sent))
+        crowd_mb = resident_mb(pid)
+        nursery.cancel_scope.cancel()
+    doubled = sum(times > 1 for times in crowd.received.values())
+    lost = len(crowd.sent - crowd.received.keys())
+    return Outcome(
+        "clients",
+        not lost and not doubled and len(crowd.sent) == count * MESSAGES_PER_PRODUCER,
+        time.perf_counter() - start_s,
+        idle_mb,
+        crowd_mb,
+        cpu_seconds(pid) - cpu_s,
+        notes={
+            "connections": 2 * count,
+            "rebalance settled after s": round(settled_s, 1),
+            "notifications": crowd.changes,
+            "sent": len(crowd.sent),
+            "received": len(crowd.received),
+            "lost": lost,
+            "doubled": doubled,
+        },
+    )
+
+
+def _held(consumers: list[Consumer]) -> tuple[int, int]:
+    """How many queues are held, and how many different ones: the same when it has settled."""
+    held = [queue for consumer in consumers for queue in consumer.queues]
+    return len(held), len(set(held))
+
+
+# ---- a hundred thousand ----------------------------------------------------------------------
+
+
+async def delayed(cluster: TrocketCluster, count: int) -> Outcome:
+    """So many timer messages, all due at one moment."""
+    pid, address = cluster.pids[0], cluster.broker_address
+    idle_mb, cpu_s = resident_mb(pid), cpu_seconds(pid)
+    async with trio.open_nursery() as nursery:
+        peer = await Peer.connect(address, nursery)
+        probe = Probe(await Peer.connect(address, nursery))
+        due_ms = int(time.time() * 1000) + 2_000 + count * 7 // 10
+        open_sends = trio.Semaphore(IN_FLIGHT)
+        refused: Counter[int] = Counter()
+
+        def take(answer: RemotingCommand) -> None:
+            refused[answer.code] += 1
+            open_sends.release()
+
+        for number in range(count):
+            await open_sends.acquire()
+            properties = PROPERTIES.format(number) + f"TIMER_DELIVER_MS\x01{due_ms}\x02"
+            fields = send_fields("Later", number % QUEUES, properties)
+            command = RemotingCommand(Code.SEND_MESSAGE_V2, fields, b"x" * 128)
+            await peer.write(peer.frame(command, take))
+        if time.time() * 1000 > due_ms:
+            raise RuntimeError("the sends took too long for this measurement")
+        crowd_mb = resident_mb(pid)
+        early = await _stored(peer, "Later")
+        await trio.sleep(max(0.0, due_ms / 1000 - time.time() - 1))
+        nursery.start_soon(probe.run)
+        with trio.move_on_after(DELIVER_TIMEOUT_S):
+            while await _stored(peer, "Later") < count:  # noqa: ASYNC110 - it is asked
+                await trio.sleep(0.05)
+        seconds = time.time() - due_ms / 1000
+        late = await _stored(peer, "Later")
+        nursery.cancel_scope.cancel()
+    outcome = Outcome(
+        "delayed",
+        early == 0 and late == count == refused[0],
+        seconds,
+        idle_mb,
+        crowd_mb,
+        cpu_seconds(pid) - cpu_s,
+        notes={"messages": count, "delivered": late, "before their time": early},
+    )
+    probe.write_into(outcome)
+    return outcome
+
+
+async def _stored(peer: Peer, topic: str) -> int:
+    found = 0
+    for queue_id in range(QUEUES):
+        answer = await peer.ask(Code.GET_MAX_OFFSET, {"topic": topic, "queueId": queue_id})
+        found += int(answer.ext_fields.get("offset", 0))
+    return found
+
+
+async def long_polls(cluster: TrocketCluster, count: int, wait_s: int = 60) -> Outcome:
+    """So many pulls that wait, a thousand on each connection, over as many queues."""
+    pid, address = cluster.pids[0], cluster.broker_address
+    idle_mb, cpu_s, start_s = resident_mb(pid), cpu_seconds(pid), time.perf_counter()
+    answered: Counter[int] = Counter()
+    async with trio.open_nursery() as nursery:
+        admin = await Peer.connect(address, nursery)
+        await create_topic(admin, "Quiet", POLLS_PER_CONNECTION)
+
+        def take(answer: RemotingCommand) -> None:
+            answered[answer.code] += 1
+
+        for number in range(count // POLLS_PER_CONNECTION):
+            peer = await Peer.connect(address, nursery)
+            frames = [
+                peer.frame(
+                    RemotingCommand(
+                        Code.PULL_MESSAGE, pull_fields(f"quiet-{number}", "Quiet", queue, 0, wait_s)
+                    ),
+                    take,
+                )
+                for queue in range(POLLS_PER_CONNECTION)
+            ]
+            await peer.write(b"".join(frames))
+        probe = Probe(await Peer.connect(address, nursery))
+        with trio.move_on_after(wait_s / 2):
+            await probe.run()
+        crowd_mb, early = resident_mb(pid), answered.total()
+        # One message wakes one pull of each group.
+        properties = PROPERTIES.format(1)
+        await admin.ask(Code.SEND_MESSAGE_V2, dict(send_fields("Quiet", 7, properties)), b"hello")
+        with trio.move_on_after(DELIVER_TIMEOUT_S):
+            await until(lambda: answered.total() >= count)
+        nursery.cancel_scope.cancel()
+    woken = answered[0]
+    outcome = Outcome(
+        "long-polls",
+        early == 0 and woken == count // POLLS_PER_CONNECTION and answered.total() == count,
+        time.perf_counter() - start_s,
+        idle_mb,
+        crowd_mb,
+        cpu_seconds(pid) - cpu_s,
+        notes={
+            "pulls": count,
+            "ended early": early,
+            "woken by one message": woken,
+            "answers by code": dict(answered),
+        },
+    )
+    probe.write_into(outcome)
+    return outcome
+
+
+CASES: dict[str, Callable[[TrocketCluster, int], Awaitable[Outcome]]] = {
+    "clients": clients,
+    "delayed": delayed,
+    "long-polls": long_polls,
+}
+
+
+def run_case(case: str, count: int) -> Outcome:
+    """One case against a fresh broker."""
+    with tempfile.TemporaryDirectory(prefix="trocket-crowd-") as folder:
+        cluster = TrocketCluster(Path(folder) / "cluster")
+        try:
+            cluster.start()
+            return trio.run(partial(CASES[case], cluster, count))
+        finally:
+            cluster.close()
+
+
+def report(outcomes: list[Outcome]) -> Table:
+    """The outcomes as a table."""
+    table = Table(box=SIMPLE)
+    for heading in ("case", "right", "s", "RSS MB idle", "RSS MB", "CPU s", "p50 ms", "p99 ms",
+                    "max ms", "more"):  # fmt: skip
+        table.add_column(heading)
+    for one in outcomes:
+        times = [f"{value:.1f}" if value else "" for value in (one.p50_ms, one.p99_ms, one.max_ms)]
+        more = ", ".join(f"{name} {value}" for name, value in one.notes.items())
+        table.add_row(
+            one.case, "yes" if one.is_right else "NO", f"{one.seconds:.1f}", f"{one.idle_mb:.0f}",
+            f"{one.crowd_mb:.0f}", f"{one.broker_cpu_s:.1f}", *times, more,
+        )  # fmt: skip
+    return table
+
+
+def main(
+    case: Annotated[list[str] | None, typer.Option(help="clients, delayed or long-polls")] = None,
+    clients_count: Annotated[int, typer.Option("--clients", help="of each kind")] = 1_000,
+    count: Annotated[int, typer.Option(help="delayed messages, and pulls")] = 100_000,
+    json_: Annotated[bool, typer.Option("--json", help="print JSON instead of a table")] = False,
+) -> None:
+    """Bring crowds to our broker; exit status 1 when something was lost, doubled or early."""
+    names = case or [*CASES]
+    unknown = [name for name in names if name not in CASES]
+    if unknown:
+        raise typer.BadParameter(f"{unknown[0]}: the cases are {', '.join(CASES)}")
+    outcomes = []
+    for name in names:
+        with Console(file=sys.stderr).status(name):
+            outcomes.append(run_case(name, clients_count if name == "clients" else count))
+    if json_:
+        print(json.dumps(list(map(asdict, outcomes))))
+    else:
+        Console(width=160).print(report(outcomes))
+    raise typer.Exit(not all(one.is_right for one in outcomes))
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,72 @@
+"""L15: what a group has noted does not reach beyond what a power cut left of its queue.
+
+Apache keeps the offsets as they were saved: what is sent next takes the offsets that were consumed
+already, and is never seen.
+"""
+
+from __future__ import annotations
+
+import trio
+
+from trocket.remoting.message_codec import decode_messages
+from trocket.store.memory_disk import MemoryDisk
+
+from ..embedded import TrioClock, embedded_broker, pull_fields, send_fields
+
+SEND, PULL, QUERY_OFFSET, UPDATE_OFFSET = 310, 11, 14, 15
+QUEUE = {"consumerGroup": "CG", "topic": "T", "queueId": 0}
+
+
+async def test_offsets_of_messages_that_are_lost_go_back_to_the_end(autojump_clock, caplog):
+    disk, clock = MemoryDisk(journalled=True), TrioClock()
+    async with embedded_broker(disk, clock=clock) as broker:
+        client = await broker.connect()
+        await client.ask(SEND, send_fields(), b"old")
+        broker.controller.store.flush()
+        await client.ask(SEND, send_fields(), b"lost")
+        await client.ask(PULL, pull_fields(sysFlag=4))
+        assert (await client.ask(UPDATE_OFFSET, {**QUEUE, "commitOffset": 2})).code == 0
+        broker.controller.offsets.persist()
+        after = MemoryDisk(journalled=True)
+        after.contents = {path: bytearray(data) for path, data in disk.contents.items()}
+        after.folders, after.journal = set(disk.folders), list(disk.journal)
+        after.power_loss()
+    async with embedded_broker(after, clock=clock) as broker:
+        client = await broker.connect()
+        answer = await client.ask(QUERY_OFFSET, QUEUE)
+        assert answer.ext_fields["offset"] == "1"
+        await client.ask(SEND, send_fields(), b"new")
+        fields = pull_fields(sysFlag=4, queueOffset=1)
+        (message,) = decode_messages((await client.ask(PULL, fields)).body)
+    assert message.body == b"new"
+    told = [each for each in caplog.records if "to the queue's end" in each.message]
+    assert len(told) == 1
+
+
+async def test_offsets_within_their_queues_stay(autojump_clock):
+    disk, clock = MemoryDisk(), TrioClock()
+    for count in (1, 2):
+        async with embedded_broker(disk, clock=clock) as broker:
+            client = await broker.connect()
+            await client.ask(SEND, send_fields(), b"x")
+            await client.ask(PULL, pull_fields(sysFlag=4))
+            known = broker.controller.offsets.query_offset("CG", "T", 0)
+            assert known == (-1 if count == 1 else 1)
+            await client.ask(UPDATE_OFFSET, {**QUEUE, "commitOffset": count})
+
+
+async def test_the_log_is_synced_before_offsets_are_saved(autojump_clock):
+    """What a group has sent back must not be lost while the group is noted to be past it."""
+    disk, calls = MemoryDisk(), []
+    async with embedded_broker(disk, flush_interval_commit_log=60_000) as broker:
+        client = await broker.connect()
+        await client.ask(SEND, send_fields(), b"x")
+        await client.ask(PULL, pull_fields(sysFlag=4))
+        await client.ask(UPDATE_OFFSET, {**QUEUE, "commitOffset": 1})
+        disk.fault = lambda call, path: calls.append((call, path.rpartition("/")[2]))
+        await trio.sleep(5.1)
+        disk.fault = None
+    names = [name for call, name in calls if call in ("sync", "rename", "pwrite")]
+    offsets = [position for position, name in enumerate(names) if "consumerOffset" in name]
+    assert offsets
+    assert names.index("00000000000000000000") < offsets[0]

@@ -1,0 +1,156 @@
+"""The programs in examples/, built and run as their README says, report what must hold.
+
+What is expected below was seen with Apache's broker 5.5.0: run this with TROCKET_INTEROP_PEER.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from trocket.interop.maven import CACHE_FOLDER, JAVA_SMALL, ROOT
+from trocket.interop.peer import Cluster
+
+from .go_program import go_tool
+
+pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.usefixtures("java")]
+
+EXAMPLES = ROOT / "examples"
+JAVA_VERSIONS = ("5.5.0", "4.9.7")
+BUILD_TIMEOUT_S = 600.0
+RUN_TIMEOUT_S = 90
+HURRY_S = 1
+"""Too short for anything to expire."""
+SMALL_MAVEN = {"MAVEN_OPTS": " ".join(JAVA_SMALL)}
+NO_CGO = {"CGO_ENABLED": "0", "GOTOOLCHAIN": "local", "GOFLAGS": "-buildvcs=false"}
+
+EXPECTED = {
+    "orders": {
+        account: [f"{account}-{number}" for number in (1, 2, 3, 4)]
+        for account in ("alice", "bob", "carol")
+    },
+    "quotes_by_tag": {"TRK": [98, 101, 104, 99, 103], "ZEN": [7, 8, 101]},
+    "quotes_by_sql": {"TRK": [101, 104, 103], "APX": [49, 48]},
+    "balances": {"alice": 700, "bob": 1000, "carol": 600},
+    "transactions_told": {
+        "enough-money": "COMMIT_MESSAGE",
+        "too-little-money": "ROLLBACK_MESSAGE",
+        "dies-after-holding": "UNKNOW",
+        "dies-before-holding": "UNKNOW",
+    },
+    "transactions_asked": {
+        "dies-after-holding": "COMMIT_MESSAGE",
+        "dies-before-holding": "ROLLBACK_MESSAGE",
+    },
+    "orders_placed": ["enough-money", "dies-after-holding"],
+    "orders_expired": ["limit-1", "limit-3"],
+    "orders_filled": ["limit-2"],
+    "failures": [],
+}
+
+
+def test_stock_trading_holds_with_each_client_at_the_same_time(
+    make_cluster_with: Callable[[Mapping[str, object]], Cluster], tmp_path: Path
+) -> None:
+    if go_tool() is None and os.environ.get("CI") != "true":
+        pytest.skip("no go in PATH")
+    commands = [go_command(), *(java_command(version, tmp_path) for version in JAVA_VERSIONS)]
+    cluster = make_cluster_with(keys_of(EXAMPLES / "broker.conf"))
+    cluster.start()
+    with ExitStack() as stack:
+
+        def start(number: int, timeout_s: int) -> subprocess.Popen[str]:
+            options = ["--namesrv", cluster.namesrv_address, "--json"]
+            options += ["--run", f"{number}-{timeout_s}", "--timeout", str(timeout_s)]
+            return stack.enter_context(killed_at_the_end([*commands[number], *options]))
+
+        running = [start(number, RUN_TIMEOUT_S) for number in range(len(commands))]
+        hurried = start(0, HURRY_S)
+        for process in running:
+            document = document_of(process, status=0)
+            repeated = document.pop("orders_repeated")
+            assert cluster.label != "trocket" or repeated == []
+            late_ms = document.pop("expiry_late_ms")
+            assert document == EXPECTED
+            assert sorted(late_ms) == ["limit-1", "limit-2", "limit-3"]
+            assert min(late_ms.values()) >= 0
+        document = document_of(hurried, status=1)
+        assert any(text.startswith("orders_expired must be") for text in document["failures"])
+
+
+def document_of(process: subprocess.Popen[str], *, status: int) -> dict[str, Any]:
+    """What a program reports when it has ended."""
+    output, _ = process.communicate(timeout=RUN_TIMEOUT_S + 30)
+    assert process.returncode == status, output
+    document: dict[str, Any] = json.loads(
+        next(line for line in output.splitlines() if line.startswith("{"))
+    )
+    return document
+
+
+def keys_of(conf: Path) -> dict[str, object]:
+    lines = conf.read_text(encoding="utf-8").splitlines()
+    parts = [line.partition(" = ") for line in lines if line and not line.startswith("#")]
+    return {key: value for key, _, value in parts}
+
+
+@contextmanager
+def killed_at_the_end(command: list[str]) -> Iterator[subprocess.Popen[str]]:
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def java_command(version: str, home: Path) -> list[str]:
+    build = ["mvn", "-B", "-q", "package", f"-Drocketmq.version={version}"]
+    built = build_example("java", build, SMALL_MAVEN, version)
+    jar = built / "target" / "stock-trading.jar"
+    return ["java", *JAVA_SMALL, f"-Duser.home={home}", "-jar", str(jar)]
+
+
+def go_command() -> list[str]:
+    build = [go_tool() or "go", "build", "-mod=readonly", "-o", "stock-trading", "."]
+    return [str(build_example("go", build, NO_CGO) / "stock-trading")]
+
+
+def build_example(
+    language: str, command: list[str], environment: Mapping[str, str], version: str = "all"
+) -> Path:
+    """A copy of the project in the cache folder, built when the project changed."""
+    project = EXAMPLES / "stock_trading" / language
+    sources = [path for path in sorted(project.rglob("*")) if path.is_file()]
+    ours = [path for path in sources if path.suffix in (".java", ".xml", ".go", ".mod", ".sum")]
+    digest = hashlib.sha256(b"".join(path.read_bytes() for path in ours)).hexdigest()[:12]
+    folder = CACHE_FOLDER / "examples" / f"{language}-{version}-{digest}"
+    if not folder.is_dir():
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".build-") as scratch:
+            fresh = Path(scratch) / language
+            shutil.copytree(project, fresh, ignore=shutil.ignore_patterns("target"))
+            result = subprocess.run(
+                command,
+                cwd=fresh,
+                env={**os.environ, **environment},
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                timeout=BUILD_TIMEOUT_S,
+                check=False,
+            )
+            assert result.returncode == 0, result.stdout
+            fresh.rename(folder)
+    return folder

@@ -1,0 +1,224 @@
+"""What may happen to a broker, as data: a program is a few facts and a list of steps."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from hypothesis import strategies as st
+
+from .transactions import Decision
+
+
+class Send(NamedTuple):
+    """A producer sends plain messages, how: together, one by one, oneway, as a batch."""
+
+    producer: int
+    queue: int
+    tags: list[str]
+    how: str
+
+
+class SendLater(NamedTuple):
+    """A producer sends a message with a delay level."""
+
+    producer: int
+    queue: int
+    tag: str
+    level: int
+
+
+class SendTimer(NamedTuple):
+    """A producer sends a message that says by this property when it is due."""
+
+    producer: int
+    queue: int
+    tag: str
+    name: str
+    delay_ms: int
+
+
+class Recall(NamedTuple):
+    """A producer takes one of its timer messages back."""
+
+    producer: int
+    which: int
+
+
+class Prepare(NamedTuple):
+    """A producer sends a half message, and maybe says at once what becomes of it."""
+
+    producer: int
+    queue: int
+    tag: str
+    decision: Decision
+    level: int
+    says: str
+
+
+class End(NamedTuple):
+    """A producer says what becomes of one of its transactions, maybe once more."""
+
+    producer: int
+    which: int
+    at_once: bool
+
+
+class AnswerChecks(NamedTuple):
+    """A producer answers the checks that came."""
+
+    producer: int
+    knows: bool
+
+
+class Poll(NamedTuple):
+    """A consumer pulls the queues that are its own; it may be held."""
+
+    consumer: int
+    hold_s: int
+    count_max: int
+
+
+class Consume(NamedTuple):
+    """A consumer consumes what came, or sends it back, and notes how far it is."""
+
+    consumer: int
+    failing: int
+    level: int
+
+
+class Leave(NamedTuple):
+    """A consumer says goodbye, or just loses its connection."""
+
+    consumer: int
+    politely: bool
+
+
+class Unlock(NamedTuple):
+    """A consumer gives a lock back, which it may not have."""
+
+    queue: int
+    consumer: int
+
+
+class HangUp(NamedTuple):
+    """A producer loses its connection."""
+
+    producer: int
+
+
+class Wait(NamedTuple):
+    """Time passes."""
+
+    milliseconds: int
+
+
+class Restart(NamedTuple):
+    """A clean stop and a start."""
+
+
+class Die(NamedTuple):
+    """The broker is killed before its n-th write from now, or loses power."""
+
+    writes: int
+    kept_writes: int | None
+
+
+class Program(NamedTuple):
+    """One run.
+
+    Attributes:
+      sync: SYNC_FLUSH.
+      check_max: transactionCheckMax.
+      seed: of what the broker leaves to chance.
+    """
+
+    sync: bool
+    check_max: int
+    seed: int
+    steps: list[Any]
+
+
+_producer = st.integers(0, 1)
+_queue = st.integers(0, 1)
+_consumer = st.integers(0, 5)
+_tag = st.sampled_from(["a", "b", "Aa", "BB", ""])  # Aa and BB have the same hash code
+_level = st.sampled_from([1, 1, 2, 3, 4, 5, 14, 18, 25])
+_decision = st.sampled_from(Decision)
+_milliseconds = st.sampled_from(
+    [1, 100, 999, 1_000, 4_999, 5_000, 6_000, 10_000, 11_000, 15_500, 30_000, 61_000, 600_000,
+     7_200_000]
+)  # fmt: skip
+
+_send = st.builds(
+    Send, _producer, _queue, st.lists(_tag, min_size=1, max_size=3),
+    st.sampled_from(["together", "one by one", "oneway", "batch"]),
+)  # fmt: skip
+_send_later = st.builds(SendLater, _producer, _queue, _tag, _level)
+_send_timer = st.builds(
+    SendTimer,
+    _producer,
+    _queue,
+    _tag,
+    st.sampled_from(["TIMER_DELAY_SEC", "TIMER_DELAY_MS", "TIMER_DELIVER_MS"]),
+    st.sampled_from([1_000, 1_000, 2_000, 11_000, 61_000, 7_200_000]),
+)
+_recall = st.builds(Recall, _producer, st.integers(0, 2))
+_prepare = st.builds(
+    Prepare, _producer, _queue, _tag, _decision, st.sampled_from([0, 0, 0, 1, 3]),
+    st.sampled_from(["nothing", "nothing", "decision", "unknown"]),
+)  # fmt: skip
+_end = st.builds(End, _producer, st.integers(0, 3), st.booleans())
+_answer_checks = st.builds(AnswerChecks, _producer, st.booleans())
+_poll = st.builds(Poll, _consumer, st.sampled_from([0, 15]), st.sampled_from([1, 3, 32]))
+_consume = st.builds(Consume, _consumer, st.integers(0, 2), st.sampled_from([0, 0, 1, 3, -1]))
+_leave = st.builds(Leave, _consumer, st.booleans())
+_unlock = st.builds(Unlock, _queue, _consumer)
+_hang_up = st.builds(HangUp, _producer)
+_wait = st.builds(Wait, _milliseconds)
+_restart = st.just(Restart())
+_kept_writes = st.sampled_from([None, 0, 0, 1, 3, 10])
+_die = st.builds(Die, st.sampled_from([0, 0, 3, 8]), _kept_writes)
+_die_soon = st.builds(Die, st.integers(0, 6), _kept_writes)
+
+PROFILES = {
+    "everything": [
+        _send, _send, _send_later, _send_timer, _recall, _prepare, _end, _answer_checks, _poll,
+        _poll, _consume, _consume, _leave, _unlock, _hang_up, _wait, _wait, _restart, _die,
+    ],
+    "plain": [_send, _send, _poll, _poll, _consume, _wait, _restart, _leave],
+    "delay": [
+        _send_later, _send_later, _send_timer, _send_timer, _recall, _wait, _wait, _wait, _restart,
+    ],
+    "transactions": [
+        _prepare, _prepare, _end, _answer_checks, _wait, _wait, _hang_up, _restart,
+    ],
+    "retries": [_send, _poll, _poll, _consume, _consume, _wait, _restart],
+    "locks": [_send, _poll, _poll, _consume, _consume, _unlock, _leave, _wait, _restart],
+}  # fmt: skip
+"""Steps by what a run is about: few kinds of steps together go deeper than many."""
+
+
+@st.composite
+def programs(draw: st.DrawFn) -> Program:
+    """Any program of 10 to 40 steps."""
+    profile = draw(st.sampled_from(list(PROFILES)))
+    step = st.one_of(PROFILES[profile])
+    # Nothing, to which every step shrinks; and a step that the broker may not live through.
+    some = st.one_of(st.just(()), *[st.tuples(step)] * 8, st.tuples(_die_soon, step))
+    steps = [each for few in draw(st.lists(some, min_size=10, max_size=40)) for each in few]
+    if profile == "locks":
+        steps = [_in_order(step) for step in steps]
+    elif profile == "retries":
+        steps = [_first_group(step) for step in steps]
+    return Program(
+        draw(st.booleans()), draw(st.sampled_from([2, 15])), draw(st.integers(0, 99)), steps
+    )
+
+
+def _in_order(step: Any) -> Any:
+    """The same with a member of the last group."""
+    return step._replace(consumer=4 + step.consumer % 2) if hasattr(step, "consumer") else step
+
+
+def _first_group(step: Any) -> Any:
+    return step._replace(consumer=step.consumer % 2) if hasattr(step, "consumer") else step
