@@ -27,6 +27,9 @@ class ClientChannel(Protocol):
     def send_oneway(self, command: RemotingCommand) -> None:
         """Send a request that is not answered; never blocks."""
 
+    async def call(self, command: RemotingCommand, timeout_s: float) -> RemotingCommand:
+        """Send a request and wait for its answer; see `Channel.call`."""
+
     def close(self, reason: str = ...) -> None:
         """Close the connection; may be called twice."""
 

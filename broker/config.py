@@ -58,11 +58,21 @@ class BrokerConfig:
       long_polling_enable: whether pulls that find nothing wait.
       short_polling_time_mills: how long they wait where long polling is off.
       enable_property_filter: whether consumers may filter by SQL92 expressions over properties.
+      enable_calc_filter_bit_map: whether a message that is stored is evaluated for the expressions
+        of its topic, so that pulls by them need not read it; takes enableConsumeQueueExt, too.
+      expect_consumer_num_use_filter, max_error_rate_of_bloom_filter: groups of a topic, and percent
+        of messages that are read though they do not match; what a bit map's size comes from.
+      filter_data_clean_time_span: how long expressions of groups that left are kept.
+      filter_support_retry: whether an expression on a group's retry topic means that each message
+        is filtered by what the group has for the topic where it comes from.
       delay_offset_update_version_step: deliveries after which delayOffset.json's version moves on.
       transaction_time_out: how long a producer has until it is asked about a transaction.
       transaction_check_max: how often it is asked.
       transaction_check_interval: between two questions.
       reject_transaction_message: refuse transactions.
+      send_thread_pool_queue_capacity: sends whose answers wait for the disk, under SYNC_FLUSH; more
+        are refused with SYSTEM_BUSY.
+      lite_pull_message_enable: whether lite pull consumers of 5.x may pull.
       recall_message_enable: whether timer messages may be taken back (RECALL_MESSAGE).
       store_reply_message_enable: whether replies to requests are stored, too.
       notify_consumer_ids_changed_enable: whether groups are told of members that come and go.
@@ -99,9 +109,16 @@ class BrokerConfig:
     transaction_check_max: int = setting(15, minimum=1)
     transaction_check_interval: int = setting(30_000, minimum=1)
     reject_transaction_message: bool = False
+    send_thread_pool_queue_capacity: int = setting(10_000, minimum=1)
+    lite_pull_message_enable: bool = True
     recall_message_enable: bool = False
     store_reply_message_enable: bool = True
     enable_property_filter: bool = False
+    enable_calc_filter_bit_map: bool = False
+    expect_consumer_num_use_filter: int = setting(32, minimum=1, maximum=25_000)
+    max_error_rate_of_bloom_filter: int = setting(20, minimum=1, maximum=99)
+    filter_data_clean_time_span: int = setting(86_400_000, minimum=0)
+    filter_support_retry: bool = False
     long_polling_enable: bool = True
     short_polling_time_mills: int = setting(1_000, minimum=0)
     notify_consumer_ids_changed_enable: bool = True
@@ -171,6 +188,11 @@ def read_broker_config(
         broker.broker_id = MASTER_ID
     if not 0 <= broker.listen_port <= PORT_MAX or broker.listen_port in (1, 2):
         raise ConfigError("listenPort - 2, the VIP port, must be a port too", path=path)
+    if broker.enable_calc_filter_bit_map and not (
+        broker.enable_property_filter and store.enable_consume_queue_ext
+    ):
+        needs = "does nothing without enablePropertyFilter and enableConsumeQueueExt"
+        warnings.append(f"{path}{': ' if path else ''}enableCalcFilterBitMap {needs}")
     _check_retention(store, path)
     check_namesrv_addresses(broker.namesrv_addresses, path=path)
     return broker, store, warnings

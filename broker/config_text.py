@@ -25,6 +25,7 @@ TOPICS: Final = "topics.json"
 SUBSCRIPTION_GROUPS: Final = "subscriptionGroup.json"
 CONSUMER_OFFSETS: Final = "consumerOffset.json"
 DELAY_OFFSETS: Final = "delayOffset.json"
+CONSUMER_FILTERS: Final = "consumerFilter.json"
 
 Save = Callable[[str, bytes], None]
 """Writes one of the files above, whole or not at all: name of the file, its text in UTF-8.

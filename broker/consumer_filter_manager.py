@@ -1,26 +1,41 @@
-"""The SQL92 filters of the groups that are connected, compiled, by group and topic.
+"""The SQL92 filters of the groups, compiled, by group and topic; what is known of them before a
+message is read.
 
-They follow the subscriptions of the heartbeats: a filter is compiled when its text is new, goes
-with its subscription, and all of a group's go with its last client. One that cannot be compiled is
-kept as such, so that it is told once and tried once; the pulls of its consumers are refused.
+They follow the subscriptions of the heartbeats: a filter is compiled when its text is new, dies
+with its subscription, and all of a group's die with its last client. Dead ones are kept for
+`filterDataCleanTimeSpan`, in `consumerFilter.json` too, and live again when their group comes back
+with the same text. One that cannot be compiled is kept as such, so that it is told once and tried
+once; the pulls of its consumers are refused, and no file knows it.
+
+Invariant: every bit map that `FilterBitMaps` gave to a message stored after a filter was born has
+that filter's bits, if it matches. So a filter is born anew whenever its text changes, and when it
+is not sure that it was evaluated all the time.
 
 What compiling may cost is bounded twice, because expressions come from the wire: per heartbeat in
 time, and for all groups together in memory.
 
 Java counterpart: broker/filter/ConsumerFilterManager.java and ConsumerFilterData.java of 5.3.3.
-Pure. Not as there: nothing is written to consumerFilter.json, since a group without clients pulls
-nothing by what it had registered, and a client that comes back registers anew.
-Not done: the Bloom filter's positions, which only `enableCalcFilterBitMap` needs.
+Pure, but for the `save` it is given.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from functools import lru_cache
 from typing import Final
 
+from ..store.clock import Clock
+from .config_text import CONSUMER_FILTERS, Save
+from .consumer_filter_data import (
+    SQL92,
+    ConsumerFilterData,
+    StoredFilter,
+    decode_filters,
+    encode_filters,
+)
+from .filter.bloom import BloomFilter
 from .filter.sql92 import (
     EXPRESSION_CACHE_COUNT_MAX,
     EXPRESSION_LENGTH_MAX,
@@ -32,9 +47,6 @@ from .subscription import Subscription
 
 logger = logging.getLogger(__name__)
 
-SQL92: Final = "SQL92"
-"""The one type of expression besides tags. Source: common/filter/ExpressionType.java."""
-
 HEARTBEAT_CHARACTERS_MAX: Final = EXPRESSION_LENGTH_MAX
 """Characters of expressions that one heartbeat may have compiled: some 0.3 s at the worst, and
 hundreds of usual expressions. The others wait for the next heartbeat. RocketMQ has no bound, but
@@ -42,24 +54,20 @@ compiles in threads of its own."""
 
 REGISTERED_CHARACTERS_MAX: Final = 1024 * 1024
 """Characters of all compiled expressions together: some 200 MB at the worst, and tens of thousands
-of usual ones. RocketMQ has no bound."""
+of usual ones. Dead ones give way. RocketMQ has no bound."""
+
+DEAD_COUNT_MAX: Final = 10_000
+"""Dead filters that are kept; with one more the half that died first goes. Consumers that make up
+a group's name at each start would fill a day with them."""
+
+KEPT_DEAD_MS: Final = 24 * 3600 * 1000
+"""The default of `filterDataCleanTimeSpan`."""
+
+LEFT_BEFORE_START_MS: Final = 30_000
+"""A group that was there when the file was written is taken to have left so long before the start.
+Source: ConsumerFilterManager.decode."""
 
 _TEXT_SHOWN_MAX: Final = 200
-
-
-@dataclass(frozen=True, slots=True)
-class ConsumerFilterData:
-    """The filter of one group for one topic; never changed.
-
-    Attributes:
-      text: the expression as the user wrote it.
-      client_version: the `sub_version` of the subscription that it belongs to.
-      expression: compiled; None: it cannot be.
-    """
-
-    text: str
-    client_version: int
-    expression: Expression | None
 
 
 def compile_filter(expression_type: str, text: str) -> Expression | str:
@@ -90,17 +98,46 @@ def warm_up() -> None:
     compile_expression("price > 0 AND symbol = 'A'")
 
 
+def _no_message() -> int:
+    return 0
+
+
 class ConsumerFilterManager:
     """The filters that heartbeats registered. Not thread-safe: used from the broker's one trio run.
 
     Args:
+      clock: tells when filters are born and die.
+      save: writes the file.
+      newest_ms: the store timestamp of the newest message: whatever the clock says, no filter is
+        born before it.
+      bloom: where bits are, and how many.
+      kept_dead_ms: see KEPT_DEAD_MS.
       characters_max: see REGISTERED_CHARACTERS_MAX.
+
+    Attributes:
+      topics: the filters that could be compiled, dead ones too, by topic, then group. For reading.
     """
 
-    def __init__(self, *, characters_max: int = REGISTERED_CHARACTERS_MAX) -> None:
+    def __init__(
+        self,
+        *,
+        clock: Clock,
+        save: Save,
+        newest_ms: Callable[[], int] = _no_message,
+        bloom: BloomFilter | None = None,
+        kept_dead_ms: int = KEPT_DEAD_MS,
+        characters_max: int = REGISTERED_CHARACTERS_MAX,
+    ) -> None:
+        self.bloom = bloom or BloomFilter.create()
+        self.topics: dict[str, dict[str, ConsumerFilterData]] = {}
+        self._clock = clock
+        self._save = save
+        self._newest_ms = newest_ms
+        self._kept_dead_ms = kept_dead_ms
         self._characters_max = characters_max
-        self._characters = 0
+        self._characters = self._dead_count = 0
         self._groups: dict[str, dict[str, ConsumerFilterData]] = {}
+        self._dirty = False
 
     @property
     def characters(self) -> int:
@@ -108,9 +145,9 @@ class ConsumerFilterManager:
         return self._characters
 
     def find(self, topic: str, group: str) -> ConsumerFilterData | None:
-        """The filter of a group for a topic; None: none is registered, or it is wrong."""
+        """The filter of a group for a topic; None: none is registered, or it is wrong or dead."""
         data = self._groups.get(group, {}).get(topic)
-        return None if data is None or data.expression is None else data
+        return None if data is None or data.expression is None or data.is_dead else data
 
     def register(
         self, group: str, subscriptions: Mapping[str, Subscription], characters_max: int
@@ -126,14 +163,13 @@ class ConsumerFilterManager:
         """
         wanted = {topic: one for topic, one in subscriptions.items() if not one.is_tag_type}
         filters = self._groups.get(group, {})
-        for topic in filters.keys() - wanted.keys():
-            self._forget(filters.pop(topic))
+        self._bury([filters[topic] for topic in filters.keys() - wanted.keys()])
         compiled = 0
         waiting: list[str] = []
         for topic, one in wanted.items():
             old = filters.get(topic)
             if old is not None and old.text == one.sub_string:
-                filters[topic] = ConsumerFilterData(old.text, one.sub_version, old.expression)
+                self._keep(old, one.sub_version)
                 continue
             size = len(one.sub_string)
             if size <= EXPRESSION_LENGTH_MAX:  # a longer one is refused without a look
@@ -142,45 +178,207 @@ class ConsumerFilterManager:
                     continue
                 compiled += size
             if old is not None:
-                self._forget(old)
-            filters[topic] = self._compile(group, one)
+                self._drop(old)
+            self._put(self._compile(group, topic, one))
         if waiting:
             logger.warning(
                 "group %s: more expressions than are compiled for one heartbeat; %d wait for the "
                 "next one, that for %s first", group, len(waiting), waiting[0],
             )  # fmt: skip
-        if filters:
-            self._groups[group] = filters
-        else:
-            self._groups.pop(group, None)
         return compiled
 
     def unregister(self, group: str) -> None:
-        """Forget the filters of a group whose last client left."""
-        for data in self._groups.pop(group, {}).values():
-            self._forget(data)
+        """Let the filters of a group die whose last client left."""
+        self._bury(list(self._groups.get(group, {}).values()))
 
-    def _compile(self, group: str, subscription: Subscription) -> ConsumerFilterData:
+    def clean(self) -> None:
+        """Forget what died long ago. Source: ConsumerFilterManager.clean."""
+        if self._dead_count:
+            before_ms = self._clock.wall_ms() - self._kept_dead_ms
+            for data in self._dead():
+                if data.dead_ms <= before_ms:
+                    self._drop(data)
+
+    def bear_again(self) -> None:
+        """Take no filter for older than the newest message.
+
+        For a start after a broker that did not stop: what it registered last is not in the file,
+        and messages were evaluated with that.
+        """
+        now_ms = self._now_ms()
+        for filters in list(self.topics.values()):
+            for data in list(filters.values()):
+                dead_ms = max(data.dead_ms, now_ms) if data.is_dead else 0
+                self._replace(data, replace(data, born_ms=now_ms, dead_ms=dead_ms))
+
+    # The file
+
+    def encode(self) -> bytes:
+        """The text of `consumerFilter.json`."""
+        topics = {topic: filters.values() for topic, filters in self.topics.items()}
+        return encode_filters(topics, self.bloom.bit_count)
+
+    def persist(self) -> bool:
+        """Save the filters if they changed since the last time.
+
+        Returns: whether anything was written.
+        Raises: StoreIOError: it could not be; the next call tries again.
+        """
+        text = self.take_changed()
+        if text is None:
+            return False
+        self._dirty = True
+        self._save(CONSUMER_FILTERS, text)
+        self._dirty = False
+        return True
+
+    def take_changed(self) -> bytes | None:
+        """The text to save; None: nothing changed since the last. Not saved: `note_unsaved`."""
+        self.clean()
+        if not self._dirty:
+            return None
+        self._dirty = False
+        return self.encode()
+
+    def note_unsaved(self) -> None:
+        """What `take_changed` gave could not be saved: it counts as changed again."""
+        self._dirty = True
+
+    def decode(self, text: bytes) -> int:
+        """Take over what `consumerFilter.json` holds, in place of what is here; all of it is dead.
+
+        What has other bits than here, or cannot be compiled, is left out.
+
+        Args:
+          text: the file's text, as any version of RocketMQ wrote it.
+        Returns: how many filters there are.
+        Raises: ValueError: it is no table of filters; nothing is changed then.
+        """
+        stored = decode_filters(text)
+        self._groups.clear()
+        self.topics.clear()
+        self._characters = self._dead_count = 0
+        for each in stored:
+            data = self._taken_over(each)
+            if data is not None:
+                self._put(data)
+        count = sum(map(len, self.topics.values()))
+        self._dirty = count < len(stored)
+        return count
+
+    def _taken_over(self, stored: StoredFilter) -> ConsumerFilterData | None:
+        group, topic, text = stored.consumer_group, stored.topic, stored.expression or ""
+        bits = stored.bloom_filter_data
+        positions = self._positions(group, topic)
+        if topic in self._groups.get(group, {}):
+            return None
+        if bits is None or (bits.bit_num, bits.bit_pos) != (self.bloom.bit_count, [*positions]):
+            logger.info("the filter of group %s for %s had other bits: left out", group, topic)
+            return None
+        if self._characters + len(text) > self._characters_max:
+            logger.warning("the filter of group %s for %s has no room any more", group, topic)
+            return None
+        expression = compile_filter(stored.expression_type or "", text)
+        if isinstance(expression, str):
+            logger.warning("the filter of group %s for %s: %s", group, topic, expression)
+            return None
+        dead_ms = stored.dead_time or self._clock.wall_ms() - LEFT_BEFORE_START_MS
+        return ConsumerFilterData(
+            group,
+            topic,
+            text,
+            stored.client_version,
+            expression,
+            positions,
+            stored.born_time,
+            max(dead_ms, stored.born_time, 1),
+        )
+
+    # The table
+
+    def _positions(self, group: str, topic: str) -> tuple[int, ...]:
+        """Source: ConsumerFilterManager.register."""
+        return self.bloom.generate(f"{group}#{topic}")
+
+    def _now_ms(self) -> int:
+        return max(self._clock.wall_ms(), self._newest_ms())
+
+    def _dead(self) -> list[ConsumerFilterData]:
+        filters = [data for group in self.topics.values() for data in group.values()]
+        return [data for data in filters if data.is_dead]
+
+    def _compile(self, group: str, topic: str, subscription: Subscription) -> ConsumerFilterData:
         text = subscription.sub_string
-        room = self._characters_max - self._characters
-        found: Expression | str
-        if len(text) > room:
-            found = f"the groups' expressions have {self._characters_max} characters already"
-        else:
-            found = compile_filter(subscription.expression_type, text)
+        found = self._compiled(subscription.expression_type, text)
         if isinstance(found, str):
             logger.error(
                 "group %s gets nothing of %s: its expression %.*r is refused: %s",
-                group, subscription.topic, _TEXT_SHOWN_MAX, text, found,
+                group, topic, _TEXT_SHOWN_MAX, text, found,
             )  # fmt: skip
-            return ConsumerFilterData(text, subscription.sub_version, None)
-        self._characters += len(text)
+            return ConsumerFilterData(group, topic, text, subscription.sub_version, None)
         logger.info(
-            "filter registered, group: %s topic: %s %.*r",
-            group, subscription.topic, _TEXT_SHOWN_MAX, text,
-        )  # fmt: skip
-        return ConsumerFilterData(text, subscription.sub_version, found)
+            "filter registered, group: %s topic: %s %.*r", group, topic, _TEXT_SHOWN_MAX, text
+        )
+        positions = self._positions(group, topic)
+        return ConsumerFilterData(
+            group, topic, text, subscription.sub_version, found, positions, self._now_ms()
+        )
 
-    def _forget(self, data: ConsumerFilterData) -> None:
+    def _compiled(self, expression_type: str, text: str) -> Expression | str:
+        """`compile_filter` where there is room; dead filters give way."""
+        if self._characters + len(text) > self._characters_max:
+            self._drop_dead(0)
+        if self._characters + len(text) > self._characters_max:
+            return f"the groups' expressions have {self._characters_max} characters already"
+        return compile_filter(expression_type, text)
+
+    def _keep(self, data: ConsumerFilterData, client_version: int) -> None:
+        """Go on with a filter whose text is still wanted."""
+        if data.is_dead or data.client_version != client_version:
+            self._replace(data, replace(data, client_version=client_version, dead_ms=0))
+
+    def _bury(self, filters: Iterable[ConsumerFilterData]) -> None:
+        now_ms = self._now_ms()
+        for data in filters:
+            if data.expression is None:
+                self._drop(data)
+            elif not data.is_dead:
+                self._replace(data, replace(data, dead_ms=max(now_ms, data.born_ms)))
+        if self._dead_count > DEAD_COUNT_MAX:
+            self._drop_dead(DEAD_COUNT_MAX // 2)
+
+    def _drop_dead(self, keep: int) -> None:
+        """Forget dead filters but the so many that died last."""
+        dead = sorted(self._dead(), key=lambda data: data.dead_ms)
+        for data in dead[: len(dead) - keep]:
+            self._drop(data)
+
+    def _replace(self, old: ConsumerFilterData, new: ConsumerFilterData) -> None:
+        """Put another state of the same filter in its place."""
+        self._groups[new.group][new.topic] = new
+        if new.expression is not None:
+            self.topics[new.topic][new.group] = new
+            self._dead_count += new.is_dead - old.is_dead
+            self._dirty = True
+
+    def _put(self, data: ConsumerFilterData) -> None:
+        self._groups.setdefault(data.group, {})[data.topic] = data
         if data.expression is not None:
+            self.topics.setdefault(data.topic, {})[data.group] = data
+            self._characters += len(data.text)
+            self._dead_count += data.is_dead
+            self._dirty = True
+
+    def _drop(self, data: ConsumerFilterData) -> None:
+        _take_out(self._groups, data.group, data.topic)
+        if data.expression is not None:
+            _take_out(self.topics, data.topic, data.group)
             self._characters -= len(data.text)
+            self._dead_count -= data.is_dead
+            self._dirty = True
+
+
+def _take_out(table: dict[str, dict[str, ConsumerFilterData]], first: str, second: str) -> None:
+    del table[first][second]
+    if not table[first]:
+        del table[first]

@@ -166,6 +166,26 @@ class ConsumerOffsetManager:
             self._dirty = True
         return gone
 
+    def correct(self, max_offset: Callable[[str, int], int]) -> None:
+        """Bring offsets back to the ends of their queues.
+
+        A power cut under ASYNC_FLUSH may take messages whose consumption was saved already. What
+        comes in their place would be passed over (L15); RocketMQ passes it over.
+
+        Args:
+          max_offset: next queue offset, of topic and queue id.
+        """
+        for key, topic, _ in self._pairs():
+            for queue_id, offset in self.offset_table[key].items():
+                end = max_offset(topic, queue_id)
+                if offset > end:
+                    logger.warning(
+                        "the offset of %s queue %d goes back from %d to the queue's end, %d",
+                        key, queue_id, offset, end,
+                    )  # fmt: skip
+                    self.offset_table[key][queue_id] = end
+                    self._dirty = True
+
     def encode(self) -> bytes:
         """The text of `consumerOffset.json`."""
         topics_of: dict[str, list[Json]] = {}

@@ -34,17 +34,26 @@ from ..remoting.turn import Turn
 from ..store.clock import Clock
 from ..store.config import MessageStoreConfig
 from ..store.disk import Disk
-from ..store.errors import StoreError
+from ..store.errors import CorruptRecordError, StoreError
 from ..store.message_store import MessageStore
 from .attributes import BATCH_CQ, QUEUE_TYPE
 from .config import BrokerConfig, join_address
-from .config_text import CONSUMER_OFFSETS, DELAY_OFFSETS, SUBSCRIPTION_GROUPS, TOPICS
+from .config_text import (
+    CONSUMER_FILTERS,
+    CONSUMER_OFFSETS,
+    DELAY_OFFSETS,
+    SUBSCRIPTION_GROUPS,
+    TOPICS,
+)
 from .consumer_filter_manager import ConsumerFilterManager, warm_up
 from .consumer_manager import ConsumerManager, notify_consumer_ids_changed, notify_nobody
 from .consumer_offset_manager import ConsumerOffsetManager
 from .delay_offset_manager import DelayOffsetManager
+from .filter.bloom import BloomFilter
+from .filter_bit_maps import FilterBitMaps
 from .inner_message import DelayLevels, InnerPuts
 from .machine import local_address
+from .processors.client_admin import ClientAdminProcessor
 from .processors.client_manage import ClientManageProcessor
 from .processors.consumer_manage import ConsumerManageProcessor
 from .processors.end_transaction import EndTransactionProcessor
@@ -73,6 +82,9 @@ logger = logging.getLogger(__name__)
 
 SCAN_CLIENTS_INTERVAL_S = 10.0
 """Between two looks for clients whose heartbeats stay away. RocketMQ: ClientHousekeepingService."""
+
+SAVE_FILTERS_INTERVAL_S = 10.0
+"""Between two looks for filters that changed. RocketMQ: BrokerController.initialize."""
 
 VIP_PORT_STEP = 2
 """Clients with vipChannelEnabled connect to listenPort - 2. Source: MixAll.brokerVIPChannel."""
@@ -154,7 +166,7 @@ class BrokerController:
         self.timers = TimerMessageService(
             self.store, clock=clock, puts=self._puts, on_messages=self._on_messages
         )
-        self.filters = ConsumerFilterManager()
+        self.filters = self._filter_manager()
         self.consumers = self._consumer_manager()
         self._locks = RebalanceLockManager()
         self.client = RemotingClient(turn=self._turn)
@@ -202,7 +214,12 @@ class BrokerController:
                 warm_up()
             self._load_tables()
             self._tell_batch_topics(self.topics.topic_config_table.values())
+            was_killed = self.store.disk.exists(f"{self.store.config.store_path_root_dir}/abort")
             self.store.load()
+            if was_killed:
+                self.filters.bear_again()
+            if not self.store.read_only:  # where a hole is, queues may end too early
+                self.offsets.correct(self.store.max_offset)
             self.transactions.load()
             self.timers.load()
         except BaseException:
@@ -248,6 +265,7 @@ class BrokerController:
             nursery.start_soon(self._every, SCAN_CLIENTS_INTERVAL_S, self._scan_clients)
             interval_s = self.config.flush_consumer_offset_interval / 1000
             nursery.start_soon(self._save_offsets, interval_s)
+            nursery.start_soon(self._save_filters)
             nursery.start_soon(self._files.run)
             await nursery.start(self.schedule.run)
             await nursery.start(self.transactions.run)
@@ -267,6 +285,7 @@ class BrokerController:
             ("the transactions", self.transactions.note_through),
             ("the timers", self.timers.note_progress),
             ("the offsets", self.offsets.persist),
+            ("the filters", self.filters.persist),
             ("the topics", self.topics.persist),
             ("the groups", self.groups.persist),
         ):
@@ -284,6 +303,22 @@ class BrokerController:
             on_group_gone=self.filters.unregister,
         )
 
+    def _filter_manager(self) -> ConsumerFilterManager:
+        config = self.config
+        filters = ConsumerFilterManager(
+            clock=self._clock,
+            save=self._files.save,
+            newest_ms=lambda: self.store.now_ms,
+            bloom=BloomFilter.create(
+                config.max_error_rate_of_bloom_filter, config.expect_consumer_num_use_filter
+            ),
+            kept_dead_ms=config.filter_data_clean_time_span,
+        )
+        self._bit_maps = FilterBitMaps(filters, monotonic_s=self._clock.monotonic_s)
+        if config.enable_property_filter and config.enable_calc_filter_bit_map:
+            self.store.queue_store.bitmap_of = self._bit_maps.bit_map_of
+        return filters
+
     def _pull_processor(self) -> PullMessageProcessor:
         return PullMessageProcessor(
             self.config,
@@ -294,6 +329,7 @@ class BrokerController:
             offsets=self.offsets,
             now_s=trio.current_time,
             filters=self.filters if self.config.enable_property_filter else None,
+            bit_maps=self._bit_maps,
         )
 
     def _send_processor(self, port: int) -> SendMessageProcessor:
@@ -362,6 +398,14 @@ class BrokerController:
                 topics=self.topics,
                 store=self.store,
             ).processors,
+            ClientAdminProcessor(
+                self.config,
+                self.store,
+                consumers=self.consumers,
+                producers=self.producers,
+                offsets=self.offsets,
+                topics=self.topics,
+            ).processors,
             QueueOffsetProcessor(self.store).processors,
             QueryMessageProcessor(self.store).processors,
             LockProcessor(self._locks, clock=self._clock).processors,
@@ -418,10 +462,25 @@ class BrokerController:
             text = self.offsets.take_changed()
             if text is None:
                 continue
+            # What was sent back, and what was consumed, is on the device before the group is
+            # noted to be past it; after a failed fsync the offsets are saved all the same.
+            await self.store.flusher.flush_in_thread(threaded=self.store.disk.threaded)
             try:
                 await self._files.save_off_loop(CONSUMER_OFFSETS, text)
             except StoreError as error:
                 self.offsets.note_unsaved()
+                logger.error("%s", error)
+
+    async def _save_filters(self) -> None:
+        while True:
+            await trio.sleep(SAVE_FILTERS_INTERVAL_S)
+            text = self.filters.take_changed()
+            if text is None:
+                continue
+            try:
+                await self._files.save_off_loop(CONSUMER_FILTERS, text)
+            except StoreError as error:
+                self.filters.note_unsaved()
                 logger.error("%s", error)
 
     async def _save_delay_offsets(self) -> None:
@@ -459,6 +518,11 @@ class BrokerController:
             (DELAY_OFFSETS, self.delay_offsets.decode),
         ):
             self._files.load(name, decode)
+        if self.config.enable_property_filter:
+            try:
+                self._files.load(CONSUMER_FILTERS, self.filters.decode)
+            except CorruptRecordError as error:  # it saves work only, so the broker starts
+                logger.error("%s: consumers register their expressions anew", error)
 
     def _ha_server_addr(self) -> str:
         port = int(self._broker_addr.rpartition(":")[2])

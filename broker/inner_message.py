@@ -9,7 +9,7 @@ Java counterpart: MessageExtBrokerInner.java, broker/util/HookUtils.java handleS
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 from ..remoting.java_hash import tags_code
@@ -21,9 +21,9 @@ from ..remoting.message_properties import (
     PROPERTY_TIMER_DELAY_SEC,
     PROPERTY_TIMER_DELIVER_MS,
     PROPERTY_TIMER_OUT_MS,
+    change_properties,
     find_property,
     properties_from_bytes,
-    properties_to_bytes,
 )
 from ..remoting.sys_flag import TRANSACTION_COMMIT_TYPE, TRANSACTION_MASK
 from ..store.config import MessageStoreConfig
@@ -64,9 +64,7 @@ class InnerMessage:
         """A stored message, to be stored again; its body as it is, compressed or not."""
         properties = message.properties_bytes
         if _CRC32_NAME in properties:  # of the record as it was
-            kept = dict(message.properties)
-            kept.pop(PROPERTY_CRC32, None)
-            properties = properties_to_bytes(kept)
+            properties = change_properties(properties, {}, (PROPERTY_CRC32,))
         return cls(
             message.topic,
             message.queue_id,
@@ -81,12 +79,16 @@ class InnerMessage:
         )
 
     def change_properties(self, changed: Mapping[str, str], *removed: str) -> None:
-        """Give some properties other values, and take others away; the rest keeps its order."""
-        properties = properties_from_bytes(self.properties)
-        properties.update(changed)
-        for name in removed:
-            properties.pop(name, None)
-        self.properties = properties_to_bytes(properties)
+        """Give some properties other values, at the end, and take others away."""
+        self.properties = change_properties(self.properties, changed, removed)
+
+    def moved(self, topic: str, queue_id: int) -> InnerMessage:
+        """The same message for another queue."""
+        return InnerMessage(
+            topic, queue_id, self.body, self.properties, self.born_timestamp_ms, self.born_host,
+            self.store_host, self.flag, self.sys_flag, self.reconsume_times,
+            self.prepared_transaction_offset,
+        )  # fmt: skip
 
 
 class DelayLevels:
@@ -131,7 +133,7 @@ def delayed(message: InnerMessage, level: int, levels: DelayLevels) -> InnerMess
     Source: HookUtils.transformDelayLevelMessage.
     """
     level = min(level, levels.level_max)
-    waiting = replace(message, topic=SCHEDULE_TOPIC, queue_id=level - 1)
+    waiting = message.moved(SCHEDULE_TOPIC, level - 1)
     waiting.change_properties(
         {"DELAY": str(level), "REAL_TOPIC": message.topic, "REAL_QID": str(message.queue_id)},
         *_TIMER_NAMES,  # the level counts
@@ -177,7 +179,7 @@ def timed(message: InnerMessage, now_ms: int, config: MessageStoreConfig) -> Inn
         return message
     if deliver_ms - now_ms > config.timer_max_delay_sec * 1000:
         raise TimerRefused(PutMessageStatus.WHEEL_TIMER_MSG_ILLEGAL)
-    waiting = replace(message, topic=TIMER_TOPIC, queue_id=0)
+    waiting = message.moved(TIMER_TOPIC, 0)
     waiting.change_properties(
         {
             PROPERTY_TIMER_OUT_MS: str(out_ms(deliver_ms, config.timer_precision_ms)),

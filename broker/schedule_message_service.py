@@ -184,12 +184,12 @@ class ScheduleMessageService:
             if not result.buffers:
                 return True  # its log file was deleted
             message = decode_record(result.buffers[0])
-            real_topic = message.properties["REAL_TOPIC"]
-            real_queue_id = int(message.properties["REAL_QID"])
-        except (CorruptRecordError, RemoteProtocolError, KeyError, ValueError) as error:
+            real_topic = message.find(b"REAL_TOPIC") or ""
+            real_queue_id = int(message.find(b"REAL_QID") or "")
+        except (CorruptRecordError, RemoteProtocolError, ValueError) as error:
             logger.error("%s is left out, it cannot be told where it belongs: %r", place, error)
             return True
-        if real_topic in (TRANS_HALF_TOPIC, SCHEDULE_TOPIC) or real_queue_id < 0:
+        if real_topic in ("", TRANS_HALF_TOPIC, SCHEDULE_TOPIC) or real_queue_id < 0:
             logger.error("%s is left out: it belongs to %s", place, real_topic)
             return True
         again = InnerMessage.of(message)

@@ -63,6 +63,19 @@ class Subscription:
             tags_codes=None if data.sub_string == SUB_ALL else code_set,
         )
 
+    def to_data(self) -> SubscriptionData:
+        """As an administrator sees it."""
+        tags = self.sub_string.split("||") if self.tags_codes is not None else []
+        return SubscriptionData(
+            topic=self.topic,
+            sub_string=self.sub_string,
+            tags_set={tag.strip() for tag in tags if tag.strip()} if self.is_tag_type else set(),
+            code_set=set(self.code_set),
+            sub_version=self.sub_version,
+            expression_type=self.expression_type,
+            class_filter_mode=self.class_filter_mode,
+        )
+
     @property
     def is_tag_type(self) -> bool:
         """Whether it filters by tags."""

@@ -122,8 +122,7 @@ class TransactionService:
 
     def put_half(self, queue_offset: int, properties: bytes) -> None:
         """A half message was appended, and is open once the turn is committed."""
-        due_ms = self._store.now_ms + immunity_ms(properties, self._config.transaction_time_out)
-        self._new.append((queue_offset, due_ms))
+        self._new.append((queue_offset, self._store.now_ms + self._wait_ms(properties)))
 
     def can_end(self, queue_offset: int) -> int | None:
         """The open transaction that a producer means; None: it is through."""
@@ -187,8 +186,8 @@ class TransactionService:
             if self.open.is_full:
                 logger.error("more than %d transactions are open", len(self.open))
                 break
-            wait_ms = immunity_ms(half.properties_bytes, self._config.transaction_time_out)
-            self.open.open(half.queue_offset, half.store_timestamp_ms + wait_ms, op_start)
+            due_ms = half.store_timestamp_ms + self._wait_ms(half.properties_bytes)
+            self.open.open(half.queue_offset, due_ms, op_start)
         if len(self.open):
             logger.info("%d transactions are open", len(self.open))
 
@@ -295,7 +294,7 @@ class TransactionService:
         self.parked += len(parked)
         for check in checks:
             self.open.renew(check.old, check.queue_offset, later_ms, op_mark)
-            self._ask(check)
+        self._ask_when_stored(checks)
         if arrivals:
             self._on_messages(arrivals)
         if refused is not None:
@@ -308,10 +307,18 @@ class TransactionService:
             if self.open.current(offset) == offset:
                 self.open.put_off(offset, due_ms)
 
+    def _wait_ms(self, properties: bytes) -> int:
+        """How long after it was stored a half message is checked: before it is old, in any case."""
+        timeout_ms = self._config.transaction_time_out
+        return min(immunity_ms(properties, timeout_ms), max(self._old_ms, timeout_ms))
+
+    @property
+    def _old_ms(self) -> int:
+        """The age at which a message's log file may soon be deleted: half of fileReservedTime."""
+        return self._store.config.file_reserved_time * HOUR_MS // 2
+
     def _is_old(self, half: MessageExt, now_ms: int) -> bool:
-        """Whether its log file may soon be deleted: half of fileReservedTime has passed."""
-        kept_ms = self._store.config.file_reserved_time * HOUR_MS
-        return now_ms - half.store_timestamp_ms > kept_ms // 2
+        return now_ms - half.store_timestamp_ms > self._old_ms
 
     def _put(self, message: InnerMessage) -> tuple[int, int]:
         status, physical_offset, queue_offset = self._puts.put(message)
@@ -327,6 +334,22 @@ class TransactionService:
             return None
         self._asked += 1
         return channels[self._asked % len(channels)]
+
+    def _ask_when_stored(self, checks: list[_Check]) -> None:
+        """Ask; under SYNC_FLUSH behind the fsync, whatever came of it.
+
+        A producer must not hear of a copy that a power cut takes back: the check would not count,
+        and its answer would name a place where something else may be by then.
+        """
+
+        def ask(_: bool) -> None:
+            for check in checks:
+                self._ask(check)
+
+        if checks and self._store.sync_flush:
+            self._store.when_flushed(checks[-1].physical_offset, ask)
+        else:
+            ask(True)
 
     def _ask(self, check: _Check) -> None:
         """CHECK_TRANSACTION_STATE 39, oneway: the body is the half message as it was sent.

@@ -74,14 +74,14 @@ def half_message(message: InnerMessage) -> InnerMessage:
 def final_message(half: MessageExt) -> InnerMessage:
     """What a committed half message becomes.
 
-    Raises: ValueError, KeyError: the half message does not say where it belongs.
+    Raises: ValueError: the half message does not say where it belongs.
     Source: EndTransactionProcessor.endMessageTransaction, as 5.5.0 writes it.
     """
     message = InnerMessage.of(half)
-    message.topic = half.properties["REAL_TOPIC"]
-    message.queue_id = int(half.properties["REAL_QID"])
-    if message.queue_id < 0:
-        raise ValueError(f"REAL_QID is {message.queue_id}")
+    topic, queue_id = half.find(b"REAL_TOPIC"), half.find(b"REAL_QID")
+    if topic is None or queue_id is None or int(queue_id) < 0:
+        raise ValueError(f"REAL_TOPIC is {topic}, REAL_QID is {queue_id}")
+    message.topic, message.queue_id = topic, int(queue_id)
     message.change_properties({}, "REAL_TOPIC", "REAL_QID")
     message.sys_flag = reset_transaction_value(half.sys_flag, TRANSACTION_COMMIT_TYPE)
     message.prepared_transaction_offset = half.physical_offset

@@ -57,7 +57,7 @@ EFFECTS = {
     "cold": "flow control of cold data is not there",
     "delay": "delayed and timed messages are not there yet",
     "discovery": "name servers are those of namesrvAddr, and every registration is whole",
-    "filters": "SQL filters are not there yet; tag filters need no setting",
+    "filters": "SQL filters do not depend on it; tag filters need no setting",
     "fixed": "RocketMQ does not read this key either: the path follows from storePathRootDir",
     "gone": "RocketMQ itself does not read this key any more",
     "lite": "lite topics and LMQ are not there yet",

@@ -10,12 +10,7 @@ from dataclasses import dataclass, field
 
 from .hosts import host_text
 from .message_id import encode_offset_id
-from .message_properties import (
-    PROPERTY_KEYS,
-    PROPERTY_TAGS,
-    PROPERTY_UNIQUE_KEY,
-    properties_from_bytes,
-)
+from .message_properties import find_property, properties_from_bytes
 
 
 @dataclass(slots=True)
@@ -79,20 +74,25 @@ class MessageExt:
             parsed = self._properties = properties_from_bytes(self.properties_bytes)
         return parsed
 
+    def find(self, name: bytes) -> str | None:
+        """One property, without parsing the others."""
+        value = find_property(self.properties_bytes, name)
+        return None if value is None else str(value, "utf-8", "replace")
+
     @property
     def tags(self) -> str | None:
         """The message's tag."""
-        return self.properties.get(PROPERTY_TAGS)
+        return self.find(b"TAGS")
 
     @property
     def keys(self) -> str | None:
         """The message's keys, blank-separated."""
-        return self.properties.get(PROPERTY_KEYS)
+        return self.find(b"KEYS")
 
     @property
     def unique_key(self) -> str | None:
         """The id that the producer gave the message."""
-        return self.properties.get(PROPERTY_UNIQUE_KEY)
+        return self.find(b"UNIQ_KEY")
 
     @property
     def offset_message_id(self) -> str:

@@ -100,6 +100,29 @@ def properties_from_bytes(raw: bytes | bytearray | memoryview) -> dict[str, str]
     return properties_from_string(str(raw, "utf-8", "replace"))
 
 
+def change_properties(
+    raw: bytes, changed: Mapping[str, str], removed: tuple[str, ...] = ()
+) -> bytes:
+    """Encoded properties with some of them changed, without parsing the others.
+
+    Args:
+      raw: encoded properties.
+      changed: names and their new values; they stand at the end.
+      removed: names that are to be there no more.
+
+    Raises:
+      LocalProtocolError: as `properties_to_string`.
+    """
+    tokens = tuple(name.encode() + b"\x01" for name in (*changed, *removed))
+    for token in tokens:
+        if token in raw:
+            raw = b"\x02".join([p for p in raw.split(b"\x02") if not p.startswith(tokens)])
+            break
+    if raw and raw[-1] != 2:
+        raw += b"\x02"
+    return raw + properties_to_bytes(changed)
+
+
 # The names that are looked for per message, as they stand after another property.
 _TOKENS = {
     name.encode(): b"\x02%s\x01" % name.encode()
@@ -114,6 +137,9 @@ _TOKENS = {
         PROPERTY_TIMER_DELAY_SEC,
         PROPERTY_TIMER_DELIVER_MS,
         PROPERTY_TIMER_DELAY_MS,
+        PROPERTY_REAL_TOPIC,
+        PROPERTY_REAL_QUEUE_ID,
+        PROPERTY_PRODUCER_GROUP,
     )
 }
 

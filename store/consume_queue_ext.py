@@ -9,7 +9,7 @@ Units are written with `enableConsumeQueueExt=true`; those that are there are al
 damaged ones cost nothing but work: such a message passes every tag filter here, and the consumer
 filters again. An address never comes to mean another unit.
 
-Not done: computing bit maps (`ConsumeQueueStore.bitmap_of` is where that goes).
+What the bits of a bit map mean is the broker's business (broker/filter_bit_maps.py).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from .consume_queue import ConsumeQueue, QueueFiles, QueueSizeError, wipe
-from .errors import CorruptRecordError
+from .errors import CorruptRecordError, StoreIOError
 from .format import EXT_END, EXT_HEAD, EXT_HEAD_SIZE, UNIT, UNIT_SIZE
 
 logger = logging.getLogger(__name__)
@@ -43,7 +43,7 @@ SCAN_COUNT = 1000
 """Queue units looked at in one read."""
 
 BitMapOf = Callable[[str, bytes], bytes | None]
-"""(topic, encoded properties) to the bit map of a message, None for none."""
+"""(topic, encoded properties) to the bit map of a message, None for none; does not raise."""
 
 
 def is_ext_address(tags_code: int) -> bool:
@@ -370,6 +370,24 @@ class ExtendedConsumeQueue(ConsumeQueue):
             return stored
         unit = self.ext.unit_at(stored)
         return None if unit is None else unit.tags_code
+
+    def hidden_by(self, hides: Callable[[ExtUnit], bool]) -> Callable[[int], bool]:
+        """What applies `hides` to the extension unit of a tags code.
+
+        Without a unit, and where it cannot be read, nothing is hidden.
+        """
+        unit_at = self.ext.reader()
+
+        def is_hidden(tags_code: int) -> bool:
+            if not is_ext_address(tags_code):
+                return False
+            try:
+                unit = unit_at(tags_code)
+            except StoreIOError:
+                return False
+            return unit is not None and hides(unit)
+
+        return is_hidden
 
     def with_real_tags_codes(self, units: bytes) -> bytes:
         """The same queue units with tags codes in place of addresses, where these can be read.

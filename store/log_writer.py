@@ -96,6 +96,7 @@ class LogWriter:
         # Committed, waiting for fsync (SYNC_FLUSH): end, (queue, its end), index items.
         self._hidden: list[tuple[int, list[tuple[ConsumeQueue, int]], IndexItems]] = []
         self._failed_create_ms = -1
+        self._burst_error: StoreIOError | None = None
 
     def _start_at(self, end: int) -> None:
         base = end - end % self._file_size
@@ -105,11 +106,12 @@ class LogWriter:
         self.flusher.flushed_offset = self.flusher.committed_offset = end
 
     def begin_burst(self, now_ms: int | None = None) -> None:
-        """Set the store timestamp of the puts that follow; it never goes back.
+        """Begin with puts: set their store timestamp, which never goes back.
 
         Args:
           now_ms: wall clock, ms since 1970; None: read the clock.
         """
+        self._burst_error = None
         if now_ms is None:
             now_ms = self.clock.wall_ms()
         if now_ms > self.now_ms:
@@ -122,10 +124,17 @@ class LogWriter:
           `on_visible` is called after the fsync.
 
         Raises:
-          StoreIOError: it could not be written. None of the puts since the last commit is stored:
+          StoreIOError: it could not be written, or a `commit_part` before could not. None of the
+            puts since the last commit is stored:
             answer them with SERVICE_NOT_AVAILABLE; `refusal` says why. Later puts may succeed.
         """
         pending = self._pending
+        lost = self._burst_error
+        if lost is not None:
+            self._burst_error = None
+            if pending:
+                self._roll_back(lost)
+            raise lost
         if not pending:
             return ()
         end = self._append_offset
@@ -203,6 +212,20 @@ class LogWriter:
         self._append_offset = self._pending_start = base
         self._file_end = base + self._file_size
         return _PUT_OK
+
+    def commit_part(self) -> Collection[tuple[str, int]]:
+        """`commit` in the middle of somebody else's burst.
+
+        When it fails, so does the next commit: whoever began the burst must learn that some of its
+        puts are gone.
+
+        Raises: StoreIOError: as `commit`.
+        """
+        try:
+            return self.commit()
+        except StoreIOError as error:
+            self._burst_error = error
+            raise
 
     def _roll_back(self, error: StoreIOError) -> None:
         """Undo everything put since the last commit: in memory, and in the files as zeros."""

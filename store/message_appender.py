@@ -24,6 +24,7 @@ from ..remoting.message_codec import (
 )
 from ..remoting.message_crc import PROPERTY_CRC_SIZE, crc_property
 from ..remoting.message_properties import find_property
+from ..remoting.record_schema import BATCH_ENTRY_HEAD
 from ..remoting.sys_flag import (
     INNER_BATCH,
     NEED_UNWRAP,
@@ -50,6 +51,9 @@ BatchResult = tuple[PutMessageStatus, list[int], int]
 
 _PUT_OK = PutMessageStatus.PUT_OK
 _pack_head = RECORD_HEAD.pack
+_unpack_entry = BATCH_ENTRY_HEAD.unpack_from
+_unpack_length = PROPERTIES_LENGTH.unpack_from
+_ENTRY_HEAD_SIZE = BATCH_ENTRY_HEAD.size
 _pack_length = PROPERTIES_LENGTH.pack
 _pack_unit = UNIT.pack
 _NOT_V6 = -49  # ~(BORNHOST_V6 | STOREHOSTADDRESS_V6)
@@ -182,6 +186,35 @@ class MessageAppender(LogWriter):
         queue = self._queues.get((topic, queue_id)) or self.queue_store.create(topic, queue_id)
         if queue is None or len(body) > self._body_size_max:
             return (self._illegal(topic, len(body))[0], [], -1)
+        if (
+            queue.magic == self._usual_magic and queue.is_plain and not sys_flag & 0x84
+            and len(born_host) + len(store_host) == 16
+        ):  # fmt: skip
+            first = queue.next_offset
+            offsets = self._put_usual_batch(
+                queue, body, properties, born_timestamp_ms, born_host, store_host, sys_flag,
+                reconsume_times,
+            )  # fmt: skip
+            if offsets:
+                return (_PUT_OK, offsets, first)
+        return self._put_unusual_batch(
+            queue, body, properties, born_timestamp_ms, born_host, store_host, flag, sys_flag,
+            reconsume_times,
+        )  # fmt: skip
+
+    def _put_unusual_batch(
+        self,
+        queue: ConsumeQueue,
+        body: bytes,
+        properties: bytes,
+        born_timestamp_ms: int,
+        born_host: bytes,
+        store_host: bytes,
+        flag: int,
+        sys_flag: int,
+        reconsume_times: int,
+    ) -> BatchResult:
+        """`put_batch` for what is rare, or wrong; message for message."""
         try:
             entries = list(iter_batch(body))
         except RemoteProtocolError as error:
@@ -203,7 +236,7 @@ class MessageAppender(LogWriter):
             messages.append(own)
             total += queue.record_overhead + hosts_size + len(message_body) + len(own) + crc_size
         if not entries or total > self._file_size - 8:
-            return (self._illegal(topic, total)[0], [], -1)
+            return (self._illegal(queue.key[0], total)[0], [], -1)
         if self._append_offset + total + 8 > self._file_end:
             status = self._roll(total)
             if status is not _PUT_OK:
@@ -220,6 +253,56 @@ class MessageAppender(LogWriter):
                 )
             )  # fmt: skip
         return (_PUT_OK, offsets, first)
+
+    def _put_usual_batch(
+        self,
+        queue: ConsumeQueue,
+        body: bytes,
+        properties: bytes,
+        born_timestamp_ms: int,
+        born_host: bytes,
+        store_host: bytes,
+        sys_flag: int,
+        reconsume_times: int,
+    ) -> list[int]:
+        """`put_batch` in one loop, as `put_message` is for one message.
+
+        Returns: the physical offsets; empty: nothing was appended, the batch is for the slow way,
+          which also finds out what is wrong with it.
+        """
+        entries = usual_entries(body, properties)
+        physical_offset, queue_offset = self._append_offset, queue.next_offset
+        overhead, now_ms, queue_id = queue.record_overhead, self.now_ms, queue.key[1]
+        topic_field, topic_hash = queue.topic_field, queue.topic_hash
+        stored_flags = sys_flag & _NOT_V6
+        pending: list[bytes] = []
+        items: list[tuple[int, bytes, int, int]] = []
+        units: list[bytes] = []
+        offsets: list[int] = []
+        for flag, message_body, own, code in entries:
+            body_size, own_size = len(message_body), len(own)
+            size = overhead + body_size + own_size
+            head = _pack_head(
+                size, MAGIC_V1, crc32(message_body) & 0x7FFFFFFF, queue_id, flag, queue_offset,
+                physical_offset, stored_flags, born_timestamp_ms, born_host, now_ms, store_host,
+                reconsume_times, 0, body_size,
+            )  # fmt: skip
+            pending += (head, message_body, topic_field, _pack_length(own_size), own)
+            units.append(_pack_unit(physical_offset, size, code))
+            items.append((topic_hash, own, physical_offset, now_ms))
+            offsets.append(physical_offset)
+            physical_offset += size
+            queue_offset += 1
+        if not offsets or physical_offset + 8 > self._file_end:
+            return []
+        self._pending += pending
+        self._index_items += items
+        self._append_offset = physical_offset
+        queue.tail += b"".join(units)
+        if queue.next_offset == queue.committed_offset:
+            self._touched.append(queue)
+        queue.next_offset = queue_offset
+        return offsets
 
     def _put_inner_batch(
         self,
@@ -364,3 +447,37 @@ class MessageAppender(LogWriter):
     def _too_many_properties(self, size: int) -> PutResult:
         self.refusal = f"{size} bytes of properties, at most {PROPERTIES_SIZE_MAX} are allowed"
         return (PutMessageStatus.PROPERTIES_SIZE_EXCEEDED, -1, -1)
+
+
+def usual_entries(body: bytes, added: bytes) -> list[tuple[int, bytes, bytes, int]]:
+    """(flag, body, properties, tags code) of each message of a batch.
+
+    Args:
+      body: see `iter_batch`.
+      added: follow each message's own properties.
+    Returns: nothing when the batch is empty, or not read here: it is no batch, or one of its
+      messages needs a checksum of its own or has too many properties.
+    """
+    entries: list[tuple[int, bytes, bytes, int]] = []
+    position, end_of_batch = 0, len(body)
+    try:
+        while position < end_of_batch:
+            _, _, _, flag, size = _unpack_entry(body, position)
+            body_at = position + _ENTRY_HEAD_SIZE
+            body_end = body_at + size
+            (own_size,) = _unpack_length(body, body_end)
+            position = body_end + 2 + own_size
+            own = body[body_end + 2 : position]
+            if size < 0 or own_size < 0 or position > end_of_batch or b"\0" in own or b"#" in own:
+                return []
+            code = 0
+            if b"TAGS\1" in own:
+                tags = find_property(own, b"TAGS")
+                code = code_of_tags(str(tags, "utf-8", "replace")) if tags is not None else 0
+            own += b"\2" + added if own and added and own[-1] != 2 else added
+            if len(own) > PROPERTIES_SIZE_MAX:
+                return []
+            entries.append((flag, body[body_at:body_end], own, code))
+    except struct.error:
+        return []
+    return entries

@@ -10,7 +10,7 @@ put since costs one comparison per get.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from struct import Struct
@@ -184,7 +184,8 @@ class MessageReader:
         if found is None:
             entries = self._entries(queue, queue_offset, units, tags_codes, log_end)
             if record_filter is not None:
-                entries = judged(entries, self._log, record_filter, tags_codes, log_end)
+                is_hidden = _hidden(queue, queue_offset, record_filter)
+                entries = judged(entries, self._log, record_filter, tags_codes, log_end, is_hidden)
                 tags_codes = JUDGED
             found = self._collect(entries, count_max, size_max, tags_codes, log_end)
         status, read, last, buffers, size, count = found
@@ -468,6 +469,19 @@ class MessageReader:
         # A slave does not correct the consumer: the master may be ahead of it.
         next_offset = asked if self._keeps_offsets else correct
         return GetMessageResult(status, next_offset, min_offset, max_offset, [], 0, 0, False)
+
+
+def _hidden(
+    queue: ConsumeQueue, queue_offset: int, record_filter: RecordFilter
+) -> Callable[[int], bool] | None:
+    """Whether the record of a tags code need not be opened; None: all must be.
+
+    Records from before the start are opened to be verified; and nothing verifies their bit maps.
+    """
+    hides = record_filter.hides
+    if hides is None or queue_offset < queue.cold_end:
+        return None
+    return queue.hidden_by(hides) if isinstance(queue, ExtendedConsumeQueue) else None
 
 
 @lru_cache(maxsize=64)

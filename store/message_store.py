@@ -85,8 +85,8 @@ class MessageStore(MessageAppender):
         start makes their units again from the log.
       disk_full: why puts are refused until there is room again; "": there is.
       refusal: why the last put was refused or the last commit failed; for remarks and the log.
-      on_visible: called under SYNC_FLUSH with the (topic, queue_id) that an fsync made visible
-        (under ASYNC_FLUSH `commit` returns them).
+      on_visible: called with the (topic, queue_id) that became visible without a caller's `commit`,
+        which returns them: by an fsync under SYNC_FLUSH, or before topics are deleted.
       on_read_only: called once when the store turns read-only.
     """
 
@@ -397,7 +397,8 @@ class MessageStore(MessageAppender):
           StoreIOError: a file could not be removed.
         """
         if self._pending:
-            self.commit()
+            # The turn that put this finds nothing new at its end.
+            self.on_visible(self.commit_part())
         gone = set(topics)
         self._hidden = [
             (end, [entry for entry in ends if entry[0].key[0] not in gone], items)

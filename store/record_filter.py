@@ -5,7 +5,8 @@ record. How many units one get looks through is bounded by `maxFilterMessageSize
 `RecordFilter.is_over`: the next get goes on where this one stopped.
 
 Java counterpart: store/MessageFilter.java isMatchedByCommitLog of 5.3.3, as DefaultMessageStore
-calls it.
+calls it. Where a queue has an extension, its bit map may say of a record that it is not wanted,
+which then is not opened; broker/filter_bit_maps.py knows what the bits mean.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Final, NamedTuple
 from ..remoting.errors import RemoteProtocolError
 from ..remoting.message_codec import record_properties
 from .commit_log import CommitLog
-from .consume_queue_ext import EXT_ADDRESS_MAX
+from .consume_queue_ext import EXT_ADDRESS_MAX, ExtUnit
 from .errors import StoreIOError
 
 Unit = tuple[int, int, int]
@@ -35,10 +36,13 @@ class RecordFilter(NamedTuple):
       matches: whether a record with these encoded properties is wanted; does not raise.
       is_over: whether the get has looked long enough; asked after each record, so that at least
         one is looked at.
+      hides: whether `matches` would surely not want the record of an extension unit; None: that
+        is not known of any.
     """
 
     matches: Callable[[bytes], bool]
     is_over: Callable[[], bool]
+    hides: Callable[[ExtUnit], bool] | None = None
 
 
 def judged(
@@ -47,6 +51,7 @@ def judged(
     record_filter: RecordFilter,
     tags_codes: frozenset[int] | None,
     log_end: int,
+    is_hidden: Callable[[int], bool] | None = None,
 ) -> Iterator[Unit]:
     """The units of a queue with a code of JUDGED, or another one, in place of their tags code.
 
@@ -54,14 +59,15 @@ def judged(
     the same as without a filter. Ends early when the filter's time is over.
 
     Args:
-      units: with their real tags codes.
+      units: with their real tags codes; with addresses where those are not looked at.
       log: where the records lie.
       record_filter: what to ask of them.
       tags_codes: only records with one of these are opened; None: all.
       log_end: where the commit log ends.
+      is_hidden: whether the record of a unit with this tags code need not be opened.
     Raises: StoreIOError, CorruptRecordError: what `units` raises.
     """
-    matches, is_over = record_filter
+    matches, is_over = record_filter.matches, record_filter.is_over
     file_size = log.file_size
     view: memoryview | None = None
     view_base = -1
@@ -71,6 +77,9 @@ def judged(
             and tags_code not in tags_codes
             and tags_code > EXT_ADDRESS_MAX  # else an extension that is lost
         ):
+            yield physical_offset, size, _MATCHES_NOT
+            continue
+        if is_hidden is not None and is_hidden(tags_code):
             yield physical_offset, size, _MATCHES_NOT
             continue
         position = physical_offset % file_size

@@ -88,7 +88,7 @@ class EndTransactionProcessor:
         if kind == TRANSACTION_COMMIT_TYPE:
             try:
                 message = final_message(half)
-            except (KeyError, ValueError) as error:
+            except ValueError as error:
                 raise RequestRefused(
                     ResponseCode.SYSTEM_ERROR, f"the half message is damaged: {error!r}"
                 ) from error
@@ -99,7 +99,7 @@ class EndTransactionProcessor:
 
     def _check(self, half: MessageExt, header: EndTransactionRequestHeader) -> None:
         """Source: EndTransactionProcessor.checkPrepareMessage, rejectCommitOrRollback."""
-        if not header.from_transaction_check and half.properties.get(IMMUNITY):
+        if not header.from_transaction_check and half.find(IMMUNITY.encode()):
             own_ms = immunity_ms(half.properties_bytes, self._config.transaction_time_out)
             least_ms = max(own_ms, self._config.transaction_time_out)
             if self._transactions.age_ms(half) > least_ms:
@@ -109,7 +109,9 @@ class EndTransactionProcessor:
                 )
         for is_right, what in (
             (half.topic == TRANS_HALF_TOPIC, _NOT_FOUND),
-            (half.properties.get("PGROUP") == header.producer_group, "The producer group wrong"),
+            # After a power cut under ASYNC_FLUSH another one may be where it was.
+            (header.transaction_id in (None, "", half.unique_key), _NOT_FOUND),
+            (half.find(b"PGROUP") == header.producer_group, "The producer group wrong"),
             (
                 half.queue_offset == header.tran_state_table_offset,
                 "The transaction state table offset wrong",

@@ -8,8 +8,9 @@ nothing is held (`pull_request_hold.py`) until a message comes or its time is ov
 SQL92 is refused unless enablePropertyFilter is true. Such a pull looks through a bounded part of
 its queue, in units and in time; when nothing of it matches, the consumer is told where to go on.
 
-Not done: class filters, reading from slaves, and filterSupportRetry (consumers subscribe to their
-retry topics by tags, and it means others).
+Where messages have bit maps (`filter_bit_maps.py`) it reads only those that may match.
+
+Not done: class filters, and reading from slaves.
 
 Java counterpart: broker/processor/PullMessageProcessor.java, DefaultPullMessageResultHandler.java
 of 5.3.3.
@@ -19,7 +20,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Final
 
 from ...remoting.answer_template import AnswerTemplate
@@ -28,6 +29,7 @@ from ...remoting.codec import RemotingCommand, encode, encode_head
 from ...remoting.errors import RequestRefused
 from ...remoting.headers import PullMessageRequestHeader, decode
 from ...remoting.java_hash import java_hash_code
+from ...remoting.message_properties import find_property
 from ...remoting.request_codes import RequestCode
 from ...remoting.response_codes import FAQ_HELP, ResponseCode
 from ...store.errors import StoreError
@@ -40,10 +42,12 @@ from ..consumer_filter_manager import ConsumerFilterManager, compile_filter
 from ..consumer_manager import ConsumerManager
 from ..consumer_offset_manager import ConsumerOffsetManager
 from ..filter.sql92 import Expression
+from ..filter_bit_maps import FilterBitMaps
 from ..pull_request_hold import HeldPull, PullRequestHoldService
 from ..subscription import SUB_ALL, is_tag_type
 from ..subscription_group_manager import SubscriptionGroupManager
 from ..topic_config_manager import TopicConfigManager
+from ..topic_validator import RETRY_TOPIC_PREFIX
 
 logger = logging.getLogger(__name__)
 
@@ -104,6 +108,7 @@ class PullMessageProcessor:
       now_s: the time by which held pulls expire and pulls with an expression end, such as
         trio.current_time.
       filters: what heartbeats registered; None: enablePropertyFilter is false.
+      bit_maps: what is known of messages before they are read; None: nothing.
     """
 
     def __init__(
@@ -117,9 +122,11 @@ class PullMessageProcessor:
         offsets: ConsumerOffsetManager,
         now_s: Callable[[], float],
         filters: ConsumerFilterManager | None = None,
+        bit_maps: FilterBitMaps | None = None,
     ) -> None:
         self._config = config
         self._filters = filters
+        self._bit_maps = bit_maps
         self._store = store
         self._topic_table = topics.topic_config_table
         self._groups = groups
@@ -135,8 +142,16 @@ class PullMessageProcessor:
         self.hold_service = PullRequestHoldService(self._resume)
         self.processors: dict[RequestCode, Processor] = {
             RequestCode.PULL_MESSAGE: self.pull_message,
-            RequestCode.LITE_PULL_MESSAGE: self.pull_message,
+            RequestCode.LITE_PULL_MESSAGE: (
+                self.pull_message if config.lite_pull_message_enable else self._refuse_lite_pull
+            ),
         }
+
+    def _refuse_lite_pull(self, request: RemotingCommand, channel: Channel) -> None:
+        raise RequestRefused(
+            ResponseCode.NO_PERMISSION,
+            f"the broker[{self._config.broker_ip1}] for lite pull consumer is forbidden",
+        )
 
     def pull_message(self, request: RemotingCommand, channel: Channel) -> None:
         """Serve a pull; the answer is written to the channel, now or later.
@@ -158,7 +173,7 @@ class PullMessageProcessor:
                 header.max_msg_nums,
                 size_max,
                 tags_codes,
-                None if expression is None else self._record_filter(expression),
+                self._record_filter(header.topic, header.consumer_group, expression),
             )
         except StoreError as error:
             # The consumer asks again later; what to do stands in the text.
@@ -194,7 +209,6 @@ class PullMessageProcessor:
 
     def _resume(self, pull: HeldPull, over: bool) -> bool:
         """Try a held pull again; say whether it was answered."""
-        expression = pull.expression
         try:
             result = self._store.get_message(
                 *pull.key,
@@ -202,7 +216,7 @@ class PullMessageProcessor:
                 pull.count_max,
                 pull.size_max,
                 pull.tags_codes,
-                None if expression is None else self._record_filter(expression),
+                self._record_filter(pull.key[0], pull.group, pull.expression),
             )
         except StoreError as error:
             logger.error("%s: a held pull of %s failed: %s", pull.channel, pull.key, error)
@@ -228,10 +242,33 @@ class PullMessageProcessor:
         self._answer(pull.request, pull.channel, pull.queue_offset, pull.key[0], pull.group, result)
         return True
 
-    def _record_filter(self, expression: Expression) -> RecordFilter:
+    def _record_filter(
+        self, topic: str, group: str, expression: Expression | None
+    ) -> RecordFilter | None:
+        """What the store asks of each record for a pull by this expression."""
+        if expression is None:
+            return None
         now_s = self._now_s
         end_s = now_s() + FILTER_TIME_MAX_S
-        return RecordFilter(expression.matches, lambda: now_s() > end_s)
+        if self._config.filter_support_retry and topic.startswith(RETRY_TOPIC_PREFIX):
+            return RecordFilter(partial(self._matches_origin, topic), lambda: now_s() > end_s)
+        hides = None
+        if self._bit_maps is not None:
+            hides = self._bit_maps.hides(topic, group, expression)
+        return RecordFilter(expression.matches, lambda: now_s() > end_s, hides)
+
+    def _matches_origin(self, topic: str, properties: bytes) -> bool:
+        """Whether the group of a retry topic wants a message by what it has for its first topic.
+
+        Where the group has no expression for that, it wants all of them.
+        Source: broker/filter/ExpressionForRetryMessageFilter.java isMatchedByCommitLog.
+        """
+        origin = find_property(properties, b"RETRY_TOPIC")
+        if origin is None or self._filters is None:
+            return True
+        group = topic.removeprefix(RETRY_TOPIC_PREFIX)
+        data = self._filters.find(str(origin, "utf-8", "replace"), group)
+        return data is None or data.expression is None or data.expression.matches(properties)
 
     def _code_of(self, status: GetMessageStatus, queue_offset: int) -> ResponseCode:
         if queue_offset and status in _MOVED_WHEN_NOT_FIRST:

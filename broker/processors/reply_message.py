@@ -125,7 +125,7 @@ class ReplyMessageProcessor:
         if client_id is None:
             return f"reply message properties[{_REPLY_TO}] is null"
         asker = self._producers.find_channel(client_id)
-        if not isinstance(asker, Channel):
+        if asker is None:
             return f"push reply message fail, channel of <{client_id}> not found."
         now_ms = self._store.now_ms
         properties[_PUSH_TIME] = str(now_ms)

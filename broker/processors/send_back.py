@@ -153,7 +153,8 @@ class SendBackProcessor:
         again.change_properties({**known, "WAIT": "false", "DELAY": str(verdict.delay_level)})
         again.store_host = self._send.store_host
         again.reconsume_times = min(message.reconsume_times + 1, _INT32_MAX)
-        self._send.put_inner(request, channel, again)
+        # The consumer is through with it once this is answered. (Apache answers before the fsync.)
+        self._send.put_inner(request, channel, again, waits=True)
         return None
 
     def _topic(self, topic: str, queue_count: int, sys_flag: int) -> TopicConfig:

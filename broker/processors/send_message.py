@@ -119,6 +119,7 @@ class SendMessageProcessor(SendTurn):
             on_messages,
             store_host=store_host,
             constants={"MSG_REGION": config.region_id, "TRACE_ON": trace_on},
+            held_max=config.send_thread_pool_queue_capacity,
         )
         self._config = config
         self._topic_table = topics.topic_config_table
@@ -333,18 +334,21 @@ class SendMessageProcessor(SendTurn):
         channel: Channel,
         message: InnerMessage,
         fields: dict[str, str] | None = None,
+        waits: bool | None = None,
     ) -> None:
         """Append a message that another request leads to, and answer it with success when written.
 
         Args:
           fields: of the answer.
+          waits: whether, under SYNC_FLUSH, the answer waits for fsync; None: as the message says.
         Raises: RequestRefused: it was not stored.
         """
         if channel is not self._channel:
             self._begin(channel)
         physical_offset, _ = self._put(self._waiting_message(message))
         self._last_physical_offset = physical_offset
-        waits = b"WAIT\1false" not in message.properties
+        if waits is None:
+            waits = b"WAIT\1false" not in message.properties
         self._answer_at_end(
             request, request.answer(ResponseCode.SUCCESS, None, fields or {}), waits
         )
@@ -376,7 +380,10 @@ class SendMessageProcessor(SendTurn):
         return queue_id
 
     def _merge_properties(self, properties: bytes) -> bytes:
-        """The slow way: a message without a unique key, or one that a client sends on."""
+        """The properties with what the broker adds; `_send` does the usual case itself."""
+        if b"UNIQ_KEY\1" in properties and b"MSG_REGION\1" not in properties:
+            return properties + (self._added if properties[-1] == 2 else self._added_after)
+        # A message without a unique key, or one that a client sends on.
         merged = properties_from_bytes(properties) | self._added_properties
         if not merged.get("UNIQ_KEY"):
             merged["UNIQ_KEY"] = self._unique_ids.next_id(self._store.now_ms)
@@ -457,8 +464,8 @@ class SendMessageProcessor(SendTurn):
             if unique_key is not None:
                 added = own + (self._added if own[-1] == 2 else self._added_after)
         try:
-            for _, _, properties in iter_batch(request.body):
-                if b"DEL" in properties or b"TRAN_MSG" in properties:
+            if b"DEL" in request.body or b"TRAN_MSG" in request.body:
+                for _, _, properties in iter_batch(request.body):
                     _refuse_in_batch(properties)
             status, offsets, queue_offset = self._store.put_batch(
                 topic,
@@ -472,10 +479,11 @@ class SendMessageProcessor(SendTurn):
                 sys_flag=header.sys_flag,
                 reconsume_times=header.reconsume_times or 0,
             )
+            if status is not _PUT_OK:
+                list(iter_batch(request.body))  # says it if the batch cannot be read
+                raise self._refusal(status)
         except RemoteProtocolError as error:
             raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, f"batch body: {error}") from error
-        if status is not _PUT_OK:
-            raise self._refusal(status)
         prefix = self._id_prefix.decode("ascii")
         fields = {
             "msgId": ",".join(f"{prefix}{offset:016X}" for offset in offsets),

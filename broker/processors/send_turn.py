@@ -35,6 +35,7 @@ class SendTurn:
         visible.
       store_host: address that goes into message ids, as `host_bytes` packs it.
       constants: fields of every answer to a send.
+      held_max: answers that may wait for the disk at once (sendThreadPoolQueueCapacity).
     """
 
     def __init__(
@@ -46,7 +47,10 @@ class SendTurn:
         *,
         store_host: bytes,
         constants: Mapping[str, str],
+        held_max: int,
     ) -> None:
+        self._held = 0
+        self._held_max = held_max
         self._store = store
         self._topics = topics
         self._transactions = transactions
@@ -65,7 +69,14 @@ class SendTurn:
         self._last_physical_offset = 0
 
     def _begin(self, channel: Channel) -> None:
-        """The turn's next requests are of this connection."""
+        """The turn's next requests are of this connection.
+
+        Raises: RequestRefused: SYSTEM_BUSY, too many answers wait for the disk.
+        """
+        if self._held >= self._held_max:
+            raise RequestRefused(
+                ResponseCode.SYSTEM_BUSY, "[OVERLOAD]system busy, start flow control for a while"
+            )
         if self._channel is None:
             self._store.begin_burst()
         self._channel = channel
@@ -103,10 +114,10 @@ class SendTurn:
         self._answers.append(b"" if request.is_oneway else encode(answer))
 
     def answer_with_turn(self, request: RemotingCommand, channel: Channel) -> None:
-        """Answer a request with success when what the turn appended is written."""
+        """Answer a request with success when what the turn appended is stored."""
         if channel is not self._channel:
             self._begin(channel)
-        self._answer_at_end(request, request.answer(ResponseCode.SUCCESS, None), False)
+        self._answer_at_end(request, request.answer(ResponseCode.SUCCESS, None), True)
 
     def end_turn(self) -> None:
         """Write what the turn appended, wake who waits for it, release the answers."""
@@ -164,19 +175,24 @@ class SendTurn:
         """Answer now who does not wait for the disk; the others together after their fsync."""
         ends = [start for _, start in senders[1:]] + [len(answers)]
         later: list[tuple[Channel, list[bytes]]] = []
+        count = sum(waiting)
+        self._held += count
         for (channel, start), end in zip(senders, ends, strict=True):
             pairs = list(zip(answers[start:end], waiting[start:end], strict=True))
             channel.write([answer for answer, waits in pairs if not waits])
             later.append((channel, [answer for answer, waits in pairs if waits]))
 
         def flushed(done: bool) -> None:
+            self._held -= count
+
             def write() -> None:
                 for channel, held in later:
                     channel.write(held if done else [_as_flush_timeout(answer) for answer in held])
 
             self._topics.when_saved(write)
 
-        self._store.when_flushed(self._last_physical_offset, flushed)
+        # All of the turn, with the op message that its commit ended in.
+        self._store.when_flushed(self._store.max_physical_offset - 1, flushed)
 
     def _refusal(self, status: PutMessageStatus) -> RequestRefused:
         return refusal_of_put(status, self._store.refusal, self._store.config)

@@ -8,6 +8,12 @@ from __future__ import annotations
 from .base import (
     Body,
 )
+from .connection import (
+    Connection,
+    ConsumerConnection,
+    GroupList,
+    ProducerConnection,
+)
 from .data_version import (
     DataVersion,
 )
@@ -79,8 +85,10 @@ __all__ = [
     "BrokerMemberGroup",
     "CheckClientRequestBody",
     "ClusterInfo",
+    "Connection",
     "ConsumeFromWhere",
     "ConsumeType",
+    "ConsumerConnection",
     "ConsumerData",
     "ConsumerOffsetSerializeWrapper",
     "CreateTopicListRequestBody",
@@ -89,6 +97,7 @@ __all__ = [
     "ExponentialRetryPolicy",
     "GetBrokerMemberGroupResponseBody",
     "GetConsumerListByGroupResponseBody",
+    "GroupList",
     "GroupRetryPolicy",
     "GroupRetryPolicyType",
     "HeartbeatData",
@@ -97,6 +106,7 @@ __all__ = [
     "LockBatchResponseBody",
     "MessageModel",
     "MessageQueue",
+    "ProducerConnection",
     "ProducerData",
     "QueueData",
     "RegisterBrokerBody",

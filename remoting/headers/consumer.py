@@ -198,3 +198,59 @@ class ConsumerSendMsgBackRequestHeader(
     origin_topic: str | None = None
     unit_mode: bool = False
     max_reconsume_times: Int32 | None = None
+
+
+class GetConsumerConnectionListRequestHeader(
+    ConsumerGroupRequestHeader, frozen=True, kw_only=True, rename="camel", gc=False
+):
+    """Request of GET_CONSUMER_CONNECTION_LIST (203)."""
+
+
+class GetProducerConnectionListRequestHeader(
+    RpcRequestHeader, frozen=True, kw_only=True, rename="camel", gc=False
+):
+    """Request of GET_PRODUCER_CONNECTION_LIST (204)."""
+
+    producer_group: str
+
+
+class QueryTopicConsumeByWhoRequestHeader(
+    TopicRequestHeader, frozen=True, kw_only=True, rename="camel", gc=False
+):
+    """Request of QUERY_TOPIC_CONSUME_BY_WHO (300)."""
+
+    topic: str
+
+
+class GetConsumerRunningInfoRequestHeader(
+    ConsumerGroupRequestHeader, frozen=True, kw_only=True, rename="camel", gc=False
+):
+    """Request of GET_CONSUMER_RUNNING_INFO (307), handed on to a client of the group.
+
+    Attributes:
+      client_id: which one.
+      jstack_enable: with the stacks of its threads.
+    """
+
+    client_id: str
+    jstack_enable: bool = False
+
+
+class ResetOffsetRequestHeader(
+    TopicRequestHeader, frozen=True, kw_only=True, rename="camel", gc=False
+):
+    """Request of INVOKE_BROKER_TO_RESET_OFFSET (222), and of RESET_CONSUMER_CLIENT_OFFSET (220),
+    from the broker to the group's clients.
+
+    Attributes:
+      group: the consumer group.
+      topic: the topic.
+      timestamp: store time of the first message to consume, ms since 1970; -1: the end.
+      is_force: also forward; else only back.
+    Source: RocketMQ 5.3.3 ResetOffsetRequestHeader.
+    """
+
+    group: str
+    topic: str
+    timestamp: Int64
+    is_force: bool = False

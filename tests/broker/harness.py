@@ -31,7 +31,7 @@ from trocket.remoting.bodies import (
 )
 from trocket.remoting.channel import Deferred
 from trocket.remoting.codec import RemotingCommand
-from trocket.remoting.errors import RequestRefused
+from trocket.remoting.errors import RemotingTimeoutError, RequestRefused
 from trocket.remoting.request_codes import RequestCode
 from trocket.store.clock import ManualClock
 from trocket.store.message_reader import GetMessageResult
@@ -49,6 +49,10 @@ class FakeChannel:
 
     def send_oneway(self, command: RemotingCommand) -> None:
         self.sent.append(command)
+
+    async def call(self, command: RemotingCommand, timeout_s: float) -> RemotingCommand:
+        self.sent.append(command)
+        raise RemotingTimeoutError(f"nobody answers within {timeout_s} s")
 
     def close(self, reason: str = "") -> None:
         self.closed = True
@@ -132,7 +136,7 @@ class Broker:
         self.topics = TopicConfigManager(self.config, clock=self.clock, save=self._save)
         self.groups = SubscriptionGroupManager(self.config, clock=self.clock, save=self._save)
         self.offsets = ConsumerOffsetManager(clock=self.clock, save=self._save)
-        self.filters = ConsumerFilterManager()
+        self.filters = ConsumerFilterManager(clock=self.clock, save=self._save)
         self.consumers = ConsumerManager(on_group_gone=self.filters.unregister)
         self.producers = ProducerManager()
         self.locks = RebalanceLockManager()

@@ -105,6 +105,17 @@ def test_a_slave_is_refused_while_there_is_no_replication() -> None:
         read("brokerRole=SLAVE\nbrokerId=1")
 
 
+def test_bit_maps_that_nothing_would_use_are_warned_of() -> None:
+    keys = [
+        "enableCalcFilterBitMap=true",
+        "enablePropertyFilter=true",
+        "enableConsumeQueueExt=true",
+    ]
+    needs = "enablePropertyFilter and enableConsumeQueueExt"
+    warning = f"enableCalcFilterBitMap does nothing without {needs}"
+    assert [read("\n".join(keys[:number]))[2] for number in (1, 2, 3)] == [[warning]] * 2 + [[]]
+
+
 def test_a_master_is_broker_0_whatever_the_file_says() -> None:
     broker, _, warnings = read("brokerId=3")
     assert broker.broker_id == 0

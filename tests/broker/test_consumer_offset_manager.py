@@ -80,6 +80,19 @@ def test_cleaning_takes_exactly_the_topic_or_the_group():
     assert table.offset_table == table.pull_offset_table == {}
 
 
+def test_offsets_beyond_their_queues_are_corrected_and_saved():
+    table = Table()
+    for topic, queue_id, offset in (("T", 0, 5), ("T", 1, 7), ("gone", 0, 3)):
+        table.commit_offset("g", topic, queue_id, offset)
+    table.persist()
+    ends = {("T", 0): 5, ("T", 1): 6}
+    table.correct(lambda topic, queue_id: ends.get((topic, queue_id), 0))
+    assert table.offset_table == {"T@g": {0: 5, 1: 6}, "gone@g": {0: 0}}
+    assert table.persist()
+    table.correct(lambda topic, queue_id: 10)
+    assert not table.persist()
+
+
 def test_only_changes_are_saved():
     table = Table()
     assert not table.persist()

@@ -13,6 +13,7 @@ import pytest
 
 from trocket.broker.config import BrokerConfig
 from trocket.broker.config_text import parse
+from trocket.broker.consumer_filter_manager import ConsumerFilterManager
 from trocket.broker.consumer_offset_manager import ConsumerOffsetManager
 from trocket.broker.subscription_group_manager import SYSTEM_GROUPS, SubscriptionGroupManager
 from trocket.broker.topic_config_manager import TopicConfigManager
@@ -100,3 +101,11 @@ def test_offsets_load_and_are_saved_as_they_were(golden, store):
         }
         without_map = table.encode().partition(b'"offsetTable"')[2]
         assert without_map == text.partition(b'"offsetTable"')[2]
+
+
+@pytest.mark.parametrize("store", [store for store in STORES if "killed" not in store])
+def test_consumer_filters_load_and_are_saved_as_they_were(golden, store):
+    text = read(golden, store, "consumerFilter.json")
+    table = ConsumerFilterManager(clock=ManualClock(), save=saved_nowhere)
+    assert table.decode(text) == (2 if store.endswith("ext") else 0)
+    assert table.encode() == text

@@ -139,6 +139,35 @@ def test_a_full_disk_refuses_what_needs_a_new_file_and_sends_come_back_with_spac
     assert disk.list(f"{ROOT}/commitlog") == [f"{0:020d}", f"{65536:020d}"]
 
 
+def test_who_began_a_burst_learns_that_a_part_of_it_was_not_stored():
+    disk = MemoryDisk()
+    store = open_store(disk)
+    send(store, b"before")
+    store.begin_burst()
+    put(store, b"lost")
+    faults = [OSError(errno.EIO, "")]
+    disk.fault = lambda name, at: faults.pop() if name == "pwrite" and faults else None
+    with pytest.raises(StoreIOError):
+        store.delete_topics(["Other"])
+    put(store, b"after it")
+    with pytest.raises(StoreIOError):
+        store.commit()
+    assert bodies(store) == [b"before"]
+    send(store, b"of the next burst")
+    assert bodies(store) == [b"before", b"of the next burst"]
+
+
+def test_what_was_put_before_topics_are_deleted_is_told_of():
+    store = open_store()
+    seen = []
+    store.on_visible = seen.extend
+    store.begin_burst()
+    put(store, b"first")
+    store.delete_topics(["Other"])
+    assert seen == [("T", 0)]
+    assert store.commit() == ()
+
+
 def test_a_failed_write_rolls_everything_since_the_last_commit_back():
     disk = MemoryDisk()
     store = open_store(disk)

@@ -125,6 +125,7 @@ async def test_a_transaction_ends_once(kind):
 
 REFUSED = [
     pytest.param({"producerGroup": "other"}, "The producer group wrong", id="group"),
+    pytest.param({"transactionId": "K9"}, "Find prepared transaction message failed", id="id"),
     pytest.param({"tranStateTableOffset": 9}, "The transaction state table offset wrong", id="of"),
     pytest.param({"commitLogOffset": 3}, "Find prepared transaction message failed", id="no half"),
     pytest.param({"commitLogOffset": -1}, "Find prepared transaction message failed", id="< 0"),

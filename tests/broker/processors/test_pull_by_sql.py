@@ -228,7 +228,7 @@ async def test_a_filter_older_than_the_consumers_subscription_is_refused(
     assert bodies_of(mended) == [b"5"]
 
 
-async def test_a_groups_filters_go_with_its_last_client() -> None:
+async def test_a_groups_filters_die_with_its_last_client() -> None:
     async with embedded_broker(**ON) as broker:
         client, other = await broker.connect(), await broker.connect()
         await send(client, 5, 11)
@@ -241,7 +241,6 @@ async def test_a_groups_filters_go_with_its_last_client() -> None:
         await other.stream.aclose()
         await trio.testing.wait_all_tasks_blocked()
         assert filters.find("T", "CG") is None
-        assert filters.characters == 0
 
 
 @pytest.mark.parametrize(

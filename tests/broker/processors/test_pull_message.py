@@ -61,6 +61,20 @@ async def test_a_pull_answers_the_stored_records_and_where_to_go_on(serialize_ty
     }
 
 
+async def test_a_lite_pull_is_a_pull_unless_it_is_forbidden() -> None:
+    async with embedded_broker() as broker:
+        client = await broker.connect()
+        await send(client, b"one")
+        assert bodies_of(await client.ask(361, pull_fields())) == [b"one"]
+    async with embedded_broker(lite_pull_message_enable=False) as broker:
+        client = await broker.connect()
+        await send(client, b"one")
+        answer = await client.ask(361, pull_fields())
+        assert answer.code == 16
+        assert answer.remark == "the broker[127.0.0.1] for lite pull consumer is forbidden"
+        assert bodies_of(await client.ask(PULL, pull_fields())) == [b"one"]
+
+
 async def test_a_groups_sys_flag_is_told() -> None:
     async with embedded_broker() as broker:
         broker.controller.groups.update(

@@ -7,6 +7,7 @@ import trio
 
 from trocket.broker.processors.send_back import Verdict, judge
 from trocket.remoting.bodies import MessageQueue
+from trocket.remoting.codec import RemotingCommand
 from trocket.remoting.message_codec import decode_messages
 from trocket.remoting.message_id import encode_offset_id
 from trocket.store.config import FlushDiskType
@@ -203,3 +204,23 @@ async def test_what_an_ordered_consumer_gives_up_is_dead_at_once():
         assert (await client.ask(SEND, fields, b"poison")).code == 0
         (dead,) = await stored(client, "%DLQ%G")
     assert dead.body == b"poison"
+
+
+async def never(*, threaded):
+    """An fsync that takes its time."""
+    await trio.sleep_forever()
+
+
+async def test_under_sync_flush_it_is_answered_behind_the_fsync(autojump_clock, monkeypatch):
+    async with embedded_broker(flush_disk_type=FlushDiskType.SYNC_FLUSH) as broker:
+        client = await broker.connect()
+        message = await send(client)
+        fields = {name: str(value) for name, value in back_fields(message).items()}
+        with monkeypatch.context() as slow:
+            slow.setattr(broker.controller.store.flusher, "flush_in_thread", never)
+            opaque = await client.send(RemotingCommand(SEND_BACK, fields))
+            with trio.move_on_after(2):
+                await client.answer(opaque)
+                pytest.fail("it is answered, and a power cut would take it")
+        broker.controller.store.flush()
+        assert (await client.answer(opaque)).code == 0

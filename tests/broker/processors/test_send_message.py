@@ -17,6 +17,7 @@ from trocket.remoting.message_codec import decode_messages, encode_batch
 from trocket.remoting.message_id import encode_offset_id
 from trocket.remoting.request_codes import RequestCode
 from trocket.remoting.response_codes import ResponseCode
+from trocket.store.config import FlushDiskType
 from trocket.store.memory_disk import MemoryDisk
 
 from ..embedded import START_MS, TEN_SECONDS, Client, embedded_broker, pull_fields, send_fields
@@ -180,6 +181,30 @@ async def test_what_would_be_stored_as_a_plain_message_is_refused_in_a_batch(
         answer = await client.ask(SEND_BATCH, send_fields(), body)
         assert (answer.code, "in a batch" in (answer.remark or "")) == (3, True)
         assert await stored(client) == []
+
+
+async def test_sends_beyond_what_may_wait_for_the_disk_are_refused_until_it_is_done(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    options = {"flush_disk_type": FlushDiskType.SYNC_FLUSH, "send_thread_pool_queue_capacity": 3}
+    async with embedded_broker(**options) as broker:
+        client = await broker.connect()
+        assert (await client.ask(SEND_V2, send_fields(), b"made")).code == 0
+        flusher = broker.controller.store.flusher
+        await flusher._turn.acquire()  # the disk is slow
+        fields = {name: str(value) for name, value in send_fields().items()}
+        held = [await client.send(RemotingCommand(SEND_V2, fields, b"%d" % n)) for n in range(3)]
+        await trio.testing.wait_all_tasks_blocked()
+        answer = await client.ask(SEND_V2, send_fields(), b"refused")
+        assert (answer.code, answer.remark) == (
+            2,
+            "[OVERLOAD]system busy, start flow control for a while",
+        )
+        flusher._turn.release()
+        assert [(await client.answer(opaque)).code for opaque in held] == [0, 0, 0]
+        assert (await client.ask(SEND_V2, send_fields(), b"after")).code == 0
+        messages = await stored(client)
+    assert [message.body for message in messages] == [b"made", b"0", b"1", b"2", b"after"]
 
 
 async def test_a_broker_that_may_not_be_written_takes_no_ordered_messages() -> None:

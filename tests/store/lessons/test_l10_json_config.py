@@ -28,7 +28,8 @@ async def committed(disk, *offsets):
     for offset in offsets:
         async with embedded_broker(disk) as broker:
             client = await broker.connect()
-            await client.ask(SEND, send_fields(), b"body")
+            for _ in range(offset):  # one behind the queue's end would be set back
+                await client.ask(SEND, send_fields(), b"body")
             await client.ask(PULL, pull_fields(sysFlag=1 | 4, commitOffset=offset))
     return disk
 

@@ -1,0 +1,241 @@
+"""Clients as an administrator sees them: GET_CONSUMER_CONNECTION_LIST 203,
+GET_PRODUCER_CONNECTION_LIST 204, QUERY_TOPIC_CONSUME_BY_WHO 300; requests handed on to one of them:
+GET_CONSUMER_RUNNING_INFO 307, CONSUME_MESSAGE_DIRECTLY 309; and where they go on:
+INVOKE_BROKER_TO_RESET_OFFSET 222.
+
+Java counterpart: AdminBrokerProcessor, Broker2Client.resetOffset of 5.3.3.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from typing import Final
+
+from ...remoting import fastjson
+from ...remoting.bodies import (
+    Connection,
+    ConsumerConnection,
+    GroupList,
+    MessageQueue,
+    ProducerConnection,
+)
+from ...remoting.channel import Answer, Channel, Deferred, Processor
+from ...remoting.codec import RemotingCommand
+from ...remoting.errors import (
+    LocalProtocolError,
+    RemotingError,
+    RemotingTimeoutError,
+    RequestRefused,
+)
+from ...remoting.headers import (
+    GetConsumerConnectionListRequestHeader,
+    GetConsumerRunningInfoRequestHeader,
+    GetProducerConnectionListRequestHeader,
+    QueryTopicConsumeByWhoRequestHeader,
+    ResetOffsetRequestHeader,
+    decode,
+    encode_header,
+)
+from ...remoting.language_codes import LanguageCode
+from ...remoting.message_id import decode_offset_id
+from ...remoting.request_codes import RequestCode
+from ...remoting.response_codes import ResponseCode
+from ...store.message_store import MessageStore
+from ...store.status import BoundaryType
+from ..client_channel_info import ClientChannelInfo
+from ..config import BrokerConfig
+from ..consumer_manager import ConsumerManager
+from ..consumer_offset_manager import ConsumerOffsetManager
+from ..producer_manager import ProducerManager
+from ..topic_config_manager import TopicConfigManager
+
+logger = logging.getLogger(__name__)
+
+CALL_TIMEOUT_S: Final = 10.0
+"""How long a client has to answer what is handed on to it. Source: Broker2Client.callClient."""
+
+
+class ClientAdminProcessor:
+    """Tells who is connected, and reaches them.
+
+    Args:
+      config: the broker's.
+      store: already loaded.
+      consumers, producers, offsets, topics: the broker's tables.
+    """
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        store: MessageStore,
+        *,
+        consumers: ConsumerManager,
+        producers: ProducerManager,
+        offsets: ConsumerOffsetManager,
+        topics: TopicConfigManager,
+    ) -> None:
+        self._config = config
+        self._store = store
+        self._consumers = consumers
+        self._producers = producers
+        self._offsets = offsets
+        self._topics = topics
+        self.processors: dict[RequestCode, Processor] = {
+            RequestCode.GET_CONSUMER_CONNECTION_LIST: self._consumer_connections,
+            RequestCode.GET_PRODUCER_CONNECTION_LIST: self._producer_connections,
+            RequestCode.QUERY_TOPIC_CONSUME_BY_WHO: self._consumed_by,
+            RequestCode.GET_CONSUMER_RUNNING_INFO: self._hand_on,
+            RequestCode.CONSUME_MESSAGE_DIRECTLY: self._consume_directly,
+            RequestCode.INVOKE_BROKER_TO_RESET_OFFSET: self._reset_offset,
+        }
+
+    def _consumer_connections(self, request: RemotingCommand, _: Channel) -> Answer:
+        group = decode(GetConsumerConnectionListRequestHeader, request.ext_fields).consumer_group
+        info = self._consumers.get_consumer_group_info(group)
+        if info is None:
+            raise RequestRefused(
+                ResponseCode.CONSUMER_NOT_ONLINE, f"the consumer group[{group}] not online"
+            )
+        body = ConsumerConnection(
+            connection_set=_connections(info.channel_info_table.values()),
+            subscription_table={
+                topic: subscription.to_data()
+                for topic, subscription in info.subscription_table.items()
+            },
+            consume_type=info.consume_type,
+            message_model=info.message_model,
+            consume_from_where=info.consume_from_where,
+        )
+        return request.answer(ResponseCode.SUCCESS, None, body=body.to_body())
+
+    def _producer_connections(self, request: RemotingCommand, _: Channel) -> Answer:
+        group = decode(GetProducerConnectionListRequestHeader, request.ext_fields).producer_group
+        clients = self._producers.group_table.get(group)
+        if clients is None:
+            raise RequestRefused(
+                ResponseCode.SYSTEM_ERROR, f"the producer group[{group}] not exist"
+            )
+        body = ProducerConnection(connection_set=_connections(clients.values()))
+        return request.answer(ResponseCode.SUCCESS, None, body=body.to_body())
+
+    def _consumed_by(self, request: RemotingCommand, _: Channel) -> Answer:
+        topic = decode(QueryTopicConsumeByWhoRequestHeader, request.ext_fields).topic
+        groups = self._consumers.query_topic_consume_by_who(topic)
+        groups |= self._offsets.which_group_by_topic(topic)
+        body = GroupList(group_list=sorted(groups)).to_body()
+        return request.answer(ResponseCode.SUCCESS, None, body=body)
+
+    # ---- one client ----------------------------------------------------------------------
+
+    def _hand_on(self, request: RemotingCommand, _: Channel) -> Deferred:
+        return self._call(request, dict(request.ext_fields), request.body)
+
+    def _consume_directly(self, request: RemotingCommand, _: Channel) -> Deferred:
+        """Have a client consume one message now; its record goes along."""
+        try:
+            offset = decode_offset_id(request.ext_fields.get("msgId", "")).physical_offset
+        except LocalProtocolError as error:
+            raise RequestRefused(ResponseCode.SYSTEM_ERROR, str(error)) from error
+        record = self._store.message_at(offset)
+        if record is None:
+            raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"there is no message at {offset}")
+        fields = {**request.ext_fields, "brokerName": self._config.broker_name}
+        return self._call(request, fields, bytes(record))
+
+    def _call(self, request: RemotingCommand, fields: dict[str, str], body: bytes) -> Deferred:
+        """Let a client answer. Source: AdminBrokerProcessor.callConsumer."""
+        header = decode(GetConsumerRunningInfoRequestHeader, request.ext_fields)
+        who = f"<{header.consumer_group}> <{header.client_id}>"
+        info = self._consumers.get_consumer_group_info(header.consumer_group)
+        client = None if info is None else info.find_channel(header.client_id)
+        if client is None:
+            raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"The Consumer {who} not online")
+        channel = client.channel
+
+        async def call() -> RemotingCommand:
+            try:
+                found = await channel.call(
+                    RemotingCommand(request.code, fields, body), CALL_TIMEOUT_S
+                )
+            except RemotingTimeoutError as error:
+                return request.answer(
+                    ResponseCode.CONSUME_MSG_TIMEOUT, f"consumer {who} Timeout: {error}"
+                )
+            except RemotingError as error:
+                return request.answer(
+                    ResponseCode.SYSTEM_ERROR, f"invoke consumer {who} Exception: {error}"
+                )
+            return request.answer(found.code, found.remark, found.ext_fields, found.body)
+
+        return Deferred(call)
+
+    # ---- offsets -------------------------------------------------------------------------
+
+    def _reset_offset(self, request: RemotingCommand, channel: Channel) -> Answer:
+        """Have a group's clients go on from another place; they commit it themselves.
+
+        Source: Broker2Client.resetOffset.
+        """
+        header = decode(ResetOffsetRequestHeader, request.ext_fields)
+        logger.info("%s resets the offsets of %s", channel.remote_address, header)
+        topic = self._topics.topic_config_table.get(header.topic)
+        if topic is None:
+            raise RequestRefused(
+                ResponseCode.TOPIC_NOT_EXIST,
+                "[reset-offset] reset offset failed, no topic in this broker. "
+                f"topic={header.topic}",
+            )
+        table = {
+            MessageQueue(header.topic, self._config.broker_name, queue_id): self._place(
+                header, queue_id
+            )
+            for queue_id in range(topic.write_queue_nums)
+        }
+        info = self._consumers.get_consumer_group_info(header.group)
+        if info is None:
+            raise RequestRefused(
+                ResponseCode.CONSUMER_NOT_ONLINE,
+                f"Consumer not online, so can not reset offset, Group: {header.group} "
+                f"Topic: {header.topic} Timestamp: {header.timestamp}",
+            )
+        body = fastjson.dumps({"offsetTable": table})
+        fields = encode_header(
+            ResetOffsetRequestHeader(
+                group=header.group, topic=header.topic, timestamp=header.timestamp
+            )
+        )
+        for client in info.all_channels():
+            client.send_oneway(
+                RemotingCommand(RequestCode.RESET_CONSUMER_CLIENT_OFFSET, dict(fields), body)
+            )
+        return request.answer(ResponseCode.SUCCESS, None, body=body)
+
+    def _place(self, header: ResetOffsetRequestHeader, queue_id: int) -> int:
+        """Where the group is to go on in one queue."""
+        known = self._offsets.query_offset(header.group, header.topic, queue_id)
+        if known == -1:
+            raise RequestRefused(
+                ResponseCode.SYSTEM_ERROR, f"THe consumer group <{header.group}> not exist"
+            )
+        if header.timestamp == -1:
+            wanted = self._store.max_offset(header.topic, queue_id)
+        else:
+            wanted = self._store.offset_by_time(
+                header.topic, queue_id, header.timestamp, BoundaryType.LOWER
+            )
+        wanted = max(wanted, 0)
+        return wanted if header.is_force or wanted < known else known
+
+
+def _connections(clients: Iterable[ClientChannelInfo]) -> list[Connection]:
+    languages = {int(code): code.name for code in LanguageCode}
+    return [
+        Connection(
+            client_id=client.client_id,
+            client_addr=client.channel.remote_address,
+            language=languages.get(client.language, LanguageCode.OTHER.name),
+            version=client.version,
+        )
+        for client in clients
+    ]

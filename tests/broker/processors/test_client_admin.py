@@ -1,0 +1,217 @@
+"""Who is connected, what is handed on to a client, and offsets that are set back."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import trio
+
+from trocket.remoting import fastjson
+from trocket.remoting.bodies import (
+    ConsumerConnection,
+    ConsumerData,
+    GroupList,
+    HeartbeatData,
+    ProducerConnection,
+    ProducerData,
+    SubscriptionData,
+)
+from trocket.remoting.codec import RemotingCommand, encode
+
+from ..embedded import START_MS, embedded_broker, send_fields
+
+HEARTBEAT, SEND, RESET_CLIENT = 34, 310, 220
+CONSUMERS, PRODUCERS, RESET, CONSUMED_BY, RUNNING_INFO, DIRECTLY = 203, 204, 222, 300, 307, 309
+
+
+async def member(broker, client_id="c@1", sub_string="a || b"):
+    """A client that produces and consumes."""
+    client = await broker.connect()
+    beat = HeartbeatData(
+        client_id=client_id,
+        producer_data_set=[ProducerData(group_name="PG")],
+        consumer_data_set=[
+            ConsumerData(
+                group_name="CG",
+                subscription_data_set=[
+                    SubscriptionData(
+                        topic="T", sub_string=sub_string, code_set={97, 98}, sub_version=7
+                    )
+                ],
+            )
+        ],
+    )
+    assert (await client.ask(HEARTBEAT, {}, beat.to_body())).code == 0
+    return client
+
+
+async def serve(client, seen, code=0, body=b""):
+    """Answer what the broker hands on, until cancelled."""
+    while True:
+        data = await client.stream.receive_some(65_536)
+        for command in client._decoder.receive_data(bytes(data)):
+            seen.append(command)
+            if not command.is_oneway:
+                answer = command.answer(code, "as asked", {"seen": "yes"}, body)
+                await client.stream.send_all(encode(answer))
+
+
+async def test_a_groups_clients_and_subscriptions_are_told(autojump_clock):
+    async with embedded_broker() as broker:
+        await member(broker)
+        await member(broker, "c@2")
+        admin = await broker.connect()
+        answer = await admin.ask(CONSUMERS, {"consumerGroup": "CG"})
+        found = ConsumerConnection.from_body(answer.body)
+        assert [each.client_id for each in found.connection_set] == ["c@1", "c@2"]
+        assert {each.language for each in found.connection_set} == {"PYTHON"}
+        assert ":" in found.connection_set[0].client_addr
+        subscription = found.subscription_table["T"]
+        assert (subscription.sub_string, subscription.sub_version) == ("a || b", 7)
+        assert (subscription.tags_set, subscription.code_set) == ({"a", "b"}, {97, 98})
+        answer = await admin.ask(PRODUCERS, {"producerGroup": "PG"})
+        producers = ProducerConnection.from_body(answer.body).connection_set
+        assert [each.client_id for each in producers] == ["c@1", "c@2"]
+
+
+@pytest.mark.parametrize(
+    ("code", "field", "refused", "remark"),
+    [
+        (CONSUMERS, "consumerGroup", 206, "the consumer group[G] not online"),
+        (PRODUCERS, "producerGroup", 1, "the producer group[G] not exist"),
+    ],
+)
+async def test_a_group_without_clients_is_refused(code, field, refused, remark, autojump_clock):
+    async with embedded_broker() as broker:
+        admin = await broker.connect()
+        answer = await admin.ask(code, {field: "G"})
+        assert (answer.code, answer.remark) == (refused, remark)
+
+
+async def test_a_topic_is_consumed_by_who_subscribes_or_has_an_offset(autojump_clock):
+    async with embedded_broker() as broker:
+        await member(broker)
+        admin = await broker.connect()
+        await admin.ask(SEND, send_fields(), b"x")
+        broker.controller.offsets.commit_offset("Old", "T", 0, 1)
+        answer = await admin.ask(CONSUMED_BY, {"topic": "T"})
+        assert GroupList.from_body(answer.body).group_list == ["CG", "Old"]
+        answer = await admin.ask(CONSUMED_BY, {"topic": "U"})
+        assert GroupList.from_body(answer.body).group_list == []
+
+
+async def test_a_client_answers_what_is_handed_on_to_it(autojump_clock):
+    seen: list[RemotingCommand] = []
+    fields = {"consumerGroup": "CG", "clientId": "c@1", "jstackEnable": "true"}
+    async with embedded_broker() as broker, trio.open_nursery() as nursery:
+        nursery.start_soon(serve, await member(broker), seen, 0, b"{}")
+        admin = await broker.connect()
+        answer = await admin.ask(RUNNING_INFO, fields)
+        assert (answer.code, answer.remark, answer.body) == (0, "as asked", b"{}")
+        assert answer.ext_fields == {"seen": "yes"}
+        sent = await admin.ask(SEND, send_fields(), b"now")
+        message_id = sent.ext_fields["msgId"]
+        answer = await admin.ask(DIRECTLY, fields | {"msgId": message_id})
+        assert answer.code == 0
+        nursery.cancel_scope.cancel()
+    info, directly = seen
+    assert (info.code, dict(info.ext_fields)) == (RUNNING_INFO, fields)
+    assert (directly.code, directly.ext_fields["brokerName"]) == (DIRECTLY, "b")
+    assert b"now" in directly.body
+
+
+@pytest.mark.parametrize(
+    ("code", "changed", "remark"),
+    [
+        (RUNNING_INFO, {"clientId": "c@9"}, "The Consumer <CG> <c@9> not online"),
+        (RUNNING_INFO, {"consumerGroup": "G"}, "The Consumer <G> <c@1> not online"),
+        (DIRECTLY, {"msgId": "7F00000100002A9F00000000000F4240"}, "there is no message at 1000000"),
+        (DIRECTLY, {"msgId": "x"}, "x"),
+    ],
+)
+async def test_what_cannot_be_handed_on_is_refused(code, changed, remark, autojump_clock):
+    async with embedded_broker() as broker:
+        await member(broker)
+        admin = await broker.connect()
+        answer = await admin.ask(code, {"consumerGroup": "CG", "clientId": "c@1"} | changed)
+        assert answer.code == 1
+        assert remark in answer.remark
+
+
+async def test_a_client_that_does_not_answer_or_goes_is_told_of(autojump_clock):
+    fields = {"consumerGroup": "CG", "clientId": "c@1"}
+    async with embedded_broker() as broker:
+        client = await member(broker)
+        admin = await broker.connect()
+        start_s = trio.current_time()
+        answer = await admin.ask(RUNNING_INFO, fields)
+        assert (answer.code, "Timeout" in answer.remark) == (207, True)
+        assert trio.current_time() - start_s == pytest.approx(10, abs=0.1)
+        opaque = await admin.send(RemotingCommand(RUNNING_INFO, fields))
+        await trio.testing.wait_all_tasks_blocked()
+        await client.stream.aclose()
+        answer = await admin.answer(opaque)
+        assert (answer.code, "Exception" in answer.remark) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("timestamp", "force", "offset"),
+    [
+        (START_MS + 2_000, "true", 2),
+        (START_MS + 2_000, "false", 2),
+        (START_MS + 4_000, "true", 4),
+        (START_MS + 4_000, "false", 3),
+        (-1, "true", 5),
+        (-1, "false", 3),
+        (0, "true", 0),
+    ],
+)
+async def test_a_groups_clients_are_told_where_to_go_on(timestamp, force, offset, autojump_clock):
+    seen: list[RemotingCommand] = []
+    async with (
+        embedded_broker(default_topic_queue_nums=1) as broker,
+        trio.open_nursery() as nursery,
+    ):
+        admin = await broker.connect()
+        for number in range(5):  # one each second
+            await trio.sleep_until(number)
+            assert (await admin.ask(SEND, send_fields(), b"%d" % number)).code == 0
+        broker.controller.offsets.commit_offset("CG", "T", 0, 3)
+        nursery.start_soon(serve, await member(broker), seen)
+        fields = {"group": "CG", "topic": "T", "timestamp": timestamp, "isForce": force}
+        answer = await admin.ask(RESET, fields)
+        await trio.testing.wait_all_tasks_blocked()
+        nursery.cancel_scope.cancel()
+    assert answer.code == 0
+    assert fastjson.loads(answer.body) == fastjson.loads(
+        b'{"offsetTable":{{"brokerName":"b","queueId":0,"topic":"T"}:%d}}' % offset
+    )
+    (told,) = [each for each in seen if each.code == RESET_CLIENT]
+    assert told.is_oneway
+    assert told.body == answer.body
+    assert (told.ext_fields["group"], told.ext_fields["topic"]) == ("CG", "T")
+
+
+@pytest.mark.parametrize(
+    ("changed", "code", "remark"),
+    [
+        ({"topic": "U"}, 17, "no topic in this broker. topic=U"),
+        ({"group": "G"}, 1, "THe consumer group <G> not exist"),
+        ({}, 206, "Consumer not online, so can not reset offset, Group: CG Topic: T"),
+    ],
+)
+async def test_offsets_that_cannot_be_reset_are_refused(changed, code, remark, autojump_clock):
+    async with embedded_broker(default_topic_queue_nums=1) as broker:
+        admin = await broker.connect()
+        await admin.ask(SEND, send_fields(), b"x")
+        broker.controller.offsets.commit_offset("CG", "T", 0, 1)
+        fields = {"group": "CG", "topic": "T", "timestamp": 0, "isForce": "true"} | changed
+        answer = await admin.ask(RESET, fields)
+        assert answer.code == code
+        assert remark in answer.remark
+
+
+def test_the_answers_are_what_javas_fastjson_reads():
+    body = ConsumerConnection().to_body()
+    assert json.loads(body) == {"connectionSet": [], "subscriptionTable": {}}
