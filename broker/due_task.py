@@ -30,10 +30,14 @@ class DueTask:
         now on the next is: 0 or less for now, infinity for not before `wake`. What it raises of
         StoreError is logged once, and tried again.
       failing: begins the log line of an error, such as "delayed messages are delivered later".
+      retry_s: the pause before what failed is tried again.
     """
 
-    def __init__(self, work: Callable[[], float], *, failing: str) -> None:
+    def __init__(
+        self, work: Callable[[], float], *, failing: str, retry_s: float = RETRY_S
+    ) -> None:
         self._work = work
+        self._retry_s = retry_s
         self._failing = failing
         self._changed = trio.Event()
 
@@ -52,7 +56,7 @@ class DueTask:
                 if str(error) != told:
                     logger.error("%s: %s", self._failing, error)
                 told = str(error)
-                left_s = RETRY_S
+                left_s = self._retry_s
             if left_s <= 0:
                 await trio.lowlevel.checkpoint()
                 continue

@@ -29,6 +29,7 @@ from ..store.status import PutMessageStatus
 from .client_channel_info import ClientChannel
 from .config import BrokerConfig
 from .consumer_offset_manager import ConsumerOffsetManager
+from .due_task import DueTask
 from .inner_message import InnerMessage, InnerPuts
 from .producer_manager import ProducerManager
 from .topic_validator import TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC
@@ -49,8 +50,8 @@ logger = logging.getLogger(__name__)
 SLICE_COUNT: Final = 32
 """Transactions asked for before other work has its turn."""
 
-WAIT_MAX_S: Final = 1.0
-"""The clock is looked at at least so often while something is open."""
+RETRY_S: Final = 1.0
+"""Before a store that refused is asked again."""
 
 SAVE_INTERVAL_S: Final = 10.0
 """Between two notes of how far the transactions are through; a start reads what came since."""
@@ -112,7 +113,7 @@ class TransactionService:
         self._offsets = offsets
         self._puts = puts
         self._on_messages = on_messages
-        self._changed = trio.Event()
+        self._task = DueTask(self._work, failing="transactions are checked later", retry_s=RETRY_S)
         self._asked = 0
         # Of this turn, until its commit:
         self._new: list[tuple[int, int]] = []
@@ -157,7 +158,7 @@ class TransactionService:
             for offset, due_ms in self._new:
                 self.open.open(offset, due_ms, op_mark)
             if self._new:
-                self._changed.set()
+                self._task.wake()
         self._new.clear()
         self._ending.clear()
 
@@ -213,26 +214,19 @@ class TransactionService:
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Ask about what is due, until cancelled."""
         task_status.started()
-        failing = ""
-        while True:
-            due_ms = self.open.next_due_ms()
-            left_s = math.inf
-            if due_ms is not None:
-                left_s = (due_ms - self._clock.wall_ms()) / 1000
-            if left_s > 0:
-                with trio.move_on_after(left_s if left_s == math.inf else min(left_s, WAIT_MAX_S)):
-                    await self._changed.wait()
-                self._changed = trio.Event()
-                continue
-            try:
-                self._ask_slice()
-                failing = ""
-            except StoreError as error:
-                if str(error) != failing:
-                    logger.error("transactions are checked later: %s", error)
-                failing = str(error)
-                await trio.sleep(WAIT_MAX_S)
-            await trio.lowlevel.checkpoint()
+        await self._task.run()
+
+    def _work(self) -> float:
+        """One slice of what is due; seconds until something is."""
+        left_s = self._left_s()
+        if left_s <= 0:
+            self._ask_slice()
+            left_s = self._left_s()
+        return left_s
+
+    def _left_s(self) -> float:
+        due_ms = self.open.next_due_ms()
+        return math.inf if due_ms is None else (due_ms - self._clock.wall_ms()) / 1000
 
     def _ask_slice(self) -> None:
         """Write again what is due and ask its producers.

@@ -299,15 +299,18 @@ class IndexFile:
             return 0
         begin = self.begin_timestamp_ms
         new_slots = 0
+        known_ms, seconds = -1, 0
         for key_hash, physical_offset, store_timestamp_ms in entries:
             slot = key_hash % slot_count
             previous = slots[slot]
             if not 0 < previous < count:
                 previous = 0
                 new_slots += 1
-            seconds = (store_timestamp_ms - begin) // 1000 if begin > 0 else 0
-            if not 0 <= seconds <= _INT32_MAX:
-                seconds = 0 if seconds < 0 else _INT32_MAX
+            if store_timestamp_ms != known_ms:
+                known_ms = store_timestamp_ms
+                seconds = (store_timestamp_ms - begin) // 1000 if begin > 0 else 0
+                if not 0 <= seconds <= _INT32_MAX:
+                    seconds = 0 if seconds < 0 else _INT32_MAX
             pending += _pack_entry(key_hash, physical_offset, seconds, previous)
             slots[slot] = count
             if count == 1:
