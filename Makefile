@@ -1,9 +1,11 @@
 # Needs make and Python 3.11 or newer, nothing else: each target sets up .venv by itself.
 #   make run     name server and broker, ready for clients at 127.0.0.1:9876
 #   make test    lint, types, layers and all tests; with Java 17 and Maven the interop tests too
+#   make interop the interop tests with every Apache version and client (20 minutes)
 #   make fuzz    each decoder for FUZZ_SECONDS (Linux, Python 3.11 to 3.13)
 #   make sim     a million crash images of the store (docs/testing.md)
 #   make bench   our broker over loopback
+#   make docs    the site, in site/
 #   make clean   away with .venv and all caches
 # Variables: PYTHON (the interpreter for .venv), ARGS (passed on to what is run).
 
@@ -15,15 +17,18 @@ RUN := .venv/.ready-to-run
 TEST := .venv/.ready-to-test
 FUZZ_SECONDS ?= 300
 # Compiled at set-up, and kept compiled by `make run`: half of the time until ready otherwise.
-COMPILED := __init__.py remoting store namesrv broker cli
+COMPILED := __init__.py remoting store namesrv broker client cli
 
-.PHONY: run test lint types layers fuzz sim bench clean
+.PHONY: run test interop lint types layers fuzz sim bench docs clean
 
 run: $(RUN)
 	@exec env -u PYTHONDONTWRITEBYTECODE $(BIN)/trocket up $(ARGS)
 
 test: lint types layers
-	$(BIN)/pytest -p randomly -n 2 --dist loadgroup $(ARGS)
+	$(BIN)/pytest -p randomly -n 2 --dist loadscope $(ARGS)
+
+interop: $(TEST)
+	$(BIN)/pytest -p randomly -n 2 --dist loadscope --matrix tests/interop $(ARGS)
 
 lint: $(TEST)
 	$(BIN)/ruff check .
@@ -45,6 +50,9 @@ sim: $(TEST)
 bench: $(TEST)
 	$(BIN)/python -m trocket.bench.wire $(ARGS)
 
+docs: $(TEST)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict $(ARGS)
+
 clean:
 	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis *.egg-info
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
@@ -59,7 +67,7 @@ $(RUN): pyproject.toml
 	@$(PYTHON) -m venv .venv || { \
 		echo "$(PYTHON) cannot make virtual environments;" \
 			"on Debian and Ubuntu: apt-get install python3-venv" >&2; exit 1; }
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[cli]'
 	@env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m compileall -q $(COMPILED)
 	@touch $@
 

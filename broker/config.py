@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..remoting.config import ConfigError, Entry, KnownKey, configure, parse_known_keys, setting
+from ..remoting.hosts import join_address
 from ..store.config import BrokerRole, MessageStoreConfig
 from ..store.retention import delete_hours
 
@@ -244,8 +245,3 @@ def from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
     """The fields that the environment sets: NAMESRV_ADDR, as Apache's broker reads it."""
     address = environment.get("NAMESRV_ADDR", "")
     return {"namesrv_addr": address} if address else {}
-
-
-def join_address(host: str, port: int) -> str:
-    """`host:port`, an IPv6 host in brackets."""
-    return f"[{host}]:{port}" if ":" in host and not host.startswith("[") else f"{host}:{port}"

@@ -43,6 +43,7 @@ from .filter.sql92 import (
     FilterSyntaxError,
     compile_expression,
 )
+from .saved_table import SavedTable
 from .subscription import Subscription
 
 logger = logging.getLogger(__name__)
@@ -102,7 +103,7 @@ def _no_message() -> int:
     return 0
 
 
-class ConsumerFilterManager:
+class ConsumerFilterManager(SavedTable):
     """The filters that heartbeats registered. Not thread-safe: used from the broker's one trio run.
 
     Args:
@@ -118,6 +119,8 @@ class ConsumerFilterManager:
       topics: the filters that could be compiled, dead ones too, by topic, then group. For reading.
     """
 
+    file_name = CONSUMER_FILTERS
+
     def __init__(
         self,
         *,
@@ -128,16 +131,15 @@ class ConsumerFilterManager:
         kept_dead_ms: int = KEPT_DEAD_MS,
         characters_max: int = REGISTERED_CHARACTERS_MAX,
     ) -> None:
+        super().__init__(save)
         self.bloom = bloom or BloomFilter.create()
         self.topics: dict[str, dict[str, ConsumerFilterData]] = {}
         self._clock = clock
-        self._save = save
         self._newest_ms = newest_ms
         self._kept_dead_ms = kept_dead_ms
         self._characters_max = characters_max
         self._characters = self._dead_count = 0
         self._groups: dict[str, dict[str, ConsumerFilterData]] = {}
-        self._dirty = False
 
     @property
     def characters(self) -> int:
@@ -218,31 +220,10 @@ class ConsumerFilterManager:
         topics = {topic: filters.values() for topic, filters in self.topics.items()}
         return encode_filters(topics, self.bloom.bit_count)
 
-    def persist(self) -> bool:
-        """Save the filters if they changed since the last time.
-
-        Returns: whether anything was written.
-        Raises: StoreIOError: it could not be; the next call tries again.
-        """
-        text = self.take_changed()
-        if text is None:
-            return False
-        self._dirty = True
-        self._save(CONSUMER_FILTERS, text)
-        self._dirty = False
-        return True
-
     def take_changed(self) -> bytes | None:
-        """The text to save; None: nothing changed since the last. Not saved: `note_unsaved`."""
+        """As every table's; what is dead for too long is forgotten first."""
         self.clean()
-        if not self._dirty:
-            return None
-        self._dirty = False
-        return self.encode()
-
-    def note_unsaved(self) -> None:
-        """What `take_changed` gave could not be saved: it counts as changed again."""
-        self._dirty = True
+        return super().take_changed()
 
     def decode(self, text: bytes) -> int:
         """Take over what `consumerFilter.json` holds, in place of what is here; all of it is dead.

@@ -6,7 +6,8 @@ as with RocketMQ.
 
 Java counterpart: broker/offset/ConsumerOffsetManager.java of 5.3.3; the file is that of 5.5.0
 (`groupTopicMap` and `pullOffsetTable` are only there). Pure, but for the `save` it is given.
-Not done: resetOffsetTable, which the reset by an administrator (222) needs.
+Not done: resetOffsetTable, which a reset on the broker's side (useServerSideResetOffset) needs; 222
+has the clients do it.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from .config_text import (
     pretty,
     written,
 )
+from .saved_table import SavedTable
 
 logger = logging.getLogger(__name__)
 
@@ -41,7 +43,7 @@ VERSION_STEP: Final = 500
 _OffsetTable = dict[str, dict[int, int]]
 
 
-class ConsumerOffsetManager:
+class ConsumerOffsetManager(SavedTable):
     """The table of consumer offsets. Not thread-safe: used from the broker's one trio run.
 
     Args:
@@ -49,11 +51,12 @@ class ConsumerOffsetManager:
       save: writes the file.
     """
 
+    file_name = CONSUMER_OFFSETS
+
     def __init__(self, *, clock: Clock, save: Save) -> None:
+        super().__init__(save)
         self._clock = clock
-        self._save = save
         self._commits = 0
-        self._dirty = False
         self.data_version = DataVersion(timestamp=clock.wall_ms(), counter=0)
         self.offset_table: _OffsetTable = {}
         self.pull_offset_table: _OffsetTable = {}
@@ -199,29 +202,6 @@ class ConsumerOffsetManager:
                 "pullOffsetTable": _written_table(self.pull_offset_table),
             }
         )
-
-    def persist(self) -> bool:
-        """Save the offsets if they changed since the last time.
-
-        Returns: whether anything was written.
-        Raises: StoreIOError: it could not be; the next call tries again.
-        """
-        if not self._dirty:
-            return False
-        self._save(CONSUMER_OFFSETS, self.encode())
-        self._dirty = False
-        return True
-
-    def take_changed(self) -> bytes | None:
-        """The text to save; None: nothing changed since the last. Not saved: `note_unsaved`."""
-        if not self._dirty:
-            return None
-        self._dirty = False
-        return self.encode()
-
-    def note_unsaved(self) -> None:
-        """What `take_changed` gave could not be saved: it counts as changed again."""
-        self._dirty = True
 
     def decode(self, text: bytes) -> int:
         """Take over what `consumerOffset.json` holds, in place of what is here.

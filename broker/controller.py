@@ -25,7 +25,7 @@ from ..remoting.channel import Channel, Processor
 from ..remoting.client import RemotingClient
 from ..remoting.connection import ConnectionLimits
 from ..remoting.errors import LocalProtocolError
-from ..remoting.hosts import host_bytes
+from ..remoting.hosts import host_bytes, join_address
 from ..remoting.message_id import UniqueIdGenerator
 from ..remoting.request_codes import RequestCode
 from ..remoting.server import RemotingServer, open_listener
@@ -37,7 +37,7 @@ from ..store.disk import Disk
 from ..store.errors import CorruptRecordError, StoreError
 from ..store.message_store import MessageStore
 from .attributes import BATCH_CQ, QUEUE_TYPE
-from .config import BrokerConfig, join_address
+from .config import BrokerConfig
 from .config_text import (
     CONSUMER_FILTERS,
     CONSUMER_OFFSETS,
@@ -71,6 +71,7 @@ from .producer_manager import ProducerManager
 from .pull_request_hold import CHECK_INTERVAL_S
 from .rebalance_lock_manager import RebalanceLockManager
 from .registration import Registrar
+from .saved_table import SavedTable
 from .schedule_message_service import ScheduleMessageService
 from .state_files import StateFiles
 from .subscription_group_manager import SubscriptionGroupManager
@@ -111,6 +112,7 @@ class BrokerController:
       turn: shared with another server of the same process; None: its own.
       listeners: sockets to serve on, from `open_listener`; None: those that `config` says.
       random: picks queues for producers that leave it to the broker.
+      client: calls the name servers; shares the turn. None: one that connects by TCP.
     """
 
     def __init__(
@@ -123,6 +125,7 @@ class BrokerController:
         turn: Turn | None = None,
         listeners: Sequence[socket.socket] | None = None,
         random: Random | None = None,
+        client: RemotingClient | None = None,
     ) -> None:
         self.config = config
         self._clock = clock
@@ -169,7 +172,7 @@ class BrokerController:
         self.filters = self._filter_manager()
         self.consumers = self._consumer_manager()
         self._locks = RebalanceLockManager()
-        self.client = RemotingClient(turn=self._turn)
+        self.client = client or RemotingClient(turn=self._turn)
         self.registrar = Registrar(
             config,
             self.client,
@@ -195,6 +198,11 @@ class BrokerController:
     def sends_refused(self) -> str:
         """Why the store takes no message now, for people; "" when it does."""
         return self.store.read_only_reason or self.store.disk_full
+
+    def wall_clock_set(self) -> None:
+        """Whoever set the wall clock on says so: what is due now comes at once, not in a second."""
+        for service in (self.schedule, self.timers, self.transactions):
+            service.wake()
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Serve until cancelled; started means bound, loaded and registered where it can be.
@@ -263,9 +271,20 @@ class BrokerController:
             nursery.start_soon(self.registrar.run)
             nursery.start_soon(self._every, CHECK_INTERVAL_S, self._check_pulls)
             nursery.start_soon(self._every, SCAN_CLIENTS_INTERVAL_S, self._scan_clients)
-            interval_s = self.config.flush_consumer_offset_interval / 1000
-            nursery.start_soon(self._save_offsets, interval_s)
-            nursery.start_soon(self._save_filters)
+            for table, interval_s, before in (
+                (
+                    self.offsets,
+                    self.config.flush_consumer_offset_interval / 1000,
+                    self._sync_log,
+                ),
+                (
+                    self.delay_offsets,
+                    self.store.config.flush_delay_offset_interval / 1000,
+                    self._sync_log_or_fail,
+                ),
+                (self.filters, SAVE_FILTERS_INTERVAL_S, trio.lowlevel.checkpoint),
+            ):
+                nursery.start_soon(self._save_table, table, interval_s, before)
             nursery.start_soon(self._files.run)
             await nursery.start(self.schedule.run)
             await nursery.start(self.transactions.run)
@@ -273,7 +292,6 @@ class BrokerController:
             if self.store.config.timer_wheel_enable:
                 nursery.start_soon(self.timers.run)
                 nursery.start_soon(self.timers.save)
-            nursery.start_soon(self._save_delay_offsets)
             logger.info("the broker %s listens on %s", self.config.broker_name, self._addresses)
             task_status.started()
             await trio.sleep_forever()
@@ -405,6 +423,7 @@ class BrokerController:
                 producers=self.producers,
                 offsets=self.offsets,
                 topics=self.topics,
+                groups=self.groups,
             ).processors,
             QueueOffsetProcessor(self.store).processors,
             QueryMessageProcessor(self.store).processors,
@@ -456,50 +475,36 @@ class BrokerController:
         for channel in (*self.consumers.scan_inactive(now_s), *self.producers.scan_inactive(now_s)):
             channel.close("no heartbeat from its client")
 
-    async def _save_offsets(self, interval_s: float) -> None:
+    async def _save_table(
+        self, table: SavedTable, interval_s: float, before: Callable[[], Awaitable[None]]
+    ) -> None:
+        """Save a table from time to time.
+
+        Args:
+          before: called when it changed; raises StoreError where it must not be saved then.
+        """
         while True:
             await trio.sleep(interval_s)
-            text = self.offsets.take_changed()
+            text = table.take_changed()
             if text is None:
                 continue
-            # What was sent back, and what was consumed, is on the device before the group is
-            # noted to be past it; after a failed fsync the offsets are saved all the same.
-            await self.store.flusher.flush_in_thread(threaded=self.store.disk.threaded)
             try:
-                await self._files.save_off_loop(CONSUMER_OFFSETS, text)
+                await before()
+                await self._files.save_off_loop(table.file_name, text)
             except StoreError as error:
-                self.offsets.note_unsaved()
-                logger.error("%s", error)
+                table.note_unsaved()
+                logger.error("%s is not saved: %s", table.file_name, error)
 
-    async def _save_filters(self) -> None:
-        while True:
-            await trio.sleep(SAVE_FILTERS_INTERVAL_S)
-            text = self.filters.take_changed()
-            if text is None:
-                continue
-            try:
-                await self._files.save_off_loop(CONSUMER_FILTERS, text)
-            except StoreError as error:
-                self.filters.note_unsaved()
-                logger.error("%s", error)
+    async def _sync_log(self) -> None:
+        """What was sent back, and what was consumed, is on the device before the group is noted to
+        be past it; after a failed fsync the offsets are saved all the same."""
+        await self.store.flusher.flush_in_thread(threaded=self.store.disk.threaded)
 
-    async def _save_delay_offsets(self) -> None:
-        interval_s = self.store.config.flush_delay_offset_interval / 1000
-        flusher = self.store.flusher
-        while True:
-            await trio.sleep(interval_s)
-            text = self.delay_offsets.take_changed()
-            if text is None:
-                continue
-            try:
-                # What was delivered is on the device before it is noted so.
-                await flusher.flush_in_thread(threaded=self.store.disk.threaded)
-                if flusher.failure is not None:
-                    raise flusher.failure
-                await self._files.save_off_loop(DELAY_OFFSETS, text)
-            except StoreError as error:
-                self.delay_offsets.note_unsaved()
-                logger.error("the delay offsets are not saved: %s", error)
+    async def _sync_log_or_fail(self) -> None:
+        """What was delivered is on the device before it is noted so."""
+        await self._sync_log()
+        if self.store.flusher.failure is not None:
+            raise self.store.flusher.failure
 
     def _persist_delay_offsets(self) -> None:
         if self.store.flusher.failure is None:

@@ -14,6 +14,7 @@ import msgspec
 from ..remoting.bodies import DataVersion
 from ..store.clock import Clock
 from .config_text import DELAY_OFFSETS, Save, next_version, parse, pretty, written
+from .saved_table import SavedTable
 
 LEVEL_MAX: Final = 1000
 """Levels beyond it are taken for a damaged file; messageDelayLevel has 18 by default."""
@@ -21,7 +22,7 @@ LEVEL_MAX: Final = 1000
 OFFSET_MAX: Final = (1 << 63) - 1
 
 
-class DelayOffsetManager:
+class DelayOffsetManager(SavedTable):
     """The table of delay offsets. Not thread-safe: used from the broker's one trio run.
 
     Args:
@@ -34,12 +35,13 @@ class DelayOffsetManager:
         queue n - 1.
     """
 
+    file_name = DELAY_OFFSETS
+
     def __init__(self, *, clock: Clock, version_step: int, save: Save) -> None:
+        super().__init__(save)
         self._clock = clock
         self._version_step = version_step
-        self._save = save
         self._updates = 0
-        self._dirty = False
         self.data_version = DataVersion(timestamp=clock.wall_ms(), counter=0)
         self.offset_table: dict[int, int] = {}
 
@@ -76,29 +78,6 @@ class DelayOffsetManager:
                 "offsetTable": dict(sorted(self.offset_table.items())),
             }
         )
-
-    def persist(self) -> bool:
-        """Save the offsets if they changed since the last time.
-
-        Returns: whether anything was written.
-        Raises: StoreIOError: it could not be; the next call tries again.
-        """
-        if not self._dirty:
-            return False
-        self._save(DELAY_OFFSETS, self.encode())
-        self._dirty = False
-        return True
-
-    def take_changed(self) -> bytes | None:
-        """The file's text if it changed since the last time, which then counts as saved."""
-        if not self._dirty:
-            return None
-        self._dirty = False
-        return self.encode()
-
-    def note_unsaved(self) -> None:
-        """What `take_changed` gave could not be saved: the next call gives it again."""
-        self._dirty = True
 
     def decode(self, text: bytes) -> int:
         """Take over what `delayOffset.json` holds, in place of what is here.

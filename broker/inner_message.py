@@ -26,13 +26,13 @@ from ..remoting.message_properties import (
     properties_from_bytes,
 )
 from ..remoting.sys_flag import TRANSACTION_COMMIT_TYPE, TRANSACTION_MASK
+from ..remoting.topic_names import SCHEDULE_TOPIC, TIMER_TOPIC
 from ..store.config import MessageStoreConfig
 from ..store.message_appender import PutResult
 from ..store.message_store import MessageStore
 from ..store.projection import delay_levels_ms
 from ..store.status import PutMessageStatus
 from .timer_wheel import out_ms
-from .topic_validator import SCHEDULE_TOPIC, TIMER_TOPIC
 
 _TIMER_NAMES: Final = (
     PROPERTY_TIMER_DELAY_SEC,
@@ -111,6 +111,17 @@ class DelayLevels:
     def delay_ms(self, level: int) -> int:
         """How long messages of a level wait; a level above the highest counts as that."""
         return self._delays_ms[min(level, self.level_max) - 1]
+
+
+def real_place(waiting: MessageExt) -> tuple[str, int]:
+    """The topic and queue that a message was sent to, which waits in another.
+
+    Raises: ValueError: it does not say.
+    """
+    topic, queue_id = waiting.find(b"REAL_TOPIC"), waiting.find(b"REAL_QID")
+    if topic is None or queue_id is None or int(queue_id) < 0:
+        raise ValueError(f"REAL_TOPIC is {topic}, REAL_QID is {queue_id}")
+    return topic, int(queue_id)
 
 
 def delay_level(properties: bytes) -> int:
@@ -214,8 +225,11 @@ class InnerPuts:
             return message
         level = delay_level(message.properties)
         if level > 0:
+            # It may have been made after the turn it came in began: it would be early by that.
+            self._store.read_clock()
             return delayed(message, level, self._levels)
         if b"TIMER_DEL" in message.properties:
+            self._store.read_clock()
             return timed(message, self._store.now_ms, self._store.config)
         return message
 

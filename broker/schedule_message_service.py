@@ -22,14 +22,14 @@ import trio
 
 from ..remoting.errors import RemoteProtocolError
 from ..remoting.message_codec import decode_record
+from ..remoting.topic_names import SCHEDULE_TOPIC, TRANS_HALF_TOPIC
 from ..store.clock import Clock
 from ..store.errors import CorruptRecordError, StoreError, StoreIOError
 from ..store.message_store import MessageStore
 from ..store.status import PutMessageStatus
 from .delay_offset_manager import DelayOffsetManager
 from .due_task import DueTask
-from .inner_message import DelayLevels, InnerMessage, InnerPuts
-from .topic_validator import SCHEDULE_TOPIC, TRANS_HALF_TOPIC
+from .inner_message import DelayLevels, InnerMessage, InnerPuts, real_place
 
 logger = logging.getLogger(__name__)
 
@@ -80,6 +80,10 @@ class ScheduleMessageService:
         """Take note of new messages; called with all queues that have some."""
         if not self._idle.isdisjoint(queues):
             self._task.wake()
+
+    def wake(self) -> None:
+        """Look at the clock again."""
+        self._task.wake()
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Deliver until cancelled."""
@@ -184,12 +188,11 @@ class ScheduleMessageService:
             if not result.buffers:
                 return True  # its log file was deleted
             message = decode_record(result.buffers[0])
-            real_topic = message.find(b"REAL_TOPIC") or ""
-            real_queue_id = int(message.find(b"REAL_QID") or "")
+            real_topic, real_queue_id = real_place(message)
         except (CorruptRecordError, RemoteProtocolError, ValueError) as error:
             logger.error("%s is left out, it cannot be told where it belongs: %r", place, error)
             return True
-        if real_topic in ("", TRANS_HALF_TOPIC, SCHEDULE_TOPIC) or real_queue_id < 0:
+        if real_topic in (TRANS_HALF_TOPIC, SCHEDULE_TOPIC):
             logger.error("%s is left out: it belongs to %s", place, real_topic)
             return True
         again = InnerMessage.of(message)

@@ -17,7 +17,7 @@ TAG: Final = "TAG"
 
 
 def is_tag_type(expression_type: str | None) -> bool:
-    """Whether an expression names tags: the only kind that can be served yet.
+    """Whether an expression names tags; else it is SQL92.
 
     Source: common/filter/ExpressionType.java.
     """

@@ -20,8 +20,8 @@ import msgspec
 from ..remoting.bodies import DataVersion, SubscriptionGroupConfig, SubscriptionGroupWrapper
 from ..remoting.errors import RequestRefused
 from ..remoting.response_codes import ResponseCode
+from ..remoting.topic_names import is_system_group
 from ..store.clock import Clock
-from . import topic_validator as names
 from .attributes import GROUP_ATTRIBUTES, alter_attributes
 from .config_text import (
     SUBSCRIPTION_GROUPS,
@@ -34,6 +34,7 @@ from .config_text import (
     written_table,
 )
 from .table_file import TableFile
+from .topic_validator import refuse_group
 
 if TYPE_CHECKING:
     from .config import BrokerConfig
@@ -106,9 +107,9 @@ class SubscriptionGroupManager:
         known = self.subscription_group_table.get(group)
         if known is not None:
             return known
-        if not self._config.auto_create_subscription_group and not names.is_system_group(group):
+        if not self._config.auto_create_subscription_group and not is_system_group(group):
             return None
-        if names.refuse_group(group) is not None:
+        if refuse_group(group) is not None:
             return None
         if len(self.subscription_group_table) >= GROUP_COUNT_MAX:
             logger.error(
@@ -119,7 +120,7 @@ class SubscriptionGroupManager:
         created = SubscriptionGroupConfig(group_name=group)
         logger.info("create new group: %s", created)
         self.subscription_group_table[group] = created
-        self._changed(must_save=False)
+        self._changed()
         return created
 
     def update(self, groups: Iterable[SubscriptionGroupConfig]) -> list[SubscriptionGroupConfig]:
@@ -129,14 +130,14 @@ class SubscriptionGroupManager:
           groups: as they shall be, but `attributes` are changes (`+key`, `-key`).
         Returns: the groups as they are now.
         Raises: RequestRefused: a name, an attribute or a count is not allowed; none of the groups
-          is changed then. StoreIOError: the change holds but could not be saved.
+          is changed then.
         Source: SubscriptionGroupManager.updateSubscriptionGroupConfigList.
         """
         table = self.subscription_group_table
         changed: dict[str, SubscriptionGroupConfig] = {}
         for group in groups:
             name = group.group_name
-            reason = names.refuse_group(name)
+            reason = refuse_group(name)
             if reason is not None:
                 raise RequestRefused(ResponseCode.INVALID_PARAMETER, reason)
             old = changed.get(name) or table.get(name)
@@ -157,30 +158,36 @@ class SubscriptionGroupManager:
             table.update(different)
             for name in different:
                 self._texts.pop(name, None)
-            self._changed(must_save=True)
+            self._changed()
         return list(changed.values())
 
     def delete(self, group: str) -> bool:
         """Forget a group.
 
         Returns: whether it was there.
-        Raises: StoreIOError: it is forgotten, but that could not be saved.
         """
         self.forbidden_table.pop(group, None)
         if self.subscription_group_table.pop(group, None) is None:
             return False
         logger.info("delete group: %s", group)
         self._texts.pop(group, None)
-        self._changed(must_save=True)
+        self._changed()
         return True
 
-    def _changed(self, *, must_save: bool) -> None:
+    def _changed(self) -> None:
         self.data_version = next_version(self.data_version, self._clock.wall_ms())
-        self._file.changed(must_save=must_save)
+        self._file.changed()
 
     def saving_once(self) -> AbstractContextManager[None]:
         """Inside, what is created by itself is not saved one by one but together at the end."""
         return self._file.saving_once()
+
+    async def saved(self) -> None:
+        """Wait until the table is saved as it is now.
+
+        Raises: StoreIOError: it could not be.
+        """
+        await self._file.saved()
 
     def persist(self) -> None:
         """Save the table.

@@ -1,9 +1,9 @@
 """When a table of the broker is written to its file.
 
-What an administrator changes is saved before it is answered, and he hears when that failed. What
+What an administrator changes is saved before he is answered, and he hears when that failed. What
 happens by itself (a first send makes a topic) is saved too, but clients are served on when the disk
-is full; where a disk is slow such a save is put off, and who waits for it is called back. Pure but
-for what it is given.
+is full. Where a disk is slow, saves are put off to a thread: a busy one takes seconds for an fsync,
+and others must be served meanwhile. Who waits is called back. Pure but for what it is given.
 """
 
 from __future__ import annotations
@@ -12,10 +12,15 @@ import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+import trio
+
 from ..store.errors import StoreIOError
 from .config_text import Save
 
 logger = logging.getLogger(__name__)
+
+OnSaved = Callable[[StoreIOError | None], None]
+"""Called with None, or with why it could not be saved."""
 
 
 class TableFile:
@@ -46,26 +51,42 @@ class TableFile:
         self._holding = False
         self._dirty = False
         self._is_put_off = self._is_saving = False
-        self._waiting: list[Callable[[], None]] = []
-        self._begun: list[Callable[[], None]] = []
+        self._waiting: list[OnSaved] = []
+        self._begun: list[OnSaved] = []
 
-    def changed(self, *, must_save: bool) -> None:
-        """Save a change.
-
-        Args:
-          must_save: it was asked for. Otherwise a failure is logged, and made good by the next.
-        Raises: StoreIOError: it could not be saved, and `must_save`.
-        """
+    def changed(self) -> None:
+        """Save a change, now or soon. A failure is logged, and made good by the next save."""
         self._dirty = True
-        if must_save:
-            self.persist()
-        elif self._holding:
+        if self._holding:
             pass
         elif self._later is not None:
             self._is_put_off = True
             self._later(self)
         else:
             self._persist_or_log()
+
+    async def saved(self) -> None:
+        """Wait until everything so far is saved; what failed before is tried again.
+
+        Raises: StoreIOError: it could not be.
+        """
+        if self._dirty and not self.is_put_off:
+            if self._later is None:
+                self.persist()
+                return
+            self.changed()
+        over = trio.Event()
+        failures: list[StoreIOError] = []
+
+        def on_saved(error: StoreIOError | None) -> None:
+            if error is not None:
+                failures.append(error)
+            over.set()
+
+        self.when_saved(on_saved)
+        await over.wait()
+        if failures:
+            raise failures[0]
 
     @contextmanager
     def saving_once(self) -> Iterator[None]:
@@ -76,7 +97,7 @@ class TableFile:
         finally:
             self._holding = False
             if self._dirty:
-                self._persist_or_log()
+                self.changed()
 
     def persist(self) -> None:
         """Save the table.
@@ -91,14 +112,14 @@ class TableFile:
         """Whether a save that was put off is not over yet."""
         return self._is_put_off or self._is_saving
 
-    def when_saved(self, callback: Callable[[], None]) -> None:
+    def when_saved(self, callback: OnSaved) -> None:
         """Call back once everything so far was saved, or could not be; at once when it was."""
         if self._is_put_off:
             self._waiting.append(callback)
         elif self._is_saving:
             self._begun.append(callback)
         else:
-            callback()
+            callback(None)
 
     def begin_save(self) -> bytes:
         """The text to be saved; what changes from now on is for the next time."""
@@ -115,7 +136,7 @@ class TableFile:
             self._log(error)
         begun, self._begun = self._begun, []
         for callback in begun:
-            callback()
+            callback(error)
 
     def _persist_or_log(self) -> None:
         try:

@@ -28,16 +28,16 @@ from ..remoting.message_properties import (
     PROPERTY_TIMER_OUT_MS,
     PROPERTY_TIMER_ROLL_TIMES,
 )
+from ..remoting.topic_names import TIMER_TOPIC
 from ..store.clock import Clock
 from ..store.errors import CorruptRecordError, StoreError, StoreIOError
 from ..store.format import TIMER_FILE_SIZE
 from ..store.message_store import MessageStore
 from ..store.status import PutMessageStatus
 from .due_task import DueTask
-from .inner_message import InnerMessage, InnerPuts
+from .inner_message import InnerMessage, InnerPuts, real_place
 from .timer_checkpoint import TimerCheckpoint
 from .timer_wheel import Slot, TimerWheel
-from .topic_validator import TIMER_TOPIC
 
 logger = logging.getLogger(__name__)
 
@@ -88,6 +88,10 @@ class TimerMessageService:
         """Take note of new messages; called with all queues that have some."""
         if _QUEUE in queues:
             self._task.wake()
+
+    def wake(self) -> None:
+        """Look at the clock again."""
+        self._task.wake()
 
     # ---- at the start --------------------------------------------------------------------
 
@@ -195,15 +199,15 @@ class TimerMessageService:
         properties = message.properties
         unique_key = message.unique_key or ""
         try:
-            topic, queue_id = properties["REAL_TOPIC"], int(properties["REAL_QID"])
-        except (KeyError, ValueError) as error:
-            logger.error("timer message %d is left out: %r", queue_offset, error)
+            topic, queue_id = real_place(message)
+        except ValueError as error:
+            logger.error("timer message %d is left out: %s", queue_offset, error)
             return False
         if unique_key in slot.recalled or f"{topic}+{unique_key}" in slot.recalled:
             return False
         if unique_key in slot.rolled and PROPERTY_TIMER_ROLL_TIMES not in properties:
             return False
-        if topic == TIMER_TOPIC or queue_id < 0:
+        if topic == TIMER_TOPIC:
             logger.error("timer message %d is left out: it belongs to %s", queue_offset, topic)
             return False
         again = InnerMessage.of(message)

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from ..remoting import topic_names as names
 from ..remoting.bodies import (
     PERM_INHERIT,
     PERM_READ,
@@ -29,10 +30,10 @@ from ..remoting.bodies import (
 from ..remoting.errors import RequestRefused
 from ..remoting.response_codes import ResponseCode
 from ..store.clock import Clock
-from . import topic_validator as names
 from .attributes import TOPIC_ATTRIBUTES, alter_attributes
 from .config_text import TOPICS, Save, Written, next_version, parse, pretty, written, written_table
-from .table_file import TableFile
+from .table_file import OnSaved, TableFile
+from .topic_validator import RETRY_OR_DLQ_TOPIC_LENGTH_MAX, refuse_topic
 
 if TYPE_CHECKING:
     from .config import BrokerConfig
@@ -181,7 +182,7 @@ class TopicConfigManager:
         if known is not None:
             if known.order != order:
                 known = msgspec.structs.replace(known, order=order)
-                self._put([known], must_save=False)
+                self._put([known])
             return known
         created = TopicConfig(
             topic_name=topic,
@@ -201,7 +202,7 @@ class TopicConfigManager:
             )  # fmt: skip
             return None
         logger.info("create new topic for %s: %s", remote_address or "the broker", created)
-        self._put([created], must_save=False)
+        self._put([created])
         return created
 
     def update(self, topics: Iterable[TopicConfig]) -> list[TopicConfig]:
@@ -212,8 +213,7 @@ class TopicConfigManager:
             carry them. The names are checked by the caller.
         Returns: the topics as they are now; those that were so before are no change.
         Raises: RequestRefused: an attribute, a count or a perm is not allowed, or there are
-          TOPIC_COUNT_MAX topics; none of the topics is changed then. StoreIOError: the change
-          holds but could not be saved.
+          TOPIC_COUNT_MAX topics; none of the topics is changed then.
         Source: TopicConfigManager.updateTopicConfigList.
         """
         table = self.topic_config_table
@@ -236,7 +236,7 @@ class TopicConfigManager:
         different = [topic for name, topic in changed.items() if topic != table.get(name)]
         if different:
             logger.info("update topics: %s", different)
-            self._put(different, must_save=True)
+            self._put(different)
         return list(changed.values())
 
     def update_order_topics(self, order_topics: Iterable[str]) -> list[TopicConfig]:
@@ -255,34 +255,33 @@ class TopicConfigManager:
                 changed.append(msgspec.structs.replace(topic, order=True))
         if changed:
             logger.info("ordered topics, the name server says: %s", [t.topic_name for t in changed])
-            self._put(changed, must_save=False)
+            self._put(changed)
         return changed
 
     def delete(self, topics: Iterable[str]) -> list[str]:
         """Forget topics.
 
         Returns: the names of those that were there.
-        Raises: StoreIOError: they are forgotten, but that could not be saved.
         """
         gone = [name for name in topics if self.topic_config_table.pop(name, None) is not None]
         if gone:
             logger.info("delete topics: %s", gone)
             for name in gone:
                 self._texts.pop(name, None)
-            self._changed([], must_save=True)
+            self._changed([])
         return gone
 
-    def _put(self, topics: Iterable[TopicConfig], *, must_save: bool) -> None:
+    def _put(self, topics: Iterable[TopicConfig]) -> None:
         changed = list(topics)
         for topic in changed:
             self.topic_config_table[topic.topic_name] = topic
             self._texts.pop(topic.topic_name, None)
-        self._changed(changed, must_save=must_save)
+        self._changed(changed)
 
-    def _changed(self, topics: list[TopicConfig], *, must_save: bool) -> None:
+    def _changed(self, topics: list[TopicConfig]) -> None:
         self.data_version = next_version(self.data_version, self._clock.wall_ms())
         self.on_change(topics)
-        self._file.changed(must_save=must_save)
+        self._file.changed()
 
     def saving_once(self) -> AbstractContextManager[None]:
         """Inside, what is created by itself is not saved one by one but together at the end."""
@@ -293,9 +292,16 @@ class TopicConfigManager:
         """Whether a topic that a send created is not saved yet."""
         return self._file.is_put_off
 
-    def when_saved(self, callback: Callable[[], None]) -> None:
+    def when_saved(self, callback: OnSaved) -> None:
         """Call back once all topics that there are were saved, or could not be."""
         self._file.when_saved(callback)
+
+    async def saved(self) -> None:
+        """Wait until the table is saved as it is now.
+
+        Raises: StoreIOError: it could not be.
+        """
+        await self._file.saved()
 
     def persist(self) -> None:
         """Save the table.
@@ -330,7 +336,7 @@ class TopicConfigManager:
         table = self.topic_config_table
         table.clear()  # the file's order first, so that it comes out as it went in
         for name, topic in wrapper.topic_config_table.items():
-            reason = names.refuse_topic(name, length_max=names.RETRY_OR_DLQ_TOPIC_LENGTH_MAX)
+            reason = refuse_topic(name, length_max=RETRY_OR_DLQ_TOPIC_LENGTH_MAX)
             if reason is None or name in self.system_topics:
                 topic.topic_name = name
                 table[name] = topic

@@ -1,4 +1,4 @@
-"""Which names a topic or a group may have, and which topics are the system's own.
+"""Which names a topic or a group may have on a broker.
 
 Every name that a client sends goes through here before anything is created for it: a topic's name
 becomes the name of a folder. The remarks are RocketMQ's, because users read them in the client.
@@ -10,60 +10,14 @@ Java counterpart: common/topic/TopicValidator.java of 5.5 (groups up to 120 char
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from typing import Final
 
-TOPIC_LENGTH_MAX: Final = 127
-"""Characters of a topic's name; all of them are ASCII, so bytes too."""
+from ..remoting.topic_names import DLQ_TOPIC_PREFIX, RETRY_TOPIC_PREFIX, TOPIC_LENGTH_MAX
+
 RETRY_OR_DLQ_TOPIC_LENGTH_MAX: Final = 255
 """Characters of a %RETRY% or %DLQ% topic's name: the longest name of a folder."""
 GROUP_LENGTH_MAX: Final = 120
 """Characters of a group's name: with its prefix it must fit a retry topic."""
-
-RETRY_TOPIC_PREFIX: Final = "%RETRY%"
-DLQ_TOPIC_PREFIX: Final = "%DLQ%"
-SYSTEM_TOPIC_PREFIX: Final = "rmq_sys_"
-SYSTEM_GROUP_PREFIX: Final = "CID_RMQ_SYS_"
-
-AUTO_CREATE_TOPIC: Final = "TBW102"
-SCHEDULE_TOPIC: Final = "SCHEDULE_TOPIC_XXXX"
-TIMER_TOPIC: Final = "rmq_sys_wheel_timer"
-BENCHMARK_TOPIC: Final = "BenchmarkTest"
-TRANS_HALF_TOPIC: Final = "RMQ_SYS_TRANS_HALF_TOPIC"
-TRANS_OP_HALF_TOPIC: Final = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
-TRANS_CHECK_MAX_TIME_TOPIC: Final = "TRANS_CHECK_MAX_TIME_TOPIC"
-TRACE_TOPIC: Final = "RMQ_SYS_TRACE_TOPIC"
-SELF_TEST_TOPIC: Final = "SELF_TEST_TOPIC"
-OFFSET_MOVED_EVENT_TOPIC: Final = "OFFSET_MOVED_EVENT"
-ROCKSDB_OFFSET_TOPIC: Final = "CHECKPOINT_TOPIC"
-
-SYSTEM_TOPICS: Final = frozenset(
-    {
-        AUTO_CREATE_TOPIC,
-        SCHEDULE_TOPIC,
-        BENCHMARK_TOPIC,
-        TRANS_HALF_TOPIC,
-        TRANS_OP_HALF_TOPIC,
-        TRANS_CHECK_MAX_TIME_TOPIC,
-        TRACE_TOPIC,
-        SELF_TEST_TOPIC,
-        OFFSET_MOVED_EVENT_TOPIC,
-        ROCKSDB_OFFSET_TOPIC,
-    }
-)
-"""System topics of every broker; a broker adds those that carry its own name."""
-
-NOT_ALLOWED_SEND_TOPICS: Final = frozenset(
-    {
-        SCHEDULE_TOPIC,
-        TRANS_HALF_TOPIC,
-        TRANS_OP_HALF_TOPIC,
-        TRANS_CHECK_MAX_TIME_TOPIC,
-        SELF_TEST_TOPIC,
-        OFFSET_MOVED_EVENT_TOPIC,
-    }
-)
-"""Topics that a client must not send to."""
 
 _ALLOWED: Final = re.compile(r"[%|a-zA-Z0-9_-]*", re.ASCII)
 _ALLOWED_TEXT: Final = "^[%|a-zA-Z0-9_-]+$"
@@ -114,23 +68,3 @@ def refuse_group(group: str | None) -> str | None:
     if len(group) > GROUP_LENGTH_MAX:
         return f"The specified group: {group}, is longer than group max length: {GROUP_LENGTH_MAX}"
     return None
-
-
-def is_system_topic(topic: str, more: Iterable[str] = ()) -> bool:
-    """Whether a topic is the system's own.
-
-    Args:
-      topic: a topic's name.
-      more: system topics that only this broker has.
-    """
-    return topic in SYSTEM_TOPICS or topic.startswith(SYSTEM_TOPIC_PREFIX) or topic in more
-
-
-def is_system_group(group: str) -> bool:
-    """Whether a consumer group is the system's own."""
-    return group.startswith(SYSTEM_GROUP_PREFIX)
-
-
-def retry_topic(group: str) -> str:
-    """The topic that holds a group's messages for another try."""
-    return RETRY_TOPIC_PREFIX + group

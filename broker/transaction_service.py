@@ -22,6 +22,7 @@ from ..remoting.message import MessageExt
 from ..remoting.message_codec import decode_record
 from ..remoting.message_id import encode_offset_id
 from ..remoting.request_codes import RequestCode
+from ..remoting.topic_names import TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC
 from ..store.clock import Clock
 from ..store.errors import CorruptRecordError, StoreError, StoreIOError
 from ..store.message_store import MessageStore
@@ -32,7 +33,6 @@ from .consumer_offset_manager import ConsumerOffsetManager
 from .due_task import DueTask
 from .inner_message import InnerMessage, InnerPuts
 from .producer_manager import ProducerManager
-from .topic_validator import TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC
 from .transactions import (
     TRANSACTION_GROUP,
     OpenTransactions,
@@ -118,6 +118,10 @@ class TransactionService:
         # Of this turn, until its commit:
         self._new: list[tuple[int, int]] = []
         self._ending: dict[int, None] = {}
+
+    def wake(self) -> None:
+        """Look at the clock again."""
+        self._task.wake()
 
     # ---- in a turn -----------------------------------------------------------------------
 

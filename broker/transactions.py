@@ -30,6 +30,8 @@ from typing import Final
 from ..remoting.message import MessageExt
 from ..remoting.message_codec import encode_record
 from ..remoting.message_properties import (
+    PROPERTY_CHECK_IMMUNITY_TIME_IN_SECONDS,
+    PROPERTY_TRANSACTION_CHECK_TIMES,
     PROPERTY_TRANSACTION_ID,
     find_property,
 )
@@ -38,12 +40,8 @@ from ..remoting.sys_flag import (
     TRANSACTION_NOT_TYPE,
     reset_transaction_value,
 )
-from .inner_message import InnerMessage
-from .topic_validator import (
-    TRANS_CHECK_MAX_TIME_TOPIC,
-    TRANS_HALF_TOPIC,
-    TRANS_OP_HALF_TOPIC,
-)
+from ..remoting.topic_names import TRANS_CHECK_MAX_TIME_TOPIC, TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC
+from .inner_message import InnerMessage, real_place
 
 TRANSACTION_GROUP: Final = "CID_RMQ_SYS_TRANS"
 """Whose offsets on both topics say how far the transactions are through."""
@@ -54,9 +52,6 @@ REMOVE_TAG: Final = "d"
 OPEN_COUNT_MAX: Final = 1_000_000
 """Open transactions, some 200 MB of them at the very worst; RocketMQ has no bound. Beyond it half
 messages are refused as by a busy broker."""
-
-CHECK_TIMES: Final = "TRANSACTION_CHECK_TIMES"
-IMMUNITY: Final = "CHECK_IMMUNITY_TIME_IN_SECONDS"
 
 
 def half_message(message: InnerMessage) -> InnerMessage:
@@ -78,10 +73,7 @@ def final_message(half: MessageExt) -> InnerMessage:
     Source: EndTransactionProcessor.endMessageTransaction, as 5.5.0 writes it.
     """
     message = InnerMessage.of(half)
-    topic, queue_id = half.find(b"REAL_TOPIC"), half.find(b"REAL_QID")
-    if topic is None or queue_id is None or int(queue_id) < 0:
-        raise ValueError(f"REAL_TOPIC is {topic}, REAL_QID is {queue_id}")
-    message.topic, message.queue_id = topic, int(queue_id)
+    message.topic, message.queue_id = real_place(half)
     message.change_properties({}, "REAL_TOPIC", "REAL_QID")
     message.sys_flag = reset_transaction_value(half.sys_flag, TRANSACTION_COMMIT_TYPE)
     message.prepared_transaction_offset = half.physical_offset
@@ -92,7 +84,7 @@ def renewed_half(half: MessageExt, check_times: int) -> InnerMessage:
     """A half message as it is written again before a check. Source: renewHalfMessageInner."""
     message = InnerMessage.of(half)
     message.topic, message.queue_id = TRANS_HALF_TOPIC, 0
-    message.change_properties({CHECK_TIMES: str(check_times), "WAIT": "false"})
+    message.change_properties({PROPERTY_TRANSACTION_CHECK_TIMES: str(check_times), "WAIT": "false"})
     return message
 
 
@@ -146,7 +138,7 @@ def ended_offsets(op: MessageExt) -> list[int]:
 
 def check_times(half: MessageExt) -> int:
     """How often the producer was asked."""
-    text = half.properties.get(CHECK_TIMES, "")
+    text = half.properties.get(PROPERTY_TRANSACTION_CHECK_TIMES, "")
     return int(text) if text.isdigit() and len(text) < 10 else 0
 
 
@@ -156,7 +148,7 @@ def immunity_ms(properties: bytes, timeout_ms: int) -> int:
     Args:
       timeout_ms: transactionTimeOut, where the message says nothing of its own.
     """
-    own = find_property(properties, IMMUNITY.encode("ascii"))
+    own = find_property(properties, PROPERTY_CHECK_IMMUNITY_TIME_IN_SECONDS.encode("ascii"))
     if own is None or not own.isdigit() or len(own) > 9:
         return timeout_ms
     return int(own) * 1000

@@ -1,34 +1,55 @@
 """What `trocket` does besides running servers, as typer commands; also its help.
 
-The servers' commands are listed here for the help only: `main.py` has taken them already.
+The servers' commands are listed here for the help only: `main.py` has taken them already. Only the
+module of the command that runs is imported; all of them for the help and for shell completion.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
-from typing import Annotated
+from collections.abc import Collection, Mapping, Sequence
+from importlib import import_module
+from typing import Annotated, Final, NamedTuple
 
 import typer
 
 from .. import __version__
 from ..remoting.config import KnownKey
-from .store import app as store_app
-
-app = typer.Typer(
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    help="RocketMQ in Python: name server and broker for the official clients.",
-)
-
-app.add_typer(store_app, name="store")
 
 _PASSED_ON = {"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []}
 
 
+class _Command(NamedTuple):
+    """A command, or a family of commands, in a module of its own.
+
+    Attributes:
+      attribute: of the module: a function, or a Typer.
+      epilog: what stands below its help; a family has it itself.
+    """
+
+    attribute: str
+    epilog: str = ""
+
+
+COMMANDS: Final[dict[str, _Command]] = {
+    "send": _Command("send", "Example: trocket send Orders 'hello' --tag new --key 42"),
+    "consume": _Command("consume", "Example: trocket consume Orders --from 2h --json | jq .body"),
+    "message": _Command("message", "Example: trocket message --topic Orders --key 42"),
+    "topic": _Command("app"),
+    "group": _Command("app"),
+    "lag": _Command("lag", "Example: trocket lag billing --watch"),
+    "offset": _Command("app"),
+    "cluster": _Command("app"),
+    "bench": _Command("bench", "Example: trocket bench --count 50000 --size 1024"),
+    "store": _Command("app"),
+    "interop": _Command("app"),
+}
+"""By their names, which are their modules' too; in the order of the help."""
+
+
 def run(arguments: Sequence[str]) -> int:
     """Run one command; its exit status, 2 for wrong usage."""
+    app = make_app(_needed(arguments[0] if arguments else ""))
     try:
         app(list(arguments), prog_name="trocket")
     except SystemExit as end:
@@ -36,7 +57,41 @@ def run(arguments: Sequence[str]) -> int:
     return 0
 
 
-@app.callback(invoke_without_command=True)
+def _needed(first: str) -> Collection[str]:
+    """Which of COMMANDS a command line needs, by its first word."""
+    if first in COMMANDS:
+        return (first,)
+    return () if first in ("keys", "--version") else COMMANDS
+
+
+def make_app(names: Collection[str] = tuple(COMMANDS)) -> typer.Typer:
+    """The command line.
+
+    Args:
+      names: those of COMMANDS that it is to have.
+    """
+    app = typer.Typer(
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+        help="RocketMQ in Python: servers, messages, and the administration of any cluster.",
+        epilog="Where the name servers are: --url, or ROCKETMQ_URL, or 127.0.0.1:9876.",
+    )
+    app.callback(invoke_without_command=True)(_main)
+    app.command("up", context_settings=_PASSED_ON)(_up)
+    app.command("broker", context_settings=_PASSED_ON)(_broker)
+    app.command("namesrv", context_settings=_PASSED_ON)(_namesrv)
+    app.command("keys")(_keys)
+    for name, command in COMMANDS.items():
+        if name not in names:
+            continue
+        found = getattr(import_module(f".{name}", __package__), command.attribute)
+        if isinstance(found, typer.Typer):
+            app.add_typer(found, name=name)
+        else:
+            app.command(name, epilog=command.epilog)(found)
+    return app
+
+
 def _main(
     version: Annotated[bool, typer.Option("--version", help="Print the version and end.")] = False,
 ) -> None:
@@ -45,22 +100,18 @@ def _main(
         raise typer.Exit
 
 
-@app.command("up", context_settings=_PASSED_ON)
 def _up() -> None:
     """Run name server and broker in one process."""
 
 
-@app.command("broker", context_settings=_PASSED_ON)
 def _broker() -> None:
     """Run a broker; takes the flags of RocketMQ's mqbroker."""
 
 
-@app.command("namesrv", context_settings=_PASSED_ON)
 def _namesrv() -> None:
     """Run a name server; takes the flags of RocketMQ's mqnamesrv."""
 
 
-@app.command("keys")
 def _keys(
     name: Annotated[str, typer.Argument(help="Only keys whose name contains this.")] = "",
 ) -> None:

@@ -3,12 +3,20 @@
 The servers' own commands go straight to them, past typer: `trocket up` is to be ready within half a
 second of the process's start, and typer's import alone takes a sixth of that
 (docs/dependencies.md). Everything else is a typer command in `app.py`.
+
+The door is there with every installation, what it leads to only with the extra `cli`.
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+
+_PACKAGES = ("trio", "lark", "lz4", "zstandard", "typer", "rich")
+"""What the extra `cli` installs."""
+
+_POSIX_MODULES = ("fcntl", "resource")
+"""Modules of Python that Windows does not have."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -18,6 +26,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
       arguments: without the program's name; None: the process's own.
     """
     words = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        return _run(words)
+    except ModuleNotFoundError as error:
+        missing = (error.name or "").partition(".")[0]
+        if missing in _PACKAGES:
+            text = "The trocket command needs more packages: pip install 'trocket[cli]'"
+        elif missing in _POSIX_MODULES:
+            text = "The trocket command runs on Linux and macOS; here only trocket's client does"
+        else:
+            raise
+        print(text, file=sys.stderr, flush=True)
+        return 1
+
+
+def _run(words: list[str]) -> int:
     if words[:1] == ["up"]:
         from .up import main as up
 

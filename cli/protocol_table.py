@@ -7,12 +7,15 @@ processor does. Run it after a change of a table: `python -m trocket.cli.protoco
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 import trio
 
 from ..broker.config import BrokerConfig
 from ..broker.controller import BrokerController
+from ..interop.wire_differ.catalogue import catalogue, coverage
 from ..namesrv.config import NamesrvConfig
 from ..namesrv.controller import NamesrvController
 from ..remoting.request_codes import RequestCode
@@ -27,11 +30,50 @@ RocketMQ's remoting protocol: frames of up to 16 MiB, a header in JSON or in ROC
 (the answer comes in the request's own), request and response matched by `opaque`. These are all
 request codes of RocketMQ 5.5.0, with the codes 50 to 54 of 4.9, and who serves them here. Whatever
 nobody serves is answered with code 3 and the remark ` request type N not supported`, as RocketMQ
-does. NOTIFY_CONSUMER_IDS_CHANGED goes the other way: the broker sends it to clients.
+does. Some go the other way: a server sends them, to clients or to brokers.
+
+"Partly" says that something of the request is not done, and the last column what. "Asked well" and
+"asked wrongly" count the requests by which `trocket interop diff` compares the answers with those
+of Apache's servers, field by field; where they differ on purpose is in [quirks.md](quirks.md).
 
 This page is written by `python -m trocket.cli.protocol_table docs/protocol.md` from the servers'
 own tables; a test compares it.
 """
+
+PARTLY: Mapping[RequestCode, str] = MappingProxyType(
+    {
+        RequestCode.PULL_MESSAGE: "class filters; reading from slaves; lite topics",
+        RequestCode.LITE_PULL_MESSAGE: "class filters; reading from slaves; lite topics",
+        RequestCode.QUERY_MESSAGE: "look-ups by tag (`indexType` T)",
+        RequestCode.QUERY_CONSUMER_OFFSET: "static topics; offsets reset on the server",
+        RequestCode.UPDATE_CONSUMER_OFFSET: "static topics; offsets reset on the server",
+        RequestCode.SEARCH_OFFSET_BY_TIMESTAMP: "static topics; lite topics",
+        RequestCode.GET_MAX_OFFSET: "static topics",
+        RequestCode.GET_MIN_OFFSET: "static topics",
+        RequestCode.GET_EARLIEST_MSG_STORETIME: "static topics",
+        RequestCode.UPDATE_AND_CREATE_TOPIC: "static topics; `cleanup.policy=COMPACTION`",
+        RequestCode.UPDATE_AND_CREATE_TOPIC_LIST: "static topics; `cleanup.policy=COMPACTION`",
+        RequestCode.DELETE_TOPIC_IN_BROKER: "the retry topics of pop consumers stay",
+        RequestCode.INVOKE_BROKER_TO_RESET_OFFSET: (
+            "always as with `useServerSideResetOffset=false`: the group's clients reset themselves"
+        ),
+        RequestCode.GET_NAMESRV_CONFIG: "only the keys that trocket supports",
+        RequestCode.UPDATE_NAMESRV_CONFIG: "only the keys that may change while it runs",
+        RequestCode.GET_ROUTEINFO_BY_TOPIC: "`clusterTest`: routes of another environment",
+    }
+)
+"""What is not done of requests that are served; the modules of the processors say it, too."""
+
+SENT: Mapping[RequestCode, str] = MappingProxyType(
+    {
+        RequestCode.CHECK_TRANSACTION_STATE: "broker",
+        RequestCode.NOTIFY_CONSUMER_IDS_CHANGED: "broker",
+        RequestCode.RESET_CONSUMER_CLIENT_OFFSET: "broker",
+        RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT: "broker",
+        RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE: "name server",
+    }
+)
+"""What a server sends, and refuses when it is sent to it."""
 
 _MEMORY = 64 * 1024
 """Bytes of a file of the broker in memory: enough for a start."""
@@ -64,13 +106,42 @@ async def _broker_codes(clock: ManualClock) -> frozenset[int]:
 def page() -> str:
     """The whole page as Markdown."""
     served = served_codes()
-    lines = [HEAD, f"| code | name | {' | '.join(served)} |", "|---|---|" + "---|" * len(served)]
+    covered = coverage(catalogue())
+    names = " | ".join(served)
+    lines = [HEAD, f"| code | name | {names} | asked well | asked wrongly | what is missing |"]
+    lines.append("|---|---|" + "---|" * len(served) + "---|---|---|")
     for code in sorted(RequestCode):
-        cells = ("yes" if code in codes else "" for codes in served.values())
-        lines.append(f"| {code.value} | {code.name} | {' | '.join(cells)} |")
-    counts = ", ".join(f"{name} {len(codes)}" for name, codes in served.items())
-    lines.append(f"\nServed, of {len(RequestCode)}: {counts}.")
+        cells = [state(code, server, codes) for server, codes in served.items()]
+        good, bad = (
+            sum(covered[server, code.value, is_wrong] for server in served)
+            for is_wrong in (False, True)
+        )
+        if not any(cells):
+            cells = ["refused"] * len(cells)
+        asked = [str(good), str(bad)] if good or bad else ["", ""]
+        row = [str(code.value), code.name, *cells, *asked, PARTLY.get(code, "")]
+        lines.append(f"| {' | '.join(row)} |")
+    lines += ["", *(_counts(name, codes) for name, codes in served.items())]
     return "\n".join(lines) + "\n"
+
+
+def state(code: RequestCode, server: str, codes: frozenset[int]) -> str:
+    """How far a server serves a code: "yes", "partly", "sends", or "" where it is refused.
+
+    Args:
+      codes: those that it serves.
+    """
+    if code not in codes:
+        return "sends" if SENT.get(code) == server else ""
+    return "partly" if code in PARTLY else "yes"
+
+
+def _counts(server: str, codes: frozenset[int]) -> str:
+    partly = sum(code in PARTLY for code in codes)
+    return (
+        f"The {server} serves {len(codes)} of {len(RequestCode)} codes, {partly} of them partly, "
+        f"and refuses {len(RequestCode) - len(codes)}.\n"
+    )
 
 
 if __name__ == "__main__":

@@ -14,10 +14,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .. import __version__
-from ..broker.config import BrokerConfig, join_address, read_broker_config, with_machine
+from ..broker.config import BrokerConfig, read_broker_config, with_machine
 from ..namesrv.config import NamesrvConfig, read_namesrv_config
 from ..remoting import process
 from ..remoting.config import ConfigError
+from ..remoting.hosts import join_address
 from ..store.config import MessageStoreConfig
 from ..store.errors import StoreError
 
@@ -167,7 +168,7 @@ class Up:
             "\n"
             f'  Java    producer.setNamesrvAddr("{namesrv}");\n'
             f'  Go      producer.WithNameServer([]string{{"{namesrv}"}})\n'
-            f'  Python  producer.set_name_server_address("{namesrv}")\n'
+            f'  Python  Producer("rocketmq://{namesrv}")\n'
             "\n"
             f"ready {facts['seconds']:.2f} s after the start; Ctrl-C or SIGTERM stops"
         )

@@ -1,11 +1,13 @@
-"""Real Apache brokers and official Java clients as peers of ours, each a process of its own.
+"""The harness that compares brokers: Apache's and ours, with Apache's clients and tools as judges.
 
-`maven` fetches the official jars and compiles our Java sources against them; `process` starts,
-watches and ends processes that report by lines; `apache` and `trocket_peer` run a name server and
-a broker behind one interface; `java_peer` drives official producers and consumers.
+`peers` makes a name server with a broker of a kind and version, whose processes `process` watches
+and `guard` outlives; `clients/` has small programs of Java, Go, Python and C++'s wheel, compiled on
+first use into `cache`. What is asked: `scenarios` (features under faults, which `relay` makes),
+`wire_differ` (single requests), `store_differ` (files), `mqadmin`, `oracle` (Apache's classes).
+Each gives `jobs`, `runner` plays them, `report` shows their cells.
 
-Layer: beside cli, above everything; uses only public things (commands, sockets, files). The tests
-and the benchmarks use it. Nothing here is imported by a running broker.
+Layer: below cli, above everything else; uses only public things (commands, sockets, files). The
+tests and the benchmarks use it. Nothing here is imported by a running broker.
 
-Not done: Go and C++ clients, the Dashboard and the exporter.
+Not done: the Dashboard and the exporter.
 """

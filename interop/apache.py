@@ -1,29 +1,56 @@
-"""Apache's own name server and broker from the official jars, 4.9.x and 5.x.
+"""Apache's own name server and broker from the official jars, 4.2.0 to 5.5.0.
 
 Everything a run writes stays in its folder: store, configuration and, by `user.home`, the logs.
-4.9 reads conf/logback_*.xml under ROCKETMQ_HOME, written here; 5.x has its own in the jars.
+4.x reads conf/logback_*.xml under ROCKETMQ_HOME, written here; 5.x has its own in the jars.
+4.2.0 is the last version with a filter server, which filters by Java classes that clients send.
 """
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from .maven import JAVA_OPENS, JAVA_SMALL, fetch_jars
+from ..remoting.bodies.route import TopicRouteData
+from ..remoting.errors import RemoteProtocolError
+from .maven import JAVA_BROKER, JAVA_OPENS, JAVA_SMALL, fetch_jars
 from .ports import free_broker_port, free_port
 from .process import LineProcess, PeerError
+from .wire import GET_ROUTEINFO_BY_TOPIC, SUCCESS, WireClient
 
-START_TIMEOUT_S = 90.0
+START_TIMEOUT_S = 180.0
 STOP_TIMEOUT_S = 60.0
+ANSWER_TIMEOUT_S = 5.0
 
 LOGBACK = """<configuration>
   <appender name="file" class="ch.qos.logback.core.FileAppender">
     <file>${{user.home}}/logs/{name}.log</file>
     <encoder><pattern>%d %p %t - %m%n</pattern></encoder>
   </appender>
+  <appender name="console" class="ch.qos.logback.core.ConsoleAppender">
+    <encoder><pattern>%m%n</pattern></encoder>
+  </appender>
+  <logger name="{on_console}" level="INFO"><appender-ref ref="console"/></logger>
   <root level="INFO"><appender-ref ref="file"/></root>
 </configuration>
 """
+BROKER_LOGGER = "RocketmqBroker"
+"""The logger by which 4.2.0's broker says that it has booted; later ones say it on stdout."""
+NO_LOGGER = "nothing"
+
+MAPPED_SINCE = (4, 5)
+"""Versions before spell it mapedFileSizeCommitLog, and pass over what is spelled otherwise."""
+
+UPDATE_BROKER_CONFIG = 25
+DEFAULT_TOPIC = "TBW102"
+
+STARTUP = {
+    "namesrv": "org.apache.rocketmq.namesrv.NamesrvStartup",
+    "broker": "org.apache.rocketmq.broker.BrokerStartup",
+    "filtersrv": "org.apache.rocketmq.filtersrv.FiltersrvStartup",
+}
+"""Main class of each process, the same in all versions."""
 
 
 def broker_conf_text(keys: Mapping[str, object]) -> str:
@@ -36,6 +63,23 @@ def broker_conf_text(keys: Mapping[str, object]) -> str:
     return "".join(lines)
 
 
+def ask_route(
+    namesrv_address: str, *, timeout_s: float = ANSWER_TIMEOUT_S
+) -> TopicRouteData | None:
+    """What a name server knows of the topic that each broker of Apache's has; None: nothing.
+
+    Raises: PeerError: it does not answer, or not with a route.
+    """
+    with WireClient(namesrv_address, timeout_s=timeout_s) as client:
+        answer = client.call(GET_ROUTEINFO_BY_TOPIC, {"topic": DEFAULT_TOPIC})
+    if answer.code != SUCCESS:
+        return None
+    try:
+        return TopicRouteData.from_body(answer.body)
+    except RemoteProtocolError as error:
+        raise PeerError(f"{namesrv_address} does not answer with a route: {error}") from error
+
+
 class ApacheCluster:
     """Apache's name server and broker (see `peer.Cluster`).
 
@@ -45,6 +89,9 @@ class ApacheCluster:
       broker_java, namesrv_java: options of each JVM; small and quick by default.
       broker_keys: added to broker.conf, over what is set here; None takes a key out. A broker
         without `namesrvAddr` runs alone: `start_broker`, never `start`.
+      filter_server: start a filter server beside the broker; up to 4.2.0 only. It ends with the
+        broker, as it does by itself some seconds later.
+    Raises: PeerError: the jars cannot be fetched, or this version has no filter server.
     """
 
     def __init__(
@@ -52,22 +99,28 @@ class ApacheCluster:
         version: str,
         folder: Path,
         *,
-        broker_java: tuple[str, ...] = JAVA_SMALL,
+        broker_java: tuple[str, ...] = JAVA_BROKER,
         namesrv_java: tuple[str, ...] = JAVA_SMALL,
         broker_keys: Mapping[str, object] | None = None,
+        filter_server: bool = False,
     ) -> None:
         self.label = f"apache-{version}"
         self.folder = folder
-        self._jars = fetch_jars(version, "server")
-        self._java = {"namesrv": namesrv_java, "broker": broker_java}
+        server_jars = fetch_jars(version, "server")
+        self._jars = {"namesrv": server_jars, "broker": server_jars}
+        self._java = {"namesrv": namesrv_java, "broker": broker_java, "filtersrv": JAVA_SMALL}
         self._namesrv_port = free_port()
         self._broker_port = free_broker_port()
         self._namesrv: LineProcess | None = None
         self._broker: LineProcess | None = None
+        self._filter_server: LineProcess | None = None
         conf = folder / "conf"
         conf.mkdir(parents=True, exist_ok=True)
-        for name in ("namesrv", "broker"):
-            (conf / f"logback_{name}.xml").write_text(LOGBACK.format(name=name))
+        says_by_log = version_numbers(version) < (4, 3)
+        for name in STARTUP:
+            logger = BROKER_LOGGER if says_by_log and name == "broker" else NO_LOGGER
+            text = LOGBACK.format(name=name, on_console=logger)
+            (conf / f"logback_{name}.xml").write_text(text)
         store = folder / "store"
         keys: dict[str, object] = {
             "brokerClusterName": "DefaultCluster",
@@ -83,9 +136,21 @@ class ApacheCluster:
             "storePathCommitLog": store / "commitlog",
             **(broker_keys or {}),
         }
+        if version_numbers(version) < MAPPED_SINCE:
+            keys = {name.replace("mappedFile", "mapedFile"): value for name, value in keys.items()}
         (conf / "broker.conf").write_text(broker_conf_text(keys))
         listen = {"listenPort": self._namesrv_port}
         (conf / "namesrv.conf").write_text(broker_conf_text(listen))
+        if filter_server:
+            if not has_filter_server(version):
+                raise PeerError(f"Apache's {version} has no filter server; 4.2.0 was the last")
+            self._jars["filtersrv"] = fetch_jars(version, "filtersrv")
+            filter_keys = {
+                "namesrvAddr": self.namesrv_address,
+                "connectWhichBroker": self.broker_address,
+                "filterServerIP": "127.0.0.1",
+            }
+            (conf / "filtersrv.conf").write_text(broker_conf_text(filter_keys))
 
     @property
     def namesrv_address(self) -> str:
@@ -99,12 +164,13 @@ class ApacheCluster:
 
     @property
     def pids(self) -> list[int]:
-        """The broker's and the name server's process, as far as they were started."""
-        return [process.pid for process in (self._broker, self._namesrv) if process is not None]
+        """The broker's, the name server's and the filter server's process, if they were started."""
+        processes = (self._broker, self._namesrv, self._filter_server)
+        return [process.pid for process in processes if process is not None]
 
-    def _launch(self, name: str, main_class: str) -> LineProcess:
+    def _launch(self, name: str) -> LineProcess:
         command = ["java", *self._java[name], *JAVA_OPENS, f"-Duser.home={self.folder}"]
-        command += ["-cp", f"{self._jars}/*", main_class]
+        command += ["-cp", f"{self._jars[name]}/*", STARTUP[name]]
         command += ["-c", str(self.folder / "conf" / f"{name}.conf")]
         home = {"ROCKETMQ_HOME": str(self.folder)}
         process = LineProcess(command, folder=self.folder, name=name, environment=home)
@@ -120,37 +186,94 @@ class ApacheCluster:
 
         Raises: PeerError: one of them did not report success.
         """
-        if self._namesrv is None:
-            main_class = "org.apache.rocketmq.namesrv.NamesrvStartup"
-            self._namesrv = self._launch("namesrv", main_class)
+        self.start_namesrv()
         self.start_broker()
+
+    def start_namesrv(self) -> None:
+        """Start the name server. Raises: PeerError: it did not report success."""
+        if self._namesrv is None:
+            self._namesrv = self._launch("namesrv")
+
+    def stop_namesrv(self) -> None:
+        """Stop the name server by SIGTERM. Raises: PeerError: it did not end in time."""
+        process, self._namesrv = self._namesrv, None
+        if process is not None:
+            process.stop(timeout_s=STOP_TIMEOUT_S)
 
     def start_broker(self) -> None:
         """Start the broker, which registers itself before it reports success.
 
+        With a filter server, clients get its address when this returns.
+
         Raises: PeerError: it did not report success.
         """
         if self._broker is None:
-            self._broker = self._launch("broker", "org.apache.rocketmq.broker.BrokerStartup")
+            self._broker = self._launch("broker")
+        if "filtersrv" in self._jars and self._filter_server is None:
+            self._filter_server = self._launch("filtersrv")
+            self._wait_filter_server()
+
+    def _wait_filter_server(self) -> None:
+        """Wait until the name server gives out the filter server's address.
+
+        It registers with the broker 3 s after its start, and the broker passes it on with its own
+        registration, each 30 s and when its permission is set.
+        """
+        deadline_s = time.monotonic() + START_TIMEOUT_S
+        pause = threading.Event()
+        while not self.filter_servers():
+            if time.monotonic() > deadline_s:
+                raise PeerError(f"no filter server registered itself at {self.broker_address}")
+            pause.wait(0.5)
+            with WireClient(self.broker_address) as client:
+                client.call(UPDATE_BROKER_CONFIG, {}, b"brokerPermission=6").checked()
+
+    def filter_servers(self) -> list[str]:
+        """HOST:PORT of the filter servers that clients are told of.
+
+        Raises: PeerError: the name server does not answer.
+        """
+        route = ask_route(self.namesrv_address)
+        return [] if route is None else route.filter_server_table.get(self.broker_address, [])
 
     def stop_broker(self) -> None:
         """Stop the broker by SIGTERM, with its shutdown hook.
 
         Raises: PeerError: it did not end in time.
         """
+        self._kill_filter_server()
         process, self._broker = self._broker, None
         if process is not None:
             process.stop(timeout_s=STOP_TIMEOUT_S)
 
     def kill_broker(self) -> None:
         """Kill the broker with SIGKILL."""
+        self._kill_filter_server()
         process, self._broker = self._broker, None
         if process is not None:
             process.kill()
 
+    def _kill_filter_server(self) -> None:
+        process, self._filter_server = self._filter_server, None
+        if process is not None:
+            process.kill()
+
     def close(self) -> None:
-        """Kill both: what must be flushed is stopped before with `stop_broker`."""
+        """Kill all: what must be flushed is stopped before with `stop_broker`."""
         self.kill_broker()
         process, self._namesrv = self._namesrv, None
         if process is not None:
             process.kill()
+
+
+def version_numbers(version: str) -> tuple[int, ...]:
+    """(4, 2, 0) of "4.2.0". Raises: PeerError: it is no such version."""
+    try:
+        return tuple(int(part) for part in version.split("."))
+    except ValueError as error:
+        raise PeerError(f"{version!r} is no version such as 5.5.0") from error
+
+
+def has_filter_server(version: str) -> bool:
+    """Whether a version of Apache's has a filter server. Raises: PeerError: it is no version."""
+    return version_numbers(version) < (4, 3)

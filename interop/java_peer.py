@@ -1,6 +1,6 @@
 """Official Java producers and push consumers, driven over stdin and stdout.
 
-The Java side is tests/interop/java/src/Peer.java, whose header lists commands and events. One JVM
+The Java side is interop/clients/java/src/Peer.java, whose header lists commands and events. One JVM
 holds any number of producers and consumers, told apart by their ids.
 """
 

@@ -1,8 +1,8 @@
 """The official jars, fetched by Maven into a cache folder, and our Java sources compiled with them.
 
-The cache is `.jars/VERSION/SET` in the checkout (outside git); a set is a profile of the pom:
-client, server, tools or example. A folder is complete when it stands under its own name: jars are
-copied beside it and the folder is renamed.
+They lie in `VERSION/SET` of the cache folder; a set is a profile of the pom:
+client, server, filtersrv, tools or example. A folder is complete when it stands under its own name:
+jars are copied beside it and the folder is renamed.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ import hashlib
 import os
 import shutil
 import subprocess
-import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
+from .cache import CACHE_FOLDER
+from .guard import guard, temporary_folder
 from .process import PeerError
 
-ROOT = Path(__file__).resolve().parent.parent
-JAVA_FOLDER = ROOT / "tests" / "interop" / "java"
-CACHE_FOLDER = ROOT / ".jars"
+JAVA_FOLDER = Path(__file__).resolve().parent / "clients" / "java"
 MAVEN_TIMEOUT_S = 900.0
 COMPILE_TIMEOUT_S = 120.0
 
@@ -29,10 +29,12 @@ JAVA_OPENS = (
     "--add-opens=java.base/java.nio=ALL-UNNAMED",
     "--add-opens=java.base/java.lang=ALL-UNNAMED",
 )
-"""What RocketMQ 4.9 needs on Java 17: without them its shutdown dies before the last flush."""
+"""What RocketMQ 4.x needs on Java 17: without them its shutdown dies before the last flush."""
 
 JAVA_SMALL = ("-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 """Options of a JVM that should start quickly and stay small."""
+JAVA_BROKER = ("-Xmx768m", *JAVA_SMALL[1:])
+"""Of a broker: with less, messages of 4 MiB from several clients break its connections."""
 
 
 def missing_tool() -> str | None:
@@ -43,20 +45,25 @@ def missing_tool() -> str | None:
     return None
 
 
+def has_jars(version: str, jar_set: str, *, cache: Path = CACHE_FOLDER) -> bool:
+    """Whether the jars of one set are there already (see `fetch_jars`)."""
+    return (cache / version / jar_set).is_dir()
+
+
 def fetch_jars(version: str, jar_set: str, *, cache: Path = CACHE_FOLDER) -> Path:
     """The folder with the jars of one set, fetched by Maven when it is not there yet.
 
     Args:
       version: a RocketMQ version on Maven Central, such as "5.5.0".
-      jar_set: "client", "server", "tools" or "example".
+      jar_set: "client", "server", "filtersrv" (4.2.0), "tools" or "example".
     Raises: PeerError: Maven failed (its last lines are in the text).
     """
     folder = cache / version / jar_set
     if folder.is_dir():
         return folder
     folder.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{jar_set}-") as scratch:
-        fresh = Path(scratch) / jar_set
+    with temporary_folder(folder.parent) as scratch:
+        fresh = scratch / jar_set
         command = ["mvn", "-B", "-q", "-f", str(JAVA_FOLDER / "pom.xml"), "-P", jar_set]
         command += [f"-Drocketmq.version={version}", "dependency:copy-dependencies"]
         command += ["-DincludeScope=runtime", f"-DoutputDirectory={fresh}"]
@@ -65,30 +72,46 @@ def fetch_jars(version: str, jar_set: str, *, cache: Path = CACHE_FOLDER) -> Pat
     return folder
 
 
-def compile_java(version: str, *, cache: Path = CACHE_FOLDER) -> str:
-    """The class path of our Java sources with the client jars, compiled when they changed.
+def compile_java(
+    version: str,
+    *,
+    folder: str = "src",
+    also: Sequence[str] = (),
+    jar_set: str = "client",
+    cache: Path = CACHE_FOLDER,
+) -> str:
+    """The class path of our Java sources with official jars, compiled when they changed.
 
+    Args:
+      folder: beside the pom: "src", "src-4.2", or "oracle", which needs the "server" jars.
+      also: files of "src" that are compiled with it.
     Raises: PeerError: Maven or javac failed.
     """
-    jars = fetch_jars(version, "client", cache=cache)
-    sources = sorted((JAVA_FOLDER / "src").glob("*.java"))
+    jars = fetch_jars(version, jar_set, cache=cache)
+    sources = sorted((JAVA_FOLDER / folder).glob("*.java"))
+    sources += [JAVA_FOLDER / "src" / name for name in also]
     digest = hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()[:12]
-    folder = cache / version / f"classes-{digest}"
-    if not folder.is_dir():
-        with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".classes-") as scratch:
-            fresh = Path(scratch) / "classes"
+    classes = cache / version / f"classes-{digest}"
+    if not classes.is_dir():
+        with temporary_folder(classes.parent) as scratch:
+            fresh = scratch / "classes"
             fresh.mkdir()
             command = ["javac", "-nowarn", "-proc:none", "-cp", f"{jars}/*", "-d", str(fresh)]
             command += [str(source) for source in sources]
             _run(command, COMPILE_TIMEOUT_S, f"compiling against {version}")
-            _settle(fresh, folder)
-    return f"{folder}{os.pathsep}{jars}/*"
+            _settle(fresh, classes)
+    return f"{classes}{os.pathsep}{jars}/*"
 
 
 def _run(command: list[str], timeout_s: float, what: str) -> None:
     try:
         result = subprocess.run(
-            command, capture_output=True, text=True, timeout=timeout_s, check=False
+            command,
+            env={**os.environ, **guard().environment()},
+            capture_output=True,
+            text=True,
+            timeout=timeout_s,
+            check=False,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise PeerError(f"{what}: {error}") from error

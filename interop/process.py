@@ -2,7 +2,7 @@
 
 Threads, not trio: a peer is watched from plain tests and benchmarks, whose own work is waiting.
 One reader thread per process; every wait has a deadline. Processes still alive when the
-interpreter ends are killed.
+interpreter ends are killed, and by the `guard` when the interpreter itself is.
 """
 
 from __future__ import annotations
@@ -20,12 +20,18 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
+from .guard import guard
+
 T = TypeVar("T")
 
+READER_TIMEOUT_S = 10.0
+"""How long the last lines of a process that has ended are waited for."""
 LINES_KEPT_MAX = 400
 """Lines of stdout kept for error texts; all of them are in the log file."""
 
 _alive: weakref.WeakSet[LineProcess] = weakref.WeakSet()
+_alive_lock = threading.Lock()
+_ending = threading.Event()
 
 
 class PeerError(Exception):
@@ -70,7 +76,7 @@ class LineProcess:
                 self._process = subprocess.Popen(
                     list(command),
                     cwd=folder,
-                    env={**os.environ, **(environment or {})},
+                    env={**os.environ, **(environment or {}), **guard().environment()},
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
                     stderr=errors,
@@ -78,7 +84,11 @@ class LineProcess:
                 )
             except OSError as error:
                 raise PeerError(f"{name}: cannot start {command[0]}: {error}") from error
-        _alive.add(self)
+        guard().watch_process(self._process.pid)
+        with _alive_lock:
+            _alive.add(self)
+        if _ending.is_set():
+            self._process.kill()
         self._reader = threading.Thread(target=self._read, name=f"read-{name}", daemon=True)
         self._reader.start()
 
@@ -189,25 +199,44 @@ class LineProcess:
             raise PeerError(f"{self.name} ended with {code}\n{self.tail()}")
 
     def kill(self) -> None:
-        """End the process at once (SIGKILL) and wait until it is gone."""
+        """End the process, and what it started, at once (SIGKILL); wait until it is gone."""
         if self.running:
-            self._process.kill()
+            # It leads its group, and is not waited for yet: the group is its own for sure.
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
         self._close()
 
     def _close(self) -> None:
         if self._process.poll() is None:
             return
-        _alive.discard(self)
-        self._reader.join(10.0)
-        for pipe in (self._process.stdin, self._process.stdout):
+        with _alive_lock:
+            _alive.discard(self)
+        guard().forget_process(self._process.pid)
+        self._reader.join(READER_TIMEOUT_S)
+        pipes = [self._process.stdin]
+        # What the process started may hold its stdout open; closing it would wait for the reader.
+        if not self._reader.is_alive():
+            pipes.append(self._process.stdout)
+        for pipe in pipes:
             if pipe is not None:
                 with contextlib.suppress(OSError):
                     pipe.close()
 
 
+def end_all() -> None:
+    """Kill every process that is running, and each that is started from now on.
+
+    Whoever waits for one gets a PeerError: so a run ends early.
+    """
+    _ending.set()
+    _kill_all()
+
+
 @atexit.register
 def _kill_all() -> None:
     """Leave no process behind when the interpreter ends with some still running."""
-    for process in list(_alive):
+    with _alive_lock:
+        processes = list(_alive)
+    for process in processes:
         process.kill()

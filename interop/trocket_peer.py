@@ -1,4 +1,4 @@
-"""Our own name server and broker, `trocket up`, or our broker alone, as a process of its own."""
+"""Our own name server and broker as processes: both in one (`trocket up`), or each its own."""
 
 from __future__ import annotations
 
@@ -163,3 +163,65 @@ class TrocketBroker:
     def close(self) -> None:
         """Kill what runs."""
         self.kill_broker()
+
+
+class TrocketPair(TrocketBroker):
+    """`trocket namesrv` and `trocket broker`, each a process of its own (see `peer.Cluster`).
+
+    Args:
+      folder: everything of this run.
+      broker_keys: added to broker.conf; None takes a key out.
+    """
+
+    def __init__(self, folder: Path, *, broker_keys: Mapping[str, object] | None = None) -> None:
+        self._namesrv_port = free_port()
+        self._namesrv: LineProcess | None = None
+        keys = {"namesrvAddr": self.namesrv_address, **(broker_keys or {})}
+        super().__init__(folder, store=folder / "store", broker_keys=keys)
+        listen = {"listenPort": self._namesrv_port, "bindAddress": "127.0.0.1"}
+        (folder / "namesrv.conf").write_text(broker_conf_text(listen))
+
+    @property
+    def namesrv_address(self) -> str:
+        """HOST:PORT of the name server."""
+        return f"127.0.0.1:{self._namesrv_port}"
+
+    @property
+    def pids(self) -> list[int]:
+        """The broker's and the name server's process, as far as they were started."""
+        namesrv = [] if self._namesrv is None else [self._namesrv.pid]
+        return [*super().pids, *namesrv]
+
+    def start(self) -> None:
+        """Start the name server, then the broker; each is waited for.
+
+        Raises: PeerError: one of them did not report success.
+        """
+        self.start_namesrv()
+        self.start_broker()
+
+    def start_namesrv(self) -> None:
+        """Start the name server. Raises: PeerError: it did not report success."""
+        if self._namesrv is not None:
+            return
+        command = [*COMMAND, "namesrv", "-c", str(self.folder / "namesrv.conf")]
+        unbuffered = {"PYTHONUNBUFFERED": "1"}
+        process = LineProcess(command, folder=self.folder, name="namesrv", environment=unbuffered)
+        self._namesrv = process
+        process.wait_line(lambda line: "boot success" in line, timeout_s=START_TIMEOUT_S)
+
+    def stop_namesrv(self) -> None:
+        """Stop the name server by SIGTERM.
+
+        Raises: PeerError: it did not end in time, or not with exit code 0.
+        """
+        process, self._namesrv = self._namesrv, None
+        if process is not None:
+            process.stop_cleanly(timeout_s=STOP_TIMEOUT_S)
+
+    def close(self) -> None:
+        """Kill what runs."""
+        super().close()
+        process, self._namesrv = self._namesrv, None
+        if process is not None:
+            process.kill()

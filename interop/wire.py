@@ -12,6 +12,8 @@ from __future__ import annotations
 import json
 import socket
 import struct
+import threading
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from types import TracebackType
@@ -28,6 +30,7 @@ SEARCH_OFFSET_BY_TIMESTAMP = 29
 GET_MAX_OFFSET = 30
 GET_MIN_OFFSET = 31
 GET_EARLIEST_MSG_STORETIME = 32
+GET_ROUTEINFO_BY_TOPIC = 105
 UPDATE_AND_CREATE_SUBSCRIPTIONGROUP = 200
 GET_ALL_SUBSCRIPTIONGROUP_CONFIG = 201
 SEND_MESSAGE_V2 = 310
@@ -121,6 +124,10 @@ class WireClient:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the connection."""
         self._stream.close()
         self._socket.close()
 
@@ -392,3 +399,20 @@ def _chunks(messages: Iterable[Outgoing], size: int) -> Iterator[list[Outgoing]]
             chunk = []
     if chunk:
         yield chunk
+
+
+def wait_for_route(namesrv_address: str, topic: str, *, timeout_s: float) -> None:
+    """Wait until a name server tells where a topic is.
+
+    Raises: PeerError: it does not answer, or does not know in time.
+    """
+    until_s = time.monotonic() + timeout_s
+    never = threading.Event()
+    with WireClient(namesrv_address) as wire:
+        while wire.call(GET_ROUTEINFO_BY_TOPIC, {"topic": topic}).code != SUCCESS:
+            if time.monotonic() > until_s:
+                raise PeerError(
+                    f"the name server {namesrv_address} knows no broker with {topic}"
+                    f" after {timeout_s:.0f} s"
+                )
+            never.wait(0.1)

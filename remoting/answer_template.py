@@ -48,7 +48,8 @@ class AnswerTemplate:
     """
 
     __slots__ = (
-        "_binary",
+        "_binary_end",
+        "_binary_names",
         "_binary_size",
         "_json_end",
         "_json_start",
@@ -72,13 +73,11 @@ class AnswerTemplate:
         start = start.replace(b"%", b"%%").replace(_MARK.encode(), b"%b")
         self._json_start = start + b'"opaque":'
         self._json_end = b"," + end
-        differing = b"".join(
-            _INT16.pack(len(name)) + name.encode("ascii") + b"%b%b" for name in names
-        )
-        fixed = encode_ext_fields(constants)
-        self._binary = differing + fixed.replace(b"%", b"%%")
-        # "%b%b" is as long as the value's size word, which it stands for.
-        self._binary_size = len(differing) + len(fixed)
+        raw_names = [_INT16.pack(len(name)) + name.encode("ascii") for name in names]
+        self._binary_names = (raw_names[0], raw_names[1], raw_names[2])
+        self._binary_end = encode_ext_fields(constants)
+        value_sizes = len(names) * _INT32.size
+        self._binary_size = sum(map(len, raw_names)) + value_sizes + len(self._binary_end)
         self._remark = b"" if remark is None else remark.encode("ascii")
         self._pack_binary = derive_struct(
             Schema(
@@ -113,7 +112,8 @@ class AnswerTemplate:
             remark = self._remark
             remark_size = len(remark)
             header_size = _HEADER_SIZE + remark_size + size
-            return self._pack_binary(
+            name1, name2, name3 = self._binary_names
+            start = self._pack_binary(
                 header_size + body_size + 4,
                 _BINARY_MARK | header_size,
                 self.code,
@@ -124,13 +124,22 @@ class AnswerTemplate:
                 remark_size,
                 remark,
                 size,
-            ) + self._binary % (
-                _VALUE_SIZES[n1],
-                first,
-                _VALUE_SIZES[n2],
-                second,
-                _VALUE_SIZES[n3],
-                third,
+            )
+            # A join is quicker than the "%" of bytes by a quarter of the whole.
+            return b"".join(
+                (
+                    start,
+                    name1,
+                    _VALUE_SIZES[n1],
+                    first,
+                    name2,
+                    _VALUE_SIZES[n2],
+                    second,
+                    name3,
+                    _VALUE_SIZES[n3],
+                    third,
+                    self._binary_end,
+                )
             )
         header = b"%b%d%b" % (self._json_start % (first, second, third), opaque, self._json_end)
         return frame_start(len(header), body_size, 0) + header

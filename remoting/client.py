@@ -8,7 +8,7 @@ Java counterpart: NettyRemotingClient.
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 
 import trio
 
@@ -17,7 +17,7 @@ from .codec import RemotingCommand
 from .connection import Connection, ConnectionLimits
 from .errors import RemotingConnectError
 from .poller import SocketPoller
-from .transport import SocketTransport
+from .transport import SocketTransport, StreamTransport
 from .turn import Turn
 
 CONNECT_TIMEOUT_S = 3.0
@@ -46,6 +46,8 @@ class RemotingClient:
       turn: shared with a server of the same process; None: its own.
       on_channel_closed: called once for every connection that ended.
       connect_timeout_s: seconds.
+      open_stream: connects to a host and port in another way than by TCP, for peers that live in
+        the same loop; raises OSError.
     """
 
     def __init__(
@@ -55,12 +57,14 @@ class RemotingClient:
         turn: Turn | None = None,
         on_channel_closed: Callable[[Channel], None] | None = None,
         connect_timeout_s: float = CONNECT_TIMEOUT_S,
+        open_stream: Callable[[str, int], Awaitable[trio.abc.Stream]] | None = None,
     ) -> None:
         self._processors = {int(code): process for code, process in (processors or {}).items()}
         self._turn = turn or Turn()
         self._poller = SocketPoller(self._turn)
         self._on_channel_closed = on_channel_closed
         self._connect_timeout_s = connect_timeout_s
+        self._open_stream = open_stream
         self._limits = ConnectionLimits()
         self._channels: dict[str, Channel] = {}
         self._locks: dict[str, trio.Lock] = {}
@@ -120,21 +124,25 @@ class RemotingClient:
             raise RemotingConnectError("the client is not running")
         try:
             with trio.fail_after(self._connect_timeout_s):
-                stream = await trio.open_tcp_stream(host, port)
+                transport = await self._open_transport(address, host, port)
         except (OSError, trio.TooSlowError) as error:
             why = str(error) or f"no answer within {self._connect_timeout_s:g} s"
             raise RemotingConnectError(f"cannot connect to {address}: {why}") from error
-        trio_socket = stream.socket
-        # Off trio's wrapper: SocketTransport waits and sends by itself.
-        descriptor = trio_socket.detach()
-        sock = socket.socket(fileno=descriptor)
-        transport = SocketTransport(sock, self._poller)
         connection = Connection(
             transport, self._processors, self._turn, self._limits, self._on_channel_closed
         )
         self._channels[address] = connection.channel
         self._nursery.start_soon(self._run_connection, address, connection)
         return connection.channel
+
+    async def _open_transport(
+        self, address: str, host: str, port: int
+    ) -> SocketTransport | StreamTransport:
+        if self._open_stream is not None:
+            return StreamTransport(await self._open_stream(host, port), address)
+        trio_socket = (await trio.open_tcp_stream(host, port)).socket
+        # Off trio's wrapper: SocketTransport waits and sends by itself.
+        return SocketTransport(socket.socket(fileno=trio_socket.detach()), self._poller)
 
     async def _run_connection(self, address: str, connection: Connection) -> None:
         try:

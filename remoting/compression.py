@@ -1,7 +1,8 @@
 """Bodies compressed by `sys_flag`: LZ4 frames, Zstandard frames, zlib streams.
 
 Java counterpart: `CompressorFactory`, `CompressionType` and the three compressors of RocketMQ
-5.3.3 common/compression; 4.9 knows zlib only. Pure. lz4 and zstandard are imported when first used.
+5.3.3 common/compression; 4.9 knows zlib only. Pure. lz4 and zstandard are imported when first used:
+a client is installed without them.
 
 A compressed body comes from a peer, so inflating is bounded, and fails with `RemoteProtocolError`
 only. Deviation: after a Zstandard frame nothing may follow (Apache writes one frame per body).
@@ -11,8 +12,10 @@ from __future__ import annotations
 
 import zlib
 from enum import IntEnum
+from importlib import import_module
+from typing import Any
 
-from .errors import RemoteProtocolError
+from .errors import MissingPackageError, RemoteProtocolError
 from .sys_flag import COMPRESSED, COMPRESSION_TYPE_MASK, COMPRESSION_TYPE_SHIFT
 
 DECOMPRESSED_SIZE_MAX = 64 * 1024 * 1024
@@ -53,21 +56,22 @@ def compress(body: bytes, kind: CompressionType, level: int = COMPRESSION_LEVEL)
 
     Args:
       level: 0 to 9 for zlib, 1 to 22 for Zstandard; LZ4 ignores it.
+
+    Raises:
+      MissingPackageError: lz4 or zstandard is not installed.
     """
     if kind == CompressionType.LZ4:
-        import lz4.frame
-
-        packed: bytes = lz4.frame.compress(
+        frame = _package("lz4.frame", kind)
+        packed: bytes = frame.compress(
             body,
-            block_size=lz4.frame.BLOCKSIZE_MAX4MB,
+            block_size=frame.BLOCKSIZE_MAX4MB,
             block_linked=False,
             store_size=False,
         )
         return packed
     if kind == CompressionType.ZSTD:
-        import zstandard
-
-        return zstandard.ZstdCompressor(level=level).compress(body)
+        zstd_packed: bytes = _package("zstandard", kind).ZstdCompressor(level=level).compress(body)
+        return zstd_packed
     return zlib.compress(body, level)
 
 
@@ -80,6 +84,7 @@ def decompress(body: bytes, sys_flag: int, *, size_max: int = DECOMPRESSED_SIZE_
 
     Raises:
       RemoteProtocolError: it is damaged, cut short, would be larger, or the type is unknown.
+      MissingPackageError: lz4 or zstandard is not installed.
     """
     kind = compression_type(sys_flag)
     if kind == CompressionType.LZ4:
@@ -87,6 +92,13 @@ def decompress(body: bytes, sys_flag: int, *, size_max: int = DECOMPRESSED_SIZE_
     if kind == CompressionType.ZSTD:
         return _inflate_zstd(body, size_max)
     return _inflate_zlib(body, size_max)
+
+
+def _package(name: str, kind: CompressionType) -> Any:
+    try:
+        return import_module(name)
+    except ModuleNotFoundError as error:
+        raise MissingPackageError(f"a body compressed with {kind.name}", "compression") from error
 
 
 def _inflate_zlib(body: bytes, size_max: int) -> bytes:
@@ -100,14 +112,13 @@ def _inflate_zlib(body: bytes, size_max: int) -> bytes:
 
 
 def _inflate_lz4(body: bytes, size_max: int) -> bytes:
-    import lz4.frame
-
+    frame = _package("lz4.frame", CompressionType.LZ4)
     # Frames may follow each other: Apache's reader goes on to the end of the input.
     parts: list[bytes] = []
     size = 0
     rest = body
     while rest:
-        inflater = lz4.frame.LZ4FrameDecompressor()
+        inflater = frame.LZ4FrameDecompressor()
         try:
             inflated: bytes = inflater.decompress(rest, max_length=size_max - size + 1)
         except RuntimeError as error:
@@ -120,8 +131,7 @@ def _inflate_lz4(body: bytes, size_max: int) -> bytes:
 
 
 def _inflate_zstd(body: bytes, size_max: int) -> bytes:
-    import zstandard
-
+    zstandard = _package("zstandard", CompressionType.ZSTD)
     try:
         declared = zstandard.frame_content_size(body)
         if declared > size_max:
@@ -129,13 +139,14 @@ def _inflate_zstd(body: bytes, size_max: int) -> bytes:
         if declared == 0:
             return b""
         # Without a declared size one buffer of size_max is reserved, but not touched.
-        return zstandard.ZstdDecompressor().decompress(
+        inflated: bytes = zstandard.ZstdDecompressor().decompress(
             body, max_output_size=size_max, allow_extra_data=False
         )
     except zstandard.ZstdError as error:
         raise RemoteProtocolError(
             f"the body is no Zstandard frame of at most {size_max} bytes: {error}"
         ) from error
+    return inflated
 
 
 def _check_end(size: int, size_max: int, *, at_end: bool) -> None:

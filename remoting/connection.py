@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import trio
 
 from .channel import Answer, Channel, Deferred, Processor
-from .codec import FRAME_SIZE_MAX, FrameDecoder, RemotingCommand, encode
+from .codec import FRAME_SIZE_MAX, NO_EXT_FIELDS, FrameDecoder, RemotingCommand, encode
 from .errors import RequestRefused
 from .response_codes import ResponseCode
 from .transport import SocketTransport, StreamTransport
@@ -190,7 +190,7 @@ class Connection:
                 else:
                     answer = process(request, channel)
             except RequestRefused as refusal:
-                answer = request.answer(refusal.code, refusal.remark)
+                answer = _refused(request, refusal)
             except Exception as error:  # noqa: BLE001 - our bug: others are served on
                 answer = _system_error(request, channel, error)
             if answer is None or (flag & 2 and not isinstance(answer, Deferred)):
@@ -217,7 +217,7 @@ class Connection:
         try:
             answer = await deferred.run()
         except RequestRefused as refusal:
-            answer = request.answer(refusal.code, refusal.remark)
+            answer = _refused(request, refusal)
         except Exception as error:  # noqa: BLE001 - our bug: others are served on
             answer = _system_error(request, self.channel, error)
         finally:
@@ -261,6 +261,10 @@ class Connection:
             logger.warning("%s: closed: %s", self.channel.remote_address, reason)
             self.channel.close(reason)
             self._scope.cancel()
+
+
+def _refused(request: RemotingCommand, refusal: RequestRefused) -> RemotingCommand:
+    return request.answer(refusal.code, refusal.remark, refusal.fields or NO_EXT_FIELDS)
 
 
 def _not_supported(request: RemotingCommand) -> RemotingCommand:

@@ -6,7 +6,8 @@
     ├── LocalProtocolError      we broke the protocol's rules: our bug, or a caller's
     ├── RemoteProtocolError     the peer's bytes break them; `position` says where
     ├── RemotingConnectError    no connection, or it was lost before the answer came
-    └── RemotingTimeoutError    no answer within the time given
+    ├── RemotingTimeoutError    no answer within the time given
+    └── MissingPackageError     a package is needed that is not installed; the text says which extra
     RequestRefused              a processor's "no": response code and remark for the peer
 
 The store's own tree is in `store/errors.py`. Anything outside both trees is a bug of ours: the
@@ -14,6 +15,8 @@ peer gets SYSTEM_ERROR, the log a traceback.
 """
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 
 class RemotingError(Exception):
@@ -46,15 +49,29 @@ class RemotingTimeoutError(RemotingError):
     """The peer did not answer within the time given."""
 
 
+class MissingPackageError(RemotingError):
+    """What is to be done needs a package that is not installed.
+
+    Args:
+      purpose: what needs it.
+      extra: the extra of trocket that brings it.
+    """
+
+    def __init__(self, purpose: str, extra: str) -> None:
+        super().__init__(f"{purpose} needs another package: pip install 'trocket[{extra}]'")
+
+
 class RequestRefused(Exception):
     """A processor refuses a request; the server turns this into the answer.
 
     Args:
       code: a ResponseCode.
       remark: the text for the peer; RocketMQ's own words where clients show them.
+      fields: what the answer's header says beyond that.
     """
 
-    def __init__(self, code: int, remark: str) -> None:
+    def __init__(self, code: int, remark: str, fields: Mapping[str, str] | None = None) -> None:
         super().__init__(f"{code}: {remark}")
         self.code = code
         self.remark = remark
+        self.fields: Mapping[str, str] = fields or {}

@@ -22,6 +22,9 @@ HOST_SIZE_V4 = 8
 HOST_SIZE_V6 = 20
 assert (_V4.size, _V6.size) == (HOST_SIZE_V4, HOST_SIZE_V6)
 
+URL_SCHEME: Final = "rocketmq://"
+"""How the one text begins that says where a cluster is; our own (`client.core.url` reads it)."""
+
 HOST_CACHE_COUNT_MAX = 4096
 """Addresses remembered; some 200 bytes each."""
 
@@ -82,3 +85,8 @@ def host_text(host: bytes) -> str:
     """
     ip, port = host_parts(host)
     return f"[{ip}]:{port}" if ":" in ip else f"{ip}:{port}"
+
+
+def join_address(host: str, port: int) -> str:
+    """`host:port`, an IPv6 host in brackets."""
+    return f"[{host}]:{port}" if ":" in host and not host.startswith("[") else f"{host}:{port}"

@@ -55,7 +55,7 @@ serverWorkerThreads int 8
 EFFECTS = {
     "batch": "how messages are laid out does not depend on it; compaction is not there yet",
     "cold": "flow control of cold data is not there",
-    "delay": "delayed and timed messages are not there yet",
+    "delay": "delayed and timed messages come without it: they are kept in another way",
     "discovery": "name servers are those of namesrvAddr, and every registration is whole",
     "filters": "SQL filters do not depend on it; tag filters need no setting",
     "fixed": "RocketMQ does not read this key either: the path follows from storePathRootDir",

@@ -24,6 +24,10 @@ import trio
 
 from .turn import Turn
 
+RECEIVE_SIZE = 256 * 1024
+"""Bytes read in one turn: a burst of some hundred sends. All sockets of a poller share one buffer
+of it; pollers do not, because each may run in a thread of its own."""
+
 
 class _Epoll:
     """`select.epoll` reduced to what is needed: who is readable."""
@@ -70,9 +74,13 @@ class SocketPoller:
 
     Args:
       turn: begun before and ended after the callbacks of one moment.
+
+    Attributes:
+      buffer: for whoever reads one of its sockets; free again once the callback returns.
     """
 
     def __init__(self, turn: Turn) -> None:
+        self.buffer = memoryview(bytearray(RECEIVE_SIZE))
         self._turn = turn
         self._poll: _Epoll | _Selector = _Epoll() if hasattr(select, "epoll") else _Selector()
         self._readers: dict[int, Callable[[], None]] = {}
@@ -92,9 +100,10 @@ class SocketPoller:
 
     async def run(self) -> None:
         """Serve the sockets until cancelled."""
+        descriptor = self._poll.fileno()
         try:
             while True:
-                await trio.lowlevel.wait_readable(self._poll.fileno())
+                await trio.lowlevel.wait_readable(descriptor)
                 self._serve()
         finally:
             self._is_closed = True

@@ -87,3 +87,6 @@ class ResponseCode(IntEnum):
 
 FAQ_HELP = "\nSee https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."
 """What RocketMQ adds to a remark that a user should read more about. Source: FAQUrl.suggestTodo."""
+
+NOT_SET = "not set any response code"
+"""The remark of successful answers whose processor set a code and no remark: RocketMQ's own."""

@@ -94,6 +94,11 @@ class RemotingServer:
         return frozenset(self._processors)
 
     @property
+    def processors(self) -> dict[int, Processor]:
+        """The table itself: what is put into it counts from the next request on."""
+        return self._processors
+
+    @property
     def channels(self) -> list[Channel]:
         """The connections that are open."""
         return [connection.channel for connection in self._connections]

@@ -12,19 +12,13 @@ from collections.abc import Callable
 import trio
 
 from .channel import Buffer
-from .poller import SocketPoller
-
-RECEIVE_SIZE = 256 * 1024
-"""Bytes read in one turn: a burst of some hundred sends. All sockets share one buffer of it."""
+from .poller import RECEIVE_SIZE, SocketPoller
 
 _JOIN_SIZE_MAX = 64 * 1024
 """Buffers up to this many bytes are joined into one send: cheaper than many small segments."""
 
 _SEGMENTS_MAX = 512
 """Segments of one `sendmsg`; IOV_MAX is 1,024 on Linux and macOS."""
-
-_shared_buffer = bytearray(RECEIVE_SIZE)
-_shared_view = memoryview(_shared_buffer)
 
 
 def format_address(address: object) -> str:
@@ -69,20 +63,21 @@ class SocketTransport:
 
         Raises: BlockingIOError: there is nothing; another OSError: the connection is lost.
         """
-        size = self._socket.recv_into(_shared_buffer)
-        return bytes(_shared_view[:size])
+        buffer = self._poller.buffer
+        return bytes(buffer[: self._socket.recv_into(buffer)])
 
     def send_nowait(self, buffers: list[Buffer]) -> list[Buffer]:
         """Send what the socket's buffer takes; return what is left."""
         if len(buffers) > 1 and sum(map(len, buffers)) <= _JOIN_SIZE_MAX:
             buffers = [b"".join(buffers)]
         while buffers:
-            segments = buffers[:_SEGMENTS_MAX]
             try:
-                if len(segments) == 1:
-                    sent = self._socket.send(segments[0])
+                if len(buffers) == 1:
+                    sent = self._socket.send(buffers[0])
+                    if sent == len(buffers[0]):  # as nearly always
+                        return []
                 else:
-                    sent = self._socket.sendmsg(segments)
+                    sent = self._socket.sendmsg(buffers[:_SEGMENTS_MAX])
             except (BlockingIOError, InterruptedError):
                 return buffers
             buffers = _drop_sent(buffers, sent)

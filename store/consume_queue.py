@@ -316,15 +316,17 @@ class ConsumeQueue:
         Raises:
           StoreIOError: the file could not be read.
         """
-        units_per_file = self.files.file_size // UNIT_SIZE
+        files = self.files
+        units_per_file = files.file_size // UNIT_SIZE
         file_end = (queue_offset // units_per_file + 1) * units_per_file
-        end = min(queue_offset + count_max, file_end)
+        end = queue_offset + count_max
+        if end > file_end:
+            end = file_end
         tail_offset = self.tail_offset
         if queue_offset >= tail_offset:
             start = (queue_offset - tail_offset) * UNIT_SIZE
             return bytes(self.tail[start : (end - tail_offset) * UNIT_SIZE])
-        files = self.files
-        count = min(end, tail_offset) - queue_offset
+        count = (end if end <= tail_offset else tail_offset) - queue_offset
         from_file = files.page(self.key, queue_offset, count)
         if from_file is None:
             base = (file_end - units_per_file) * UNIT_SIZE

@@ -21,6 +21,8 @@ CONSUME_QUEUE_UNIT = Struct(
 )
 UNIT: Final = derive_struct(CONSUME_QUEUE_UNIT)
 UNIT_SIZE: Final = 20
+UNIT_PLACE: Final = derive_struct(CONSUME_QUEUE_UNIT, until="size")
+"""The part of a unit that says where its message lies."""
 
 PRE_BLANK_SIZE: Final = 0x7FFFFFFF
 """`size` of a unit that only fills the room before a queue's first offset."""

@@ -117,6 +117,10 @@ class LogWriter:
         if now_ms > self.now_ms:
             self.now_ms = now_ms
 
+    def read_clock(self) -> None:
+        """Let the puts to come count from now on, not from when their burst began."""
+        self.now_ms = max(self.now_ms, self.clock.wall_ms())
+
     def commit(self) -> Collection[tuple[str, int]]:
         """Write everything put since the last commit: one pwrite per commit log file.
 

@@ -11,10 +11,11 @@ put since costs one comparison per get.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from functools import lru_cache
 from struct import Struct
 from typing import NamedTuple
+
+import msgspec
 
 from ..remoting.errors import RemoteProtocolError
 from ..remoting.message_codec import RECORD_PREFIX, RECORD_SIZE_MIN, decode_record
@@ -25,7 +26,7 @@ from .config import BrokerRole, MessageStoreConfig
 from .consume_queue import ConsumeQueue
 from .consume_queue_ext import EXT_ADDRESS_MAX, ExtendedConsumeQueue
 from .errors import CorruptRecordError, StoreIOError
-from .format import UNIT, UNIT_SIZE
+from .format import UNIT, UNIT_PLACE, UNIT_SIZE
 from .index_service import IndexService
 from .record_check import RecordCheck, Unit, holds_key, no_unit
 from .record_filter import JUDGED, RecordFilter, judged
@@ -39,12 +40,12 @@ SIZE_MAX_MIN = 100
 
 QUERY_COUNT_MAX_MIN = 1
 
+_FOUND = GetMessageStatus.FOUND  # a look into the enum class costs 0.17 us each time
 _OVERFLOW_ONE = GetMessageStatus.OFFSET_OVERFLOW_ONE
 
 
-@dataclass(slots=True)
-class GetMessageResult:
-    """What a get came to.
+class GetMessageResult(msgspec.Struct, gc=False):
+    """What a get came to. A msgspec.Struct is made in a third of a dataclass's time.
 
     Attributes:
       status: see `GetMessageStatus`.
@@ -174,26 +175,26 @@ class MessageReader:
         wanted = count_max if count_max > 1 else 1
         if tags_codes is not None or record_filter is not None:
             wanted = max(self._config.max_filter_message_size // UNIT_SIZE, wanted)
-        units = queue.read(queue_offset, min(wanted, max_offset - queue_offset))
+        # Here and in what follows: a comparison costs a tenth of what `min` does, 0.2 us.
+        if wanted > max_offset - queue_offset:
+            wanted = max_offset - queue_offset
+        units = queue.read(queue_offset, wanted)
         if not units:
             return self._no_units(queue, queue_offset)
-        size_max = min(max(size_max, SIZE_MAX_MIN), SIZE_MAX)
+        if not SIZE_MAX_MIN <= size_max <= SIZE_MAX:
+            size_max = SIZE_MAX_MIN if size_max < SIZE_MAX_MIN else SIZE_MAX
         found = None
         if tags_codes is None and queue_offset >= queue.cold_end and record_filter is None:
-            found = self._collect_recent(units, count_max, size_max, log_end)
+            found = self._collect_recent(units, size_max, log_end)
         if found is None:
-            entries = self._entries(queue, queue_offset, units, tags_codes, log_end)
-            if record_filter is not None:
-                is_hidden = _hidden(queue, queue_offset, record_filter)
-                entries = judged(entries, self._log, record_filter, tags_codes, log_end, is_hidden)
-                tags_codes = JUDGED
+            entries = self._entries(queue, queue_offset, units, tags_codes, log_end, record_filter)
+            tags_codes = tags_codes if record_filter is None else JUDGED
             found = self._collect(entries, count_max, size_max, tags_codes, log_end)
         status, read, last, buffers, size, count = found
         self._log.served(size)
         far = log_end - last > self._near
-        next_offset = queue_offset + read
         return GetMessageResult(
-            status, next_offset, min_offset, max_offset, buffers, size, count, far
+            status, queue_offset + read, min_offset, max_offset, buffers, size, count, far
         )
 
     def _no_units(self, queue: ConsumeQueue, queue_offset: int) -> GetMessageResult:
@@ -215,13 +216,21 @@ class MessageReader:
         units: bytes,
         tags_codes: frozenset[int] | None,
         log_end: int,
+        record_filter: RecordFilter | None,
     ) -> Iterable[Unit]:
-        """Units as `_collect` wants them: verified where they must be, with real tags codes."""
+        """Units as `_collect` wants them: verified where they must be, with real tags codes, and
+        judged by the filter if there is one."""
         if tags_codes is not None and isinstance(queue, ExtendedConsumeQueue):
             units = queue.with_real_tags_codes(units)
+        entries: Iterable[Unit]
         if queue_offset < queue.cold_end:
-            return self._check.verified(queue, queue_offset, units, log_end)
-        return UNIT.iter_unpack(units)
+            entries = self._check.verified(queue, queue_offset, units, log_end)
+        else:
+            entries = UNIT.iter_unpack(units)
+        if record_filter is None:
+            return entries
+        is_hidden = _hidden(queue, queue_offset, record_filter)
+        return judged(entries, self._log, record_filter, tags_codes, log_end, is_hidden)
 
     def _get_batches(
         self,
@@ -259,27 +268,27 @@ class MessageReader:
             log_end - found.physical_offset > self._near,
         )
 
-    def _collect_recent(
-        self, raw: bytes, count_max: int, size_max: int, log_end: int
-    ) -> Collected | None:
+    def _collect_recent(self, raw: bytes, size_max: int, log_end: int) -> Collected | None:
         """`_collect` for what most gets find: all of it wanted, in one file, and in memory.
 
         A third of the time; None where it is not so.
 
         Args:
-          raw: units, 20 bytes each.
+          raw: units, 20 bytes each; at least one, and not more than are wanted.
         """
         config, log = self._config, self._log
-        limit = max(min(config.max_transfer_count_on_message_in_memory, count_max), 1)
-        count = min(len(raw) // UNIT_SIZE, limit)
-        fields = _units_struct(count).unpack_from(raw)
-        offsets, sizes = fields[::3], fields[1::3]
+        count = len(raw) // UNIT_SIZE
+        if count > config.max_transfer_count_on_message_in_memory:
+            count = max(config.max_transfer_count_on_message_in_memory, 1)
+        fields = _places_struct(count).unpack_from(raw)
+        offsets, sizes = fields[::2], fields[1::2]
         first, last = offsets[0], offsets[-1]
         base = first - first % log.file_size
         end, total = last + sizes[-1], sum(sizes)
         if (
             not log_end - self._near <= first <= last < base + log.file_size
-            or total > min(config.max_transfer_bytes_on_message_in_memory, size_max)
+            or total > size_max
+            or total > config.max_transfer_bytes_on_message_in_memory
             or min(sizes) <= 0
             or end > log_end
         ):
@@ -295,7 +304,7 @@ class MessageReader:
             ]
         else:
             buffers = [view[at : at + size] for at, size in zip(offsets, sizes, strict=True)]
-        return GetMessageStatus.FOUND, count, last, buffers, total, count
+        return _FOUND, count, last, buffers, total, count
 
     def _collect(
         self,
@@ -485,8 +494,10 @@ def _hidden(
 
 
 @lru_cache(maxsize=64)
-def _units_struct(count: int) -> Struct:
-    return Struct(UNIT.format[:1] + UNIT.format[1:] * count)
+def _places_struct(count: int) -> Struct:
+    """(physical_offset, size) of so many units, one after the other; tags codes are skipped."""
+    tags_code_size = UNIT_SIZE - UNIT_PLACE.size
+    return Struct(UNIT_PLACE.format[:1] + f"{UNIT_PLACE.format[1:]}{tags_code_size}x" * count)
 
 
 def _no_message(log: CommitLog, physical_offset: int, size: int) -> CorruptRecordError:

@@ -23,7 +23,7 @@ from ...remoting.bodies import (
 from ...remoting.channel import Answer, Channel, Deferred, Processor
 from ...remoting.codec import RemotingCommand
 from ...remoting.errors import (
-    LocalProtocolError,
+    RemoteProtocolError,
     RemotingError,
     RemotingTimeoutError,
     RequestRefused,
@@ -34,13 +34,14 @@ from ...remoting.headers import (
     GetProducerConnectionListRequestHeader,
     QueryTopicConsumeByWhoRequestHeader,
     ResetOffsetRequestHeader,
+    ResetQueueOffsetRequestHeader,
     decode,
     encode_header,
 )
 from ...remoting.language_codes import LanguageCode
 from ...remoting.message_id import decode_offset_id
 from ...remoting.request_codes import RequestCode
-from ...remoting.response_codes import ResponseCode
+from ...remoting.response_codes import NOT_SET, ResponseCode
 from ...store.message_store import MessageStore
 from ...store.status import BoundaryType
 from ..client_channel_info import ClientChannelInfo
@@ -48,6 +49,7 @@ from ..config import BrokerConfig
 from ..consumer_manager import ConsumerManager
 from ..consumer_offset_manager import ConsumerOffsetManager
 from ..producer_manager import ProducerManager
+from ..subscription_group_manager import SubscriptionGroupManager
 from ..topic_config_manager import TopicConfigManager
 
 logger = logging.getLogger(__name__)
@@ -62,7 +64,7 @@ class ClientAdminProcessor:
     Args:
       config: the broker's.
       store: already loaded.
-      consumers, producers, offsets, topics: the broker's tables.
+      consumers, producers, offsets, topics, groups: the broker's tables.
     """
 
     def __init__(
@@ -74,6 +76,7 @@ class ClientAdminProcessor:
         producers: ProducerManager,
         offsets: ConsumerOffsetManager,
         topics: TopicConfigManager,
+        groups: SubscriptionGroupManager,
     ) -> None:
         self._config = config
         self._store = store
@@ -81,6 +84,7 @@ class ClientAdminProcessor:
         self._producers = producers
         self._offsets = offsets
         self._topics = topics
+        self._groups = groups
         self.processors: dict[RequestCode, Processor] = {
             RequestCode.GET_CONSUMER_CONNECTION_LIST: self._consumer_connections,
             RequestCode.GET_PRODUCER_CONNECTION_LIST: self._producer_connections,
@@ -135,12 +139,18 @@ class ClientAdminProcessor:
         """Have a client consume one message now; its record goes along."""
         try:
             offset = decode_offset_id(request.ext_fields.get("msgId", "")).physical_offset
-        except LocalProtocolError as error:
+        except RemoteProtocolError as error:
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, str(error)) from error
         record = self._store.message_at(offset)
         if record is None:
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"there is no message at {offset}")
         fields = {**request.ext_fields, "brokerName": self._config.broker_name}
+        topic = self._topics.topic_config_table.get(fields.get("topic", ""))
+        if topic is not None:
+            fields["topicSysFlag"] = str(topic.topic_sys_flag)
+        group = self._groups.find(fields.get("consumerGroup", ""))
+        if group is not None:
+            fields["groupSysFlag"] = str(group.group_sys_flag)
         return self._call(request, fields, bytes(record))
 
     def _call(self, request: RemotingCommand, fields: dict[str, str], body: bytes) -> Deferred:
@@ -201,7 +211,7 @@ class ClientAdminProcessor:
             )
         body = fastjson.dumps({"offsetTable": table})
         fields = encode_header(
-            ResetOffsetRequestHeader(
+            ResetQueueOffsetRequestHeader(
                 group=header.group, topic=header.topic, timestamp=header.timestamp
             )
         )
@@ -209,7 +219,7 @@ class ClientAdminProcessor:
             client.send_oneway(
                 RemotingCommand(RequestCode.RESET_CONSUMER_CLIENT_OFFSET, dict(fields), body)
             )
-        return request.answer(ResponseCode.SUCCESS, None, body=body)
+        return request.answer(ResponseCode.SUCCESS, NOT_SET, body=body)
 
     def _place(self, header: ResetOffsetRequestHeader, queue_id: int) -> int:
         """Where the group is to go on in one queue."""

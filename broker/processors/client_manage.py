@@ -23,6 +23,7 @@ from ...remoting.errors import RequestRefused
 from ...remoting.headers import UnregisterClientRequestHeader, decode
 from ...remoting.request_codes import RequestCode
 from ...remoting.response_codes import ResponseCode
+from ...remoting.topic_names import retry_topic
 from ...store.clock import Clock
 from ..client_channel_info import ClientChannelInfo
 from ..consumer_filter_manager import (
@@ -35,7 +36,7 @@ from ..producer_manager import ProducerManager
 from ..subscription import is_tag_type
 from ..subscription_group_manager import SubscriptionGroupManager
 from ..topic_config_manager import UNIT_SUB_FLAG, TopicConfigManager
-from ..topic_validator import refuse_topic, retry_topic
+from ..topic_validator import refuse_topic
 from .request import read_body
 
 if TYPE_CHECKING:

@@ -35,8 +35,11 @@ logger = logging.getLogger(__name__)
 class Messages(Protocol):
     """What is asked of the store; `store.message_store.MessageStore` has it."""
 
+    def max_offset(self, topic: str, queue_id: int) -> int:
+        """Next queue offset; 0 when there is no such queue."""
+
     def min_offset(self, topic: str, queue_id: int) -> int:
-        """First queue offset still there; -1 when there is no such queue."""
+        """First queue offset still there; 0 when there is no such queue."""
 
     def get_message(
         self, topic: str, queue_id: int, queue_offset: int, count_max: int
@@ -126,7 +129,7 @@ class ConsumerManageProcessor:
         # RocketMQ takes any queue id and any offset, and so grows without bound. A queue that the
         # topic had until lately is still consumed to its end.
         queue_count = max(config.read_queue_nums, config.write_queue_nums)
-        if not 0 <= queue_id < queue_count and self._store.min_offset(topic, queue_id) < 0:
+        if not 0 <= queue_id < queue_count and self._store.max_offset(topic, queue_id) == 0:
             remark = (
                 f"queueId[{queue_id}] is illegal, topic:[{topic}] "
                 f"topicConfig.readQueueNums:[{config.read_queue_nums}] "

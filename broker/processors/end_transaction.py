@@ -19,18 +19,19 @@ from ...remoting.headers import (
 )
 from ...remoting.message import MessageExt
 from ...remoting.message_id import decode_offset_id
+from ...remoting.message_properties import PROPERTY_CHECK_IMMUNITY_TIME_IN_SECONDS
 from ...remoting.request_codes import RequestCode
-from ...remoting.response_codes import ResponseCode
+from ...remoting.response_codes import NOT_SET, ResponseCode
 from ...remoting.sys_flag import (
     TRANSACTION_COMMIT_TYPE,
     TRANSACTION_NOT_TYPE,
     TRANSACTION_ROLLBACK_TYPE,
 )
+from ...remoting.topic_names import TRANS_CHECK_MAX_TIME_TOPIC, TRANS_HALF_TOPIC
 from ...store.message_store import MessageStore
 from ..config import BrokerConfig
-from ..topic_validator import TRANS_CHECK_MAX_TIME_TOPIC, TRANS_HALF_TOPIC
 from ..transaction_service import TransactionService
-from ..transactions import IMMUNITY, final_message, immunity_ms, renewed_half
+from ..transactions import final_message, immunity_ms, renewed_half
 from .request import stored_message
 from .send_message import SendMessageProcessor
 
@@ -94,12 +95,14 @@ class EndTransactionProcessor:
                 ) from error
             self._send.put_inner(request, channel, message)
         else:
-            self._send.answer_with_turn(request, channel)
+            self._send.answer_with_turn(request, channel, NOT_SET)
         self._transactions.end(current)
 
     def _check(self, half: MessageExt, header: EndTransactionRequestHeader) -> None:
         """Source: EndTransactionProcessor.checkPrepareMessage, rejectCommitOrRollback."""
-        if not header.from_transaction_check and half.find(IMMUNITY.encode()):
+        if not header.from_transaction_check and half.find(
+            PROPERTY_CHECK_IMMUNITY_TIME_IN_SECONDS.encode()
+        ):
             own_ms = immunity_ms(half.properties_bytes, self._config.transaction_time_out)
             least_ms = max(own_ms, self._config.transaction_time_out)
             if self._transactions.age_ms(half) > least_ms:

@@ -17,7 +17,7 @@ from ...remoting.bodies import (
     SubscriptionGroupList,
     SubscriptionGroupWrapper,
 )
-from ...remoting.channel import Answer, Channel, Processor
+from ...remoting.channel import Answer, Channel, Deferred, Processor
 from ...remoting.codec import RemotingCommand
 from ...remoting.errors import RequestRefused
 from ...remoting.headers import (
@@ -31,7 +31,7 @@ from ...remoting.response_codes import ResponseCode
 from ..config_text import page
 from ..consumer_offset_manager import ConsumerOffsetManager
 from ..subscription_group_manager import SubscriptionGroupManager
-from .request import read_body, saved
+from .request import read_body, until_saved
 from .topic_admin import first_of_page, page_size
 
 logger = logging.getLogger(__name__)
@@ -55,19 +55,26 @@ class GroupAdminProcessor:
             RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG: self._one,
         }
 
+    def _saved(self, request: RemotingCommand) -> Deferred:
+        """The answer once the groups are saved."""
+
+        async def run() -> RemotingCommand:
+            await until_saved(self._groups)
+            return request.answer()
+
+        return Deferred(run)
+
     def _update(self, request: RemotingCommand, channel: Channel) -> Answer:
         group = read_body(request, SubscriptionGroupConfig.from_body)
         logger.info("%s creates or changes group %r", channel.remote_address, group.group_name)
-        with saved():
-            self._groups.update([group])
-        return request.answer()
+        self._groups.update([group])
+        return self._saved(request)
 
     def _update_list(self, request: RemotingCommand, channel: Channel) -> Answer:
         groups = read_body(request, SubscriptionGroupList.from_body).group_config_list
         logger.info("%s creates or changes %d groups", channel.remote_address, len(groups))
-        with saved():
-            self._groups.update(groups)
-        return request.answer()
+        self._groups.update(groups)
+        return self._saved(request)
 
     def _all(self, request: RemotingCommand, channel: Channel) -> Answer:
         header = decode(GetAllSubscriptionGroupRequestHeader, request.ext_fields)
@@ -93,9 +100,8 @@ class GroupAdminProcessor:
         logger.info("%s deletes group %r", channel.remote_address, header.group_name)
         if header.clean_offset or header.remove_offset:
             self._offsets.remove_offset(header.group_name)
-        with saved():
-            self._groups.delete(header.group_name)
-        return request.answer()
+        self._groups.delete(header.group_name)
+        return self._saved(request)
 
     def _one(self, request: RemotingCommand, channel: Channel) -> Answer:
         name = decode(GetSubscriptionGroupConfigRequestHeader, request.ext_fields).group

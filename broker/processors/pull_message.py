@@ -32,6 +32,7 @@ from ...remoting.java_hash import java_hash_code
 from ...remoting.message_properties import find_property
 from ...remoting.request_codes import RequestCode
 from ...remoting.response_codes import FAQ_HELP, ResponseCode
+from ...remoting.topic_names import RETRY_TOPIC_PREFIX
 from ...store.errors import StoreError
 from ...store.message_reader import GetMessageResult
 from ...store.message_store import MessageStore
@@ -47,7 +48,6 @@ from ..pull_request_hold import HeldPull, PullRequestHoldService
 from ..subscription import SUB_ALL, is_tag_type
 from ..subscription_group_manager import SubscriptionGroupManager
 from ..topic_config_manager import TopicConfigManager
-from ..topic_validator import RETRY_TOPIC_PREFIX
 
 logger = logging.getLogger(__name__)
 
@@ -57,6 +57,11 @@ _SUBSCRIPTION: Final = 0x4
 """Bits of a pull's sysFlag. Source: common/sysflag/PullSysFlag.java."""
 
 _PERM_READ: Final = 4
+_BROKER_FORBIDDEN: Final = "1"
+_GROUP_FORBIDDEN: Final = "2"
+_TOPIC_FORBIDDEN: Final = "3"
+_BROADCASTING_DISABLE_FORBIDDEN: Final = "4"
+"""Who forbids it. Source: remoting/protocol/ForbiddenType.java."""
 _INT32_MAX: Final = 0x7FFFFFFF
 HOLD_MS_MAX: Final = 30 * 60 * 1000
 """The longest that a pull may ask to be held; RocketMQ takes any number. Its clients ask for 15 s,
@@ -135,6 +140,7 @@ class PullMessageProcessor:
         self._now_s = now_s
         self._readable = bool(config.broker_permission & _PERM_READ)
         self._templates = {status: _template(status, code) for status, code in _CODES.items()}
+        self._found = self._templates[_FOUND]
         self._moved = {
             status: _template(status, ResponseCode.PULL_OFFSET_MOVED)
             for status in _MOVED_WHEN_NOT_FIRST
@@ -161,32 +167,35 @@ class PullMessageProcessor:
         """
         header = decode(PullMessageRequestHeader, request.ext_fields)
         tags_codes, expression = self._check(header, channel)
-        key = (header.topic, header.queue_id)
+        topic, queue_id, queue_offset = header.topic, header.queue_id, header.queue_offset
+        group = header.consumer_group
         size_max = header.max_msg_bytes
         if size_max is None or size_max <= 0:
             size_max = _INT32_MAX
         try:
             result = self._store.get_message(
-                header.topic,
-                header.queue_id,
-                header.queue_offset,
+                topic,
+                queue_id,
+                queue_offset,
                 header.max_msg_nums,
                 size_max,
                 tags_codes,
-                self._record_filter(header.topic, header.consumer_group, expression),
+                None if expression is None else self._record_filter(topic, group, expression),
             )
         except StoreError as error:
             # The consumer asks again later; what to do stands in the text.
-            logger.error("%s: a pull of %s failed: %s", channel.remote_address, key, error)
+            logger.error(
+                "%s: a pull of %s failed: %s", channel.remote_address, (topic, queue_id), error
+            )
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, str(error)) from error
-        self._offsets.commit_pull_offset(header.consumer_group, *key, result.next_begin_offset)
+        self._offsets.commit_pull_offset(group, topic, queue_id, result.next_begin_offset)
         sys_flag = header.sys_flag
         if sys_flag & _COMMIT_OFFSET and header.commit_offset >= 0:
-            self._offsets.commit_offset(header.consumer_group, *key, header.commit_offset)
+            self._offsets.commit_offset(group, topic, queue_id, header.commit_offset)
         if (
             sys_flag & _SUSPEND
             and result.status is not _FOUND
-            and self._code_of(result.status, header.queue_offset) == ResponseCode.PULL_NOT_FOUND
+            and self._code_of(result.status, queue_offset) == ResponseCode.PULL_NOT_FOUND
         ):
             hold_ms = header.suspend_timeout_millis
             if not self._config.long_polling_enable:
@@ -194,9 +203,9 @@ class PullMessageProcessor:
             pull = HeldPull(
                 request,
                 channel,
-                key,
-                header.consumer_group,
-                queue_offset=header.queue_offset,
+                (topic, queue_id),
+                group,
+                queue_offset=queue_offset,
                 count_max=header.max_msg_nums,
                 size_max=size_max,
                 tags_codes=tags_codes,
@@ -205,7 +214,7 @@ class PullMessageProcessor:
             )
             if self.hold_service.hold(pull):
                 return
-        self._answer(request, channel, header.queue_offset, key[0], header.consumer_group, result)
+        self._answer(request, channel, queue_offset, topic, group, result)
 
     def _resume(self, pull: HeldPull, over: bool) -> bool:
         """Try a held pull again; say whether it was answered."""
@@ -216,7 +225,9 @@ class PullMessageProcessor:
                 pull.count_max,
                 pull.size_max,
                 pull.tags_codes,
-                self._record_filter(pull.key[0], pull.group, pull.expression),
+                None
+                if pull.expression is None
+                else self._record_filter(pull.key[0], pull.group, pull.expression),
             )
         except StoreError as error:
             logger.error("%s: a held pull of %s failed: %s", pull.channel, pull.key, error)
@@ -242,12 +253,8 @@ class PullMessageProcessor:
         self._answer(pull.request, pull.channel, pull.queue_offset, pull.key[0], pull.group, result)
         return True
 
-    def _record_filter(
-        self, topic: str, group: str, expression: Expression | None
-    ) -> RecordFilter | None:
+    def _record_filter(self, topic: str, group: str, expression: Expression) -> RecordFilter:
         """What the store asks of each record for a pull by this expression."""
-        if expression is None:
-            return None
         now_s = self._now_s
         end_s = now_s() + FILTER_TIME_MAX_S
         if self._config.filter_support_retry and topic.startswith(RETRY_TOPIC_PREFIX):
@@ -285,15 +292,17 @@ class PullMessageProcessor:
         result: GetMessageResult,
     ) -> None:
         status = result.status
-        template = self._templates[status]
-        if queue_offset and status in _MOVED_WHEN_NOT_FIRST:
-            template = self._moved[status]
-        if template.code == ResponseCode.PULL_OFFSET_MOVED:
-            logger.warning(
-                "PULL_OFFSET_MOVED: %s of group %s asked %s for offset %d, told %d (%s)",
-                channel.remote_address, group, topic, queue_offset, result.next_begin_offset,
-                status.name,
-            )  # fmt: skip
+        if status is _FOUND:  # as nearly always: no more looks than this one
+            template = self._found
+        else:
+            is_moved = queue_offset and status in _MOVED_WHEN_NOT_FIRST
+            template = self._moved[status] if is_moved else self._templates[status]
+            if template.code == ResponseCode.PULL_OFFSET_MOVED:
+                logger.warning(
+                    "PULL_OFFSET_MOVED: %s of group %s asked %s for offset %d, told %d (%s)",
+                    channel.remote_address, group, topic, queue_offset, result.next_begin_offset,
+                    status.name,
+                )  # fmt: skip
         topic_config = self._topic_table.get(topic)
         group_config = self._groups.find(group)
         topic_flag = 0 if topic_config is None else topic_config.topic_sys_flag
@@ -333,6 +342,7 @@ class PullMessageProcessor:
             raise RequestRefused(
                 ResponseCode.NO_PERMISSION,
                 f"the broker[{self._config.broker_ip1}] pulling message is forbidden",
+                {"forbiddenType": _BROKER_FORBIDDEN},
             )
         group_config = self._groups.find(group)
         if group_config is None:
@@ -342,7 +352,9 @@ class PullMessageProcessor:
             )
         if not group_config.consume_enable:
             raise RequestRefused(
-                ResponseCode.NO_PERMISSION, f"subscription group no permission, {group}"
+                ResponseCode.NO_PERMISSION,
+                f"subscription group no permission, {group}",
+                {"forbiddenType": _GROUP_FORBIDDEN},
             )
         topic_config = self._topic_table.get(topic)
         if topic_config is None:
@@ -352,14 +364,16 @@ class PullMessageProcessor:
             )
         if not topic_config.perm & _PERM_READ:
             raise RequestRefused(
-                ResponseCode.NO_PERMISSION, f"the topic[{topic}] pulling message is forbidden"
+                ResponseCode.NO_PERMISSION,
+                f"the topic[{topic}] pulling message is forbidden",
+                {"forbiddenType": _TOPIC_FORBIDDEN},
             )
         if not 0 <= header.queue_id < topic_config.read_queue_nums:
             raise RequestRefused(
                 ResponseCode.INVALID_PARAMETER,
                 f"queueId[{header.queue_id}] is illegal, topic:[{topic}] "
                 f"topicConfig.readQueueNums:[{topic_config.read_queue_nums}] "
-                f"consumer:[{channel.remote_address}]",
+                f"consumer:[/{channel.remote_address}]",
             )
         if header.sys_flag & _SUBSCRIPTION:
             return self._given(header)
@@ -397,6 +411,7 @@ class PullMessageProcessor:
             raise RequestRefused(
                 ResponseCode.NO_PERMISSION,
                 f"the consumer group[{header.consumer_group}] can not consume by broadcast way",
+                {"forbiddenType": _BROADCASTING_DISABLE_FORBIDDEN},
             )
         subscription = info.find_subscription_data(header.topic)
         if subscription is None:

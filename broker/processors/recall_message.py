@@ -16,12 +16,12 @@ from ...remoting.message_properties import (
     PROPERTY_TIMER_DELIVER_MS,
     properties_to_bytes,
 )
+from ...remoting.recall_handle import RecallHandle
 from ...remoting.request_codes import RequestCode
-from ...remoting.response_codes import ResponseCode
+from ...remoting.response_codes import NOT_SET, ResponseCode
 from ...store.message_store import MessageStore
 from ..config import BrokerConfig
 from ..inner_message import InnerMessage
-from ..recall import RecallHandle
 from ..topic_config_manager import TopicConfigManager
 from .send_message import SendMessageProcessor
 
@@ -49,6 +49,7 @@ class RecallMessageProcessor:
         self._store = store
         self._send = send
         self._topics = topics
+        self._region = {"MSG_REGION": config.region_id}
         self.processors: dict[RequestCode, Processor] = {RequestCode.RECALL_MESSAGE: self.recall}
 
     def recall(self, request: RemotingCommand, channel: Channel) -> None:
@@ -86,7 +87,8 @@ class RecallMessageProcessor:
             channel.remote_host,
             self._send.store_host,
         )
-        self._send.put_inner(request, channel, message, {"msgId": handle.unique_key})
+        fields = {"msgId": handle.unique_key, **self._region}
+        self._send.put_inner(request, channel, message, fields, remark=NOT_SET)
 
     def _read(self, header: RecallMessageRequestHeader) -> RecallHandle:
         """The handle, of a message that is yet to come.

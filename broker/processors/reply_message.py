@@ -27,7 +27,12 @@ from ...remoting.headers import (
 )
 from ...remoting.hosts import host_text
 from ...remoting.message_id import encode_offset_id
-from ...remoting.message_properties import properties_from_bytes, properties_to_bytes
+from ...remoting.message_properties import (
+    PROPERTY_MESSAGE_REPLY_TO_CLIENT,
+    PROPERTY_PUSH_REPLY_TIME,
+    properties_from_bytes,
+    properties_to_bytes,
+)
 from ...remoting.request_codes import RequestCode
 from ...remoting.response_codes import ResponseCode
 from ...store.errors import StoreError
@@ -42,9 +47,6 @@ logger = logging.getLogger(__name__)
 
 PUSH_TIMEOUT_S: Final = 10.0
 """How long the client that asked has to take the reply. Source: Broker2Client.callClient."""
-
-_REPLY_TO: Final = "REPLY_TO_CLIENT"
-_PUSH_TIME: Final = "PUSH_REPLY_TIME"
 
 
 class ReplyMessageProcessor:
@@ -75,10 +77,6 @@ class ReplyMessageProcessor:
         self._puts = puts
         self._producers = producers
         self._on_messages = on_messages
-        self._constants = {
-            "MSG_REGION": config.region_id,
-            "TRACE_ON": "true" if config.trace_on else "false",
-        }
         self.processors: dict[RequestCode, Processor] = {
             RequestCode.SEND_REPLY_MESSAGE: self.reply,
             RequestCode.SEND_REPLY_MESSAGE_V2: self.reply,
@@ -99,20 +97,23 @@ class ReplyMessageProcessor:
             queue_id = self._send.other_queue(topic, queue_id, channel)
 
         async def push_and_store() -> RemotingCommand:
+            constants = self._send.answer_constants
             remark = await self._push(request, header, channel)
             place = None
             if self._config.store_reply_message_enable:
                 place = self._put(request, header, queue_id, channel)
             if remark:
                 logger.warning("%s", remark)
-                return request.answer(ResponseCode.SYSTEM_ERROR, remark, self._constants)
+                if place is None:
+                    return request.answer(ResponseCode.SYSTEM_ERROR, remark, constants)
             message_id, queue_offset = place or ("0", 0)
             fields = {
                 "msgId": message_id,
                 "queueId": str(queue_id),
                 "queueOffset": str(queue_offset),
             }
-            return request.answer(ResponseCode.SUCCESS, None, fields | self._constants)
+            code = ResponseCode.SYSTEM_ERROR if remark else ResponseCode.SUCCESS
+            return request.answer(code, remark or None, fields | constants)
 
         return Deferred(push_and_store)
 
@@ -121,15 +122,18 @@ class ReplyMessageProcessor:
     ) -> str:
         """Hand the reply to who asked; what went wrong, "" when nothing did."""
         properties = properties_from_bytes((header.properties or "").encode("utf-8", "replace"))
-        client_id = properties.get(_REPLY_TO)
+        client_id = properties.get(PROPERTY_MESSAGE_REPLY_TO_CLIENT)
         if client_id is None:
-            return f"reply message properties[{_REPLY_TO}] is null"
+            return f"reply message properties[{PROPERTY_MESSAGE_REPLY_TO_CLIENT}] is null"
         asker = self._producers.find_channel(client_id)
         if asker is None:
             return f"push reply message fail, channel of <{client_id}> not found."
         now_ms = self._store.now_ms
-        properties[_PUSH_TIME] = str(now_ms)
+        properties |= self._send.answer_constants
+        properties[PROPERTY_PUSH_REPLY_TIME] = str(now_ms)
         fields = asdict(header) | {
+            "broker_name": None,
+            "batch": None,
             "properties": properties_to_bytes(properties).decode("utf-8", "replace"),
             "born_host": channel.remote_address,
             "store_host": host_text(self._send.store_host),

@@ -5,9 +5,8 @@ Pure.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import TypeVar
+from collections.abc import Callable
+from typing import Protocol, TypeVar
 
 from ...remoting.codec import RemotingCommand
 from ...remoting.errors import RemoteProtocolError, RequestRefused
@@ -57,16 +56,27 @@ def stored_message(
     raise RequestRefused(ResponseCode.SYSTEM_ERROR, missing)
 
 
-@contextmanager
-def saved() -> Iterator[None]:
-    """Around a change that an administrator wants to last.
+class Table(Protocol):
+    """A table of the broker that lies in a file."""
+
+    async def saved(self) -> None:
+        """Wait until the table is saved as it is now. Raises: StoreIOError: it could not be."""
+
+
+async def until_saved(table: Table) -> None:
+    """Wait until what an administrator changed will last.
 
     Raises: RequestRefused: SYSTEM_ERROR, the change could not be saved: the disk is full, or the
       folder cannot be written.
     """
     try:
-        yield
+        await table.saved()
     except StoreIOError as error:
-        raise RequestRefused(
-            ResponseCode.SYSTEM_ERROR, f"the change was made but could not be saved: {error}"
-        ) from error
+        raise unsaved(error) from error
+
+
+def unsaved(error: StoreIOError) -> RequestRefused:
+    """What an administrator is told whose change holds until the broker stops, but not longer."""
+    return RequestRefused(
+        ResponseCode.SYSTEM_ERROR, f"the change was made but could not be saved: {error}"
+    )

@@ -19,12 +19,12 @@ from ...remoting.errors import RequestRefused
 from ...remoting.headers import ConsumerSendMsgBackRequestHeader, decode
 from ...remoting.request_codes import RequestCode
 from ...remoting.response_codes import FAQ_HELP, ResponseCode
+from ...remoting.topic_names import DLQ_TOPIC_PREFIX, RETRY_TOPIC_PREFIX
 from ...store.message_store import MessageStore
 from ..config import BrokerConfig
 from ..inner_message import InnerMessage
 from ..subscription_group_manager import SubscriptionGroupManager
 from ..topic_config_manager import TopicConfigManager
-from ..topic_validator import DLQ_TOPIC_PREFIX, RETRY_TOPIC_PREFIX
 from .request import stored_message
 from .send_message import SendMessageProcessor
 

@@ -34,23 +34,23 @@ from ...remoting.message_properties import (
     properties_from_bytes,
     properties_to_bytes,
 )
+from ...remoting.recall_handle import recall_handle
 from ...remoting.request_codes import RequestCode
 from ...remoting.response_codes import FAQ_HELP, ResponseCode
+from ...remoting.topic_names import (
+    DLQ_TOPIC_PREFIX,
+    NOT_ALLOWED_SEND_TOPICS,
+    RETRY_TOPIC_PREFIX,
+    TIMER_TOPIC,
+)
 from ...store.message_store import MessageStore
 from ...store.status import PutMessageStatus
 from ..attributes import BATCH_CQ, QUEUE_TYPE
 from ..config import BrokerConfig
 from ..inner_message import InnerMessage, InnerPuts, TimerRefused, delay_level
-from ..recall import recall_handle
 from ..subscription_group_manager import SubscriptionGroupManager
 from ..topic_config_manager import TopicConfigManager
-from ..topic_validator import (
-    DLQ_TOPIC_PREFIX,
-    NOT_ALLOWED_SEND_TOPICS,
-    RETRY_TOPIC_PREFIX,
-    TIMER_TOPIC,
-    refuse_topic,
-)
+from ..topic_validator import refuse_topic
 from ..transaction_service import TransactionService
 from ..transactions import half_message
 from .send_turn import SendTurn
@@ -233,9 +233,9 @@ class SendMessageProcessor(SendTurn):
         message = self._waiting_message(message)
         physical_offset, queue_offset = self._put(message)
         if message.topic == TIMER_TOPIC and request.code != RequestCode.SEND_BATCH_MESSAGE:
-            handle = recall_handle(message, self._config.broker_name)
+            handle = recall_handle(message.properties, self._config.broker_name)
             fields = self._place(physical_offset, queue_id, queue_offset) | {"recallHandle": handle}
-            self._answer_with(request, physical_offset, fields, waits)
+            self._answer_with(request, fields, waits)
             return
         self._accept(request, queue_id, physical_offset, queue_offset, waits)
 
@@ -253,7 +253,7 @@ class SendMessageProcessor(SendTurn):
         unique_key = find_property(message.properties, b"UNIQ_KEY") or b""
         fields = self._place(physical_offset, queue_id, queue_offset)
         fields["transactionId"] = unique_key.decode("utf-8", "replace")
-        self._answer_with(request, physical_offset, fields, waits)
+        self._answer_with(request, fields, waits)
 
     def _place(self, physical_offset: int, queue_id: int, queue_offset: int) -> dict[str, str]:
         return {
@@ -262,11 +262,8 @@ class SendMessageProcessor(SendTurn):
             "queueOffset": str(queue_offset),
         }
 
-    def _answer_with(
-        self, request: RemotingCommand, physical_offset: int, fields: dict[str, str], waits: bool
-    ) -> None:
-        self._last_physical_offset = physical_offset
-        answer = request.answer(ResponseCode.SUCCESS, None, fields | self._answer_constants)
+    def _answer_with(self, request: RemotingCommand, fields: dict[str, str], waits: bool) -> None:
+        answer = request.answer(ResponseCode.SUCCESS, None, fields | self.answer_constants)
         self._answer_at_end(request, answer, waits)
 
     def _put_half(self, message: InnerMessage) -> tuple[int, int]:
@@ -335,22 +332,22 @@ class SendMessageProcessor(SendTurn):
         message: InnerMessage,
         fields: dict[str, str] | None = None,
         waits: bool | None = None,
+        remark: str | None = None,
     ) -> None:
         """Append a message that another request leads to, and answer it with success when written.
 
         Args:
-          fields: of the answer.
+          fields, remark: of the answer.
           waits: whether, under SYNC_FLUSH, the answer waits for fsync; None: as the message says.
         Raises: RequestRefused: it was not stored.
         """
         if channel is not self._channel:
             self._begin(channel)
-        physical_offset, _ = self._put(self._waiting_message(message))
-        self._last_physical_offset = physical_offset
+        self._put(self._waiting_message(message))
         if waits is None:
             waits = b"WAIT\1false" not in message.properties
         self._answer_at_end(
-            request, request.answer(ResponseCode.SUCCESS, None, fields or {}), waits
+            request, request.answer(ResponseCode.SUCCESS, remark, fields or {}), waits
         )
 
     def put_half(self, request: RemotingCommand, channel: Channel, message: InnerMessage) -> None:
@@ -360,7 +357,7 @@ class SendMessageProcessor(SendTurn):
         """
         if channel is not self._channel:
             self._begin(channel)
-        self._last_physical_offset, _ = self._put_half(message)
+        self._put_half(message)
         self._answer_at_end(request, request.answer(ResponseCode.SUCCESS, None), False)
 
     def other_queue(self, config: TopicConfig, queue_id: int, channel: Channel) -> int:
@@ -492,9 +489,8 @@ class SendMessageProcessor(SendTurn):
         }
         if unique_key is not None:  # tells 5.x producers that it is one message with one key
             fields["batchUniqId"] = str(unique_key, "utf-8", "replace")
-        self._last_physical_offset = offsets[-1]
         self._requests.append(request)
-        answer = request.answer(0, None, fields | self._answer_constants)
+        answer = request.answer(0, None, fields | self.answer_constants)
         self._answers.append(b"" if request.is_oneway else encode(answer))
         self._waiting.append("WAIT\1false" not in (header.properties or ""))
 

@@ -36,6 +36,9 @@ class SendTurn:
       store_host: address that goes into message ids, as `host_bytes` packs it.
       constants: fields of every answer to a send.
       held_max: answers that may wait for the disk at once (sendThreadPoolQueueCapacity).
+
+    Attributes:
+      answer_constants: as `constants`.
     """
 
     def __init__(
@@ -57,16 +60,15 @@ class SendTurn:
         self._on_messages = on_messages
         self._message_size_max = store.config.max_message_size
         self._id_prefix = store_host.hex().upper().encode("ascii")
-        self._answer_constants = dict(constants)
+        self.answer_constants = dict(constants)
         self._ok = AnswerTemplate(
-            ("msgId", "queueId", "queueOffset"), constants=self._answer_constants
+            ("msgId", "queueId", "queueOffset"), constants=self.answer_constants
         )
         self._channel: Channel | None = None
         self._senders: list[tuple[Channel, int]] = []  # and where its answers begin
         self._requests: list[RemotingCommand] = []
         self._answers: list[bytes] = []
         self._waiting: list[bool] = []
-        self._last_physical_offset = 0
 
     def _begin(self, channel: Channel) -> None:
         """The turn's next requests are of this connection.
@@ -91,7 +93,6 @@ class SendTurn:
         waits: bool,
     ) -> None:
         """Keep the answer to a send until the turn's end."""
-        self._last_physical_offset = physical_offset
         self._requests.append(request)
         self._waiting.append(waits)
         self._answers.append(
@@ -113,11 +114,13 @@ class SendTurn:
         self._waiting.append(waits)
         self._answers.append(b"" if request.is_oneway else encode(answer))
 
-    def answer_with_turn(self, request: RemotingCommand, channel: Channel) -> None:
+    def answer_with_turn(
+        self, request: RemotingCommand, channel: Channel, remark: str | None = None
+    ) -> None:
         """Answer a request with success when what the turn appended is stored."""
         if channel is not self._channel:
             self._begin(channel)
-        self._answer_at_end(request, request.answer(ResponseCode.SUCCESS, None), True)
+        self._answer_at_end(request, request.answer(ResponseCode.SUCCESS, remark), True)
 
     def end_turn(self) -> None:
         """Write what the turn appended, wake who waits for it, release the answers."""
@@ -163,7 +166,7 @@ class SendTurn:
         """Keep answers back: what they promise must be in a topic that a crash does not take."""
         ends = [start for _, start in senders[1:]] + [len(answers)]
 
-        def saved() -> None:
+        def saved(_: StoreIOError | None) -> None:
             for (channel, start), end in zip(senders, ends, strict=True):
                 channel.write(answers[start:end])
 
@@ -185,7 +188,7 @@ class SendTurn:
         def flushed(done: bool) -> None:
             self._held -= count
 
-            def write() -> None:
+            def write(_: StoreIOError | None) -> None:
                 for channel, held in later:
                     channel.write(held if done else [_as_flush_timeout(answer) for answer in held])
 

@@ -33,21 +33,19 @@ from ...remoting.headers import (
     decode,
 )
 from ...remoting.request_codes import RequestCode
-from ...remoting.response_codes import ResponseCode
+from ...remoting.response_codes import NOT_SET, ResponseCode
+from ...store.errors import StoreIOError
 from ..attributes import MESSAGE_TYPE, parse_attributes
 from ..config_text import page
 from ..consumer_offset_manager import ConsumerOffsetManager
 from ..topic_config_manager import TopicConfigManager
 from ..topic_validator import refuse_topic
-from .request import read_body, saved
+from .request import read_body, unsaved, until_saved
 
 logger = logging.getLogger(__name__)
 
 PAGE_SIZE_MAX: Final = 2000
 """Topics or groups of one page. RocketMQ: splitMetadataSize."""
-
-NOT_SET: Final = "not set any response code"
-"""The remark of successful answers whose processor set a code and no remark: RocketMQ's own."""
 
 
 class DeletesTopics(Protocol):
@@ -87,8 +85,11 @@ class TopicAdminProcessor:
             RequestCode.GET_TOPIC_CONFIG: self._one,
         }
 
-    def _registered(self, answer: RemotingCommand) -> Deferred:
+    def _saved(self, answer: RemotingCommand) -> Deferred:
+        """The answer once the topics are saved and the name servers know them."""
+
         async def run() -> RemotingCommand:
+            await until_saved(self._topics)
             await self._register_broker_all()
             return answer
 
@@ -119,18 +120,16 @@ class TopicAdminProcessor:
             attributes=parse_attributes(header.attributes),
         )
         self._refuse(topic)
-        with saved():
-            self._topics.update([topic])
-        return self._registered(request.answer(remark=NOT_SET))
+        self._topics.update([topic])
+        return self._saved(request.answer(remark=NOT_SET))
 
     def _update_list(self, request: RemotingCommand, channel: Channel) -> Answer:
         topics = read_body(request, CreateTopicListRequestBody.from_body).topic_config_list
         logger.info("%s creates or changes %d topics", channel.remote_address, len(topics))
         for topic in topics:
             self._refuse(topic)
-        with saved():
-            self._topics.update(topics)
-        return self._registered(request.answer(remark=NOT_SET))
+        self._topics.update(topics)
+        return self._saved(request.answer(remark=NOT_SET))
 
     def _delete(self, request: RemotingCommand, channel: Channel) -> Answer:
         topic = decode(DeleteTopicRequestHeader, request.ext_fields).topic
@@ -143,11 +142,14 @@ class TopicAdminProcessor:
         if reason is not None:
             raise RequestRefused(ResponseCode.INVALID_PARAMETER, reason)
         self._offsets.clean_offset_by_topic(topic)
-        with saved():
-            self._topics.delete([topic])
-            if refuse_topic(topic) is None:
+        self._topics.delete([topic])
+        if refuse_topic(topic) is None:
+            # Before anything is awaited: meanwhile a send may make the topic anew.
+            try:
                 self._store.delete_topics([topic])
-        return self._registered(request.answer())
+            except StoreIOError as error:
+                raise unsaved(error) from error
+        return self._saved(request.answer())
 
     def _all(self, request: RemotingCommand, channel: Channel) -> Answer:
         header = decode(GetAllTopicConfigRequestHeader, request.ext_fields)

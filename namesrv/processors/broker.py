@@ -36,7 +36,7 @@ from ...remoting.headers import (
 )
 from ...remoting.mq_version import V3_0_11
 from ...remoting.request_codes import RequestCode
-from ...remoting.response_codes import ResponseCode
+from ...remoting.response_codes import NOT_SET, ResponseCode
 from ..kv_config import NAMESPACE_ORDER_TOPIC_CONFIG
 from ..registration import BrokerAddrInfo, BrokerRegistration
 from .services import NamesrvServices
@@ -133,7 +133,7 @@ class BrokerProcessors:
             broker_addrs=self._routes.broker_addrs(header.broker_name),
         )
         body = GetBrokerMemberGroupResponseBody(broker_member_group=group).to_body()
-        return request.answer(body=body)
+        return request.answer(remark=NOT_SET, body=body)
 
     def wipe_write_perm(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
         """WIPE_WRITE_PERM_OF_BROKER 205: no new messages for this broker."""

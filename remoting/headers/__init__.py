@@ -57,6 +57,11 @@ from .consumer import (
     UnregisterClientRequestHeader,
     UpdateConsumerOffsetRequestHeader,
 )
+from .consumer_admin import (
+    ConsumeMessageDirectlyRequestHeader,
+    QueryTopicsByConsumerRequestHeader,
+    ResetQueueOffsetRequestHeader,
+)
 from .message import (
     SEND_MESSAGE_V2_LETTERS,
     EndTransactionRequestHeader,
@@ -104,6 +109,7 @@ __all__ = [
     "AddWritePermOfBrokerResponseHeader",
     "BrokerHeartbeatRequestHeader",
     "BrokerIdentity",
+    "ConsumeMessageDirectlyRequestHeader",
     "ConsumerGroupRequestHeader",
     "ConsumerSendMsgBackRequestHeader",
     "CreateTopicListRequestHeader",
@@ -155,6 +161,7 @@ __all__ = [
     "QueryMessageRequestHeader",
     "QueryMessageResponseHeader",
     "QueryTopicConsumeByWhoRequestHeader",
+    "QueryTopicsByConsumerRequestHeader",
     "QueueRequestHeader",
     "RecallMessageRequestHeader",
     "RegisterBrokerRequestHeader",
@@ -162,6 +169,7 @@ __all__ = [
     "RegisterTopicRequestHeader",
     "ReplyMessageRequestHeader",
     "ResetOffsetRequestHeader",
+    "ResetQueueOffsetRequestHeader",
     "ResumeCheckHalfMessageRequestHeader",
     "RpcRequestHeader",
     "SearchOffsetRequestHeader",

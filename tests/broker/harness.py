@@ -80,7 +80,7 @@ class FakeStore:
         return self.queues.get((topic, queue_id), (0, 0))[1]
 
     def min_offset(self, topic: str, queue_id: int) -> int:
-        return self.queues.get((topic, queue_id), (-1, 0))[0]
+        return self.queues.get((topic, queue_id), (0, 0))[0]
 
     def offset_by_time(
         self,

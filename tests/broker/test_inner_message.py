@@ -17,10 +17,13 @@ MESSAGE = InnerMessage("T", 3, b"body", b"TAGS\1a\2", 7, HOST, HOST, flag=5, rec
 
 
 class Store:
-    now_ms = 1_000_000
+    now_ms = clock_ms = 1_000_000
 
     def __init__(self):
         self.put = []
+
+    def read_clock(self):
+        self.now_ms = self.clock_ms
 
     def put_message(self, topic, queue_id, body, properties, **more):
         self.put.append((topic, queue_id, body, properties, more))
@@ -71,6 +74,14 @@ def test_a_message_with_a_level_is_put_where_it_waits_with_its_time_as_tags_code
     topic, queue_id, _, _, more = store.put[0]
     assert (topic, queue_id, more["tags_code"]) == ("SCHEDULE_TOPIC_XXXX", 1, 1_005_000)
     assert (more["flag"], more["reconsume_times"]) == (5, 2)
+
+
+def test_a_delay_counts_from_when_the_message_came_not_from_when_its_turn_began():
+    store = Store()
+    store.clock_ms += 23
+    puts = InnerPuts(store, LEVELS)
+    puts.put(puts.waiting(replace(MESSAGE, properties=b"DELAY\0011\2")))
+    assert store.put[0][4]["tags_code"] == 1_001_023
 
 
 def test_others_are_put_where_they_belong():

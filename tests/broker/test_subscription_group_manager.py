@@ -152,10 +152,12 @@ def test_a_group_of_a_heartbeat_serves_even_when_it_cannot_be_saved(caplog):
     assert "saved only with the next change" in caplog.text
 
 
-def test_an_administrator_hears_that_a_change_could_not_be_saved():
+async def test_an_administrator_hears_that_a_change_could_not_be_saved():
     table = Table()
     table._file._save = failing_save
+    table.update([SubscriptionGroupConfig(group_name="g")])
     with pytest.raises(StoreIOError):
-        table.update([SubscriptionGroupConfig(group_name="g")])
+        await table.saved()
+    table.delete("g")
     with pytest.raises(StoreIOError):
-        table.delete("g")
+        await table.saved()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+import trio
+import trio.testing
 
 from trocket.broker.table_file import TableFile
 from trocket.store.errors import StoreIOError
@@ -29,31 +31,33 @@ class Table:
     def _encode(self) -> bytes:
         return b"%d" % self.version
 
-    def change(self, *, must_save: bool = False) -> None:
+    def change(self) -> None:
         self.version += 1
-        self.file.changed(must_save=must_save)
+        self.file.changed()
 
 
 def test_a_change_is_saved_at_once_where_nothing_is_put_off() -> None:
     table = Table()
     table.change()
-    table.change(must_save=True)
+    table.change()
     assert table.saved == [b"1", b"2"]
     assert not table.file.is_put_off
     called: list[int] = []
-    table.file.when_saved(lambda: called.append(1))
+    table.file.when_saved(lambda _: called.append(1))
     assert called == [1]
 
 
-def test_only_who_asked_for_a_change_hears_that_it_could_not_be_saved() -> None:
+async def test_only_who_asked_for_a_change_hears_that_it_could_not_be_saved() -> None:
     table = Table()
     table.is_full = True
     table.change()
     with pytest.raises(StoreIOError):
-        table.change(must_save=True)
+        await table.file.saved()
     table.is_full = False
-    table.change()
-    assert table.saved == [b"3"]
+    await table.file.saved()
+    assert table.saved == [b"1"]
+    await table.file.saved()
+    assert table.saved == [b"1"]
 
 
 def test_a_save_that_is_put_off_calls_back_who_waits_for_that_change() -> None:
@@ -62,12 +66,12 @@ def test_a_save_that_is_put_off_calls_back_who_waits_for_that_change() -> None:
     table.change()
     assert table.put_off == [table.file]
     assert table.saved == []
-    table.file.when_saved(lambda: called.append("first"))
+    table.file.when_saved(lambda _: called.append("first"))
     assert table.file.is_put_off
     assert table.file.begin_save() == b"1"
-    table.file.when_saved(lambda: called.append("also first"))
+    table.file.when_saved(lambda _: called.append("also first"))
     table.change()
-    table.file.when_saved(lambda: called.append("second"))
+    table.file.when_saved(lambda _: called.append("second"))
     assert called == []
     table.file.end_save(None)
     assert called == ["first", "also first"]
@@ -78,30 +82,43 @@ def test_a_save_that_is_put_off_calls_back_who_waits_for_that_change() -> None:
     assert not table.file.is_put_off
 
 
-def test_a_put_off_save_that_fails_calls_back_too_and_is_made_good_later() -> None:
+async def test_a_put_off_save_that_fails_tells_who_waits_and_is_made_good_by_the_next() -> None:
     table = Table(later=True)
-    called: list[str] = []
+    called: list[object] = []
+    error = StoreIOError("t.json", "no room")
     table.change()
-    table.file.when_saved(lambda: called.append("x"))
+    table.file.when_saved(called.append)
     table.file.begin_save()
-    table.file.end_save(StoreIOError("t.json", "no room"))
-    assert called == ["x"]
-    with table.file.saving_once():
-        pass
-    assert table.saved == [b"1"]
+    table.file.end_save(error)
+    assert called == [error]
+
+    async with trio.open_nursery() as nursery:
+        table.put_off.clear()
+        nursery.start_soon(table.file.saved)
+        await trio.testing.wait_all_tasks_blocked()
+        assert table.put_off == [table.file]
+        assert table.file.begin_save() == b"1"
+        table.file.end_save(None)
+
+    async with trio.open_nursery() as nursery:
+        table.change()
+
+        async def refused() -> None:
+            with pytest.raises(StoreIOError):
+                await table.file.saved()
+
+        nursery.start_soon(refused)
+        await trio.testing.wait_all_tasks_blocked()
+        table.file.begin_save()
+        table.file.end_save(error)
 
 
-def test_what_must_be_saved_is_not_put_off() -> None:
-    table = Table(later=True)
-    table.change(must_save=True)
-    assert table.saved == [b"1"]
-    assert table.put_off == []
-
-
-def test_changes_held_together_are_saved_at_the_end() -> None:
-    table = Table(later=True)
+@pytest.mark.parametrize("later", [False, True])
+def test_changes_held_together_are_saved_at_the_end(later: bool) -> None:
+    table = Table(later=later)
     with table.file.saving_once():
         table.change()
         table.change()
         assert table.saved == table.put_off == []
-    assert table.saved == [b"2"]
+    assert table.saved == ([] if later else [b"2"])
+    assert table.put_off == ([table.file] if later else [])

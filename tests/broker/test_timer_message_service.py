@@ -293,6 +293,8 @@ async def test_one_that_is_taken_back_does_not_come(autojump_clock):
         fields = {"producerGroup": "PG", "topic": "T", "recallHandle": handles[1]}
         answer = await client.ask(RECALL, fields)
         assert (answer.code, answer.ext_fields["msgId"]) == (0, "K1")
+        assert answer.remark == "not set any response code"  # as Apache's
+        assert answer.ext_fields["MSG_REGION"] == "DefaultRegion"
     async with embedded_broker(disk, clock=clock, **options) as broker:
         await trio.sleep(12)
         assert await bodies(broker) == [b"0", b"2"]

@@ -265,11 +265,13 @@ def test_a_topic_of_a_first_send_serves_even_when_it_cannot_be_saved(caplog):
     assert b'"A":{' in table.files[-1][1]
 
 
-def test_an_administrator_hears_that_a_change_could_not_be_saved():
+async def test_an_administrator_hears_that_a_change_could_not_be_saved():
     table = Table()
     table._file._save = failing_save
+    table.update([TopicConfig(topic_name="A")])
     with pytest.raises(StoreIOError):
-        table.update([TopicConfig(topic_name="A")])
+        await table.saved()
+    table.delete(["A"])
     with pytest.raises(StoreIOError):
-        table.delete(["A"])
+        await table.saved()
     assert len(table.told) == 2

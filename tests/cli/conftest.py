@@ -45,9 +45,15 @@ class Command:
 
     def end(self, number: signal.Signals | None = None) -> tuple[int, str, str]:
         """Exit status, standard output and error, after a signal if one is given."""
+        return self.end_within(END_TIMEOUT_S, number)
+
+    def end_within(
+        self, timeout_s: float, number: signal.Signals | None = None
+    ) -> tuple[int, str, str]:
+        """`end` for what may take longer."""
         if number is not None:
             self.process.send_signal(number)
-        out, error = self.process.communicate(timeout=END_TIMEOUT_S)
+        out, error = self.process.communicate(timeout=timeout_s)
         return self.process.returncode, out, error
 
 

@@ -1,10 +1,11 @@
-"""docs/protocol.md tells what the servers' tables hold."""
+"""docs/protocol.md tells what the servers' tables hold, and the differ asks for all of it."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from trocket.cli.protocol_table import page, served_codes
+from trocket.cli.protocol_table import PARTLY, SENT, page, served_codes, state
+from trocket.interop.wire_differ.catalogue import catalogue, coverage
 from trocket.remoting.request_codes import RequestCode
 
 PAGE = Path(__file__).resolve().parent.parent.parent / "docs" / "protocol.md"
@@ -22,3 +23,30 @@ def test_what_the_foundation_promises_is_served() -> None:
     assert broker <= served["broker"]
     assert {103, 104, 105, 106} <= served["name server"]
     assert all(code in set(RequestCode) for codes in served.values() for code in codes)
+
+
+def test_each_code_that_is_served_is_asked_well_and_wrongly() -> None:
+    covered = coverage(catalogue())
+    missing = [
+        (server, code, "wrongly" if wrong else "well")
+        for server, codes in served_codes().items()
+        for code in sorted(codes)
+        for wrong in (False, True)
+        if not covered[server, code, wrong]
+    ]
+    assert missing == []
+
+
+def test_only_what_is_served_is_served_partly() -> None:
+    served = frozenset().union(*served_codes().values())
+    assert set(PARTLY) <= served
+    assert state(RequestCode.POP_MESSAGE, "broker", served) == ""
+    assert state(RequestCode.QUERY_MESSAGE, "broker", served) == "partly"
+    assert state(RequestCode.HEART_BEAT, "broker", served) == "yes"
+
+
+def test_what_a_server_sends_is_not_what_it_serves() -> None:
+    for code, server in SENT.items():
+        assert code not in served_codes()[server]
+        assert state(code, server, frozenset()) == "sends"
+        assert state(code, "another", frozenset()) == ""

@@ -8,27 +8,20 @@ from pathlib import Path
 
 import pytest
 
-from trocket.interop.apache import ApacheCluster, broker_conf_text
 from trocket.interop.maven import missing_tool
 from trocket.interop.peer import Cluster
-from trocket.interop.trocket_peer import TrocketCluster
+from trocket.interop.peers import open_cluster
 
 PEER_VARIABLE = "TROCKET_INTEROP_PEER"
-"""Which broker the tests run against: trocket (the default) or apache-VERSION.
+"""Which broker the tests run against: trocket (the default), apache-VERSION or another
+of `trocket.interop.peers`.
 
 Against Apache's they show that the tests themselves are right.
 """
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Without Java the interop tests are skipped, and under CI=true they fail.
-
-    With several test processes all of them run in one: they share compiled programs, and most of
-    their time they wait for JVMs while the other process works.
-    """
-    for item in items:
-        if item.get_closest_marker("interop"):
-            item.add_marker(pytest.mark.xdist_group("interop"))
+    """Without Java the interop tests are skipped, and under CI=true they fail."""
     reason = missing_tool()
     if reason is None or os.environ.get("CI") == "true":
         return
@@ -52,19 +45,7 @@ def new_cluster(folder: Path, keys: Mapping[str, object]) -> Cluster:
       folder: of its own, not there yet.
       keys: of broker.conf.
     """
-    kind = os.environ.get(PEER_VARIABLE, "trocket")
-    if kind != "trocket":
-        # On a busy machine Apache refuses what waited 200 ms, and drops it if it was oneway.
-        patient = {"mappedFileSizeCommitLog": 64 << 20, "waitTimeMillsInSendQueue": 10_000}
-        version = kind.removeprefix("apache-")
-        return ApacheCluster(version, folder, broker_keys={**patient, **keys})
-    options: tuple[str, ...] = ()
-    if keys:
-        folder.mkdir()
-        conf = folder / "broker.conf"
-        conf.write_text(broker_conf_text(keys), encoding="utf-8")
-        options = ("-c", str(conf))
-    return TrocketCluster(folder, options=options)
+    return open_cluster(os.environ.get(PEER_VARIABLE, "trocket"), folder, keys)
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Random SQL92 filters and property sets, judged by us and by Apache's own classes.
+"""Random SQL92 filters judged by us and by Apache's own classes, for as long as one likes.
 
     python -m tests.interop.sql92_expressions --seconds 300 --seed 7
 
@@ -8,340 +8,24 @@ stops at the first difference, with exit status 1; without --seed it makes one u
 from __future__ import annotations
 
 import argparse
-import json
-import os
 import random
-import subprocess
 import sys
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
-from types import TracebackType
 
-from trocket.broker.filter.sql92 import (
-    FilterEvaluationError,
-    FilterSyntaxError,
-    compile_expression,
-)
-from trocket.interop.maven import JAVA_OPENS, JAVA_SMALL, fetch_jars
-from trocket.interop.process import LineProcess
-from trocket.remoting.message_properties import properties_to_bytes
+from trocket.interop.oracle import Oracle
+from trocket.interop.oracle_checks import SqlVerdict, our_sql_verdict, sql_verdicts
+from trocket.interop.sql92_expressions import Expressions, Pair
 
-ROOT = Path(__file__).resolve().parent.parent.parent
 VERSION = "5.5.0"
-TIMEOUT_S = 120
 EXPRESSIONS_PER_BATCH = 500
-SETS_PER_EXPRESSION = 4
-
-Pair = tuple[str, dict[str, str]]
-Verdict = tuple[str, str]
-"""What the evaluator says, and what the broker makes of it."""
-
-REFUSED: Verdict = ("refused", "refused")
 
 
-def our_verdict(expression: str, properties: dict[str, str]) -> Verdict:
-    """What our filter says, from the parsed properties and from the stored ones."""
-    try:
-        compiled = compile_expression(expression)
-    except FilterSyntaxError:
-        return REFUSED
-    try:
-        value = compiled.evaluate(properties)
-        result = {True: "true", False: "false", None: "null"}[value]
-    except FilterEvaluationError:
-        result = "error"
-    matched = compiled.matches(properties)
-    stored = {name: value for name, value in properties.items() if value}
-    if stored == properties and compiled.matches(properties_to_bytes(stored)) != matched:
-        return result, "the stored properties give something else than the parsed ones"
-    return result, str(matched).lower()
-
-
-class FilterOracle:
-    """Apache's filter in a JVM, asked in batches. Use it as a context manager.
-
-    Args:
-      source: of the program over Apache's classes, Oracle.java.
-      folder: for its classes and logs.
-    """
-
-    def __init__(self, source: Path, folder: Path, *, version: str = VERSION) -> None:
-        jars = fetch_jars(version, "server")
-        classes = folder / "classes"
-        classes.mkdir(parents=True)
-        compiler = ["javac", "-nowarn", "-proc:none", "-cp", f"{jars}/*", "-d", str(classes)]
-        subprocess.run([*compiler, str(source)], check=True, capture_output=True, timeout=TIMEOUT_S)
-        command = ["java", *JAVA_SMALL, *JAVA_OPENS, f"-Duser.home={folder}"]
-        command += ["-cp", f"{classes}:{jars}/*", "Oracle", "eval"]
-        self._answers: list[str] = []
-        self._process = LineProcess(command, folder=folder, name="filter", on_line=self._on_line)
-
-    def __enter__(self) -> FilterOracle:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._process.kill()
-
-    def _on_line(self, line: str) -> None:
-        if line.startswith("{"):
-            self._answers.append(line)
-
-    def ask(self, questions: list[dict]) -> list[dict]:
-        """One answer for each question. Raises: PeerError: the JVM ended or did not answer."""
-        self._answers.clear()
-        self._process.write_line("\n".join(json.dumps(question) for question in questions))
-        self._process.wait(
-            lambda: True if len(self._answers) >= len(questions) else None,
-            timeout_s=TIMEOUT_S,
-            what=f"{len(questions)} answers",
-        )
-        return [json.loads(answer) for answer in self._answers]
-
-    def verdicts(self, pairs: list[Pair]) -> list[Verdict]:
-        """What Apache's classes say of each pair."""
-        answers = self.ask(
-            [
-                {"op": op, "expr": expression, "props": properties}
-                for expression, properties in pairs
-                for op in ("sql", "sql_broker")
-            ]
-        )
-        return list(map(apache_verdict, answers[::2], answers[1::2]))
-
-
-def apache_verdict(plain: dict, broker: dict) -> Verdict:
-    """The answers to `sql` and `sql_broker` in our words."""
-    result = plain["ok"]
-    if result == "compile-error: MQFilterException":
-        return "refused", "refused" if "MQFilterException" in broker.get("error", "") else "?"
-    if result.startswith("eval-error"):
-        result = "error"
-    return result, str(broker.get("ok")).lower()
-
-
-def judged(oracle: FilterOracle, pairs: list[Pair]) -> Iterator[tuple[Pair, Verdict, Verdict]]:
+def judged(oracle: Oracle, pairs: list[Pair]) -> Iterator[tuple[Pair, SqlVerdict, SqlVerdict]]:
     """Each pair with our verdict and Apache's."""
-    for pair, theirs in zip(pairs, oracle.verdicts(pairs), strict=True):
-        yield pair, our_verdict(*pair), theirs
-
-
-def words(text: str) -> list[str]:
-    """The words of a text."""
-    return text.split()
-
-
-NAMES = ["a", "b", "c", "A", "$x", "_y1", "price", "Not1"]
-INTEGERS = words("0 1 5 10 12 0L 1l 10L 2147483647 2147483648 3l")
-INTEGERS_ODD = words("007 9223372036854775807 9223372036854775808 9223372036854775807L 1LL")
-DOUBLES = words("1. .5 1.5 1e3 1E-3 10.0 5.e1 1.7976931348623157e308 0.1 2147483648.0 007.5")
-DOUBLES_ODD = words("0.0 0. 1e400 1e-400 4.9e-324 2e-324 0e0 1.8e308")
-VALUES = [
-    *words("0 1 5 10 -5 +7 007 -0 --1 + - 1_0 1,0 00000000000000000000012 1L dd"),
-    *words("2147483647 2147483648 -2147483648 -2147483649 9223372036854775807"),
-    *words("9223372036854775808 -9223372036854775808 -9223372036854775809"),
-    *words("1.0 1.5 5. .5 . -0.0 0.0 1e3 1E+3 1e 1e400 -1e400 1e-400 4.9e-324 1d 1.5F"),
-    *words("NaN -NaN nan Infinity -Infinity inf 0x10 0x1p3 0X.8P+1f 0x1.p-2 0xp1 -0x1p9999"),
-    *words("0x1p-9999 true TRUE tRuE false null abc ABC ab bc b it's '' %"),
-    *["", " ", " 12", "12 ", "\t3\n", "1 2", " true", "a b", "\x01"],
-    # Digits of other scripts, below and above U+FFFF; digits that are no decimals; a minus sign.
-    *["\uff11\uff12", "\u0663", "\U0001d7d9", "\xb2", "\u2167", "\u22121", "1\u0660"],
-    *["日本", "é", "e\u0301", "\U0001f600", "\u0130", "\xa012"],
-]
-SPACES = [" ", " ", " ", " ", "  ", "\t", "\n", "\r\n", "\f", "/**/", "/* ' */", "--x\n", " --'\r"]
-RUBBISH = [
-    *words("( ) , ' = <> < > <= >= != == + - -- /* . ; x 1 NOT AND OR IS NULL IN BETWEEN TRUE"),
-    *words("LIKE CONTAINS '' 'a' / * \" \\ 1.5 $ é §"),
-    # The last ones are an s and a k in another case, to some.
-    *["\0", "\v", "\xa0", "i\u017f", "\u212a"],
-]
-
-
-class Expressions:
-    """Random expressions: most of them compile, many do not. The same seed gives the same ones."""
-
-    def __init__(self, seed: int) -> None:
-        self._random = random.Random(seed)
-
-    def pairs(self, expression_count: int) -> list[Pair]:
-        """So many expressions, each with some property sets."""
-        return [
-            (expression, self.properties())
-            for expression in [self.expression() for _ in range(expression_count)]
-            for _ in range(SETS_PER_EXPRESSION)
-        ]
-
-    def properties(self) -> dict[str, str]:
-        """A property set; a value is often there twice."""
-        pick = self._random
-        few = [pick.choice(VALUES) for _ in range(2)]
-        if pick.random() < 0.4:
-            few = [pick.choice(["1", "2", "5", "10", "12", "true", "abc", "0.5"])] * 2
-        count = pick.randint(0, len(NAMES))
-        return {name: pick.choice([*few, self._value()]) for name in pick.sample(NAMES, count)}
-
-    def _value(self) -> str:
-        pick = self._random
-        if pick.random() < 0.7:
-            return pick.choice(VALUES)
-        if pick.random() < 0.5:
-            return "".join(pick.choices("0123456789+-.eExXpPdDfFlL _NaI", k=pick.randint(1, 7)))
-        return str(
-            pick.choice([pick.randint(-20, 20), pick.uniform(-20, 20), pick.getrandbits(64)])
-        )
-
-    def expression(self) -> str:
-        """The text of an expression."""
-        pick = self._random
-        depth = pick.choice([0, 0, 1, 1, 2, 3, 5])
-        tokens = self._any(depth) if pick.random() < 0.2 else self._condition(depth)
-        if pick.random() < 0.1:
-            for _ in range(pick.randint(1, 3)):
-                self._damage(tokens)
-        return "".join(self._spaced(tokens))
-
-    def _damage(self, tokens: list[str]) -> None:
-        pick = self._random
-        place = pick.randint(0, len(tokens))
-        what = pick.random()
-        if what < 0.5:
-            tokens.insert(place, pick.choice(RUBBISH))
-        elif what < 0.75:
-            del tokens[place : place + 1]
-        elif what < 0.9:
-            tokens[place : place + 1] = [pick.choice(RUBBISH)]
-        else:
-            del tokens[place:]
-
-    def _spaced(self, tokens: list[str]) -> Iterator[str]:
-        pick = self._random
-        for token in tokens:
-            if token.isalpha() and token.isupper() and len(token) > 1:
-                token = pick.choice([token, token, token.lower(), token.title()])
-            yield token
-            # Without a space some tokens grow together, which is then the same for both.
-            if pick.random() < 0.95:
-                yield pick.choice(SPACES)
-
-    def _name(self) -> list[str]:
-        return [self._random.choice(NAMES)]
-
-    def _number(self) -> list[str]:
-        pick = self._random
-        kind = pick.choices([INTEGERS, DOUBLES, INTEGERS_ODD, DOUBLES_ODD], [6, 4, 0.15, 0.15])[0]
-        sign = pick.choice([[], [], [], ["-"], ["+"], ["-", "-"]])
-        return [*sign, pick.choice(kind)]
-
-    def _string(self) -> list[str]:
-        value = self._value().replace("'", "''")
-        return [f"'{value}'"]
-
-    def _literal(self) -> list[str]:
-        pick = self._random
-        kind = pick.randrange(4)
-        if kind == 0:
-            return self._number()
-        if kind == 1:
-            return self._string()
-        return self._name() if pick.random() < 0.6 else [pick.choice(["TRUE", "FALSE", "NULL"])]
-
-    def _strings(self) -> list[str]:
-        tokens = ["(", *self._string()]
-        for _ in range(self._random.choice([0, 1, 2, 4, 5, 8])):
-            tokens += [",", *self._string()]
-        return [*tokens, ")"]
-
-    def _condition(self, depth: int) -> list[str]:
-        """A condition that probably compiles."""
-        pick = self._random
-        if depth > 0:
-            kind = pick.randrange(5)
-            if kind == 0:
-                return ["NOT", "(", *self._condition(depth - 1), ")"]
-            if kind == 1:
-                right = pick.choice(["TRUE", "FALSE", *NAMES])
-                return ["(", *self._condition(depth - 1), ")", *self._equality(), right]
-            tokens = self._condition(depth - 1)
-            for _ in range(pick.choice([1, 1, 1, 2, 4])):
-                tokens += [pick.choice(["AND", "OR"]), *self._condition(depth - 1)]
-            return ["(", *tokens, ")"] if kind == 2 else tokens
-        return self._comparison()
-
-    def _equality(self) -> list[str]:
-        return [self._random.choice(["=", "<>"])]
-
-    def _order(self) -> list[str]:
-        return [self._random.choice(["<", "<=", ">", ">="])]
-
-    def _negated(self) -> list[str]:
-        return ["NOT"] if self._random.random() < 0.4 else []
-
-    def _comparison(self) -> list[str]:
-        pick = self._random
-        name = self._name()
-        kind = pick.randrange(11)
-        if kind == 0:
-            return [*name, *self._order(), *self._number()]
-        if kind == 1:
-            return [*self._number(), *self._order(), *name]
-        if kind == 2:
-            return [*name, *self._order(), *self._name()]
-        if kind == 3:
-            return [*name, *self._equality(), *self._literal()]
-        if kind == 4:
-            return [*self._literal(), *self._equality(), *self._literal()]
-        if kind == 5:
-            return [*name, "IS", *self._negated(), "NULL"]
-        if kind == 6:
-            return [*name, *self._negated(), "IN", *self._strings()]
-        if kind == 7:
-            return [*name, *self._negated(), "BETWEEN", *self._bound(), "AND", *self._bound()]
-        if kind in (8, 9):
-            search = pick.choice([["''"], ["'b'"], ["'1'"], self._string()])
-            left = name if pick.random() < 0.8 else self._literal()
-            word = pick.choice(["CONTAINS", "STARTSWITH", "ENDSWITH"])
-            return [*left, *self._negated(), word, *search]
-        return [pick.choice(["TRUE", "FALSE", "NULL", *NAMES])]
-
-    def _bound(self) -> list[str]:
-        return self._name() if self._random.random() < 0.3 else self._number()
-
-    def _any(self, depth: int) -> list[str]:
-        """An expression by the grammar alone; its types may be anything."""
-        pick = self._random
-        if depth <= 0:
-            return self._literal()
-        inner = self._any(depth - 1)
-        kind = pick.randrange(10)
-        if kind == 0:
-            return ["(", *inner, ")"]
-        if kind == 1:
-            return [pick.choice(["NOT", "-", "+"]), *inner]
-        if kind == 2:
-            return [*inner, "IS", *self._negated(), "NULL"]
-        if kind == 3:
-            word = pick.choice(["CONTAINS", "STARTSWITH", "ENDSWITH"])
-            return [*inner, *self._negated(), word, *self._string()]
-        if kind == 4:
-            return [*inner, *self._negated(), "IN", *self._strings()]
-        if kind == 5:
-            bounds = [*self._any(depth - 2), "AND", *self._any(depth - 2)]
-            return [*inner, *self._negated(), "BETWEEN", *bounds]
-        word = pick.choice(["=", "=", "<>", "<", "<=", ">", ">=", "AND", "OR"])
-        return [*inner, word, *self._any(depth - 1)]
-
-
-def oracle_source() -> Path:
-    """Where the program over Apache's classes is."""
-    shared = Path(os.environ.get("TROCKET_SHARED", ROOT.parent / "shared"))
-    return shared / "oracle" / "Oracle.java"
+    for pair, theirs in zip(pairs, sql_verdicts(oracle, pairs), strict=True):
+        yield pair, our_sql_verdict(*pair), theirs
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -350,18 +34,11 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--seed", type=int, default=random.SystemRandom().getrandbits(32))
     parser.add_argument("--version", default=VERSION, help="of Apache RocketMQ")
-    parser.add_argument("--oracle", type=Path, default=oracle_source(), help="Oracle.java")
     options = parser.parse_args(arguments)
-    if not options.oracle.is_file():
-        print(f"the oracle's source is missing: {options.oracle}; set TROCKET_SHARED")
-        return 2
     print(f"seed {options.seed}", flush=True)
     expressions = Expressions(options.seed)
     counts: Counter[str] = Counter()
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        FilterOracle(options.oracle, Path(folder), version=options.version) as oracle,
-    ):
+    with Oracle(options.version) as oracle:
         deadline_s = time.monotonic() + options.seconds
         while time.monotonic() < deadline_s:
             pairs = expressions.pairs(EXPRESSIONS_PER_BATCH)

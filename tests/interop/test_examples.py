@@ -18,21 +18,20 @@ from typing import Any
 
 import pytest
 
-from trocket.interop.maven import CACHE_FOLDER, JAVA_SMALL, ROOT
+from trocket.interop.cache import CACHE_FOLDER
+from trocket.interop.go_program import GO_ENVIRONMENT, go_tool
+from trocket.interop.maven import JAVA_SMALL
 from trocket.interop.peer import Cluster
-
-from .go_program import go_tool
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.usefixtures("java")]
 
-EXAMPLES = ROOT / "examples"
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 JAVA_VERSIONS = ("5.5.0", "4.9.7")
 BUILD_TIMEOUT_S = 600.0
 RUN_TIMEOUT_S = 90
 HURRY_S = 1
 """Too short for anything to expire."""
 SMALL_MAVEN = {"MAVEN_OPTS": " ".join(JAVA_SMALL)}
-NO_CGO = {"CGO_ENABLED": "0", "GOTOOLCHAIN": "local", "GOFLAGS": "-buildvcs=false"}
 
 EXPECTED = {
     "orders": {
@@ -124,7 +123,7 @@ def java_command(version: str, home: Path) -> list[str]:
 
 def go_command() -> list[str]:
     build = [go_tool() or "go", "build", "-mod=readonly", "-o", "stock-trading", "."]
-    return [str(build_example("go", build, NO_CGO) / "stock-trading")]
+    return [str(build_example("go", build, GO_ENVIRONMENT) / "stock-trading")]
 
 
 def build_example(

@@ -10,11 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from trocket.interop.java_program import run_java
 from trocket.interop.peer import Cluster
 from trocket.interop.wire import LONG_MAX, QUERY_MESSAGE, QUERY_NOT_FOUND, WireClient
 from trocket.remoting.message_id import decode_offset_id
-
-from .java_program import run_java
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.usefixtures("java")]
 

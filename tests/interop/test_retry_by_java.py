@@ -11,9 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from trocket.interop.java_program import run_java
 from trocket.interop.peer import Cluster
-
-from .java_program import run_java
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.usefixtures("java")]
 

@@ -11,10 +11,9 @@ from typing import Any
 
 import pytest
 
+from trocket.interop.java_program import run_java
 from trocket.interop.peer import Cluster
 from trocket.interop.wire import PULL_MESSAGE, WITH_SUBSCRIPTION, WireClient, split_records
-
-from .java_program import run_java
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.usefixtures("java")]
 

@@ -11,12 +11,11 @@ import pytest
 
 from trocket.interop.apache import ApacheCluster
 from trocket.interop.maven import JAVA_SMALL, fetch_jars
+from trocket.interop.store_chain import APACHE_KEYS, FULL_DISKS, KEEP_ALL
 from trocket.interop.trocket_peer import TrocketBroker
 from trocket.interop.wire import Outgoing, WireClient
 from trocket.remoting.message_codec import decode_record
 from trocket.store.clock import SystemClock
-
-from .store_chain import APACHE_KEYS, FULL_DISKS, KEEP_ALL
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow]
 

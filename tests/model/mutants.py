@@ -246,12 +246,10 @@ def asked_before_fsync(patch: Patch) -> None:
 def offsets_beyond_the_end(patch: Patch) -> None:
     """L15: offsets are saved before the log is synced, and nothing brings them back."""
 
-    async def broken(self: BrokerController, interval_s: float) -> None:
-        while True:
-            await trio.sleep(interval_s)
-            self.offsets.persist()
+    async def broken(self: BrokerController) -> None:
+        await trio.lowlevel.checkpoint()
 
-    patch.setattr(BrokerController, "_save_offsets", broken)
+    patch.setattr(BrokerController, "_sync_log", broken)
     patch.setattr(ConsumerOffsetManager, "correct", _nothing)
 
 

@@ -181,6 +181,7 @@ def test_the_members_of_a_group_are_told_and_an_unknown_group_is_empty(harness):
     register(harness)
     register(harness, broker_id=1)
     known = harness.ask(901, clusterName="C", brokerName="a")
+    assert known.remark == "not set any response code"  # Apache's; it sets no code
     assert known.body == (
         b'{"brokerMemberGroup":{"cluster":"C","brokerName":"a",'
         b'"brokerAddrs":{0:"a-0:10911",1:"a-1:10911"}}}'

@@ -15,7 +15,7 @@ from trocket.remoting.compression import (
     compression_type,
     decompress,
 )
-from trocket.remoting.errors import RemoteProtocolError
+from trocket.remoting.errors import MissingPackageError, RemoteProtocolError
 
 KINDS = pytest.mark.parametrize("kind", list(CompressionType), ids=lambda kind: kind.name)
 
@@ -112,3 +112,18 @@ def test_lz4_and_zstandard_are_not_imported_before_they_are_needed():
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
     )
     assert answer.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    ("kind", "package"), [(CompressionType.LZ4, "lz4"), (CompressionType.ZSTD, "zstandard")]
+)
+def test_without_its_package_a_body_is_refused_with_what_to_install(kind, package, monkeypatch):
+    packed = compress(b"abc", kind)
+    for name in [name for name in sys.modules if name.partition(".")[0] == package]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, package, None)
+    text = rf"compressed with {kind.name} .*pip install 'trocket\[compression\]'"
+    with pytest.raises(MissingPackageError, match=text):
+        compress(b"abc", kind)
+    with pytest.raises(MissingPackageError, match=text):
+        decompress(packed, kind.sys_flag)

@@ -10,6 +10,7 @@ import pytest
 
 from trocket.remoting.message import Message
 from trocket.remoting.message_codec import decode_messages, encode_batch, encode_record
+from trocket.store.clock import ManualClock
 from trocket.store.disk import OsDisk
 from trocket.store.errors import StoreIOError, StoreLockedError
 from trocket.store.memory_disk import MemoryDisk
@@ -92,11 +93,22 @@ def test_a_number_beyond_its_field_raises_and_stores_nothing():
 
 
 def test_store_timestamps_never_go_back():
-    store = open_store()
+    store = open_store(clock=ManualClock(1_000))
     store.begin_burst(2_000_000_000_000)
     store.begin_burst(1_000)
+    store.read_clock()
     send(store)
     assert store.earliest_store_time("T", 0) == 2_000_000_000_000
+
+
+def test_a_clock_read_within_a_burst_counts_for_the_puts_after_it():
+    clock = ManualClock(2_000_000_000_000)
+    store = open_store(clock=clock)
+    store.begin_burst()
+    clock.advance(23)
+    store.read_clock()
+    send(store)
+    assert store.earliest_store_time("T", 0) == 2_000_000_000_023
 
 
 def test_a_batch_is_stored_whole_with_its_own_properties_then_the_batchs():

@@ -118,6 +118,7 @@ async def test_a_client_answers_what_is_handed_on_to_it(autojump_clock):
     info, directly = seen
     assert (info.code, dict(info.ext_fields)) == (RUNNING_INFO, fields)
     assert (directly.code, directly.ext_fields["brokerName"]) == (DIRECTLY, "b")
+    assert directly.ext_fields["groupSysFlag"] == "0"
     assert b"now" in directly.body
 
 
@@ -127,7 +128,7 @@ async def test_a_client_answers_what_is_handed_on_to_it(autojump_clock):
         (RUNNING_INFO, {"clientId": "c@9"}, "The Consumer <CG> <c@9> not online"),
         (RUNNING_INFO, {"consumerGroup": "G"}, "The Consumer <G> <c@1> not online"),
         (DIRECTLY, {"msgId": "7F00000100002A9F00000000000F4240"}, "there is no message at 1000000"),
-        (DIRECTLY, {"msgId": "x"}, "x"),
+        (DIRECTLY, {"msgId": "x"}, "no message id: 'x'"),
     ],
 )
 async def test_what_cannot_be_handed_on_is_refused(code, changed, remark, autojump_clock):
@@ -191,6 +192,8 @@ async def test_a_groups_clients_are_told_where_to_go_on(timestamp, force, offset
     assert told.is_oneway
     assert told.body == answer.body
     assert (told.ext_fields["group"], told.ext_fields["topic"]) == ("CG", "T")
+    assert told.ext_fields["queueId"] == "-1"  # all of them
+    assert answer.remark == "not set any response code"  # as Apache's
 
 
 @pytest.mark.parametrize(

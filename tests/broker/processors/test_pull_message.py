@@ -326,6 +326,7 @@ async def test_a_group_that_may_not_consume_is_refused() -> None:
         await send(client, b"zero")
         answer = await client.ask(PULL, pull_fields())
     assert answer.code == ResponseCode.NO_PERMISSION
+    assert answer.ext_fields == {"forbiddenType": "2"}  # Apache's GROUP_FORBIDDEN
 
 
 async def test_without_read_permission_nothing_is_pulled() -> None:

@@ -66,6 +66,8 @@ async def test_a_reply_comes_to_who_asked_and_is_stored(code, autojump_clock):
     properties = properties_from_bytes(pushed.ext_fields["properties"].encode())
     assert properties["CORRELATION_ID"] == "c1"
     assert properties["PUSH_REPLY_TIME"] == str(START_MS)
+    assert (properties["MSG_REGION"], properties["TRACE_ON"]) == ("DefaultRegion", "true")
+    assert pushed.ext_fields.keys().isdisjoint({"bname", "batch"})  # Apache hands on neither
     (message,) = decode_messages(found.body)
     assert (message.body, message.properties["CORRELATION_ID"]) == (b"pong", "c1")
 
@@ -95,6 +97,8 @@ async def test_a_reply_to_nobody_is_refused(properties, remark, autojump_clock):
         client = await broker.connect()
         answer = await client.ask(REPLY_V2, send_fields(REPLY_TOPIC, i=properties), b"pong")
         assert (answer.code, answer.remark) == (1, remark)
+        # It is stored all the same, and the answer says where.
+        assert (len(answer.ext_fields["msgId"]), answer.ext_fields["queueOffset"]) == (32, "0")
 
 
 async def test_who_asked_may_refuse_the_reply_or_not_answer(autojump_clock):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from trocket.broker.processors.request import read_body, saved
+from trocket.broker.processors.request import read_body, until_saved
 from trocket.remoting.bodies import KVTable
 from trocket.remoting.codec import RemotingCommand
 from trocket.remoting.errors import RequestRefused
@@ -23,9 +23,13 @@ def test_a_bad_body_is_a_refusal_that_names_the_request():
         read_body(RemotingCommand(17, body=b"["), KVTable.from_body)
 
 
-def test_what_cannot_be_saved_is_a_refusal():
-    with pytest.raises(RequestRefused, match=r"could not be saved: .*no space left"), saved():
-        raise StoreIOError("/x", "no space left")
+async def test_what_cannot_be_saved_is_a_refusal():
+    class Table:
+        async def saved(self):
+            raise StoreIOError("/x", "no space left")
+
+    with pytest.raises(RequestRefused, match=r"could not be saved: .*no space left"):
+        await until_saved(Table())
 
 
 def test_an_administrator_is_told_of_a_full_disk():

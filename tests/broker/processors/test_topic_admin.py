@@ -6,11 +6,11 @@ import json
 
 import pytest
 
-from trocket.broker.processors.topic_admin import NOT_SET, PAGE_SIZE_MAX
+from trocket.broker.processors.topic_admin import PAGE_SIZE_MAX
 from trocket.broker.topic_config_manager import QUEUE_COUNT_MAX
 from trocket.remoting.bodies import CreateTopicListRequestBody, DataVersion, TopicConfig
 from trocket.remoting.request_codes import RequestCode
-from trocket.remoting.response_codes import ResponseCode
+from trocket.remoting.response_codes import NOT_SET, ResponseCode
 
 from ..harness import Broker
 

@@ -1,4 +1,4 @@
-"""Every messaging feature of the official clients: Java 5.5.0 and 4.9.7, and Go.
+"""Every messaging feature of the official clients and of ours.
 
 What the table expects was seen with Apache's broker 5.5.0: run this with TROCKET_INTEROP_PEER.
 """
@@ -10,10 +10,12 @@ from collections.abc import Mapping
 
 import pytest
 
+from trocket.interop.scenarios.jobs import missing_for
+from trocket.interop.scenarios.programs import Outcome
+from trocket.interop.scenarios.table import ALL, SCENARIOS, TROCKET, Scenario
+from trocket.interop.scenarios.verdicts import reason_to_skip
+
 from ..conftest import PEER_VARIABLE
-from ..go_program import go_tool
-from .programs import Outcome
-from .table import GO, SCENARIOS, TROCKET, Scenario
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.usefixtures("java")]
 
@@ -21,7 +23,12 @@ pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.usefixtures("ja
 @pytest.mark.parametrize(
     ("client", "scenario"),
     [
-        pytest.param(client, scenario, id=f"{scenario.name}-{client}")
+        pytest.param(
+            client,
+            scenario,
+            id=f"{scenario.name}-{client}",
+            marks=[] if client in ALL else [pytest.mark.matrix],
+        )
         for scenario in SCENARIOS
         for client in scenario.clients
     ],
@@ -29,8 +36,11 @@ pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.usefixtures("ja
 def test_a_feature_is_as_with_apache(
     outcomes: Mapping[tuple[str, str], Outcome], client: str, scenario: Scenario
 ) -> None:
-    if client == GO and go_tool() is None and os.environ.get("CI") != "true":
-        pytest.skip("no go in PATH (Go 1.19 or newer is needed)")
-    outcome = outcomes[client, scenario.name]
     peer = os.environ.get(PEER_VARIABLE, TROCKET)
+    reason = reason_to_skip(scenario, client, peer)
+    if reason is None and os.environ.get("CI") != "true":
+        reason = missing_for(client)
+    if reason is not None:
+        pytest.skip(reason)
+    outcome = outcomes[client, scenario.name]
     assert (outcome.error, outcome.facts) == ("", scenario.facts(client, peer))

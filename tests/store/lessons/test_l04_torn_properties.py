@@ -56,3 +56,17 @@ def test_a_record_with_an_impossible_topic_ends_the_log():
     disk, offsets, end = crashed()
     disk.contents[LOG][end - 3] = 0
     assert open_store(disk).max_physical_offset == offsets[4]
+
+
+def test_a_record_that_apache_left_torn_inside_its_properties_is_served_as_apache_serves_it():
+    """Nothing in its bytes tells it from one that was acknowledged with a NUL in a property."""
+    disk = MemoryDisk()
+    store = open_store(disk)
+    send(store, b"torn", properties=b"A\x01bcdefgh\x02")
+    disk.process_death()
+    end = store.max_physical_offset
+    disk.contents[LOG][end - 4 : end] = bytes(4)
+    del disk.contents[f"{ROOT}/checkpoint"]  # where ours notes which bytes it wrote
+    again = open_store(disk)
+    assert bodies(again) == [b"torn"]
+    assert again.max_physical_offset == end

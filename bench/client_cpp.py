@@ -1,0 +1,74 @@
+"""One workload of bench/client.py by the C++ client's wheel; runs with an interpreter that has it.
+
+Arguments: the name server's HOST:PORT, a topic, the workload, seconds to warm up, seconds to
+measure, messages to consume. Prints {"per_s": ..., "cpu_us": ...}.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+import time
+
+from rocketmq.client import Message, Producer, PushConsumer
+
+BODY = "x" * 128
+
+
+def say(count: int, start_s: float, cpu_s: float) -> None:
+    elapsed_s = time.perf_counter() - start_s
+    cpu_us = (time.process_time() - cpu_s) / count * 1e6
+    print(json.dumps({"per_s": count / elapsed_s, "cpu_us": cpu_us}), flush=True)
+
+
+def produce(namesrv: str, topic: str, warm_s: float, run_s: float) -> None:
+    producer = Producer("bench")
+    producer.set_namesrv_addr(namesrv)
+    producer.start()
+    for seconds, is_told in ((warm_s, False), (run_s, True)):
+        start_s, cpu_s = time.perf_counter(), time.process_time()
+        count = 0
+        while time.perf_counter() - start_s < seconds:
+            message = Message(topic)
+            message.set_body(BODY)
+            producer.send_sync(message)
+            count += 1
+        if is_told:
+            say(count, start_s, cpu_s)
+
+
+def consume(namesrv: str, topic: str, total: int) -> None:
+    done = threading.Event()
+    began: list[float] = []
+    seen = [0]
+
+    def take(_message: object) -> None:
+        if not began:
+            began.extend((time.perf_counter(), time.process_time()))
+        seen[0] += 1
+        if seen[0] >= total:
+            done.set()
+
+    consumer = PushConsumer(f"bench_{time.time_ns()}")
+    consumer.set_namesrv_addr(namesrv)
+    consumer.subscribe(topic, take)
+    consumer.start()
+    done.wait()
+    say(seen[0], *began)
+
+
+def main() -> None:
+    namesrv, topic, workload, *numbers = sys.argv[1:]
+    warm_s, run_s, total = float(numbers[0]), float(numbers[1]), int(numbers[2])
+    if workload == "consume":
+        consume(namesrv, topic, total)
+    else:
+        produce(namesrv, topic, warm_s, run_s)
+    # Its threads do not end by themselves.
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()

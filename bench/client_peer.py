@@ -1,0 +1,136 @@
+"""One workload of bench/client.py by our client, behind one of its doors.
+
+Arguments: the door, the name server's HOST:PORT, a topic, the workload, seconds to warm up, seconds
+to measure, messages to consume. Prints {"per_s": ..., "cpu_us": ...}.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Awaitable, Callable
+
+import anyio
+
+import trocket
+import trocket.blocking
+from trocket import ConsumeFromWhere, Message
+
+BODY = bytes(128)
+IN_FLIGHT = 256
+BATCH = 32
+FIRST = ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET
+
+
+def say(count: int, start_s: float, cpu_s: float) -> None:
+    elapsed_s = time.perf_counter() - start_s
+    cpu_us = (time.process_time() - cpu_s) / count * 1e6
+    print(json.dumps({"per_s": count / elapsed_s, "cpu_us": cpu_us}), flush=True)
+
+
+async def produce(namesrv: str, topic: str, workload: str, warm_s: float, run_s: float) -> None:
+    options = trocket.ProducerOptions(send_buffer_count_max=IN_FLIGHT)
+    async with trocket.Producer(namesrv, **options) as producer:
+
+        async def awaited() -> int:
+            await producer.send(Message(topic, BODY))
+            return 1
+
+        async def pipelined() -> int:
+            await producer.send_soon(Message(topic, BODY))
+            return 1
+
+        async def batch() -> int:
+            await producer.send_batch([Message(topic, BODY) for _ in range(BATCH)])
+            return BATCH
+
+        step: Callable[[], Awaitable[int]]
+        step = {"awaited": awaited, "pipelined": pipelined, "batch": batch}[workload]
+        for seconds, is_told in ((warm_s, False), (run_s, True)):
+            start_s, cpu_s = time.perf_counter(), time.process_time()
+            count = 0
+            while time.perf_counter() - start_s < seconds:
+                count += await step()
+            await producer.drain()
+            if is_told:
+                say(count, start_s, cpu_s)
+
+
+async def consume(namesrv: str, topic: str, total: int) -> None:
+    options = trocket.PushConsumerOptions(consume_from_where=FIRST)
+    group = f"bench_{time.time_ns()}"
+    async with trocket.PushConsumer(
+        namesrv, group=group, subscriptions={topic: "*"}, **options
+    ) as consumer:
+        count = 0
+        start_s = cpu_s = 0.0
+        async for _ in consumer:
+            if not count:
+                start_s, cpu_s = time.perf_counter(), time.process_time()
+            count += 1
+            if count == total:
+                break
+        say(count, start_s, cpu_s)
+
+
+def produce_blocking(namesrv: str, topic: str, workload: str, warm_s: float, run_s: float) -> None:
+    options = trocket.ProducerOptions(send_buffer_count_max=IN_FLIGHT)
+    with trocket.blocking.Producer(namesrv, **options) as producer:
+
+        def awaited() -> int:
+            producer.send(Message(topic, BODY))
+            return 1
+
+        def pipelined() -> int:
+            producer.send_soon(Message(topic, BODY))
+            return 1
+
+        def batch() -> int:
+            producer.send_batch([Message(topic, BODY) for _ in range(BATCH)])
+            return BATCH
+
+        step = {"awaited": awaited, "pipelined": pipelined, "batch": batch}[workload]
+        for seconds, is_told in ((warm_s, False), (run_s, True)):
+            start_s, cpu_s = time.perf_counter(), time.process_time()
+            count = 0
+            while time.perf_counter() - start_s < seconds:
+                count += step()
+            producer.drain()
+            if is_told:
+                say(count, start_s, cpu_s)
+
+
+def consume_blocking(namesrv: str, topic: str, total: int) -> None:
+    options = trocket.PushConsumerOptions(consume_from_where=FIRST)
+    group = f"bench_{time.time_ns()}"
+    with trocket.blocking.PushConsumer(
+        namesrv, group=group, subscriptions={topic: "*"}, **options
+    ) as consumer:
+        count = 0
+        start_s = cpu_s = 0.0
+        for _ in consumer:
+            if not count:
+                start_s, cpu_s = time.perf_counter(), time.process_time()
+            count += 1
+            if count == total:
+                break
+        say(count, start_s, cpu_s)
+
+
+def main() -> None:
+    door, namesrv, topic, workload, *numbers = sys.argv[1:]
+    warm_s, run_s, total = float(numbers[0]), float(numbers[1]), int(numbers[2])
+    if door == "blocking":
+        if workload == "consume":
+            consume_blocking(namesrv, topic, total)
+        else:
+            produce_blocking(namesrv, topic, workload, warm_s, run_s)
+    elif workload == "consume":
+        anyio.run(consume, namesrv, topic, total, backend=door)
+    else:
+        anyio.run(produce, namesrv, topic, workload, warm_s, run_s, backend=door)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,250 @@
+"""The embedded broker: how long until it is ready, and how long a project's tests take with it.
+
+    python -m trocket.bench.embedded
+    python -m trocket.bench.embedded --rounds 200 --json
+
+tcp          `Broker()` until `with` begins: thread, two servers on ports, registered
+memory       `MemoryBroker()` until `async with` begins, in a loop that runs already
+restart      `Broker.restart()`, with nothing stored
+advance      `Broker.advance(hours=2)` until one delayed message is in its topic
+import       `from trocket.testing import Broker`, in a process of its own
+project      pytest over examples/pytest_project (50 tests), from start to end of its process
+
+All but the last two are measured in one process after the imports; these two have a first round
+that does not count, in which Python compiles. `bare` is a peer of the same run: a thread that runs
+an empty trio loop, an interpreter that imports nothing, or pytest that collects nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import statistics
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Annotated
+
+import trio
+import typer
+from rich.box import SIMPLE
+from rich.console import Console
+from rich.table import Table
+
+from trocket.interop.wire import Outgoing, WireClient
+from trocket.testing import Broker, MemoryBroker
+
+ROUNDS = 100
+PROCESS_ROUNDS = 5
+PROJECT = Path(__file__).resolve().parent.parent / "examples" / "pytest_project"
+PROJECT_TIMEOUT_S = 120.0
+ENVIRONMENT = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
+"""Of the processes: compiled modules are kept, as they are for users."""
+TWO_HOURS_LEVEL = "18"
+
+AIMS_MS = {"tcp": 50.0, "memory": 10.0, "project": 5_000.0}
+"""What the median may be at most."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One case over its rounds; times in ms.
+
+    Attributes:
+      spread_ms: between the first and the third quarter of the rounds.
+      bare_ms: the peer's median.
+      aim_ms: at most; None: there is no aim.
+    """
+
+    case: str
+    rounds: int
+    median_ms: float
+    spread_ms: float
+    min_ms: float
+    max_ms: float
+    bare_ms: float
+    aim_ms: float | None
+    is_reached: bool | None
+
+
+def outcome(case: str, times_ms: list[float], bare_ms: float = 0.0) -> Outcome:
+    """What so many rounds came to."""
+    first, median, third = statistics.quantiles(times_ms, n=4)
+    aim = AIMS_MS.get(case)
+    return Outcome(
+        case,
+        len(times_ms),
+        round(median, 2),
+        round(third - first, 2),
+        round(min(times_ms), 2),
+        round(max(times_ms), 2),
+        round(bare_ms, 2),
+        aim,
+        None if aim is None else median <= aim,
+    )
+
+
+def timed_ms(act: Callable[[], object]) -> float:
+    """How long a call takes."""
+    start_s = time.perf_counter()
+    act()
+    return (time.perf_counter() - start_s) * 1000
+
+
+def bare_thread() -> None:
+    """A thread with an empty loop, until it runs."""
+    running = threading.Event()
+
+    async def main() -> None:
+        running.set()
+
+    thread = threading.Thread(target=trio.run, args=(main,))
+    thread.start()
+    running.wait()
+    thread.join()
+
+
+def measure_tcp(rounds: int) -> Outcome:
+    """Each round a broker of its own."""
+    times_ms = []
+    for _ in range(rounds):
+        broker = Broker()
+        times_ms.append(timed_ms(broker.start))
+        broker.close()
+    bare_ms = statistics.median(timed_ms(bare_thread) for _ in range(rounds))
+    return outcome("tcp", times_ms, bare_ms)
+
+
+def measure_memory(rounds: int) -> Outcome:
+    """Each round a broker of its own, in one loop."""
+    times_ms: list[float] = []
+
+    async def main() -> None:
+        for _ in range(rounds):
+            start_s = time.perf_counter()
+            async with MemoryBroker():
+                times_ms.append((time.perf_counter() - start_s) * 1000)
+
+    trio.run(main)
+    return outcome("memory", times_ms)
+
+
+def measure_restart(rounds: int) -> Outcome:
+    """One broker that restarts again and again."""
+    with Broker() as broker:
+        return outcome("restart", [timed_ms(broker.restart) for _ in range(rounds)])
+
+
+def measure_advance(rounds: int) -> Outcome:
+    """One message for in two hours, each round."""
+    times_ms = []
+    with Broker() as broker:
+        broker.create_topic("Delayed", queues=1)
+        for number in range(rounds):
+            send(broker, "Delayed")
+            times_ms.append(timed_ms(lambda: broker.advance(hours=2)))
+            if len(broker.messages("Delayed")) != number + 1:
+                raise RuntimeError("a delayed message was not there after advance")
+    return outcome("advance", times_ms)
+
+
+def send(broker: Broker, topic: str) -> None:
+    """One delayed message."""
+    with WireClient(broker.broker_address) as client:
+        client.send_all([Outgoing(topic, 0, b"late", f"DELAY\x01{TWO_HOURS_LEVEL}\x02")])
+
+
+def run_python(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """A process of its own, in the project's folder."""
+    return subprocess.run(
+        [sys.executable, *arguments],
+        cwd=PROJECT,
+        env=ENVIRONMENT,
+        capture_output=True,
+        text=True,
+        timeout=PROJECT_TIMEOUT_S,
+        check=False,
+    )
+
+
+def measure_import(rounds: int) -> Outcome:
+    """In processes of their own."""
+    arguments = ("-c", "from trocket.testing import Broker")
+    run_python(*arguments).check_returncode()
+    times_ms = [timed_ms(lambda: run_python(*arguments)) for _ in range(rounds)]
+    bare_ms = statistics.median(timed_ms(lambda: run_python("-c", "")) for _ in range(rounds))
+    return outcome("import", times_ms, bare_ms)
+
+
+def measure_project(rounds: int) -> Outcome:
+    """The example's tests; all must pass."""
+    pytest = ("-m", "pytest", "-q", "-p", "no:cacheprovider")
+
+    def run() -> None:
+        done = run_python(*pytest)
+        if not re.search(r"\b50 passed\b", done.stdout):
+            raise RuntimeError(f"the tests of the project do not pass:\n{done.stdout}")
+
+    run()
+    times_ms = [timed_ms(run) for _ in range(rounds)]
+    bare_ms = statistics.median(
+        timed_ms(lambda: run_python(*pytest, "--collect-only", "-k", "nothing"))
+        for _ in range(rounds)
+    )
+    return outcome("project", times_ms, bare_ms)
+
+
+MEASURES = {
+    "tcp": measure_tcp,
+    "memory": measure_memory,
+    "restart": measure_restart,
+    "advance": measure_advance,
+    "import": measure_import,
+    "project": measure_project,
+}
+IN_PROCESSES = ("import", "project")
+
+
+def main(
+    case: Annotated[list[str] | None, typer.Option(help="only this one; may be repeated")] = None,
+    rounds: Annotated[int, typer.Option(min=2, help="of each case in this process")] = ROUNDS,
+    process_rounds: Annotated[
+        int, typer.Option(min=2, help="of each case that starts processes")
+    ] = PROCESS_ROUNDS,
+    as_json: Annotated[bool, typer.Option("--json", help="one JSON document")] = False,
+) -> None:
+    """Measure the embedded broker."""
+    unknown = set(case or ()) - MEASURES.keys()
+    if unknown:
+        raise typer.BadParameter(f"no such case: {', '.join(sorted(unknown))}")
+    outcomes = [
+        MEASURES[name](process_rounds if name in IN_PROCESSES else rounds)
+        for name in case or MEASURES
+    ]
+    if as_json:
+        print(json.dumps([asdict(each) for each in outcomes]))
+        return
+    table = Table(box=SIMPLE)
+    table.add_column("case", no_wrap=True)
+    for title in ("rounds", "ms", "spread", "min", "max", "bare", "aim"):
+        table.add_column(title, justify="right", no_wrap=True)
+    table.add_column("", no_wrap=True)
+    for each in outcomes:
+        numbers = (each.median_ms, each.spread_ms, each.min_ms, each.max_ms, each.bare_ms)
+        table.add_row(
+            each.case,
+            str(each.rounds),
+            *(f"{number:,.{0 if number >= 1_000 else 1}f}" for number in numbers),
+            "" if each.aim_ms is None else f"{each.aim_ms:,.0f}",
+            {None: "", True: "met", False: "missed"}[each.is_reached],
+        )
+    Console().print(table)
+
+
+if __name__ == "__main__":
+    typer.run(main)

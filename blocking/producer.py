@@ -1,0 +1,256 @@
+"""Sending, for programs with threads."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any, Unpack
+
+from ..client.client import Client as AsyncClient
+from ..client.errors import UndeliveredError
+from ..client.message import Message, MessageQueue, ReceivedMessage, SendResult
+from ..client.producer import Producer as AsyncProducer
+from ..client.producer import Selector
+from ..client.send_options import DEFAULT_GROUP, ProducerOptions
+from .client import Client, Member
+from .delivery import Delivery, Window
+from .door import ExitInfo, Resident
+from .loop_thread import Waiter
+from .pump import Pump, Soon
+from .quick_send import QuickSend
+
+logger = logging.getLogger(__name__)
+
+
+class Producer(Member[AsyncProducer]):
+    """Sends messages; the blocking `trocket.client.Producer`.
+
+    Use: `with Producer("rocketmq://127.0.0.1:9876", group="g") as producer:`. Leaving the block
+    waits for what `send_soon` took (`drain`). Any number of threads may use one producer.
+
+    Args:
+      client: a URL, or an open Client that is shared with others.
+      group: of producers that stand in for one another.
+      options: see ProducerOptions; those of ClientOptions only with a URL. Selectors, serializers
+        and interceptors are called in the loop's thread: they must not block.
+
+    Raises: ConfigurationError: an argument cannot be right.
+    """
+
+    def __init__(
+        self,
+        client: str | Client,
+        *,
+        group: str = DEFAULT_GROUP,
+        **options: Unpack[ProducerOptions],
+    ) -> None:
+        self._start(client, lambda inner: AsyncProducer(inner, group=group, **options))
+
+    def _start(
+        self, client: str | Client, make: Callable[[str | AsyncClient], AsyncProducer]
+    ) -> None:
+        super().__init__(client, make)
+        # Made by _enter, when it is opened:
+        self._window: Window
+        self._pump: Pump
+        self._has_interceptors = False
+        self._is_quick = False
+
+    def _enter(self, inner: AsyncProducer) -> Resident:
+        config = inner._config
+        self._window = Window(config.send_buffer_count_max, config.send_buffer_size_max)
+        self._has_interceptors = bool(inner.client.interceptors)
+        self._is_quick = not self._has_interceptors and not config.retry_when_not_stored_ok
+        self._pump = Pump(inner, self._window, is_quick=self._is_quick)
+        resident = Resident(inner, str(self), self._pump.finish)
+        resident.on_over = self._window.give_up
+        return resident
+
+    def _leave(self, resident: Resident, exit_info: ExitInfo) -> None:
+        kind, error, _ = exit_info
+        window = self._window
+        window.close()
+        try:
+            if kind is None or issubclass(kind, Exception):
+                window.drain()
+        except UndeliveredError:
+            if error is None:
+                raise
+            logger.exception("messages were not delivered when the producer was closed")
+        except BaseException as interrupt:
+            # Ctrl-C while it waited: the rest is given up.
+            exit_info = type(interrupt), interrupt, interrupt.__traceback__
+            raise
+        finally:
+            resident.close(exit_info)
+
+    def close(self) -> None:
+        """Wait for what `send_soon` took, and leave.
+
+        The second time, and in a forked child, it does nothing.
+
+        Raises: UndeliveredError: as `drain`; it is closed all the same.
+        """
+        super().close()
+
+    # Sending
+
+    def send(
+        self,
+        message: Message,
+        *,
+        queue: MessageQueue | None = None,
+        selector: Selector | None = None,
+        timeout_s: float | None = None,
+    ) -> SendResult:
+        """Send a message and wait until a broker has stored it.
+
+        A failed try is repeated on another broker, `retry_times` times within the time; a message
+        may then be stored twice. A message for a certain queue (given here, by a selector, or by
+        its sharding key) is tried once: elsewhere it would be out of order.
+
+        Args:
+          queue: where to; None: a queue of the topic in turn.
+          selector: chooses the queue.
+          timeout_s: seconds for all tries; None: the client's.
+
+        Raises:
+          MessageRefusedError: no broker would take it.
+          RouteNotFoundError: nobody knows the topic.
+          SendError: all tries failed; the message may be stored nevertheless if one timed out.
+          ServerError: the broker refused it, and would refuse it again.
+          ClosedError; ForkedError; ConnectError: no name server answers.
+        """
+        if not self._is_quick:
+            return self._call(
+                self._inner.send, message, queue=queue, selector=selector, timeout_s=timeout_s
+            )
+        resident = self._opened()
+        resident.check_thread()
+        waiter: Waiter[SendResult] = Waiter()
+        resident.thread.post(
+            self._send, resident, waiter, message, queue, selector, timeout_s, waiter=waiter
+        )
+        return resident.wait_for(waiter, waiter)
+
+    def _send(
+        self,
+        resident: Resident,
+        waiter: Waiter[SendResult],
+        message: Message,
+        queue: MessageQueue | None,
+        selector: Selector | None,
+        timeout_s: float | None,
+    ) -> None:
+        """`send` in the loop: without a task if that will do."""
+
+        def on_end(result: SendResult | None, error: Exception | None) -> None:
+            resident.waiters.discard(waiter)
+            if result is not None:
+                waiter.set(result)
+            else:
+                waiter.fail(error or AssertionError("neither sent nor not"))
+
+        sending = QuickSend(self._inner, queue, selector, timeout_s, resident.spawn, on_end)
+        try:
+            if not resident.is_over and sending.begin(message):
+                resident.waiters.add(waiter)
+                return
+        except Exception as error:  # noqa: BLE001 - told to the calling thread
+            waiter.fail(error)
+            return
+        more = {"queue": queue, "selector": selector, "timeout_s": timeout_s}
+        resident.run(waiter, None, self._inner.send, (message,), more)
+
+    def send_batch(
+        self,
+        messages: Sequence[Message],
+        *,
+        queue: MessageQueue | None = None,
+        timeout_s: float | None = None,
+    ) -> SendResult:
+        """Send messages of one topic in one request; all are stored in one queue, or none.
+
+        Raises: MessageRefusedError: none, of several topics, delayed, or too large together; and
+          as `send`.
+        """
+        return self._call(self._inner.send_batch, messages, queue=queue, timeout_s=timeout_s)
+
+    def send_oneway(self, message: Message, *, queue: MessageQueue | None = None) -> None:
+        """Send a message without waiting for anything: it may be lost.
+
+        Raises: MessageRefusedError; RouteNotFoundError; ConnectError: the broker is not there.
+        """
+        self._call(self._inner.send_oneway, message, queue=queue)
+
+    def send_soon(
+        self,
+        message: Message,
+        *,
+        queue: MessageQueue | None = None,
+        timeout_s: float | None = None,
+    ) -> Delivery:
+        """Send a message without waiting for its confirmation, or for anything but room.
+
+        Waits while the buffer is full (`send_buffer_count_max`, `send_buffer_size_max`). Messages
+        of one thread are sent in order; those to one queue may change places if one is tried
+        again. A message whose topic has no known route yet holds up those behind it.
+
+        Returns: a Delivery, to be asked for its result or left to `drain`.
+        Raises: ClosedError; ForkedError. Anything else is the Delivery's.
+        """
+        resident = self._opened()
+        resident.check_thread()
+        body = message.body
+        # What a serializer will make of other bodies only the loop finds out, and counts.
+        size = len(body) if isinstance(body, bytes | str | bytearray | memoryview) else 0
+        delivery = Delivery(message, size, self._window)
+        context = resident.thread.context_for() if self._has_interceptors else None
+        self._window.enter(delivery)
+        self._pump.put(resident, Soon(delivery, queue, timeout_s, context))
+        return delivery
+
+    def drain(self) -> None:
+        """Wait until everything that `send_soon` took is confirmed or given up.
+
+        Raises: UndeliveredError: some were given up, and nobody looked at their Delivery.
+        """
+        self._opened().check_thread()
+        self._window.drain()
+
+    def recall(self, topic: str, recall_handle: str) -> str:
+        """Take a delayed message back before it becomes visible (5.x brokers).
+
+        Args:
+          recall_handle: of its SendResult.
+
+        Returns: the message's id.
+        Raises: ServerError: it is too late, or the broker does not know how.
+        """
+        return self._call(self._inner.recall, topic, recall_handle)
+
+    def queues(self, topic: str) -> list[MessageQueue]:
+        """The queues of a topic that can be written to.
+
+        Raises: RouteNotFoundError; ConnectError.
+        """
+        return self._call(self._inner.queues, topic)
+
+    # Request and reply
+
+    def request(self, message: Message, *, timeout_s: float | None = None) -> ReceivedMessage:
+        """Send a message and wait for the reply of whoever consumes it.
+
+        Args:
+          timeout_s: seconds for sending, consuming and replying; None: the client's.
+
+        Raises: ReplyTimeoutError: stored, but not replied to; and as `send`.
+        """
+        return self._call(self._inner.request, message, timeout_s=timeout_s)
+
+    def reply(self, request: ReceivedMessage, body: Any, *, tags: str | None = None) -> None:
+        """Reply to a message that was sent by `request`.
+
+        Raises: MessageRefusedError: the message asks for no reply; and as `send`.
+        """
+        self._call(self._inner.reply, request, body, tags=tags)

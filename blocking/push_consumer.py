@@ -1,0 +1,366 @@
+"""Consuming as a member of a group, for programs with threads."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Final, Self, TypeAlias, Unpack, overload
+
+from ..client.core.subscription import MessageSelector
+from ..client.errors import ClientError, ClosedError, ConfigurationError
+from ..client.message import MessageQueue, ReceivedMessage
+from ..client.push_consumer import PushConsumer as AsyncPushConsumer
+from ..client.push_options import CONCURRENCY, PushConsumerOptions, RetryLater
+from ..client.pushed_message import PushedMessage as AsyncPushedMessage
+from ..remoting.bodies import SubscriptionData
+from .client import Client, Member
+from .crew import Crew
+from .door import ExitInfo, Resident
+from .loop_thread import in_thread
+from .shelf import FETCH_MAX, Shelf
+
+CONCURRENCY_MAX: Final = 1024
+
+
+class PushedMessage(ReceivedMessage):
+    """A message that a push consumer handed out, to be settled once: `ack` or `retry`."""
+
+    __slots__ = ("_inner", "_is_settled", "_reconsume_times", "_resident")
+
+    def __init__(self, inner: AsyncPushedMessage, resident: Resident) -> None:
+        super().__init__(inner._ext, inner._queue, inner._topic)
+        self._inner = inner
+        self._resident = resident
+        self._reconsume_times = inner.reconsume_times
+        self._is_settled = False
+
+    @property
+    def value(self) -> Any:
+        """The body as the consumer's `deserializer` makes it; without one, the bytes."""
+        return self._inner.value
+
+    @property
+    def reconsume_times(self) -> int:
+        """How often it was handed out before: 0 the first time."""
+        return self._reconsume_times
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether it was acknowledged, or is to come again."""
+        return self._is_settled
+
+    @property
+    def is_revoked(self) -> bool:
+        """Whether its queue belongs to somebody else now: settling it changes nothing."""
+        return self._inner.is_revoked
+
+    def ack(self) -> None:
+        """It is done with; the group's offset moves on. A second settlement has no effect.
+
+        Waits for nothing.
+
+        Raises: ForkedError.
+        """
+        if self._settle():
+            self._resident.post(self._inner.ack)
+
+    def retry(self, delay_level: int = 0) -> None:
+        """It is to come again: by the retry topic, or, if orderly, after a pause of its queue.
+
+        Args:
+          delay_level: 1 to 18; 0: the broker's ladder, longer each time; -1: never, to the DLQ.
+
+        Raises: ForkedError.
+        """
+        if not self._settle():
+            return
+        try:
+            self._resident.call(self._inner.retry, delay_level)
+        except ClosedError:
+            # It comes again all the same: it was not acknowledged.
+            return
+
+    def _retry_soon(self) -> None:
+        """`retry` without waiting for the broker to take it back."""
+        if self._settle():
+            self._resident.post(self._retry_in_loop)
+
+    @contextmanager
+    def process(self, *, delay_level: int = 0) -> Iterator[Self]:
+        """Acknowledge it at the end of the block; an exception in it means `retry`, and goes on."""
+        try:
+            yield self
+        except RetryLater as wish:
+            self.retry(wish.delay_level)
+        except Exception:
+            self.retry(delay_level)
+            raise
+        else:
+            self.ack()
+
+    def _settle(self) -> bool:
+        self._resident.check_process()
+        if self._is_settled:
+            return False
+        self._is_settled = True
+        return True
+
+    def _retry_in_loop(self) -> None:
+        self._resident.spawn(self._inner.retry())
+
+
+Handler: TypeAlias = Callable[[PushedMessage], None]
+"""Handles a message, and may block; an exception means that it is to come again."""
+
+
+class PushConsumer(Member[AsyncPushConsumer]):
+    """Consumes as a member of a group; the blocking `trocket.client.PushConsumer`.
+
+    Use::
+
+        with PushConsumer(url, group="g", subscriptions={"Topic": "*"}) as consumer:
+            for message in consumer:
+                ...
+
+    A message is acknowledged when the next one is asked for; one that a loop broke off at comes
+    again. `messages(auto_ack=False)` leaves it to `message.ack()` and `message.retry()`, and `run`
+    calls a handler in many threads. Any number of threads may use one consumer.
+
+    Args:
+      client: a URL, or an open Client that is shared with others.
+      group: its group.
+      subscriptions: topics, with what is wanted of each: "*", tags ("A || B"), Tag, or Sql.
+      options: see PushConsumerOptions; those of ClientOptions only with a URL. The listener and
+        the interceptors are called in the loop's thread: they must not block.
+
+    Raises: ConfigurationError: an argument cannot be right.
+    """
+
+    def __init__(
+        self,
+        client: str | Client,
+        *,
+        group: str,
+        subscriptions: Mapping[str, MessageSelector],
+        **options: Unpack[PushConsumerOptions],
+    ) -> None:
+        super().__init__(
+            client,
+            lambda inner: AsyncPushConsumer(
+                inner, group=group, subscriptions=subscriptions, **options
+            ),
+        )
+        self._shelf: Shelf[PushedMessage]
+        self._handler: Handler | None = None
+
+    def _enter(self, inner: AsyncPushConsumer) -> Resident:
+        resident = super()._enter(inner)
+        fetcher = _Fetcher(inner, resident)
+        self._shelf = fetcher.shelf
+        resident.on_over = self._shelf.end
+        return resident
+
+    def _leave(self, resident: Resident, exit_info: ExitInfo) -> None:
+        self._shelf.end()
+        resident.close(exit_info)
+
+    # What it is
+
+    @property
+    def subscriptions(self) -> list[SubscriptionData]:
+        """What is wanted, as brokers are told: with namespace, and with the retry topic."""
+        return self._inner.subscriptions
+
+    @property
+    def is_orderly(self) -> bool:
+        """Whether each queue's messages come one after the other."""
+        return self._inner.is_orderly
+
+    @property
+    def consume_timeout_s(self) -> float:
+        """Seconds that a handler may take."""
+        return self._inner.consume_timeout_s
+
+    @property
+    def started_ms(self) -> int:
+        """When it was opened, ms since 1970; 0: it was not."""
+        return self._inner.started_ms
+
+    @property
+    def handler(self) -> Handler | None:
+        """What `run` calls now."""
+        return self._handler
+
+    @property
+    def positions(self) -> dict[MessageQueue, int]:
+        """Where each queue's consumption is, in messages, as far as something was consumed."""
+        return self._call_plain(lambda: self._inner.positions)
+
+    @property
+    def queues(self) -> list[MessageQueue]:
+        """The queues that this member has now, sorted."""
+        return self._call_plain(lambda: self._inner.queues)
+
+    # Handing out
+
+    def __iter__(self) -> Iterator[PushedMessage]:
+        return self.messages()
+
+    def messages(self, *, auto_ack: bool = True) -> Iterator[PushedMessage]:
+        """All messages that come, until `stop`; several threads may iterate at the same time.
+
+        Args:
+          auto_ack: acknowledge each when the next one is asked for, unless it is settled already.
+        """
+        return _Messages(self, auto_ack)
+
+    @overload
+    def receive(self) -> PushedMessage: ...
+    @overload
+    def receive(self, *, timeout_s: float | None) -> PushedMessage | None: ...
+    def receive(self, *, timeout_s: float | None = None) -> PushedMessage | None:
+        """The next message, to be settled by the caller.
+
+        Args:
+          timeout_s: seconds to wait for it, >= 0; None: without end.
+
+        Returns: the message; None: there was none in time.
+        Raises: ClosedError: the consumer was stopped; ForkedError.
+        """
+        self._opened().check_thread()
+        return self._shelf.take(timeout_s)
+
+    def run(self, handler: Handler, *, concurrency: int = CONCURRENCY) -> None:
+        """Call a handler for each message, in threads, until `stop`.
+
+        An exception is logged, and the message comes again; RetryLater says when. A handler that
+        takes longer than `consume_timeout_s` cannot be broken off: that is logged, and the message
+        comes again; the thread takes no other one until it returns. Returns when all handlers
+        have, but for those that are too late already. Ctrl-C ends it at once: handlers go on by
+        themselves, and get no further messages.
+
+        Args:
+          handler: may block; its threads are daemons.
+          concurrency: handlers at one time; 1 to 1,024.
+
+        Raises: ConfigurationError; ClosedError; ForkedError; what a handler raises that is no
+          Exception, such as SystemExit.
+        """
+        resident = self._opened()
+        resident.check_thread()
+        if not 1 <= concurrency <= CONCURRENCY_MAX:
+            raise ConfigurationError(f"concurrency {concurrency} is not in 1..{CONCURRENCY_MAX}")
+        if inspect.iscoroutinefunction(handler):
+            raise ConfigurationError(
+                "an async handler; a blocking consumer takes a plain function, and"
+                " trocket.client.PushConsumer an async one"
+            )
+
+        async def consume_directly(message: AsyncPushedMessage) -> None:
+            # For an administrator's `consumeMessageDirectly`.
+            await in_thread("trocket-handler", handler, PushedMessage(message, resident))
+
+        def begin() -> None:
+            if self._inner._handler is not None:
+                raise ConfigurationError("this consumer runs a handler already")
+            self._inner._handler = consume_directly
+
+        def end() -> None:
+            self._inner._handler = None
+
+        resident.call_plain(begin)
+        self._handler = handler
+        try:
+            Crew(self._shelf, handler, concurrency, self.consume_timeout_s).work()
+        finally:
+            self._handler = None
+            resident.post(end)
+
+    def stop(self) -> None:
+        """Pull no more; iterations end, and `run` returns when its handlers have.
+
+        Waits for nothing; signal handlers may call it.
+
+        Raises: ClosedError: the consumer is not open; ForkedError.
+        """
+        self._opened().post(self._inner.stop)
+        self._shelf.end()
+
+    # Offsets
+
+    def rebalance(self) -> bool:
+        """Share the queues out now; False: not all topics could be.
+
+        Runs by itself when members come or go, when routes change, and every 20 s.
+        """
+        return self._call(self._inner.rebalance)
+
+    def commit(self) -> None:
+        """Commit the offsets of all queues now; what fails is logged, and tried again later."""
+        self._call(self._inner.commit)
+
+    def reset(self, offsets: Mapping[MessageQueue, int]) -> None:
+        """Go on elsewhere in these queues, as far as this member has them."""
+        self._call(self._inner.reset, offsets)
+
+
+class _Fetcher:
+    """Brings messages from the async consumer to the shelf, when it is asked.
+
+    Not part of the consumer, which may be forgotten while this waits for a message.
+    """
+
+    def __init__(self, inner: AsyncPushConsumer, resident: Resident) -> None:
+        self._inner = inner
+        self._resident = resident
+        # Interceptors hear of a message when it is handed out: then it is brought alone.
+        self._count_max = 1 if inner.client.interceptors else FETCH_MAX
+        self.shelf: Shelf[PushedMessage] = Shelf(self._fetch_soon, _is_wanted)
+
+    def _fetch_soon(self) -> None:
+        self._resident.post(self._begin)
+
+    def _begin(self) -> None:
+        self._resident.spawn(self._fetch())
+
+    async def _fetch(self) -> None:
+        try:
+            message: AsyncPushedMessage | None = await self._inner.receive()
+        except BaseException as error:
+            self.shelf.end()
+            if isinstance(error, ClientError):
+                return
+            raise
+        fetched = []
+        while message is not None:
+            fetched.append(PushedMessage(message, self._resident))
+            message = None
+            if len(fetched) < self._count_max:
+                message = self._inner._receive_nowait()
+        self.shelf.put(fetched)
+
+
+def _is_wanted(message: PushedMessage) -> bool:
+    return not message.is_revoked
+
+
+class _Messages(Iterator[PushedMessage]):
+    """An iteration over a consumer's messages."""
+
+    def __init__(self, consumer: PushConsumer, auto_ack: bool) -> None:
+        self._consumer = consumer
+        self._auto_ack = auto_ack
+        self._last: PushedMessage | None = None
+
+    def __next__(self) -> PushedMessage:
+        if self._last is not None:
+            self._last.ack()
+            self._last = None
+        try:
+            message = self._consumer.receive()
+        except ClosedError:
+            raise StopIteration from None
+        if self._auto_ack:
+            self._last = message
+        return message

@@ -1,0 +1,101 @@
+"""`trocket cluster`: the brokers, how they are and how they are set."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from .session import (
+    DEFAULT_URL,
+    AsJson,
+    TimeoutS,
+    Url,
+    Yes,
+    administer,
+    confirm,
+    emit,
+    read_pairs,
+    show,
+    usage,
+)
+
+app = typer.Typer(
+    help="Show the brokers; how one is (info) and how it is set (config).",
+    epilog="Example: trocket cluster --json",
+)
+
+Broker = Annotated[
+    str, typer.Argument(metavar="BROKER", help="Name of a broker (its master), or host:port.")
+]
+
+
+@app.callback(invoke_without_command=True)
+def cluster(
+    context: typer.Context,
+    url: Url = DEFAULT_URL,
+    as_json: AsJson = False,
+    timeout_s: TimeoutS = 3.0,
+) -> None:
+    """Show the brokers of all clusters: names, ids and addresses."""
+    if context.invoked_subcommand is not None:
+        for name in ("url", "as_json", "timeout_s"):
+            source = context.get_parameter_source(name)
+            if source is not None and source.name == "COMMANDLINE":
+                usage(
+                    f"flags go behind the command: trocket cluster {context.invoked_subcommand} …"
+                )
+        return
+    view = administer(url, timeout_s, lambda admin: admin.cluster())
+    if as_json:
+        emit(view)
+        return
+    show(
+        ["Cluster", "Broker", "Id", "Address"],
+        [
+            [broker.cluster, broker.name, broker_id, address]
+            for broker in view.brokers
+            for broker_id, address in broker.addresses.items()
+        ],
+    )
+
+
+@app.command("info", epilog="Example: trocket cluster info broker-a")
+def cluster_info(
+    broker: Broker, url: Url = DEFAULT_URL, as_json: AsJson = False, timeout_s: TimeoutS = 3.0
+) -> None:
+    """Show how a broker is, by RocketMQ's names."""
+    table = administer(url, timeout_s, lambda admin: admin.broker_runtime_info(broker))
+    if as_json:
+        emit(table)
+    else:
+        show(["Name", "Value"], sorted(table.items()), title=broker)
+
+
+@app.command(
+    "config", epilog="Example: trocket cluster config broker-a --set flushDiskType=SYNC_FLUSH"
+)
+def cluster_config(
+    broker: Broker,
+    setting: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Change this key; several times."),
+    ] = None,
+    yes: Yes = False,
+    url: Url = DEFAULT_URL,
+    as_json: AsJson = False,
+    timeout_s: TimeoutS = 3.0,
+) -> None:
+    """Show a broker's settings, by the keys of broker.conf, or change some while it runs."""
+    settings = read_pairs(setting or (), "--set")
+    if settings:
+        confirm(f"This changes settings of the broker {broker}.", yes=yes)
+        administer(url, timeout_s, lambda admin: admin.update_broker_config(broker, settings))
+        if as_json:
+            emit({"changed": settings})
+        return
+    table = administer(url, timeout_s, lambda admin: admin.broker_config(broker))
+    if as_json:
+        emit(table)
+    else:
+        show(["Key", "Value"], sorted(table.items()), title=broker)

@@ -1,0 +1,304 @@
+"""`trocket consume`: a topic's messages, what is there or what comes, as lines."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from .message_lines import as_json as json_of
+from .message_lines import as_text
+from .session import (
+    DEFAULT_URL,
+    OFFSET_MAX,
+    AsJson,
+    TimeoutS,
+    Url,
+    emit,
+    fail,
+    new_client,
+    read_time,
+    run,
+    usage,
+)
+
+if TYPE_CHECKING:
+    from ..client import Client, MessageQueue, MessageSelector, PullConsumer, ReceivedMessage
+
+PULL_COUNT: Final = 32
+"""Messages of one pull."""
+POLL_S: Final = 60.0
+"""How long to wait for messages before asking once more whether to go on."""
+
+_QUEUE: Final = re.compile(r"(?:(.+):)?([0-9]{1,9})", re.ASCII)
+
+
+def consume(
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="What to read.")],
+    group: Annotated[
+        str,
+        typer.Option(
+            "--group",
+            help="As a member of this group: its queues are shared out, and its offsets move on. "
+            "Without it nothing is changed.",
+        ),
+    ] = "",
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Go on with what comes, until Ctrl-C.")
+    ] = False,
+    tag: Annotated[
+        str, typer.Option("--tag", metavar="EXPR", help="Only with these tags: 'A || B'.")
+    ] = "",
+    sql: Annotated[
+        str,
+        typer.Option(
+            "--sql", metavar="EXPR", help='Only with such properties: "price > 10" (SQL92).'
+        ),
+    ] = "",
+    key: Annotated[str, typer.Option("--key", help="Only with this key.")] = "",
+    start: Annotated[
+        str,
+        typer.Option(
+            "--from",
+            metavar="WHERE",
+            help="begin, end, an offset, or a time: ISO 8601, `2h` (ago), ms since 1970. By "
+            "default begin, with --follow end. With --group it counts for a new group only.",
+        ),
+    ] = "",
+    queue: Annotated[
+        str, typer.Option("--queue", metavar="[BROKER:]ID", help="Only this queue.")
+    ] = "",
+    count: Annotated[int, typer.Option("--count", min=0, help="End after so many; 0: all.")] = 0,
+    idle: Annotated[
+        float, typer.Option("--idle", min=0, metavar="S", help="End when none came for so long.")
+    ] = 0.0,
+    raw: Annotated[bool, typer.Option("--raw", help="Bodies only, each with a newline.")] = False,
+    url: Url = DEFAULT_URL,
+    as_json: AsJson = False,
+    timeout_s: TimeoutS = 3.0,
+) -> None:
+    """Print messages of a topic: without --group and --follow those that are there now.
+
+    With --json one object a line, which `trocket send --json` takes.
+    """
+    if tag and sql:
+        usage("--tag or --sql, not both")
+    if raw and as_json:
+        usage("--raw or --json, not both")
+    if group and queue:
+        usage("--queue is not for a group, whose queues are shared out")
+    if start and start not in ("begin", "end") and group and _is_offset(start):
+        usage("--from OFFSET is not for a group; see `trocket offset reset`")
+    if queue and _QUEUE.fullmatch(queue) is None:
+        usage(f"--queue: {queue!r} is neither ID nor BROKER:ID")
+    out = _Output(key, count, raw=raw, as_json=as_json)
+
+    async def main() -> None:
+        async with new_client(url, timeout_s) as client:
+            selector = _selector(tag, sql)
+            if group:
+                await _as_member(client, topic, group, selector, start, idle, out)
+            else:
+                where = start or ("end" if follow else "begin")
+                await _as_reader(client, topic, selector, where, queue, idle, out, follow=follow)
+
+    run(main)
+
+
+class _Output:
+    """Prints messages, and knows when there were enough."""
+
+    def __init__(self, key: str, count: int, *, raw: bool, as_json: bool) -> None:
+        self._key = key
+        self._left = count or -1
+        self._print = self._raw if raw else self._json if as_json else self._text
+
+    @property
+    def is_done(self) -> bool:
+        """Whether as many as were asked for were printed."""
+        return self._left == 0
+
+    def print(self, message: ReceivedMessage) -> None:
+        """Print a message if it has the key."""
+        if self._left == 0 or (self._key and self._key not in message.keys):
+            return
+        self._left -= self._left > 0
+        self._print(message)
+
+    @staticmethod
+    def flush() -> None:
+        """Let whoever reads see it."""
+        sys.stdout.flush()
+
+    @staticmethod
+    def _raw(message: ReceivedMessage) -> None:
+        sys.stdout.flush()
+        sys.stdout.buffer.write(message.body + b"\n")
+
+    @staticmethod
+    def _json(message: ReceivedMessage) -> None:
+        emit(json_of(message))
+
+    @staticmethod
+    def _text(message: ReceivedMessage) -> None:
+        typer.echo(as_text(message))
+
+
+def _selector(tag: str, sql: str) -> MessageSelector:
+    from ..client import Sql, Tag
+
+    return Sql(sql) if sql else Tag(tag) if tag else "*"
+
+
+def _is_offset(text: str) -> bool:
+    return text.isascii() and text.isdecimal() and int(text) < OFFSET_MAX
+
+
+# Without a group
+
+
+async def _as_reader(
+    client: Client,
+    topic: str,
+    selector: MessageSelector,
+    start: str,
+    chosen: str,
+    idle_s: float,
+    out: _Output,
+    *,
+    follow: bool,
+) -> None:
+    from ..client import PullConsumer
+    from ..client.admin.asking import TOOLS_GROUP
+
+    place = _place(start, client.wall_ms())
+    async with PullConsumer(client, group=TOOLS_GROUP, auto_commit=False) as consumer:
+        queues = _matching(await consumer.queues(topic), chosen, topic)
+        offsets = {queue: await place(consumer, queue) for queue in queues}
+        if follow:
+            await _follow(consumer, offsets, selector, idle_s, out)
+        else:
+            await _read_to_the_end(consumer, offsets, selector, out)
+
+
+def _place(start: str, now_ms: int) -> Callable[[PullConsumer, MessageQueue], Any]:
+    """How to find where a queue is to be read from."""
+    if start == "begin":
+        return lambda consumer, queue: consumer.begin_offset(queue)
+    if start == "end":
+        return lambda consumer, queue: consumer.end_offset(queue)
+    if _is_offset(start):
+        wanted = int(start)
+
+        async def at(consumer: PullConsumer, queue: MessageQueue) -> int:
+            begin, end = await consumer.begin_offset(queue), await consumer.end_offset(queue)
+            return min(max(wanted, begin), end)
+
+        return at
+    at_ms = read_time(start, "--from", now_ms)
+    return lambda consumer, queue: consumer.offset_at(queue, at_ms)
+
+
+def _matching(queues: list[MessageQueue], chosen: str, topic: str) -> list[MessageQueue]:
+    if not chosen:
+        return queues
+    found = _QUEUE.fullmatch(chosen)
+    assert found is not None  # checked with the flags
+    broker, number = found[1], int(found[2])
+    left = [q for q in queues if q.queue_id == number and broker in (None, q.broker_name)]
+    if not left:
+        fail(f"the topic {topic} has no queue {chosen} that can be read")
+    return left
+
+
+async def _read_to_the_end(
+    consumer: PullConsumer,
+    offsets: dict[MessageQueue, int],
+    selector: MessageSelector,
+    out: _Output,
+) -> None:
+    """What is there now, queue by queue; an error ends it."""
+    for queue, offset in offsets.items():
+        end = await consumer.end_offset(queue)
+        while offset < end and not out.is_done:
+            pulled = await consumer.pull(queue, offset, count=PULL_COUNT, selector=selector)
+            for message in pulled.messages:
+                if message.queue_offset < end:
+                    out.print(message)
+            out.flush()
+            if pulled.next_offset <= offset:
+                break
+            offset = pulled.next_offset
+
+
+async def _follow(
+    consumer: PullConsumer,
+    offsets: dict[MessageQueue, int],
+    selector: MessageSelector,
+    idle_s: float,
+    out: _Output,
+) -> None:
+    """What comes; a broker that is away is tried again, and said on standard error."""
+    consumer.assign(offsets, selector)
+    for queue, offset in offsets.items():
+        consumer.seek(queue, offset)
+    while not out.is_done:
+        messages = await consumer.poll(timeout_s=idle_s or POLL_S)
+        if not messages and idle_s:
+            return
+        for message in messages:
+            out.print(message)
+        out.flush()
+
+
+# As a member of a group
+
+
+async def _as_member(
+    client: Client,
+    topic: str,
+    group: str,
+    selector: MessageSelector,
+    start: str,
+    idle_s: float,
+    out: _Output,
+) -> None:
+    import anyio
+
+    from ..client import PushConsumer
+
+    options = _first_offsets(start, client.wall_ms())
+    # Here an unknown topic is an error; the consumer would wait for it.
+    await client.route(client.with_namespace(topic))
+    async with PushConsumer(
+        client, group=group, subscriptions={topic: selector}, **options
+    ) as consumer:
+        while not out.is_done:
+            message = None
+            with anyio.move_on_after(idle_s or POLL_S):
+                message = await consumer.receive()
+            if message is None:
+                if idle_s:
+                    return
+                continue
+            out.print(message)
+            out.flush()
+            # It was seen; one that another key was asked for is done with too.
+            message.ack()
+
+
+def _first_offsets(start: str, now_ms: int) -> Any:
+    """Where a new group begins, as options of a consumer."""
+    from ..client import ConsumeFromWhere
+
+    if start == "begin":
+        return {"consume_from_where": ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET}
+    if start in ("", "end"):
+        return {"consume_from_where": ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET}
+    return {
+        "consume_from_where": ConsumeFromWhere.CONSUME_FROM_TIMESTAMP,
+        "consume_timestamp_ms": read_time(start, "--from", now_ms),
+    }

@@ -1,0 +1,227 @@
+"""`trocket group`: consumer groups, their settings, who is connected."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from .session import (
+    DEFAULT_URL,
+    AsJson,
+    Cluster,
+    TimeoutS,
+    Url,
+    Yes,
+    administer,
+    confirm,
+    emit,
+    end_with,
+    read_pairs,
+    show,
+    usage,
+    whole_or_part,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ..client import Admin, ClientInfo, GroupClients, GroupInfo
+
+app = typer.Typer(no_args_is_help=True, help="List, show, create and delete consumer groups.")
+
+Name = Annotated[str, typer.Argument(metavar="GROUP", help="The group.")]
+
+
+@app.command("list", epilog="Example: trocket group list")
+def group_list(
+    is_all: Annotated[bool, typer.Option("--all", help="RocketMQ's own too.")] = False,
+    url: Url = DEFAULT_URL,
+    as_json: AsJson = False,
+    timeout_s: TimeoutS = 3.0,
+) -> None:
+    """List the consumer groups."""
+
+    async def ask(admin: Admin) -> tuple[list[str], str]:
+        return await whole_or_part(admin.groups(is_all=is_all))
+
+    names, error = administer(url, timeout_s, ask)
+    if as_json:
+        emit(names)
+    else:
+        show(["Group"], [[name] for name in names])
+    end_with(error)
+
+
+@app.command("show", epilog="Example: trocket group show billing")
+def group_show(
+    name: Name, url: Url = DEFAULT_URL, as_json: AsJson = False, timeout_s: TimeoutS = 3.0
+) -> None:
+    """Show a group's settings on each broker, its members and its subscriptions."""
+
+    async def ask(admin: Admin) -> tuple[GroupInfo, str, GroupClients, str]:
+        info, first = await whole_or_part(admin.group(name))
+        clients, second = await whole_or_part(admin.clients(name))
+        return info, first, clients, second
+
+    info, first, clients, second = administer(url, timeout_s, ask)
+    if as_json:
+        emit({"name": info.name, "settings": info.settings, "members": clients})
+    else:
+        show(
+            ["Broker", "Consumes", "Orderly", "Broadcasts", "Retries", "Retry queues"],
+            [
+                [
+                    broker,
+                    _yes(settings.consume_enable),
+                    _yes(settings.consume_message_orderly),
+                    _yes(settings.consume_broadcast_enable),
+                    settings.retry_max_times,
+                    settings.retry_queue_nums,
+                ]
+                for broker, settings in info.settings.items()
+            ],
+            title=info.name,
+        )
+        show_clients(clients.clients)
+        show(
+            ["Topic", "Type", "Wants"],
+            [[s.topic, s.expression_type, s.expression] for s in clients.subscriptions],
+        )
+    end_with(first, second)
+
+
+@app.command("clients", epilog="Example: trocket group clients billing --producers")
+def group_clients(
+    name: Name,
+    producers: Annotated[
+        bool, typer.Option("--producers", help="Producers of this group, not consumers.")
+    ] = False,
+    topic: Annotated[
+        str, typer.Option("--topic", help="With --producers: ask this topic's brokers only.")
+    ] = "",
+    url: Url = DEFAULT_URL,
+    as_json: AsJson = False,
+    timeout_s: TimeoutS = 3.0,
+) -> None:
+    """List the clients of a group that are connected."""
+    if topic and not producers:
+        usage("--topic goes with --producers")
+
+    async def ask(admin: Admin) -> tuple[Sequence[ClientInfo], str]:
+        if producers:
+            return await whole_or_part(admin.producers(name, topic or None))
+        found, error = await whole_or_part(admin.clients(name))
+        return found.clients, error
+
+    clients, error = administer(url, timeout_s, ask)
+    if as_json:
+        emit(clients)
+    else:
+        show_clients(clients)
+    end_with(error)
+
+
+def show_clients(clients: Sequence[ClientInfo]) -> None:
+    """Who is connected."""
+    show(
+        ["Client", "Address", "Language", "Version", "Brokers"],
+        [
+            [each.client_id, each.address, each.language, each.version, " ".join(each.brokers)]
+            for each in clients
+        ],
+    )
+
+
+@app.command("create", epilog="Example: trocket group create billing --retries 3")
+def group_create(
+    name: Name,
+    retries: Annotated[
+        int | None, typer.Option("--retries", help="So often a message is tried again; 16.")
+    ] = None,
+    orderly: Annotated[bool, typer.Option("--orderly", help="It consumes in order.")] = False,
+    setting: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="NAME=VALUE",
+            help="Any setting by RocketMQ's name, such as consumeEnable=false; several times.",
+        ),
+    ] = None,
+    cluster: Cluster = "",
+    url: Url = DEFAULT_URL,
+    as_json: AsJson = False,
+    timeout_s: TimeoutS = 3.0,
+) -> None:
+    """Create a group on every broker of a cluster, or replace its settings there."""
+    settings = _settings(read_pairs(setting or (), "--set"))
+    if retries is not None:
+        settings["retry_max_times"] = retries
+    if orderly:
+        settings["consume_message_orderly"] = True
+    administer(
+        url,
+        timeout_s,
+        lambda admin: admin.create_group(name, cluster=cluster or None, **settings),
+    )
+    if as_json:
+        emit({"created": name})
+
+
+@app.command("delete", epilog="Example: trocket group delete billing --yes --with-topics")
+def group_delete(
+    name: Name,
+    yes: Yes = False,
+    keep_offsets: Annotated[
+        bool, typer.Option("--keep-offsets", help="A group of this name goes on where it was.")
+    ] = False,
+    with_topics: Annotated[
+        bool,
+        typer.Option("--with-topics", help="Its retry and DLQ topics too, and what they hold."),
+    ] = False,
+    cluster: Cluster = "",
+    url: Url = DEFAULT_URL,
+    as_json: AsJson = False,
+    timeout_s: TimeoutS = 3.0,
+) -> None:
+    """Delete a group, and its offsets."""
+    confirm(f"This deletes the group {name}.", yes=yes)
+    administer(
+        url,
+        timeout_s,
+        lambda admin: admin.delete_group(
+            name,
+            cluster=cluster or None,
+            keep_offsets=keep_offsets,
+            with_topics=with_topics,
+        ),
+    )
+    if as_json:
+        emit({"deleted": name})
+
+
+def _settings(pairs: dict[str, str]) -> dict[str, Any]:
+    """Values of the types that the settings have."""
+    import msgspec
+
+    from ..remoting.bodies import SubscriptionGroupConfig
+
+    fields = {field.encode_name: field for field in msgspec.structs.fields(SubscriptionGroupConfig)}
+    found = {}
+    for name, text in pairs.items():
+        field = fields.get(name)
+        if field is None or name == "groupName":
+            known = ", ".join(sorted(fields.keys() - {"groupName"}))
+            usage(f"--set: no setting of a group is called {name!r}; there are {known}")
+        try:
+            if text[:1] in ("{", "["):
+                found[field.name] = msgspec.json.decode(text, type=field.type)
+            else:
+                found[field.name] = msgspec.convert(text, field.type, strict=False)
+        except msgspec.MsgspecError as error:
+            usage(f"--set {name}={text}: {error}")
+    return found
+
+
+def _yes(value: bool) -> str:
+    return "yes" if value else "no"

@@ -1,0 +1,106 @@
+"""`trocket interop diff`: the same requests to two clusters, and where their answers differ."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import msgspec
+import typer
+
+from ..interop.guard import temporary_folder
+from ..interop.peers import parse_peer
+from ..interop.process import PeerError
+from ..interop.report.cells import Cell, Verdict
+from .session import EXIT_FAILED, AsJson, usage
+
+if TYPE_CHECKING:
+    from ..interop.jobs import Job
+
+
+def diff(
+    first: Annotated[
+        str, typer.Argument(metavar="FIRST", help="The cluster that is judged.")
+    ] = "trocket",
+    second: Annotated[
+        str, typer.Argument(metavar="SECOND", help="The cluster that is right.")
+    ] = "apache-5.5.0",
+    select: Annotated[
+        list[str] | None,
+        typer.Option("--select", "-s", metavar="TEXT", help="Only requests with this in them."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Ask two clusters the same and compare what they answer, field by field.
+
+    Ends with 0 when every difference is a known one, 1 when there is another, 2 for wrong usage.
+    """
+    job = _job(first, second, select or [])
+    cells: list[Cell] = []
+    with temporary_folder() as folder:
+        job.play(job.owed, folder, cells.append)
+    if as_json:
+        sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(cells), indent=1) + b"\n")
+    else:
+        print_cells(cells)
+    if any(cell.verdict is Verdict.FAILED for cell in cells):
+        raise typer.Exit(EXIT_FAILED)
+
+
+def _job(first: str, second: str, select: Sequence[str]) -> Job:
+    """What is to be played. A wrong name ends the command."""
+    from ..interop.wire_differ.differ import jobs
+
+    try:
+        parse_peer(first), parse_peer(second)
+    except PeerError as error:
+        usage(str(error))
+    job = jobs(first, [second])[0]
+    if not select:
+        return job
+    chosen = job.selected(lambda cell: any(text in cell.feature for text in select))
+    if chosen is None:
+        usage(f"no request has {' or '.join(map(repr, select))} in its name")
+    return chosen
+
+
+def print_cells(cells: Sequence[Cell]) -> None:
+    """A table of what was asked, what differs in full, and the counts."""
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    console = Console()
+    colours = {Verdict.PASSED: "green", Verdict.QUIRK: "yellow", Verdict.FAILED: "red"}
+    table = Table("request", "verdict", "detail")
+    for cell in cells:
+        colour = colours.get(cell.verdict, "dim")
+        first_line = cell.detail.partition("\n")[0]
+        verdict = f"[{colour}]{cell.verdict.value}[/]"
+        table.add_row(escape(cell.feature), verdict, escape(first_line))
+    console.print(table)
+    for cell in cells:
+        if cell.verdict is Verdict.FAILED:
+            lines = (cell.feature, *cell.detail.splitlines(), *cell.frames)
+            console.print("\n  ".join(lines), markup=False, highlight=False)
+    for line in summary(cells):
+        console.print(line, markup=False, highlight=False)
+
+
+def summary(cells: Sequence[Cell]) -> list[str]:
+    """The counts, a line each."""
+    from ..interop.wire_differ.catalogue import catalogue, coverage
+    from .protocol_table import served_codes
+
+    verdicts = {verdict: sum(cell.verdict is verdict for cell in cells) for verdict in Verdict}
+    covered = coverage(catalogue())
+    lines = [", ".join(f"{count} {verdict.value}" for verdict, count in verdicts.items())]
+    for server, codes in served_codes().items():
+        good = sum(covered[server, code, False] > 0 for code in codes)
+        bad = sum(covered[server, code, True] > 0 for code in codes)
+        lines.append(
+            f"{server}: of {len(codes)} codes that are served, {good} are asked well "
+            f"and {bad} wrongly"
+        )
+    return lines

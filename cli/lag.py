@@ -1,0 +1,128 @@
+"""`trocket lag`: how far a group is, once or live."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from .session import (
+    DEFAULT_URL,
+    AsJson,
+    TimeoutS,
+    Url,
+    emit,
+    end_with,
+    new_client,
+    run,
+    say,
+    show,
+    table,
+    whole_or_part,
+)
+
+if TYPE_CHECKING:
+    from ..client import Admin, GroupLag
+
+COLUMNS = ("Topic", "Broker", "Queue", "Committed", "End", "Lag")
+
+
+def lag(
+    group: Annotated[str, typer.Argument(metavar="GROUP", help="The consumer group.")],
+    topic: Annotated[
+        str, typer.Option("--topic", help="Only this topic; else all that the group reads.")
+    ] = "",
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Show it again and again.")] = False,
+    interval: Annotated[
+        float, typer.Option("--interval", min=0.1, metavar="S", help="Seconds between looks.")
+    ] = 2.0,
+    url: Url = DEFAULT_URL,
+    as_json: AsJson = False,
+    timeout_s: TimeoutS = 3.0,
+) -> None:
+    """Show how many messages a group has not consumed, in each queue and in all.
+
+    With --watch and --json an object a line.
+    """
+
+    async def main() -> str:
+        from ..client import Admin
+
+        async with new_client(url, timeout_s) as client, Admin(client) as admin:
+            if watch:
+                await _watch(admin, group, topic, interval, as_json=as_json)
+            result, error = await whole_or_part(admin.lag(group, topic or None))
+            if as_json:
+                emit(_tree(result))
+            else:
+                show(COLUMNS, rows(result), title=group)
+            if not result.queues and not error:
+                say(f"trocket: the group {group} has no offsets, and none of its members is here")
+            return error
+
+    end_with(run(main))
+
+
+async def _watch(admin: Admin, group: str, topic: str, interval_s: float, *, as_json: bool) -> None:
+    """Until Ctrl-C; what goes wrong is shown, and looked at again."""
+    import anyio
+
+    if as_json or not sys.stdout.isatty():
+        while True:
+            result, error = await whole_or_part(admin.lag(group, topic or None))
+            if as_json:
+                emit(_tree(result))
+            else:
+                show(COLUMNS, rows(result))
+            sys.stdout.flush()
+            end_with(error)
+            await anyio.sleep(interval_s)
+    from rich.console import Group
+    from rich.live import Live
+    from rich.text import Text
+
+    from ..client import ClientError
+
+    with Live(auto_refresh=False, screen=False) as live:
+        while True:
+            try:
+                result, error = await whole_or_part(admin.lag(group, topic or None))
+                shown = table(COLUMNS, _texts(rows(result)), title=group)
+                live.update(Group(shown, Text(error)), refresh=True)
+            except ClientError as failure:
+                live.update(Text(" ".join(str(failure).split())), refresh=True)
+            await anyio.sleep(interval_s)
+
+
+def rows(result: GroupLag) -> list[list[object]]:
+    """A row for each queue, and one for all of them."""
+    found: list[list[object]] = [
+        [q.topic, q.broker_name, q.queue_id, q.committed, q.end, q.lag] for q in result.queues
+    ]
+    found.append(["total", "", "", "", "", result.total])
+    return found
+
+
+def _texts(found: list[list[object]]) -> list[list[str]]:
+    return [["-" if cell is None else str(cell) for cell in row] for row in found]
+
+
+def _tree(result: GroupLag) -> dict[str, object]:
+    return {
+        "group": result.group,
+        "lag": result.total,
+        "topics": result.by_topic,
+        "queues": [
+            {
+                "topic": queue.topic,
+                "brokerName": queue.broker_name,
+                "queueId": queue.queue_id,
+                "committed": queue.committed,
+                "begin": queue.begin,
+                "end": queue.end,
+                "lag": queue.lag,
+            }
+            for queue in result.queues
+        ],
+    }

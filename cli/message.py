@@ -1,0 +1,108 @@
+"""`trocket message`: single messages, by id, by key, by time, and those a group gave up."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from .message_lines import as_json as json_of
+from .message_lines import as_text
+from .session import (
+    DEFAULT_URL,
+    AsJson,
+    TimeoutS,
+    Url,
+    administer,
+    emit,
+    end_with,
+    fail,
+    printable,
+    read_time,
+    time_text,
+    usage,
+    whole_or_part,
+)
+
+if TYPE_CHECKING:
+    from ..client import Admin, ReceivedMessage
+
+
+def message(
+    message_id: Annotated[
+        str, typer.Argument(metavar="ID", help="The producer's id of a message, or the broker's.")
+    ] = "",
+    topic: Annotated[str, typer.Option("--topic", help="Its topic; without it all are.")] = "",
+    key: Annotated[str, typer.Option("--key", help="Messages with this key.")] = "",
+    since: Annotated[
+        str, typer.Option("--time", metavar="TIME", help="Messages stored at or after.")
+    ] = "",
+    until: Annotated[
+        str, typer.Option("--until", metavar="TIME", help="Messages stored at or before.")
+    ] = "",
+    dlq: Annotated[
+        str, typer.Option("--dlq", metavar="GROUP", help="What this group gave up.")
+    ] = "",
+    limit: Annotated[int, typer.Option("--limit", min=1, help="So many at most.")] = 64,
+    url: Url = DEFAULT_URL,
+    as_json: AsJson = False,
+    timeout_s: TimeoutS = 3.0,
+) -> None:
+    """Find messages; status 1 if there is none.
+
+    A time is ISO 8601, `2h` (ago), or ms since 1970.
+    """
+    if message_id and (since or until):
+        usage("an ID says which message; --time and --until are for --topic and --dlq")
+    ways = [bool(message_id), bool(key), bool(dlq), bool(since and not key and not dlq)]
+    if ways.count(True) != 1 or (not topic and not (message_id or dlq)) or (dlq and topic):
+        usage("give an ID, or --topic with --key or --time, or --dlq")
+
+    async def ask(admin: Admin) -> tuple[list[ReceivedMessage], str]:
+        if message_id:
+            return [await admin.message(message_id, topic or None)], ""
+        now_ms = admin.client.wall_ms()
+        begin_ms = read_time(since, "--time", now_ms) if since else 0
+        end_ms = read_time(until, "--until", now_ms) if until else (1 << 63) - 1
+        if key:
+            return await whole_or_part(
+                admin.messages_by_key(topic, key, count=limit, begin_ms=begin_ms, end_ms=end_ms)
+            )
+        if dlq:
+            return await whole_or_part(admin.dead_letters(dlq, begin_ms, end_ms, count=limit))
+        return await whole_or_part(admin.messages_by_time(topic, begin_ms, end_ms, count=limit))
+
+    found, error = administer(url, timeout_s, ask)
+    for each in found:
+        if as_json:
+            emit(json_of(each))
+        elif message_id:
+            _print_whole(each)
+        else:
+            typer.echo(as_text(each))
+    end_with(error)
+    if not found:
+        fail("no such message")
+
+
+def _print_whole(found: ReceivedMessage) -> None:
+    """Everything about one message, a line each; then its body."""
+    queue = found.queue
+    lines = {
+        "id": found.message_id,
+        "broker's id": found.offset_message_id,
+        "topic": found.topic,
+        "queue": f"{queue.broker_name}/{queue.queue_id} @{found.queue_offset}",
+        "stored": f"{time_text(found.store_timestamp_ms)} by {found.store_host}",
+        "born": f"{time_text(found.born_timestamp_ms)} at {found.born_host}",
+        "retries": str(found.reconsume_times),
+    }
+    for name, value in lines.items():
+        typer.echo(f"{name + ':':<13}{printable(value)}")
+    for name, value in sorted(found.properties.items()):
+        typer.echo(printable(f"  {name} = {value}"))
+    try:
+        text = found.text
+    except UnicodeDecodeError:
+        text = f"({len(found.body)} bytes) {found.body.hex(' ')}"
+    typer.echo("\n".join(map(printable, text.split("\n"))))

@@ -1,0 +1,180 @@
+"""A message as a line: JSON for scripts, columns for people.
+
+The JSON has the names of `trocket store export`, and what `trocket send --json` reads; docs/cli.md
+has them all.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from .session import printable, time_text
+
+if TYPE_CHECKING:
+    from ..client import Message, ReceivedMessage
+
+READ: Final = (
+    "body",
+    "bodyBase64",
+    "delayLevel",
+    "delaySeconds",
+    "flag",
+    "keys",
+    "properties",
+    "shardingKey",
+    "tags",
+)
+"""What `send --json` looks at."""
+
+PASSED_OVER: Final = frozenset(
+    {
+        "bodyCRC",
+        "bornHost",
+        "bornTimestamp",
+        "brokerName",
+        "isCompressed",
+        "messageId",
+        "msgId",
+        "physicalOffset",
+        "preparedTransactionOffset",
+        "queueId",
+        "queueOffset",
+        "reconsumeTimes",
+        "size",
+        "storeHost",
+        "storeTimestamp",
+        "sysFlag",
+        "topic",
+    }
+)
+"""What tells where a message was; `send --json` takes no notice of it."""
+
+
+class BadLineError(ValueError):
+    """A line that is no message."""
+
+
+def as_json(message: ReceivedMessage) -> dict[str, Any]:
+    """A message under RocketMQ's names; `body` is text, `bodyBase64` anything else."""
+    found: dict[str, Any] = {
+        "topic": message.topic,
+        "brokerName": message.queue.broker_name,
+        "queueId": message.queue_id,
+        "queueOffset": message.queue_offset,
+        "physicalOffset": message.physical_offset,
+        "size": message.store_size,
+        "messageId": message.message_id,
+        "msgId": message.offset_message_id,
+        "storeTimestamp": message.store_timestamp_ms,
+        "bornTimestamp": message.born_timestamp_ms,
+        "storeHost": message.store_host,
+        "bornHost": message.born_host,
+        "flag": message.flag,
+        "sysFlag": message.sys_flag,
+        "reconsumeTimes": message.reconsume_times,
+        "properties": dict(message.properties),
+    }
+    try:
+        found["body"] = message.text
+    except UnicodeDecodeError:
+        found["bodyBase64"] = base64.b64encode(message.body).decode()
+    return found
+
+
+def as_text(message: ReceivedMessage) -> str:
+    """Store time, place, tag, keys, id and the whole body; nothing that moves a cursor."""
+    parts = [
+        time_text(message.store_timestamp_ms),
+        f"{message.queue.broker_name}/{message.queue_id} @{message.queue_offset}",
+    ]
+    if message.tags:
+        parts.append(f"tags={message.tags}")
+    if message.keys:
+        parts.append(f"keys={' '.join(message.keys)}")
+    parts.append(f"id={message.message_id}")
+    try:
+        body = message.text
+    except UnicodeDecodeError:
+        body = f"({len(message.body)} bytes) {message.body.hex(' ')}"
+    return printable("  ".join([*parts, body]))
+
+
+def from_json(line: bytes, topic: str) -> Message:
+    """The message that a line of JSON describes.
+
+    Args:
+      line: one object; a broker's own properties in it are left out, the message gets new ones.
+      topic: where it is sent, whatever the line says.
+
+    Raises: BadLineError: the text says what is wrong.
+    """
+    from ..client import Message
+    from ..client.message import SYSTEM_PROPERTIES
+
+    try:
+        tree = json.loads(line)
+    except ValueError as error:
+        raise BadLineError(f"not JSON: {error}") from None
+    if not isinstance(tree, dict):
+        raise BadLineError("not a JSON object")
+    for name in tree:
+        if name not in READ and name not in PASSED_OVER:
+            raise BadLineError(f"unknown member {name!r}; those that count: {', '.join(READ)}")
+    if tree.get("isCompressed"):
+        raise BadLineError("the body is compressed still: export without --as-stored")
+    properties = tree.get("properties") or {}
+    if not isinstance(properties, dict) or not all(
+        isinstance(value, str) for value in properties.values()
+    ):
+        raise BadLineError("properties is not an object of texts")
+    keys = tree.get("keys", properties.get("KEYS")) or ()
+    if not isinstance(keys, str) and not _is_texts(keys):
+        raise BadLineError("keys is neither a text nor a list of texts")
+    delay_s = _number(tree, "delaySeconds", (int, float), None)
+    return Message(
+        topic,
+        _body(tree),
+        tags=_text(tree, "tags", properties.get("TAGS")),
+        keys=keys,
+        properties={k: v for k, v in properties.items() if k not in SYSTEM_PROPERTIES and v},
+        sharding_key=_text(tree, "shardingKey", properties.get("__SHARDINGKEY")),
+        delay_level=_number(tree, "delayLevel", (int,), 0),
+        delay_s=delay_s,
+        flag=_number(tree, "flag", (int,), 0),
+    )
+
+
+def _is_texts(value: object) -> bool:
+    return isinstance(value, (list, tuple)) and all(isinstance(each, str) for each in value)
+
+
+def _body(tree: Mapping[str, Any]) -> bytes:
+    text, encoded = tree.get("body"), tree.get("bodyBase64")
+    if isinstance(text, str) and encoded is None:
+        return text.encode("utf-8", "surrogatepass")
+    if isinstance(encoded, str) and text is None:
+        try:
+            return base64.b64decode(encoded, validate=True)
+        except (binascii.Error, ValueError) as error:
+            raise BadLineError(f"bodyBase64: {error}") from None
+    raise BadLineError("it has to have either body or bodyBase64, a text")
+
+
+def _text(tree: Mapping[str, Any], name: str, default: str | None) -> str | None:
+    value = tree.get(name, default)
+    if value is not None and not isinstance(value, str):
+        raise BadLineError(f"{name} is not a text")
+    return value or None
+
+
+def _number(tree: Mapping[str, Any], name: str, kinds: tuple[type, ...], default: Any) -> Any:
+    value = tree.get(name)
+    if value is None:
+        return default
+    if isinstance(value, bool) or not isinstance(value, kinds):
+        raise BadLineError(f"{name} is not a number")
+    return value

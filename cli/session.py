@@ -1,0 +1,339 @@
+"""What the commands that talk to a cluster share: flags, errors as one line, tables, JSON.
+
+Exit statuses: 0 well, 1 failed, 2 wrong usage, 130 after Ctrl-C.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import re
+import signal
+import sys
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from ..client import Admin, Client
+
+EXIT_FAILED = 1
+EXIT_USAGE = 2
+EXIT_INTERRUPTED = 130
+
+DEFAULT_URL = "127.0.0.1:9876"
+"""Where a name server is by default."""
+
+OFFSET_MAX = 10**12
+"""Numbers below it are offsets, others ms since 1970: this one is in 2001."""
+
+Url = Annotated[
+    str,
+    typer.Option(
+        "--url",
+        "-n",
+        envvar="ROCKETMQ_URL",
+        metavar="URL",
+        help="rocketmq://host:port;host:port?namespace=…, or host:port;host:port: name servers.",
+    ),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="For scripts: JSON on standard output.")]
+TimeoutS = Annotated[
+    float,
+    typer.Option("--timeout", min=0.001, metavar="S", help="Seconds that a request may take."),
+]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+Cluster = Annotated[
+    str, typer.Option("--cluster", metavar="NAME", help="Needed if there are several clusters.")
+]
+
+T = TypeVar("T")
+
+_SPAN = re.compile(r"([0-9]{1,9})([smhd])", re.ASCII)
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+
+
+def say(line: str) -> None:
+    """One line on standard error."""
+    typer.echo(line, err=True)
+
+
+def usage(message: str) -> NoReturn:
+    """Refuse what was asked for: one line, status 2."""
+    say(f"trocket: {message}")
+    raise typer.Exit(EXIT_USAGE)
+
+
+def fail(message: object) -> NoReturn:
+    """End with one line and status 1."""
+    say(f"trocket: {_one_line(message)}")
+    raise typer.Exit(EXIT_FAILED)
+
+
+def run(main: Callable[..., Awaitable[T]], *args: Any) -> T:
+    """Run something that is asynchronous; its errors become lines and an exit status.
+
+    A fault of our own, which is any error that the client does not document, shows itself.
+    """
+    import anyio
+
+    from ..client import ClientError, ConfigurationError
+
+    try:
+        with _warnings_as_lines() as handler:
+            done = anyio.run(_interruptible, main, args, handler, backend="trio")
+    except BaseException as error:
+        leaves = list(_leaves(error))
+        for leaf in leaves:
+            if isinstance(leaf, KeyboardInterrupt):
+                raise typer.Exit(EXIT_INTERRUPTED) from None
+        for leaf in leaves:
+            if isinstance(leaf, typer.Exit):
+                raise typer.Exit(leaf.exit_code) from None
+        if all(isinstance(leaf, BrokenPipeError) for leaf in leaves):
+            # Whoever read our output has enough. Python would complain once more at its end.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise typer.Exit(EXIT_FAILED) from None
+        if not all(isinstance(leaf, ClientError) for leaf in leaves):
+            if len(leaves) > 1:
+                raise
+            raise leaves[0] from leaves[0].__cause__
+        for line in dict.fromkeys(_one_line(leaf) for leaf in leaves):
+            say(f"trocket: {line}")
+        is_usage = all(isinstance(leaf, ConfigurationError) for leaf in leaves)
+        raise typer.Exit(EXIT_USAGE if is_usage else EXIT_FAILED) from None
+    if not done:
+        raise typer.Exit(EXIT_INTERRUPTED)
+    return done[0]
+
+
+async def _interruptible(
+    main: Callable[..., Awaitable[T]], args: Sequence[Any], handler: _LineHandler
+) -> list[T]:
+    """What `main` gives, as a list of one; of none after Ctrl-C, which lets it close everything.
+
+    What breaks off on the way is not worth a warning then.
+    """
+    import anyio
+
+    done: list[T] = []
+
+    async def watch(scope: anyio.CancelScope) -> None:
+        with anyio.open_signal_receiver(signal.SIGINT) as signals:
+            async for _ in signals:
+                handler.setLevel(logging.CRITICAL + 1)
+                scope.cancel()
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(watch, group.cancel_scope)
+        done.append(await main(*args))
+        group.cancel_scope.cancel()
+    return done
+
+
+def new_client(url: str, timeout_s: float) -> Client:
+    """A client for the flags and the environment, not open yet.
+
+    Environment: ROCKETMQ_ACCESS_KEY, ROCKETMQ_SECRET_KEY, ROCKETMQ_SECURITY_TOKEN; the URL's
+    account counts more.
+    """
+    from ..client import Client, ConfigurationError, Credentials
+    from ..client.core.url import parse_url
+
+    try:
+        credentials = parse_url(url).credentials
+    except ValueError as error:
+        raise ConfigurationError(str(error)) from None
+    access_key = os.environ.get("ROCKETMQ_ACCESS_KEY", "")
+    secret_key = os.environ.get("ROCKETMQ_SECRET_KEY", "")
+    if credentials is None and (access_key or secret_key):
+        if not (access_key and secret_key):
+            raise ConfigurationError("set both ROCKETMQ_ACCESS_KEY and ROCKETMQ_SECRET_KEY")
+        token = os.environ.get("ROCKETMQ_SECURITY_TOKEN") or None
+        credentials = Credentials(access_key, secret_key, token)
+    if credentials is None:
+        return Client(url, timeout_s=timeout_s)
+    return Client(url, timeout_s=timeout_s, credentials=credentials)
+
+
+def administer(url: str, timeout_s: float, verb: Callable[[Admin], Awaitable[T]]) -> T:
+    """Open an Admin, let it do one thing, close it.
+
+    Returns: what the verb gives; if some brokers failed, an error that stops everything.
+    """
+
+    async def main() -> T:
+        from ..client import Admin
+
+        async with new_client(url, timeout_s) as client, Admin(client) as admin:
+            return await verb(admin)
+
+    return run(main)
+
+
+async def whole_or_part(answer: Awaitable[T]) -> tuple[T, str]:
+    """What a verb gives, or what it gives of the brokers that answered and why others did not.
+
+    Returns: the result, and "" or an error's text.
+    """
+    from ..client import BrokersError
+
+    try:
+        return await answer, ""
+    except BrokersError as error:
+        if error.partial is None:
+            raise
+        return error.partial, str(error)
+
+
+def end_with(*errors: str) -> None:
+    """Say what went wrong beside what was shown; status 1 if anything did."""
+    told = [error for error in errors if error]
+    for error in told:
+        say(f"trocket: {_one_line(error)}")
+    if told:
+        raise typer.Exit(EXIT_FAILED)
+
+
+def confirm(question: str, *, yes: bool) -> None:
+    """Ask a person; a script must say --yes."""
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        usage(f"{question} Say --yes")
+    if not typer.confirm(f"{question} Sure?"):
+        raise typer.Exit(EXIT_FAILED)
+
+
+# Output
+
+
+def emit(value: object) -> None:
+    """One JSON document, or one line of many, on standard output."""
+    import msgspec
+
+    typer.echo(msgspec.json.encode(value).decode())
+
+
+def show(columns: Sequence[str], rows: Iterable[Sequence[object]], *, title: str = "") -> None:
+    """A table for people; into a pipe a line per row, with tabs between."""
+    texts = [[_cell(cell) for cell in row] for row in rows]
+    if not sys.stdout.isatty():
+        for row in texts:
+            typer.echo("\t".join(row))
+        return
+    from rich.console import Console
+
+    Console().print(table(columns, texts, title=title))
+
+
+def table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, title: str = "") -> Table:
+    """A table of rich; numbers stand at the right."""
+    from rich.table import Table
+    from rich.text import Text
+
+    rows = list(rows)
+    made = Table(title=title or None, title_justify="left")
+    for index, column in enumerate(columns):
+        is_number = bool(rows) and all(_is_number(row[index]) for row in rows)
+        made.add_column(column, justify="right" if is_number else "left", overflow="fold")
+    for row in rows:
+        made.add_row(*map(Text, row))
+    return made
+
+
+def _is_number(text: str) -> bool:
+    return text in ("", "-") or text.removeprefix("-").replace(",", "").isdecimal()
+
+
+def _cell(value: object) -> str:
+    return "-" if value is None else printable(str(value))
+
+
+def printable(text: str) -> str:
+    """A text without what would move a terminal's cursor: such characters as `\\n` and `\\x1b`."""
+    if text.isprintable():
+        return text
+    return "".join(
+        char if char.isprintable() else char.encode("unicode_escape").decode() for char in text
+    )
+
+
+def time_text(milliseconds: int | None) -> str:
+    """A time for people, in the machine's zone; "-": there is none."""
+    if milliseconds is None:
+        return "-"
+    try:
+        moment = datetime.fromtimestamp(milliseconds / 1000).astimezone()
+    except (ValueError, OverflowError, OSError):
+        return str(milliseconds)
+    return moment.isoformat(sep=" ", timespec="milliseconds")
+
+
+# Input
+
+
+def read_time(text: str, flag: str, now_ms: int) -> int:
+    """A time: ISO 8601, ms since 1970, or so long ago as `90s`, `5m`, `2h`, `1d`.
+
+    Returns: ms since 1970.
+    """
+    if text.isascii() and text.isdecimal():
+        return int(text)
+    span = _SPAN.fullmatch(text)
+    if span is not None:
+        return max(now_ms - int(span[1]) * _SECONDS[span[2]] * 1000, 0)
+    try:
+        return int(datetime.fromisoformat(text).timestamp() * 1000)
+    except (ValueError, OverflowError, OSError):
+        usage(
+            f"{flag}: {text!r} is no time: write 2026-11-21T06:00:00, 2h (ago), or milliseconds"
+            " since 1970"
+        )
+
+
+def read_pairs(pairs: Iterable[str], flag: str) -> dict[str, str]:
+    """`name=value` of a flag that may be given several times."""
+    found = {}
+    for pair in pairs:
+        name, separator, value = pair.partition("=")
+        if not separator or not name:
+            usage(f"{flag}: {pair!r} is not NAME=VALUE")
+        found[name] = value
+    return found
+
+
+def _one_line(message: object) -> str:
+    return " ".join(str(message).split())
+
+
+def _leaves(error: BaseException) -> Iterator[BaseException]:
+    if isinstance(error, BaseExceptionGroup):
+        for inner in error.exceptions:
+            yield from _leaves(inner)
+    else:
+        yield error
+
+
+class _LineHandler(logging.Handler):
+    """Says a record on standard error, without the traceback that it may have."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """One line."""
+        say(f"trocket: {_one_line(record.getMessage())}")
+
+
+@contextlib.contextmanager
+def _warnings_as_lines() -> Iterator[_LineHandler]:
+    logger = logging.getLogger("trocket")
+    handler = _LineHandler(logging.WARNING)
+    logger.addHandler(handler)
+    try:
+        yield handler
+    finally:
+        logger.removeHandler(handler)

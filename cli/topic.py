@@ -1,0 +1,159 @@
+"""`trocket topic`: which there are, what they hold, creating and deleting them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from .session import (
+    DEFAULT_URL,
+    AsJson,
+    Cluster,
+    TimeoutS,
+    Url,
+    Yes,
+    administer,
+    confirm,
+    emit,
+    end_with,
+    read_pairs,
+    show,
+    time_text,
+    usage,
+    whole_or_part,
+)
+
+if TYPE_CHECKING:
+    from ..client import Admin, QueueOffsets, TopicInfo
+
+app = typer.Typer(no_args_is_help=True, help="List, show, create and delete topics.")
+
+Name = Annotated[str, typer.Argument(metavar="TOPIC", help="The topic.")]
+
+
+@app.command("list", epilog="Example: trocket topic list --all")
+def topic_list(
+    is_all: Annotated[
+        bool, typer.Option("--all", help="RocketMQ's own, retry and DLQ topics, too.")
+    ] = False,
+    url: Url = DEFAULT_URL,
+    as_json: AsJson = False,
+    timeout_s: TimeoutS = 3.0,
+) -> None:
+    """List the topics."""
+    names = administer(url, timeout_s, lambda admin: admin.topics(is_all=is_all))
+    if as_json:
+        emit(names)
+    else:
+        show(["Topic"], [[name] for name in names])
+
+
+@app.command("show", epilog="Example: trocket topic show Orders")
+def topic_show(
+    name: Name, url: Url = DEFAULT_URL, as_json: AsJson = False, timeout_s: TimeoutS = 3.0
+) -> None:
+    """Show a topic's settings on each broker, and what its queues hold."""
+
+    async def ask(admin: Admin) -> tuple[TopicInfo, str, list[QueueOffsets], str]:
+        info, first = await whole_or_part(admin.topic(name))
+        offsets, second = await whole_or_part(admin.offsets(name))
+        return info, first, offsets, second
+
+    info, first, offsets, second = administer(url, timeout_s, ask)
+    if as_json:
+        emit({"name": info.name, "brokers": info.brokers, "queues": offsets})
+    else:
+        show(
+            ["Broker", "Cluster", "Read queues", "Write queues", "Perm", "Attributes"],
+            [
+                [
+                    broker.broker_name,
+                    broker.cluster,
+                    broker.read_queues,
+                    broker.write_queues,
+                    broker.perm_text,
+                    " ".join(f"{key}={value}" for key, value in broker.attributes.items()),
+                ]
+                for broker in info.brokers
+            ],
+            title=info.name,
+        )
+        show_offsets(offsets)
+    end_with(first, second)
+
+
+def show_offsets(offsets: list[QueueOffsets]) -> None:
+    """What queues hold."""
+    show(
+        ["Broker", "Queue", "Begin", "End", "Messages", "Last stored"],
+        [
+            [
+                queue.broker_name,
+                queue.queue_id,
+                queue.begin,
+                queue.end,
+                queue.count,
+                time_text(queue.last_store_ms),
+            ]
+            for queue in offsets
+        ],
+    )
+
+
+@app.command(
+    "create", epilog="Example: trocket topic create Orders --queues 4 -a message.type=FIFO"
+)
+def topic_create(
+    name: Name,
+    queues: Annotated[int, typer.Option("--queues", min=1, help="On each broker.")] = 8,
+    read_queues: Annotated[
+        int, typer.Option("--read-queues", min=0, help="0: as many as --queues.")
+    ] = 0,
+    perm: Annotated[str, typer.Option("--perm", help="RW, R or W.")] = "RW",
+    order: Annotated[bool, typer.Option("--order", help="Its messages are ordered.")] = False,
+    attribute: Annotated[
+        list[str] | None,
+        typer.Option("--attribute", "-a", metavar="NAME=VALUE", help="Of 5.x; several times."),
+    ] = None,
+    cluster: Cluster = "",
+    url: Url = DEFAULT_URL,
+    as_json: AsJson = False,
+    timeout_s: TimeoutS = 3.0,
+) -> None:
+    """Create a topic on every broker of a cluster, or change it there."""
+    bits = {"RW": 6, "R": 4, "W": 2}.get(perm.upper())
+    if bits is None:
+        usage(f"--perm: {perm!r} is none of RW, R, W")
+    attributes = read_pairs(attribute or (), "--attribute")
+
+    async def create(admin: Admin) -> None:
+        await admin.create_topic(
+            name,
+            queues,
+            read_queues=read_queues or None,
+            perm=bits,
+            order=order,
+            cluster=cluster or None,
+            attributes=attributes,
+        )
+
+    administer(url, timeout_s, create)
+    if as_json:
+        emit({"created": name})
+
+
+@app.command("delete", epilog="Example: trocket topic delete Orders --yes")
+def topic_delete(
+    name: Name,
+    yes: Yes = False,
+    cluster: Cluster = "",
+    url: Url = DEFAULT_URL,
+    as_json: AsJson = False,
+    timeout_s: TimeoutS = 3.0,
+) -> None:
+    """Delete a topic and all its messages."""
+    confirm(f"This deletes the topic {name} and its messages.", yes=yes)
+    administer(url, timeout_s, lambda admin: admin.delete_topic(name, cluster=cluster or None))
+    if as_json:
+        emit({"deleted": name})

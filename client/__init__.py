@@ -1,0 +1,160 @@
+"""The client: producers, consumers and administration, under trio and asyncio.
+
+`trocket.blocking` has the same for programs with threads.
+"""
+
+from __future__ import annotations
+
+from ..remoting.bodies import ConsumeFromWhere, MessageModel, MessageQueue
+from ..remoting.compression import CompressionType
+from .admin import (
+    Admin,
+    BrokerFailure,
+    BrokerInfo,
+    BrokersError,
+    ClientInfo,
+    ClusterView,
+    DirectlyConsumed,
+    GroupClients,
+    GroupInfo,
+    GroupLag,
+    NotFoundError,
+    QueueLag,
+    QueueOffsets,
+    QueueReset,
+    QueueState,
+    RunningInfo,
+    SubscriptionInfo,
+    TopicInfo,
+    TopicOnBroker,
+)
+from .client import Client
+from .core.allocation import (
+    AllocateMachineRoomNearby,
+    AllocateMessageQueueAveragely,
+    AllocateMessageQueueAveragelyByCircle,
+    AllocateMessageQueueByConfig,
+    AllocateMessageQueueByMachineRoom,
+    AllocateMessageQueueConsistentHash,
+    AllocateMessageQueueStrategy,
+)
+from .core.signature import Credentials
+from .core.subscription import MessageSelector, Sql, Tag
+from .delivery import Delivery
+from .errors import (
+    AccessDeniedError,
+    Attempt,
+    BadAnswerError,
+    BusyError,
+    ClientError,
+    ClosedError,
+    ConfigurationError,
+    ConnectError,
+    ForkedError,
+    HandlerTimeoutError,
+    MessageRefusedError,
+    ReplyTimeoutError,
+    RequestTimeoutError,
+    RouteNotFoundError,
+    SendError,
+    ServerError,
+    UndeliveredError,
+)
+from .interceptor import Interceptor
+from .message import Message, ReceivedMessage, SendResult, SendStatus
+from .options import ClientOptions, Dial
+from .producer import Producer, Selector
+from .pull_consumer import PullConsumer, PullConsumerOptions, Pulled
+from .pulling import PullStatus
+from .push_consumer import Handler, PushConsumer
+from .push_options import PushConsumerOptions, RebalanceListener, RetryLater
+from .pushed_message import PushedMessage
+from .send_options import ProducerOptions
+from .transaction_producer import (
+    Check,
+    LocalTransaction,
+    TransactionProducer,
+    TransactionResult,
+    TransactionState,
+)
+
+__all__ = [
+    "AccessDeniedError",
+    "Admin",
+    "AllocateMachineRoomNearby",
+    "AllocateMessageQueueAveragely",
+    "AllocateMessageQueueAveragelyByCircle",
+    "AllocateMessageQueueByConfig",
+    "AllocateMessageQueueByMachineRoom",
+    "AllocateMessageQueueConsistentHash",
+    "AllocateMessageQueueStrategy",
+    "Attempt",
+    "BadAnswerError",
+    "BrokerFailure",
+    "BrokerInfo",
+    "BrokersError",
+    "BusyError",
+    "Check",
+    "Client",
+    "ClientError",
+    "ClientInfo",
+    "ClientOptions",
+    "ClosedError",
+    "ClusterView",
+    "CompressionType",
+    "ConfigurationError",
+    "ConnectError",
+    "ConsumeFromWhere",
+    "Credentials",
+    "Delivery",
+    "Dial",
+    "DirectlyConsumed",
+    "ForkedError",
+    "GroupClients",
+    "GroupInfo",
+    "GroupLag",
+    "Handler",
+    "HandlerTimeoutError",
+    "Interceptor",
+    "LocalTransaction",
+    "Message",
+    "MessageModel",
+    "MessageQueue",
+    "MessageRefusedError",
+    "MessageSelector",
+    "NotFoundError",
+    "Producer",
+    "ProducerOptions",
+    "PullConsumer",
+    "PullConsumerOptions",
+    "PullStatus",
+    "Pulled",
+    "PushConsumer",
+    "PushConsumerOptions",
+    "PushedMessage",
+    "QueueLag",
+    "QueueOffsets",
+    "QueueReset",
+    "QueueState",
+    "RebalanceListener",
+    "ReceivedMessage",
+    "ReplyTimeoutError",
+    "RequestTimeoutError",
+    "RetryLater",
+    "RouteNotFoundError",
+    "RunningInfo",
+    "Selector",
+    "SendError",
+    "SendResult",
+    "SendStatus",
+    "ServerError",
+    "Sql",
+    "SubscriptionInfo",
+    "Tag",
+    "TopicInfo",
+    "TopicOnBroker",
+    "TransactionProducer",
+    "TransactionResult",
+    "TransactionState",
+    "UndeliveredError",
+]

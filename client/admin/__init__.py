@@ -1,0 +1,45 @@
+"""Administration of a cluster: topics, groups, offsets, single messages, clients, brokers."""
+
+from __future__ import annotations
+
+from .admin import Admin
+from .asking import BrokerFailure, BrokersError, NotFoundError
+from .results import (
+    BrokerInfo,
+    ClientInfo,
+    ClusterView,
+    DirectlyConsumed,
+    GroupClients,
+    GroupInfo,
+    GroupLag,
+    QueueLag,
+    QueueOffsets,
+    QueueReset,
+    QueueState,
+    RunningInfo,
+    SubscriptionInfo,
+    TopicInfo,
+    TopicOnBroker,
+)
+
+__all__ = [
+    "Admin",
+    "BrokerFailure",
+    "BrokerInfo",
+    "BrokersError",
+    "ClientInfo",
+    "ClusterView",
+    "DirectlyConsumed",
+    "GroupClients",
+    "GroupInfo",
+    "GroupLag",
+    "NotFoundError",
+    "QueueLag",
+    "QueueOffsets",
+    "QueueReset",
+    "QueueState",
+    "RunningInfo",
+    "SubscriptionInfo",
+    "TopicInfo",
+    "TopicOnBroker",
+]

@@ -1,0 +1,252 @@
+"""Asking several brokers at once, and telling which of them did not answer.
+
+A verb that asks several brokers gives everything or raises: what the others answered is in the
+error's `partial`, so that nobody takes a part for the whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping
+from typing import Any, Final, Generic, TypeVar
+
+import anyio
+import msgspec
+
+from ...remoting.bodies import BrokerData, ClusterInfo, MessageQueue, TopicRouteData
+from ...remoting.request_codes import RequestCode
+from ...remoting.response_codes import ResponseCode
+from ..client import Client, reading_answer
+from ..core.routes import QUEUES_COUNT_MAX
+from ..errors import BadAnswerError, ClientError, ConfigurationError, ConnectError, ServerError
+from .results import BrokerInfo
+
+REQUESTS_MAX: Final = 64
+"""Requests under way at one time."""
+TOOLS_GROUP: Final = "TOOLS_CONSUMER"
+"""The group that reads for administrators; brokers have it from the start.
+
+Source: MixAll.TOOLS_CONSUMER_GROUP.
+"""
+
+K = TypeVar("K", bound=Hashable)
+T = TypeVar("T")
+
+
+class NotFoundError(ClientError):
+    """What was asked for is not there: a message, a consumer group, a client."""
+
+
+class BrokerFailure(msgspec.Struct, frozen=True):
+    """Why a broker gave no answer."""
+
+    broker_name: str
+    error: ClientError
+
+
+class BrokersError(ClientError):
+    """Of the brokers that were asked, some failed; the others did as they were told.
+
+    Args:
+      what: what was asked of them.
+      failures: who failed and why; the first one's error is the cause too.
+      asked_count: how many brokers were asked.
+      partial: what the verb would have returned, made of the others' answers.
+    """
+
+    def __init__(
+        self, what: str, failures: Iterable[BrokerFailure], asked_count: int, partial: Any
+    ) -> None:
+        self.failures: tuple[BrokerFailure, ...] = tuple(failures)
+        self.partial = partial
+        each = "; ".join(f"{failure.broker_name}: {failure.error}" for failure in self.failures)
+        super().__init__(f"{what}: {len(self.failures)} of {asked_count} brokers failed: {each}")
+
+
+class Answers(Generic[K, T]):
+    """What came back, by broker name or queue.
+
+    Attributes:
+      values: of those that answered.
+      errors: of those that failed.
+    """
+
+    def __init__(self) -> None:
+        self.values: dict[K, T] = {}
+        self.errors: dict[K, ClientError] = {}
+
+    def check(self, what: str, partial: Any) -> None:
+        """Go on only if everybody answered.
+
+        Args:
+          what: was asked, for the error's text.
+          partial: see BrokersError.
+
+        Raises: BrokersError; the broker's own error if only one broker was asked.
+        """
+        if not self.errors:
+            return
+        failures: dict[str, ClientError] = {}
+        for key, error in self.errors.items():
+            failures.setdefault(_broker_name(key), error)
+        asked = {_broker_name(key) for key in (*self.values, *self.errors)}
+        first = next(iter(failures.values()))
+        if len(asked) == 1:
+            raise first
+        found = [BrokerFailure(name, error) for name, error in failures.items()]
+        raise BrokersError(what, found, len(asked), partial) from first
+
+
+def _broker_name(key: Hashable) -> str:
+    return key.broker_name if isinstance(key, MessageQueue) else str(key)
+
+
+async def ask_all(calls: Mapping[K, Callable[[], Awaitable[T]]]) -> Answers[K, T]:
+    """Make calls at the same time, at most REQUESTS_MAX; errors of the client are collected.
+
+    Returns: answers in the order of the calls.
+    """
+    answers: Answers[K, T] = Answers()
+    limiter = anyio.CapacityLimiter(REQUESTS_MAX)
+    values: dict[K, T] = {}
+    errors: dict[K, ClientError] = {}
+
+    async def ask(key: K, call: Callable[[], Awaitable[T]]) -> None:
+        async with limiter:
+            try:
+                values[key] = await call()
+            except ClientError as error:
+                errors[key] = error
+
+    async with anyio.create_task_group() as group:
+        for key, call in calls.items():
+            group.start_soon(ask, key, call)
+    for key in calls:
+        if key in values:
+            answers.values[key] = values[key]
+        else:
+            answers.errors[key] = errors[key]
+    return answers
+
+
+class Asking:
+    """What all verbs stand on.
+
+    Args:
+      client: open.
+    """
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    @property
+    def client(self) -> Client:
+        """The client: its own, or the shared one."""
+        return self._client
+
+    def _full(self, name: str) -> str:
+        """A topic or group as brokers know it."""
+        return self._client.with_namespace(name)
+
+    def _short(self, name: str) -> str:
+        """A topic or group as the program knows it."""
+        return self._client.without_namespace(name)
+
+    def _is_ours(self, full: str) -> bool:
+        """Whether a topic or group is in the client's namespace; without one, all are."""
+        return not self._client.namespace or self._short(full) != full
+
+    async def _brokers(self, cluster: str | None = None) -> list[BrokerInfo]:
+        """All brokers, or those of a cluster, sorted.
+
+        Raises: ConfigurationError: there is no such cluster; ClientError: no name server answers.
+        """
+        answer = await self._client.request_name_server(RequestCode.GET_BROKER_CLUSTER_INFO)
+        with reading_answer(";".join(self._client.url.name_servers)):
+            info = ClusterInfo.from_body(answer.body)
+        brokers = [_broker_info(data) for data in info.broker_addr_table.values()]
+        brokers.sort(key=lambda broker: (broker.cluster, broker.name))
+        if cluster is None:
+            return brokers
+        found = [broker for broker in brokers if broker.cluster == cluster]
+        if not found:
+            names = ", ".join(sorted({broker.cluster for broker in brokers})) or "none"
+            raise ConfigurationError(f"there is no cluster {cluster!r}; there are: {names}")
+        return found
+
+    async def _brokers_to_change(self, cluster: str | None) -> list[BrokerInfo]:
+        """The brokers to make a topic or group on.
+
+        Raises: ConfigurationError: there are several clusters, and none was named, or no broker.
+        """
+        brokers = await self._brokers(cluster)
+        clusters = sorted({broker.cluster for broker in brokers})
+        if len(clusters) > 1:
+            raise ConfigurationError(f"which cluster? There are several: {', '.join(clusters)}")
+        if not brokers:
+            raise ConfigurationError("the name server knows no broker")
+        return brokers
+
+    async def _route(self, full_topic: str) -> TopicRouteData:
+        """Where a topic is, asked anew. Raises: RouteNotFoundError; ConnectError."""
+        return await self._client.route(full_topic, is_fresh=True)
+
+    async def _ask_brokers(
+        self,
+        brokers: Iterable[BrokerInfo],
+        ask: Callable[[BrokerInfo, str], Awaitable[T]],
+        *,
+        is_change: bool = False,
+    ) -> Answers[str, T]:
+        """Ask one broker of each name: the master, or another where it has none.
+
+        Args:
+          ask: is given the broker and its address.
+          is_change: only a master will do.
+        """
+
+        async def ask_one(broker: BrokerInfo) -> T:
+            address = broker.addresses.get(0) if is_change else broker.address
+            if address is None:
+                raise ConnectError(broker.name, "this broker has no master that is up")
+            return await ask(broker, address)
+
+        def call(broker: BrokerInfo) -> Callable[[], Awaitable[T]]:
+            return lambda: ask_one(broker)
+
+        return await ask_all({broker.name: call(broker) for broker in brokers})
+
+
+def brokers_of(route: TopicRouteData) -> list[BrokerInfo]:
+    """The brokers of a route, sorted by name."""
+    found = {data.broker_name: _broker_info(data) for data in reversed(route.broker_datas)}
+    return [found[name] for name in sorted(found)]
+
+
+def queues_of(
+    topic: str, route: TopicRouteData, *, is_writable_too: bool = False
+) -> list[MessageQueue]:
+    """The queues that can be read, whatever the permissions say, sorted.
+
+    Args:
+      is_writable_too: those that can only be written, too.
+
+    Raises: BadAnswerError: more than QUEUES_COUNT_MAX.
+    """
+    queues: set[MessageQueue] = set()
+    for data in route.queue_datas:
+        count = data.read_queue_nums
+        if is_writable_too:
+            count = max(count, data.write_queue_nums)
+        if len(queues) + count > QUEUES_COUNT_MAX:
+            raise BadAnswerError("", f"a route with more than {QUEUES_COUNT_MAX} queues")
+        queues.update(MessageQueue(topic, data.broker_name, queue_id) for queue_id in range(count))
+    return sorted(queues)
+
+
+def is_not_supported(error: ClientError) -> bool:
+    """Whether a server does not know a request at all."""
+    return isinstance(error, ServerError) and error.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
+
+
+def _broker_info(data: BrokerData) -> BrokerInfo:
+    return BrokerInfo(data.broker_name, data.cluster, dict(sorted(data.broker_addrs.items())))

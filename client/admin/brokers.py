@@ -1,0 +1,99 @@
+"""Brokers: which there are, how they are, how they are set.
+
+Java counterpart: clusterList, brokerStatus, getBrokerConfig, updateBrokerConfig of mqadmin.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ...remoting.bodies import KVTable
+from ...remoting.request_codes import RequestCode
+from ..client import reading_answer
+from ..errors import BadAnswerError, ConfigurationError
+from .asking import Asking, NotFoundError
+from .results import ClusterView
+
+
+class BrokerVerbs(Asking):
+    """The part of `Admin` about brokers.
+
+    `broker` is a broker's name (of its master then) or its `host:port`.
+    """
+
+    async def cluster(self) -> ClusterView:
+        """All brokers of all clusters.
+
+        Raises: ServerError; ConnectError: no name server answers.
+        """
+        return ClusterView(self._client.url.name_servers, tuple(await self._brokers()))
+
+    async def broker_runtime_info(self, broker: str) -> dict[str, str]:
+        """How a broker is: RocketMQ's names and texts, such as "putTps" and "bootTimestamp".
+
+        Raises: NotFoundError: no broker is called so. ServerError; ConnectError.
+        """
+        address = await self._address(broker)
+        answer = await self._client.request(address, RequestCode.GET_BROKER_RUNTIME_INFO)
+        with reading_answer(address):
+            return KVTable.from_body(answer.body).table
+
+    async def broker_config(self, broker: str) -> dict[str, str]:
+        """A broker's settings, by the keys of broker.conf.
+
+        Raises: NotFoundError: no broker is called so. ServerError; ConnectError.
+        """
+        address = await self._address(broker)
+        answer = await self._client.request(address, RequestCode.GET_BROKER_CONFIG)
+        try:
+            lines = answer.body.decode().splitlines()
+        except UnicodeDecodeError as error:
+            raise BadAnswerError(address, f"its settings are not UTF-8: {error}") from error
+        pairs = (line.partition("=") for line in lines)
+        return {key.strip(): value for key, separator, value in pairs if separator}
+
+    async def update_broker_config(self, broker: str, settings: Mapping[str, str]) -> None:
+        """Change settings of a running broker, which writes them to its broker.conf.
+
+        Apache's brokers ignore a key that they do not know, and some need a restart.
+
+        Args:
+          settings: keys of broker.conf to values.
+
+        Raises: NotFoundError: no broker is called so. ConfigurationError: no settings, or a key
+          that cannot be one. ServerError; ConnectError.
+        """
+        if not settings:
+            raise ConfigurationError("no settings are given")
+        body = _properties_text(settings).encode("ascii")
+        address = await self._address(broker)
+        await self._client.request(address, RequestCode.UPDATE_BROKER_CONFIG, body=body)
+
+    async def _address(self, broker: str) -> str:
+        if ":" in broker:
+            return broker
+        brokers = await self._brokers()
+        for each in brokers:
+            if each.name == broker and each.address is not None:
+                return each.address
+        names = ", ".join(each.name for each in brokers) or "none"
+        raise NotFoundError(f"no broker is called {broker!r}; there are: {names}")
+
+
+def _properties_text(settings: Mapping[str, str]) -> str:
+    """Java's properties: ASCII, with escapes."""
+    lines = []
+    for key, value in settings.items():
+        if not (key.isascii() and key.isidentifier()):
+            raise ConfigurationError(f"{key!r} cannot be a key of broker.conf")
+        lines.append(f"{key}={''.join(map(_escaped, value))}\n")
+    return "".join(lines)
+
+
+def _escaped(char: str) -> str:
+    if char == "\\" or char == " ":
+        return f"\\{char}"
+    if " " < char < "\x7f":
+        return char
+    units = char.encode("utf-16-be")
+    return "".join(f"\\u{units[at] << 8 | units[at + 1]:04x}" for at in range(0, len(units), 2))

@@ -1,0 +1,275 @@
+"""Who is connected: consumers of a group, producers of a group, and what a consumer says of itself.
+
+Java counterpart: consumerConnection, producerConnection, consumerStatus, consumeMessage of mqadmin.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from ...remoting import fastjson
+from ...remoting.bodies import (
+    Connection,
+    ConsumerConnection,
+    ProducerConnection,
+    SubscriptionData,
+)
+from ...remoting.codec import RemotingCommand
+from ...remoting.errors import RemoteProtocolError
+from ...remoting.headers import (
+    ConsumeMessageDirectlyRequestHeader,
+    GetConsumerConnectionListRequestHeader,
+    GetConsumerRunningInfoRequestHeader,
+    GetProducerConnectionListRequestHeader,
+)
+from ...remoting.mq_version import version_name
+from ...remoting.request_codes import RequestCode
+from ...remoting.response_codes import ResponseCode
+from ..client import reading_answer
+from ..errors import ServerError
+from ..message import ReceivedMessage
+from .asking import Answers, Asking, NotFoundError, brokers_of
+from .results import (
+    BrokerInfo,
+    ClientInfo,
+    DirectlyConsumed,
+    GroupClients,
+    QueueState,
+    RunningInfo,
+    SubscriptionInfo,
+)
+
+FORWARD_TIMEOUT_S = 12.0
+"""Seconds for what a broker hands on to a client, for which it waits 10 s itself."""
+
+
+class ClientVerbs(Asking):
+    """The part of `Admin` about who is connected."""
+
+    async def clients(self, group: str) -> GroupClients:
+        """The members of a consumer group that are connected, to whichever broker.
+
+        Raises: BrokersError; ServerError; ConnectError.
+        """
+        full = self._full(group)
+        answers = await self._consumer_connections(full, await self._brokers())
+        found = {name: body for name, body in answers.values.items() if body is not None}
+        newest: dict[str, SubscriptionData] = {}
+        for body in found.values():
+            for topic, data in body.subscription_table.items():
+                if topic not in newest or data.sub_version > newest[topic].sub_version:
+                    newest[topic] = data
+        first = next(iter(found.values()), ConsumerConnection())
+        result = GroupClients(
+            self._short(full),
+            _merged({name: body.connection_set for name, body in found.items()}),
+            tuple(self._subscription(newest[topic]) for topic in sorted(newest)),
+            str(first.consume_type or ""),
+            str(first.message_model or ""),
+            str(first.consume_from_where or ""),
+        )
+        answers.check(f"the clients of group {group}", result)
+        return result
+
+    async def _consumer_connections(
+        self, full: str, brokers: Iterable[BrokerInfo]
+    ) -> Answers[str, ConsumerConnection | None]:
+        """By broker name; None: nobody of the group is connected there."""
+        header = GetConsumerConnectionListRequestHeader(consumer_group=full)
+        ok = (ResponseCode.SUCCESS, ResponseCode.CONSUMER_NOT_ONLINE)
+
+        async def ask(broker: BrokerInfo, address: str) -> ConsumerConnection | None:
+            code = RequestCode.GET_CONSUMER_CONNECTION_LIST
+            answer = await self._client.request(address, code, header, ok=ok)
+            if answer.code == ResponseCode.CONSUMER_NOT_ONLINE:
+                return None
+            with reading_answer(address):
+                body = ConsumerConnection.from_body(answer.body)
+            return body if body.connection_set else None
+
+        return await self._ask_brokers(brokers, ask)
+
+    def _subscription(self, data: SubscriptionData) -> SubscriptionInfo:
+        return SubscriptionInfo(self._short(data.topic), data.sub_string, data.expression_type)
+
+    async def producers(self, group: str, topic: str | None = None) -> tuple[ClientInfo, ...]:
+        """The producers of a group that are connected, sorted by client id.
+
+        Args:
+          topic: ask its brokers only; None: all brokers.
+
+        Raises: RouteNotFoundError: there is no such topic. BrokersError; ServerError; ConnectError.
+        """
+        if topic is None:
+            brokers = await self._brokers()
+        else:
+            brokers = brokers_of(await self._route(self._full(topic)))
+        header = GetProducerConnectionListRequestHeader(producer_group=self._full(group))
+
+        async def ask(broker: BrokerInfo, address: str) -> list[Connection]:
+            code = RequestCode.GET_PRODUCER_CONNECTION_LIST
+            try:
+                answer = await self._client.request(address, code, header)
+            except ServerError as error:
+                # There is no code of its own for a group that nobody is of.
+                if error.code == ResponseCode.SYSTEM_ERROR and "not exist" in error.remark:
+                    return []
+                raise
+            with reading_answer(address):
+                return ProducerConnection.from_body(answer.body).connection_set
+
+        answers = await self._ask_brokers(brokers, ask)
+        merged = _merged(answers.values)
+        answers.check(f"the producers of group {group}", merged)
+        return merged
+
+    async def running_info(
+        self, group: str, client_id: str, *, with_stacks: bool = False
+    ) -> RunningInfo:
+        """How a consumer says it is.
+
+        Args:
+          with_stacks: the stacks of its threads too.
+
+        Raises: NotFoundError: it is not connected. BrokersError; ServerError: it did not answer.
+        """
+        full = self._full(group)
+        address = await self._broker_of_client(full, client_id)
+        header = GetConsumerRunningInfoRequestHeader(
+            consumer_group=full, client_id=client_id, jstack_enable=with_stacks
+        )
+        answer = await self._client.request(
+            address,
+            RequestCode.GET_CONSUMER_RUNNING_INFO,
+            header,
+            timeout_s=max(self._client.timeout_s, FORWARD_TIMEOUT_S),
+        )
+        with reading_answer(address):
+            return self._running_info(client_id, answer)
+
+    async def consume_directly(
+        self, group: str, client_id: str, message: ReceivedMessage
+    ) -> DirectlyConsumed:
+        """Have a consumer handle one message now; offsets and retries are left alone.
+
+        Args:
+          message: as one of the look-ups gave it.
+
+        Raises: NotFoundError: the consumer is not connected to the message's broker. ServerError;
+          ConnectError.
+        """
+        full = self._full(group)
+        broker_name = message.queue.broker_name
+        address = await self._broker_of_client(full, client_id, broker_name)
+        header = ConsumeMessageDirectlyRequestHeader(
+            consumer_group=full,
+            client_id=client_id,
+            msg_id=message.offset_message_id,
+            broker_name=broker_name,
+            topic=message.queue.topic,
+        )
+        answer = await self._client.request(
+            address,
+            RequestCode.CONSUME_MESSAGE_DIRECTLY,
+            header,
+            timeout_s=max(self._client.timeout_s, FORWARD_TIMEOUT_S),
+        )
+        with reading_answer(address):
+            tree = _tree(answer)
+        return DirectlyConsumed(
+            str(tree.get("consumeResult") or ""),
+            str(tree.get("remark") or ""),
+            _integer(tree.get("spentTimeMills")),
+        )
+
+    async def _broker_of_client(
+        self, full: str, client_id: str, broker_name: str | None = None
+    ) -> str:
+        """Address of a broker that a consumer is connected to."""
+        brokers = [broker for broker in await self._brokers() if broker_name in (None, broker.name)]
+        answers = await self._consumer_connections(full, brokers)
+        for broker in brokers:
+            body = answers.values.get(broker.name)
+            if body is not None and any(c.client_id == client_id for c in body.connection_set):
+                assert broker.address is not None  # it answered
+                return broker.address
+        answers.check(f"looking for client {client_id}", None)
+        where = f" to {broker_name}" if broker_name is not None else ""
+        raise NotFoundError(
+            f"no consumer of the group {self._short(full)} with id {client_id} is connected{where}"
+        )
+
+    def _running_info(self, client_id: str, answer: RemotingCommand) -> RunningInfo:
+        tree = _tree(answer)
+        subscriptions = [
+            SubscriptionData.from_tree(each) for each in _list(tree.get("subscriptionSet"))
+        ]
+        queues = [
+            QueueState(
+                self._short(str(queue.get("topic", ""))),
+                str(queue.get("brokerName", "")),
+                _integer(queue.get("queueId")),
+                _members(values),
+            )
+            for queue, values in _members(tree.get("mqTable"), keys=Mapping).items()
+        ]
+        queues.sort(key=lambda queue: (queue.topic, queue.broker_name, queue.queue_id))
+        subscriptions.sort(key=lambda data: data.topic)
+        stacks = tree.get("jstack")
+        return RunningInfo(
+            client_id,
+            {name: str(value) for name, value in _members(tree.get("properties")).items()},
+            tuple(map(self._subscription, subscriptions)),
+            tuple(queues),
+            {
+                self._short(topic): _members(status)
+                for topic, status in _members(tree.get("statusTable")).items()
+            },
+            None if stacks is None else str(stacks),
+        )
+
+
+def _merged(by_broker: Mapping[str, Iterable[Connection]]) -> tuple[ClientInfo, ...]:
+    """Each client once, with the names of all brokers that know it."""
+    found: dict[str, tuple[Connection, list[str]]] = {}
+    for broker_name in sorted(by_broker):
+        for connection in by_broker[broker_name]:
+            names = found.setdefault(connection.client_id, (connection, []))[1]
+            if broker_name not in names:
+                names.append(broker_name)
+    return tuple(
+        ClientInfo(
+            client_id,
+            connection.client_addr,
+            connection.language,
+            version_name(connection.version),
+            tuple(names),
+        )
+        for client_id, (connection, names) in sorted(found.items())
+    )
+
+
+def _tree(answer: RemotingCommand) -> dict[str, Any]:
+    return _members(fastjson.loads(answer.body))
+
+
+def _members(value: object, *, keys: Any = str) -> dict[Any, Any]:
+    """An object's members; null has none. Raises: RemoteProtocolError: no object, or other keys."""
+    if value is None:
+        return {}
+    if not isinstance(value, dict) or not all(isinstance(key, keys) for key in value):
+        raise RemoteProtocolError("a consumer's account of itself is of another shape")
+    return value
+
+
+def _list(value: object) -> list[object]:
+    return value if isinstance(value, list) else []
+
+
+def _integer(value: object) -> int:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    if isinstance(value, str) and value.isascii() and value.removeprefix("-").isdecimal():
+        return int(value)
+    raise RemoteProtocolError("a number is missing in what a consumer answered")

@@ -1,0 +1,154 @@
+"""Consumer groups: which there are, their settings, creating and deleting them.
+
+Java counterpart: updateSubGroup, deleteSubGroup, getConsumerConfig of mqadmin.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from ...remoting.bodies import SubscriptionGroupConfig, SubscriptionGroupWrapper
+from ...remoting.headers import DeleteSubscriptionGroupRequestHeader
+from ...remoting.request_codes import RequestCode
+from ...remoting.topic_names import is_system_group, retry_topic
+from ..client import reading_answer
+from ..core.topics import check_consumer_group, dlq_topic
+from ..errors import ConfigurationError
+from ..producer import configured
+from .asking import TOOLS_GROUP, Answers, NotFoundError
+from .results import BrokerInfo, GroupInfo
+from .topics import TopicVerbs
+
+SYSTEM_GROUPS: Final = frozenset(
+    {
+        TOOLS_GROUP,
+        "FILTERSRV_CONSUMER",
+        "SELF_TEST_C_GROUP",
+        "CID_ONS-HTTP-PROXY",
+        "CID_ONSAPI_PULL",
+        "CID_ONSAPI_PERMISSION",
+        "CID_ONSAPI_OWNER",
+        "CID_DefaultHeartBeatSyncerTopic",
+    }
+)
+"""Groups that brokers have from the start. Source: SubscriptionGroupManager.init, MixAll."""
+
+
+class GroupVerbs(TopicVerbs):
+    """The part of `Admin` about consumer groups."""
+
+    async def groups(self, *, is_all: bool = False) -> list[str]:
+        """Names of the consumer groups that brokers have settings of, sorted.
+
+        Args:
+          is_all: RocketMQ's own too.
+
+        Raises: BrokersError; ServerError; ConnectError.
+        """
+        answers = await self._group_tables()
+        names: set[str] = set()
+        for table in answers.values.values():
+            names |= table.keys()
+        shown = sorted(
+            self._short(name)
+            for name in names
+            if (is_all and (self._is_ours(name) or _is_system(name)))
+            or (self._is_ours(name) and not _is_system(name))
+        )
+        answers.check("listing groups", shown)
+        return shown
+
+    async def group(self, name: str) -> GroupInfo:
+        """A consumer group's settings on each broker that has some.
+
+        Raises: NotFoundError: no broker has; BrokersError; ServerError; ConnectError.
+        """
+        full = self._full(name)
+        answers = await self._group_tables()
+        settings = {
+            broker: table[full] for broker, table in answers.values.items() if full in table
+        }
+        info = GroupInfo(self._short(full), settings)
+        answers.check(f"the settings of group {name}", info)
+        if not settings:
+            raise NotFoundError(f"no broker knows the consumer group {name}")
+        return info
+
+    async def _group_tables(self) -> Answers[str, dict[str, SubscriptionGroupConfig]]:
+        # 352, which asks for one group, is not in 4.x, and with Apache it creates the group.
+        async def ask(broker: BrokerInfo, address: str) -> dict[str, SubscriptionGroupConfig]:
+            code = RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG
+            answer = await self._client.request(address, code)
+            with reading_answer(address):
+                return SubscriptionGroupWrapper.from_body(answer.body).subscription_group_table
+
+        return await self._ask_brokers(await self._brokers(), ask)
+
+    async def create_group(self, name: str, *, cluster: str | None = None, **settings: Any) -> None:
+        """Create a consumer group on all brokers of a cluster, or replace its settings there.
+
+        Args:
+          cluster: None: the only one there is.
+          settings: fields of remoting.bodies.SubscriptionGroupConfig, such as retry_max_times=3.
+
+        Raises: ConfigurationError: an illegal name, no such setting, or which cluster is meant is
+          not clear. ServerError; BrokersError: some brokers have it now, and some do not.
+        """
+        full = self._full(configured(check_consumer_group, name))
+        known = set(SubscriptionGroupConfig.__struct_fields__) - {"group_name"}
+        unknown = sorted(settings.keys() - known)
+        if unknown:
+            raise ConfigurationError(
+                f"no setting of a group is called {unknown[0]}; there are "
+                f"{', '.join(sorted(known))}"
+            )
+        body = SubscriptionGroupConfig(group_name=full, **settings).to_body()
+
+        async def ask(broker: BrokerInfo, address: str) -> None:
+            code = RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP
+            await self._client.request(address, code, body=body)
+
+        brokers = await self._brokers_to_change(cluster)
+        answers = await self._ask_brokers(brokers, ask, is_change=True)
+        answers.check(f"creating group {name}", None)
+
+    async def delete_group(
+        self,
+        name: str,
+        *,
+        cluster: str | None = None,
+        keep_offsets: bool = False,
+        with_topics: bool = False,
+    ) -> None:
+        """Delete a consumer group with its offsets. (Its next consumer makes it again.)
+
+        Args:
+          cluster: None: wherever it is.
+          keep_offsets: a group of this name goes on where this one was.
+          with_topics: delete its retry and DLQ topics with their messages, too, as mqadmin does.
+
+        Raises: NotFoundError: no broker has it. ServerError; BrokersError: some still have it.
+        """
+        full = self._full(name)
+        brokers = await self._brokers(cluster)
+        tables = await self._group_tables()
+        tables.check(f"deleting group {name}", None)
+        brokers = [broker for broker in brokers if full in tables.values.get(broker.name, {})]
+        if not brokers:
+            raise NotFoundError(f"no broker knows the consumer group {name}")
+        header = DeleteSubscriptionGroupRequestHeader(
+            group_name=full, clean_offset=not keep_offsets, remove_offset=not keep_offsets
+        )
+
+        async def ask(broker: BrokerInfo, address: str) -> None:
+            await self._client.request(address, RequestCode.DELETE_SUBSCRIPTIONGROUP, header)
+
+        answers = await self._ask_brokers(brokers, ask, is_change=True)
+        answers.check(f"deleting group {name}", None)
+        if with_topics:
+            for topic in (retry_topic(full), dlq_topic(full)):
+                await self._delete_topic_if_there(topic)
+
+
+def _is_system(full: str) -> bool:
+    return full in SYSTEM_GROUPS or is_system_group(full)

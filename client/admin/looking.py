@@ -1,0 +1,63 @@
+"""Reading queues as an administrator: nothing is remembered, no group is moved."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ...remoting.bodies import MessageQueue, SubscriptionData
+from ..client import Client
+from ..errors import AccessDeniedError
+from ..pulling import PullResult, max_offset, pull, search_offset
+from .asking import TOOLS_GROUP
+
+PULL_COUNT: Final = 32
+"""Messages of one pull. RocketMQ: pullBatchSize."""
+
+
+async def look(client: Client, queue: MessageQueue, offset: int, count: int) -> PullResult:
+    """Pull once, with the group that brokers have for tools.
+
+    Args:
+      offset: of the first message wanted, in messages.
+      count: at most so many.
+
+    Raises: AccessDeniedError: the topic may not be read. ServerError; ConnectError.
+    """
+    return await pull(
+        client,
+        queue,
+        SubscriptionData(topic=queue.topic, sub_string="*"),
+        TOOLS_GROUP,
+        offset,
+        count=count,
+        suspend_s=0.0,
+        timeout_s=client.timeout_s,
+        is_subscription_sent=True,
+    )
+
+
+async def first_offset_at(client: Client, queue: MessageQueue, timestamp_ms: int) -> int:
+    """Offset of the first message stored at a time or later; the queue's end if there is none.
+
+    What a broker of 4.x says may be off by one message, and of several messages stored in one
+    millisecond any; so what it says about the millisecond before is looked at.
+
+    Args:
+      timestamp_ms: ms since 1970.
+
+    Raises: ServerError; ConnectError.
+    """
+    offset = await search_offset(client, queue, max(timestamp_ms - 1, 0))
+    end = await max_offset(client, queue)
+    while offset < end:
+        try:
+            result = await look(client, queue, offset, PULL_COUNT)
+        except AccessDeniedError:
+            return offset
+        for message in result.messages:
+            if message.store_timestamp_ms >= timestamp_ms:
+                return message.queue_offset
+        if result.next_begin_offset <= offset:
+            break
+        offset = result.next_begin_offset
+    return offset

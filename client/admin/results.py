@@ -1,0 +1,270 @@
+"""What an administrator is told: frozen values, in names without the client's namespace.
+
+Offsets and lags are in messages, times in ms since 1970.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from ...remoting.bodies import PERM_READ, PERM_WRITE, SubscriptionGroupConfig
+
+
+class BrokerInfo(msgspec.Struct, frozen=True, rename="camel"):
+    """The brokers of one name.
+
+    Attributes:
+      name: the name that they share.
+      cluster: their cluster's.
+      addresses: broker id (0: the master) to `host:port`.
+    """
+
+    name: str
+    cluster: str
+    addresses: dict[int, str]
+
+    @property
+    def address(self) -> str | None:
+        """`host:port` of the master, or of another one when there is none; None: nobody is up."""
+        return self.addresses[min(self.addresses)] if self.addresses else None
+
+
+class ClusterView(msgspec.Struct, frozen=True, rename="camel"):
+    """Who there is.
+
+    Attributes:
+      name_servers: `host:port` of each that the client knows.
+      brokers: sorted by cluster and name.
+    """
+
+    name_servers: tuple[str, ...]
+    brokers: tuple[BrokerInfo, ...]
+
+    @property
+    def clusters(self) -> tuple[str, ...]:
+        """Names of the clusters, sorted."""
+        return tuple(sorted({broker.cluster for broker in self.brokers}))
+
+
+class TopicOnBroker(msgspec.Struct, frozen=True, rename="camel"):
+    """What one broker has of a topic.
+
+    Attributes:
+      broker_name, cluster, addresses: as in BrokerInfo.
+      read_queues, write_queues: numbers of queues to read from and to write to.
+      perm: bits 4 read, 2 write, 1 inherit.
+      order: its messages are ordered.
+      attributes: such as "message.type": "FIFO"; always empty with 4.x.
+    """
+
+    broker_name: str
+    cluster: str
+    addresses: dict[int, str]
+    read_queues: int
+    write_queues: int
+    perm: int
+    order: bool = False
+    attributes: dict[str, str] = {}
+
+    @property
+    def perm_text(self) -> str:
+        """The permission for people: "RW", "R", "W" or "-"."""
+        read = "R" if self.perm & PERM_READ else ""
+        write = "W" if self.perm & PERM_WRITE else ""
+        return read + write or "-"
+
+
+class TopicInfo(msgspec.Struct, frozen=True, rename="camel"):
+    """A topic and where it is; brokers sorted by name."""
+
+    name: str
+    brokers: tuple[TopicOnBroker, ...]
+
+
+class GroupInfo(msgspec.Struct, frozen=True, rename="camel"):
+    """A consumer group's settings: broker name to what that broker has."""
+
+    name: str
+    settings: dict[str, SubscriptionGroupConfig]
+
+
+class QueueOffsets(msgspec.Struct, frozen=True, rename="camel"):
+    """What a queue holds.
+
+    Attributes:
+      begin: offset of the first message that is there.
+      end: offset of the next message to come.
+      last_store_ms: when the last message was stored; None: there is none, or the topic may not
+        be read.
+    """
+
+    topic: str
+    broker_name: str
+    queue_id: int
+    begin: int
+    end: int
+    last_store_ms: int | None
+
+    @property
+    def count(self) -> int:
+        """How many messages there are."""
+        return self.end - self.begin
+
+
+class QueueLag(msgspec.Struct, frozen=True, rename="camel"):
+    """How far a group is in a queue.
+
+    Attributes:
+      committed: where the group goes on; None: it never committed.
+      begin, end: as in QueueOffsets.
+    """
+
+    topic: str
+    broker_name: str
+    queue_id: int
+    committed: int | None
+    begin: int
+    end: int
+
+    @property
+    def lag(self) -> int:
+        """Messages that are there and were not consumed; all, if the group never committed.
+
+        Messages that were deleted before they were consumed do not count; with mqadmin they do.
+        """
+        return max(self.end - max(self.committed or 0, self.begin), 0)
+
+
+class GroupLag(msgspec.Struct, frozen=True, rename="camel"):
+    """How far a group is; queues sorted by topic, broker name and queue id."""
+
+    group: str
+    queues: tuple[QueueLag, ...]
+
+    @property
+    def total(self) -> int:
+        """Messages of all queues that were not consumed."""
+        return sum(queue.lag for queue in self.queues)
+
+    @property
+    def by_topic(self) -> dict[str, int]:
+        """Topic to its messages that were not consumed."""
+        totals: dict[str, int] = {}
+        for queue in self.queues:
+            totals[queue.topic] = totals.get(queue.topic, 0) + queue.lag
+        return totals
+
+
+class QueueReset(msgspec.Struct, frozen=True, rename="camel"):
+    """Where a group was in a queue (None: nowhere), and where it goes on now."""
+
+    topic: str
+    broker_name: str
+    queue_id: int
+    before: int | None
+    after: int
+
+
+class ClientInfo(msgspec.Struct, frozen=True, rename="camel"):
+    """A client that is connected.
+
+    Attributes:
+      client_id: `ip@instance`.
+      address: `ip:port` from which it is connected to the first of `brokers`.
+      language: such as "JAVA".
+      version: such as "V5_5_0".
+      brokers: names of the brokers that know it, sorted.
+    """
+
+    client_id: str
+    address: str
+    language: str
+    version: str
+    brokers: tuple[str, ...]
+
+
+class SubscriptionInfo(msgspec.Struct, frozen=True, rename="camel"):
+    """What a group wants of a topic.
+
+    Attributes:
+      expression: such as "*" or "TagA || TagB".
+      expression_type: "TAG" or "SQL92".
+    """
+
+    topic: str
+    expression: str
+    expression_type: str
+
+
+class GroupClients(msgspec.Struct, frozen=True, rename="camel"):
+    """The members of a consumer group that are connected.
+
+    Attributes:
+      clients: sorted by id; empty: nobody is.
+      subscriptions: as the latest heartbeat had them, sorted by topic.
+      consume_type: "CONSUME_ACTIVELY" (pull), "CONSUME_PASSIVELY" (push), "CONSUME_POP", or "".
+      message_model: "CLUSTERING", "BROADCASTING", or "".
+      consume_from_where: such as "CONSUME_FROM_LAST_OFFSET", or "".
+    """
+
+    group: str
+    clients: tuple[ClientInfo, ...]
+    subscriptions: tuple[SubscriptionInfo, ...]
+    consume_type: str = ""
+    message_model: str = ""
+    consume_from_where: str = ""
+
+
+class QueueState(msgspec.Struct, frozen=True, rename="camel"):
+    """What a consumer holds of a queue.
+
+    Attributes:
+      values: RocketMQ's own names and values, such as "commitOffset" and "cachedMsgCount".
+    Source: RocketMQ 5.3.3 ProcessQueueInfo.
+    """
+
+    topic: str
+    broker_name: str
+    queue_id: int
+    values: dict[str, Any]
+
+
+class RunningInfo(msgspec.Struct, frozen=True, rename="camel"):
+    """How a consumer says it is; names and values are RocketMQ's own.
+
+    Attributes:
+      properties: such as "PROP_CONSUMER_START_TIMESTAMP".
+      subscriptions: what it wants.
+      queues: what it holds, sorted by topic, broker name and queue id.
+      statuses: topic to numbers such as "consumeOKTPS".
+      stacks: stacks of its threads, if asked for.
+    Source: RocketMQ 5.3.3 ConsumerRunningInfo.
+    """
+
+    client_id: str
+    properties: dict[str, str]
+    subscriptions: tuple[SubscriptionInfo, ...]
+    queues: tuple[QueueState, ...]
+    statuses: dict[str, dict[str, Any]]
+    stacks: str | None = None
+
+
+class DirectlyConsumed(msgspec.Struct, frozen=True, rename="camel"):
+    """What a consumer made of one message that it was handed.
+
+    Attributes:
+      result: such as "CR_SUCCESS", "CR_LATER", "CR_THROW_EXCEPTION".
+      remark: what it says about that, "": nothing.
+      spent_ms: how long it took.
+    Source: RocketMQ 5.3.3 ConsumeMessageDirectlyResult, CMResult.
+    """
+
+    result: str
+    remark: str
+    spent_ms: int
+
+
+NO_ATTRIBUTES: Mapping[str, str | None] = {}

@@ -1,0 +1,509 @@
+"""One client of a cluster: its connections, its routes, its heartbeats.
+
+Producers and consumers of one program may share a `Client`; each makes one of its own from a URL
+otherwise. Brokers know a client by its id, which heartbeats carry.
+
+Java counterpart: MQClientInstance.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import logging
+import os
+import socket
+import ssl
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from math import inf
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, Self, Unpack
+
+import anyio
+import anyio.abc
+import msgspec
+
+from ..remoting.bodies import TopicRouteData
+from ..remoting.codec import ONEWAY_FLAG, RemotingCommand, SerializeType, encode
+from ..remoting.headers.base import Header, encode_header
+from ..remoting.hosts import host_bytes
+from ..remoting.message_id import UniqueIdGenerator
+from ..remoting.response_codes import ResponseCode
+from . import clock, process
+from .connection import Connection, request_name
+from .core.client_id import build_client_id, default_instance_name
+from .core.namespaces import with_namespace, without_namespace
+from .core.routes import TopicPublishInfo
+from .core.signature import Credentials, sign
+from .core.url import ClientUrl, parse_url
+from .errors import (
+    ClosedError,
+    ConfigurationError,
+    ConnectError,
+    ForkedError,
+    RequestTimeoutError,
+    reading_answer,
+    server_error,
+)
+from .interceptor import Interceptor
+from .members import GroupMember, Members, Process
+from .options import ClientOptions, Dial, split_options
+from .route_table import RouteTable
+
+if TYPE_CHECKING:
+    from .request_reply import PendingReply
+
+__all__ = ["Client", "GroupMember", "Process", "reading_answer"]
+
+logger = logging.getLogger(__name__)
+
+TIMEOUT_S: Final = 3.0
+"""RocketMQ: sendMsgTimeout and mqClientApiTimeout, 3,000 ms."""
+CONNECT_TIMEOUT_S: Final = 3.0
+"""RocketMQ: connectTimeoutMillis 3,000."""
+RECONNECT_PAUSE_S: Final = 0.1
+"""After a failed connect the next one waits so long."""
+ROUTE_REFRESH_S: Final = 30.0
+"""RocketMQ: pollNameServerInterval 30,000 ms."""
+HEARTBEAT_S: Final = 30.0
+"""RocketMQ: heartbeatBrokerInterval 30,000 ms. Brokers forget a client after 120 s."""
+
+_instances = itertools.count(1)
+
+
+class Client:
+    """Connections, routes and heartbeats of one client id.
+
+    Use: `async with Client("rocketmq://127.0.0.1:9876") as client:`, under trio or asyncio.
+
+    Args:
+      url: `rocketmq://host:port;host:port?...`, or `host:port;host:port`.
+      options: see ClientOptions.
+
+    Attributes:
+      client_id: `ip@instance`, by which brokers know it.
+      now_s: the loop's clock, seconds, while it is open.
+      replies: what the producers' requests wait for, by correlation id.
+
+    Raises: ConfigurationError: the URL or an option cannot be right.
+    """
+
+    def __init__(self, url: str, **options: Unpack[ClientOptions]) -> None:
+        split_options(msgspec.Struct, options)  # refuses what nobody has
+        self.url: ClientUrl = _parsed(url)
+        self.timeout_s: float = _positive(options, "timeout_s", TIMEOUT_S)
+        self.namespace: str = options.get("namespace", self.url.namespace) or ""
+        self.interceptors: tuple[Interceptor, ...] = tuple(options.get("interceptors", ()))
+        self.wall_ms: Callable[[], int] = options.get("wall_ms", clock.wall_ms)
+        self._connect_timeout_s = _positive(options, "connect_timeout_s", CONNECT_TIMEOUT_S)
+        self.credentials: Credentials | None = options.get("credentials") or self.url.credentials
+        self._dial: Dial = options.get("dial") or _tcp_dial(options.get("tls", self.url.tls))
+        self._pid = os.getpid()
+        self._generation = process.generation()
+        self._ip = _local_ip(self.url.name_servers[0])
+        self.instance_name: str = (
+            options.get("instance_name")
+            or self.url.instance_name
+            or default_instance_name(self._pid, clock.wall_ns() + next(_instances))
+        )
+        self.client_id: str = build_client_id(self._ip, self.instance_name)
+        self._unique_ids = UniqueIdGenerator(
+            host_bytes(self._ip, 0)[:-4], self._pid, clock.wall_ns() & 0xFFFFFFFF
+        )
+        self.next_opaque: Callable[[], int] = functools.partial(next, itertools.count(1))
+        self.now_s: Callable[[], float] = anyio.current_time
+        self._group: anyio.abc.TaskGroup | None = None
+        self._is_closed = False
+        self._connections: dict[str, Connection] = {}
+        self._connecting: dict[str, anyio.Lock] = {}
+        # When a connection could last not be made, and why.
+        self._failures: dict[str, tuple[float, ConnectError]] = {}
+        self._name_server_index = 0
+        self._members = Members(self, _positive(options, "heartbeat_s", HEARTBEAT_S))
+        self._routes = RouteTable(
+            self.url.name_servers,
+            self.request_name_server,
+            self._members,
+            _positive(options, "route_refresh_s", ROUTE_REFRESH_S),
+        )
+        self.replies: dict[str, PendingReply] = {}
+
+    # Lifecycle
+
+    async def __aenter__(self) -> Self:
+        if self._group is not None or self._is_closed:
+            raise ClosedError("a client is opened once; make another")
+        group = anyio.create_task_group()
+        await group.__aenter__()
+        self._group = group
+        self.now_s = clock.loop_clock()
+        self.start_soon(self._routes.run)
+        self.start_soon(self._members.run)
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        group = self._group
+        assert group is not None  # opened
+        self._is_closed = True
+        for connection in list(self._connections.values()):
+            connection.close("the client was closed")
+        group.cancel_scope.cancel()
+        # Not the body's error: it would come out inside a group of exceptions.
+        await group.__aexit__(None, None, None)
+
+    def check_open(self) -> None:
+        """Raises: ClosedError; ForkedError: this process is not the one that opened the client."""
+        if self._group is None:
+            raise ClosedError("the client is not open: use `async with`")
+        if self._is_closed:
+            raise ClosedError("the client is closed")
+        if process.generation() != self._generation:
+            raise ForkedError(
+                f"the client was opened by process {self._pid} and cannot be used in its child "
+                f"{os.getpid()}: open one there"
+            )
+
+    def start_soon(self, function: Callable[..., Awaitable[Any]], *args: Any) -> None:
+        """Run something in the background; an error of it is logged and harms nothing else."""
+        self.check_open()
+        assert self._group is not None  # open
+        self._group.start_soon(_guard, function, args)
+
+    # Requests
+
+    def command(
+        self,
+        code: int,
+        header: Header | None = None,
+        body: bytes = b"",
+        *,
+        is_oneway: bool = False,
+        more: Mapping[str, str] | None = None,
+        unsigned: Mapping[str, str] | None = None,
+    ) -> RemotingCommand:
+        """A request with a new opaque, signed if the client has credentials.
+
+        Args:
+          more: ext fields beside the header's.
+          unsigned: ext fields that the signature leaves out.
+        """
+        fields = encode_header(header) if header is not None else {}
+        if more:
+            fields.update(more)
+        known = self.credentials
+        if known is not None:
+            # Apache 5.5.0 takes an empty value of a binary header for null, and signs that.
+            fields = {name: value for name, value in fields.items() if value}
+            sign(fields, body, known.access_key, known.secret_key, known.security_token)
+        if unsigned:
+            fields.update(unsigned)
+        return RemotingCommand(
+            code,
+            fields,
+            body,
+            opaque=self.next_opaque(),
+            flag=ONEWAY_FLAG if is_oneway else 0,
+            # The binary header has room for 16 bits of code only.
+            serialize_type=SerializeType.ROCKETMQ if code <= 0x7FFF else SerializeType.JSON,
+        )
+
+    async def call(
+        self, address: str, command: RemotingCommand, timeout_s: float | None = None
+    ) -> RemotingCommand:
+        """Send a request and wait for its answer, whatever it says.
+
+        Args:
+          address: `host:port`.
+          timeout_s: seconds for connecting and answering together; None: the client's.
+
+        Raises: ConnectError; RequestTimeoutError; ClosedError; ForkedError.
+        """
+        timeout_s = self.timeout_s if timeout_s is None else timeout_s
+        start_s = self.now_s()
+        connection = self._connections.get(address)
+        if connection is None or connection.closed:
+            connection = await self.connection(address)
+        else:
+            self.check_open()
+        left_s = timeout_s - (self.now_s() - start_s)
+        if left_s <= 0:
+            raise RequestTimeoutError(request_name(command.code), address, timeout_s)
+        return await connection.call(command, left_s)
+
+    async def request(
+        self,
+        address: str,
+        code: int,
+        header: Header | None = None,
+        body: bytes = b"",
+        *,
+        timeout_s: float | None = None,
+        ok: Sequence[int] = (ResponseCode.SUCCESS,),
+        more: Mapping[str, str] | None = None,
+        unsigned: Mapping[str, str] | None = None,
+    ) -> RemotingCommand:
+        """Send a request and take its answer.
+
+        Args:
+          ok: response codes that are no error.
+          more, unsigned: see `command`.
+
+        Raises: ServerError: another response code; and as `call`.
+        """
+        command = self.command(code, header, body, more=more, unsigned=unsigned)
+        answer = await self.call(address, command, timeout_s)
+        if answer.code not in ok:
+            raise server_error(answer.code, answer.remark, address, request_name(code))
+        return answer
+
+    async def send_oneway(
+        self, address: str, code: int, header: Header | None = None, body: bytes = b""
+    ) -> None:
+        """Send what is not answered.
+
+        Raises: ConnectError; ClosedError; ForkedError.
+        """
+        connection = await self.connection(address)
+        connection.send_oneway(encode(self.command(code, header, body, is_oneway=True)))
+
+    async def request_name_server(
+        self,
+        code: int,
+        header: Header | None = None,
+        body: bytes = b"",
+        *,
+        ok: Sequence[int] = (ResponseCode.SUCCESS,),
+    ) -> RemotingCommand:
+        """Ask one name server; the next one if it cannot be reached, until all were asked.
+
+        Raises: ConnectError: none answered; its text has them all. ServerError.
+        """
+        servers = self.url.name_servers
+        failures = []
+        for _ in servers:
+            address = servers[self._name_server_index % len(servers)]
+            try:
+                return await self.request(address, code, header, body, ok=ok)
+            except (ConnectError, RequestTimeoutError) as error:
+                failures.append(error)
+                self._name_server_index += 1
+        tried = "; ".join(map(str, failures))
+        raise ConnectError(
+            ";".join(servers), f"no name server answered: {tried}. Is one running there?"
+        ) from failures[-1]
+
+    # Connections
+
+    def open_connection(self, address: str) -> Connection | None:
+        """The connection to an address, if there is one."""
+        connection = self._connections.get(address)
+        return None if connection is None or connection.closed else connection
+
+    async def connection(self, address: str) -> Connection:
+        """The connection to an address, made now if there is none.
+
+        Raises: ConnectError; ClosedError; ForkedError.
+        """
+        self.check_open()
+        connection = self.open_connection(address)
+        if connection is None:
+            asked_s = self.now_s()
+            async with self._connecting.setdefault(address, anyio.Lock()):
+                connection = self.open_connection(address)
+                if connection is None:
+                    connection = await self._connect_for_all(address, asked_s)
+        return connection
+
+    async def _connect_for_all(self, address: str, asked_s: float) -> Connection:
+        """Many may wait for a broker that is down: they share one try, and its failure."""
+        failed_s, failure = self._failures.get(address, (-inf, None))
+        if failure is not None and failed_s >= asked_s:
+            raise ConnectError(address, failure.reason)
+        await anyio.sleep(max(failed_s + RECONNECT_PAUSE_S - self.now_s(), 0))
+        try:
+            connection = await self._connect(address)
+        except ConnectError as error:
+            self._failures[address] = (self.now_s(), error)
+            raise
+        self._failures.pop(address, None)
+        return connection
+
+    async def _connect(self, address: str) -> Connection:
+        host, separator, port = address.rpartition(":")
+        if not separator or not port.isdecimal():
+            raise ConnectError(address, "not an address of the form host:port")
+        try:
+            with anyio.fail_after(self._connect_timeout_s):
+                stream = await self._dial(host.strip("[]"), int(port))
+        except TimeoutError:
+            why = f"no connection within {self._connect_timeout_s:g} s"
+            raise ConnectError(address, why) from None
+        except anyio.EndOfStream as error:
+            raise ConnectError(
+                address, "closed while TLS was set up: does it speak TLS?"
+            ) from error
+        except (OSError, anyio.BrokenResourceError, anyio.ConnectionFailed) as error:
+            raise ConnectError(address, f"cannot connect: {error}") from error
+        connection = Connection(stream, address, self._members.on_request)
+        self._connections[address] = connection
+        self.start_soon(self._run_connection, connection)
+        if address not in self.url.name_servers:
+            # A broker that has just (re)started knows nobody.
+            self._members.heartbeat_soon()
+        return connection
+
+    async def _run_connection(self, connection: Connection) -> None:
+        try:
+            await connection.run()
+        finally:
+            if self._connections.get(connection.address) is connection:
+                del self._connections[connection.address]
+
+    # Routes
+
+    def with_namespace(self, resource: str) -> str:
+        """A topic or group with the client's namespace before it."""
+        return with_namespace(self.namespace, resource)
+
+    def without_namespace(self, resource: str) -> str:
+        """A topic or group without the client's namespace."""
+        return without_namespace(resource, self.namespace)
+
+    async def route(self, topic: str, *, is_fresh: bool = False) -> TopicRouteData:
+        """Where a topic is.
+
+        Args:
+          topic: with namespace.
+          is_fresh: ask a name server even if the route is known.
+
+        Raises: RouteNotFoundError; ConnectError: no name server answers.
+        """
+        return await self._routes.route(topic, is_fresh=is_fresh)
+
+    def known_publish_info(self, topic: str) -> TopicPublishInfo | None:
+        """The queues of a topic that can be written to, if they are known already."""
+        return self._routes.known_publish_info(topic)
+
+    async def publish_info(self, topic: str, default_queue_count: int) -> TopicPublishInfo:
+        """The queues of a topic that can be written to.
+
+        A topic that nobody knows is assumed where AUTO_CREATE_TOPIC is, with at most
+        `default_queue_count` queues: sending there creates it.
+
+        Raises: RouteNotFoundError; ConnectError.
+        """
+        return await self._routes.publish_info(topic, default_queue_count)
+
+    def broker_address(self, broker_name: str, broker_id: int = 0) -> str | None:
+        """`host:port` of a broker; of another with its name if that id is not there.
+
+        Args:
+          broker_id: 0: the master, and nothing else will do.
+        """
+        return self._routes.broker_address(broker_name, broker_id)
+
+    def master_address(self, broker_name: str) -> str:
+        """`host:port` of a broker's master.
+
+        Raises: ConnectError: no name server says where it is.
+        """
+        return self._routes.master_address(broker_name)
+
+    def broker_addresses(self) -> dict[str, dict[int, str]]:
+        """All brokers that routes have named: broker name to broker id to `host:port`."""
+        return self._routes.broker_addresses()
+
+    def forget_route(self, topic: str) -> None:
+        """Ask anew before the next use: a broker said that the topic is not there."""
+        self._routes.forget(topic)
+
+    def refresh_soon(self) -> None:
+        """Look at all routes now instead of at the next turn."""
+        self._routes.refresh_soon()
+
+    # Members and heartbeats
+
+    async def add_member(self, member: GroupMember) -> None:
+        """Take a producer or consumer in; brokers hear of it at once.
+
+        Raises: ConfigurationError: its group has a member of its kind here already; ClosedError;
+          ForkedError.
+        """
+        self.check_open()
+        self._members.add(member)
+
+    def members(self, group: str) -> list[GroupMember]:
+        """The producers and consumers of a group that are here."""
+        return self._members.of_group(group)
+
+    async def remove_member(self, member: GroupMember) -> None:
+        """Let a producer or consumer go, and tell the brokers, as far as they can be reached."""
+        await self._members.remove(member)
+
+    def heartbeat_soon(self) -> None:
+        """Tell the brokers now instead of at the next turn."""
+        self._members.heartbeat_soon()
+
+    async def heartbeat(self) -> None:
+        """Tell all known brokers who is here; a broker that cannot be reached is logged."""
+        await self._members.heartbeat()
+
+    # Messages
+
+    def next_unique_id(self) -> str:
+        """A new id for a message."""
+        return self._unique_ids.next_id(self.wall_ms())
+
+
+async def _guard(function: Callable[..., Awaitable[Any]], args: tuple[Any, ...]) -> None:
+    try:
+        await function(*args)
+    except Exception:
+        # A bug of ours: the rest of the client goes on.
+        logger.exception("a background task of the client failed: %s", function)
+
+
+def _parsed(url: str) -> ClientUrl:
+    try:
+        return parse_url(url)
+    except ValueError as error:
+        raise ConfigurationError(str(error)) from None
+
+
+def _positive(options: ClientOptions, name: str, default: float) -> float:
+    value: Any = options.get(name, default)
+    if not isinstance(value, int | float) or not value > 0:
+        raise ConfigurationError(f"{name} is {value!r}; it is a number of seconds above 0")
+    return float(value)
+
+
+def _tcp_dial(tls: ssl.SSLContext | bool) -> Dial:
+    context = ssl.create_default_context() if tls is True else tls or None
+
+    async def dial(host: str, port: int) -> anyio.abc.ByteStream:
+        if context is None:
+            return await anyio.connect_tcp(host, port)
+        # Netty peers close without TLS's own goodbye.
+        return await anyio.connect_tcp(
+            host, port, ssl_context=context, tls_hostname=host, tls_standard_compatible=False
+        )
+
+    return dial
+
+
+def _local_ip(server: str) -> str:
+    """This machine's address as the name server would see it; no packet is sent."""
+    host, _, port = server.rpartition(":")
+    try:
+        found = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_DGRAM)
+        family, kind, protocol, _, address = found[0]
+        with socket.socket(family, kind, protocol) as probe:
+            probe.connect(address)
+            return str(probe.getsockname()[0])
+    except OSError:
+        return "127.0.0.1"

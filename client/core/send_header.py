@@ -1,0 +1,331 @@
+"""The frames of SEND_MESSAGE_V2 (310) and SEND_BATCH_MESSAGE (320), as bytes, fast.
+
+A producer's sends differ in little: the time, the properties, the body, and among a handful of
+queues. So all fields but two are kept as prepared bytes for each queue, and a message costs one
+`struct` call and one join. A test holds the frames equal to what `codec.encode` makes of a
+`SendMessageRequestHeaderV2`.
+
+The properties stand last among the fields: a reader that remembers where the fields of the last
+header of one size stood finds all others at the same places.
+
+A field without a value is left out. Apache reads an empty value of a binary header as null, and
+then takes the text "null" for it when it checks a signature, so such a request never passes.
+
+Java counterpart: SendMessageRequestHeaderV2, MQClientAPIImpl.sendMessage of RocketMQ 5.3.3. Pure.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+from typing import Final, TypeAlias
+
+from construct import Int32sb
+from construct import Struct as Schema
+
+from ...remoting.codec import (
+    CURRENT_VERSION,
+    FRAME,
+    FRAME_SIZE_MAX,
+    NO_EXT_FIELDS,
+    ONEWAY_FLAG,
+    ROCKETMQ_HEADER,
+    encode_ext_fields,
+)
+from ...remoting.errors import LocalProtocolError
+from ...remoting.headers.message import SEND_MESSAGE_V2_LETTERS
+from ...remoting.language_codes import LanguageCode
+from ...remoting.message_codec import PROPERTIES_SIZE_MAX
+from ...remoting.request_codes import RequestCode
+from ...remoting.schema import derive_struct
+from ...remoting.topic_names import AUTO_CREATE_TOPIC
+from .signature import (
+    ACCESS_KEY,
+    SECURITY_TOKEN,
+    SIGNATURE,
+    SIGNATURE_SIZE,
+    Credentials,
+    signature_of,
+    sort_names,
+)
+
+DEFAULT_TOPIC_QUEUE_NUMS: Final = 4
+"""Queues of such a topic. Source: DefaultMQProducer.defaultTopicQueueNums."""
+
+CONSTANTS_SIZE_MAX: Final = 16_384
+"""Bytes of the fields that are the same in each message; RocketMQ's are below 1,000."""
+
+PREFIXES_COUNT_MAX: Final = 1024
+"""Queues (and flags) whose fields are kept prepared; some 300 bytes each."""
+
+_PACK_START = derive_struct(
+    Schema(*FRAME.subcons, *ROCKETMQ_HEADER.subcons, "fields_size" / Int32sb)
+).pack
+_HEADER_SIZE: Final = derive_struct(ROCKETMQ_HEADER).size + 4
+_BINARY_MARK: Final = 1 << 24
+_PYTHON: Final = int(LanguageCode.PYTHON)
+_SEND: Final = int(RequestCode.SEND_MESSAGE_V2)
+_SEND_BATCH: Final = int(RequestCode.SEND_BATCH_MESSAGE)
+
+_LETTERS: Final = {name: letter for letter, name in SEND_MESSAGE_V2_LETTERS.items()}
+_BORN: Final = _LETTERS["born_timestamp"]
+_PROPERTIES: Final = _LETTERS["properties"]
+
+
+def _field_starts(name: str, sizes: range) -> tuple[bytes, ...]:
+    """What stands before a value of each size: the field's name, and the size."""
+    values = [encode_ext_fields({name: "x" * size}) for size in sizes]
+    return tuple(value[: len(value) - size] for value, size in zip(values, sizes, strict=True))
+
+
+_BORN_SIZE_MAX: Final = 20  # "-9223372036854775808"
+_BORN_STARTS: Final = _field_starts(_BORN, range(_BORN_SIZE_MAX + 1))
+_PROPERTIES_STARTS: Final = (b"", *_field_starts(_PROPERTIES, range(1, 512)))
+_PROPERTIES_STARTS_COUNT: Final = len(_PROPERTIES_STARTS)
+_PROPERTIES_NAME: Final = _PROPERTIES_STARTS[1][:-4]
+_PACK_SIZE = derive_struct(Schema("size" / Int32sb)).pack
+_BORN_START_SIZE: Final = len(_BORN_STARTS[0])
+_SIGNATURE_START: Final = _field_starts(SIGNATURE, range(SIGNATURE_SIZE, SIGNATURE_SIZE + 1))[0]
+
+_Key: TypeAlias = tuple[int, str | None, int, int, bool, int, int | None]
+# The prepared fields, and what is signed before the time, between it and the properties, after.
+_Prepared: TypeAlias = tuple[bytes, tuple[bytes, bytes, bytes]]
+
+
+class SendTemplate:
+    """Makes the frames of one producer's sends to one topic.
+
+    An unsigned message of 100 bytes costs 1.4 µs, against 13 µs by way of a header object; a signed
+    one 5 µs (measured on one 2020s server core, the calls included). Not thread-safe.
+
+    Args:
+      topic: where to, with its namespace.
+      producer_group: the producer's group, with its namespace.
+      default_topic: whose settings the topic takes if the send creates it.
+      default_topic_queue_nums: queues that it then gets; int32.
+      unit_mode: the producer belongs to a unit.
+      ext: more fields, the same in each message; none of them a letter of the header's own.
+      credentials: to sign each request with; None: requests are not signed.
+    Raises: LocalProtocolError: a field is given twice, a number does not fit, or the constant
+      fields are longer than `CONSTANTS_SIZE_MAX`.
+    """
+
+    __slots__ = ("_constants", "_fixed", "_prepared", "_secret_key", "producer_group", "topic")
+
+    def __init__(
+        self,
+        topic: str,
+        producer_group: str,
+        default_topic: str = AUTO_CREATE_TOPIC,
+        default_topic_queue_nums: int = DEFAULT_TOPIC_QUEUE_NUMS,
+        *,
+        unit_mode: bool = False,
+        ext: Mapping[str, str] = NO_EXT_FIELDS,
+        credentials: Credentials | None = None,
+    ) -> None:
+        self.topic: str = topic
+        self.producer_group: str = producer_group
+        taken = [name for name in ext if name in SEND_MESSAGE_V2_LETTERS or name == SIGNATURE]
+        if taken:
+            raise LocalProtocolError(f"the field {taken[0]!r} is the send's own")
+        fields = {
+            "producer_group": producer_group,
+            "topic": topic,
+            "default_topic": default_topic,
+            "default_topic_queue_nums": _int32(
+                "default_topic_queue_nums", default_topic_queue_nums
+            ),
+            "unit_mode": _bool(unit_mode),
+        }
+        self._constants = {_LETTERS[name]: value for name, value in fields.items()} | dict(ext)
+        self._secret_key = None
+        if credentials is not None:
+            self._secret_key = credentials.secret_key
+            self._constants[ACCESS_KEY] = credentials.access_key
+            if credentials.security_token:
+                self._constants[SECURITY_TOKEN] = credentials.security_token
+        self._fixed = _encode_fields(self._constants)
+        if len(self._fixed) > CONSTANTS_SIZE_MAX:
+            raise LocalProtocolError(
+                f"the constant fields have {len(self._fixed)} bytes, at most {CONSTANTS_SIZE_MAX}"
+                " are allowed"
+            )
+        self._prepared: dict[_Key, _Prepared] = {}
+
+    def encode(
+        self,
+        opaque: int,
+        queue_id: int,
+        sys_flag: int,
+        born_timestamp_ms: int,
+        flag: int,
+        properties: bytes,
+        body: bytes,
+        batch: bool = False,
+        broker_name: str | None = None,
+        reconsume_times: int = 0,
+        max_reconsume_times: int | None = None,
+        oneway: bool = False,
+    ) -> bytes:
+        """The whole frame of one request.
+
+        Args:
+          opaque: int32 that the answer will carry.
+          queue_id: int32; negative: the broker picks.
+          sys_flag: int32, as `remoting.sys_flag` says.
+          born_timestamp_ms: ms since 1970, int64.
+          flag: the user's own int32.
+          properties: encoded, UTF-8; at most `PROPERTIES_SIZE_MAX` bytes; b"": not sent.
+          body: as it is stored: compressed if `sys_flag` says so; a batch's if `batch`.
+          batch: make a SEND_BATCH_MESSAGE.
+          broker_name: of the queue; None: not sent (brokers before 4.9 do not know it).
+          reconsume_times: how often it was consumed before; int32.
+          max_reconsume_times: int32; None: the group's.
+          oneway: no answer is wanted.
+        Raises: LocalProtocolError: a number does not fit, or something is too long.
+        """
+        return (
+            self.encode_head(
+                opaque,
+                queue_id,
+                sys_flag,
+                born_timestamp_ms,
+                flag,
+                properties,
+                body,
+                batch,
+                broker_name,
+                reconsume_times,
+                max_reconsume_times,
+                oneway,
+            )
+            + body
+        )
+
+    def encode_head(
+        self,
+        opaque: int,
+        queue_id: int,
+        sys_flag: int,
+        born_timestamp_ms: int,
+        flag: int,
+        properties: bytes,
+        body: bytes,
+        batch: bool = False,
+        broker_name: str | None = None,
+        reconsume_times: int = 0,
+        max_reconsume_times: int | None = None,
+        oneway: bool = False,
+    ) -> bytes:
+        """The frame without its body, which is to be sent right after: for large bodies.
+
+        Args and Raises: as `encode`; the body is only measured, and signed.
+        """
+        key = (queue_id, broker_name, sys_flag, flag, batch, reconsume_times, max_reconsume_times)
+        try:
+            prefix, signed = self._prepared[key]
+        except KeyError:
+            prefix, signed = self._prepare(key)
+        born = b"%d" % born_timestamp_ms
+        born_size = len(born)
+        properties_size = len(properties)
+        if born_size > 18 or properties_size >= _PROPERTIES_STARTS_COUNT:
+            _check_unusual(born_timestamp_ms, properties_size)
+        if properties_size >= _PROPERTIES_STARTS_COUNT:
+            properties_start = _PROPERTIES_NAME + _PACK_SIZE(properties_size)
+        else:
+            properties_start = _PROPERTIES_STARTS[properties_size]
+        fields_size = (
+            len(prefix) + _BORN_START_SIZE + born_size + len(properties_start) + properties_size
+        )
+        signature = b""
+        if self._secret_key is not None:
+            before, between, after = signed
+            content = b"".join((before, born, between, properties, after, body))
+            signature = _SIGNATURE_START + signature_of(content, self._secret_key)
+            fields_size += len(signature)
+        header_size = _HEADER_SIZE + fields_size
+        length = 4 + header_size + len(body)
+        if length > FRAME_SIZE_MAX:
+            raise LocalProtocolError(
+                f"a request of {length} bytes, at most {FRAME_SIZE_MAX} are allowed: send less"
+            )
+        try:
+            start = _PACK_START(
+                length,
+                _BINARY_MARK | header_size,
+                _SEND_BATCH if batch else _SEND,
+                _PYTHON,
+                CURRENT_VERSION,
+                opaque,
+                ONEWAY_FLAG if oneway else 0,
+                0,
+                fields_size,
+            )
+        except struct.error as error:
+            raise LocalProtocolError(f"opaque {opaque} is no int32") from error
+        return b"".join(
+            (start, prefix, signature, _BORN_STARTS[born_size], born, properties_start, properties)
+        )
+
+    def _prepare(self, key: _Key) -> _Prepared:
+        """Everything about a message but its time, its properties and its body."""
+        queue_id, broker_name, sys_flag, flag, batch, reconsume_times, max_reconsume_times = key
+        values = {
+            "queue_id": _int32("queue_id", queue_id),
+            "sys_flag": _int32("sys_flag", sys_flag),
+            "flag": _int32("flag", flag),
+            "reconsume_times": _int32("reconsume_times", reconsume_times),
+            "batch": _bool(batch),
+        }
+        if max_reconsume_times is not None:
+            values["max_reconsume_times"] = _int32("max_reconsume_times", max_reconsume_times)
+        if broker_name is not None:
+            values["broker_name"] = broker_name
+        fields = {_LETTERS[name]: value for name, value in values.items()}
+        prefix = self._fixed + _encode_fields(fields)
+        if len(prefix) > 2 * CONSTANTS_SIZE_MAX:
+            raise LocalProtocolError(f"a broker name of {len(broker_name or '')} characters")
+        made = prefix, _signed_parts(self._constants | fields)
+        if len(self._prepared) >= PREFIXES_COUNT_MAX:
+            self._prepared.clear()
+        self._prepared[key] = made
+        return made
+
+
+def _encode_fields(fields: Mapping[str, str]) -> bytes:
+    return encode_ext_fields({name: value for name, value in fields.items() if value})
+
+
+def _signed_parts(fields: Mapping[str, str]) -> tuple[bytes, bytes, bytes]:
+    """The values of these fields, as signed before, between and after time and properties."""
+    names = sort_names([*fields, _BORN, _PROPERTIES])
+    born_at, properties_at = names.index(_BORN), names.index(_PROPERTIES)
+
+    def joined(part: list[str]) -> bytes:
+        return "".join([fields[name] for name in part]).encode("utf-8", "replace")
+
+    return (
+        joined(names[:born_at]),
+        joined(names[born_at + 1 : properties_at]),
+        joined(names[properties_at + 1 :]),
+    )
+
+
+def _check_unusual(born_timestamp_ms: int, properties_size: int) -> None:
+    if not -(1 << 63) <= born_timestamp_ms < 1 << 63:
+        raise LocalProtocolError(f"born_timestamp_ms {born_timestamp_ms} is no int64")
+    if properties_size > PROPERTIES_SIZE_MAX:
+        raise LocalProtocolError(
+            f"properties of {properties_size} bytes, at most {PROPERTIES_SIZE_MAX} are allowed"
+        )
+
+
+def _int32(name: str, value: int) -> str:
+    if not -(1 << 31) <= value < 1 << 31:
+        raise LocalProtocolError(f"{name} {value} is no int32")
+    return str(int(value))
+
+
+def _bool(value: bool) -> str:
+    return "true" if value else "false"

@@ -1,0 +1,242 @@
+"""The one text that says where the name servers are, and how to speak to them.
+
+::
+
+    rocketmq://access:secret@host:9876;[::1]:9876?namespace=ns&instance=name&tls=true
+    host:9876;host2
+
+The second form is RocketMQ's own namesrvAddr. In the first, what stands before the `@` and after
+the `?` may be percent-encoded; a secret with `@`, `?` or `%` in it must be. A text never quotes a
+secret: what stands before an `@` is not shown.
+
+Java counterpart: ClientConfig.setNamesrvAddr; the URL is our own. Pure.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from ipaddress import AddressValueError, IPv6Address
+from typing import Any, Final
+from urllib.parse import unquote
+
+from ...remoting.hosts import URL_SCHEME
+from .client_id import DEFAULT_INSTANCE_NAME
+from .signature import Credentials
+
+DEFAULT_PORT: Final = 9876
+"""A name server's port. Source: NamesrvStartup."""
+
+_NAME_SERVERS_COUNT_MAX: Final = 64  # RocketMQ's documents show three
+_HOST: Final = re.compile(r"[A-Za-z0-9._-]+", re.ASCII)
+_NAMESPACE: Final = re.compile(r"[|a-zA-Z0-9_-]+", re.ASCII)
+_OTHER_SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://", re.ASCII)
+_SHOWN_CHARS_MAX: Final = 60
+_EXAMPLE: Final = "write host:port, such as 127.0.0.1:9876"
+
+
+@dataclass(frozen=True, slots=True)
+class ClientUrl:
+    """What `parse_url` read.
+
+    Attributes:
+      name_servers: "host:port" of each, at least one, each once; "[::1]:9876" for IPv6.
+      namespace: of the client's topics and groups; None: none.
+      instance_name: for the client id; None (also for "DEFAULT"): one of the process's own.
+      tls: whether connections are encrypted.
+      access_key, secret_key: of the account; both or neither. The secret is never shown.
+      security_token: of a temporary account, or None; never shown.
+    """
+
+    name_servers: tuple[str, ...]
+    namespace: str | None = None
+    instance_name: str | None = None
+    tls: bool = False
+    access_key: str | None = None
+    secret_key: str | None = field(default=None, repr=False)
+    security_token: str | None = field(default=None, repr=False)
+
+    @property
+    def credentials(self) -> Credentials | None:
+        """The account, or None."""
+        if self.access_key is None or self.secret_key is None:
+            return None
+        return Credentials(self.access_key, self.secret_key, self.security_token)
+
+
+def parse_url(text: str) -> ClientUrl:
+    """Read a URL, or RocketMQ's plain list of name servers.
+
+    Raises: ValueError: it says what was wrong, where, and what to do; never a secret.
+    """
+    text = text.strip()
+    if not text:
+        raise ValueError(f"the address is empty: {_EXAMPLE}")
+    if not text.lower().startswith(URL_SCHEME):
+        other = _OTHER_SCHEME.match(text)
+        if other is not None:
+            raise ValueError(
+                f"the address begins with {other[0]!r}: "
+                f"write {URL_SCHEME}host:port, or host:port alone"
+            )
+        return ClientUrl(parse_name_servers(text))
+    rest = text[len(URL_SCHEME) :]
+    hosts, has_query, query = rest.partition("?")
+    userinfo, has_account, hosts = hosts.rpartition("@")
+    if "@" in query:
+        # It may be a secret with a "?" in it: nothing of this text can be quoted.
+        raise ValueError("an '@' after the '?': write %40 there, and %3F for a '?' in a secret")
+    access_key = secret_key = None
+    if has_account:
+        access_key, secret_key = _account(userinfo)
+    values = _query(query) if has_query else {}
+    if "security_token" in values and access_key is None:
+        raise ValueError(
+            "security_token without an account: write access:secret@ before the name servers"
+        )
+    return ClientUrl(
+        parse_name_servers(hosts.removesuffix("/")),
+        access_key=access_key,
+        secret_key=secret_key,
+        **values,
+    )
+
+
+def _account(userinfo: str) -> tuple[str, str]:
+    access, has_secret, secret = userinfo.partition(":")
+    access, secret = _decoded("access key", access), _decoded("secret key", secret)
+    if not has_secret or not access or not secret:
+        raise ValueError("the account before the '@' is not access:secret: give both, or neither")
+    return access, secret
+
+
+def parse_name_servers(text: str) -> tuple[str, ...]:
+    """Read `host:port;host:port`; a port left out is 9876, a `;` at the end does not count.
+
+    Returns: each "host:port" once, in their order.
+    Raises: ValueError: none, too many, or one that is no address.
+    """
+    if "@" in text:
+        # What is quoted below must not be a part of a secret.
+        raise ValueError(
+            "the name servers have an '@': with an account, "
+            f"write {URL_SCHEME}access:secret@host:port"
+        )
+    items = [item.strip() for item in text.removesuffix(";").split(";")]
+    if items == [""]:
+        raise ValueError(f"no name server is given: {_EXAMPLE}")
+    if len(items) > _NAME_SERVERS_COUNT_MAX:
+        raise ValueError(
+            f"{len(items)} name servers are given, at most {_NAME_SERVERS_COUNT_MAX} are allowed"
+        )
+    return tuple(dict.fromkeys(_name_server(*each) for each in enumerate(items, 1)))
+
+
+def _name_server(number: int, item: str) -> str:
+    where = f"name server {number} ({item[:_SHOWN_CHARS_MAX]!r})"
+    if not item:
+        raise ValueError(f"name server {number} is empty: {_EXAMPLE}, and a ';' only between two")
+    if "," in item:
+        raise ValueError(f"{where} has a comma: write a ';' between name servers")
+    if item.startswith("["):
+        host, closed, port = item[1:].partition("]")
+        if not closed or not _is_ipv6(host) or (port and port[0] != ":"):
+            raise ValueError(f"{where} is no IPv6 address: write [address]:port")
+        host, has_port, port = f"[{host}]", port[:1], port[1:]
+    else:
+        host, has_port, port = item.partition(":")
+        if ":" in port and _is_ipv6(item):
+            raise ValueError(f"{where} is an IPv6 address without brackets: write [address]:port")
+        if not _HOST.fullmatch(host):
+            raise ValueError(f"{where} has no host of letters, digits, '.', '-', '_': {_EXAMPLE}")
+    if not has_port:
+        return f"{host}:{DEFAULT_PORT}"
+    if not (port.isascii() and port.isdecimal() and len(port) <= 5 and 1 <= int(port) <= 65535):
+        raise ValueError(f"{where} has no port from 1 to 65535 behind the ':': {_EXAMPLE}")
+    return f"{host}:{int(port)}"
+
+
+def _is_ipv6(text: str) -> bool:
+    try:
+        IPv6Address(text)
+    except AddressValueError:
+        return False
+    return True
+
+
+def _read_namespace(value: str) -> str | None:
+    if value and not _NAMESPACE.fullmatch(value):
+        raise ValueError(
+            f"namespace={value[:_SHOWN_CHARS_MAX]!r} has an illegal character: allowed are letters,"
+            " digits, '|', '_' and '-'"
+        )
+    return value or None
+
+
+def _read_instance(value: str) -> str | None:
+    if not value.strip():
+        raise ValueError("instance= is blank: give a name, or leave it out")
+    return None if value == DEFAULT_INSTANCE_NAME else value
+
+
+def _read_tls(value: str) -> bool:
+    if value.lower() not in ("true", "false"):
+        raise ValueError(f"tls={value[:_SHOWN_CHARS_MAX]!r} is neither true nor false")
+    return value.lower() == "true"
+
+
+def _read_token(value: str) -> str:
+    if not value:
+        raise ValueError("security_token= is empty: give one, or leave it out")
+    return value
+
+
+_KEYS: Final[dict[str, tuple[str, Callable[[str], str | bool | None]]]] = {
+    "namespace": ("namespace", _read_namespace),
+    "instance": ("instance_name", _read_instance),
+    "tls": ("tls", _read_tls),
+    "security_token": ("security_token", _read_token),
+}
+"""Keys of the query: the attribute that each becomes, and how."""
+
+
+def _query(query: str) -> dict[str, Any]:
+    """The attributes that the query gives."""
+    seen: set[str] = set()
+    values: dict[str, Any] = {}
+    for item in query.removesuffix("&").split("&") if query else ():
+        key, has_value, value = item.partition("=")
+        if key not in _KEYS:
+            if "security_token" in seen:
+                raise ValueError(
+                    f"an unknown key after security_token (known: {', '.join(_KEYS)}): if it is a"
+                    " part of the token, write %26 for its '&'"
+                )
+            raise ValueError(_unknown_key(key))
+        if not has_value:
+            raise ValueError(f"{key} has no value after the '?': write {key}=value")
+        if key in seen:
+            raise ValueError(f"{key} is given twice after the '?': leave one out")
+        seen.add(key)
+        attribute, read = _KEYS[key]
+        values[attribute] = read(_decoded(key, value))
+    return values
+
+
+def _decoded(what: str, text: str) -> str:
+    try:
+        return unquote(text, errors="strict")
+    except UnicodeDecodeError:
+        raise ValueError(f"the {what} has percent-encoded bytes that are not UTF-8") from None
+
+
+def _unknown_key(key: str) -> str:
+    import difflib  # 10 ms that only an error costs
+
+    by_lower = {known.lower(): known for known in _KEYS}
+    nearest = difflib.get_close_matches(key.lower(), by_lower, n=1, cutoff=0.0)[0]
+    return (
+        f"the key {key[:_SHOWN_CHARS_MAX]!r} after the '?' is unknown; the nearest one there is:"
+        f" {by_lower[nearest]} (known: {', '.join(_KEYS)})"
+    )

@@ -1,0 +1,468 @@
+"""Consuming at one's own pace: which queues, from where, when, all in the program's hands.
+
+Java counterpart: DefaultLitePullConsumer with `assign`, DefaultMQPullConsumer. Defaults are theirs.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Iterable, Mapping
+from typing import Final, Unpack
+
+import anyio
+import anyio.lowlevel
+import msgspec
+
+from ..remoting.bodies import (
+    ConsumeFromWhere,
+    ConsumerData,
+    ConsumeType,
+    MessageModel,
+    MessageQueue,
+    SubscriptionData,
+)
+from .client import Client
+from .core.routes import subscribe_queues
+from .core.subscription import MessageSelector, build_subscription
+from .core.topics import check_consumer_group
+from .errors import ClientError, ConfigurationError
+from .members import GroupMember
+from .message import ReceivedMessage
+from .options import ClientOptions, split_options
+from .participant import Participant
+from .pulling import (
+    PullStatus,
+    PullTroubles,
+    RemoteOffsetStore,
+    committed_offset,
+    max_offset,
+    min_offset,
+    pull,
+    search_offset,
+)
+
+logger = logging.getLogger(__name__)
+
+POLL_TIMEOUT_S: Final = 5.0
+"""RocketMQ: pollTimeoutMillis 5,000."""
+PULL_BATCH_SIZE: Final = 32
+"""Messages of one pull. RocketMQ: 10 for a lite pull consumer, 32 for others."""
+PULL_THRESHOLD_FOR_QUEUE: Final = 1000
+"""Messages of a queue that are fetched ahead. RocketMQ: the same name."""
+SUSPEND_S: Final = 20.0
+"""How long a broker holds a pull. RocketMQ: brokerSuspendMaxTimeMillis 20,000."""
+PULL_TIMEOUT_S: Final = 30.0
+"""RocketMQ: consumerTimeoutMillisWhenSuspend 30,000."""
+PULL_RETRY_S: Final = 1.0
+"""Pause after a pull that failed. RocketMQ: pullTimeDelayMillsWhenException 1,000."""
+AUTO_COMMIT_S: Final = 5.0
+"""RocketMQ: autoCommitIntervalMillis 5,000."""
+
+
+class PullConsumerOptions(ClientOptions, total=False):
+    """Keyword arguments of a pull consumer, beside those of its client.
+
+    Keys:
+      auto_commit: commit what `poll` gave every 5 s, and at the end; True.
+      auto_commit_s: that interval.
+      consume_from_where: where a queue begins that the group has no offset of:
+        CONSUME_FROM_LAST_OFFSET or CONSUME_FROM_FIRST_OFFSET.
+      pull_batch_size: messages of one pull; 32.
+      pull_threshold_for_queue: messages of a queue that are fetched ahead; 1,000.
+      suspend_s: seconds that a broker holds a pull; 20.
+    """
+
+    auto_commit: bool
+    auto_commit_s: float
+    consume_from_where: ConsumeFromWhere
+    pull_batch_size: int
+    pull_threshold_for_queue: int
+    suspend_s: float
+
+
+class PullConsumerConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """The values of PullConsumerOptions that are not the client's."""
+
+    auto_commit: bool = True
+    auto_commit_s: float = AUTO_COMMIT_S
+    consume_from_where: ConsumeFromWhere = ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET
+    pull_batch_size: int = PULL_BATCH_SIZE
+    pull_threshold_for_queue: int = PULL_THRESHOLD_FOR_QUEUE
+    suspend_s: float = SUSPEND_S
+
+
+class Pulled(msgspec.Struct, frozen=True):
+    """The answer to one `pull`.
+
+    Attributes:
+      status: whether there are messages, and if not, why.
+      messages: those that are wanted.
+      next_offset: where to pull next, in messages.
+      min_offset, max_offset: what the queue has, in messages.
+    """
+
+    status: PullStatus
+    messages: list[ReceivedMessage]
+    next_offset: int
+    min_offset: int
+    max_offset: int
+
+
+class _Assigned:
+    """A queue that is fetched from."""
+
+    __slots__ = ("fetched", "is_paused", "next_offset", "position", "scope", "wake")
+
+    def __init__(self) -> None:
+        self.fetched: deque[ReceivedMessage] = deque()
+        self.is_paused = False
+        # Where the program is; None until its beginning is known.
+        self.position: int | None = None
+        # Where the fetching is.
+        self.next_offset: int | None = None
+        self.scope = anyio.CancelScope()
+        self.wake = anyio.Event()
+
+
+class PullConsumer(Participant):
+    """Consumes from queues of the program's choice.
+
+    Use, under trio or asyncio::
+
+        async with PullConsumer(url, group="g") as consumer:
+            consumer.assign(await consumer.queues("Topic"))
+            messages = await consumer.poll()
+
+    Args:
+      client: a URL, or an open Client that is shared with others.
+      group: whose offsets it reads and commits.
+      options: see PullConsumerOptions; those of ClientOptions only with a URL.
+
+    Raises: ConfigurationError: an argument cannot be right.
+    """
+
+    def __init__(
+        self, client: str | Client, *, group: str, **options: Unpack[PullConsumerOptions]
+    ) -> None:
+        self._config, client_options = split_options(PullConsumerConfig, options)
+        super().__init__(client, client_options, group, check_consumer_group)
+        self._offsets = RemoteOffsetStore(self._client, self._group)
+        self._assigned: dict[MessageQueue, _Assigned] = {}
+        self._subscriptions: dict[str, SubscriptionData] = {}
+        self._troubles = PullTroubles()
+        self._member = GroupMember(self._group, self._describe, lambda: list(self._subscriptions))
+
+    def _describe(self) -> ConsumerData:
+        return ConsumerData(
+            group_name=self._group,
+            consume_type=ConsumeType.CONSUME_ACTIVELY,
+            message_model=MessageModel.CLUSTERING,
+            consume_from_where=self._config.consume_from_where,
+            subscription_data_set=list(self._subscriptions.values()),
+        )
+
+    async def _before_joining(self) -> None:
+        self._arrival = anyio.Event()
+        self._commits = anyio.CancelScope()
+
+    async def _after_joining(self) -> None:
+        if self._config.auto_commit:
+            self._client.start_soon(self._commit_on_and_on)
+
+    async def _leave(self) -> None:
+        self._commits.cancel()
+        for assigned in self._assigned.values():
+            assigned.scope.cancel()
+        # Shielded: what `poll` gave out is done with, whyever the end came.
+        with anyio.move_on_after(self._client.timeout_s, shield=True):
+            if self._config.auto_commit:
+                await self.commit()
+            await super()._leave()
+
+    # Queues
+
+    async def queues(self, topic: str) -> list[MessageQueue]:
+        """The queues of a topic that can be read.
+
+        Raises: RouteNotFoundError; ConnectError.
+        """
+        full = self._client.with_namespace(topic)
+        return list(subscribe_queues(full, await self._client.route(full)))
+
+    def assign(self, queues: Iterable[MessageQueue], selector: MessageSelector = "*") -> None:
+        """Fetch from these queues, and no others; those that stay go on where they are.
+
+        Args:
+          selector: what is wanted of their topics: tags or Sql.
+
+        Raises: ConfigurationError: an expression that cannot be right; ClosedError; ForkedError.
+        """
+        self._client.check_open()
+        wanted = dict.fromkeys(queues)
+        for queue in wanted:
+            self._subscribe(queue.topic, selector)
+        for queue in [q for q in self._assigned if q not in wanted]:
+            self._assigned.pop(queue).scope.cancel()
+        for queue in wanted:
+            if queue not in self._assigned:
+                self._start(queue, _Assigned())
+        self._client.heartbeat_soon()
+
+    def _start(self, queue: MessageQueue, assigned: _Assigned) -> None:
+        self._assigned[queue] = assigned
+        self._client.start_soon(self._fetch, queue, assigned)
+
+    def _subscribe(self, topic: str, selector: MessageSelector) -> SubscriptionData:
+        known = self._subscriptions.get(topic)
+        try:
+            made = build_subscription(topic, selector, sub_version=self._client.wall_ms())
+        except ValueError as error:
+            raise ConfigurationError(str(error)) from None
+        if known is not None and known.sub_string == made.sub_string:
+            return known
+        self._subscriptions[topic] = made
+        return made
+
+    @property
+    def assignment(self) -> list[MessageQueue]:
+        """The queues that are fetched from, sorted."""
+        return sorted(self._assigned)
+
+    def pause(self, queues: Iterable[MessageQueue]) -> None:
+        """`poll` gives nothing of these queues until `resume`."""
+        for queue in queues:
+            self._of(queue).is_paused = True
+
+    def resume(self, queues: Iterable[MessageQueue]) -> None:
+        """`poll` gives messages of these queues again."""
+        for queue in queues:
+            assigned = self._of(queue)
+            assigned.is_paused = False
+            assigned.wake.set()
+        self._arrival.set()
+
+    def _of(self, queue: MessageQueue) -> _Assigned:
+        assigned = self._assigned.get(queue)
+        if assigned is None:
+            raise ConfigurationError(f"{queue} is not assigned; call `assign` first")
+        return assigned
+
+    # Positions
+
+    def seek(self, queue: MessageQueue, offset: int) -> None:
+        """Go on at an offset; what was fetched ahead is dropped.
+
+        Args:
+          offset: in messages, >= 0.
+
+        Raises: ConfigurationError: the queue is not assigned, or the offset negative.
+        """
+        if offset < 0:
+            raise ConfigurationError(f"an offset is not negative: {offset}")
+        old = self._of(queue)
+        old.scope.cancel()
+        new = _Assigned()
+        new.is_paused = old.is_paused
+        new.position = new.next_offset = offset
+        self._start(queue, new)
+
+    async def seek_to_begin(self, queue: MessageQueue) -> None:
+        """Go on at the first message there is. Raises: as `seek`, and ClientError."""
+        self.seek(queue, await min_offset(self._client, queue))
+
+    async def seek_to_end(self, queue: MessageQueue) -> None:
+        """Go on with the next message to come. Raises: as `seek`, and ClientError."""
+        self.seek(queue, await max_offset(self._client, queue))
+
+    async def seek_to_time(self, queue: MessageQueue, timestamp_ms: int) -> None:
+        """Go on at the first message stored then or later. Raises: as `seek`, and ClientError.
+
+        Args:
+          timestamp_ms: ms since 1970.
+        """
+        self.seek(queue, await search_offset(self._client, queue, timestamp_ms))
+
+    async def seek_to_committed(self, queue: MessageQueue) -> None:
+        """Go on where the group committed, or where a new group begins. Raises: ClientError."""
+        self.seek(queue, await self._begin(queue))
+
+    def position(self, queue: MessageQueue) -> int | None:
+        """Offset of the next message that `poll` gives of a queue; None: not yet known.
+
+        Raises: ConfigurationError: the queue is not assigned.
+        """
+        return self._of(queue).position
+
+    async def committed(self, queue: MessageQueue) -> int | None:
+        """Where the group is, by the broker; None: it never committed. Raises: ClientError."""
+        return await committed_offset(self._client, queue, self._group)
+
+    async def begin_offset(self, queue: MessageQueue) -> int:
+        """Offset of the first message there is. Raises: ClientError."""
+        return await min_offset(self._client, queue)
+
+    async def end_offset(self, queue: MessageQueue) -> int:
+        """Offset of the next message to come. Raises: ClientError."""
+        return await max_offset(self._client, queue)
+
+    async def offset_at(self, queue: MessageQueue, timestamp_ms: int) -> int:
+        """Offset of the first message stored then or later, ms since 1970. Raises: ClientError."""
+        return await search_offset(self._client, queue, timestamp_ms)
+
+    async def commit(self, offsets: Mapping[MessageQueue, int] | None = None) -> None:
+        """Commit offsets of the group; what fails is logged, and tried again with the next commit.
+
+        Args:
+          offsets: queue to the next offset to consume; None: the positions of all queues.
+        """
+        if offsets is None:
+            offsets = {q: a.position for q, a in self._assigned.items() if a.position is not None}
+        for queue, offset in offsets.items():
+            self._offsets.update(queue, offset)
+        await self._offsets.persist(offsets)
+
+    async def _commit_on_and_on(self) -> None:
+        with self._commits:
+            while True:
+                await anyio.sleep(self._config.auto_commit_s)
+                await self.commit()
+
+    # Messages
+
+    async def poll(
+        self, *, count_max: int = PULL_BATCH_SIZE, timeout_s: float = POLL_TIMEOUT_S
+    ) -> list[ReceivedMessage]:
+        """Messages of the assigned queues, each queue's in order; their positions move on.
+
+        Args:
+          count_max: at most so many, >= 1.
+          timeout_s: seconds to wait for the first; >= 0.
+
+        Returns: messages; empty when none came in time.
+        """
+        self._client.check_open()
+        taken = self._take(count_max)
+        with anyio.move_on_after(timeout_s):
+            while not taken:
+                if self._arrival.is_set():
+                    self._arrival = anyio.Event()
+                await self._arrival.wait()
+                taken = self._take(count_max)
+        return taken
+
+    def _take(self, count_max: int) -> list[ReceivedMessage]:
+        taken: list[ReceivedMessage] = []
+        for queue, assigned in list(self._assigned.items()):
+            fetched = assigned.fetched
+            while fetched and len(taken) < count_max and not assigned.is_paused:
+                message = fetched.popleft()
+                assigned.position = message.queue_offset + 1
+                taken.append(message)
+                assigned.wake.set()
+            if taken and taken[-1].queue == queue:
+                # So that the next poll begins with another queue.
+                self._assigned[queue] = self._assigned.pop(queue)
+            if len(taken) >= count_max:
+                break
+        return taken
+
+    async def pull(
+        self,
+        queue: MessageQueue,
+        offset: int,
+        *,
+        count: int = PULL_BATCH_SIZE,
+        selector: MessageSelector = "*",
+        timeout_s: float = 0.0,
+    ) -> Pulled:
+        """Pull once; nothing is remembered.
+
+        Args:
+          offset: of the first message wanted, in messages.
+          count: at most so many.
+          timeout_s: seconds that the broker may wait for a message; 0: none.
+
+        Raises: ClientError.
+        """
+        subscription = self._subscribe_once(queue.topic, selector)
+        result = await pull(
+            self._client,
+            queue,
+            subscription,
+            self._group,
+            offset,
+            count=count,
+            suspend_s=timeout_s,
+            timeout_s=timeout_s + self._client.timeout_s,
+            is_subscription_sent=True,
+        )
+        topic = self._client.without_namespace(queue.topic)
+        return Pulled(
+            result.status,
+            [ReceivedMessage(ext, queue, topic) for ext in result.messages],
+            result.next_begin_offset,
+            result.min_offset,
+            result.max_offset,
+        )
+
+    def _subscribe_once(self, topic: str, selector: MessageSelector) -> SubscriptionData:
+        try:
+            return build_subscription(topic, selector, sub_version=self._client.wall_ms())
+        except ValueError as error:
+            raise ConfigurationError(str(error)) from None
+
+    async def _begin(self, queue: MessageQueue) -> int:
+        kept = await self.committed(queue)
+        if kept is not None:
+            return kept
+        if self._config.consume_from_where is ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET:
+            return await min_offset(self._client, queue)
+        return await max_offset(self._client, queue)
+
+    async def _fetch(self, queue: MessageQueue, assigned: _Assigned) -> None:
+        with assigned.scope:
+            while True:
+                try:
+                    await self._fetch_once(queue, assigned)
+                except ClientError as error:
+                    await anyio.lowlevel.checkpoint_if_cancelled()
+                    self._troubles.tell(queue, error, PULL_RETRY_S)
+                    self._client.refresh_soon()
+                    await anyio.sleep(PULL_RETRY_S)
+
+    async def _fetch_once(self, queue: MessageQueue, assigned: _Assigned) -> None:
+        config = self._config
+        if assigned.next_offset is None:
+            assigned.position = assigned.next_offset = await self._begin(queue)
+        while assigned.is_paused or len(assigned.fetched) >= config.pull_threshold_for_queue:
+            assigned.wake = anyio.Event()
+            await assigned.wake.wait()
+        result = await pull(
+            self._client,
+            queue,
+            self._subscriptions[queue.topic],
+            self._group,
+            assigned.next_offset,
+            count=config.pull_batch_size,
+            suspend_s=config.suspend_s,
+            timeout_s=config.suspend_s + PULL_TIMEOUT_S - SUSPEND_S,
+            is_subscription_sent=True,
+        )
+        if result.status is PullStatus.OFFSET_ILLEGAL:
+            logger.warning(
+                "%s: the offset %d is not there (any more); going on at %d",
+                queue,
+                assigned.next_offset,
+                result.next_begin_offset,
+            )
+            assigned.fetched.clear()
+            assigned.position = result.next_begin_offset
+        assigned.next_offset = result.next_begin_offset
+        if result.messages:
+            topic = self._client.without_namespace(queue.topic)
+            assigned.fetched.extend(ReceivedMessage(m, queue, topic) for m in result.messages)
+            self._arrival.set()
+        elif not assigned.fetched:
+            # What was filtered out is behind us.
+            assigned.position = result.next_begin_offset

@@ -1,0 +1,300 @@
+"""Who has which queue: sharing them out among the members of a group, and locking ordered ones.
+
+Java counterpart: RebalanceImpl, RebalancePushImpl, RebalanceService.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+
+import anyio
+import anyio.lowlevel
+
+from ..remoting.bodies import (
+    GetConsumerListByGroupResponseBody,
+    LockBatchRequestBody,
+    LockBatchResponseBody,
+    MessageModel,
+    MessageQueue,
+    SubscriptionData,
+)
+from ..remoting.headers import (
+    GetConsumerListByGroupRequestHeader,
+    LockBatchMqRequestHeader,
+    UnlockBatchMqRequestHeader,
+)
+from ..remoting.request_codes import RequestCode
+from . import clock
+from .alarm import Alarm
+from .client import Client
+from .core.allocation import AllocateMessageQueueStrategy
+from .core.routes import subscribe_queues
+from .errors import ClientError, RouteNotFoundError, ServerError, reading_answer
+from .pulling import OffsetStore, broker_of
+from .push_options import (
+    LOCK_S,
+    MISSING_TOPIC_S,
+    REBALANCE_RETRY_S,
+    PushConsumerConfig,
+)
+from .pushed_message import AssignedQueue
+
+logger = logging.getLogger(__name__)
+
+
+class Rebalance:
+    """The queues of one member of a group.
+
+    Lifecycle: made with its consumer; `run_once` and `renew_locks` are called again and again by
+    background tasks until `stop`; `release` ends it.
+
+    Args:
+      client: open while it works.
+      group: with namespace.
+      config: the consumer's.
+      subscriptions: what is wanted, by topic with namespace.
+      offsets: persisted for queues that go to somebody else.
+      begin: starts to pull a queue that was gained.
+
+    Attributes:
+      assigned: the queues that this member has now.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        group: str,
+        config: PushConsumerConfig,
+        subscriptions: Mapping[str, SubscriptionData],
+        offsets: OffsetStore,
+        begin: Callable[[AssignedQueue], None],
+    ) -> None:
+        self._client = client
+        self._group = group
+        self._config = config
+        self._subscriptions = subscriptions
+        self._offsets = offsets
+        self._begin = begin
+        self._is_clustering = config.message_model is MessageModel.CLUSTERING
+        self._due = Alarm()
+        self._is_stopped = False
+        self._has_missing_topics = False
+        self.assigned: dict[MessageQueue, AssignedQueue] = {}
+
+    @property
+    def has_locks(self) -> bool:
+        """Whether queues are locked at their brokers."""
+        return self._config.is_orderly and self._is_clustering
+
+    def soon(self) -> None:
+        """Share out now instead of at the next turn."""
+        self._due.ring()
+
+    def stop(self) -> None:
+        """Pull no more, take no more queues."""
+        self._is_stopped = True
+        for assigned in self.assigned.values():
+            assigned.scope.cancel()
+        self._due.ring()
+
+    async def release(self) -> None:
+        """Give the queues back: the consumer leaves its group."""
+        if self.has_locks:
+            await self._unlock(list(self.assigned))
+        for assigned in self.assigned.values():
+            assigned.drop()
+
+    async def run_once(self) -> None:
+        """Share out, and wait until it is time again."""
+        if not await self.rebalance():
+            await anyio.sleep(REBALANCE_RETRY_S)
+            self.soon()
+        pause_s = self._config.rebalance_s
+        if self._has_missing_topics:
+            pause_s = min(pause_s, MISSING_TOPIC_S)
+        await self._due.wait(pause_s)
+
+    async def rebalance(self) -> bool:
+        """Share out now; False: not all topics could be."""
+        is_complete = True
+        self._has_missing_topics = False
+        for topic, subscription in list(self._subscriptions.items()):
+            try:
+                mine = await self._allocate(topic)
+            except RouteNotFoundError:
+                self._has_missing_topics = True
+                continue
+            except ClientError as error:
+                await anyio.lowlevel.checkpoint_if_cancelled()
+                if self._is_stopped:
+                    return True
+                # A broker that is new to us, or was restarted, has not had our heartbeat yet.
+                level = logging.INFO if isinstance(error, ServerError) else logging.WARNING
+                text = "the queues of %s could not be shared out, once more in %g s: %s"
+                logger.log(level, text, topic, REBALANCE_RETRY_S, error)
+                is_complete = False
+                continue
+            if self._is_stopped:
+                return True
+            is_complete &= await self._assign(topic, subscription, mine)
+        return is_complete
+
+    async def _allocate(self, topic: str) -> list[MessageQueue]:
+        route = await self._client.route(topic)
+        queues = list(subscribe_queues(topic, route))
+        if not self._is_clustering or not queues:
+            return queues
+        members = await self._member_ids(queues[0])
+        strategy: AllocateMessageQueueStrategy = self._config.strategy
+        if not members:
+            return []
+        return strategy.allocate(self._group, self._client.client_id, queues, members)
+
+    async def _member_ids(self, queue: MessageQueue) -> list[str]:
+        header = GetConsumerListByGroupRequestHeader(consumer_group=self._group)
+        try:
+            answer = await self._client.request(
+                broker_of(self._client, queue, 1), RequestCode.GET_CONSUMER_LIST_BY_GROUP, header
+            )
+        except ServerError:
+            # It does not know the group: it was restarted, or is new to us.
+            self._client.heartbeat_soon()
+            raise
+        with reading_answer(queue.broker_name):
+            body = GetConsumerListByGroupResponseBody.from_body(answer.body)
+        return sorted(body.consumer_id_list)
+
+    async def _assign(
+        self, topic: str, subscription: SubscriptionData, mine: Sequence[MessageQueue]
+    ) -> bool:
+        wanted = set(mine)
+        lost = [q for q in self.assigned if q.topic == topic and q not in wanted]
+        await self._revoke(lost)
+        gained = [q for q in mine if q not in self.assigned]
+        is_complete = True
+        if gained and self.has_locks:
+            locked = await self._lock(gained)
+            is_complete = len(locked) == len(gained)
+            # Two rebalances may have waited here at the same time.
+            gained = [q for q in gained if q in locked and q not in self.assigned]
+        if self._is_stopped:
+            if self.has_locks:
+                await self._unlock(gained)
+            return True
+        if gained:
+            self._tell_listener("on_assign", gained)
+        for queue in gained:
+            assigned = AssignedQueue(queue, subscription, self._config)
+            assigned.process_queue.set_locked(self._config.is_orderly, now_ms=clock.monotonic_ms())
+            self.assigned[queue] = assigned
+            self._begin(assigned)
+        return is_complete
+
+    async def _revoke(self, queues: Sequence[MessageQueue]) -> None:
+        if not queues:
+            return
+        for queue in queues:
+            self.assigned.pop(queue).drop()
+        await self._offsets.persist(queues)
+        for queue in queues:
+            self._offsets.remove(queue)
+        if self.has_locks:
+            await self._unlock(queues)
+        self._tell_listener("on_revoke", queues)
+
+    def give_up(self, assigned: AssignedQueue) -> None:
+        """A queue cannot be pulled now; the next rebalance gives it another try."""
+        assigned.drop()
+        if self.assigned.get(assigned.queue) is assigned:
+            del self.assigned[assigned.queue]
+        self.soon()
+
+    async def reset(self, offsets: Mapping[MessageQueue, int]) -> None:
+        """Go on elsewhere in these queues, as far as this member has them."""
+        for queue, offset in offsets.items():
+            assigned = self.assigned.pop(queue, None)
+            if assigned is None:
+                continue
+            assigned.drop()
+            self._offsets.update(queue, offset)
+            await self._offsets.persist([queue])
+            self._offsets.remove(queue)
+        self.soon()
+
+    def _tell_listener(self, verb: str, queues: Sequence[MessageQueue]) -> None:
+        listener = self._config.listener
+        if listener is not None:
+            try:
+                getattr(listener, verb)(list(queues))
+            except Exception:
+                logger.exception("the rebalance listener failed")
+
+    # Locks
+
+    async def renew_locks(self) -> None:
+        """Wait, and renew the locks; a queue whose lock is gone is given up."""
+        await anyio.sleep(LOCK_S)
+        if self._is_stopped:
+            # Not again what `release` has given back.
+            return
+        queues = list(self.assigned)
+        locked = await self._lock(queues)
+        now_ms = clock.monotonic_ms()
+        lost = []
+        for queue in queues:
+            assigned = self.assigned.get(queue)
+            if assigned is None:
+                continue
+            if queue in locked:
+                assigned.process_queue.set_locked(True, now_ms=now_ms)
+            elif assigned.process_queue.is_lock_expired(now_ms):
+                lost.append(queue)
+        if lost:
+            logger.warning("the locks of %s are gone", lost)
+            await self._revoke(lost)
+            self.soon()
+
+    async def _lock(self, queues: Sequence[MessageQueue]) -> set[MessageQueue]:
+        """Those of the queues whose lock we have; a broker that does not answer gives none."""
+        locked: set[MessageQueue] = set()
+        for broker_queues in _by_broker(queues):
+            body = self._lock_body(broker_queues)
+            try:
+                answer = await self._client.request(
+                    broker_of(self._client, broker_queues[0]),
+                    RequestCode.LOCK_BATCH_MQ,
+                    LockBatchMqRequestHeader(),
+                    body,
+                )
+                with reading_answer(broker_queues[0].broker_name):
+                    locked.update(LockBatchResponseBody.from_body(answer.body).lock_ok_mq_set)
+            except ClientError as error:
+                logger.warning(
+                    "queues of %s were not locked: %s", broker_queues[0].broker_name, error
+                )
+        return locked
+
+    async def _unlock(self, queues: Sequence[MessageQueue]) -> None:
+        for broker_queues in _by_broker(queues):
+            try:
+                await self._client.send_oneway(
+                    broker_of(self._client, broker_queues[0]),
+                    RequestCode.UNLOCK_BATCH_MQ,
+                    UnlockBatchMqRequestHeader(),
+                    self._lock_body(broker_queues),
+                )
+            except ClientError as error:
+                logger.debug("queues were not unlocked: %s", error)
+
+    def _lock_body(self, queues: Sequence[MessageQueue]) -> bytes:
+        return LockBatchRequestBody(
+            consumer_group=self._group, client_id=self._client.client_id, mq_set=list(queues)
+        ).to_body()
+
+
+def _by_broker(queues: Sequence[MessageQueue]) -> list[list[MessageQueue]]:
+    brokers: dict[str, list[MessageQueue]] = {}
+    for queue in queues:
+        brokers.setdefault(queue.broker_name, []).append(queue)
+    return list(brokers.values())

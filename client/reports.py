@@ -1,0 +1,155 @@
+"""What brokers ask of a consumer for an administrator: how it is, where it is, go elsewhere.
+
+Java counterpart: ClientRemotingProcessor, ConsumerRunningInfo, ConsumeMessageDirectlyResult.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import traceback
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
+
+import anyio
+import msgspec
+
+from ..remoting import fastjson
+from ..remoting.bodies import SubscriptionData
+from ..remoting.codec import RemotingCommand
+from ..remoting.message_codec import decode_record
+from ..remoting.mq_version import CURRENT_VERSION, version_name
+from ..remoting.request_codes import RequestCode
+from . import clock
+from .connection import Connection
+from .message import MessageQueue
+from .pulling import offset_table
+
+if TYPE_CHECKING:
+    from .members import Process
+    from .push_consumer import PushConsumer
+
+logger = logging.getLogger(__name__)
+
+_MIB: Final = 1024 * 1024
+
+
+def processors(consumer: PushConsumer) -> Mapping[int, Process]:
+    """What a consumer does for these requests, by code."""
+
+    async def reset_offset(
+        connection: Connection, command: RemotingCommand
+    ) -> RemotingCommand | None:
+        offsets = offset_table(fastjson.loads(command.body), "offsetTable")
+        logger.info("an administrator resets offsets: %s", offsets)
+        await consumer.reset(offsets)
+        return command.answer()
+
+    async def tell_offsets(
+        connection: Connection, command: RemotingCommand
+    ) -> RemotingCommand | None:
+        topic = command.ext_fields.get("topic")
+        table = {
+            queue: offset for queue, offset in consumer.positions.items() if queue.topic == topic
+        }
+        return command.answer(body=fastjson.dumps({"messageQueueTable": table}))
+
+    async def tell_running_info(
+        connection: Connection, command: RemotingCommand
+    ) -> RemotingCommand | None:
+        return command.answer(body=fastjson.dumps(running_info(consumer)))
+
+    async def consume_directly(
+        connection: Connection, command: RemotingCommand
+    ) -> RemotingCommand | None:
+        return command.answer(body=fastjson.dumps(await _consume_directly(consumer, command)))
+
+    return {
+        RequestCode.RESET_CONSUMER_CLIENT_OFFSET: reset_offset,
+        RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT: tell_offsets,
+        RequestCode.GET_CONSUMER_RUNNING_INFO: tell_running_info,
+        RequestCode.CONSUME_MESSAGE_DIRECTLY: consume_directly,
+    }
+
+
+def running_info(consumer: PushConsumer) -> dict[str, object]:
+    """ConsumerRunningInfo, as `mqadmin consumerStatus` and the Dashboard show it."""
+    # Monotonic milliseconds of the process queues are told as those of the wall.
+    wall_ms = consumer.client.wall_ms()
+    since_ms = wall_ms - clock.monotonic_ms()
+    return {
+        "jstack": None,
+        "mqTable": {
+            queue: {
+                "commitOffset": consumer.positions.get(queue, 0),
+                "cachedMsgMinOffset": held.oldest.queue_offset if held.oldest else 0,
+                "cachedMsgMaxOffset": held.oldest.queue_offset + held.span if held.oldest else 0,
+                "cachedMsgCount": held.count,
+                "cachedMsgSizeInMiB": held.size // _MIB,
+                "transactionMsgMinOffset": 0,
+                "transactionMsgMaxOffset": 0,
+                "transactionMsgCount": 0,
+                "locked": held.is_locked,
+                "tryUnlockTimes": held.try_unlock_times,
+                "lastLockTimestamp": round(since_ms + held.last_lock_ms),
+                "droped": held.is_dropped,
+                "lastPullTimestamp": round(since_ms + held.last_pull_ms),
+                "lastConsumeTimestamp": round(since_ms + held.last_consume_ms),
+            }
+            for queue, held in consumer.process_queues.items()
+        },
+        "mqPopTable": {},
+        "properties": {
+            "PROP_NAMESERVER_ADDR": ";".join(consumer.client.url.name_servers),
+            "PROP_CONSUME_TYPE": "CONSUME_PASSIVELY",
+            "PROP_CLIENT_VERSION": version_name(CURRENT_VERSION),
+            "PROP_THREADPOOL_CORE_SIZE": "1",
+            "PROP_CONSUMEORDERLY": "true" if consumer.is_orderly else "false",
+            "PROP_CONSUMER_START_TIMESTAMP": str(consumer.started_ms),
+        },
+        "statusTable": {
+            subscription.topic: {
+                "consumeFailedMsgs": 0,
+                "consumeFailedTPS": 0.0,
+                "consumeOKTPS": 0.0,
+                "consumeRT": 0.0,
+                "pullRT": 0.0,
+                "pullTPS": 0.0,
+            }
+            for subscription in consumer.subscriptions
+        },
+        "subscriptionSet": [_plain(subscription) for subscription in consumer.subscriptions],
+        "userConsumerInfo": {},
+    }
+
+
+def _plain(subscription: SubscriptionData) -> object:
+    return msgspec.to_builtins(subscription)
+
+
+async def _consume_directly(consumer: PushConsumer, command: RemotingCommand) -> dict[str, object]:
+    """Hand one message to the handler at once; its offset and its retries are left alone."""
+    start_ms = clock.monotonic_ms()
+    result: dict[str, object] = {
+        "order": consumer.is_orderly,
+        "autoCommit": True,
+        "consumeResult": "CR_SUCCESS",
+        "remark": None,
+    }
+    handler = consumer.handler
+    if handler is None:
+        result["consumeResult"] = "CR_THROW_EXCEPTION"
+        result["remark"] = "this consumer iterates over its messages, it has no handler to call"
+    else:
+        ext = decode_record(command.body, inflate=True)
+        queue = MessageQueue(ext.topic, command.ext_fields.get("brokerName", ""), ext.queue_id)
+        try:
+            with anyio.fail_after(consumer.consume_timeout_s):
+                outcome = handler(consumer.unassigned_message(ext, queue))
+                if inspect.isawaitable(outcome):
+                    await outcome
+        except Exception:  # noqa: BLE001 - the handler is the user's, and the administrator is told
+            result["consumeResult"] = "CR_THROW_EXCEPTION"
+            result["remark"] = traceback.format_exc()
+    result["spentTimeMills"] = round(clock.monotonic_ms() - start_ms)
+    return result

@@ -1,0 +1,204 @@
+"""Request and reply: a message, and the answer of whoever consumes it, by way of the broker.
+
+The asker waits in `Client.replies` under a correlation id; the broker pushes the reply to the
+client whose id the request named.
+
+Java counterpart: DefaultMQProducerImpl.request, MessageUtil.createReplyMessage,
+RequestFutureHolder, ClientRemotingProcessor.receiveReplyMessage.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+import anyio
+
+from ..remoting import message_properties as names
+from ..remoting.bodies import MessageQueue
+from ..remoting.codec import RemotingCommand
+from ..remoting.compression import decompress
+from ..remoting.errors import RemotingError
+from ..remoting.headers import ReplyMessageRequestHeader, SendMessageRequestHeaderV2
+from ..remoting.headers.base import decode
+from ..remoting.hosts import host_bytes
+from ..remoting.message import MessageExt
+from ..remoting.message_codec import MAGIC_V1
+from ..remoting.request_codes import RequestCode
+from ..remoting.sys_flag import COMPRESSED
+from ..remoting.topic_names import AUTO_CREATE_TOPIC
+from .client import Client
+from .connection import Connection
+from .errors import MessageRefusedError, ReplyTimeoutError
+from .message import Message, ReceivedMessage, SendResult
+from .outgoing import Outgoing, Packer
+
+logger = logging.getLogger(__name__)
+
+REPLY_TOPIC_POSTFIX: Final = "REPLY_TOPIC"
+"""Source: MixAll.REPLY_TOPIC_POSTFIX."""
+REPLY_TYPE: Final = "reply"
+"""Value of MSG_TYPE of a reply. Source: MixAll.REPLY_MESSAGE_FLAG."""
+TTL_MS: Final = "3000"
+"""Life of a reply whose request names none. Source: DefaultMQProducer.sendMsgTimeout."""
+
+
+class PendingReply:
+    """A place for the reply to one request message.
+
+    Attributes:
+      event: set once it is there.
+    """
+
+    __slots__ = ("event", "message")
+
+    def __init__(self) -> None:
+        self.event: anyio.Event = anyio.Event()
+        self.message: ReceivedMessage | None = None
+
+
+class RequestReply:
+    """The requests and replies of one producer.
+
+    Args:
+      client: its client.
+      group: the producer's, with namespace.
+      packer: makes what is sent.
+      default_queue_count: queues of a topic that a send creates.
+      send: all tries of a message within so many seconds.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        group: str,
+        packer: Packer,
+        default_queue_count: int,
+        send: Callable[[Outgoing, float], Awaitable[SendResult]],
+    ) -> None:
+        self._client = client
+        self._group = group
+        self._packer = packer
+        self._default_queue_count = default_queue_count
+        self._send = send
+
+    async def request(self, message: Message, timeout_s: float) -> ReceivedMessage:
+        """Send a message and wait for the reply. Raises: see `Producer.request`."""
+        client = self._client
+        correlation_id = str(uuid.uuid4())
+        more = {
+            names.PROPERTY_CORRELATION_ID: correlation_id,
+            names.PROPERTY_MESSAGE_REPLY_TO_CLIENT: client.client_id,
+            names.PROPERTY_MESSAGE_TTL: str(round(timeout_s * 1000)),
+        }
+        reply = client.replies[correlation_id] = PendingReply()
+        try:
+            with anyio.fail_after(timeout_s):
+                topic = client.with_namespace(message.topic)
+                info = await client.publish_info(topic, self._default_queue_count)
+                # The reply finds its way by our heartbeat at the broker.
+                address = client.master_address(info.queues[0].broker_name)
+                if client.open_connection(address) is None:
+                    await client.connection(address)
+                    await client.heartbeat()
+                await self._send(self._packer.message(message, more), timeout_s)
+                await reply.event.wait()
+        except TimeoutError:
+            raise ReplyTimeoutError(message.topic, timeout_s) from None
+        finally:
+            del client.replies[correlation_id]
+        assert reply.message is not None  # the event is set with it
+        return reply.message
+
+    async def reply(self, request: ReceivedMessage, body: Any, tags: str | None) -> None:
+        """Reply to a message that was sent by `request`. Raises: see `Producer.reply`."""
+        properties = request.properties
+        cluster = properties.get(names.PROPERTY_CLUSTER)
+        asker = properties.get(names.PROPERTY_MESSAGE_REPLY_TO_CLIENT)
+        correlation_id = properties.get(names.PROPERTY_CORRELATION_ID)
+        if cluster is None or asker is None or correlation_id is None:
+            raise MessageRefusedError(
+                f"message {request.message_id} asks for no reply: it was not sent by `request`"
+            )
+        more = {
+            names.PROPERTY_MESSAGE_TYPE: REPLY_TYPE,
+            names.PROPERTY_CORRELATION_ID: correlation_id,
+            names.PROPERTY_MESSAGE_REPLY_TO_CLIENT: asker,
+            names.PROPERTY_MESSAGE_TTL: properties.get(names.PROPERTY_MESSAGE_TTL, TTL_MS),
+        }
+        message = Message(f"{cluster}_{REPLY_TOPIC_POSTFIX}", body, tags=tags)
+        outgoing = self._packer.message(message, more, is_system_topic=True)
+        broker_name = request.queue.broker_name
+        if self._client.broker_address(broker_name) is None:
+            await self._client.route(request.queue.topic)
+        header = SendMessageRequestHeaderV2(
+            producer_group=self._group,
+            topic=outgoing.topic,
+            default_topic=AUTO_CREATE_TOPIC,
+            default_topic_queue_nums=self._default_queue_count,
+            queue_id=0,
+            sys_flag=outgoing.sys_flag,
+            born_timestamp=outgoing.born_timestamp_ms,
+            flag=0,
+            properties=outgoing.properties.decode(),
+            reconsume_times=0,
+            unit_mode=False,
+            batch=False,
+        )
+        await self._client.request(
+            self._client.master_address(broker_name),
+            RequestCode.SEND_REPLY_MESSAGE_V2,
+            header,
+            outgoing.body,
+        )
+
+    async def on_reply(
+        self, connection: Connection, command: RemotingCommand
+    ) -> RemotingCommand | None:
+        """PUSH_REPLY_MESSAGE_TO_CLIENT. Source: ClientRemotingProcessor.receiveReplyMessage."""
+        ext = _decoded(command)
+        pending = self._client.replies.get(ext.properties.get(names.PROPERTY_CORRELATION_ID, ""))
+        if pending is not None:
+            queue = MessageQueue(ext.topic, connection.address, ext.queue_id)
+            pending.message = ReceivedMessage(ext, queue, ext.topic)
+            pending.event.set()
+        else:
+            logger.info("a reply came too late: %s", ext.properties)
+        return command.answer()
+
+
+def _decoded(command: RemotingCommand) -> MessageExt:
+    header = decode(ReplyMessageRequestHeader, command.ext_fields)
+    body = command.body
+    if header.sys_flag & COMPRESSED:
+        body = decompress(body, header.sys_flag)
+    return MessageExt(
+        topic=header.topic,
+        queue_id=header.queue_id,
+        queue_offset=0,
+        physical_offset=0,
+        body=body,
+        properties_bytes=(header.properties or "").encode("utf-8", "replace"),
+        flag=header.flag,
+        sys_flag=header.sys_flag,
+        born_timestamp_ms=header.born_timestamp,
+        born_host=_host(header.born_host),
+        store_timestamp_ms=header.store_timestamp,
+        store_host=_host(header.store_host),
+        reconsume_times=header.reconsume_times or 0,
+        prepared_transaction_offset=0,
+        store_size=0,
+        magic=MAGIC_V1,
+        body_crc=0,
+    )
+
+
+def _host(text: str) -> bytes:
+    """`ip:port` as a record has it; what is not is 0.0.0.0:0."""
+    ip, _, port = text.lstrip("/").rpartition(":")
+    try:
+        return host_bytes(ip.strip("[]"), int(port))
+    except (RemotingError, ValueError):
+        return host_bytes("0.0.0.0", 0)

@@ -1,0 +1,35 @@
+"""Fixtures of the shop. `rocketmq_broker`, `rocketmq_topic`, `rocketmq_group` are trocket's."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+from shop.messaging import Sender
+from shop.orders import OrderDesk
+
+from trocket.testing import Broker
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    """Which loop the tests run in; "trio" works as well."""
+    return "asyncio"
+
+
+@pytest.fixture(autouse=True)
+def _no_faults_are_left(rocketmq_broker: Broker) -> None:
+    rocketmq_broker.faults.clear()
+
+
+@pytest.fixture
+async def sender(rocketmq_broker: Broker) -> AsyncIterator[Sender]:
+    """An open sender that gives a try up soon."""
+    async with Sender(rocketmq_broker.url, timeout_s=0.2) as opened:
+        yield opened
+
+
+@pytest.fixture
+def desk(sender: Sender, rocketmq_topic: str) -> OrderDesk:
+    """Takes orders, and reminders too, on the test's own topic."""
+    return OrderDesk(sender, rocketmq_topic, rocketmq_topic)

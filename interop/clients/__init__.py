@@ -1,0 +1,1 @@
+"""Small programs that play the scenarios as users of each client would."""

@@ -1,0 +1,1 @@
+"""The program that plays scenarios with the C++ client's Python wheel."""

@@ -1,0 +1,112 @@
+// Plays scenarios of messaging features, all at the same time, as users of the official client.
+//
+// Arguments: the name server's HOST:PORT, what the names of topics and groups begin with, and the
+// scenarios' names. Prints for each {"scenario": NAME, "facts": {...}}, or "error" with what stood
+// in its way, and at last the line "end". interop/scenarios/ has what is expected.
+//
+// A name with colons, NAME:SEND:CONSUME, is played on and on while something happens to the broker:
+// {"at": POINT, "scenario": NAME} says how far it is, and a line NAME POINT lets it go on.
+package main
+
+import (
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/apache/rocketmq-client-go/v2/rlog"
+)
+
+const (
+	timeout        = 110 * time.Second
+	throughTimeout = 600 * time.Second
+)
+
+var scenarios = map[string]func(*Stage) error{
+	"send_sync":          sendSync,
+	"send_async":         sendAsync,
+	"send_oneway":        sendOneway,
+	"send_batch":         sendBatch,
+	"send_by_selector":   sendBySelector,
+	"send_auto_created":  sendAutoCreated,
+	"send_too_large":     sendTooLarge,
+	"send_unicode":       sendUnicode,
+	"send_compressed":    sendCompressed,
+	"send_namespace":     sendNamespace,
+	"push_concurrent":    pushConcurrent,
+	"push_orderly":       pushOrderly,
+	"push_broadcasting":  pushBroadcasting,
+	"push_tags":          pushTags,
+	"push_sql":           pushSQL,
+	"push_two_topics":    pushTwoTopics,
+	"group_from_first":   groupFromFirst,
+	"group_from_last":    groupFromLast,
+	"group_from_time":    groupFromTime,
+	"group_goes_on":      groupGoesOn,
+	"group_rebalance":    groupRebalance,
+	"pull_queue":         pullQueue,
+	"pull_subscribed":    pullSubscribed,
+	"later_retry":        laterRetry,
+	"later_orderly":      laterOrderly,
+	"later_level":        laterLevel,
+	"later_timer":        laterTimer,
+	"transaction":        transaction,
+	"request_reply":      requestReply,
+	"request_unanswered": requestUnanswered,
+	"trace":              trace,
+	"admin":              administer,
+}
+
+type outcome struct {
+	Scenario string `json:"scenario"`
+	Facts    facts  `json:"facts"`
+	Error    string `json:"error,omitempty"`
+	Ms       int64  `json:"ms"`
+}
+
+func main() {
+	rlog.SetLogLevel("error")
+	go readPoints()
+	limit := timeout
+	var all sync.WaitGroup
+	for _, argument := range os.Args[3:] {
+		words := strings.Split(argument, ":")
+		if len(words) > 1 {
+			limit = throughTimeout
+		}
+		all.Add(1)
+		go func() {
+			defer all.Done()
+			sayJSON(play(words))
+		}()
+	}
+	ended := make(chan struct{})
+	go func() {
+		all.Wait()
+		close(ended)
+	}()
+	select {
+	case <-ended:
+	case <-time.After(limit):
+	}
+	say("end")
+}
+
+func play(words []string) outcome {
+	start := time.Now()
+	name := words[0]
+	stage := &Stage{namesrv: os.Args[1], topic: os.Args[2] + name, facts: facts{}}
+	result := outcome{Scenario: name, Facts: stage.facts}
+	defer stage.end()
+	var err error
+	if len(words) > 1 {
+		err = playThrough(stage, words)
+	} else {
+		err = scenarios[name](stage)
+	}
+	if err != nil {
+		result.Error = err.Error()
+	}
+	result.Ms = time.Since(start).Milliseconds()
+	return result
+}

@@ -1,0 +1,80 @@
+"""Plays scenarios of messaging features, all at the same time, as users of the Python client.
+
+Arguments: the door (asyncio, trio or blocking), the name server's HOST:PORT, what the names of
+topics and groups begin with, and the scenarios' names. Prints for each {"scenario": NAME, "facts":
+{...}}, or "error" with what stood in its way, and at last the line "end", as the programs of the
+official clients do; interop/scenarios/ has what is expected.
+
+A name with colons, NAME:SEND:CONSUME, is played on and on while something happens to the broker:
+{"at": POINT, "scenario": NAME} says how far it is, and a line NAME POINT lets it go on.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+import traceback
+
+import anyio
+import anyio.from_thread
+
+from . import ask, group, later, pull, push, send, transaction
+from .door import ASYNC_DOORS, open_door
+from .points import Points
+from .stage import Play, Stage
+from .through import Through
+
+TIMEOUT_S = 110
+THROUGH_TIMEOUT_S = 600
+
+ALL: dict[str, Play] = {
+    **send.ALL,
+    **push.ALL,
+    **group.ALL,
+    **pull.ALL,
+    **later.ALL,
+    **transaction.ALL,
+    **ask.ALL,
+}
+
+
+def say(line: str) -> None:
+    print(line, flush=True)
+
+
+async def play(argument: str, stage: Stage, points: Points) -> None:
+    name, *how = argument.split(":")
+    outcome: dict[str, object] = {"scenario": name, "facts": stage.facts}
+    try:
+        with anyio.fail_after(THROUGH_TIMEOUT_S if how else TIMEOUT_S):
+            async with stage:
+                if how:
+                    await Through(stage, points, name, *how).play()
+                else:
+                    await ALL[name](stage)
+    except Exception as error:  # noqa: BLE001 - whatever it is, the table is told
+        outcome["error"] = "".join(traceback.format_exception(error))
+    say(json.dumps(outcome))
+
+
+async def main(door_name: str, namesrv: str, prefix: str, arguments: list[str]) -> None:
+    async with (
+        anyio.from_thread.BlockingPortal() as portal,
+        open_door(door_name, portal) as door,
+        door.producer(namesrv, group="scenarios", timeout_s=10.0) as producer,
+        anyio.create_task_group() as tasks,
+    ):
+        points = Points(portal)
+        points.start()
+        for argument in arguments:
+            stage = Stage(door, namesrv, prefix + argument.partition(":")[0], producer)
+            tasks.start_soon(play, argument, stage, points)
+    say("end")
+
+
+if __name__ == "__main__":
+    logging.basicConfig(level=logging.WARNING)
+    door, namesrv, prefix, *arguments = sys.argv[1:]
+    backend = door if door in ASYNC_DOORS else "asyncio"
+    anyio.run(main, door, namesrv, prefix, arguments, backend=backend)

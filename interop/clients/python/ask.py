@@ -1,0 +1,82 @@
+"""Looking messages up, and requests that are replied to, or not."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any
+
+import anyio
+
+from trocket import ReplyTimeoutError
+
+from .stage import Play, Stage
+
+REQUEST_TIMEOUT_S = 30.0
+
+
+async def query(stage: Stage) -> None:
+    told = [
+        await stage.producer.send(stage.message(keys, "Tag", keys))
+        for keys in ("one", "one two", "two")
+    ]
+    admin = await stage.enter(stage.door.admin(stage.namesrv))
+    for key in ("one", "two"):
+        stage.facts[f"by_key_{key}"] = await found(partial(by_key, admin, stage, key), 2)
+    stage.facts["by_unique_id"] = await found(lambda: by_id(admin, stage, told[2].message_id), 1)
+    stage.facts["by_offset_id"] = await found(
+        lambda: by_id(admin, stage, told[2].offset_message_id), 1
+    )
+    if await by_key(admin, stage, "three") == []:
+        # Java's client says so with an exception of this number.
+        stage.facts["unknown_key"] = 208
+
+
+async def by_key(admin: Any, stage: Stage, key: str) -> list[str]:
+    return sorted(m.text for m in await admin.messages_by_key(stage.topic, key))
+
+
+async def by_id(admin: Any, stage: Stage, message_id: str) -> list[str]:
+    message = await admin.message(message_id, topic=stage.topic)
+    return [] if message is None else [message.text]
+
+
+async def found(question: Callable[[], Awaitable[list[str]]], count: int) -> list[str]:
+    """Asks until so many are found: an index is filled after the send."""
+    with anyio.move_on_after(REQUEST_TIMEOUT_S):
+        while len(answer := await question()) < count:  # noqa: ASYNC110 - only the broker knows
+            await anyio.sleep(0.1)
+    return answer
+
+
+async def request_reply(stage: Stage) -> None:
+    replier = await stage.enter(stage.door.producer(stage.namesrv, group=f"{stage.topic}_replier"))
+
+    async def answer(message: Any) -> None:
+        await replier.reply(message, f"echo {message.text}")
+
+    await stage.run(stage.consumer(), answer)
+    asker = await stage.enter(stage.door.producer(stage.namesrv, group=stage.topic))
+
+    async def ask(body: str) -> None:
+        message = stage.message(body, "Tag", "key")
+        stage.facts[body] = (await asker.request(message, timeout_s=REQUEST_TIMEOUT_S)).text
+
+    await ask("sync")
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(ask, "async")
+
+
+async def request_unanswered(stage: Stage) -> None:
+    asker = await stage.enter(stage.door.producer(stage.namesrv, group=stage.topic))
+    try:
+        await asker.request(stage.message("nobody", "Tag", "key"), timeout_s=3.0)
+    except ReplyTimeoutError:
+        stage.facts["timed_out"] = True
+
+
+ALL: dict[str, Play] = {
+    "query": query,
+    "request_reply": request_reply,
+    "request_unanswered": request_unanswered,
+}

@@ -1,0 +1,106 @@
+"""The doors of the client, made to look alike: the verbs and names behind them are the same."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any
+
+import anyio
+import anyio.from_thread
+import anyio.to_thread
+
+import trocket
+
+ASYNC_DOORS = ("asyncio", "trio")
+THREADS_MAX = 200
+
+Handler = Callable[[Any], Awaitable[None]]
+
+
+class AsyncDoor:
+    """The classes as they are."""
+
+    def producer(self, url: str, **options: Any) -> Any:
+        return trocket.Producer(url, **options)
+
+    def transaction_producer(self, url: str, **options: Any) -> Any:
+        return trocket.TransactionProducer(url, **options)
+
+    def push_consumer(self, url: str, **options: Any) -> Any:
+        return trocket.PushConsumer(url, **options)
+
+    def pull_consumer(self, url: str, **options: Any) -> Any:
+        return trocket.PullConsumer(url, **options)
+
+    def admin(self, url: str, **options: Any) -> Any:
+        return trocket.Admin(url, **options)
+
+    def handler(self, function: Handler) -> Any:
+        return function
+
+
+class BlockingDoor(AsyncDoor):
+    """The blocking classes: each call in a thread, and each handler's work back in the loop."""
+
+    def __init__(self, portal: anyio.from_thread.BlockingPortal) -> None:
+        import trocket.blocking
+
+        self._portal = portal
+        self._classes = trocket.blocking
+        self._limiter = anyio.CapacityLimiter(THREADS_MAX)
+
+    def producer(self, url: str, **options: Any) -> Any:
+        return Threaded(self._classes.Producer(url, **options), self._limiter)
+
+    def transaction_producer(self, url: str, **options: Any) -> Any:
+        return Threaded(self._classes.TransactionProducer(url, **options), self._limiter)
+
+    def push_consumer(self, url: str, **options: Any) -> Any:
+        return Threaded(self._classes.PushConsumer(url, **options), self._limiter)
+
+    def pull_consumer(self, url: str, **options: Any) -> Any:
+        return Threaded(self._classes.PullConsumer(url, **options), self._limiter)
+
+    def admin(self, url: str, **options: Any) -> Any:
+        return Threaded(self._classes.Admin(url, **options), self._limiter)
+
+    def handler(self, function: Handler) -> Any:
+        return lambda message: self._portal.call(function, message)
+
+
+class Threaded:
+    """A blocking object whose methods can be awaited."""
+
+    def __init__(self, blocking: Any, limiter: anyio.CapacityLimiter) -> None:
+        self._blocking = blocking
+        self._limiter = limiter
+
+    async def __aenter__(self) -> Any:
+        await self._call(self._blocking.__enter__)
+        return self
+
+    async def __aexit__(self, *error: Any) -> None:
+        await self._call(self._blocking.__exit__, *error)
+
+    async def _call(self, function: Callable[..., Any], *args: Any, **options: Any) -> Any:
+        call = partial(function, *args, **options)
+        return await anyio.to_thread.run_sync(call, limiter=self._limiter, abandon_on_cancel=True)
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._blocking, name)
+        return partial(self._call, found) if callable(found) else found
+
+
+@asynccontextmanager
+async def open_door(
+    name: str, portal: anyio.from_thread.BlockingPortal
+) -> AsyncIterator[AsyncDoor]:
+    yield AsyncDoor() if name in ASYNC_DOORS else BlockingDoor(portal)
+
+
+async def settled(value: Any) -> Any:
+    """What a verb gave: those that need not wait are plain in one door and awaited in another."""
+    return await value if inspect.isawaitable(value) else value

@@ -1,0 +1,327 @@
+"""Apache's name server and broker from the official images, each in a container of its own.
+
+The engine must be on this machine: the cluster's folder is mounted, and ports are published on the
+loopback address. Java is process 1 of each container, unlike with the scripts of the images, so
+that a stop (SIGTERM) reaches the broker's shutdown hook. Containers run as the user of this
+process, so what they write can be removed.
+
+As a program it removes what a cluster of one name left: `python -m trocket.interop.docker_peer
+NAME`; the `guard` runs that when the harness was killed.
+
+Source: apache/rocketmq-docker, image-build/Dockerfile-ubuntu and the scripts beside it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from .apache import ANSWER_TIMEOUT_S, STARTUP, ask_route, broker_conf_text
+from .guard import guard
+from .maven import JAVA_OPENS, JAVA_SMALL
+from .ports import free_broker_port, free_port
+from .process import PeerError
+from .wire import WireClient
+
+LOCAL_ENGINE = "unix:///var/run/docker.sock"
+"""Where the package looks when DOCKER_HOST is not set."""
+IMAGE = "apache/rocketmq"
+LABEL = "trocket.interop"
+HOME = "/trocket"
+"""Where the cluster's folder is in the containers."""
+IMAGE_GROUP = "3000"
+"""The group that may read the image's ROCKETMQ_HOME, whatever user runs there."""
+NAMESRV_PORT = 9876
+GET_BROKER_RUNTIME_INFO = 28
+
+START_TIMEOUT_S = 120.0
+STOP_TIMEOUT_S = 60
+ENGINE_TIMEOUT_S = 180
+"""Of one call to the engine: longer than a stop."""
+LOG_LINES_KEPT = 15
+
+_LAUNCH = (
+    'exec "${JAVA_HOME:+$JAVA_HOME/bin/}java" %s -Duser.home=' + HOME + " -cp"
+    ' "$ROCKETMQ_HOME/conf:$ROCKETMQ_HOME/lib/*" %s -c ' + HOME + "/conf/%s.conf"
+)
+
+
+def open_engine() -> Any:
+    """A client of the engine that the environment names (DOCKER_HOST), or of the local one.
+
+    Raises: PeerError: the Python package is missing, or no engine answers.
+    """
+    try:
+        import docker
+    except ImportError as error:
+        text = "no Python package docker: pip install 'trocket[docker]'"
+        raise PeerError(text) from error
+    host = os.environ.get("DOCKER_HOST") or LOCAL_ENGINE
+    if host.startswith("unix://"):
+        # Looked at first, since the package loses an open socket when nobody listens there.
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+            try:
+                probe.connect(host.removeprefix("unix://"))
+            except OSError as error:
+                raise PeerError(f"no Docker engine answers at {host}: {error}") from error
+    with engine_errors(f"no Docker engine answers at {host}"):
+        engine = docker.from_env(timeout=ENGINE_TIMEOUT_S)
+        try:
+            engine.ping()
+        except BaseException:
+            engine.close()
+            raise
+    return engine
+
+
+@contextlib.contextmanager
+def engine_errors(what: str) -> Iterator[None]:
+    """Turn what the engine's client raises inside into PeerError."""
+    import docker.errors
+    import requests
+
+    try:
+        yield
+    except (docker.errors.DockerException, requests.RequestException) as error:
+        raise PeerError(f"{what}: {error}") from error
+
+
+class DockerCluster:
+    """A name server and a broker in containers (see `peer.Cluster`).
+
+    Containers and their network are made by the first `start` and removed by `close`.
+
+    Args:
+      version: a tag of the image: "5.3.3".
+      folder: configuration, store and logs.
+      broker_keys: added to broker.conf, over what is set here; None takes a key out.
+      engine: as from `open_engine`, which is asked if it is None; closed with the cluster.
+    Raises: PeerError: no engine answers.
+    """
+
+    def __init__(
+        self,
+        version: str,
+        folder: Path,
+        *,
+        broker_keys: Mapping[str, object] = MappingProxyType({}),
+        engine: Any = None,
+    ) -> None:
+        self.label = f"docker-{version}"
+        self.folder = folder.absolute()
+        self.name = f"trocket-interop-{secrets.token_hex(6)}"
+        self._engine = open_engine() if engine is None else engine
+        self._image = f"{IMAGE}:{version}"
+        self._namesrv_port = free_port()
+        self._broker_port = free_broker_port()
+        self._containers: dict[str, Any] = {}
+        self._started: set[str] = set()
+        conf = self.folder / "conf"
+        conf.mkdir(parents=True, exist_ok=True)
+        (conf / "namesrv.conf").write_text(broker_conf_text({"listenPort": NAMESRV_PORT}))
+        keys: dict[str, object] = {
+            "brokerClusterName": "DefaultCluster",
+            "brokerName": "broker-a",
+            "brokerId": 0,
+            "brokerIP1": "127.0.0.1",
+            "listenPort": self._broker_port,
+            "namesrvAddr": f"{self.name}-namesrv:{NAMESRV_PORT}",
+            "autoCreateTopicEnable": True,
+            "storePathRootDir": f"{HOME}/store",
+            "storePathCommitLog": f"{HOME}/store/commitlog",
+            **broker_keys,
+        }
+        (conf / "broker.conf").write_text(broker_conf_text(keys))
+
+    @property
+    def namesrv_address(self) -> str:
+        """HOST:PORT of the name server."""
+        return f"127.0.0.1:{self._namesrv_port}"
+
+    @property
+    def broker_address(self) -> str:
+        """HOST:PORT of the broker."""
+        return f"127.0.0.1:{self._broker_port}"
+
+    @property
+    def pids(self) -> list[int]:
+        """The broker's and the name server's process on this machine, as far as they run."""
+        found = []
+        for role in ("broker", "namesrv"):
+            if role in self._started:
+                with engine_errors(f"looking for the process of {self.label}"):
+                    self._containers[role].reload()
+                found.append(int(self._containers[role].attrs["State"]["Pid"]))
+        return found
+
+    def start(self) -> None:
+        """Start what is not running; the image is pulled when the engine has not got it.
+
+        Raises: PeerError: the engine refused, or one of them does not answer in time.
+        """
+        if not self._containers:
+            self._create()
+        self._start("namesrv", self._namesrv_answers)
+        self.start_broker()
+
+    def start_broker(self) -> None:
+        """Start the broker and wait until it answers and the name server tells of it.
+
+        Raises: PeerError: the engine refused, or it does not answer in time.
+        """
+        if not self._containers:
+            self._create()
+        self._start("broker", self._broker_answers)
+
+    def stop_broker(self) -> None:
+        """Stop the broker by SIGTERM.
+
+        Raises: PeerError: the engine refused, or the broker had to be killed.
+        """
+        if "broker" not in self._started:
+            return
+        self._started.discard("broker")
+        container = self._containers["broker"]
+        with engine_errors(f"stopping the broker of {self.label}"):
+            container.stop(timeout=STOP_TIMEOUT_S)
+            container.reload()
+            if container.attrs["State"]["ExitCode"] == 128 + 9:
+                raise PeerError(f"{container.name} did not stop in {STOP_TIMEOUT_S} s")
+
+    def kill_broker(self) -> None:
+        """Kill the broker (SIGKILL) and wait. Raises: PeerError: the engine refused."""
+        if "broker" not in self._started:
+            return
+        self._started.discard("broker")
+        with engine_errors(f"killing the broker of {self.label}"):
+            self._containers["broker"].kill("SIGKILL")
+            self._containers["broker"].wait()
+
+    def close(self) -> None:
+        """Remove the containers and their network. Raises: PeerError: the engine refused."""
+        try:
+            if self._containers:
+                remove_cluster(self._engine, self.name)
+                guard().forget_command(removal(self.name))
+                self._containers.clear()
+                self._started.clear()
+        finally:
+            self._engine.close()
+
+    # ---- containers ----------------------------------------------------------------------
+
+    def _create(self) -> None:
+        guard().watch_command(removal(self.name))
+        with engine_errors(f"making the containers of {self.label}"):
+            self._pull()
+            self._engine.networks.create(self.name, driver="bridge", labels={LABEL: self.name})
+            # The VIP port beside the broker's own is where older clients send to.
+            broker_ports = (self._broker_port, self._broker_port - 2)
+            ports = {
+                "namesrv": {f"{NAMESRV_PORT}/tcp": ("127.0.0.1", self._namesrv_port)},
+                "broker": {f"{port}/tcp": ("127.0.0.1", port) for port in broker_ports},
+            }
+            for role in ("namesrv", "broker"):
+                self._containers[role] = self._engine.containers.create(
+                    self._image,
+                    entrypoint=["sh", "-c"],
+                    command=[_LAUNCH % (" ".join(JAVA_SMALL), STARTUP[role], role)],
+                    name=f"{self.name}-{role}",
+                    environment={"JDK_JAVA_OPTIONS": " ".join(JAVA_OPENS)},
+                    group_add=[IMAGE_GROUP],
+                    labels={LABEL: self.name},
+                    network=self.name,
+                    ports=ports[role],
+                    user=f"{os.getuid()}:{os.getgid()}",
+                    volumes={str(self.folder): {"bind": HOME, "mode": "rw"}},
+                    working_dir=HOME,
+                )
+
+    def _pull(self) -> None:
+        import docker.errors
+
+        try:
+            self._engine.images.get(self._image)
+        except docker.errors.ImageNotFound:
+            repository, _, tag = self._image.partition(":")
+            self._engine.images.pull(repository, tag=tag)
+
+    def _start(self, role: str, answers: Callable[[], bool]) -> None:
+        """Start a container and wait until it answers."""
+        if role in self._started:
+            return
+        container = self._containers[role]
+        with engine_errors(f"starting the {role} of {self.label}"):
+            container.start()
+            self._started.add(role)
+            deadline_s = time.monotonic() + START_TIMEOUT_S
+            pause = threading.Event()
+            while not answers():
+                container.reload()
+                late = time.monotonic() > deadline_s
+                if late or container.status != "running":
+                    reason = f"{START_TIMEOUT_S} s passed" if late else f"it is {container.status}"
+                    log = container.logs(tail=LOG_LINES_KEPT).decode(errors="replace")
+                    raise PeerError(f"{container.name} does not answer, {reason}\n{log}")
+                pause.wait(0.1)
+
+    def _namesrv_answers(self) -> bool:
+        """A port that is published takes connections before anybody listens behind it."""
+        try:
+            ask_route(self.namesrv_address)
+        except PeerError:
+            return False
+        return True
+
+    def _broker_answers(self) -> bool:
+        try:
+            with WireClient(self.broker_address, timeout_s=ANSWER_TIMEOUT_S) as client:
+                client.call(GET_BROKER_RUNTIME_INFO, {})
+            route = ask_route(self.namesrv_address)
+        except PeerError:
+            return False
+        return route is not None and any(
+            self.broker_address in broker.broker_addrs.values() for broker in route.broker_datas
+        )
+
+
+def remove_cluster(engine: Any, name: str) -> None:
+    """Remove the containers and the network of one cluster, as far as they are there.
+
+    Raises: PeerError: the engine refused.
+    """
+    import docker.errors
+
+    with engine_errors(f"removing {name}"):
+        for role in ("broker", "namesrv"):
+            with contextlib.suppress(docker.errors.NotFound):
+                engine.containers.get(f"{name}-{role}").remove(force=True, v=True)
+        with contextlib.suppress(docker.errors.NotFound):
+            engine.networks.get(name).remove()
+
+
+def removal(name: str) -> list[str]:
+    """The command that removes what a cluster left."""
+    return [sys.executable, "-m", "trocket.interop.docker_peer", name]
+
+
+def main(name: str) -> None:
+    """Remove what a cluster left. Raises: PeerError: no engine answers, or it refused."""
+    engine = open_engine()
+    try:
+        remove_cluster(engine, name)
+    finally:
+        engine.close()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

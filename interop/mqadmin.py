@@ -1,0 +1,447 @@
+"""Apache's mqadmin against a broker after a small load, compared with what it prints with Apache's.
+
+All commands of one version run in one JVM (interop/clients/java/src/Admin.java). The broker that
+all are measured by is Apache's of `REFERENCE`; it is asked once, whoever is compared with it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from ..remoting.bodies.route import ClusterInfo
+from ..remoting.request_codes import RequestCode
+from .jobs import Job, Tell
+from .maven import JAVA_OPENS, JAVA_SMALL, compile_java, fetch_jars
+from .mqadmin_outline import differences, failure, keys, outline
+from .mqadmin_table import COMMANDS, Command, commands_of
+from .peer import Cluster
+from .peers import open_cluster, parse_peer
+from .process import LineProcess, PeerError
+from .report.cells import Cell, Kind, Verdict, is_apaches
+from .wire import Outgoing, WireClient, wait_for_route
+
+REFERENCE = "apache-5.5.0"
+KEYS = {"traceTopicEnable": True, "enablePropertyFilter": True, "brokerName": "broker-a"}
+
+TOPIC = "mqadmin"
+GROUP = "mqadmin_group"
+ONLINE = "mqadmin_online"
+PRODUCER = "mqadmin_producer"
+CLIENT_ID = "192.0.2.1@mqadmin"
+QUEUE_COUNT = 2
+MESSAGE_COUNT = 10
+UNIQUE_ID = "7F000001000018B4AAC2{:012X}"
+
+BY_NAME = {command.name: command for command in COMMANDS}
+
+HEART_BEAT = 34
+GET_BROKER_CLUSTER_INFO = 106
+NOT_SUPPORTED = 3
+OF_NAMESRV = frozenset((100, 101, 102, 105, 106, 205, 206, 216, 318, 319, 327))
+"""Codes that mqadmin sends to the name server; all others go to the broker."""
+
+START_TIMEOUT_S = 60.0
+ROUTE_TIMEOUT_S = 20.0
+COMMAND_TIMEOUT_S = 30.0
+PROBE_TIMEOUT_S = 5.0
+LINES_SHOWN_MAX = 30
+CUT_OFF = "not done in time, or its JVM ended"
+EOL = "\n"
+NOT_OURS = "mqadmin would change settings of a cluster that somebody else runs"
+
+LOGBACK = """<configuration><root level="OFF"/></configuration>
+"""
+
+
+@dataclass(frozen=True)
+class Printed:
+    """What one command did: `text` of both streams, `is_whole` unless it was cut off in time."""
+
+    text: str
+    is_whole: bool
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Names:
+    """What stands in the braces of a command's line, and what is the same in every outline."""
+
+    topic: str
+    group: str
+    online: str
+    producer: str
+    broker: str
+    broker_name: str
+    cluster: str
+    offset_id: str
+    unique_id: str
+    topics_file: str
+    groups_file: str
+    folder: str
+    namesrv: str
+
+    def arguments(self, command: Command, version: str) -> list[str]:
+        """The command's arguments, with the name server's address at their end."""
+        words = command.line_of(version).split()
+        return [*(word.format_map(vars(self)) for word in words), "-n", self.namesrv]
+
+    def stand_ins(self) -> dict[str, str]:
+        """What differs between two clusters, and what it is called in outlines."""
+        return {
+            self.folder: "FOLDER",
+            self.broker: "BROKER",
+            self.namesrv: "NAMESRV",
+            self.broker_name: "BROKER_NAME",
+            self.cluster: "CLUSTER",
+        }
+
+
+@dataclass(frozen=True)
+class Session:
+    """What all commands of some versions printed with one broker.
+
+    Attributes:
+      unserved: by command, those of its request codes that our servers do not serve: a command
+        may hide that it was refused, and print as many lines.
+    """
+
+    names: Names
+    printed: dict[tuple[str, str], Printed] = field(default_factory=dict)
+    unserved: dict[str, list[int]] = field(default_factory=dict)
+
+
+def jobs(brokers: Sequence[str], versions: Sequence[str]) -> list[Job]:
+    """A job for each broker: its cells are the commands of mqadmin of these versions.
+
+    Raises: PeerError: there is no such broker.
+    """
+    reference = _Reference(versions)
+    return [_job(parse_peer(broker).name, versions, reference) for broker in brokers]
+
+
+def _job(broker: str, versions: Sequence[str], reference: _Reference) -> Job:
+    owed = tuple(
+        Cell(Kind.MQADMIN, command.name, f"mqadmin-{version}", broker, Verdict.SKIPPED)
+        for version in versions
+        for command in commands_of(version)
+    )
+
+    def play(cells: Sequence[Cell], folder: Path, tell: Tell) -> None:
+        if parse_peer(broker).kind == "external":
+            for cell in cells:
+                tell(replace(cell, detail=NOT_OURS))
+            return
+        apaches = reference.session(folder / "reference")
+        own = apaches
+        if broker != REFERENCE:
+            own = play_session(broker, versions, folder / "own")
+        for cell in cells:
+            version = cell.client.removeprefix("mqadmin-")
+            tell(_judge(cell, BY_NAME[cell.feature], version, own, apaches))
+
+    return Job(f"mqadmin {', '.join(versions)} on {broker}", owed, play)
+
+
+class _Reference:
+    """The session with Apache's broker, played when it is first wanted, by whoever wants it."""
+
+    def __init__(self, versions: Sequence[str]) -> None:
+        self._versions = versions
+        self._lock = threading.Lock()
+        self._session: Session | None = None
+
+    def session(self, folder: Path) -> Session:
+        with self._lock:
+            if self._session is None:
+                self._session = play_session(REFERENCE, self._versions, folder)
+            return self._session
+
+
+# ---- verdicts ----------------------------------------------------------------------------
+
+
+def _judge(cell: Cell, command: Command, version: str, own: Session, apaches: Session) -> Cell:
+    mine = own.printed[version, command.name]
+    cell = replace(cell, seconds=mine.seconds, verdict=Verdict.PASSED, detail="")
+    call = f"$ mqadmin {' '.join(own.names.arguments(command, version))}"
+    why = failure(mine.text) if mine.is_whole else f"{CUT_OFF}: {mine.text.partition(EOL)[0]}"
+    if is_apaches(cell.broker):
+        is_as_expected = bool(why) == command.fails_in(version)
+        if is_as_expected or (own is not apaches and not why):
+            return replace(cell, detail=f"fails, as expected: {why}" if why else "")
+        if own is not apaches:
+            return replace(cell, verdict=Verdict.SKIPPED, detail=f"{cell.broker} cannot: {why}")
+        frames = (call, *_shown(mine.text))
+        detail = why or "it was done, and Apache's broker was expected to refuse it"
+        return replace(cell, verdict=Verdict.FAILED, detail=detail, frames=frames)
+    unserved = own.unserved.get(command.name, [])
+    if unserved:
+        needs = ", ".join(f"{code} {_code_name(code)}" for code in unserved)
+        detail = f"needs request code {needs}, not served yet"
+        return replace(cell, verdict=Verdict.SKIPPED, detail=detail)
+    expected, got = (_outline(command, version, session) for session in (apaches, own))
+    if expected == got and mine.is_whole:
+        return replace(cell, detail=f"fails as with Apache: {why}" if why else "")
+    if command.fewer_keys and keys(got) < keys(expected):
+        return replace(cell, verdict=Verdict.QUIRK, detail=command.fewer_keys)
+    lines = differences(expected, got)
+    detail = "\n".join([why or f"prints other lines than with {REFERENCE} (-)", *lines])
+    frames = (call, *_shown(mine.text))
+    return replace(cell, verdict=Verdict.FAILED, detail=detail, frames=frames)
+
+
+def _outline(command: Command, version: str, session: Session) -> list[str]:
+    printed = session.printed[version, command.name]
+    return outline(printed.text, command, session.names.stand_ins())
+
+
+def _code_name(code: int) -> str:
+    try:
+        return RequestCode(code).name
+    except ValueError:
+        return ""
+
+
+def _shown(printed: str) -> list[str]:
+    lines = printed.rstrip().splitlines()
+    more = len(lines) - LINES_SHOWN_MAX
+    return [*lines[:LINES_SHOWN_MAX], *([f"and {more} lines more"] if more > 0 else [])]
+
+
+# ---- a session ---------------------------------------------------------------------------
+
+
+def play_session(broker: str, versions: Sequence[str], folder: Path) -> Session:
+    """Start a cluster, load it, and play every command of each version in turn.
+
+    Raises: PeerError: the cluster or a JVM did not start, or the load was refused.
+    """
+    cluster = open_cluster(broker, folder / "cluster", KEYS)
+    try:
+        cluster.start()
+        with _loaded(cluster, folder) as (names, keep_alive):
+            session = Session(names)
+            for version in versions:
+                for command, printed in _play(version, names, folder / version, keep_alive):
+                    session.printed[version, command.name] = printed
+            if parse_peer(broker).kind == "trocket":
+                # Asked last: what is served may do something, even when asked without fields.
+                session.unserved.update(_ask_unserved(cluster))
+            return session
+    finally:
+        cluster.close()
+
+
+def _ask_unserved(cluster: Cluster) -> dict[str, list[int]]:
+    codes = sorted({code for command in COMMANDS for code in command.codes})
+    served = {code: _is_served(cluster, code) for code in codes}
+    return {
+        command.name: [code for code in command.codes if not served[code]] for command in COMMANDS
+    }
+
+
+def _is_served(cluster: Cluster, code: int) -> bool:
+    """Whether the server that a request goes to does anything but answer "not supported"."""
+    address = cluster.namesrv_address if code in OF_NAMESRV else cluster.broker_address
+    try:
+        with WireClient(address, timeout_s=PROBE_TIMEOUT_S) as wire:
+            return wire.call(code, {}).code != NOT_SUPPORTED
+    except PeerError:
+        # It is known, and was more than the server can answer without fields.
+        return True
+
+
+def _play(
+    version: str, names: Names, folder: Path, keep_alive: Callable[[], None]
+) -> list[tuple[Command, Printed]]:
+    folder.mkdir(parents=True, exist_ok=True)
+    played = []
+    admin: AdminJvm | None = None
+    try:
+        for command in commands_of(version):
+            keep_alive()
+            if admin is None:
+                admin = AdminJvm(version, folder)
+            began_s = time.monotonic()
+            try:
+                text, is_whole = admin.play(names.arguments(command, version), command.enough)
+            except PeerError as error:
+                text, is_whole = str(error), False
+            if not is_whole or admin.has_ended:
+                # No reason to leave the others out.
+                admin.close()
+                admin = None
+            played.append((command, Printed(text, is_whole, time.monotonic() - began_s)))
+            _remove_bodies(text)
+    finally:
+        if admin is not None:
+            admin.close()
+    return played
+
+
+def _remove_bodies(printed: str) -> None:
+    """Take away the files of messages' bodies that mqadmin writes below /tmp and leaves there."""
+    for line in printed.splitlines():
+        if line.startswith("Message Body Path:"):
+            path = Path(line.partition(":")[2].strip())
+            if path.parent == Path("/tmp/rocketmq/msgbodys"):
+                path.unlink(missing_ok=True)
+
+
+class AdminJvm:
+    """A JVM that plays mqadmin's commands one after the other; see Admin.java.
+
+    `has_ended`: the last command ended it, as wrong arguments do.
+
+    Raises: PeerError: it did not start.
+    """
+
+    def __init__(self, version: str, folder: Path) -> None:
+        home = folder / "home"
+        (home / "conf").mkdir(parents=True, exist_ok=True)
+        for name in ("logback_tools.xml", "rmq.tools.logback.xml"):
+            (home / "conf" / name).write_text(LOGBACK)
+        classes = compile_java(version).partition(os.pathsep)[0]
+        jars = fetch_jars(version, "tools")
+        command = ["java", *JAVA_SMALL, *JAVA_OPENS, f"-Duser.home={home}"]
+        command += [f"-Drocketmq.home.dir={home}", "-Drocketmq.client.logUseSlf4j=true"]
+        command += ["-cp", f"{classes}{os.pathsep}{jars}/*", "Admin"]
+        self.has_ended = False
+        self._answers: deque[tuple[str, bool]] = deque()
+        self._process = LineProcess(
+            command,
+            folder=folder,
+            name=f"mqadmin-{version}",
+            environment={"ROCKETMQ_HOME": str(home)},
+            on_line=self._on_line,
+        )
+        self._next(START_TIMEOUT_S)
+
+    def _on_line(self, line: str) -> None:
+        if line.startswith('{"admin":'):
+            facts = json.loads(line)
+            self.has_ended = facts["admin"] == "ended"
+            self._answers.append((facts["printed"], facts["whole"]))
+
+    def _next(self, timeout_s: float) -> tuple[str, bool]:
+        def first() -> tuple[str, bool] | None:
+            return self._answers.popleft() if self._answers else None
+
+        return self._process.wait(first, timeout_s=timeout_s, what="its answer")
+
+    def play(self, arguments: Sequence[str], enough: str = "") -> tuple[str, bool]:
+        """What a command printed, and whether it came to its end (or printed enough) in time.
+
+        Raises: PeerError: the JVM ended.
+        """
+        words = [str(int(COMMAND_TIMEOUT_S * 1000)), enough, *arguments]
+        self._process.write_line("\t".join(words))
+        return self._next(3 * COMMAND_TIMEOUT_S)
+
+    def close(self) -> None:
+        """Kill it."""
+        self._process.kill()
+
+
+# ---- the load ----------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def _loaded(cluster: Cluster, folder: Path) -> Iterator[tuple[Names, Callable[[], None]]]:
+    """Topics, messages, a group with offsets, a producer and a consumer that are connected.
+
+    Gives the names, and what keeps the two connected: a broker drops clients that say nothing.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    with WireClient(cluster.broker_address) as wire:
+        wire.create_topic(TOPIC, queue_count=QUEUE_COUNT)
+        wire.create_topic(f"%RETRY%{GROUP}", queue_count=1)
+        for group in (GROUP, ONLINE):
+            wire.create_group(group)
+        keep_alive = _connect(wire)
+        keep_alive()
+        ids = [_send(wire, number) for number in range(MESSAGE_COUNT)]
+        for queue_id in range(QUEUE_COUNT):
+            wire.commit_offset(GROUP, TOPIC, queue_id, 2)
+        for topic in (TOPIC, f"%RETRY%{GROUP}", f"%RETRY%{ONLINE}"):
+            wait_for_route(cluster.namesrv_address, topic, timeout_s=ROUTE_TIMEOUT_S)
+        with WireClient(cluster.namesrv_address) as namesrv:
+            body = namesrv.call(GET_BROKER_CLUSTER_INFO, {}).checked().body
+        broker_name, broker = next(iter(ClusterInfo.from_body(body).broker_addr_table.items()))
+        names = Names(
+            topic=TOPIC,
+            group=GROUP,
+            online=ONLINE,
+            producer=PRODUCER,
+            broker=cluster.broker_address,
+            broker_name=broker_name,
+            cluster=broker.cluster,
+            offset_id=ids[3],
+            unique_id=UNIQUE_ID.format(3),
+            topics_file=str(folder / "topics.json"),
+            groups_file=str(folder / "groups.json"),
+            folder=str(folder),
+            namesrv=cluster.namesrv_address,
+        )
+        _write_lists(names)
+        yield names, keep_alive
+
+
+def _connect(wire: WireClient) -> Callable[[], None]:
+    subscription = {
+        "topic": TOPIC,
+        "subString": "*",
+        "tagsSet": [],
+        "codeSet": [],
+        "subVersion": 1,
+        "expressionType": "TAG",
+        "classFilterMode": False,
+    }
+    consumer = {
+        "groupName": ONLINE,
+        "consumeType": "CONSUME_PASSIVELY",
+        "messageModel": "CLUSTERING",
+        "consumeFromWhere": "CONSUME_FROM_LAST_OFFSET",
+        "subscriptionDataSet": [subscription],
+        "unitMode": False,
+    }
+    heartbeat = {
+        "clientID": CLIENT_ID,
+        "producerDataSet": [{"groupName": PRODUCER}],
+        "consumerDataSet": [consumer],
+    }
+    body = json.dumps(heartbeat).encode()
+
+    def keep_alive() -> None:
+        wire.call(HEART_BEAT, {}, body).checked()
+
+    return keep_alive
+
+
+def _send(wire: WireClient, number: int) -> str:
+    """Send one message; the id that the broker gives it."""
+    unique_id = UNIQUE_ID.format(number)
+    properties = {"KEYS": f"key{number}", "TAGS": f"Tag{number % 2}", "UNIQ_KEY": unique_id}
+    text = "".join(f"{name}\x01{value}\x02" for name, value in properties.items())
+    body = f"body {number}".encode()
+    wire.start_send(Outgoing(TOPIC, number % QUEUE_COUNT, body, text))
+    return wire.receive()[1].checked().fields["msgId"]
+
+
+def _write_lists(names: Names) -> None:
+    """The files that updateTopicList and updateSubGroupList read."""
+    topics = [
+        {"topicName": f"{TOPIC}List{number}", "readQueueNums": 2, "writeQueueNums": 2, "perm": 6}
+        for number in range(2)
+    ]
+    groups = [{"groupName": f"{GROUP}List{number}", "retryMaxTimes": 3} for number in range(2)]
+    Path(names.topics_file).write_text(json.dumps(topics))
+    Path(names.groups_file).write_text(json.dumps(groups))

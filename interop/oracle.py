@@ -1,0 +1,150 @@
+"""Apache's own classes in a JVM, asked one thing after the other.
+
+::
+
+    with Oracle("5.5.0") as oracle:
+        oracle.ask("hash_code", text="Aa")                      # 2112
+        oracle.ask_all([("hash_code", {"text": text}) for text in texts])
+
+The Java side is interop/clients/java/oracle/Oracle.java, whose `ask` lists the operations and what
+each needs. Bytes are hex in both directions.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self, TypeAlias
+
+from .guard import temporary_folder
+from .maven import JAVA_OPENS, JAVA_SMALL, compile_java
+from .process import LineProcess, PeerError
+
+START_TIMEOUT_S: Final = 60.0
+ANSWER_TIMEOUT_S: Final = 60.0
+ASKED_TOGETHER_MAX: Final = 1000
+"""Questions that are on their way at the same time."""
+SHOWN_CHARS_MAX: Final = 500
+"""Of a question, in an error text."""
+
+Question: TypeAlias = tuple[str, Mapping[str, object]]
+"""An operation and what it needs."""
+
+
+class RefusedError(PeerError):
+    """Apache's class raised an exception; the text has its name and message."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What Apache's classes say: a value, or the exception that they raised ("" for none)."""
+
+    value: Any
+    error: str = ""
+
+
+class Oracle:
+    """A JVM with the classes of one version. Use it as a context manager; not for several threads.
+
+    Args:
+      version: 4.9.7 or 5.5.0; jars and classes are made when missing.
+      folder: for its logs; None: one that is removed at the end.
+    Raises: PeerError: it could not be built or started.
+    """
+
+    def __init__(self, version: str, folder: Path | None = None) -> None:
+        self.version = version
+        self._answers: dict[int, Answer] = {}
+        self._count = 0
+        self._stack = ExitStack()
+        class_path = compile_java(version, folder="oracle", jar_set="server")
+        if folder is None:
+            folder = self._stack.enter_context(temporary_folder())
+        command = ["java", *JAVA_SMALL, *JAVA_OPENS, f"-Duser.home={folder}"]
+        command += ["-cp", class_path, "Oracle"]
+        try:
+            self._process = LineProcess(
+                command, folder=folder, name=f"oracle-{version}", on_line=self._on_line
+            )
+            self._stack.callback(self._process.kill)
+            self._ask_some([("version", {})], START_TIMEOUT_S)
+        except PeerError:
+            self.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    @property
+    def pid(self) -> int:
+        """The JVM's process id."""
+        return self._process.pid
+
+    def close(self) -> None:
+        """End the JVM."""
+        self._stack.close()
+
+    def _on_line(self, line: str) -> None:
+        if not line.startswith('{"id":'):
+            return
+        found = json.loads(line)
+        self._answers[found["id"]] = Answer(found.get("ok"), found.get("error", ""))
+
+    def ask(self, op: str, **fields: object) -> Any:
+        """One operation's value.
+
+        Raises:
+          RefusedError: Apache's class raised an exception.
+          PeerError: the JVM ended, or did not answer in `ANSWER_TIMEOUT_S`.
+        """
+        (answer,) = self.ask_all([(op, fields)])
+        if answer.error:
+            raise RefusedError(f"{op} in {self.version}: {answer.error}")
+        return answer.value
+
+    def ask_all(self, questions: Iterable[Question]) -> list[Answer]:
+        """The answers to many questions, in their order, in less time than one by one.
+
+        Raises: PeerError: the JVM ended, or did not answer for `ANSWER_TIMEOUT_S`.
+        """
+        asked = list(questions)
+        answers: list[Answer] = []
+        for start in range(0, len(asked), ASKED_TOGETHER_MAX):
+            some = asked[start : start + ASKED_TOGETHER_MAX]
+            answers += self._ask_some(some, ANSWER_TIMEOUT_S)
+        return answers
+
+    def _ask_some(self, questions: list[Question], timeout_s: float) -> list[Answer]:
+        if not self._process.running:
+            raise PeerError(f"oracle-{self.version} has ended\n{self._process.tail()}")
+        first = self._count
+        self._count += len(questions)
+        wanted = range(first, self._count)
+        lines = [
+            json.dumps({"id": number, "op": op, **fields})
+            for number, (op, fields) in zip(wanted, questions, strict=True)
+        ]
+        what = f"the answer to {lines[0][:SHOWN_CHARS_MAX]}"
+        if len(lines) > 1:
+            what += f" and {len(lines) - 1} more"
+        for line in lines:
+            self._process.write_line(line)
+
+        def answered() -> bool | None:
+            # They are answered in their order.
+            return True if wanted[-1] in self._answers else None
+
+        self._process.wait(answered, timeout_s=timeout_s, what=what)
+        return [self._answers.pop(number) for number in wanted]

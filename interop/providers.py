@@ -1,0 +1,108 @@
+"""Which part of the harness gives the jobs of which kind, and what it is asked for.
+
+Each part is imported when its jobs are wanted: none needs the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from .jobs import Job
+from .peers import parse_peer
+from .report.cells import Kind
+
+BROKERS = ("trocket", "apache-5.5.0")
+"""Without `--broker`: ours, and the one that it is measured by."""
+
+TOOLS_VERSIONS = ("5.5.0", "4.9.7")
+"""Of mqadmin, and of the Java programs that decode what we encode."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a run is to be about.
+
+    Attributes:
+      brokers: names that `peers.parse_peer` knows.
+      clients: of scenarios; None for all.
+      faults: of scenarios; None for all.
+      is_fast: leave out what takes long.
+    """
+
+    brokers: Sequence[str] = BROKERS
+    clients: Sequence[str] | None = None
+    faults: Sequence[str] | None = None
+    is_fast: bool = False
+
+    @property
+    def ours(self) -> list[str]:
+        """The brokers that are to be like Apache's."""
+        return [name for name in self.brokers if parse_peer(name).kind == "trocket"]
+
+    @property
+    def apaches(self) -> list[str]:
+        """Apache's, that the others are compared with; started here."""
+        return [name for name in self.brokers if parse_peer(name).kind in ("apache", "docker")]
+
+
+def _scenarios(wanted: Wanted) -> list[Job]:
+    from .scenarios.faults import ALL_FAULTS
+    from .scenarios.jobs import jobs
+
+    faults = ALL_FAULTS if wanted.faults is None else wanted.faults
+    return jobs(wanted.brokers, clients=wanted.clients, faults=faults, is_fast=wanted.is_fast)
+
+
+def _wire(wanted: Wanted) -> list[Job]:
+    from .wire_differ.differ import jobs
+
+    return [job for ours in wanted.ours for job in jobs(ours, wanted.apaches)]
+
+
+def _store(wanted: Wanted) -> list[Job]:
+    from .store_differ import jobs
+
+    return jobs(wanted.ours, wanted.apaches)
+
+
+def _mqadmin(wanted: Wanted) -> list[Job]:
+    from .mqadmin import jobs
+
+    return jobs(wanted.brokers, TOOLS_VERSIONS)
+
+
+def _oracle(wanted: Wanted) -> list[Job]:
+    from .oracle_jobs import jobs
+
+    return jobs(TOOLS_VERSIONS)
+
+
+PROVIDERS: Mapping[Kind, Callable[[Wanted], list[Job]]] = MappingProxyType(
+    {
+        Kind.SCENARIO: _scenarios,
+        Kind.WIRE: _wire,
+        Kind.STORE: _store,
+        Kind.MQADMIN: _mqadmin,
+        Kind.ORACLE: _oracle,
+    }
+)
+
+
+def find_jobs(kinds: Iterable[Kind], wanted: Wanted, select: Sequence[str] = ()) -> list[Job]:
+    """The jobs of a run, each with the cells that are wanted of it.
+
+    Args:
+      select: parts of names of cells (`Cell.name`); a cell is wanted with any of them in its name,
+        whatever the case, or when there are none.
+    Raises: PeerError: there is no such broker or client.
+    """
+    parts = [part.lower() for part in select]
+
+    def is_wanted(name: str) -> bool:
+        return not parts or any(part in name.lower() for part in parts)
+
+    found = (job for kind in kinds for job in PROVIDERS[kind](wanted))
+    chosen = (job.selected(lambda cell: is_wanted(cell.name)) for job in found)
+    return [job for job in chosen if job is not None]

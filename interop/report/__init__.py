@@ -1,0 +1,1 @@
+"""What a run of the harness found, and the ways it is shown."""

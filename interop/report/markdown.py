@@ -1,0 +1,126 @@
+"""A run as docs/compatibility.md: what works with ours, beside the same with Apache's brokers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+from .cells import NO_FAULT, OURS, Cell, Kind, Run, Verdict, is_apaches
+from .matrix import KIND_ABOUT, KIND_TITLES, alike
+from .text import MEANINGS, SIGNS, duration, printable
+
+_ESCAPED = re.compile(r"([\\`*\[\]<>|#]|(?<!\w)_|_(?!\w))")
+
+ABOUT = """\
+What Apache's clients, tools and files do with trocket, and the same with Apache's own brokers. This
+page is made by `trocket interop report RUN.json --markdown FILE` from a run of the harness.
+"""
+LEGEND = """\
+In the tables: {meanings}. Numbers say how many cells of a row ended so, where not all ended alike.
+"""
+NAMES_MAX = 6
+"""Features named beside a reason; the rest is counted."""
+
+
+def to_markdown(run: Run) -> str:
+    """The page, with a newline at its end."""
+    lines = [
+        "# Compatibility",
+        "",
+        ABOUT,
+        *_summary(run),
+    ]
+    for kind in Kind:
+        cells = [cell for cell in run.cells if cell.kind is kind]
+        if cells:
+            lines += _kind(kind, cells)
+    lines += _reasons(run, Verdict.FAILED, "What failed")
+    lines += _reasons(run, Verdict.QUIRK, "Deliberate differences")
+    lines += _reasons(run, Verdict.SKIPPED, "What was not tried")
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _text(text: str) -> str:
+    """One line of plain text as Markdown that shows it as it is, in a table's cell too."""
+    return _ESCAPED.sub(r"\\\1", " ".join(printable(text).split()))
+
+
+def _summary(run: Run) -> list[str]:
+    counts = run.counts()
+    rows = [["kind", *(f"{SIGNS[verdict]} {verdict}" for verdict in Verdict)]]
+    for kind in Kind:
+        verdicts = [cell.verdict for cell in run.cells if cell.kind is kind]
+        if verdicts:
+            rows.append([KIND_TITLES[kind], *(f"{verdicts.count(each):,}" for each in Verdict)])
+    rows.append(["all", *(f"{counts[verdict]:,}" for verdict in Verdict)])
+    versions = ", ".join(f"{name} {version}" for name, version in run.versions.items())
+    meanings = "; ".join(f"{SIGNS[verdict]} {MEANINGS[verdict]}" for verdict in Verdict)
+    size = f"{len(run.cells):,} cells, {_text(run.started_at[:10])}, {duration(run.seconds)}."
+    return [f"{size} {_text(versions)}.", "", *_table(rows), "", LEGEND.format(meanings=meanings)]
+
+
+def _table(rows: Sequence[Sequence[str]]) -> list[str]:
+    head, *rest = rows
+    marks = ["---", *("---" for _ in head[1:])]
+    return ["| " + " | ".join(row) + " |" for row in (head, marks, *rest)]
+
+
+def _kind(kind: Kind, cells: list[Cell]) -> list[str]:
+    """A row for each feature (for its group, where it has one), a column for each client."""
+    ours = [cell for cell in cells if not is_apaches(cell.broker)]
+    apaches = [cell for cell in cells if is_apaches(cell.broker)]
+    # A store's broker says who opens whose files, and is no other client of the same broker.
+    brokers = list(dict.fromkeys(cell.broker for cell in ours))
+    columns = list(dict.fromkeys((cell.broker, cell.client) for cell in ours))
+    others = list(dict.fromkeys(cell.broker for cell in apaches))
+    heads = [client if brokers == [OURS] else f"{client}, {broker}" for broker, client in columns]
+    rows = [["feature", *map(_text, heads), *(f"on {_text(broker)}" for broker in others)]]
+    features = list(dict.fromkeys(_group(cell) for cell in cells))
+    found: dict[tuple[str, ...], list[Cell]] = {}
+    for cell in cells:
+        where = (cell.broker,) if is_apaches(cell.broker) else (cell.broker, cell.client)
+        found.setdefault((_group(cell), *where), []).append(cell)
+    for feature in features:
+        told = [_told(found.get((feature, *column), [])) for column in columns]
+        told += [_told(found.get((feature, broker), [])) for broker in others]
+        rows.append([_text(feature), *told])
+    return [f"## {KIND_TITLES[kind]}", "", KIND_ABOUT[kind], "", *_table(rows), ""]
+
+
+def _group(cell: Cell) -> str:
+    """A feature's group, such as a request code of the wire; alone, the feature itself."""
+    return cell.feature.partition(": ")[0]
+
+
+def _told(cells: list[Cell]) -> str:
+    """`✓`, or `✓ 3 ✗ 1`: the faults and the members of a group are counted together."""
+    if not cells:
+        return ""
+    verdicts = [cell.verdict for cell in cells]
+    found = [verdict for verdict in Verdict if verdict in verdicts]
+    if len(found) == 1:
+        return SIGNS[found[0]]
+    return " ".join(f"{SIGNS[verdict]} {verdicts.count(verdict)}" for verdict in found)
+
+
+def _reasons(run: Run, verdict: Verdict, title: str) -> list[str]:
+    cells = [cell for cell in run.cells if cell.verdict is verdict]
+    if not cells:
+        return []
+    lines = [f"## {title}", ""]
+    for detail, same in alike(cells):
+        reason = _text(detail.partition("\n")[0]) or "no reason was told"
+        lines.append(f"- {reason}: {_names(same)}")
+    return [*lines, ""]
+
+
+def _names(cells: Iterable[Cell]) -> str:
+    """Which cells: features, with what all of them do not share said of each."""
+    names = list(dict.fromkeys(_name(cell) for cell in cells))
+    more = f" and {len(names) - NAMES_MAX} more" if len(names) > NAMES_MAX else ""
+    return "; ".join(names[:NAMES_MAX]) + more
+
+
+def _name(cell: Cell) -> str:
+    fault = "" if cell.fault == NO_FAULT else f", {cell.fault}"
+    return _text(f"{cell.feature} ({cell.client} on {cell.broker}{fault})")

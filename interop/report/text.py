@@ -1,0 +1,61 @@
+"""What the pages share: signs of verdicts, text that every format can hold, numbers for people."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from .cells import Cell, Verdict
+
+SIGNS: Mapping[Verdict, str] = MappingProxyType(
+    {
+        Verdict.PASSED: "✓",
+        Verdict.QUIRK: "≈",
+        Verdict.FAILED: "✗",
+        Verdict.SKIPPED: "\N{EN DASH}",
+    }
+)
+
+MEANINGS: Mapping[Verdict, str] = MappingProxyType(
+    {
+        Verdict.PASSED: "as with Apache",
+        Verdict.QUIRK: "deliberately different",
+        Verdict.FAILED: "differs, or broke down",
+        Verdict.SKIPPED: "not tried",
+    }
+)
+
+WORST_FIRST = (Verdict.FAILED, Verdict.QUIRK, Verdict.SKIPPED, Verdict.PASSED)
+
+_NOT_IN_XML = re.compile("[^\t\n\x20-\x7e\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+"""What XML 1.0 has no way to write, and what HTML would drop: controls, lone surrogates."""
+
+
+def printable(text: str) -> str:
+    """Text with what cannot be shown written as `\\x00` or `\\ud800`; line ends are kept."""
+    return _NOT_IN_XML.sub(_escaped, text.replace("\r\n", "\n"))
+
+
+def _escaped(found: re.Match[str]) -> str:
+    number = ord(found[0])
+    return f"\\x{number:02x}" if number < 0x100 else f"\\u{number:04x}"
+
+
+def worst(verdicts: list[Verdict]) -> Verdict:
+    """The one that says most of a group of cells. Raises: ValueError: there is none."""
+    return min(verdicts, key=WORST_FIRST.index)
+
+
+def duration(seconds: float) -> str:
+    """`0.4 s`, `12 s`, `3 min 20 s`, with spaces that do not break."""
+    if seconds < 10:
+        return f"{seconds:.1f}\N{NO-BREAK SPACE}s"
+    minutes, rest = divmod(round(seconds), 60)
+    text = f"{minutes} min {rest:02} s" if minutes else f"{rest} s"
+    return text.replace(" ", "\N{NO-BREAK SPACE}")
+
+
+def explained(cell: Cell) -> str:
+    """All that is known about a cell's end: its detail and its frames, line by line."""
+    return printable("\n".join(filter(None, (cell.detail, *cell.frames))))

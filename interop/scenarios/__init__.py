@@ -1,0 +1,1 @@
+"""What messaging features do, as data, and the programs that play them."""

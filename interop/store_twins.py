@@ -1,0 +1,228 @@
+"""Two stores with the same load, one of our broker, one of Apache's: what differs in their files.
+
+Messages are sent one after another, so both logs hold them in one order. The log files are small:
+a difference of one byte, in a record or in where a file ends, shows in all places behind it.
+
+What must differ is left out: `NOT_COMPARED` of each record, which is when and by whom it was stored
+and the port that it was sent from, and when a delayed message is due.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import zip_longest
+from pathlib import Path
+from types import MappingProxyType
+
+from ..remoting.message import MessageExt
+from .apache import ApacheCluster, version_numbers
+from .log_on_disk import Unit, read_messages, read_queues
+from .maven import JAVA_SMALL
+from .store_chain import (
+    APACHE_KEYS,
+    BATCH_ENTRY,
+    FULL_DISKS,
+    KEEP_ALL,
+    SIZES,
+    TOPICS,
+    Load,
+)
+from .trocket_peer import TrocketBroker
+from .wire import Outgoing, WireClient
+
+LOAD_COUNT = 400
+NOT_COMPARED = ("born_host", "store_timestamp_ms", "store_host")
+"""Fields of a record that differ by themselves."""
+COMPARED = (
+    "topic",
+    "queue_id",
+    "queue_offset",
+    "body",
+    "flag",
+    "sys_flag",
+    "born_timestamp_ms",
+    "reconsume_times",
+    "prepared_transaction_offset",
+    "magic",
+    "body_crc",
+)
+"""Fields that are the same; of the others see `compare_records`."""
+BROKERS_OWN = ("MSG_REGION", "TRACE_ON", "CLUSTER", "__transactionId__")
+"""Properties that brokers add; which ones depends on the version, so they are compared apart."""
+BATCH_QUIRK = "docs/quirks.md: messages of a batch have region, trace switch and cluster"
+SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
+"""Its queues' units have the time of delivery for a code of tags."""
+DELAY_LEVEL_2_H = 18
+PREPARED = 0x4
+"""Bit of a message's sysFlag: the first half of a transaction."""
+TWINS_KEYS = {"transactionTimeOut": 1 << 40}
+"""A half of that age, in ms, is stored anew when it is looked at, which Apache's 5.5.0 does when it
+stops, and the messages' born time is long ago."""
+
+
+class Twins:
+    """The two stores; `run` makes them.
+
+    Args:
+      version: of Apache's broker.
+      folder: for both; the stores are removed by `run`.
+    """
+
+    def __init__(self, version: str, folder: Path) -> None:
+        self._version = version
+        self._stores = {"ours": folder / "ours-store", "apaches": folder / "apaches-store"}
+        keys: dict[str, object] = {**SIZES["small files"], **TWINS_KEYS}
+        self._ours = TrocketBroker(
+            folder / "ours", store=self._stores["ours"], broker_keys={**keys, **KEEP_ALL}
+        )
+        store = self._stores["apaches"]
+        paths = {"storePathRootDir": store, "storePathCommitLog": store / "commitlog"}
+        self._apaches = ApacheCluster(
+            version,
+            folder / "apaches",
+            broker_java=(*JAVA_SMALL, *FULL_DISKS),
+            broker_keys={**APACHE_KEYS, **paths, **keys},
+        )
+        self.logs: dict[str, list[MessageExt]] = {}
+        self.queues: dict[str, dict[tuple[str, int], list[Unit]]] = {}
+
+    def run(self) -> Twins:
+        """Fill both, stop them, read both; returns itself. Raises: whatever went wrong."""
+        peers: dict[str, TrocketBroker | ApacheCluster] = {
+            "ours": self._ours,
+            "apaches": self._apaches,
+        }
+        for name, peer in peers.items():
+            try:
+                peer.start_broker()
+                with WireClient(peer.broker_address) as client:
+                    for topic, count in TOPICS.items():
+                        client.create_topic(topic, queue_count=count)
+                    client.send_all(self._load(), together=1)
+                peer.stop_broker()
+                self.logs[name] = read_messages(self._stores[name])
+                self.queues[name] = read_queues(self._stores[name])
+            finally:
+                peer.close()
+                shutil.rmtree(self._stores[name], ignore_errors=True)
+        return self
+
+    def _load(self) -> Iterator[Outgoing]:
+        """As a chain's, the batches last, and what brokers store otherwise than it was sent."""
+        messages = list(Load("twins").messages(LOAD_COUNT))
+        yield from (message for message in messages if not message.batch)
+        # With unique keys: 5.x and ours make one, of address, process and time, where it misses.
+        yield Outgoing(
+            "MadeBySending", 0, b"a topic of its own", "UNIQ_KEY\x01made\x02TAGS\x01a\x02"
+        )
+        delayed = f"UNIQ_KEY\x01late\x02DELAY\x01{DELAY_LEVEL_2_H}\x02KEYS\x01late\x02TAGS\x01a\x02"
+        yield Outgoing("Orders", 2, b"in two hours", delayed)
+        # 4.2.0 stores a half where it was sent to, without a unit in the queue.
+        if version_numbers(self._version) >= (4, 3):
+            half = "TRAN_MSG\x01true\x02PGROUP\x01producers\x02UNIQ_KEY\x01half\x02"
+            yield Outgoing("Orders", 3, b"half a transaction", half, sys_flag=PREPARED)
+        yield Outgoing("Orders", 0, b"the last of these", "UNIQ_KEY\x01last\x02")
+        yield from (message for message in messages if message.batch)
+
+
+@dataclass(frozen=True)
+class Difference:
+    """What a comparison found; `quirk`: the row of docs/quirks.md that it is, or ""."""
+
+    text: str
+    quirk: str = ""
+
+
+def compare_records(twins: Twins) -> Iterator[Difference]:
+    """Record by record, in the order of the log.
+
+    Properties are compared without those that brokers add, and without their order: 5.x and 4.x
+    write a hash map. So a record's size is compared without them, and its place in the log as long
+    as all records before have the same size.
+    """
+    ours, apaches = twins.logs["ours"], twins.logs["apaches"]
+    if len(ours) <= LOAD_COUNT:
+        yield Difference(f"there are {len(ours)} records only")
+    same_places = True
+    for number, (a, b) in enumerate(zip_longest(ours, apaches)):
+        if a is None or b is None:
+            yield Difference(f"record {number}: ours {_name(a)}, apache's {_name(b)}")
+            continue
+        pairs: list[tuple[str, object, object]] = []
+        pairs += [(name, getattr(a, name), getattr(b, name)) for name in COMPARED]
+        pairs.append(("properties", _sent_properties(a), _sent_properties(b)))
+        pairs.append(("size without properties", _other_size(a), _other_size(b)))
+        if same_places:
+            pairs.append(("physical_offset", a.physical_offset, b.physical_offset))
+        same_places = same_places and a.store_size == b.store_size
+        for name, x, y in pairs:
+            if x != y:
+                yield Difference(f"record {number} {_name(a)}, {name}: ours {x!r}, apache's {y!r}")
+
+
+def compare_brokers_own(twins: Twins) -> Iterator[Difference]:
+    """The properties that brokers add, record by record."""
+    for a, b in zip(twins.logs["ours"], twins.logs["apaches"], strict=False):
+        ours, apaches = _brokers_own(a), _brokers_own(b)
+        if ours != apaches:
+            quirk = BATCH_QUIRK if a.body.startswith(BATCH_ENTRY) else ""
+            yield Difference(f"{_name(a)}: ours {ours}, apache's {apaches}", quirk)
+
+
+def compare_queues(twins: Twins) -> Iterator[Difference]:
+    """Queue by queue, unit by unit: which record of the log it stands for, and its tags' code."""
+    units = {whose: _units(twins.logs[whose], queues) for whose, queues in twins.queues.items()}
+    ours, apaches = units["ours"], units["apaches"]
+    if len(ours) < sum(TOPICS.values()):
+        yield Difference(f"there are {len(ours)} queues only")
+    for queue in sorted(ours.keys() | apaches.keys()):
+        pairs = zip_longest(ours.get(queue, []), apaches.get(queue, []))
+        for number, (a, b) in enumerate(pairs):
+            if a != b:
+                yield Difference(f"{queue} unit {number}: ours {a}, apache's {b}")
+
+
+COMPARISONS: Mapping[str, Callable[[Twins], Iterator[Difference]]] = MappingProxyType(
+    {
+        "every record is the same": compare_records,
+        "brokers add the same properties": compare_brokers_own,
+        "every queue is the same": compare_queues,
+    }
+)
+"""By what they are called in cells."""
+
+
+def _sent_properties(message: MessageExt) -> dict[str, str]:
+    return {name: v for name, v in message.properties.items() if name not in BROKERS_OWN}
+
+
+def _other_size(message: MessageExt) -> int:
+    return message.store_size - len(message.properties_bytes)
+
+
+def _brokers_own(message: MessageExt) -> dict[str, str]:
+    return {name: v for name, v in message.properties.items() if name in BROKERS_OWN}
+
+
+def _units(
+    log: list[MessageExt], queues: dict[tuple[str, int], list[Unit]]
+) -> dict[tuple[str, int], list[tuple[object, ...]]]:
+    """Each unit as the number of its record, whether it has its size, and the tags' code."""
+    numbers = {message.physical_offset: number for number, message in enumerate(log)}
+    found: dict[tuple[str, int], list[tuple[object, ...]]] = {}
+    for queue, units in queues.items():
+        found[queue] = []
+        for unit in units:
+            number = numbers.get(unit.physical_offset)
+            has_size = number is not None and log[number].store_size == unit.size
+            code = None if queue[0] == SCHEDULE_TOPIC else unit.tags_code
+            found[queue].append((number, has_size, code))
+    return found
+
+
+def _name(message: MessageExt | None) -> str:
+    if message is None:
+        return "none"
+    return f"{message.topic}/{message.queue_id}/{message.queue_offset}"

@@ -1,0 +1,54 @@
+"""What took part in a run, by name: a report that does not say it is worth little."""
+
+from __future__ import annotations
+
+import platform
+import re
+import shutil
+import subprocess
+from collections.abc import Iterable, Sequence
+
+from .. import __version__
+from .go_program import go_tool
+from .peers import parse_peer
+from .report.cells import Cell
+
+TIMEOUT_S = 20.0
+
+
+def collect_versions(brokers: Iterable[str], cells: Iterable[Cell]) -> dict[str, str]:
+    """The versions of ours, of the tools, of the brokers and of the clients that have cells."""
+    versions = {"trocket": __version__, "python": platform.python_version()}
+    java = _said(["java", "-version"], r'version "([^"]+)"')
+    if java:
+        versions["java"] = java
+    go = go_tool()
+    go_version = _said([go, "version"], r"go(\d[^ ]*)") if go else ""
+    if go_version:
+        versions["go"] = go_version
+    for kind in ("apache", "docker"):
+        found = [peer.version for peer in map(parse_peer, brokers) if peer.kind == kind]
+        if found:
+            versions[f"{kind} brokers"] = ", ".join(found)
+    clients: dict[str, list[str]] = {}
+    for client in dict.fromkeys(cell.client for cell in cells):
+        name, _, version = client.rpartition("-")
+        if re.fullmatch(r"[0-9.]+", version):
+            clients.setdefault(name, []).append(version)
+    for name, found in clients.items():
+        versions[f"{name} client" if name in ("java", "go") else name] = ", ".join(found)
+    return versions
+
+
+def _said(command: Sequence[str], pattern: str) -> str:
+    """What a tool says of its version, or empty: it is not there, or says something else."""
+    if shutil.which(command[0]) is None:
+        return ""
+    try:
+        done = subprocess.run(
+            list(command), capture_output=True, text=True, timeout=TIMEOUT_S, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    found = re.search(pattern, done.stdout + done.stderr)
+    return found[1] if found else ""

@@ -1,0 +1,49 @@
+"""All scripts, each with JSON and with ROCKETMQ headers, and what they cover."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+from ...remoting.codec import SerializeType
+from . import (
+    clients_requests,
+    groups_requests,
+    messages_requests,
+    namesrv_requests,
+    pulls_requests,
+    sends_requests,
+    timers_requests,
+    topics_requests,
+)
+from .request import Request, Script
+
+_MAKERS = (
+    *namesrv_requests.SCRIPTS,
+    *topics_requests.SCRIPTS,
+    *groups_requests.SCRIPTS,
+    *sends_requests.SCRIPTS,
+    *timers_requests.SCRIPTS,
+    *pulls_requests.SCRIPTS,
+    *messages_requests.SCRIPTS,
+    *clients_requests.SCRIPTS,
+)
+
+
+def catalogue() -> list[Script]:
+    """Every script, in the order in which they are played."""
+    return [make(header) for make in _MAKERS for header in SerializeType]
+
+
+def coverage(scripts: Iterable[Script]) -> Counter[tuple[str, int, bool]]:
+    """How many requests there are for a server, a code, and whether they are erroneous.
+
+    A request counts once, whatever headers it is sent with.
+    """
+    seen = {
+        (step.server.value, step.code.value, step.erroneous, script.name, step.name)
+        for script in scripts
+        for _, step in script.features()
+        if isinstance(step, Request)
+    }
+    return Counter((server, code, erroneous) for server, code, erroneous, _, _ in seen)

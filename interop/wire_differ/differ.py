@@ -1,0 +1,203 @@
+"""The wire differ as jobs of the harness: the catalogue on ours and on each of Apache's."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+
+from ..jobs import Job, Tell, failed
+from ..peer import Cluster
+from ..peers import open_cluster, peer_version
+from ..process import PeerError
+from ..report.cells import Cell, Kind, Verdict
+from .catalogue import catalogue
+from .frames import exchange_lines
+from .known_bugs import KNOWN_BUGS, KnownBug, explained
+from .making import BROKER_NAME, CLUSTER
+from .normalise import Side
+from .player import Outcome, Player
+from .request import Request, Script, Step
+from .tree import Difference, differences
+
+NEEDED_FEATURE = "known differences: each of them is there"
+
+NEWEST = "99"
+"""For a cluster whose version nobody tells."""
+
+BROKER_KEYS: Mapping[str, object] = {
+    "brokerClusterName": CLUSTER,
+    "brokerName": BROKER_NAME,
+    "brokerIP1": "127.0.0.1",
+    "autoCreateTopicEnable": True,
+    "enablePropertyFilter": True,
+    "recallMessageEnable": True,
+    "useServerSideResetOffset": False,
+    "transactionTimeOut": 1000,
+    "transactionCheckInterval": 1000,
+    "transactionCheckMax": 1,
+}
+"""What both brokers are started with: what is off by default is on, a transaction is parked after
+a question instead of fifteen, and 222 reaches the clients. All else is compared as it comes."""
+
+
+def jobs(ours: str | Sequence[str], apaches: Sequence[str]) -> list[Job]:
+    """A job for each pair of ours and Apache's: its cells are the requests of the catalogue.
+
+    Args:
+      ours, apaches: names of peers, as `open_cluster` takes them.
+    """
+    names = [ours] if isinstance(ours, str) else ours
+    return [_job(name, apache) for name in names for apache in apaches]
+
+
+def _job(ours: str, apache: str) -> Job:
+    broker = f"{ours} vs {apache}"
+    scripts = catalogue()
+    names = [name for script in scripts for name, _ in script.features()]
+    owed = tuple(
+        Cell(Kind.WIRE, name, "wire", broker, Verdict.SKIPPED) for name in (*names, NEEDED_FEATURE)
+    )
+
+    def play(wanted: Sequence[Cell], folder: Path, tell: Tell) -> None:
+        Differ(ours, apache, scripts, wanted, tell).play(folder)
+
+    return Job(f"wire: {broker}", owed, play)
+
+
+class Differ:
+    """Plays scripts on two clusters and tells a cell for each wanted step.
+
+    Args:
+      first, second: names of peers; the second is the one that is right.
+      scripts: all there are.
+      wanted: the cells to tell; a script with none of them is not played.
+    """
+
+    def __init__(
+        self,
+        first: str,
+        second: str,
+        scripts: Sequence[Script],
+        wanted: Sequence[Cell],
+        tell: Tell,
+    ) -> None:
+        self._peers = (first, second)
+        self._scripts = scripts
+        self._owed = {cell.feature: cell for cell in wanted}
+        self._tell = tell
+        self._version = peer_version(second) or NEWEST
+        self._bugs = [bug for bug in KNOWN_BUGS if bug.is_of(self._version)]
+        self._used: list[KnownBug] = []
+
+    def play(self, folder: Path) -> None:
+        """Start both, play, stop both. A cluster that does not start fails all cells."""
+        chosen = [script for script in self._scripts if self._is_wanted(script)]
+        with ExitStack() as stack:
+            pool = stack.enter_context(ThreadPoolExecutor(2))
+            try:
+                clusters = [
+                    stack.enter_context(_Closing(self._open(name, folder / name)))
+                    for name in self._peers
+                ]
+                starts = [pool.submit(cluster.start) for cluster in clusters]
+                wait(starts)  # both: what is stopped must not be about to start
+                for start in starts:
+                    start.result()
+            except (PeerError, OSError) as error:
+                for cell in failed(list(self._owed.values()), str(error)):
+                    self._tell(cell)
+                return
+            players = [Player(_side(cluster)) for cluster in clusters]
+            for script in chosen:
+                started_s = time.monotonic()
+                played = script.for_version(self._version)
+                plays = [pool.submit(player.play, played) for player in players]
+                first, second = (play.result() for play in plays)
+                self._compare(script, first, second, time.monotonic() - started_s)
+        self._tell_needed(chosen)
+
+    def _open(self, name: str, folder: Path) -> Cluster:
+        return open_cluster(name, folder, BROKER_KEYS)
+
+    def _is_wanted(self, script: Script) -> bool:
+        return any(name in self._owed for name, _ in script.features())
+
+    def _compare(
+        self,
+        script: Script,
+        first: Mapping[str, Outcome],
+        second: Mapping[str, Outcome],
+        seconds: float,
+    ) -> None:
+        features = script.features()
+        for name, step in features:
+            cell = self._owed.get(name)
+            if cell is None:
+                continue
+            cell = replace(cell, seconds=seconds / len(features))
+            if name not in first:
+                detail = f"Apache's has it since {step.served_since}"
+                self._tell(replace(cell, verdict=Verdict.SKIPPED, detail=detail))
+                continue
+            self._tell(self._judged(cell, step, first[name], second[name]))
+
+    def _judged(self, cell: Cell, step: Step, first: Outcome, second: Outcome) -> Cell:
+        found = found_between(step, first, second)
+        if not found:
+            return replace(cell, verdict=Verdict.PASSED)
+        request = f"{step.code.value}: {step.name}"
+        bugs = explained(request, found, self._bugs)
+        if bugs is None:
+            detail = "\n".join(map(str, found))
+            frames = tuple(exchange_lines(self._peers, (first, second)))
+            return replace(cell, verdict=Verdict.FAILED, detail=detail, frames=frames)
+        self._used += bugs
+        rows = "; ".join(bug.row for bug in bugs)
+        return replace(cell, verdict=Verdict.QUIRK, detail=rows)
+
+    def _tell_needed(self, chosen: Sequence[Script]) -> None:
+        cell = self._owed.get(NEEDED_FEATURE)
+        if cell is None:
+            return
+        if len(chosen) < len(self._scripts):
+            detail = "only a part of the catalogue was played"
+            self._tell(replace(cell, verdict=Verdict.SKIPPED, detail=detail))
+            return
+        idle = [f"{', '.join(bug.requests)}: {bug.row}" for bug in self._bugs_not_seen()]
+        verdict = Verdict.FAILED if idle else Verdict.PASSED
+        self._tell(replace(cell, verdict=verdict, detail="\n".join(idle)))
+
+    def _bugs_not_seen(self) -> Iterable[KnownBug]:
+        return (bug for bug in self._bugs if bug not in self._used)
+
+
+def found_between(step: Step, first: Outcome, second: Outcome) -> list[Difference]:
+    """What differs between two outcomes of a step, and what neither should have been."""
+    if first.broken or second.broken:
+        return [Difference(("connection",), first.broken or "well", second.broken or "well")]
+    found = differences(first.tree, second.tree)
+    expect = step.expect if isinstance(step, Request) else None
+    if expect is not None and first.code == second.code != expect:
+        found.append(Difference(("code",), first.code, f"{second.code}, expected was {expect}"))
+    return found
+
+
+def _side(cluster: Cluster) -> Side:
+    return Side(cluster.label, cluster.broker_address, cluster.namesrv_address)
+
+
+class _Closing:
+    """A cluster that is closed at the end of a with-block."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+
+    def __enter__(self) -> Cluster:
+        return self._cluster
+
+    def __exit__(self, *_: object) -> None:
+        self._cluster.close()

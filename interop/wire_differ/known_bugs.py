@@ -1,0 +1,346 @@
+"""Where an answer of Apache's is a bug that we do not repeat, or where ours differs on purpose.
+
+Each entry names a row of docs/quirks.md (or docs/namesrv.md), and each must be needed: one that
+covers nothing in a whole run is an error, so that a bug that Apache has mended, or a difference
+that is gone, leaves this list.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+from .normalise import matches
+from .request import version_key
+from .tree import MISSING, Difference
+
+
+@dataclass(frozen=True, kw_only=True)
+class KnownBug:
+    """A difference that is meant.
+
+    Attributes:
+      requests: which ones, as "CODE: name"; `*` and `?` as in file names.
+      paths: what differs, as normalisers name it; all differences of a request must be covered.
+      row: the beginning of the row of docs/quirks.md, or of the item of docs/namesrv.md.
+      source: an issue or a pull request of apache/rocketmq, a lesson (L7), or Apache's file.
+      codes: pairs of our and Apache's response code that may differ so.
+      ours_absent, theirs_absent: covers only what ours, or Apache's, has not.
+      since, before: versions of Apache's that do so.
+    """
+
+    requests: tuple[str, ...]
+    paths: tuple[str, ...]
+    row: str
+    source: str
+    codes: tuple[tuple[int, int], ...] = ()
+    ours_absent: bool = False
+    theirs_absent: bool = False
+    since: str = "0"
+    before: str = "99"
+
+    def is_of(self, version: str) -> bool:
+        """Whether a version of Apache's does so."""
+        return version_key(self.since) <= version_key(version) < version_key(self.before)
+
+    def names(self, request: str) -> bool:
+        """Whether it is about this request, "CODE: name"."""
+        return any(fnmatchcase(request, pattern) for pattern in self.requests)
+
+    def covers(self, difference: Difference) -> bool:
+        """Whether this is what differs."""
+        if difference.path == ("code",):
+            return (difference.first, difference.second) in self.codes
+        if self.ours_absent and difference.first is not MISSING:
+            return False
+        if self.theirs_absent and difference.second is not MISSING:
+            return False
+        return any(matches(difference.path, tuple(path.split("."))) for path in self.paths)
+
+
+def explained(
+    request: str, found: Sequence[Difference], bugs: Sequence[KnownBug]
+) -> list[KnownBug] | None:
+    """The entries that cover all these differences of a request; None: one is not covered."""
+    about = [bug for bug in bugs if bug.names(request)]
+    used: list[KnownBug] = []
+    for difference in found:
+        covering = next((bug for bug in about if bug.covers(difference)), None)
+        if covering is None:
+            return None
+        if covering not in used:
+            used.append(covering)
+    return used
+
+
+_REMARK = ("remark",)
+_ANSWER = ("remark", "fields", "fields.**", "body", "body.**")
+_SENDS = ("10: *", "310: *", "320: *", "324: *", "325: *", "370: *")
+
+_ON_THE_NAME_SERVER = (
+    KnownBug(
+        requests=("318: a key that nobody knows", "318: a key that must not be changed"),
+        paths=_REMARK,
+        codes=((16, 0),),
+        row="PUT_KV_CONFIG and UPDATE_NAMESRV_CONFIG answer SYSTEM_ERROR",
+        source="namesrv/processor/DefaultRequestProcessor.java updateConfig",
+    ),
+    KnownBug(
+        requests=("319: *",),
+        paths=("body.*",),
+        ours_absent=True,
+        row="GET_NAMESRV_CONFIG tells the keys that trocket supports",
+        source="namesrv/processor/DefaultRequestProcessor.java getConfig",
+    ),
+)
+
+_SENDING = (
+    KnownBug(
+        requests=("310: *", "10: *"),
+        paths=("fields.transactionId",),
+        ours_absent=True,
+        row="the answer to a plain send has no `transactionId`",
+        source="broker/processor/SendMessageProcessor.java",
+        since="5.0",
+    ),
+    KnownBug(
+        requests=_SENDS,
+        paths=("fields.MSG_REGION", "fields.TRACE_ON"),
+        ours_absent=True,
+        row="the answer to a send that is refused has no region",
+        source="broker/processor/SendMessageProcessor.java preSend",
+    ),
+    KnownBug(
+        requests=("310: an empty body",),
+        paths=_ANSWER,
+        codes=((0, 1),),
+        row="a message may be empty",
+        source="broker/processor/AbstractSendMessageProcessor.java buildMsgContext",
+        since="5.0",
+    ),
+    KnownBug(
+        requests=("320: cut short", "320: too large", "320: nothing"),
+        paths=_ANSWER,
+        codes=((13, 1),),
+        row="a batch that is too large or cannot be read is refused with code 13",
+        source="store/MessageExtEncoder.java encode(MessageExtBatch)",
+    ),
+    KnownBug(
+        requests=("320: delayed messages",),
+        paths=_ANSWER,
+        codes=((3, 0),),
+        row="delayed, timed and half messages in a batch are refused with code 3",
+        source="broker/processor/SendMessageProcessor.java sendBatchMessage",
+    ),
+    KnownBug(
+        requests=("11: a batch",),
+        paths=("body.*.store_size", "body.*.properties.*"),
+        row="messages of a batch have region, trace switch and cluster as single ones have",
+        source="store/MessageExtEncoder.java encode(MessageExtBatch)",
+    ),
+)
+
+_PULLING = (
+    KnownBug(
+        requests=("11: few bytes",),
+        paths=_ANSWER,
+        row="`maxMsgBytes` of a pull is kept",
+        source="broker/processor/PullMessageProcessor.java",
+        since="5.0",
+    ),
+    KnownBug(
+        requests=("11: a wrong expression",),
+        paths=_ANSWER,
+        codes=((23, 0),),
+        row="a pull that brings a wrong expression along is refused with code 23",
+        source="broker/processor/PullMessageProcessor.java",
+    ),
+    KnownBug(
+        requests=("46: a wrong expression", "46: a type that nobody knows"),
+        paths=_REMARK,
+        row="46 says what is wrong with an expression, and where",
+        source="filter/parser/SelectorParser.java",
+    ),
+    KnownBug(
+        requests=("12: a negative count",),
+        paths=_ANSWER,
+        codes=((22, 1),),
+        row="12 with a negative count finds nothing, as with 0",
+        source="store/DefaultMessageStore.java queryMessage",
+    ),
+    KnownBug(
+        requests=("12: by tag",),
+        paths=_ANSWER,
+        codes=((3, 0), (3, 22)),
+        row="the index has no entry by tag",
+        source="store/index/IndexService.java buildIndex",
+    ),
+    KnownBug(
+        requests=("33: inside a message",),
+        paths=_ANSWER,
+        row="12 or 33 that comes to a damaged message is SYSTEM_ERROR",
+        source="broker/processor/QueryMessageProcessor.java viewMessageById",
+    ),
+)
+
+_ADMINISTERING = (
+    KnownBug(
+        requests=("17: an impossible permission", "17: a negative count"),
+        paths=_ANSWER,
+        codes=((29, 0),),
+        row="17 and 18 with impossible permission or queue counts: code 29",
+        source="broker/processor/AdminBrokerProcessor.java updateAndCreateTopic",
+    ),
+    KnownBug(
+        requests=("15: a queue that is not there", "15: a negative offset"),
+        paths=_ANSWER,
+        codes=((29, 0),),
+        row="15 with a queue that neither topic nor store has, or a negative offset: code 29",
+        source="broker/processor/ConsumerManageProcessor.java updateConsumerOffset",
+    ),
+    KnownBug(
+        requests=("352: a group that is not there", "352: one before an illegal group"),
+        paths=_ANSWER,
+        codes=((26, 0),),
+        row="352 for an unknown group creates nothing",
+        source="broker/subscription/SubscriptionGroupManager.java findSubscriptionGroupConfig",
+        since="5.0",
+    ),
+    KnownBug(
+        requests=("21: a version that is no JSON", "201: a version that is no JSON"),
+        paths=_ANSWER,
+        codes=((1, 0),),
+        row="a `dataVersion` of 21 or 201 that cannot be read is refused",
+        source="broker/processor/AdminBrokerProcessor.java getAllTopicConfig",
+        since="5.5",
+    ),
+    KnownBug(
+        requests=("200: no body", "46: no body"),
+        paths=_ANSWER,
+        codes=((1, 0),),
+        row="a request without the body that it needs is refused with code 1",
+        source="broker/processor/AdminBrokerProcessor.java updateAndCreateSubscriptionGroup",
+        since="5.0",
+    ),
+    KnownBug(
+        requests=("11: what was parked",),
+        paths=("body.*.store_size", "body.*.properties.WAIT"),
+        row="a half message that is written again says `WAIT` false",
+        source="broker/transaction/queue/TransactionalMessageBridge.java renewHalfMessageInner",
+    ),
+    KnownBug(
+        requests=("37: a second commit", "37: a commit after a rollback"),
+        paths=_ANSWER,
+        codes=((1, 0),),
+        row="a transaction ends once; a further end is answered SYSTEM_ERROR",
+        source="lesson L19",
+    ),
+)
+
+_NEWER = "answers are those of 5.5.0, whatever the version of the client"
+
+_BEFORE_5 = (
+    KnownBug(
+        requests=("*",),
+        paths=("fields.**", "body.**"),
+        theirs_absent=True,
+        row=_NEWER,
+        source="members that came with 5.0",
+        before="5.0",
+    ),
+    KnownBug(
+        requests=("11: *", "12: *", "33: *", "39: *", "309: *"),
+        paths=("body.*.store_size",),
+        row=_NEWER,
+        source="broker/processor/AbstractSendMessageProcessor.java buildMsgContext",
+        before="5.0",
+    ),
+    KnownBug(
+        requests=(
+            "17: *",
+            "215: *",
+            "10: an illegal*",
+            "310: *",
+            "320: an illegal*",
+            "11: a queue that*",
+            "200: no name",
+        ),
+        paths=_REMARK,
+        codes=((29, 1),),
+        row=_NEWER,
+        source="common/topic/TopicValidator.java",
+        before="5.0",
+    ),
+    KnownBug(
+        requests=(
+            "200: an illegal name",
+            "200: a name too long",
+            "200: an attribute*",
+            "14: *",
+            "15: *",
+            "11: an illegal group",
+            "320: a retry topic",
+            "36: an illegal group",
+        ),
+        paths=_ANSWER,
+        codes=((29, 0), (1, 0), (22, 0), (17, 0), (26, 0), (13, 0)),
+        row=_NEWER,
+        source="checks that came with 5.0",
+        before="5.0",
+    ),
+    KnownBug(
+        requests=("222: a topic that nobody knows",),
+        paths=_REMARK,
+        codes=((17, 1),),
+        row=_NEWER,
+        source="broker/client/net/Broker2Client.java resetOffset",
+        before="5.0",
+    ),
+    KnownBug(
+        requests=("11: what was committed",),
+        paths=("body.*.properties.*",),
+        ours_absent=True,
+        row=_NEWER,
+        source="broker/processor/EndTransactionProcessor.java endMessageTransaction",
+        before="5.0",
+    ),
+    KnownBug(
+        requests=("29: the end",),
+        paths=("fields.offset",),
+        row="an offset by time is that of 5.x for stores of 4.9.7, too",
+        source="store/ConsumeQueue.java getOffsetInQueueByTime",
+        before="5.0",
+    ),
+    KnownBug(
+        requests=("21: *",),
+        paths=("body.topicConfigTable.*.order",),
+        row=_NEWER,
+        source="broker/processor/AdminBrokerProcessor.java updateAndCreateTopic",
+        before="5.0",
+    ),
+    KnownBug(
+        requests=("201: *",),
+        paths=("body.subscriptionGroupTable.*",),
+        ours_absent=True,
+        row=_NEWER,
+        source="a group with an attribute that nobody knows is made",
+        before="5.0",
+    ),
+)
+
+KNOWN_BUGS: tuple[KnownBug, ...] = (
+    KnownBug(
+        requests=("*: without *",),
+        paths=_ANSWER,
+        codes=((1, 0), (1, 17), (1, 22), (1, 26), (1, 29), (1, 604)),
+        row="a header field that is missing or no number is refused at once",
+        source="remoting/protocol/RemotingCommand.java decodeCommandCustomHeader",
+    ),
+    *_ON_THE_NAME_SERVER,
+    *_SENDING,
+    *_PULLING,
+    *_ADMINISTERING,
+    *_BEFORE_5,
+)
+"""All of them."""

@@ -1,0 +1,112 @@
+"""A connection to a server that may also ask: answers by their opaque, requests in their order."""
+
+from __future__ import annotations
+
+import itertools
+import socket
+import time
+from collections import deque
+from collections.abc import Callable
+from types import TracebackType
+
+from ...remoting.codec import FrameDecoder, RemotingCommand, encode
+from ..process import PeerError
+
+ANSWER_TIMEOUT_S = 10.0
+_CHUNK = 256 * 1024
+_opaques = itertools.count(1)
+"""One row of numbers for all connections: an answer on the wrong one is seen."""
+
+
+class Link:
+    """One socket. Use it as a context manager; not for several threads.
+
+    Args:
+      address: HOST:PORT.
+    Raises: PeerError: nobody listens there; from the methods: the connection broke, or what is
+      waited for did not come in time.
+    """
+
+    def __init__(self, address: str) -> None:
+        host, _, port = address.rpartition(":")
+        self.address = address
+        self._decoder = FrameDecoder()
+        self._answers: dict[int, RemotingCommand] = {}
+        self._requests: deque[RemotingCommand] = deque()
+        try:
+            self._socket = socket.create_connection((host, int(port)), timeout=ANSWER_TIMEOUT_S)
+        except OSError as error:
+            raise PeerError(f"cannot connect to {address}: {error}") from error
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        own_host, own_port = self._socket.getsockname()[:2]
+        self.own_address = f"{own_host}:{own_port}"
+
+    def __enter__(self) -> Link:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._socket.close()
+
+    def ask(self, command: RemotingCommand) -> int:
+        """Send a request; its opaque, which is set here."""
+        command.opaque = next(_opaques)
+        self.send(command)
+        return command.opaque
+
+    def send(self, command: RemotingCommand) -> None:
+        """Send a frame as it is."""
+        try:
+            self._socket.sendall(encode(command))
+        except OSError as error:
+            raise PeerError(f"the connection broke while sending: {error}") from error
+
+    def answer(self, opaque: int, timeout_s: float = ANSWER_TIMEOUT_S) -> RemotingCommand:
+        """The answer to a request."""
+        self._wait(lambda: opaque in self._answers, timeout_s, "answer")
+        return self._answers.pop(opaque)
+
+    def request(self, code: int, timeout_s: float = ANSWER_TIMEOUT_S) -> RemotingCommand:
+        """The server's next request with this code; those before it stay."""
+        self._wait(lambda: self._with_code(code) is not None, timeout_s, f"request {code}")
+        found = self._with_code(code)
+        assert found is not None
+        self._requests.remove(found)
+        return found
+
+    def unasked(self) -> list[RemotingCommand]:
+        """Answers that came and that nobody has taken: to oneway requests, or a second one."""
+        return list(self._answers.values())
+
+    def _with_code(self, code: int) -> RemotingCommand | None:
+        return next((command for command in self._requests if command.code == code), None)
+
+    def _wait(self, ready: Callable[[], bool], timeout_s: float, what: str) -> None:
+        deadline_s = time.monotonic() + timeout_s
+        while not ready():
+            rest_s = deadline_s - time.monotonic()
+            if rest_s <= 0:
+                raise PeerError(f"no {what} in {timeout_s} s")
+            self._receive(rest_s)
+
+    def _receive(self, timeout_s: float) -> None:
+        self._socket.settimeout(timeout_s)
+        try:
+            data = self._socket.recv(_CHUNK)
+        except TimeoutError:
+            return
+        except OSError as error:
+            raise PeerError(f"the connection broke: {error}") from error
+        if not data:
+            raise PeerError("the server closed the connection")
+        for command in self._decoder.receive_data(data):
+            if command.is_response:
+                self._answers[command.opaque] = command
+            else:
+                self._requests.append(command)
+        if self._decoder.error is not None:
+            raise PeerError(f"not a frame: {self._decoder.error}")

@@ -1,0 +1,372 @@
+"""What two servers may answer differently without being different.
+
+A normaliser changes the values at some paths of a decoded answer; each says in its docstring why
+such values differ. What no normaliser of a request names must be equal. A normaliser that replaces
+a value looks at it first: what is no time of now, no id of that broker, stays and is a difference.
+
+A path is the names of members from the top, such as `fields.msgId` or `body.*.store_timestamp_ms`;
+`*` is any one member and a last `**` any further ones.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from ...remoting.message_id import decode_offset_id
+from ...remoting.recall_handle import RecallHandle
+from ...store.clock import SystemClock
+
+Tree: TypeAlias = object
+"""A decoded answer: dicts with text keys, lists, texts, numbers, booleans and None."""
+
+_CLOCK = SystemClock()
+CLOCK_SPAN_MS = 3_600_000
+"""How far from now a time may be that was read off the clock during a run."""
+
+_JAVA_ERROR = re.compile(r"\b[A-Z]\w*(?:Exception|Error)\b|^java\.|Exception:|^Cannot invoke ")
+_HEX_ID = re.compile(r"[0-9A-F]{32}|[0-9A-F]{56}")
+
+_HELP_PAGE = re.compile(r"See https?://rocketmq\.apache\.org/\S+")
+
+
+@dataclass
+class Side:
+    """One of the two clusters, as far as its answers tell of it.
+
+    Attributes:
+      label: "trocket" or "apache-5.5.0".
+      broker_address, namesrv_address: HOST:PORT.
+      clients: HOST:PORT of the client's own end of each connection, by its name.
+    """
+
+    label: str
+    broker_address: str
+    namesrv_address: str
+    clients: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def is_apache(self) -> bool:
+        """Whether it is RocketMQ's own."""
+        return self.label.startswith(("apache", "docker"))
+
+    def address_names(self) -> dict[str, str]:
+        """What each address of this side is called in a normalised answer."""
+        host, _, port = self.broker_address.rpartition(":")
+        names = {address: f"<client {name}>" for name, address in self.clients.items()}
+        names[self.broker_address] = "<broker>"
+        names[self.namesrv_address] = "<name server>"
+        names[f"{host}:{int(port) + 1}"] = "<broker for slaves>"
+        return names
+
+
+@dataclass(frozen=True)
+class Normaliser:
+    """Changes values of an answer at some paths.
+
+    Attributes:
+      name: of the function that made it.
+      paths: where; none: at the top.
+      change: called with the value found there and the side that said it.
+    """
+
+    name: str
+    paths: tuple[str, ...]
+    change: Callable[[Tree, Side], Tree]
+
+    def apply(self, tree: Tree, side: Side) -> Tree:
+        """The tree with what it changes changed."""
+        if not self.paths:
+            return self.change(tree, side)
+        for path in self.paths:
+            tree = _changed(tree, tuple(path.split(".")), self.change, side)
+        return tree
+
+
+def matches(path: tuple[str, ...], pattern: tuple[str, ...]) -> bool:
+    """Whether a path is one that a pattern means."""
+    if pattern and pattern[-1] == "**":
+        return len(path) >= len(pattern) - 1 and matches(path[: len(pattern) - 1], pattern[:-1])
+    return len(path) == len(pattern) and all(
+        want in ("*", have) for have, want in zip(path, pattern, strict=True)
+    )
+
+
+def _changed(
+    tree: Tree, pattern: tuple[str, ...], change: Callable[[Tree, Side], Tree], side: Side
+) -> Tree:
+    if not pattern:
+        return change(tree, side)
+    first, rest = pattern[0], pattern[1:]
+    if first == "**":
+        return change(_changed_inside(tree, ("**",), change, side, "*"), side)
+    return _changed_inside(tree, rest, change, side, first)
+
+
+def _changed_inside(
+    tree: Tree,
+    rest: tuple[str, ...],
+    change: Callable[[Tree, Side], Tree],
+    side: Side,
+    wanted: str,
+) -> Tree:
+    if isinstance(tree, dict):
+        return {
+            name: _changed(value, rest, change, side) if wanted in ("*", name) else value
+            for name, value in tree.items()
+        }
+    if isinstance(tree, list):
+        return [
+            _changed(value, rest, change, side) if wanted in ("*", str(index)) else value
+            for index, value in enumerate(tree)
+        ]
+    return tree
+
+
+# ---- for every answer ----------------------------------------------------------------------
+
+
+def own_addresses() -> Normaliser:
+    """Both clusters run on this machine at ports of their own: addresses have names instead."""
+
+    def change(tree: Tree, side: Side) -> Tree:
+        names = side.address_names()
+        found = re.compile("|".join(rf"{re.escape(address)}(?!\d)" for address in names))
+        return _texts(tree, lambda text: found.sub(lambda match: names[match.group()], text))
+
+    return Normaliser("own_addresses", (), change)
+
+
+def speaker() -> Normaliser:
+    """Language, version and kind of header say which program wrote a frame, not what it answers:
+    Apache answers in JSON unless it is told otherwise, ours in the request's own kind."""
+    paths = ("language", "version", "serialize_type")
+    return Normaliser("speaker", paths, lambda value, _: "<speaker>")
+
+
+def nothing_said() -> Normaliser:
+    """A JSON header may have an empty object of fields or none, and an empty remark or none, which
+    no client tells apart and the ROCKETMQ header cannot say; Apache's depends on how a processor
+    began its answer."""
+
+    def change(tree: Tree, _: Side) -> Tree:
+        if not isinstance(tree, dict):
+            return tree
+        return {**tree, "fields": tree["fields"] or {}, "remark": tree["remark"] or None}
+
+    return Normaliser("nothing_said", (), change)
+
+
+def help_pages() -> Normaliser:
+    """The page that a remark sends people to moved between versions of Apache's."""
+
+    def change(value: Tree, _: Side) -> Tree:
+        return _HELP_PAGE.sub("See <a page>", value) if isinstance(value, str) else value
+
+    return Normaliser("help_pages", ("remark",), change)
+
+
+EVERYWHERE: tuple[Normaliser, ...] = (own_addresses(), speaker(), nothing_said(), help_pages())
+"""What is done to every answer. The opaque is the client's own and is not part of a tree."""
+
+
+# ---- values that are made anew each time ---------------------------------------------------
+
+
+def clock(*paths: str) -> Normaliser:
+    """Milliseconds of the server's clock: the two were not asked at the same instant."""
+
+    def change(value: Tree, _: Side) -> Tree:
+        number = _number(value)
+        now_ms = _CLOCK.wall_ms()
+        is_now = number is not None and abs(number - now_ms) <= CLOCK_SPAN_MS
+        return f"<{type(value).__name__} of now>" if is_now else value
+
+    return Normaliser("clock", paths, change)
+
+
+def offset_ids(*paths: str) -> Normaliser:
+    """Message ids hold the broker's address and a place in its log, which other records share."""
+
+    def change(value: Tree, side: Side) -> Tree:
+        if not isinstance(value, str):
+            return value
+        return ",".join(_offset_id_name(part, side) for part in value.split(","))
+
+    return Normaliser("offset_ids", paths, change)
+
+
+def _offset_id_name(text: str, side: Side) -> str:
+    if _HEX_ID.fullmatch(text) is None:
+        return text
+    found = decode_offset_id(text)
+    return "<offset id>" if f"{found.ip}:{found.port}" == side.broker_address else text
+
+
+def physical_offsets(*paths: str) -> Normaliser:
+    """A place in the log depends on every record before it, the broker's own among them."""
+
+    def change(value: Tree, _: Side) -> Tree:
+        number = _number(value)
+        return "<physical offset>" if number is not None and number >= 0 else value
+
+    return Normaliser("physical_offsets", paths, change)
+
+
+def unique_keys(*paths: str) -> Normaliser:
+    """A unique key that the broker makes has its address, process and time in it."""
+
+    def change(value: Tree, _: Side) -> Tree:
+        is_key = isinstance(value, str) and _HEX_ID.fullmatch(value) is not None
+        return "<unique key>" if is_key else value
+
+    return Normaliser("unique_keys", paths, change)
+
+
+def recall_handles(*paths: str) -> Normaliser:
+    """A recall handle has the time at which its message is due, which counts from the send."""
+
+    def change(value: Tree, _: Side) -> Tree:
+        try:
+            handle = RecallHandle.from_text(str(value))
+        except ValueError:
+            return value
+        return f"{handle.topic} {handle.broker_name} {handle.unique_key}"
+
+    return Normaliser("recall_handles", paths, change)
+
+
+def sizes(*paths: str) -> Normaliser:
+    """A record is as long as what the broker puts into it: the unique key that it makes is longer
+    where its machine has an IPv6 address only."""
+
+    def change(value: Tree, _: Side) -> Tree:
+        return "<size>" if isinstance(value, int) and value > 0 else value
+
+    return Normaliser("sizes", paths, change)
+
+
+def data_versions(*paths: str) -> Normaliser:
+    """A table's version counts the changes of all scripts and has the time of the last one."""
+
+    def change(value: Tree, _: Side) -> Tree:
+        if not isinstance(value, dict) or not {"counter", "timestamp"} <= value.keys():
+            return value
+        return {name: f"<{name}>" for name in value}
+
+    return Normaliser("data_versions", paths, change)
+
+
+def any_queue(*paths: str) -> Normaliser:
+    """A queue that the broker drew: the two draw differently."""
+
+    def change(value: Tree, _: Side) -> Tree:
+        number = _number(value)
+        return "<some queue>" if number is not None and number >= 0 else value
+
+    return Normaliser("any_queue", paths, change)
+
+
+def counts(*paths: str) -> Normaliser:
+    """How many there are of something that other scripts and the broker itself make, too."""
+
+    def change(value: Tree, _: Side) -> Tree:
+        number = _number(value)
+        return "<count>" if number is not None and number > 0 else value
+
+    return Normaliser("counts", paths, change)
+
+
+def place(*paths: str) -> Normaliser:
+    """Where a server listens and keeps its files is given to it; the two must not share it."""
+
+    def change(value: Tree, _: Side) -> Tree:
+        return "<place>" if isinstance(value, str) and value else value
+
+    return Normaliser("place", paths, change)
+
+
+def any_broker(*paths: str) -> Normaliser:
+    """The address of whichever broker stands first in a Java map: this script's or the real one."""
+
+    def change(value: Tree, _: Side) -> Tree:
+        is_address = isinstance(value, str) and re.fullmatch(r"<broker>|[\d.]+:\d+", value)
+        return "<some broker>" if is_address else value
+
+    return Normaliser("any_broker", paths, change)
+
+
+# ---- order and surroundings ----------------------------------------------------------------
+
+
+def unordered(*paths: str) -> Normaliser:
+    """Java's hash sets and maps have no order: such a list is compared sorted."""
+
+    def change(value: Tree, _: Side) -> Tree:
+        return sorted(value, key=repr) if isinstance(value, list) else value
+
+    return Normaliser("unordered", paths, change)
+
+
+def only(named: str, *paths: str) -> Normaliser:
+    """A table of all names is compared for this script's own: other scripts and the server add
+    to it, each in its own time."""
+
+    def change(value: Tree, _: Side) -> Tree:
+        if isinstance(value, dict):
+            return {name: item for name, item in value.items() if named in str(name)}
+        if isinstance(value, list):
+            return [item for item in value if named in str(item)]
+        return value
+
+    return Normaliser("only", paths, change)
+
+
+# ---- words ---------------------------------------------------------------------------------
+
+
+def java_words() -> Normaliser:
+    """Where Apache tells the text of a Java exception, ours tells the same in words of its own:
+    the code must be equal, and there must be a remark."""
+
+    def change(value: Tree, side: Side) -> Tree:
+        if not isinstance(value, str) or not value:
+            return value
+        if side.is_apache and _JAVA_ERROR.search(value) is None:
+            return value
+        return "<what went wrong>"
+
+    return Normaliser("java_words", ("remark",), change)
+
+
+def after(mark: str) -> Normaliser:
+    """A remark whose end holds a Java object's own text; all before is compared."""
+
+    def change(value: Tree, _: Side) -> Tree:
+        if not isinstance(value, str) or mark not in value:
+            return value
+        return value[: value.index(mark) + len(mark)] + "<…>"
+
+    return Normaliser("after", ("remark",), change)
+
+
+def _number(value: Tree) -> int | None:
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, int):
+        return value
+    if isinstance(value, str) and re.fullmatch(r"-?\d{1,19}", value, re.ASCII):
+        return int(value)
+    return None
+
+
+def _texts(tree: Tree, change: Callable[[str], str]) -> Tree:
+    if isinstance(tree, str):
+        return change(tree)
+    if isinstance(tree, Mapping):
+        return {change(name): _texts(value, change) for name, value in tree.items()}
+    if isinstance(tree, list):
+        return [_texts(value, change) for value in tree]
+    return tree

@@ -1,0 +1,53 @@
+"""Headers by which an administrator asks about a consumer group, or moves it."""
+
+from __future__ import annotations
+
+from .base import Int32, Int64, RpcRequestHeader
+from .consumer import ResetOffsetRequestHeader
+
+
+class ResetQueueOffsetRequestHeader(
+    ResetOffsetRequestHeader, frozen=True, kw_only=True, rename="camel", gc=False
+):
+    """Request of INVOKE_BROKER_TO_RESET_OFFSET (222) about one queue.
+
+    Only a broker that resets offsets itself (5.x, `useServerSideResetOffset`) looks at these two;
+    any other takes the request for one about all queues and the timestamp.
+
+    Attributes:
+      queue_id: the queue; -1: all.
+      offset: where to go on, in messages; None: by the timestamp.
+    Source: RocketMQ 5.3.3 ResetOffsetRequestHeader.
+    """
+
+    queue_id: Int32 = -1
+    offset: Int64 | None = None
+
+
+class QueryTopicsByConsumerRequestHeader(
+    RpcRequestHeader, frozen=True, kw_only=True, rename="camel", gc=False
+):
+    """Request of QUERY_TOPICS_BY_CONSUMER (343): of which topics a group has offsets."""
+
+    group: str
+
+
+class ConsumeMessageDirectlyRequestHeader(
+    RpcRequestHeader, frozen=True, kw_only=True, rename="camel", gc=False
+):
+    """Request of CONSUME_MESSAGE_DIRECTLY (309), handed on to a client of the group.
+
+    Attributes:
+      consumer_group: the group.
+      client_id: which client of it.
+      msg_id: the broker's id of the message.
+      broker_name: the broker that has it.
+      topic: its topic, or None.
+    Source: RocketMQ 5.3.3 ConsumeMessageDirectlyResultRequestHeader.
+    """
+
+    consumer_group: str
+    client_id: str
+    msg_id: str
+    broker_name: str
+    topic: str | None = None

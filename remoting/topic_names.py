@@ -1,0 +1,71 @@
+"""The names of topics and groups that RocketMQ itself uses: brokers and clients must agree on them.
+
+Java counterpart: TopicValidator, MixAll, NamespaceUtil of RocketMQ 5.5. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+TOPIC_LENGTH_MAX: Final = 127
+"""Characters of a topic's name; all of them are ASCII, so bytes too."""
+
+RETRY_TOPIC_PREFIX: Final = "%RETRY%"
+DLQ_TOPIC_PREFIX: Final = "%DLQ%"
+SYSTEM_TOPIC_PREFIX: Final = "rmq_sys_"
+SYSTEM_GROUP_PREFIX: Final = "CID_RMQ_SYS_"
+
+AUTO_CREATE_TOPIC: Final = "TBW102"
+"""Whose settings a topic takes that a send creates."""
+SCHEDULE_TOPIC: Final = "SCHEDULE_TOPIC_XXXX"
+BENCHMARK_TOPIC: Final = "BenchmarkTest"
+TIMER_TOPIC: Final = "rmq_sys_wheel_timer"
+TRANS_HALF_TOPIC: Final = "RMQ_SYS_TRANS_HALF_TOPIC"
+TRANS_OP_HALF_TOPIC: Final = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
+TRANS_CHECK_MAX_TIME_TOPIC: Final = "TRANS_CHECK_MAX_TIME_TOPIC"
+TRACE_TOPIC: Final = "RMQ_SYS_TRACE_TOPIC"
+SELF_TEST_TOPIC: Final = "SELF_TEST_TOPIC"
+OFFSET_MOVED_EVENT_TOPIC: Final = "OFFSET_MOVED_EVENT"
+ROCKSDB_OFFSET_TOPIC: Final = "CHECKPOINT_TOPIC"
+
+NOT_ALLOWED_SEND_TOPICS: Final = frozenset(
+    {
+        SCHEDULE_TOPIC,
+        TRANS_HALF_TOPIC,
+        TRANS_OP_HALF_TOPIC,
+        TRANS_CHECK_MAX_TIME_TOPIC,
+        SELF_TEST_TOPIC,
+        OFFSET_MOVED_EVENT_TOPIC,
+    }
+)
+"""Topics that a client must not send to: only a broker itself writes to them."""
+
+SYSTEM_TOPICS: Final = NOT_ALLOWED_SEND_TOPICS | {
+    AUTO_CREATE_TOPIC,
+    TRACE_TOPIC,
+    BENCHMARK_TOPIC,
+    ROCKSDB_OFFSET_TOPIC,
+}
+"""System topics of every broker, which have no namespace; a broker adds those of its own name."""
+
+
+def is_system_topic(topic: str, more: Iterable[str] = ()) -> bool:
+    """Whether a topic is the system's own.
+
+    Args:
+      topic: a topic's name.
+      more: system topics that only one broker has.
+    Source: TopicValidator.isSystemTopic.
+    """
+    return topic in SYSTEM_TOPICS or topic.startswith(SYSTEM_TOPIC_PREFIX) or topic in more
+
+
+def is_system_group(group: str) -> bool:
+    """Whether a consumer group is the system's own. Source: MixAll.isSysConsumerGroup."""
+    return group.startswith(SYSTEM_GROUP_PREFIX)
+
+
+def retry_topic(group: str) -> str:
+    """The topic by which a group's messages come back to it. Source: MixAll.getRetryTopic."""
+    return RETRY_TOPIC_PREFIX + group

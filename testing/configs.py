@@ -1,0 +1,91 @@
+"""The configuration of an embedded broker: RocketMQ's defaults, in small files.
+
+Everything is as a broker has it that was given no configuration, but for the sizes of its files,
+which are made for some thousands of messages and not for a disk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum
+
+from ..broker.config import BrokerConfig, read_broker_config
+from ..namesrv.config import NamesrvConfig, read_namesrv_config
+from ..remoting.config import ConfigError, Entry
+from ..store.config import MessageStoreConfig
+
+Config = Mapping[str, object]
+"""Values by RocketMQ's own keys: texts as in a broker.conf, or numbers, truth values, enums."""
+
+BROKER_NAME = "broker-a"
+
+LOG_FILE_SIZE_MIN = 5 * 1024 * 1024
+"""Bytes of a commit log file: a message of the largest default size, 4 MiB, must fit."""
+
+LOG_FILE_ROOM = 1024 * 1024
+"""What a commit log file has room for beside a message of the largest size."""
+
+_OURS = {
+    "storePathRootDir": "give the folder as Broker(folder=…)",
+    "namesrvAddr": "the broker registers with its own name server",
+    "bindAddress": "it listens on 127.0.0.1",
+    "listenPort": "give the port as Broker(broker_port=…)",
+}
+
+
+def entries_of(config: Config) -> list[Entry]:
+    """Configuration values as a file's entries.
+
+    Raises: ConfigError: a key that belongs to the embedded broker itself.
+    """
+    for key in config:
+        if key in _OURS:
+            raise ConfigError(f"{key} cannot be set for an embedded broker: {_OURS[key]}")
+    return [Entry(key, _text(value), 0) for key, value in config.items()]
+
+
+def _text(value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value.value) if isinstance(value, Enum) else str(value)
+
+
+def broker_configs(
+    config: Config, folder: str, host: str
+) -> tuple[BrokerConfig, MessageStoreConfig]:
+    """Both configurations of a broker.
+
+    Args:
+      config: what differs from the defaults.
+      folder: the data folder.
+      host: where clients reach it.
+    Raises: ConfigError: an unknown key, which names the nearest known one, or a bad value.
+    """
+    store = MessageStoreConfig(
+        store_path_root_dir=folder,
+        mapped_file_size_commit_log=LOG_FILE_SIZE_MIN,
+        mapped_file_size_consume_queue=1_000 * 20,
+        mapper_file_size_batch_consume_queue=1_000 * 46,
+        mapped_file_size_consume_queue_ext=64 * 1024,
+        max_hash_slot_num=1_000,
+        max_index_num=4_000,
+    )
+    broker = BrokerConfig(
+        bind_address=host, broker_ip1=host, broker_ip2=host, broker_name=BROKER_NAME
+    )
+    if config:  # reading types takes some milliseconds
+        broker, store, _ = read_broker_config(entries_of(config), broker, store)
+    if "mappedFileSizeCommitLog" not in config:
+        needed = store.max_message_size + LOG_FILE_ROOM
+        store.mapped_file_size_commit_log = max(LOG_FILE_SIZE_MIN, needed)
+    return broker, store
+
+
+def namesrv_config(config: Config, folder: str, host: str) -> NamesrvConfig:
+    """The configuration of a name server; arguments and errors as `broker_configs`."""
+    defaults = NamesrvConfig(
+        bind_address=host,
+        kv_config_path=f"{folder}/kvConfig.json",
+        config_store_path=f"{folder}/namesrv.properties",
+    )
+    return read_namesrv_config(entries_of(config), defaults)[0] if config else defaults

@@ -1,0 +1,101 @@
+"""Ports that stay ours while a broker is down.
+
+A broker that restarts must come back where its clients look for it, and between its end and its
+start another process could be given the port. So each port is also bound by a socket that does not
+listen: connections are refused meanwhile, and nobody else gets the port.
+"""
+
+from __future__ import annotations
+
+import socket
+from contextlib import suppress
+from dataclasses import dataclass
+
+from ..broker.controller import VIP_PORT_STEP
+
+_TRIES = 50
+
+
+@dataclass
+class Ports:
+    """The ports of one embedded broker.
+
+    Attributes:
+      namesrv: the name server's.
+      broker: the broker's; two below is its VIP port.
+    """
+
+    namesrv: int
+    broker: int
+    _holders: list[socket.socket]
+
+    def close(self) -> None:
+        """Let others have them."""
+        for holder in self._holders:
+            holder.close()
+
+
+def hold_ports(host: str, *, namesrv: int = 0, broker: int = 0) -> Ports:
+    """Take ports.
+
+    Args:
+      host: the address that will be listened on.
+      namesrv, broker: 0: a free one.
+    Raises: OSError: there is none, or a port that was asked for is taken by a listener. (That is
+      said by the servers themselves where the system cannot tell before.)
+    """
+    holders: list[socket.socket] = []
+    try:
+        holders.append(_hold(host, namesrv))
+        holders += _hold_pair(host, broker)
+    except OSError:
+        for holder in holders:
+            holder.close()
+        raise
+    taken = [holder.getsockname()[1] for holder in holders]
+    ports = Ports(taken[0], taken[1], holders)
+    if not _LISTENS_BESIDE:
+        ports.close()
+    return ports
+
+
+def _hold_pair(host: str, port: int) -> list[socket.socket]:
+    """The broker's port and its VIP port; for port 0 a free pair."""
+    for tries_left in reversed(range(1 if port else _TRIES)):
+        first = _hold(host, port)
+        try:
+            return [first, _hold(host, first.getsockname()[1] - VIP_PORT_STEP)]
+        except OSError:
+            first.close()
+            if not tries_left:
+                raise
+    raise AssertionError("the last try raises")
+
+
+def _hold(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    holder = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        holder.bind((host, port))
+    except OSError as error:
+        holder.close()
+        text = f"cannot listen on {host}:{port} ({error.strerror})"
+        raise OSError(error.errno, f"{text}: choose another port, or 0 for a free one") from error
+    return holder
+
+
+def _listens_beside() -> bool:
+    """Whether the system lets a socket listen on a port that another one has bound (Linux does)."""
+    with socket.socket() as holder, socket.socket() as listener:
+        for sock in (holder, listener):
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        holder.bind(("127.0.0.1", 0))
+        with suppress(OSError):
+            listener.bind(holder.getsockname())
+            listener.listen(1)
+            return True
+    return False
+
+
+_LISTENS_BESIDE = _listens_beside()

@@ -1,0 +1,357 @@
+"""A name server and a broker in the trio loop that this runs in: what both embedded brokers share.
+
+Lifecycle: `start` in a nursery, `stop`, and so on again over the same disk, clock and addresses.
+Owner: the loop's task that started it; all of this belongs to that loop.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from socket import socket
+
+import trio
+
+from ..broker.config import BrokerConfig
+from ..broker.controller import BrokerController
+from ..namesrv.config import NamesrvConfig
+from ..namesrv.controller import NamesrvController
+from ..remoting.bodies import SubscriptionGroupConfig
+from ..remoting.channel import Buffer, Channel, Deferred
+from ..remoting.client import RemotingClient
+from ..remoting.codec import RemotingCommand
+from ..remoting.errors import RequestRefused
+from ..remoting.headers import DeleteTopicRequestHeader, encode_header
+from ..remoting.hosts import join_address
+from ..remoting.message import MessageExt
+from ..remoting.message_batch import iter_batch
+from ..remoting.message_codec import decode_messages
+from ..remoting.request_codes import RequestCode
+from ..remoting.sys_flag import INNER_BATCH
+from ..remoting.turn import Turn
+from ..store.config import MessageStoreConfig
+from ..store.disk_space import judge, measure
+from .clock import TravelClock
+from .disks import EmbeddedDisk, failing_log_sync
+from .errors import EmbeddedBrokerError
+from .faults import Faults, FaultyTable
+from .topics import create_topic_request
+
+READ_COUNT = 32
+"""Messages read from the store at once."""
+
+
+class Servers:
+    """Both servers.
+
+    Args:
+      broker, store, namesrv: whole configurations; `namesrv_addr` is filled in here.
+      disk: of both.
+      clock: of both.
+      listeners: sockets to serve on, by either server; None: those of the configurations.
+      client: makes what the broker calls its name server with; None: TCP.
+      run: calls a function in the loop of the servers, from wherever `faults` is used.
+    """
+
+    def __init__(
+        self,
+        broker: BrokerConfig,
+        store: MessageStoreConfig,
+        namesrv: NamesrvConfig,
+        *,
+        disk: EmbeddedDisk,
+        clock: TravelClock,
+        run: Callable[[Callable[[], None]], None],
+        listeners: Sequence[socket] | None = None,
+        client: Callable[[Turn], RemotingClient] | None = None,
+    ) -> None:
+        self.clock = clock
+        self.disk = disk
+        self._broker_config = broker
+        self._store_config = store
+        self._namesrv_config = namesrv
+        self._listeners = listeners
+        self._make_client = client
+        broker.namesrv_addr = self.namesrv_address
+        self._turn = Turn()
+        self._broker_table = FaultyTable(self._turn)
+        self._namesrv_table = FaultyTable(self._turn)
+        self.faults = Faults(self._broker_table, self._namesrv_table, run, self._set_disk)
+        # Known once both serve; while the broker starts, only the name server is.
+        self._broker: BrokerController | None = None
+        self._namesrv: NamesrvController | None = None
+        # For connections that are no sockets: they end with their server.
+        self._broker_nursery: trio.Nursery | None = None
+        self._namesrv_nursery: trio.Nursery | None = None
+        self._scope: trio.CancelScope | None = None
+        self._ended = trio.Event()
+
+    @property
+    def namesrv_address(self) -> str:
+        """`host:port` of the name server."""
+        return join_address(self._namesrv_config.bind_address, self._namesrv_config.listen_port)
+
+    @property
+    def broker_address(self) -> str:
+        """`host:port` of the broker."""
+        return self._broker_config.address(self._broker_config.listen_port)
+
+    @property
+    def broker(self) -> BrokerController:
+        """The broker that runs.
+
+        Raises: EmbeddedBrokerError: none does.
+        """
+        if self._broker is None:
+            raise EmbeddedBrokerError("the broker is not running")
+        return self._broker
+
+    @property
+    def namesrv(self) -> NamesrvController:
+        """The name server that runs; raises as `broker`."""
+        if self._namesrv is None:
+            raise EmbeddedBrokerError("the name server is not running")
+        return self._namesrv
+
+    # ---- running -------------------------------------------------------------------------
+
+    async def start(self, nursery: trio.Nursery) -> None:
+        """Run both in a nursery; returns when they listen and the broker is registered.
+
+        Raises: OSError: an address is taken; StoreError: the data folder cannot be used.
+        """
+        if self._scope is not None:
+            raise EmbeddedBrokerError("the broker is running already")
+        self._ended = trio.Event()
+        await nursery.start(self._run)
+
+    async def stop(self) -> None:
+        """Stop both cleanly, the broker first; at once if they do not run."""
+        if self._scope is not None:
+            self._scope.cancel()
+            await self._ended.wait()
+
+    async def restart(self, nursery: trio.Nursery) -> None:
+        """A clean stop and a start."""
+        await self.stop()
+        await self.start(nursery)
+
+    async def crash(self, nursery: trio.Nursery, *, power_loss: bool | None) -> None:
+        """Both die at this moment; what a crash leaves is started again.
+
+        Args:
+          power_loss: whether what was not synced is lost; None: where that can be done.
+        Raises: EmbeddedBrokerError: it cannot be done with this disk.
+        """
+        left = self.disk.after_crash(power_loss=power_loss)
+        await self.stop()
+        self.disk = left
+        await self.start(nursery)
+
+    async def _run(self, *, task_status: trio.TaskStatus[None]) -> None:
+        namesrv = NamesrvController(
+            self._namesrv_config,
+            clock=self.clock,
+            disk=self.disk,
+            turn=self._turn,
+            listeners=self._listeners,
+        )
+        broker = BrokerController(
+            self._broker_config,
+            self._store_config,
+            clock=self.clock,
+            disk=self.disk,
+            turn=self._turn,
+            listeners=self._listeners,
+            client=self._make_client(self._turn) if self._make_client else None,
+        )
+        try:
+            async with trio.open_nursery() as outer:
+                await outer.start(namesrv.run)
+                self._namesrv, self._namesrv_nursery = namesrv, outer
+                self._namesrv_table.install(namesrv.server.processors)
+                with trio.CancelScope() as self._scope:
+                    async with trio.open_nursery() as inner:
+                        await inner.start(broker.run)
+                        assert broker.server is not None
+                        self._broker, self._broker_nursery = broker, inner
+                        self._broker_table.install(broker.server.processors)
+                        # From now on whoever is cancelled around this stops it by `stop`, so
+                        # that the broker says goodbye to a name server that is still there.
+                        outer.cancel_scope.shield = True
+                        task_status.started()
+                        await trio.sleep_forever()
+                outer.cancel_scope.cancel()
+        finally:
+            self._scope = self._namesrv = self._broker = None
+            self._namesrv_nursery = self._broker_nursery = None
+            self._ended.set()
+
+    def serve_stream(
+        self, host: str, port: int, stream: trio.abc.Stream, remote_address: str
+    ) -> None:
+        """Serve a connection that is no socket.
+
+        Args:
+          host, port: whom it is for.
+          stream: the server's end.
+          remote_address: `ip:port` that the server is told.
+        Raises: ConnectionRefusedError: neither server is there, or it does not run.
+        """
+        address = join_address(host, port)
+        if address == self.namesrv_address and self._namesrv and self._namesrv_nursery:
+            server, nursery = self._namesrv.server, self._namesrv_nursery
+        elif address == self.broker_address and self._broker_nursery and self.broker.server:
+            server, nursery = self.broker.server, self._broker_nursery
+        else:
+            raise ConnectionRefusedError(
+                errno.ECONNREFUSED,
+                f"{os.strerror(errno.ECONNREFUSED)}: {address}; the name server is at "
+                f"{self.namesrv_address}, the broker at {self.broker_address}",
+            )
+        nursery.start_soon(server.serve_stream, stream, remote_address)
+
+    # ---- time ----------------------------------------------------------------------------
+
+    async def advance(self, *, hours: float, minutes: float, seconds: float) -> None:
+        """Set the wall clock on; returns when all that became due is delivered.
+
+        Raises: ValueError: a negative time.
+        """
+        milliseconds = round(((hours * 60 + minutes) * 60 + seconds) * 1000)
+        if milliseconds < 0:
+            raise ValueError("time does not go back: hours, minutes and seconds must not be < 0")
+        broker = self.broker
+        self.clock.add(milliseconds)
+        broker.wall_clock_set()
+        await self.settle()
+
+    async def settle(self) -> None:
+        """Wait until nothing is due, and what was delivered can be consumed.
+
+        Whoever delivers goes on as long as something is due, so it is over when all tasks wait.
+        """
+        from trio.testing import wait_all_tasks_blocked
+
+        store = self.broker.store
+        await wait_all_tasks_blocked()
+        while store.dispatch_behind_bytes and not store.read_only:
+            await store.flusher.flush_in_thread(threaded=self.disk.threaded)
+            await wait_all_tasks_blocked()
+
+    # ---- topics, groups, messages --------------------------------------------------------
+
+    async def create_topic(
+        self, name: str, *, queues: int, perm: int, attributes: Mapping[str, str]
+    ) -> None:
+        """Create or change a topic; the name server knows it when this returns.
+
+        Raises: EmbeddedBrokerError: the broker refuses it; the text says why.
+        """
+        await self._ask(create_topic_request(name, queues, perm, attributes))
+
+    async def delete_topic(self, name: str) -> None:
+        """Delete a topic with its messages and all groups' offsets; raises as `create_topic`."""
+        fields = encode_header(DeleteTopicRequestHeader(topic=name))
+        await self._ask(RemotingCommand(RequestCode.DELETE_TOPIC_IN_BROKER, fields))
+        self.namesrv.routes.delete_topic(name)
+
+    async def create_group(self, group: SubscriptionGroupConfig) -> None:
+        """Create or change a consumer group; raises as `create_topic`."""
+        code = RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP
+        await self._ask(RemotingCommand(code, body=group.to_body()))
+
+    async def messages(self, topic: str) -> list[MessageExt]:
+        """All messages of a topic in the order in which they were stored; see `Broker.messages`."""
+        store = self.broker.store
+        found: list[MessageExt] = []
+        for queue_id in store.topics().get(topic, ()):
+            offset = store.min_offset(topic, queue_id)
+            end = store.max_offset(topic, queue_id)
+            while offset < end:
+                result = store.get_message(topic, queue_id, offset, READ_COUNT)
+                for records in result.buffers:
+                    for message in decode_messages(records):
+                        found += _unpacked(message)
+                offset = max(offset + 1, result.next_begin_offset)
+        return sorted(found, key=lambda message: (message.physical_offset, message.queue_offset))
+
+    async def lag(self, group: str, topic: str) -> int:
+        """How many messages of a topic a group has not consumed; see `Broker.lag`."""
+        broker = self.broker
+        topics = broker.store.topics()
+        return sum(
+            broker.store.max_offset(topic, queue_id)
+            - max(
+                broker.offsets.query_offset(group, topic, queue_id),
+                broker.store.min_offset(topic, queue_id),
+            )
+            for queue_id in topics.get(topic, ())
+        )
+
+    async def _ask(self, request: RemotingCommand) -> RemotingCommand:
+        """Have the broker process a request of ours; faults do not count for it."""
+        self.broker  # noqa: B018 - raises when there is none
+        process = self._broker_table.plain[request.code]
+        try:
+            answer = process(request, Channel(_Nowhere(), self._turn))
+            if isinstance(answer, Deferred):
+                answer = await answer.run()
+        except RequestRefused as refusal:
+            raise EmbeddedBrokerError(refusal.remark) from refusal
+        assert isinstance(answer, RemotingCommand)
+        return answer
+
+    # ---- faults --------------------------------------------------------------------------
+
+    def _set_disk(self, is_full: bool | None, fails_fsync: bool | None) -> None:
+        """Change what the disk does; None leaves it as it is."""
+        disk = self.disk
+        if fails_fsync is not None:
+            disk.fault = failing_log_sync if fails_fsync else None
+        if is_full is None or self._broker is None:
+            return
+        disk.is_full = is_full
+        store = self._broker.store
+        if store.read_only:
+            return
+        reason = judge(measure(disk, store.config), store.config, next_file_bytes=0).refuse
+        if reason:
+            store.refuse_puts(reason)
+        else:
+            store.accept_puts()
+
+
+class _Nowhere:
+    """The transport of requests that come from this process; their answers are returned."""
+
+    remote_address = local_address = "127.0.0.1:0"
+
+    def send_nowait(self, buffers: list[Buffer]) -> list[Buffer]:
+        """Nothing is sent."""
+        return []
+
+    async def send_all(self, buffers: list[Buffer]) -> None:
+        """Nothing is sent."""
+
+    def abort(self) -> None:
+        """There is nothing to close."""
+
+
+def _unpacked(message: MessageExt) -> list[MessageExt]:
+    """The messages of an inner batch; any other message as it is."""
+    if not message.sys_flag & INNER_BATCH:
+        return [message]
+    return [
+        replace(
+            message,
+            queue_offset=message.queue_offset + number,
+            body=body,
+            properties_bytes=properties,
+            flag=flag,
+            sys_flag=message.sys_flag & ~INNER_BATCH,
+        )
+        for number, (flag, body, properties) in enumerate(iter_batch(message.body))
+    ]

@@ -1,0 +1,269 @@
+"""`trocket interop`: flags, progress, reports, exit statuses; jobs made up, and real ones."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from trocket.cli.main import main
+from trocket.interop import providers
+from trocket.interop.jobs import Job, Tell
+from trocket.interop.report.cells import Cell, Kind, Run, Verdict
+
+from .conftest import Command
+
+DEADLINE_S = 60.0
+
+
+def owed(feature: str, broker: str = "trocket") -> Cell:
+    return Cell(Kind.WIRE, feature, "wire", broker, Verdict.SKIPPED)
+
+
+def told(cell: Cell, verdict: Verdict, detail: str = "") -> Cell:
+    return Cell(cell.kind, cell.feature, cell.client, cell.broker, verdict, detail=detail)
+
+
+def give(monkeypatch: pytest.MonkeyPatch, *jobs: Job) -> None:
+    """Let these be the jobs of the wire, and of nothing else."""
+    empty = dict.fromkeys(Kind, lambda wanted: [])
+    monkeypatch.setattr(providers, "PROVIDERS", {**empty, Kind.WIRE: lambda wanted: list(jobs)})
+
+
+def job(name: str, verdict: Verdict, *cells: Cell, detail: str = "") -> Job:
+    def play(wanted: Sequence[Cell], folder: Path, tell: Tell) -> None:
+        for cell in wanted:
+            tell(told(cell, verdict, detail))
+
+    return Job(name, cells, play)
+
+
+def test_all_passed_is_status_0_and_told_in_lines(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    give(monkeypatch, job("one", Verdict.PASSED, owed("a"), owed("b")))
+    assert main(["interop", "run"]) == 0
+    captured = capsys.readouterr()
+    assert captured.err.splitlines()[0] == "began one: 2 cells"
+    assert captured.err.splitlines()[1].startswith("ended one after 0.0")
+    assert captured.err.splitlines()[1].endswith("(1 of 1); 2 passed")
+    assert "versions: trocket " in captured.out
+    assert "2 cells: 2 passed, 0 quirk, 0 failed, 0 skipped; " in captured.out
+
+
+def test_a_failure_is_status_1_and_told_in_detail(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    give(
+        monkeypatch,
+        job("ours", Verdict.FAILED, owed("a"), detail="expected 1\ngot 2 \x1b[31m"),
+        job("apache", Verdict.PASSED, owed("a", "apache-5.5.0")),
+    )
+    assert main(["interop", "run", "--parallel", "1"]) == 1
+    captured = capsys.readouterr()
+    assert "FAILED wire/a/wire/trocket/none: expected 1\n" in captured.err
+    expected = "✗ wire/a/wire/trocket/none\n    expected 1\n    got 2 \\x1b[31m\n"
+    assert expected in captured.out
+    worse = "passed on Apache's broker, not on ours:\n    wire/a/wire/apache-5.5.0/none\n"
+    assert worse in captured.out
+
+
+def test_every_report_is_written(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    give(monkeypatch, job("one", Verdict.QUIRK, owed("a"), detail="quirks.md, a row"))
+    files = {name: tmp_path / f"run.{name}" for name in ("json", "junit", "html")}
+    arguments = [text for name, path in files.items() for text in (f"--{name}", str(path))]
+    assert main(["interop", "run", *arguments]) == 0
+    run = Run.from_json(files["json"].read_bytes())
+    assert [(cell.feature, cell.verdict) for cell in run.cells] == [("a", Verdict.QUIRK)]
+    assert run.versions["trocket"]
+    assert ElementTree.parse(files["junit"]).getroot().get("tests") == "1"
+    page = files["html"].read_text(encoding="utf-8")
+    assert "quirks.md, a row" in page
+    again = [tmp_path / f"again.{name}" for name in ("html", "xml", "md")]
+    arguments = ["--html", str(again[0]), "--junit", str(again[1]), "--markdown", str(again[2])]
+    assert main(["interop", "report", str(files["json"]), *arguments]) == 0
+    assert again[0].read_text(encoding="utf-8") == page
+    assert again[1].read_bytes() == files["junit"].read_bytes()
+    assert "# Compatibility" in again[2].read_text(encoding="utf-8")
+
+
+def test_a_selection_plays_and_lists_only_what_is_wanted(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    give(
+        monkeypatch,
+        job("one", Verdict.PASSED, owed("send"), owed("pull")),
+        job("two", Verdict.PASSED, owed("query")),
+    )
+    assert main(["interop", "run", "--list", "-s", "PULL", "-s", "query"]) == 0
+    names = ["wire/pull/wire/trocket/none", "wire/query/wire/trocket/none"]
+    assert capsys.readouterr().out.splitlines() == names
+    assert main(["interop", "run", "--select", "wire/pull/"]) == 0
+    captured = capsys.readouterr()
+    assert "1 cell: 1 passed" in captured.out
+    assert "began two" not in captured.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["--broker", "apache-new"], "there is no peer 'apache-new'"),
+        (["--client", "cobol"], "--client: there is no 'cobol'; there are java-5.5.0, "),
+        (["--fault", "fire"], "--fault: there is no 'fire'; there are none, restart, "),
+        (["--select", "no such cell"], "no cell's name has 'no such cell'"),
+        (["--html", "/nowhere/run.html"], "/nowhere/run.html: no file can be written there"),
+        (["--json", "/tmp"], "/tmp: no file can be written there"),
+        (["--kind", "dance"], "dance"),
+        (["--parallel", "0"], "greater than or equal to 1"),
+    ],
+)
+def test_what_cannot_be_right_is_status_2_and_says_so(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    arguments: list[str],
+    expected: str,
+) -> None:
+    give(monkeypatch, job("one", Verdict.PASSED, owed("a")))
+    assert main(["interop", "run", *arguments]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert expected in captured.err
+    assert "began" not in captured.err
+
+
+def test_a_report_of_what_is_no_run_is_status_2(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "run.json"
+    assert main(["interop", "report", str(path)]) == 2
+    assert f"{path}: cannot be read: No such file" in capsys.readouterr().err
+    path.write_text('{"started_at": 7}')
+    assert main(["interop", "report", str(path)]) == 2
+    assert f"{path} is no run that --json wrote: " in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["run", "report", "diff", "record"])
+def test_every_command_has_help_with_an_example_and_is_in_the_docs(
+    command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["interop", command, "--help"]) == 0
+    example = f"trocket interop {command}"
+    assert f"Example: {example}" in " ".join(capsys.readouterr().out.split())
+    page = Path(__file__).resolve().parents[2] / "docs" / "cli.md"
+    assert example in page.read_text(encoding="utf-8")
+
+
+def test_every_kind_has_its_jobs() -> None:
+    wanted = providers.Wanted(brokers=("trocket", "apache-5.5.0"))
+    for kind in Kind:
+        cells = [cell for job in providers.find_jobs([kind], wanted) for cell in job.owed]
+        assert {cell.kind for cell in cells} == {kind}
+        assert len({cell.name for cell in cells}) == len(cells) > 10
+
+
+# ---- as processes of their own -----------------------------------------------------------
+
+SCENARIO = [
+    "interop", "run", "--kind", "scenario", "--broker", "trocket", "--client", "python-trio",
+    "--fault", "none",
+]  # fmt: skip
+"""Needs neither Java nor Go."""
+
+
+@pytest.mark.slow
+def test_a_scenario_is_played_and_reported(start: Callable[..., Command], tmp_path: Path) -> None:
+    path = tmp_path / "run.json"
+    command = start(*SCENARIO, "--select", "send_sync", "--json", str(path))
+    status, out, error = command.end_within(DEADLINE_S)
+    assert status == 0, error
+    (cell,) = Run.from_json(path.read_bytes()).cells
+    assert (cell.name, cell.verdict) == (
+        "scenario/send_sync/python-trio/trocket/none",
+        Verdict.PASSED,
+    )
+    assert "1 cell: 1 passed" in out
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
+def test_a_signal_ends_a_run_with_everything_that_it_started(
+    start: Callable[..., Command], tmp_path: Path, number: signal.Signals
+) -> None:
+    folder, path = tmp_path / "tmp", tmp_path / "run.json"
+    folder.mkdir()
+    command = start(*SCENARIO, "--json", str(path), environment={"TMPDIR": str(folder)})
+    assert command.process.stderr is not None
+    assert command.process.stderr.readline().startswith("began scenario")
+    wait_until(lambda: bool(started_in(folder)))
+    status, out, error = command.end_within(DEADLINE_S, number)
+    assert status == 130, error
+    wait_until(lambda: not started_in(folder))
+    assert list(folder.iterdir()) == []
+    run = json.loads(path.read_bytes())
+    assert len(run["cells"]) > 20
+    assert "failed" not in {cell["verdict"] for cell in run["cells"]}
+    assert f"written: {path}" in error
+    assert "skipped" in out
+
+
+@pytest.mark.slow
+def test_on_a_terminal_a_table_is_shown_while_it_runs(tmp_path: Path) -> None:
+    master, slave = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "trocket.cli.main", *SCENARIO, "--select", "send_sync"],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=slave,
+        env={**os.environ, "TERM": "xterm", "COLUMNS": "100"},
+    )
+    os.close(slave)
+    shown = b""
+    try:
+        deadline_s = time.monotonic() + DEADLINE_S
+        while time.monotonic() < deadline_s:
+            if not select.select([master], [], [], 1.0)[0]:
+                continue
+            try:
+                received = os.read(master, 65_536)
+            except OSError:  # the other end is closed
+                break
+            shown += received
+        out, _ = process.communicate(timeout=DEADLINE_S)
+    finally:
+        process.kill()
+        process.wait()
+        os.close(master)
+    text = shown.decode()
+    assert process.returncode == 0
+    for part in ("scenario", "trocket", "✓ passed", "0 of 1 jobs"):
+        assert part in text
+    assert b"1 cell: 1 passed" in out
+
+
+def started_in(folder: Path) -> list[int]:
+    """Processes whose working directory is in a folder."""
+    found = []
+    for process in Path("/proc").iterdir():
+        try:
+            if process.name.isdigit() and (process / "cwd").readlink().is_relative_to(folder):
+                found.append(int(process.name))
+        except OSError:
+            continue
+    return found
+
+
+def wait_until(ready: Callable[[], bool]) -> None:
+    deadline_s = time.monotonic() + DEADLINE_S
+    while not ready():
+        assert time.monotonic() < deadline_s
+        select.select([], [], [], 0.02)

@@ -1,0 +1,131 @@
+"""Pull consumers against an embedded broker, in both loops."""
+
+from __future__ import annotations
+
+import pytest
+
+from trocket import (
+    ConfigurationError,
+    ConsumeFromWhere,
+    Message,
+    Producer,
+    PullConsumer,
+    PullConsumerOptions,
+    PullStatus,
+    Sql,
+)
+from trocket.testing import Broker
+
+from .conftest import Play
+
+FIRST = PullConsumerOptions(consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET)
+
+
+async def send(url: str, topic: str, count: int) -> None:
+    async with Producer(url) as producer:
+        for n in range(count):
+            message = Message(topic, f"{n}", tags="ab"[n % 2], properties={"n": str(n)})
+            await producer.send(message)
+
+
+async def poll(consumer: PullConsumer, count: int) -> list[str]:
+    found: list[str] = []
+    while len(found) < count:
+        found += [m.text for m in await consumer.poll(timeout_s=5.0)]
+    return found
+
+
+def test_positions_are_the_programs(play: Play, broker: Broker, topic: str, group: str) -> None:
+    async def scenario() -> None:
+        await send(broker.url, topic, 10)
+        async with PullConsumer(broker.url, group=group, auto_commit=False, **FIRST) as consumer:
+            (queue,) = await consumer.queues(topic)
+            consumer.assign([queue])
+            assert await poll(consumer, 10) == [str(n) for n in range(10)]
+            # A young queue: the broker says 0 of a group that never committed.
+            assert (consumer.position(queue), await consumer.committed(queue)) == (10, 0)
+            consumer.seek(queue, 7)
+            assert consumer.position(queue) == 7
+            assert await poll(consumer, 3) == ["7", "8", "9"]
+            await consumer.commit()
+            assert await consumer.committed(queue) == 10
+            await consumer.seek_to_begin(queue)
+            assert len(await consumer.poll(count_max=4)) == 4
+            await consumer.seek_to_committed(queue)
+            assert await consumer.poll(timeout_s=0.05) == []
+            await consumer.seek_to_time(queue, 0)
+            assert await poll(consumer, 10) == [str(n) for n in range(10)]
+            await consumer.seek_to_end(queue)
+            assert await consumer.poll(timeout_s=0.05) == []
+            assert (await consumer.begin_offset(queue), await consumer.end_offset(queue)) == (0, 10)
+
+    play(scenario)
+
+
+def test_a_paused_queue_gives_nothing(play: Play, broker: Broker, topic: str, group: str) -> None:
+    async def scenario() -> None:
+        await send(broker.url, topic, 3)
+        async with PullConsumer(broker.url, group=group, **FIRST) as consumer:
+            queues = await consumer.queues(topic)
+            consumer.assign(queues)
+            consumer.pause(queues)
+            assert await consumer.poll(timeout_s=0.1) == []
+            consumer.resume(queues)
+            assert await poll(consumer, 3) == ["0", "1", "2"]
+            consumer.assign([])
+            assert consumer.assignment == []
+            for verb in (consumer.position, lambda q: consumer.seek(q, 0)):
+                with pytest.raises(ConfigurationError, match="not assigned"):
+                    verb(queues[0])
+
+    play(scenario)
+
+
+def test_leaving_commits_what_was_polled(
+    play: Play, broker: Broker, topic: str, group: str
+) -> None:
+    async def scenario() -> None:
+        await send(broker.url, topic, 5)
+        async with PullConsumer(broker.url, group=group, **FIRST) as consumer:
+            consumer.assign(await consumer.queues(topic))
+            assert len(await consumer.poll(count_max=2)) == 2
+        assert broker.lag(group, topic) == 3
+        async with PullConsumer(broker.url, group=group, **FIRST) as consumer:
+            consumer.assign(await consumer.queues(topic))
+            assert await poll(consumer, 3) == ["2", "3", "4"]
+
+    play(scenario)
+
+
+@pytest.mark.parametrize(("selector", "found"), [("b", "13579"), (Sql("n < 3"), "012")])
+def test_what_is_not_wanted_is_left_out(
+    play: Play, broker: Broker, topic: str, group: str, selector: object, found: str
+) -> None:
+    async def scenario() -> None:
+        await send(broker.url, topic, 10)
+        async with PullConsumer(broker.url, group=group, **FIRST) as consumer:
+            (queue,) = await consumer.queues(topic)
+            pulled = await consumer.pull(queue, 0, selector=selector)  # type: ignore[arg-type]
+            assert [m.text for m in pulled.messages] == list(found)
+            consumer.assign([queue], selector)  # type: ignore[arg-type]
+            assert await poll(consumer, len(found)) == list(found)
+
+    play(scenario)
+
+
+def test_one_pull_tells_what_the_queue_has(
+    play: Play, broker: Broker, topic: str, group: str
+) -> None:
+    async def scenario() -> None:
+        await send(broker.url, topic, 3)
+        async with PullConsumer(broker.url, group=group) as consumer:
+            (queue,) = await consumer.queues(topic)
+            pulled = await consumer.pull(queue, 1, count=1)
+            assert (pulled.status, pulled.next_offset) == (PullStatus.FOUND, 2)
+            assert (pulled.min_offset, pulled.max_offset) == (0, 3)
+            assert [m.text for m in pulled.messages] == ["1"]
+            assert (await consumer.pull(queue, 3)).status is PullStatus.NO_NEW_MESSAGE
+            beyond = await consumer.pull(queue, 9)
+            assert (beyond.status, beyond.next_offset) == (PullStatus.OFFSET_ILLEGAL, 3)
+
+    play(scenario)

@@ -1,0 +1,67 @@
+"""The command where what it needs is missing: one line that says what to do, no traceback."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+CLI = ("trio", "lark", "lz4", "zstandard", "typer", "rich")
+
+
+def trocket(
+    words: Sequence[str], blocked: Sequence[str], folder: Path
+) -> subprocess.CompletedProcess[str]:
+    """Run the command in an interpreter in which `blocked` cannot be imported."""
+    code = (
+        "import sys\n"
+        f"for name in {list(blocked)!r}: sys.modules[name] = None\n"
+        "from trocket.cli.main import main\n"
+        f"sys.exit(main({list(words)!r}))"
+    )
+    return subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=folder,
+        env={"HOME": str(folder)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+
+
+@pytest.mark.parametrize(
+    "words",
+    [[], ["--version"], ["keys"], ["store", "fsck", "."], ["up"], ["broker"], ["namesrv"]],
+    ids=" ".join,
+)
+def test_without_its_packages_the_command_says_what_to_install(
+    words: list[str], tmp_path: Path
+) -> None:
+    done = trocket(words, CLI, tmp_path)
+    assert done.stdout == ""
+    last = done.stderr.splitlines()[-1]
+    assert last == "The trocket command needs more packages: pip install 'trocket[cli]'"
+    assert "Traceback" not in done.stderr
+    assert done.returncode == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("words", [["up"], ["broker"], ["namesrv"]], ids=" ".join)
+def test_where_python_lacks_posix_modules_the_command_says_where_it_runs(
+    words: list[str], tmp_path: Path
+) -> None:
+    done = trocket(words, ["fcntl", "resource"], tmp_path)
+    assert done.stderr == (
+        "The trocket command runs on Linux and macOS; here only trocket's client does\n"
+    )
+    assert (done.stdout, done.returncode) == ("", 1)
+
+
+def test_a_missing_module_of_another_kind_is_a_fault_and_shows_itself(tmp_path: Path) -> None:
+    done = trocket(["namesrv"], ["trocket.namesrv.controller"], tmp_path)
+    assert "ModuleNotFoundError" in done.stderr
+    assert done.returncode == 1

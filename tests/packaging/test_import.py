@@ -1,0 +1,114 @@
+"""What an import brings along: nothing for `trocket` itself, no server's packages for the client.
+
+What is imported is looked at, not how long it takes: that depends on the machine.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import subprocess
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import trocket
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+
+EXTRAS = ("trio", "outcome", "lark", "lz4", "zstandard", "typer", "click", "rich", "pyarrow")
+"""Packages that only an extra installs."""
+
+POSIX_MODULES = ("fcntl", "grp", "posix", "pwd", "resource", "syslog", "termios", "tty")
+"""Modules of Python that Windows does not have."""
+
+SHELL = {"channel", "client", "connection", "poller", "process", "server", "transport"}
+"""Modules of remoting that are trio's; every other one is pure, and the client may import it."""
+
+NOT_CLIENT = {"__init__", "pytest_plugin"}
+"""Modules of the root that are not the client's."""
+
+
+def run(code: str) -> Any:
+    """What a fresh interpreter prints, as JSON."""
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def import_without(names: Iterable[str], blocked: Iterable[str]) -> None:
+    """Import `names` in an interpreter in which `blocked` cannot be imported."""
+    run(
+        "import importlib, sys\n"
+        # Python's own modules first: what they import depends on the system.
+        "import asyncio, pathlib, socket, ssl, subprocess, tempfile, typing\n"
+        f"for name in {list(blocked)!r}: sys.modules[name] = None\n"
+        f"for name in {list(names)!r}: importlib.import_module(name)\n"
+        "print('true')"
+    )
+
+
+def modules(folder: str, leave_out: Iterable[str] = ()) -> list[str]:
+    found = [
+        ".".join(["trocket", *path.relative_to(ROOT).with_suffix("").parts])
+        for path in sorted((ROOT / folder).rglob("*.py"))
+        if path.stem not in leave_out
+    ]
+    return [name.removesuffix(".__init__") for name in found]
+
+
+def test_importing_trocket_imports_nothing_else() -> None:
+    heavy = (*EXTRAS, "anyio", "msgspec", "construct", "asyncio", "hypothesis", "logging", "ssl")
+    code = "import json, sys, trocket; print(json.dumps(sorted(sys.modules)))"
+    loaded = run(code)
+    assert sorted(set(heavy) & set(loaded)) == []
+    assert [name for name in loaded if name.startswith("trocket.")] == []
+
+
+PURE = modules("remoting", leave_out=SHELL)
+
+
+def test_the_pure_modules_of_remoting_need_neither_an_extra_nor_posix() -> None:
+    for name in ("codec", "bodies", "headers", "message_codec"):
+        assert f"trocket.remoting.{name}" in PURE
+    import_without(PURE, [*EXTRAS, *POSIX_MODULES])
+
+
+def test_the_client_needs_neither_an_extra_nor_posix() -> None:
+    beside = [f"trocket.{path.stem}" for path in ROOT.glob("*.py") if path.stem not in NOT_CLIENT]
+    import_without([*modules("client"), *beside], [*EXTRAS, *POSIX_MODULES])
+
+
+def test_every_public_name_can_be_imported_without_an_extra() -> None:
+    code = (
+        "import json, sys\n"
+        f"for name in {EXTRAS!r}: sys.modules[name] = None\n"
+        "import trocket\n"
+        "values = [getattr(trocket, name) for name in trocket.__all__]\n"
+        "from trocket import *\n"
+        "print(json.dumps(dir(trocket)))"
+    )
+    assert set(trocket.__all__) <= set(run(code))
+
+
+def test_type_checkers_and_python_see_the_same_public_names() -> None:
+    tree = ast.parse((ROOT / "__init__.py").read_text(encoding="utf-8"))
+    seen = {
+        alias.asname or alias.name
+        for branch in tree.body
+        if isinstance(branch, ast.If) and ast.unparse(branch.test) == "TYPE_CHECKING"
+        for node in branch.body
+        if isinstance(node, ast.ImportFrom) and node.level == 1
+        for alias in node.names
+    }
+    assert {*seen, "__version__"} == set(trocket.__all__)
+
+
+def test_a_name_that_is_not_public_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="module 'trocket' has no attribute 'Nosuch'"):
+        trocket.Nosuch  # noqa: B018
