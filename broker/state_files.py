@@ -45,6 +45,7 @@ class StateFiles:
         self._count = 0
         self._newest: dict[str, int] = {}
         self._put_off: list[TableFile] = []
+        self._in_work: list[TableFile] = []
         self._wanted = trio.Event()
 
     @property
@@ -82,18 +83,27 @@ class StateFiles:
 
     async def run(self) -> None:
         """Save what was put off, until cancelled; what is under way then is finished."""
-        while True:
-            await self._wanted.wait()
-            self._wanted = trio.Event()
-            tables, self._put_off = self._put_off, []
-            for table in tables:
-                text = table.begin_save()
-                try:
-                    await self.save_off_loop(table.name, text)
-                except StoreIOError as error:
-                    table.end_save(error)
-                else:
-                    table.end_save(None)
+        async with trio.open_nursery() as nursery:
+            while True:
+                await self._wanted.wait()
+                self._wanted = trio.Event()
+                for table in self._put_off:
+                    if table not in self._in_work:
+                        self._in_work.append(table)
+                        nursery.start_soon(self._save_put_off, table)
+
+    async def _save_put_off(self, table: TableFile) -> None:
+        """Save one table until no save of it is wanted any more."""
+        while table in self._put_off:
+            self._put_off.remove(table)
+            text = table.begin_save()
+            try:
+                await self.save_off_loop(table.name, text)
+            except StoreIOError as error:
+                table.end_save(error)
+            else:
+                table.end_save(None)
+        self._in_work.remove(table)
 
     def _next_number(self) -> int:
         self._count += 1

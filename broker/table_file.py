@@ -57,10 +57,10 @@ class TableFile:
     def changed(self) -> None:
         """Save a change, now or soon. A failure is logged, and made good by the next save."""
         self._dirty = True
+        self._is_put_off = self._later is not None
         if self._holding:
             pass
         elif self._later is not None:
-            self._is_put_off = True
             self._later(self)
         else:
             self._persist_or_log()

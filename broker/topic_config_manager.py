@@ -76,6 +76,7 @@ class TopicConfigManager:
         path does; only this class changes it.
       data_version: moves on with every change; name servers compare it.
       system_topics: the names of this broker's own topics that it made at its start.
+      unsaved: the names of topics that are new and not saved yet.
     """
 
     def __init__(
@@ -91,6 +92,7 @@ class TopicConfigManager:
         self._clock = clock
         self._file = TableFile(TOPICS, "topics", save, self.encode, save_later)
         self._texts: dict[str, Written] = {}
+        self.unsaved: set[str] = set()
         self.on_change = on_change
         self.data_version = DataVersion(timestamp=clock.wall_ms(), counter=0)
         self.topic_config_table: dict[str, TopicConfig] = {
@@ -273,10 +275,14 @@ class TopicConfigManager:
 
     def _put(self, topics: Iterable[TopicConfig]) -> None:
         changed = list(topics)
+        new = {topic.topic_name for topic in changed} - self.topic_config_table.keys()
         for topic in changed:
             self.topic_config_table[topic.topic_name] = topic
             self._texts.pop(topic.topic_name, None)
         self._changed(changed)
+        if new and self._file.is_put_off:
+            self.unsaved |= new
+            self._file.when_saved(lambda _: self.unsaved.difference_update(new))
 
     def _changed(self, topics: list[TopicConfig]) -> None:
         self.data_version = next_version(self.data_version, self._clock.wall_ms())
@@ -286,11 +292,6 @@ class TopicConfigManager:
     def saving_once(self) -> AbstractContextManager[None]:
         """Inside, what is created by itself is not saved one by one but together at the end."""
         return self._file.saving_once()
-
-    @property
-    def is_save_put_off(self) -> bool:
-        """Whether a topic that a send created is not saved yet."""
-        return self._file.is_put_off
 
     def when_saved(self, callback: OnSaved) -> None:
         """Call back once all topics that there are were saved, or could not be."""

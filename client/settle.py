@@ -6,8 +6,9 @@ ConsumeMessageOrderlyService, DefaultMQPushConsumerImpl.sendMessageBack.
 
 from __future__ import annotations
 
+import contextlib
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import anyio
@@ -21,7 +22,7 @@ from ..remoting.topic_names import retry_topic
 from . import clock
 from .client import Client
 from .core.topics import CLIENT_INNER_PRODUCER_GROUP
-from .errors import ClientError
+from .errors import ClientError, ClosedError
 from .interceptor import tell_settled
 from .producer import Producer
 from .pulling import OffsetStore, broker_of
@@ -107,7 +108,7 @@ class Settler:
         elif await self._send_back(message, ext, delay_level):
             self._remove(message, assigned)
         else:
-            self._client.start_soon(self._hand_out_later, message)
+            self._soon(self._hand_out_later, message)
 
     # Moving on
 
@@ -143,7 +144,12 @@ class Settler:
                 self._commit(assigned)
             return
         assigned.process_queue.make_message_to_consume_again([message.again()])
-        self._client.start_soon(self._resume, assigned)
+        self._soon(self._resume, assigned)
+
+    def _soon(self, function: Callable[..., Awaitable[None]], argument: object) -> None:
+        """Later, unless the client is closed meanwhile: the group's next member gets it then."""
+        with contextlib.suppress(ClosedError):
+            self._client.start_soon(function, argument)
 
     async def _resume(self, assigned: AssignedQueue) -> None:
         """An ordered queue goes on after its pause."""

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Mapping
+from typing import Final
 
 from ...remoting.answer_template import AnswerTemplate
 from ...remoting.channel import Channel
 from ...remoting.codec import RemotingCommand, decode_frame, encode
 from ...remoting.errors import RequestRefused
+from ...remoting.request_codes import RequestCode
 from ...remoting.response_codes import ResponseCode
 from ...store.errors import StoreIOError
 from ...store.message_store import MessageStore
@@ -22,6 +24,13 @@ from ..transaction_service import TransactionService
 from .put_refusal import refusal_of_put
 
 logger = logging.getLogger(__name__)
+
+_TOPIC_FIELDS: Final[Mapping[int, str]] = {
+    RequestCode.SEND_MESSAGE: "topic",
+    RequestCode.SEND_MESSAGE_V2: "b",
+    RequestCode.SEND_BATCH_MESSAGE: "b",
+}
+"""Where the request of a send has its topic."""
 
 
 class SendTurn:
@@ -149,9 +158,10 @@ class SendTurn:
             if arrivals:
                 self._on_messages(arrivals)
             if self._store.sync_flush and any(waiting):
-                self._answer_when_flushed(senders, answers, waiting)
+                unsaved = self._promises_unsaved(requests)
+                self._answer_when_flushed(senders, answers, waiting, unsaved)
                 return
-        if self._topics.is_save_put_off:
+        if self._promises_unsaved(requests):
             self._answer_when_topics_are_saved(senders, answers)
         elif len(senders) == 1:
             senders[0][0].write_all(answers)
@@ -159,6 +169,16 @@ class SendTurn:
             ends = [start for _, start in senders[1:]] + [len(answers)]
             for (channel, start), end in zip(senders, ends, strict=True):
                 channel.write_all(answers[start:end])
+
+    def _promises_unsaved(self, requests: list[RemotingCommand]) -> bool:
+        """Whether an answer speaks of a message in a topic that is new and not saved yet."""
+        unsaved = self._topics.unsaved
+        return bool(unsaved) and any(
+            # Of others, such as what is sent back, the request does not name the topic.
+            request.code not in _TOPIC_FIELDS
+            or request.ext_fields.get(_TOPIC_FIELDS[request.code]) in unsaved
+            for request in requests
+        )
 
     def _answer_when_topics_are_saved(
         self, senders: list[tuple[Channel, int]], answers: list[bytes]
@@ -173,7 +193,11 @@ class SendTurn:
         self._topics.when_saved(saved)
 
     def _answer_when_flushed(
-        self, senders: list[tuple[Channel, int]], answers: list[bytes], waiting: list[bool]
+        self,
+        senders: list[tuple[Channel, int]],
+        answers: list[bytes],
+        waiting: list[bool],
+        unsaved: bool,
     ) -> None:
         """Answer now who does not wait for the disk; the others together after their fsync."""
         ends = [start for _, start in senders[1:]] + [len(answers)]
@@ -188,11 +212,14 @@ class SendTurn:
         def flushed(done: bool) -> None:
             self._held -= count
 
-            def write(_: StoreIOError | None) -> None:
+            def write(_: StoreIOError | None = None) -> None:
                 for channel, held in later:
                     channel.write(held if done else [_as_flush_timeout(answer) for answer in held])
 
-            self._topics.when_saved(write)
+            if unsaved:
+                self._topics.when_saved(write)
+            else:
+                write()
 
         # All of the turn, with the op message that its commit ended in.
         self._store.when_flushed(self._store.max_physical_offset - 1, flushed)

@@ -8,6 +8,7 @@ import trio
 import trio.testing
 
 from trocket.broker.state_files import StateFiles
+from trocket.remoting.bodies import SubscriptionGroupConfig
 from trocket.store.clock import SystemClock
 from trocket.store.json_config import unsealed
 from trocket.store.memory_disk import MemoryDisk
@@ -60,11 +61,25 @@ async def test_while_a_new_topic_is_saved_others_are_served_and_its_sender_waits
             nursery.start_soon(send_new, late_sender)
             await trio.testing.wait_all_tasks_blocked()
             assert (await other.ask(PULL, pull_fields("Old"))).code == 0
+            assert (await other.ask(SEND, send_fields("Old"), b"old")).code == 0
             assert b"New" not in disk.contents["/store/config/topics.json"]
             assert answers == []
             disk.gate.set()
         assert answers == [0, 0]
         assert b"New" in disk.contents["/store/config/topics.json"]
+
+
+async def test_while_one_file_waits_for_the_disk_another_is_saved() -> None:
+    disk = GatedDisk("topics.json")
+    async with embedded_broker(disk, clock=SystemClock()) as broker:
+        sender, admin = await broker.connect(), await broker.connect()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(sender.ask, SEND, send_fields("New"), b"new")
+            await reached(disk)
+            group = SubscriptionGroupConfig(group_name="g")
+            assert (await admin.ask(200, {}, group.to_body())).code == 0
+            assert b'"g"' in disk.contents["/store/config/subscriptionGroup.json"]
+            disk.gate.set()
 
 
 async def test_an_older_text_never_replaces_a_newer_one() -> None:

@@ -503,3 +503,24 @@ def test_an_administrator_can_look_and_try(
 def test_an_argument_that_cannot_be_right_is_refused(options: dict[str, object], why: str) -> None:
     with pytest.raises(ConfigurationError, match=why):
         PushConsumer("127.0.0.1:9876", **({"group": "g"} | options))  # type: ignore[arg-type]
+
+
+def test_who_leaves_while_a_message_is_sent_back_is_not_told_of_an_error(
+    play: Play, broker: Broker, topic: str, group: str
+) -> None:
+    async def scenario() -> None:
+        await send(broker.url, topic, "a")
+        fault = broker.faults.drop(RequestCode.CONSUMER_SEND_MSG_BACK)
+
+        async def fail(message: PushedMessage) -> None:
+            raise RetryLater(1)
+
+        async with (
+            anyio.create_task_group() as tasks,
+            PushConsumer(broker.url, group=group, subscriptions={topic: "*"}, **FIRST) as consumer,
+        ):
+            tasks.start_soon(consumer.run, fail)
+            while fault.hits == 0:  # noqa: ASYNC110 - the broker is in another thread
+                await anyio.sleep(0.01)
+
+    play(scenario)
