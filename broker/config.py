@@ -9,14 +9,16 @@ Java counterpart: common/BrokerConfig.java and remoting/netty/NettyServerConfig.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from ..remoting.config import ConfigError, Entry, KnownKey, configure, parse_known_keys, setting
 from ..remoting.hosts import join_address
+from ..remoting.names import FILTER_SERVERS_MAX
 from ..store.config import BrokerRole, MessageStoreConfig
 from ..store.retention import delete_hours
+from .filter_policy import FilterPolicy
 
 MASTER_ID = 0
 """The broker id that is the master of its broker name. Source: RocketMQ MixAll.MASTER_ID."""
@@ -34,8 +36,10 @@ _REFUSED = {
 
 
 @dataclass(slots=True)
-class BrokerConfig:
+class BrokerConfig(FilterPolicy):
     """What the broker can be told. Times are milliseconds unless the name says otherwise.
+
+    The keys of `FilterPolicy` are for the filter servers that it keeps alive.
 
     Attributes:
       broker_cluster_name: the cluster that name servers list it under.
@@ -66,6 +70,7 @@ class BrokerConfig:
       filter_data_clean_time_span: how long expressions of groups that left are kept.
       filter_support_retry: whether an expression on a group's retry topic means that each message
         is filtered by what the group has for the topic where it comes from.
+      filter_server_nums: filter servers that are kept alive as processes; 0 = none.
       delay_offset_update_version_step: deliveries after which delayOffset.json's version moves on.
       transaction_time_out: how long a producer has until it is asked about a transaction.
       transaction_check_max: how often it is asked.
@@ -120,6 +125,7 @@ class BrokerConfig:
     max_error_rate_of_bloom_filter: int = setting(20, minimum=1, maximum=99)
     filter_data_clean_time_span: int = setting(86_400_000, minimum=0)
     filter_support_retry: bool = False
+    filter_server_nums: int = setting(0, minimum=0, maximum=FILTER_SERVERS_MAX)
     long_polling_enable: bool = True
     short_polling_time_mills: int = setting(1_000, minimum=0)
     notify_consumer_ids_changed_enable: bool = True
@@ -194,9 +200,25 @@ def read_broker_config(
     ):
         needs = "does nothing without enablePropertyFilter and enableConsumeQueueExt"
         warnings.append(f"{path}{': ' if path else ''}enableCalcFilterBitMap {needs}")
+    warnings += [f"{path}{': ' if path else ''}{text}" for text in _idle_filters(broker)]
     _check_retention(store, path)
     check_namesrv_addresses(broker.namesrv_addresses, path=path)
     return broker, store, warnings
+
+
+def _idle_filters(broker: BrokerConfig) -> Iterator[str]:
+    """What is set for class filters and cannot work."""
+    runs_source = broker.java_filter_enable or broker.python_filter_enable
+    uploads = broker.client_upload_filter_class_enable
+    if broker.filter_server_nums and not (runs_source or broker.filter_classes_file):
+        yield (
+            "filterServerNums: the filter servers have no filter: set filterClassesFile, "
+            "javaFilterEnable or pythonFilterEnable"
+        )
+    if runs_source and uploads and not broker.filter_upload_groups:
+        yield "javaFilterEnable and pythonFilterEnable do nothing without filterUploadGroups"
+    if runs_source and not uploads and not broker.filter_class_repertory_url:
+        yield "clientUploadFilterClassEnable=false does nothing without filterClassRepertoryUrl"
 
 
 def _check_retention(store: MessageStoreConfig, path: str) -> None:

@@ -163,7 +163,7 @@ class ConsumerFilterManager(SavedTable):
         Returns: how many characters were compiled.
         Source: ConsumerFilterManager.register, FilterDataMapByTopic.register.
         """
-        wanted = {topic: one for topic, one in subscriptions.items() if not one.is_tag_type}
+        wanted = {topic: one for topic, one in subscriptions.items() if one.needs_expression}
         filters = self._groups.get(group, {})
         self._bury([filters[topic] for topic in filters.keys() - wanted.keys()])
         compiled = 0

@@ -51,12 +51,15 @@ from .consumer_offset_manager import ConsumerOffsetManager
 from .delay_offset_manager import DelayOffsetManager
 from .filter.bloom import BloomFilter
 from .filter_bit_maps import FilterBitMaps
+from .filter_server_keeper import FilterServerKeeper, OpenProcess, open_filter_server
+from .filter_server_manager import FilterServerManager
 from .inner_message import DelayLevels, InnerPuts
 from .machine import local_address
 from .processors.client_admin import ClientAdminProcessor
 from .processors.client_manage import ClientManageProcessor
 from .processors.consumer_manage import ConsumerManageProcessor
 from .processors.end_transaction import EndTransactionProcessor
+from .processors.filter_server import FilterServerProcessor
 from .processors.group_admin import GroupAdminProcessor
 from .processors.lock import LockProcessor
 from .processors.pull_message import PullMessageProcessor
@@ -113,6 +116,7 @@ class BrokerController:
       listeners: sockets to serve on, from `open_listener`; None: those that `config` says.
       random: picks queues for producers that leave it to the broker.
       client: calls the name servers; shares the turn. None: one that connects by TCP.
+      open_process: starts a filter server.
     """
 
     def __init__(
@@ -126,6 +130,7 @@ class BrokerController:
         listeners: Sequence[socket.socket] | None = None,
         random: Random | None = None,
         client: RemotingClient | None = None,
+        open_process: OpenProcess = open_filter_server,
     ) -> None:
         self.config = config
         self._clock = clock
@@ -172,14 +177,12 @@ class BrokerController:
         self.filters = self._filter_manager()
         self.consumers = self._consumer_manager()
         self._locks = RebalanceLockManager()
-        self.client = client or RemotingClient(turn=self._turn)
-        self.registrar = Registrar(
-            config,
-            self.client,
-            self.topics,
-            lambda: self._broker_addr,
-            self._ha_server_addr,
+        self.filter_servers = FilterServerManager(on_change=self._on_filter_servers_changed)
+        self._keeper = FilterServerKeeper(
+            config, lambda: self._port, self.filter_servers, open_process=open_process
         )
+        self.client = client or RemotingClient(turn=self._turn)
+        self.registrar = self._make_registrar()
         self.topics.on_change = self._on_topics_changed
         self.pulls = self._pull_processor()
         self.server: RemotingServer | None = None
@@ -269,6 +272,7 @@ class BrokerController:
             await nursery.start(server.serve, listeners)
             await self.registrar.register_all()
             nursery.start_soon(self.registrar.run)
+            nursery.start_soon(self._keeper.run)
             nursery.start_soon(self._every, CHECK_INTERVAL_S, self._check_pulls)
             nursery.start_soon(self._every, SCAN_CLIENTS_INTERVAL_S, self._scan_clients)
             for table, interval_s, before in (
@@ -312,6 +316,16 @@ class BrokerController:
             except StoreError as error:
                 logger.error("%s could not be saved: %s", what, error)
         self.store.close()
+
+    def _make_registrar(self) -> Registrar:
+        return Registrar(
+            self.config,
+            self.client,
+            self.topics,
+            lambda: self._broker_addr,
+            self._ha_server_addr,
+            lambda: self.filter_servers.addresses,
+        )
 
     def _consumer_manager(self) -> ConsumerManager:
         tells = self.config.notify_consumer_ids_changed_enable
@@ -428,6 +442,7 @@ class BrokerController:
             QueueOffsetProcessor(self.store).processors,
             QueryMessageProcessor(self.store).processors,
             LockProcessor(self._locks, clock=self._clock).processors,
+            FilterServerProcessor(self.config, self.filter_servers, clock=self._clock).processors,
             TopicAdminProcessor(
                 topics=self.topics,
                 offsets=self.offsets,
@@ -452,7 +467,12 @@ class BrokerController:
             if topic.attributes.get(QUEUE_TYPE) == BATCH_CQ:
                 self.store.batch_topics.add(topic.topic_name)
 
+    def _on_filter_servers_changed(self) -> None:
+        self.registrar.changed()
+        self._keeper.wake()
+
     def _on_channel_closed(self, channel: Channel) -> None:
+        self.filter_servers.channel_closed(channel)
         self.consumers.channel_closed(channel)
         self.producers.channel_closed(channel)
 
@@ -474,6 +494,8 @@ class BrokerController:
         self._locks.remove_expired(now_s=now_s)
         for channel in (*self.consumers.scan_inactive(now_s), *self.producers.scan_inactive(now_s)):
             channel.close("no heartbeat from its client")
+        for channel in self.filter_servers.scan_inactive(now_s):
+            channel.close("no heartbeat from its filter server")
 
     async def _save_table(
         self, table: SavedTable, interval_s: float, before: Callable[[], Awaitable[None]]
@@ -529,10 +551,13 @@ class BrokerController:
             except CorruptRecordError as error:  # it saves work only, so the broker starts
                 logger.error("%s: consumers register their expressions anew", error)
 
+    @property
+    def _port(self) -> int:
+        return int(self._broker_addr.rpartition(":")[2])
+
     def _ha_server_addr(self) -> str:
-        port = int(self._broker_addr.rpartition(":")[2])
         host = self.config.broker_ip2 or self.config.broker_ip1
-        return join_address(host, port + HA_PORT_STEP)
+        return join_address(host, self._port + HA_PORT_STEP)
 
 
 async def _run_in(

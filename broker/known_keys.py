@@ -2,7 +2,8 @@
 
 Read out of the setters and fresh instances of
 BrokerConfig and AuthConfig
-of RocketMQ 5.5.0; keys that 4.x and 5.0 to 5.3 had besides are under `[gone]`. The sections say
+of RocketMQ 5.5.0, and of FiltersrvConfig of 4.2.0; keys that 4.x and 5.0 to 5.3 had besides are
+under `[gone]`, our own under `[trocket]`. The sections say
 what it means that trocket does not support a key (`EFFECTS` in remoting/known_keys.py); whether it
 does, the dataclass says. Format: `parse_known_keys`.
 """
@@ -34,12 +35,17 @@ splitMetadataSize int 2000
 splitRegistrationSize int 800
 updateNameServerAddrPeriod int 120000
 [filters]
+clientUploadFilterClassEnable bool true
+compressMsgBodyOverHowmuch int 8192
 enableCalcFilterBitMap bool false
 enablePropertyFilter bool false
 expectConsumerNumUseFilter int 32
+filterClassRepertoryUrl str -
 filterDataCleanTimeSpan long 86400000
+filterServerNums int 0
 filterSupportRetry bool false
 maxErrorRateOfBloomFilter int 20
+zipCompressLevel int 5
 [lite]
 enableLiteEventMode bool true
 enableLmqStats bool false
@@ -300,7 +306,14 @@ commercialTimerCount int 1
 commercialTransCount int 1
 defaultReadQueueNums int 8
 defaultWriteQueueNums int 8
-filterServerNums int 0
 rmqAddressServerDomain str jmenv.tbsite.net
 rmqAddressServerSubGroup str nsaddr
+[trocket]
+filterBatchTimeoutMillis int 1000
+filterClassesFile str -
+filterStrikesMax int 3
+filterUploadGroups str -
+filterWorkerMemoryMax int 128
+javaFilterEnable bool false
+pythonFilterEnable bool false
 """

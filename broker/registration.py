@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import zlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 import trio
 
@@ -48,6 +48,7 @@ def register_request(
     ha_server_addr: str,
     topics: dict[str, TopicConfig],
     data_version: DataVersion,
+    filter_servers: Sequence[str] = (),
 ) -> RemotingCommand:
     """REGISTER_BROKER 103 with the whole topic table.
 
@@ -57,6 +58,7 @@ def register_request(
       ha_server_addr: `host:port` for slaves.
       topics: by name.
       data_version: of the table.
+      filter_servers: `host:port` of each that consumers may pull from.
     Source: BrokerOuterAPI.registerBroker; bodyCrc32 as observed: without the sign bit.
     """
     if config.broker_permission & _PERM_RW != _PERM_RW:
@@ -77,7 +79,9 @@ def register_request(
         topic_queue_mapping_info_map={},
         topic_queue_mapping_detail_map={},
     )
-    body = RegisterBrokerBody(topic_config_serialize_wrapper=wrapper).to_body()
+    body = RegisterBrokerBody(
+        topic_config_serialize_wrapper=wrapper, filter_server_list=list(filter_servers)
+    ).to_body()
     header = RegisterBrokerRequestHeader(
         broker_name=config.broker_name,
         broker_addr=broker_addr,
@@ -113,6 +117,7 @@ class Registrar:
       topics: what is registered; its ordered topics are marked as the name servers say.
       broker_addr: gives `host:port` that clients are told.
       ha_server_addr: gives `host:port` for slaves.
+      filter_servers: gives the addresses of the broker's filter servers.
     """
 
     def __init__(
@@ -122,12 +127,15 @@ class Registrar:
         topics: TopicConfigManager,
         broker_addr: Callable[[], str],
         ha_server_addr: Callable[[], str],
+        filter_servers: Callable[[], tuple[str, ...]],
     ) -> None:
         self._config = config
         self._client = client
         self._topics = topics
         self._broker_addr = broker_addr
         self._ha_server_addr = ha_server_addr
+        self._filter_servers = filter_servers
+        self._told_filter_servers: dict[str, tuple[str, ...]] = {}
         self._changed = trio.Event()
         self._unreachable: set[str] = set()
 
@@ -140,7 +148,7 @@ class Registrar:
             await self.register_all()
 
     def changed(self) -> None:
-        """The topics changed: register at the next opportunity."""
+        """The topics or the filter servers changed: register at the next opportunity."""
         self._changed.set()
 
     async def register_all(self) -> None:
@@ -172,25 +180,33 @@ class Registrar:
     async def _register(self, address: str) -> None:
         """Register with one name server; unless forceRegister, only where it has old topics.
 
+        Their version says nothing of the filter servers: the list is told whenever the name server
+        may have another one.
+
         Raises: RemotingError, RequestRefused.
         """
         timeout_s = self._config.register_broker_timeout_mills / 1000
         broker_addr, version = self._broker_addr(), self._topics.data_version
-        if not self._config.force_register:
+        is_told = self._told_filter_servers.get(address) == self._filter_servers()
+        if not self._config.force_register and is_told:
             question = query_data_version_request(self._config, broker_addr, version)
             known = await self._client.call(address, question, timeout_s)
             if not needs_registration(known, version):
                 return
+        filter_servers = self._filter_servers()
         request = register_request(
             self._config,
             broker_addr,
             self._ha_server_addr(),
             self._topics.topic_config_table,
             self._topics.data_version,
+            filter_servers,
         )
+        self._told_filter_servers.pop(address, None)  # without an answer, who knows
         answer = await self._client.call(address, request, timeout_s)
         if answer.code != ResponseCode.SUCCESS:
             raise RequestRefused(answer.code, f"the registration is refused: {answer.remark}")
+        self._told_filter_servers[address] = filter_servers
         ordered = order_topics(answer)
         if ordered:
             self._topics.update_order_topics(ordered)

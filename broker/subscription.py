@@ -34,7 +34,8 @@ class Subscription:
       expression_type: `TAG` or `SQL92`.
       sub_version: ms since 1970 when the client made it; the highest one of a group counts.
       code_set: hash codes of the tags, each a Java int.
-      class_filter_mode: a filter server decides; not served yet.
+      class_filter_mode: sub_string names a class, by which a filter server decides; the broker
+        itself lets every message pass.
       tags_codes: what the store's `get_message` takes: the codes that match; None: all match.
     """
 
@@ -60,7 +61,7 @@ class Subscription:
             sub_version=data.sub_version,
             code_set=code_set,
             class_filter_mode=data.class_filter_mode,
-            tags_codes=None if data.sub_string == SUB_ALL else code_set,
+            tags_codes=None if data.class_filter_mode or data.sub_string == SUB_ALL else code_set,
         )
 
     def to_data(self) -> SubscriptionData:
@@ -80,3 +81,8 @@ class Subscription:
     def is_tag_type(self) -> bool:
         """Whether it filters by tags."""
         return is_tag_type(self.expression_type)
+
+    @property
+    def needs_expression(self) -> bool:
+        """Whether the broker filters by its expression, which is not tags."""
+        return not self.class_filter_mode and not self.is_tag_type

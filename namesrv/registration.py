@@ -32,7 +32,7 @@ class BrokerRegistration:
     """What one broker tells of itself.
 
     Attributes:
-      cluster_name, broker_name: names by `limits.is_name`.
+      cluster_name, broker_name: names by `remoting.names.is_name`.
       broker_addr: `host:port` that clients are sent to.
       broker_id: 0 for a master, greater for a slave.
       ha_server_addr: `host:port` from which its slaves copy; None: not told.

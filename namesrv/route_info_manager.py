@@ -29,16 +29,9 @@ from ..remoting.bodies import (
     TopicRouteData,
 )
 from ..remoting.errors import RequestRefused
+from ..remoting.names import FILTER_SERVERS_MAX, check_address, check_name, is_address
 from ..remoting.response_codes import ResponseCode
-from .limits import (
-    BROKERS_MAX,
-    FILTER_SERVERS_MAX,
-    HEARTBEAT_TIMEOUT_MS_MAX,
-    HEARTBEAT_TIMEOUT_MS_MIN,
-    check_address,
-    check_name,
-    is_address,
-)
+from .limits import BROKERS_MAX, HEARTBEAT_TIMEOUT_MS_MAX, HEARTBEAT_TIMEOUT_MS_MIN
 from .registration import (
     BROKER_CHANNEL_EXPIRED_MS,
     MASTER_ID,

@@ -15,7 +15,8 @@ import msgspec
 from ..remoting import fastjson
 from ..remoting.bodies import QueueData
 from ..remoting.errors import LocalProtocolError
-from .limits import QUEUE_DATA_MAX, QUEUE_MAPPING_SIZE_MAX, QUEUE_MAPPINGS_MAX, TOPICS_MAX, is_name
+from ..remoting.names import is_name
+from .limits import QUEUE_DATA_MAX, QUEUE_MAPPING_SIZE_MAX, QUEUE_MAPPINGS_MAX, TOPICS_MAX
 
 logger = logging.getLogger(__name__)
 

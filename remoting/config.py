@@ -33,7 +33,7 @@ _KEY_SHOWN_MAX = 100
 
 _LONG_MIN, _LONG_MAX = -(2**63), 2**63 - 1
 
-_CAPITALS = {"crc": "CRC", "ip1": "IP1", "ip2": "IP2"}
+_CAPITALS = {"crc": "CRC", "ip": "IP", "ip1": "IP1", "ip2": "IP2"}
 """Words that RocketMQ's keys spell in capitals."""
 
 _BLANKS = " \t\f"
@@ -280,7 +280,8 @@ def _unescape(raw: str, path: str, line: int) -> str:
             else:
                 character = _ESCAPES.get(character, character)
         out.append(character)
-    return "".join(out)
+    # Java's \\u are UTF-16: two of them may be one character.
+    return "".join(out).encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
 
 
 def _escape(value: str) -> str:
@@ -289,7 +290,12 @@ def _escape(value: str) -> str:
         escaped = escaped.replace(character, "\\" + letter)
     if escaped[:1] in ("=", ":", " "):
         escaped = "\\" + escaped
-    return "".join(c if " " <= c <= "~" else f"\\u{ord(c):04x}" for c in escaped)
+    return "".join(c if " " <= c <= "~" else _escaped(c) for c in escaped)
+
+
+def _escaped(character: str) -> str:
+    units = character.encode("utf-16-be", "surrogatepass").hex()
+    return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))
 
 
 def _text(value: Any) -> str:

@@ -84,15 +84,21 @@ def read_entries(path: str | None) -> list[Entry]:
 
     Raises: ConfigError: it cannot be read, is too large, or is no properties file.
     """
-    if path is None:
-        return []
+    return [] if path is None else parse_properties(read_text(path), path=path)
+
+
+def read_text(path: str) -> str:
+    """The text of a configuration file.
+
+    Raises: ConfigError: it cannot be read, or is too large.
+    """
     try:
         with Path(path).open("rb") as file:
             content = file.read(TEXT_SIZE_MAX + 1)
     except (OSError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) else str(error)
         raise ConfigError(f"cannot be read: {why}", path=path) from error
-    return parse_properties(decode(content), path=path)
+    return decode(content)
 
 
 def print_configuration(configs: Iterable[Any], only: frozenset[str] | None = None) -> None:

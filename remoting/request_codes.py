@@ -218,6 +218,10 @@ class RequestCode(IntEnum):
     TRIGGER_LITE_DISPATCH = 200079
     BATCH_ACK_MESSAGE = 200151
 
+    # Ours: what classes a filter server has.
+    LIST_MESSAGE_FILTER_CLASSES = 30302
+    REMOVE_MESSAGE_FILTER_CLASS = 30303
+
 
 _CODES_BY_SHORT: Final = {code & 0xFFFF: code for code in RequestCode if code > 0x7FFF}
 

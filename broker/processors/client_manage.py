@@ -186,7 +186,11 @@ class ClientManageProcessor:
     def _check(self, request: RemotingCommand, channel: Channel) -> Answer:
         body = read_body(request, CheckClientRequestBody.from_body)
         subscription = body.subscription_data
-        if subscription is None or is_tag_type(subscription.expression_type):
+        if (
+            subscription is None
+            or subscription.class_filter_mode
+            or is_tag_type(subscription.expression_type)
+        ):
             return request.answer()
         if self._filters is None:
             raise RequestRefused(

@@ -10,7 +10,10 @@ its queue, in units and in time; when nothing of it matches, the consumer is tol
 
 Where messages have bit maps (`filter_bit_maps.py`) it reads only those that may match.
 
-Not done: class filters, and reading from slaves.
+Class filters are applied by filter servers, which pull everything. Who pulls at the broker itself
+by such a subscription gets every message.
+
+Not done: reading from slaves.
 
 Java counterpart: broker/processor/PullMessageProcessor.java, DefaultPullMessageResultHandler.java
 of 5.3.3.
@@ -423,7 +426,7 @@ class PullMessageProcessor:
             raise RequestRefused(
                 ResponseCode.SUBSCRIPTION_NOT_LATEST, "the consumer's subscription not latest"
             )
-        if subscription.is_tag_type:
+        if not subscription.needs_expression:
             return subscription.tags_codes, None
         if self._filters is None:
             raise _not_supported(subscription.expression_type)

@@ -192,5 +192,20 @@ def _refused_asks(
     )  # fmt: skip
 
 
-SCRIPTS = (clients, checked, asked)
+def filter_servers(header: SerializeType) -> Script:
+    """A filter server that tells where it listens; Apache's has them up to 4.9.5 and 5.1.0."""
+    names = Names("filterservers", header)
+    code = Code.REGISTER_FILTER_SERVER
+    here = {"filterServerAddr": "127.0.0.1:40747"}
+    steps: tuple[Step, ...] = (
+        Request("a filter server", code, here),
+        Request("the same again", code, here),
+        refused("without an address", code),
+        bad("no address", code, {"filterServerAddr": names("nowhere")}, expect=1,
+            connection="other"),
+    )  # fmt: skip
+    return Script("filter servers", header, steps)
+
+
+SCRIPTS = (clients, checked, asked, filter_servers)
 """Each makes a script for one kind of header."""

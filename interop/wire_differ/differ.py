@@ -20,7 +20,7 @@ from .known_bugs import KNOWN_BUGS, KnownBug, explained
 from .making import BROKER_NAME, CLUSTER
 from .normalise import Side
 from .player import Outcome, Player
-from .request import Request, Script, Step
+from .request import Request, Script, Step, served_in
 from .tree import Difference, differences
 
 NEEDED_FEATURE = "known differences: each of them is there"
@@ -140,7 +140,7 @@ class Differ:
                 continue
             cell = replace(cell, seconds=seconds / len(features))
             if name not in first:
-                detail = f"Apache's has it since {step.served_since}"
+                detail = f"Apache's has it {served_in(step)}"
                 self._tell(replace(cell, verdict=Verdict.SKIPPED, detail=detail))
                 continue
             self._tell(self._judged(cell, step, first[name], second[name]))

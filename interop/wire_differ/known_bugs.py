@@ -11,8 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
+from ...remoting.request_codes import RequestCode
 from .normalise import matches
-from .request import version_key
+from .request import CODE_SPANS, version_key
 from .tree import MISSING, Difference
 
 
@@ -238,6 +239,19 @@ _ADMINISTERING = (
     ),
 )
 
+_OF_FILTER_SERVERS = tuple(
+    KnownBug(
+        requests=("301: no address",),
+        paths=_ANSWER,
+        codes=((1, 0),),
+        row="the address of a filter server (301) must be `host:port`",
+        source="broker/processor/AdminBrokerProcessor.java registerFilterServer",
+        since=since,
+        before=before,
+    )
+    for since, before in CODE_SPANS[RequestCode.REGISTER_FILTER_SERVER]
+)
+
 _NEWER = "answers are those of 5.5.0, whatever the version of the client"
 
 _BEFORE_5 = (
@@ -341,6 +355,7 @@ KNOWN_BUGS: tuple[KnownBug, ...] = (
     *_SENDING,
     *_PULLING,
     *_ADMINISTERING,
+    *_OF_FILTER_SERVERS,
     *_BEFORE_5,
 )
 """All of them."""

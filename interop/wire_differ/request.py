@@ -38,6 +38,11 @@ CODE_SINCE: Mapping[RequestCode, str] = MappingProxyType(
 )
 """The versions of Apache's that a code came with; the others are older than 4.9."""
 
+CODE_SPANS: Mapping[RequestCode, tuple[tuple[str, str], ...]] = MappingProxyType(
+    {RequestCode.REGISTER_FILTER_SERVER: (("4.0", "4.9.6"), ("5.0", "5.1.1"))}
+)
+"""Codes that Apache's has no more: from which versions on it had them, and before which ones."""
+
 
 class Server(StrEnum):
     """Whom a request is for."""
@@ -204,12 +209,27 @@ def _flat(steps: tuple[Step, ...]) -> list[Step]:
 def _served(steps: tuple[Step, ...], version: tuple[int, ...]) -> tuple[Step, ...]:
     kept: list[Step] = []
     for step in steps:
-        if version_key(step.served_since) > version:
+        if version_key(step.served_since) > version or not _has(step.code, version):
             continue
         if isinstance(step, Request) and step.meanwhile:
             step = replace(step, meanwhile=_served(step.meanwhile, version))
         kept.append(step)
     return tuple(kept)
+
+
+def _has(code: RequestCode, version: tuple[int, ...]) -> bool:
+    spans = CODE_SPANS.get(code)
+    return spans is None or any(
+        version_key(since) <= version < version_key(before) for since, before in spans
+    )
+
+
+def served_in(step: Step) -> str:
+    """Which versions of Apache's serve a step, in words."""
+    spans = CODE_SPANS.get(step.code)
+    if spans is None:
+        return f"since {step.served_since}"
+    return " and ".join(f"from {since} to before {before}" for since, before in spans)
 
 
 def version_key(version: str) -> tuple[int, ...]:

@@ -62,6 +62,12 @@ from .consumer_admin import (
     QueryTopicsByConsumerRequestHeader,
     ResetQueueOffsetRequestHeader,
 )
+from .filter_server import (
+    RegisterFilterServerRequestHeader,
+    RegisterFilterServerResponseHeader,
+    RegisterMessageFilterClassRequestHeader,
+    RemoveMessageFilterClassRequestHeader,
+)
 from .message import (
     SEND_MESSAGE_V2_LETTERS,
     EndTransactionRequestHeader,
@@ -166,7 +172,11 @@ __all__ = [
     "RecallMessageRequestHeader",
     "RegisterBrokerRequestHeader",
     "RegisterBrokerResponseHeader",
+    "RegisterFilterServerRequestHeader",
+    "RegisterFilterServerResponseHeader",
+    "RegisterMessageFilterClassRequestHeader",
     "RegisterTopicRequestHeader",
+    "RemoveMessageFilterClassRequestHeader",
     "ReplyMessageRequestHeader",
     "ResetOffsetRequestHeader",
     "ResetQueueOffsetRequestHeader",

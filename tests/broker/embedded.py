@@ -11,6 +11,8 @@ import trio.testing
 
 from trocket.broker.config import BrokerConfig
 from trocket.broker.controller import BrokerController
+from trocket.broker.filter_server_keeper import OpenProcess, open_filter_server
+from trocket.remoting.client import RemotingClient
 from trocket.remoting.codec import FrameDecoder, RemotingCommand, encode
 from trocket.store.clock import Clock
 from trocket.store.config import MessageStoreConfig
@@ -118,12 +120,19 @@ class Broker:
 
 @asynccontextmanager
 async def embedded_broker(
-    disk: MemoryDisk | None = None, *, clock: Clock | None = None, **options: Any
+    disk: MemoryDisk | None = None,
+    *,
+    clock: Clock | None = None,
+    client: RemotingClient | None = None,
+    open_process: OpenProcess = open_filter_server,
+    **options: Any,
 ) -> AsyncIterator[Broker]:
     """Run a broker until the block ends.
 
     Args:
       disk: with what an earlier one left; None: empty.
+      client: calls the name servers.
+      open_process: starts a filter server.
       options: fields of BrokerConfig and MessageStoreConfig.
     """
     store_options = {
@@ -142,6 +151,8 @@ async def embedded_broker(
         clock=clock or TrioClock(),
         disk=disk if disk is not None else MemoryDisk(),
         listeners=[],
+        client=client,
+        open_process=open_process,
     )
     async with trio.open_nursery() as nursery:
         await nursery.start(controller.run)

@@ -116,6 +116,39 @@ def test_bit_maps_that_nothing_would_use_are_warned_of() -> None:
     assert [read("\n".join(keys[:number]))[2] for number in (1, 2, 3)] == [[warning]] * 2 + [[]]
 
 
+NO_FILTER = "filterServerNums: the filter servers have no filter"
+NOBODY = "do nothing without filterUploadGroups"
+
+
+@pytest.mark.parametrize(
+    ("lines", "warned"),
+    [
+        ("filterServerNums=1", [NO_FILTER]),
+        ("filterServerNums=1;filterClassesFile=/f.json", []),
+        ("filterServerNums=1;javaFilterEnable=true", [NOBODY]),
+        ("filterServerNums=1;pythonFilterEnable=true;filterUploadGroups=g", []),
+        ("javaFilterEnable=true;clientUploadFilterClassEnable=false", ["filterClassRepertoryUrl"]),
+        (
+            "javaFilterEnable=true;clientUploadFilterClassEnable=false;filterClassRepertoryUrl=u",
+            [],
+        ),
+        ("filterUploadGroups=*", []),
+    ],
+)
+def test_class_filters_that_cannot_work_are_warned_of(lines: str, warned: list[str]) -> None:
+    _, _, warnings = read(lines.replace(";", "\n"), path="b.conf")
+    assert [words in warning for words, warning in zip(warned, warnings, strict=True)] == [
+        True for _ in warned
+    ]
+    assert all(warning.startswith("b.conf: ") for warning in warnings)
+
+
+@pytest.mark.parametrize("count", ["-1", "65", "1; reboot"])
+def test_there_are_0_to_64_filter_servers(count: str) -> None:
+    with pytest.raises(ConfigError, match="filterServerNums must be a plain whole number"):
+        read(f"filterServerNums={count}")
+
+
 def test_a_master_is_broker_0_whatever_the_file_says() -> None:
     broker, _, warnings = read("brokerId=3")
     assert broker.broker_id == 0

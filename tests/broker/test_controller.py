@@ -27,6 +27,7 @@ from .embedded import send_fields
 
 DEADLINE_S = 20.0
 ROUTE, CREATE_TOPIC, SEND, REGISTER, UNREGISTER = 105, 17, 310, 103, 104
+FILTER_SERVER = 301
 
 
 class Cluster:
@@ -62,6 +63,15 @@ class Cluster:
         if answer.code == ResponseCode.TOPIC_NOT_EXIST:
             return None
         return TopicRouteData.from_body(answer.body)
+
+    async def until_filter_servers(self, wanted: dict[str, list[str]]) -> None:
+        """Wait until each name server tells these in the route of a topic."""
+        for namesrv in self.namesrvs:
+            while True:
+                route = await self.route(namesrv, "TBW102")
+                if route is not None and route.filter_server_table == wanted:
+                    break
+                await trio.testing.wait_all_tasks_blocked(0.001)
 
     async def addresses(self, topic: str) -> list[str | None]:
         """What each name server tells of the topic's master."""
@@ -163,6 +173,21 @@ async def test_a_topic_made_by_a_first_send_has_a_route_soon(force: bool) -> Non
         route = await made.route(made.namesrvs[0], "Sent")
         assert route is not None
         assert route.queue_datas[0].write_queue_nums == 4
+
+
+@pytest.mark.parametrize("force", [True, False])
+async def test_a_filter_server_is_in_every_route_soon_and_gone_soon(force: bool) -> None:
+    async with cluster(2) as made:
+        broker, _ = await made.start_broker(force_register=force)
+        async with trio.open_nursery() as nursery:
+            filter_server = RemotingClient()
+            await nursery.start(filter_server.run)
+            command = RemotingCommand(FILTER_SERVER, {"filterServerAddr": "127.0.0.1:40747"})
+            answer = await filter_server.call(broker.broker_addr, command, 5)
+            assert answer.code == ResponseCode.SUCCESS
+            await made.until_filter_servers({broker.broker_addr: ["127.0.0.1:40747"]})
+            nursery.cancel_scope.cancel()
+        await made.until_filter_servers({})
 
 
 async def test_topics_that_a_name_server_calls_ordered_are_marked() -> None:

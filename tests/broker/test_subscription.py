@@ -10,6 +10,18 @@ from trocket.remoting.bodies import SubscriptionData
 from .harness import subscription
 
 
+@pytest.mark.parametrize("expression_type", ["TAG", "SQL92", None])
+def test_in_class_filter_mode_nothing_else_counts(expression_type: str | None):
+    data = subscription("T", "a||bb")
+    data.class_filter_mode, data.expression_type = True, expression_type
+    found = Subscription.from_data(data)
+    assert (found.tags_codes, found.needs_expression) == (None, False)
+    seen = found.to_data()
+    assert (seen.class_filter_mode, seen.sub_string, seen.tags_set) == (True, "a||bb", set())
+    data.class_filter_mode = False
+    assert Subscription.from_data(data).needs_expression == (expression_type == "SQL92")
+
+
 @pytest.mark.parametrize(
     ("expression", "tags_codes"), [("*", None), ("a", frozenset({1})), ("a||bb", frozenset({1, 2}))]
 )

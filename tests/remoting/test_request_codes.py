@@ -34,8 +34,8 @@ def test_no_two_names_share_a_number() -> None:
     assert len(RequestCode.__members__) == len(list(RequestCode))
 
 
-def test_all_codes_of_5_5_and_the_five_of_4_9_are_there() -> None:
-    assert len(RequestCode) == 169 + 5
+def test_all_codes_of_5_5_and_the_five_of_4_9_and_our_two_are_there() -> None:
+    assert len(RequestCode) == 169 + 5 + 2
 
 
 @pytest.mark.parametrize(

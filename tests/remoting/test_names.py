@@ -1,11 +1,17 @@
-"""Names that a name server takes from the wire."""
+"""Names and addresses from the wire."""
 
 from __future__ import annotations
 
 import pytest
 
-from trocket.namesrv.limits import NAME_SIZE_MAX, check_address, check_name, is_address, is_name
 from trocket.remoting.errors import RequestRefused
+from trocket.remoting.names import (
+    NAME_SIZE_MAX,
+    check_address,
+    check_name,
+    is_address,
+    is_name,
+)
 from trocket.remoting.response_codes import ResponseCode
 
 

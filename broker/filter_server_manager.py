@@ -1,0 +1,126 @@
+"""The filter servers that registered with this broker (301), by connection.
+
+A filter server is here from its first 301 until its connection closes or it stays silent for
+EXPIRED_S. The name servers are told the list with each registration of the broker, and clients
+find it in the routes.
+
+Invariant: one entry for each connection, and one for each address.
+
+Java counterpart: broker/filtersrv/FilterServerManager.java of 4.2.0; who keeps filter servers alive
+is in `filter_server_keeper.py`. Pure.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from ..remoting.errors import RequestRefused
+from ..remoting.names import FILTER_SERVERS_MAX, check_address
+from ..remoting.response_codes import ResponseCode
+from .client_channel_info import ClientChannel
+
+logger = logging.getLogger(__name__)
+
+EXPIRED_S: Final = 30.0
+"""Seconds without 301, which comes every 10, after which a filter server is dropped. Source:
+FilterServerManager.FILTER_SERVER_MAX_IDLE_TIME_MILLS."""
+
+
+class FilterServerInfo:
+    """One filter server. Changed only by the table that holds it.
+
+    Attributes:
+      address: `host:port` that consumers connect to.
+      last_update_s: monotonic seconds of its last 301.
+    """
+
+    __slots__ = ("address", "last_update_s")
+
+    def __init__(self, address: str, last_update_s: float) -> None:
+        self.address = address
+        self.last_update_s = last_update_s
+
+
+class FilterServerManager:
+    """The table of filter servers. Not thread-safe: used from the broker's one trio run.
+
+    Args:
+      on_change: called when an address came or went.
+    """
+
+    def __init__(self, *, on_change: Callable[[], None]) -> None:
+        self._on_change = on_change
+        self._servers: dict[ClientChannel, FilterServerInfo] = {}
+        self._arrivals = 0
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """Where consumers find them, in the order in which they came."""
+        return tuple(server.address for server in self._servers.values())
+
+    @property
+    def arrivals(self) -> int:
+        """How many addresses have come so far, those that went again too."""
+        return self._arrivals
+
+    def register(self, channel: ClientChannel, address: str, *, now_s: float) -> None:
+        """Note a 301.
+
+        Of an address that comes on another connection than before, the new one counts: only one
+        process listens there, and the broker may learn late that an old connection is broken.
+
+        Args:
+          address: any text from the wire.
+          now_s: monotonic seconds.
+        Raises: RequestRefused: SYSTEM_ERROR, it is no address, or there are too many.
+        """
+        check_address("filter server address", address)
+        known = self._servers.get(channel)
+        if known is not None and known.address == address:
+            known.last_update_s = now_s
+            return
+        holder = next((one for one, its in self._servers.items() if its.address == address), None)
+        if holder is None and known is None and len(self._servers) >= FILTER_SERVERS_MAX:
+            raise RequestRefused(
+                ResponseCode.SYSTEM_ERROR,
+                f"{FILTER_SERVERS_MAX} filter servers are registered, and no more are taken",
+            )
+        if holder is not None:
+            del self._servers[holder]
+        self._servers[channel] = FilterServerInfo(address, now_s)
+        if holder is None:
+            self._arrivals += 1
+            logger.info("new filter server %s on %s", address, channel.remote_address)
+        if holder is None or known is not None:
+            self._on_change()
+
+    def channel_closed(self, channel: ClientChannel) -> bool:
+        """Forget the filter server of a closed connection.
+
+        Returns: whether there was one.
+        """
+        server = self._servers.pop(channel, None)
+        if server is None:
+            return False
+        logger.warning("filter server %s on %s is gone", server.address, channel.remote_address)
+        self._on_change()
+        return True
+
+    def scan_inactive(self, now_s: float) -> list[ClientChannel]:
+        """Forget the filter servers that stay silent.
+
+        Args:
+          now_s: monotonic seconds.
+        Returns: their connections, which are to be closed.
+        Source: FilterServerManager.scanNotActiveChannel.
+        """
+        expired = [
+            channel
+            for channel, server in self._servers.items()
+            if now_s - server.last_update_s > EXPIRED_S
+        ]
+        for channel in expired:
+            self.channel_closed(channel)
+        return expired

@@ -1,0 +1,66 @@
+"""Headers of class filters: from filter server to broker, and from consumer to filter server.
+
+Source: RocketMQ 4.2.0 common/protocol/header/filtersrv; recorded from 4.2.0.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from .base import Header, Int32, Int64
+
+
+class RegisterFilterServerRequestHeader(
+    Header, frozen=True, kw_only=True, rename="camel", gc=False
+):
+    """Request of REGISTER_FILTER_SERVER (301), every 10 s.
+
+    Attributes:
+      filter_server_addr: "host:port" that consumers connect to.
+    """
+
+    filter_server_addr: str
+
+
+class RegisterFilterServerResponseHeader(
+    Header, frozen=True, kw_only=True, rename="camel", gc=False
+):
+    """Answer to 301: who the broker is.
+
+    Attributes:
+      broker_name: name that a master shares with its slaves.
+      broker_id: 0: the master; from 1 on: slaves.
+    """
+
+    broker_name: str
+    broker_id: Int64
+
+
+class RemoveMessageFilterClassRequestHeader(
+    Header, frozen=True, kw_only=True, rename="camel", gc=False
+):
+    """Request of REMOVE_MESSAGE_FILTER_CLASS (30303), which is ours.
+
+    Attributes:
+      consumer_group: whose filter it is.
+      topic: of the messages that it looks at.
+    """
+
+    consumer_group: str
+    topic: str
+
+
+class RegisterMessageFilterClassRequestHeader(
+    RemoveMessageFilterClassRequestHeader, frozen=True, kw_only=True, rename="camel", gc=False
+):
+    """Request of REGISTER_MESSAGE_FILTER_CLASS (302); the body is the class's source, UTF-8.
+
+    Attributes:
+      class_name: full name of the class, such as `org.example.KeepFifth`.
+      class_crc: CRC32 of the body, without the sign bit; wire `classCRC`.
+      source_language: "java" (also when None) or "python"; ours.
+    """
+
+    class_name: str
+    class_crc: Int32 = msgspec.field(name="classCRC")
+    source_language: str | None = None
