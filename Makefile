@@ -17,7 +17,7 @@ RUN := .venv/.ready-to-run
 TEST := .venv/.ready-to-test
 FUZZ_SECONDS ?= 300
 # Compiled at set-up, and kept compiled by `make run`: half of the time until ready otherwise.
-COMPILED := __init__.py remoting store namesrv broker client cli
+COMPILED := __init__.py remoting store namesrv broker client filtersrv cli
 
 .PHONY: run test interop lint types layers fuzz sim bench docs clean
 

@@ -53,6 +53,10 @@ def _run(words: list[str]) -> int:
         from ..namesrv.__main__ import main as namesrv
 
         return namesrv(words[1:])
+    if words[:1] == ["filtersrv"]:
+        from ..filtersrv.__main__ import main as filtersrv
+
+        return filtersrv(words[1:])
     from .app import run
 
     return run(words)

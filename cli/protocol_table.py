@@ -15,6 +15,8 @@ import trio
 
 from ..broker.config import BrokerConfig
 from ..broker.controller import BrokerController
+from ..filtersrv.config import FiltersrvConfig
+from ..filtersrv.controller import FiltersrvController
 from ..interop.wire_differ.catalogue import catalogue, coverage
 from ..namesrv.config import NamesrvConfig
 from ..namesrv.controller import NamesrvController
@@ -28,9 +30,10 @@ HEAD = """\
 
 RocketMQ's remoting protocol: frames of up to 16 MiB, a header in JSON or in ROCKETMQ's binary form
 (the answer comes in the request's own), request and response matched by `opaque`. These are all
-request codes of RocketMQ 5.5.0, with the codes 50 to 54 of 4.9, and who serves them here. Whatever
-nobody serves is answered with code 3 and the remark ` request type N not supported`, as RocketMQ
-does. Some go the other way: a server sends them, to clients or to brokers.
+request codes of RocketMQ 5.5.0, with the codes 50 to 54 of 4.9, 301 and 302 of 4.2, and two of our
+own, 30302 and 30303; and who serves them here. Whatever nobody serves is answered with code 3 and
+the remark ` request type N not supported`, as RocketMQ does. Some go the other way: a server sends
+them, to clients or to brokers.
 
 "Partly" says that something of the request is not done, and the last column what. "Asked well" and
 "asked wrongly" count the requests by which `trocket interop diff` compares the answers with those
@@ -42,8 +45,8 @@ own tables; a test compares it.
 
 PARTLY: Mapping[RequestCode, str] = MappingProxyType(
     {
-        RequestCode.PULL_MESSAGE: "class filters; reading from slaves; lite topics",
-        RequestCode.LITE_PULL_MESSAGE: "class filters; reading from slaves; lite topics",
+        RequestCode.PULL_MESSAGE: "reading from slaves; lite topics",
+        RequestCode.LITE_PULL_MESSAGE: "reading from slaves; lite topics",
         RequestCode.QUERY_MESSAGE: "look-ups by tag (`indexType` T)",
         RequestCode.QUERY_CONSUMER_OFFSET: "static topics; offsets reset on the server",
         RequestCode.UPDATE_CONSUMER_OFFSET: "static topics; offsets reset on the server",
@@ -83,7 +86,12 @@ def served_codes() -> dict[str, frozenset[int]]:
     """The request codes of each server, by its name."""
     clock = ManualClock()
     namesrv = NamesrvController(NamesrvConfig(), clock=clock, disk=MemoryDisk())
-    return {"name server": namesrv.server.codes, "broker": trio.run(_broker_codes, clock)}
+    filtersrv = FiltersrvController(FiltersrvConfig(), {})
+    return {
+        "name server": namesrv.server.codes,
+        "broker": trio.run(_broker_codes, clock),
+        "filter server": filtersrv.server.codes,
+    }
 
 
 async def _broker_codes(clock: ManualClock) -> frozenset[int]:

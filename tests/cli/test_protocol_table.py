@@ -22,14 +22,18 @@ def test_what_the_foundation_promises_is_served() -> None:
     broker = {10, 310, 320, 11, 34, 35, 38, 40, 14, 15, 29, 30, 31, 32, 41, 42} - {40}
     assert broker <= served["broker"]
     assert {103, 104, 105, 106} <= served["name server"]
+    assert served["filter server"] == {11, 302, 30302, 30303}
     assert all(code in set(RequestCode) for codes in served.values() for code in codes)
 
 
 def test_each_code_that_is_served_is_asked_well_and_wrongly() -> None:
     covered = coverage(catalogue())
+    served = served_codes()
+    # Apache's of 4.2.0 stands beside ours in tests/interop/filtersrv, with the official clients.
+    del served["filter server"]
     missing = [
         (server, code, "wrongly" if wrong else "well")
-        for server, codes in served_codes().items()
+        for server, codes in served.items()
         for code in sorted(codes)
         for wrong in (False, True)
         if not covered[server, code, wrong]

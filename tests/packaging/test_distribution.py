@@ -89,11 +89,12 @@ def inside(source: Path, pattern: str) -> set[str]:
 
 
 def data_files(source: Path) -> set[str]:
-    """What the harness compiles, and its page: whatever is not Python below `interop`."""
+    """What harness and filter server compile, and the harness's page: what is not Python there."""
     outside = {"__pycache__", "target", "image"}
     return {
         path.relative_to(source).as_posix()
-        for path in (source / "interop").rglob("*")
+        for folder in ("interop", "filtersrv")
+        for path in (source / folder).rglob("*")
         if path.is_file() and path.suffix != ".py" and not outside & set(path.parts)
     }
 

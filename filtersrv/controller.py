@@ -1,0 +1,210 @@
+"""The filter server, put together: listener, broker connection, registration, filters.
+
+Java counterpart: filtersrv/FiltersrvController.java of 4.2.0, which ends its process when its
+broker cannot be reached once; this one goes on trying.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+import trio
+
+from ..remoting.bodies import ConsumerConnection
+from ..remoting.channel import Channel
+from ..remoting.client import RemotingClient
+from ..remoting.codec import RemotingCommand
+from ..remoting.connection import ConnectionLimits
+from ..remoting.errors import RemoteProtocolError, RemotingError
+from ..remoting.headers import (
+    GetConsumerConnectionListRequestHeader,
+    RegisterFilterServerRequestHeader,
+    encode_header,
+)
+from ..remoting.request_codes import RequestCode
+from ..remoting.response_codes import ResponseCode
+from ..remoting.server import RemotingServer, open_listener
+from ..remoting.transport import format_address
+from ..remoting.turn import Turn
+from .config import REGISTER_INTERVAL_S, FiltersrvConfig
+from .filter_class_manager import REFRESH_INTERVAL_S, FilterClassManager
+from .filters import Filter
+from .processors import FiltersrvProcessors
+from .repository import Repository
+from .workers import FilterLanguage, WorkerFilter, WorkerLimits
+from .workers.limits import SOURCE_BYTES_MAX
+
+logger = logging.getLogger(__name__)
+
+BROKER_TIMEOUT_S = 3.0
+"""For the broker's answer to anything but a pull. RocketMQ: 3,000 ms."""
+RETRY_INTERVAL_S = 1.0
+"""Between attempts to reach a broker that went away."""
+
+
+class UnknownToBrokerError(Exception):
+    """The broker does not know filter servers: Apache's do up to 4.8 or so, and trocket's."""
+
+
+class FiltersrvController:
+    """One filter server.
+
+    Args:
+      config: with `filter_server_ip`.
+      configured: the operator's own filters by class name.
+      open_stream: see `RemotingClient`: to a broker in the same loop; None: over TCP.
+      listeners: sockets to serve on, from `open_listener`; None: the one that `config` says.
+    """
+
+    def __init__(
+        self,
+        config: FiltersrvConfig,
+        configured: Mapping[str, Filter],
+        *,
+        open_stream: Callable[[str, int], Awaitable[trio.abc.Stream]] | None = None,
+        listeners: Sequence[socket.socket] | None = None,
+    ) -> None:
+        self.config = config
+        self._listeners = listeners
+        self._addresses: tuple[str, ...] = ()
+        self._turn = Turn()
+        self._lost = trio.Event()
+        self._client = RemotingClient(
+            turn=self._turn, on_channel_closed=self._on_lost, open_stream=open_stream
+        )
+        languages = [FilterLanguage.JAVA] * config.java_filter_enable
+        languages += [FilterLanguage.PYTHON] * config.python_filter_enable
+        repository = Repository(
+            config.filter_class_repertory_url, languages, size_max=SOURCE_BYTES_MAX
+        )
+        self.classes = FilterClassManager(
+            config,
+            configured,
+            make_worker=self._make_worker,
+            fetch_source=repository.fetch,
+            ask_class_name=self._ask_class_name,
+        )
+        processors = FiltersrvProcessors(config, self.classes, self._ask_broker)
+        self.server = RemotingServer(
+            {int(code): process for code, process in processors.processors.items()},
+            turn=self._turn,
+            limits=ConnectionLimits(idle_s=config.server_channel_max_idle_time_seconds),
+        )
+
+    @property
+    def address(self) -> str:
+        """`host:port` that consumers are told; known once it runs."""
+        port = self._addresses[0].rpartition(":")[2] if self._addresses else self.config.listen_port
+        return self.config.address(int(port))
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Serve until cancelled; started means bound, and registered if the broker is there.
+
+        Raises:
+          OSError: the address is taken or not ours.
+          UnknownToBrokerError: the broker does not take filter servers.
+        """
+        listeners = self._listeners
+        if listeners is None:
+            listeners = [open_listener(self.config.bind_address, self.config.listen_port)]
+        self._addresses = tuple(format_address(sock.getsockname()) for sock in listeners)
+        try:
+            async with trio.open_nursery() as nursery:
+                await nursery.start(self._client.run)
+                await nursery.start(self.server.serve, listeners)
+                await nursery.start(self._register)
+                nursery.start_soon(self._every, REFRESH_INTERVAL_S, self.classes.refresh)
+                task_status.started()
+        finally:
+            with trio.CancelScope(shield=True):
+                await self.classes.aclose()
+
+    # The broker
+
+    def _on_lost(self, channel: Channel) -> None:
+        self._lost.set()
+
+    async def _register(
+        self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+    ) -> None:
+        """Tell the broker every 10 s, and soon after the connection broke: it forgets us then."""
+        was_reached: bool | None = None
+        while True:
+            self._lost = trio.Event()
+            problem = await self._tell_broker()
+            is_reached = problem is None
+            if is_reached != was_reached:
+                broker = self.config.connect_which_broker
+                if is_reached:
+                    logger.info("registered with the broker %s as %s", broker, self.address)
+                else:
+                    logger.warning("not registered with the broker %s: %s", broker, problem)
+            if was_reached is None:
+                task_status.started()
+            was_reached = is_reached
+            with trio.move_on_after(REGISTER_INTERVAL_S if is_reached else RETRY_INTERVAL_S):
+                await self._lost.wait()
+                await trio.sleep(RETRY_INTERVAL_S)
+
+    async def _tell_broker(self) -> str | None:
+        """Send 301. Returns: why it was not taken."""
+        header = RegisterFilterServerRequestHeader(filter_server_addr=self.address)
+        command = RemotingCommand(RequestCode.REGISTER_FILTER_SERVER, encode_header(header))
+        try:
+            answer = await self._ask_broker(command, BROKER_TIMEOUT_S)
+        except RemotingError as error:
+            return str(error)
+        if answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+            raise UnknownToBrokerError(
+                f"the broker {self.config.connect_which_broker} takes no filter servers (301): "
+                f"{answer.remark}"
+            )
+        if answer.code != ResponseCode.SUCCESS:
+            return f"code {answer.code}: {answer.remark}"
+        return None
+
+    async def _ask_broker(self, command: RemotingCommand, timeout_s: float) -> RemotingCommand:
+        return await self._client.call(self.config.connect_which_broker, command, timeout_s)
+
+    async def _ask_class_name(self, topic: str, group: str) -> str | None:
+        """What the group's last heartbeat said."""
+        header = GetConsumerConnectionListRequestHeader(consumer_group=group)
+        command = RemotingCommand(RequestCode.GET_CONSUMER_CONNECTION_LIST, encode_header(header))
+        try:
+            answer = await self._ask_broker(command, BROKER_TIMEOUT_S)
+            if answer.code != ResponseCode.SUCCESS:
+                return None
+            table = ConsumerConnection.from_body(answer.body).subscription_table
+        except (RemotingError, RemoteProtocolError) as error:
+            logger.warning("the class of group %s for %s is not known: %s", group, topic, error)
+            return None
+        subscription = table.get(topic)
+        if subscription is None or not subscription.class_filter_mode:
+            return None
+        return subscription.sub_string
+
+    # Filters
+
+    async def _make_worker(
+        self, language: FilterLanguage, class_name: str, source: bytes
+    ) -> Filter:
+        limits = WorkerLimits(
+            memory_max_mib=self.config.filter_worker_memory_max,
+            batch_timeout_s=self.config.filter_batch_timeout_millis / 1000,
+            strikes_max=self.config.filter_strikes_max,
+        )
+        worker = WorkerFilter(language, class_name, source, limits)
+        try:
+            await worker.compile()
+        except BaseException:
+            with trio.CancelScope(shield=True):
+                await worker.aclose()
+            raise
+        return worker
+
+    async def _every(self, interval_s: float, act: Callable[[], Awaitable[None]]) -> None:
+        while True:
+            await trio.sleep(interval_s)
+            await act()

@@ -1,0 +1,200 @@
+"""What a filter server serves: REGISTER_MESSAGE_FILTER_CLASS (302), PULL_MESSAGE (11) for its
+broker, and our own LIST_MESSAGE_FILTER_CLASSES (30302), REMOVE_MESSAGE_FILTER_CLASS (30303).
+
+Every pull is one pull at the broker, of everything; the answer has what the group's filter lets
+pass. Where that is nothing, the consumer is told to go on at once, from further on.
+
+Java counterpart: filtersrv/processor/DefaultRequestProcessor.java of 4.2.0.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Final
+
+import msgspec
+
+from ..remoting.channel import Answer, Channel, Deferred, Processor
+from ..remoting.codec import RemotingCommand
+from ..remoting.errors import LocalProtocolError, RemoteProtocolError, RemotingError, RequestRefused
+from ..remoting.headers import (
+    PullMessageRequestHeader,
+    PullMessageResponseHeader,
+    RegisterMessageFilterClassRequestHeader,
+    RemoveMessageFilterClassRequestHeader,
+    decode,
+    encode_header,
+)
+from ..remoting.request_codes import RequestCode
+from ..remoting.response_codes import ResponseCode
+from .config import FiltersrvConfig
+from .filter_class_manager import FilterClassManager
+from .filters import FilterError
+from .pull_answer import read_messages, write_messages
+
+logger = logging.getLogger(__name__)
+
+GROUP: Final = "FILTERSRV_CONSUMER"
+"""The group that pulls at the broker. Source: MixAll.FILTERSRV_CONSUMER_GROUP of 4.2.0."""
+
+_SUSPEND: Final = 0x2
+_SUBSCRIPTION: Final = 0x4
+"""Bits of a pull's sysFlag. Source: common/sysflag/PullSysFlag.java."""
+
+_ANSWER_TIMEOUT_S: Final = 10.0
+"""For a pull's answer beyond the time that the broker may hold it."""
+
+_WITHOUT_MESSAGES: Final = frozenset(
+    {
+        ResponseCode.PULL_NOT_FOUND,
+        ResponseCode.PULL_RETRY_IMMEDIATELY,
+        ResponseCode.PULL_OFFSET_MOVED,
+    }
+)
+
+AskBroker = Callable[[RemotingCommand, float], Awaitable[RemotingCommand]]
+"""Sends a request to the broker; seconds until it must be answered. Raises: RemotingError."""
+
+
+class FiltersrvProcessors:
+    """Serves consumers.
+
+    Args:
+      config: the filter server's.
+      classes: whose filter decides.
+      ask_broker: see `AskBroker`.
+
+    Attributes:
+      processors: by request code.
+    """
+
+    def __init__(
+        self, config: FiltersrvConfig, classes: FilterClassManager, ask_broker: AskBroker
+    ) -> None:
+        self._config = config
+        self._classes = classes
+        self._ask_broker = ask_broker
+        self.processors: dict[RequestCode, Processor] = {
+            RequestCode.PULL_MESSAGE: self._pull,
+            RequestCode.REGISTER_MESSAGE_FILTER_CLASS: self._register,
+            RequestCode.LIST_MESSAGE_FILTER_CLASSES: self._list,
+            RequestCode.REMOVE_MESSAGE_FILTER_CLASS: self._remove,
+        }
+
+    def _register(self, request: RemotingCommand, channel: Channel) -> Answer:
+        header = decode(RegisterMessageFilterClassRequestHeader, request.ext_fields)
+
+        async def run() -> RemotingCommand:
+            await self._classes.register(
+                header.topic,
+                header.consumer_group,
+                header.class_name,
+                header.class_crc,
+                header.source_language or "java",
+                bytes(request.body),
+            )
+            return request.answer()
+
+        return Deferred(run)
+
+    def _list(self, request: RemotingCommand, channel: Channel) -> Answer:
+        rows = [
+            {
+                "topic": topic,
+                "consumerGroup": group,
+                "className": info.class_name,
+                "classCrc": info.class_crc,
+                "language": info.language,
+                "state": info.state,
+                "error": info.error,
+            }
+            for (topic, group), info in sorted(self._classes.classes.items())
+        ]
+        return request.answer(body=msgspec.json.encode({"classes": rows}))
+
+    def _remove(self, request: RemotingCommand, channel: Channel) -> Answer:
+        header = decode(RemoveMessageFilterClassRequestHeader, request.ext_fields)
+
+        async def run() -> RemotingCommand:
+            topic, group = header.topic, header.consumer_group
+            if not await self._classes.remove(topic, group):
+                raise RequestRefused(
+                    ResponseCode.SYSTEM_ERROR, f"group {group} has no filter class for {topic}"
+                )
+            return request.answer()
+
+        return Deferred(run)
+
+    # Pulls
+
+    def _pull(self, request: RemotingCommand, channel: Channel) -> Answer:
+        return Deferred(partial(self._answer_pull, request))
+
+    async def _answer_pull(self, request: RemotingCommand) -> RemotingCommand:
+        header = decode(PullMessageRequestHeader, request.ext_fields)
+        found = await self._classes.find(header.topic, header.consumer_group)
+        suspends = header.sys_flag & _SUSPEND
+        timeout_s = _ANSWER_TIMEOUT_S
+        if suspends:
+            timeout_s += header.suspend_timeout_millis / 1000
+        try:
+            answer = await self._ask_broker(self._broker_pull(header, suspends), timeout_s)
+        except RemotingError as error:
+            raise _pull_failed(str(error)) from error
+        if answer.code not in _WITHOUT_MESSAGES and answer.code != ResponseCode.SUCCESS:
+            raise _pull_failed(f"CODE: {answer.code}  DESC: {answer.remark}")
+        offsets = decode(PullMessageResponseHeader, answer.ext_fields)
+        code, body = answer.code, b""
+        if code == ResponseCode.SUCCESS:
+            try:
+                stored, seen = read_messages(answer.body)
+                wanted = await found.match(seen, header.consumer_group)
+                body = write_messages(
+                    stored,
+                    seen,
+                    wanted,
+                    min_offset=offsets.min_offset,
+                    max_offset=offsets.max_offset,
+                    compress_from=self._config.compress_msg_body_over_howmuch,
+                    compression_level=self._config.zip_compress_level,
+                )
+            except (FilterError, RemoteProtocolError, LocalProtocolError) as error:
+                remark = (
+                    f"do Message Filter Exception, ConsumerGroup: {header.consumer_group} "
+                    f"Topic: {header.topic} {error}"
+                )
+                logger.warning("%s", remark)
+                raise RequestRefused(ResponseCode.SYSTEM_ERROR, remark) from error
+            if not body:
+                code = ResponseCode.PULL_RETRY_IMMEDIATELY
+        told = PullMessageResponseHeader(
+            suggest_which_broker_id=0,
+            next_begin_offset=offsets.next_begin_offset,
+            min_offset=offsets.min_offset,
+            max_offset=offsets.max_offset,
+        )
+        return request.answer(code, ext_fields=encode_header(told), body=body)
+
+    def _broker_pull(self, header: PullMessageRequestHeader, suspends: int) -> RemotingCommand:
+        """The pull at the broker: of everything, for a group that commits nothing."""
+        pull = PullMessageRequestHeader(
+            consumer_group=GROUP,
+            topic=header.topic,
+            queue_id=header.queue_id,
+            queue_offset=header.queue_offset,
+            max_msg_nums=header.max_msg_nums,
+            sys_flag=suspends | _SUBSCRIPTION,
+            commit_offset=0,
+            suspend_timeout_millis=header.suspend_timeout_millis,
+            subscription="*",
+            sub_version=0,
+            expression_type="TAG",
+            max_msg_bytes=header.max_msg_bytes,
+        )
+        return RemotingCommand(RequestCode.PULL_MESSAGE, encode_header(pull))
+
+
+def _pull_failed(why: str) -> RequestRefused:
+    return RequestRefused(ResponseCode.SYSTEM_ERROR, f"Pull Callback Exception, {why}")

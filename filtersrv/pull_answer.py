@@ -1,0 +1,107 @@
+"""What a broker's pull answer becomes for a consumer: the messages that match, encoded anew. Pure.
+
+Java counterpart: filtersrv/processor/DefaultRequestProcessor.java of 4.2.0 (pullMessageForward,
+messageToByteBuffer).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import zlib
+from collections.abc import Sequence
+from typing import Final
+
+from ..remoting import message_properties as names
+from ..remoting.compression import CompressionType, decompress
+from ..remoting.message import MessageExt
+from ..remoting.message_codec import INFLATED_TOTAL_MAX, decode_messages, encode_record
+from ..remoting.message_properties import change_properties
+from ..remoting.record_schema import PROPERTIES_SIZE_MAX
+from ..remoting.sys_flag import COMPRESSED, COMPRESSION_TYPE_MASK
+
+_REMOVED: Final = (names.PROPERTY_CRC32,)
+"""A checksum of the record that was stored; the new one is another record."""
+
+
+def read_messages(body: bytes) -> tuple[list[MessageExt], list[MessageExt]]:
+    """The messages of a pull answer as stored, and as a filter sees them: with inflated bodies.
+
+    Raises: RemoteProtocolError: a record is damaged, or the bodies inflate to too much.
+    """
+    stored = decode_messages(body, inflate=False)
+    seen, budget = [], INFLATED_TOTAL_MAX
+    for message in stored:
+        if message.sys_flag & COMPRESSED:
+            inflated = decompress(message.body, message.sys_flag, size_max=budget)
+            budget -= len(inflated)
+            message = dataclasses.replace(message, body=inflated)
+        seen.append(message)
+    return stored, seen
+
+
+def write_messages(
+    stored: Sequence[MessageExt],
+    seen: Sequence[MessageExt],
+    wanted: Sequence[bool],
+    *,
+    min_offset: int,
+    max_offset: int,
+    compress_from: int,
+    compression_level: int,
+) -> bytes:
+    """The body of the answer: a record for each message that is wanted.
+
+    Properties MIN_OFFSET and MAX_OFFSET are added, as RocketMQ's pull client does, and bodies are
+    compressed by their size alone.
+
+    Args:
+      stored, seen: of `read_messages`.
+      wanted: for each of them.
+      min_offset, max_offset: of the queue, as the broker said.
+      compress_from: bytes of an inflated body from which on it is compressed.
+      compression_level: of zlib.
+    """
+    offsets = {
+        names.PROPERTY_MIN_OFFSET: str(min_offset),
+        names.PROPERTY_MAX_OFFSET: str(max_offset),
+    }
+    return b"".join(
+        _record(*pair, offsets, compress_from, compression_level)
+        for pair, is_wanted in zip(zip(stored, seen, strict=True), wanted, strict=True)
+        if is_wanted
+    )
+
+
+def _record(
+    stored: MessageExt,
+    seen: MessageExt,
+    offsets: dict[str, str],
+    compress_from: int,
+    compression_level: int,
+) -> bytes:
+    body, sys_flag = seen.body, stored.sys_flag & ~COMPRESSED
+    if len(body) >= compress_from:
+        if stored.sys_flag & COMPRESSED:  # what the producer made of it will do
+            body, sys_flag = stored.body, stored.sys_flag
+        else:
+            body = zlib.compress(body, compression_level)
+            sys_flag = sys_flag & ~COMPRESSION_TYPE_MASK | CompressionType.ZLIB.sys_flag
+    properties = change_properties(stored.properties_bytes, offsets, _REMOVED)
+    if len(properties) > PROPERTIES_SIZE_MAX:
+        properties = stored.properties_bytes
+    return encode_record(
+        stored.topic,
+        stored.queue_id,
+        stored.queue_offset,
+        stored.physical_offset,
+        body,
+        properties,
+        stored.born_timestamp_ms,
+        stored.born_host,
+        stored.store_timestamp_ms,
+        stored.store_host,
+        stored.flag,
+        sys_flag,
+        stored.reconsume_times,
+        stored.prepared_transaction_offset,
+    )

@@ -1,0 +1,185 @@
+"""A filter whose source was uploaded: it runs in a process that may do next to nothing."""
+
+from __future__ import annotations
+
+import enum
+import logging
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+
+import trio
+
+from ...remoting.message import MessageExt
+from ..filters import REMARK_LENGTH_MAX, FilterError
+from .codec import message_frames, message_size
+from .inside import frames
+from .java import find_jdk, our_classes
+from .limits import WorkerLimits
+from .loading import NoWorkerError, load, open_worker
+from .programs import WorkerProgram, compiler_program, java_program, python_program
+from .sandbox import Report, check_platform
+from .upload import check_class_name, check_source, clean_text
+from .worker_process import WorkerProcess
+
+logger = logging.getLogger(__name__)
+
+
+class FilterLanguage(enum.Enum):
+    """What a source is written in; the values are those of `sourceLanguage` in a request."""
+
+    JAVA = "java"
+    PYTHON = "python"
+
+
+class WorkerFilter:
+    """One uploaded class and its process.
+
+    Lifecycle: `compile`, any number of `match`, `aclose`. A process that does not answer as it
+    should is killed, and the next batch gets a new one. For any number of tasks of one trio loop:
+    one batch at a time, the others queue. A cancelled batch costs the process, too.
+
+    Args:
+      language: of the source.
+      class_name: in full, packages and all.
+      source: as it was uploaded.
+      limits: what the process may take.
+    """
+
+    def __init__(
+        self, language: FilterLanguage, class_name: str, source: bytes, limits: WorkerLimits
+    ) -> None:
+        self._language = language
+        self._class_name = class_name
+        self._source = source
+        self._limits = limits
+        self._program: WorkerProgram | None = None
+        self._loadable = b""  # what a process loads: the source, or what it was compiled to
+        self._process: WorkerProcess | None = None
+        self._report = Report({}, {})
+        self._strikes = 0
+        self._lock = trio.Lock()
+        self._under_way = trio.CancelScope()
+        self._closed = False
+
+    @property
+    def protections(self) -> Report:
+        """What locks its process in; nothing before `compile`."""
+        return self._report
+
+    async def compile(self) -> None:
+        """Start the process and load the class.
+
+        Raises:
+          FilterCompileError: the source is no filter; the text is the compiler's.
+          FilterError: no class can be run here, in this language or safely, and why.
+        """
+        check_class_name(self._class_name)
+        check_source(self._source)
+        check_platform()
+        async with self._turn():
+            if self._language is FilterLanguage.PYTHON:
+                self._loadable = self._source
+                self._program = python_program(self._limits.memory_max_mib)
+            else:
+                await self._compile_java()
+            process = self._process = await self._new_process(self._program)
+            logger.info(
+                "%s is in process %d; not in force: %s",
+                self._class_name,
+                process.pid,
+                "; ".join([f"{name}: {why}" for name, why in self._report.lacking.items()]) or "-",
+            )
+
+    async def match(self, messages: Sequence[MessageExt], group: str) -> Sequence[bool]:
+        """Whether the group gets each of them.
+
+        Raises: FilterError: the class threw, overran or died, or does so too often.
+        """
+        if not messages:
+            return []
+        self._check_sizes(messages)
+        async with self._turn():
+            if self._strikes >= self._limits.strikes_max:
+                raise FilterError(
+                    f"{self._class_name} failed {self._strikes} times in a row: "
+                    "disabled until it is uploaded anew"
+                )
+            try:
+                decisions = await self._decide(messages, group)
+            except FilterError as error:
+                if not isinstance(error, NoWorkerError):
+                    await self._count_strike()
+                raise FilterError(f"{self._class_name}: {error}") from error
+            self._strikes = 0
+            return decisions
+
+    async def aclose(self) -> None:
+        """End the process. What is under way fails."""
+        self._closed = True
+        self._under_way.cancel()
+        with trio.CancelScope(shield=True):  # short: whoever has its turn is cancelled
+            async with self._lock:
+                if self._process is not None:
+                    await self._process.aclose()
+
+    @asynccontextmanager
+    async def _turn(self) -> AsyncIterator[None]:
+        """The only one that deals with the process; until the filter is closed."""
+        async with self._lock:
+            if not self._closed:
+                with trio.CancelScope() as self._under_way:
+                    yield
+                if not self._under_way.cancelled_caught:
+                    return
+            raise FilterError(f"{self._class_name} is closed")
+
+    async def _compile_java(self) -> None:
+        """In a process of its own, which needs more memory than a filter, and is gone after it."""
+        jdk = find_jdk()
+        classes = await our_classes(jdk)
+        timeout_s = self._limits.compile_timeout_s
+        process, _ = await open_worker(compiler_program(jdk, classes, timeout_s), timeout_s)
+        self._loadable = await load(
+            process, frames.COMPILE, self._class_name, self._source, timeout_s=timeout_s
+        )
+        await process.aclose()
+        self._program = java_program(jdk, classes, self._limits.memory_max_mib)
+
+    async def _new_process(self, program: WorkerProgram | None) -> WorkerProcess:
+        if program is None:
+            raise FilterError("the class is not compiled")
+        timeout_s = self._limits.compile_timeout_s
+        process, self._report = await open_worker(program, timeout_s)
+        await load(process, frames.LOAD, self._class_name, self._loadable, timeout_s=timeout_s)
+        return process
+
+    async def _decide(self, messages: Sequence[MessageExt], group: str) -> list[bool]:
+        if self._process is None or self._process.ended:
+            self._process = await self._new_process(self._program)
+        count = len(messages)
+        kind, answer = await self._process.ask(
+            frames.BATCH,
+            frames.COUNT.pack(count) + group.encode(),
+            {frames.BITS: frames.bits_size(count), frames.FAILED: frames.TEXT_BYTES_MAX},
+            timeout_s=self._limits.batch_timeout_s,
+            what=f"{count} messages",
+            more=message_frames(messages),
+        )
+        if kind == frames.FAILED:
+            text = answer.decode("utf-8", "replace")
+            raise FilterError(clean_text(text, length_max=REMARK_LENGTH_MAX))
+        return frames.unpack_bits(answer, count)
+
+    async def _count_strike(self) -> None:
+        self._strikes += 1
+        if self._strikes >= self._limits.strikes_max and self._process is not None:
+            await self._process.aclose()  # it is not asked again
+
+    def _check_sizes(self, messages: Sequence[MessageExt]) -> None:
+        """Before the class has anything to do with it, so that no strike is counted."""
+        size = max(map(message_size, messages))
+        if size > self._limits.message_bytes_max:
+            raise FilterError(
+                f"{self._class_name}: a message has {size} bytes, and a filter with "
+                f"{self._limits.memory_max_mib} MiB takes {self._limits.message_bytes_max}"
+            )

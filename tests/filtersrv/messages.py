@@ -1,0 +1,22 @@
+"""Messages for filters."""
+
+from __future__ import annotations
+
+from trocket.remoting.hosts import host_bytes
+from trocket.remoting.message import MessageExt
+from trocket.remoting.message_codec import decode_record, encode_record
+from trocket.remoting.message_properties import properties_to_bytes
+
+
+def record(body=b"x", *, properties=None, sys_flag=0, topic="T", offset=0, host="127.0.0.1"):
+    """A stored record."""
+    return encode_record(
+        topic, 1, offset, 1_000 + offset, body, properties_to_bytes(properties or {}),
+        1_700_000_000_000, host_bytes(host, 1234), 1_700_000_000_001, host_bytes(host, 10911),
+        flag=7, sys_flag=sys_flag, reconsume_times=2, prepared_transaction_offset=3,
+    )  # fmt: skip
+
+
+def message(body=b"x", **more) -> MessageExt:
+    """A stored message."""
+    return decode_record(record(body, **more))
