@@ -10,6 +10,7 @@ from ..client.admin import (
     ClientInfo,
     ClusterView,
     DirectlyConsumed,
+    FilterClassInfo,
     GroupClients,
     GroupInfo,
     GroupLag,
@@ -21,6 +22,7 @@ from ..client.admin import (
 from ..client.admin.messages import COUNT, TIME_MAX
 from ..client.admin.results import NO_ATTRIBUTES
 from ..client.admin.topics import QUEUES
+from ..client.core.subscription import FilterClass
 from ..client.message import MessageQueue, ReceivedMessage
 from ..client.options import ClientOptions
 from ..remoting.bodies import PERM_READ, PERM_WRITE
@@ -362,3 +364,48 @@ class Admin(Member[AsyncAdmin]):
           that cannot be one. ServerError; ConnectError.
         """
         self._call(self._inner.update_broker_config, broker, settings)
+
+    # Class filters
+
+    def put_filter_class(
+        self, group: str, topic: str, filter_class: FilterClass
+    ) -> tuple[str, ...]:
+        """Give a class to every filter server of a topic, for a group that does not upload itself.
+
+        It replaces the one that the group has for the topic. Filter servers keep it as long as
+        they run: one that starts later has to be given it anew.
+
+        Args:
+          filter_class: with its source.
+
+        Returns: `host:port` of the filter servers, sorted.
+        Raises: ConfigurationError: no source, or one that no filter server would take.
+          NotFoundError: the topic has no filter server. RouteNotFoundError: there is no such topic.
+          ServerError: the filter server refuses it, or cannot compile it; BrokersError: some do,
+          and `partial` has the others. ConnectError.
+        """
+        return self._call(self._inner.put_filter_class, group, topic, filter_class)
+
+    def filter_classes(self, topic: str | None = None) -> list[FilterClassInfo]:
+        """The classes that filter servers have, sorted by filter server, topic and group.
+
+        Args:
+          topic: of this one, at its filter servers; None: of all, at the filter servers of all
+            brokers.
+
+        Raises: NotFoundError: there is no filter server. RouteNotFoundError: there is no such
+          topic. BrokersError; ServerError: also from Apache's filter servers; ConnectError.
+        """
+        return self._call(self._inner.filter_classes, topic)
+
+    def remove_filter_class(self, group: str, topic: str) -> tuple[str, ...]:
+        """Have every filter server of a topic forget the class of a group.
+
+        Its consumers get nothing then, until it is put or uploaded again.
+
+        Returns: `host:port` of the filter servers, sorted.
+        Raises: NotFoundError: the topic has no filter server. RouteNotFoundError: there is no such
+          topic. ServerError: the filter server has no such class; BrokersError: some have not, and
+          `partial` has the others. ConnectError.
+        """
+        return self._call(self._inner.remove_filter_class, group, topic)

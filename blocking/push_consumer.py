@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final, Self, TypeAlias, Unpack, overload
 
-from ..client.core.subscription import MessageSelector
+from ..client.core.subscription import FilterClass, MessageSelector
 from ..client.errors import ClientError, ClosedError, ConfigurationError
 from ..client.message import MessageQueue, ReceivedMessage
 from ..client.push_consumer import PushConsumer as AsyncPushConsumer
@@ -130,7 +130,8 @@ class PushConsumer(Member[AsyncPushConsumer]):
     Args:
       client: a URL, or an open Client that is shared with others.
       group: its group.
-      subscriptions: topics, with what is wanted of each: "*", tags ("A || B"), Tag, or Sql.
+      subscriptions: topics, with what is wanted of each: "*", tags ("A || B"), Tag, Sql, or
+        FilterClass.
       options: see PushConsumerOptions; those of ClientOptions only with a URL. The listener and
         the interceptors are called in the loop's thread: they must not block.
 
@@ -142,7 +143,7 @@ class PushConsumer(Member[AsyncPushConsumer]):
         client: str | Client,
         *,
         group: str,
-        subscriptions: Mapping[str, MessageSelector],
+        subscriptions: Mapping[str, MessageSelector | FilterClass],
         **options: Unpack[PushConsumerOptions],
     ) -> None:
         super().__init__(

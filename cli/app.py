@@ -39,6 +39,7 @@ COMMANDS: Final[dict[str, _Command]] = {
     "group": _Command("app"),
     "lag": _Command("lag", "Example: trocket lag billing --watch"),
     "offset": _Command("app"),
+    "filter": _Command("app"),
     "cluster": _Command("app"),
     "bench": _Command("bench", "Example: trocket bench --count 50000 --size 1024"),
     "store": _Command("app"),

@@ -15,6 +15,7 @@ from .admin import (
     ClientInfo,
     ClusterView,
     DirectlyConsumed,
+    FilterClassInfo,
     GroupClients,
     GroupInfo,
     GroupLag,
@@ -39,7 +40,7 @@ from .core.allocation import (
     AllocateMessageQueueStrategy,
 )
 from .core.signature import Credentials
-from .core.subscription import MessageSelector, Sql, Tag
+from .core.subscription import FilterClass, MessageSelector, Sql, Tag
 from .delivery import Delivery
 from .errors import (
     AccessDeniedError,
@@ -109,6 +110,8 @@ __all__ = [
     "Delivery",
     "Dial",
     "DirectlyConsumed",
+    "FilterClass",
+    "FilterClassInfo",
     "ForkedError",
     "GroupClients",
     "GroupInfo",

@@ -352,7 +352,7 @@ class Client:
         connection = Connection(stream, address, self._members.on_request)
         self._connections[address] = connection
         self.start_soon(self._run_connection, connection)
-        if address not in self.url.name_servers:
+        if self._routes.has_broker_at(address):
             # A broker that has just (re)started knows nobody.
             self._members.heartbeat_soon()
         return connection

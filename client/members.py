@@ -35,7 +35,7 @@ Process: TypeAlias = Callable[[Connection, RemotingCommand], Awaitable[RemotingC
 
 
 def _nothing() -> None:
-    """For a member that looks routes up when it needs them."""
+    """For a member that need not hear of it."""
 
 
 class GroupMember:
@@ -47,6 +47,7 @@ class GroupMember:
       topics: the topics whose routes it needs fresh now, with namespace.
       processors: what it does for requests of brokers, by request code; None: nothing.
       on_routes_changed: called when a route of its topics may have changed.
+      on_heartbeat: called when the brokers have been told of it once more.
     """
 
     def __init__(
@@ -57,12 +58,14 @@ class GroupMember:
         *,
         processors: Mapping[int, Process] | None = None,
         on_routes_changed: Callable[[], None] = _nothing,
+        on_heartbeat: Callable[[], None] = _nothing,
     ) -> None:
         self.group = group
         self.describe = describe
         self.topics = topics
         self.processors: Mapping[int, Process] = {} if processors is None else processors
         self.on_routes_changed = on_routes_changed
+        self.on_heartbeat = on_heartbeat
 
     @property
     def is_consumer(self) -> bool:
@@ -187,6 +190,8 @@ class Members:
                     # Slaves serve consumers only.
                     if broker_id == 0 or consumers:
                         group.start_soon(beat, name, address)
+        for member in self._members:
+            member.on_heartbeat()
 
     async def run(self) -> None:
         """Send heartbeats again and again."""

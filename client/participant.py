@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from .client import Client
 from .errors import ConfigurationError
 from .members import GroupMember
 from .options import ClientOptions
+
+T = TypeVar("T")
 
 
 class Participant:
@@ -91,7 +93,7 @@ def own_client(client: str | Client, options: ClientOptions) -> Client:
     return Client(client, **options)
 
 
-def configured(check: Callable[[str], Any], value: str) -> str:
+def configured(check: Callable[[T], Any], value: T) -> T:
     """The value, checked.
 
     Raises: ConfigurationError: the check's ValueError.

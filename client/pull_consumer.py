@@ -24,7 +24,7 @@ from ..remoting.bodies import (
 )
 from .client import Client
 from .core.routes import subscribe_queues
-from .core.subscription import MessageSelector, build_subscription
+from .core.subscription import FilterClass, MessageSelector, build_subscription
 from .core.topics import check_consumer_group
 from .errors import ClientError, ConfigurationError
 from .members import GroupMember
@@ -215,10 +215,7 @@ class PullConsumer(Participant):
 
     def _subscribe(self, topic: str, selector: MessageSelector) -> SubscriptionData:
         known = self._subscriptions.get(topic)
-        try:
-            made = build_subscription(topic, selector, sub_version=self._client.wall_ms())
-        except ValueError as error:
-            raise ConfigurationError(str(error)) from None
+        made = self._subscribe_once(topic, selector)
         if known is not None and known.sub_string == made.sub_string:
             return known
         self._subscriptions[topic] = made
@@ -407,6 +404,10 @@ class PullConsumer(Participant):
         )
 
     def _subscribe_once(self, topic: str, selector: MessageSelector) -> SubscriptionData:
+        if isinstance(selector, FilterClass):
+            raise ConfigurationError(
+                "a FilterClass is for push consumers, which upload it: use one, or tags or Sql"
+            )
         try:
             return build_subscription(topic, selector, sub_version=self._client.wall_ms())
         except ValueError as error:

@@ -42,6 +42,7 @@ logger = logging.getLogger(__name__)
 COMMIT: Final = 0x1
 SUSPEND: Final = 0x2
 SUBSCRIPTION: Final = 0x4
+CLASS_FILTER: Final = 0x8
 """Bits of a pull's sysFlag. Source: PullSysFlag."""
 
 
@@ -100,6 +101,7 @@ async def pull(
     commit_offset: int = 0,
     broker_id: int = 0,
     is_subscription_sent: bool = False,
+    filter_server: str | None = None,
 ) -> PullResult:
     """Pull once.
 
@@ -113,6 +115,7 @@ async def pull(
       commit_offset: the group's offset to note on the way; 0: none.
       broker_id: 0: the master.
       is_subscription_sent: tell the subscription with the pull; else heartbeats have told it.
+      filter_server: `host:port` of a filter server to ask in place of the broker.
 
     Raises: ServerError; ConnectError; RequestTimeoutError; BadAnswerError; ConfigurationError: a
       body is compressed in a way that needs a package.
@@ -125,7 +128,8 @@ async def pull(
         max_msg_nums=count,
         sys_flag=(COMMIT if commit_offset > 0 else 0)
         | (SUSPEND if suspend_s > 0 else 0)
-        | (SUBSCRIPTION if is_subscription_sent else 0),
+        | (SUBSCRIPTION if is_subscription_sent else 0)
+        | (CLASS_FILTER if filter_server else 0),
         commit_offset=commit_offset,
         suspend_timeout_millis=round(suspend_s * 1000),
         subscription=subscription.sub_string if is_subscription_sent else None,
@@ -134,7 +138,7 @@ async def pull(
         broker_name=queue.broker_name,
     )
     answer = await client.request(
-        broker_of(client, queue, broker_id),
+        filter_server or broker_of(client, queue, broker_id),
         RequestCode.PULL_MESSAGE,
         header,
         timeout_s=timeout_s,

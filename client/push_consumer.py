@@ -13,6 +13,7 @@ import inspect
 import logging
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from types import TracebackType
 from typing import TypeAlias, Unpack
 
@@ -37,7 +38,7 @@ from . import clock, reports
 from .client import Client
 from .connection import Connection
 from .core.process_queue import ProcessQueue
-from .core.subscription import MessageSelector, build_subscription
+from .core.subscription import FilterClass, MessageSelector, build_subscription
 from .core.topics import check_consumer_group, check_topic, is_retry_topic
 from .errors import (
     ClientError,
@@ -47,6 +48,7 @@ from .errors import (
     RouteNotFoundError,
     ServerError,
 )
+from .filter_servers import FilterServers
 from .interceptor import tell_handed_out
 from .members import GroupMember
 from .options import split_options
@@ -107,7 +109,8 @@ class PushConsumer(Participant):
     Args:
       client: a URL, or an open Client that is shared with others.
       group: its group.
-      subscriptions: topics, with what is wanted of each: "*", tags ("A || B"), Tag, or Sql.
+      subscriptions: topics, with what is wanted of each: "*", tags ("A || B"), Tag, Sql, or
+        FilterClass.
       options: see PushConsumerOptions; those of ClientOptions only with a URL.
 
     Raises: ConfigurationError: an argument cannot be right.
@@ -118,7 +121,7 @@ class PushConsumer(Participant):
         client: str | Client,
         *,
         group: str,
-        subscriptions: Mapping[str, MessageSelector],
+        subscriptions: Mapping[str, MessageSelector | FilterClass],
         **options: Unpack[PushConsumerOptions],
     ) -> None:
         self._config, client_options = split_options(PushConsumerConfig, options)
@@ -126,6 +129,7 @@ class PushConsumer(Participant):
         if not subscriptions:
             raise ConfigurationError("a consumer without subscriptions would never get a message")
         self._subscriptions: dict[str, SubscriptionData] = {}
+        self._filter_classes: dict[str, FilterClass] = {}
         for topic, selector in subscriptions.items():
             configured(check_topic, topic)
             self._subscribe(self._client.with_namespace(topic), selector)
@@ -151,6 +155,7 @@ class PushConsumer(Participant):
             self._offsets,
             lambda assigned: self._client.start_soon(self._pull_queue, assigned),
         )
+        self._filter_servers = FilterServers(self._client, self._group, self._filter_classes)
         self._settler = Settler(
             self._client, self._group, self._config, self._offsets, self._hand_out
         )
@@ -162,7 +167,8 @@ class PushConsumer(Participant):
                 RequestCode.NOTIFY_CONSUMER_IDS_CHANGED: self._on_ids_changed,
                 **reports.processors(self),
             },
-            on_routes_changed=self._rebalance.soon,
+            on_routes_changed=self._on_routes_changed,
+            on_heartbeat=self._filter_servers.soon,
         )
 
     def _describe(self) -> ConsumerData:
@@ -174,12 +180,19 @@ class PushConsumer(Participant):
             subscription_data_set=self.subscriptions,
         )
 
-    def _subscribe(self, topic: str, selector: MessageSelector) -> None:
+    def _subscribe(self, topic: str, selector: MessageSelector | FilterClass) -> None:
         try:
             subscription = build_subscription(topic, selector, sub_version=self._client.wall_ms())
         except ValueError as error:
             raise ConfigurationError(str(error)) from None
         self._subscriptions[topic] = subscription
+        if isinstance(selector, FilterClass):
+            self._filter_classes[topic] = selector
+
+    def _on_routes_changed(self) -> None:
+        self._rebalance.soon()
+        # There may be a filter server that does not have our classes.
+        self._filter_servers.soon()
 
     # What it is and has
 
@@ -250,6 +263,8 @@ class PushConsumer(Participant):
         await self._client.heartbeat()
         for work in (self._rebalance.run_once, self._persist):
             self._client.start_soon(self._until_stopped, work)
+        if self._filter_classes:
+            self._client.start_soon(self._until_stopped, self._filter_servers.run_once)
         if self._rebalance.has_locks:
             self._client.start_soon(self._until_stopped, self._rebalance.renew_locks)
 
@@ -268,6 +283,7 @@ class PushConsumer(Participant):
             return
         self._is_stopping = True
         self._rebalance.stop()
+        self._filter_servers.stop()
         self._ready.clear()
         self._arrival.set()
 
@@ -423,11 +439,10 @@ class PushConsumer(Participant):
             logger.warning("%s cannot be consumed yet: %s", assigned.queue, error)
             self._rebalance.give_up(assigned)
 
-    async def _pull_once(self, assigned: AssignedQueue) -> None:
+    async def _pull(self, assigned: AssignedQueue, filter_server: str | None = None) -> PullResult:
         config, queue = self._config, assigned.queue
-        assigned.process_queue.last_pull_ms = clock.monotonic_ms()
         known = self._offsets.known(queue) if self._is_clustering else None
-        result = await pull(
+        return await pull(
             self._client,
             queue,
             assigned.subscription,
@@ -437,7 +452,16 @@ class PushConsumer(Participant):
             suspend_s=config.suspend_s,
             timeout_s=config.suspend_s + PULL_TIMEOUT_S - SUSPEND_S,
             commit_offset=known or 0,
+            filter_server=filter_server,
         )
+
+    async def _pull_once(self, assigned: AssignedQueue) -> None:
+        queue = assigned.queue
+        assigned.process_queue.last_pull_ms = clock.monotonic_ms()
+        if assigned.subscription.class_filter_mode:
+            result = await self._filter_servers.pull(queue, partial(self._pull, assigned))
+        else:
+            result = await self._pull(assigned)
         if assigned.is_dropped or self._is_stopping:
             return
         if result.status is PullStatus.OFFSET_ILLEGAL:

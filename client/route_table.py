@@ -185,6 +185,10 @@ class RouteTable:
         """All brokers that routes have named: broker name to broker id to `host:port`."""
         return {name: dict(addresses) for name, addresses in self._broker_addresses.items()}
 
+    def has_broker_at(self, address: str) -> bool:
+        """Whether a route has named a broker with this `host:port`."""
+        return any(address in each.values() for each in self._broker_addresses.values())
+
     def forget(self, topic: str) -> None:
         """Ask anew before the next use: a broker said that the topic is not there."""
         self._routes.pop(topic, None)

@@ -12,11 +12,12 @@ from typing import Self, Unpack
 from ..client import Client
 from ..options import ClientOptions
 from ..producer import own_client
+from .filters import FilterVerbs
 from .messages import MessageVerbs
 from .offsets import OffsetVerbs
 
 
-class Admin(OffsetVerbs, MessageVerbs):
+class Admin(OffsetVerbs, MessageVerbs, FilterVerbs):
     """Administers a cluster: ours, or Apache's from 4.9 on.
 
     Use: `async with Admin("rocketmq://127.0.0.1:9876") as admin:`, under trio or asyncio.

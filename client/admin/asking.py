@@ -51,15 +51,21 @@ class BrokersError(ClientError):
       failures: who failed and why; the first one's error is the cause too.
       asked_count: how many brokers were asked.
       partial: what the verb would have returned, made of the others' answers.
+      who: what they are; filter servers count as brokers, too.
     """
 
     def __init__(
-        self, what: str, failures: Iterable[BrokerFailure], asked_count: int, partial: Any
+        self,
+        what: str,
+        failures: Iterable[BrokerFailure],
+        asked_count: int,
+        partial: Any,
+        who: str = "brokers",
     ) -> None:
         self.failures: tuple[BrokerFailure, ...] = tuple(failures)
         self.partial = partial
         each = "; ".join(f"{failure.broker_name}: {failure.error}" for failure in self.failures)
-        super().__init__(f"{what}: {len(self.failures)} of {asked_count} brokers failed: {each}")
+        super().__init__(f"{what}: {len(self.failures)} of {asked_count} {who} failed: {each}")
 
 
 class Answers(Generic[K, T]):
@@ -74,12 +80,12 @@ class Answers(Generic[K, T]):
         self.values: dict[K, T] = {}
         self.errors: dict[K, ClientError] = {}
 
-    def check(self, what: str, partial: Any) -> None:
+    def check(self, what: str, partial: Any, who: str = "brokers") -> None:
         """Go on only if everybody answered.
 
         Args:
           what: was asked, for the error's text.
-          partial: see BrokersError.
+          partial, who: see BrokersError.
 
         Raises: BrokersError; the broker's own error if only one broker was asked.
         """
@@ -93,7 +99,7 @@ class Answers(Generic[K, T]):
         if len(asked) == 1:
             raise first
         found = [BrokerFailure(name, error) for name, error in failures.items()]
-        raise BrokersError(what, found, len(asked), partial) from first
+        raise BrokersError(what, found, len(asked), partial, who) from first
 
 
 def _broker_name(key: Hashable) -> str:

@@ -267,4 +267,25 @@ class DirectlyConsumed(msgspec.Struct, frozen=True, rename="camel"):
     spent_ms: int
 
 
+class FilterClassInfo(msgspec.Struct, frozen=True, rename="camel"):
+    """A class that a filter server has for a group and a topic.
+
+    Attributes:
+      server: the filter server's `host:port`.
+      class_crc: of its source; 0: it has none of its own.
+      language: "java" or "python"; others, such as "configured", are the operator's own classes.
+      state: "ready", "fetching" (its source is not there yet) or "broken".
+      error: why it is broken, or why a newer source was not taken; "": nothing is wrong.
+    """
+
+    server: str
+    topic: str
+    group: str
+    class_name: str
+    class_crc: int
+    language: str
+    state: str
+    error: str
+
+
 NO_ATTRIBUTES: Mapping[str, str | None] = {}

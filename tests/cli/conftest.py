@@ -1,7 +1,8 @@
-"""The commands as processes of their own, with a folder and free ports each."""
+"""The commands as processes of their own, with a folder and free ports each, or as calls."""
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import signal
@@ -9,9 +10,12 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
+
+from trocket.cli.main import main
+from trocket.testing import Broker
 
 END_TIMEOUT_S = 30.0
 """For a process to start or end; only a broken one takes so long."""
@@ -77,3 +81,47 @@ def start() -> Iterator[Callable[..., Command]]:
 def home(tmp_path: Path) -> Path:
     """A data folder that does not exist yet."""
     return tmp_path / "home"
+
+
+class Ended(NamedTuple):
+    """How a command ended, and what it said."""
+
+    status: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        assert self.status == 0, self.err
+        return json.loads(self.out)
+
+    @property
+    def json_lines(self) -> list[Any]:
+        assert self.status == 0, self.err
+        return [json.loads(line) for line in self.out.splitlines()]
+
+    @property
+    def rows(self) -> list[list[str]]:
+        assert self.status == 0, self.err
+        return [line.split("\t") for line in self.out.splitlines()]
+
+
+Run = Callable[..., Ended]
+
+
+@pytest.fixture
+def run(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]
+) -> Run:
+    """Runs a command in this process, by ROCKETMQ_URL, with some standard input."""
+    monkeypatch.setenv("ROCKETMQ_URL", broker.url)
+
+    def run(*words: str, stdin: str = "") -> Ended:
+        capfdbinary.readouterr()
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin.encode())))
+        status = main(words)
+        sys.stdout.flush()
+        captured = capfdbinary.readouterr()
+        return Ended(status, captured.out.decode(), captured.err.decode())
+
+    return run

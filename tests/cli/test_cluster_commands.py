@@ -2,73 +2,29 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
-from trocket.cli.main import main
 from trocket.testing import Broker
 
+from .conftest import Run
+
 TIMEOUT_S = 30.0
-
-
-class Ended(NamedTuple):
-    """How a command ended, and what it said."""
-
-    status: int
-    out: str
-    err: str
-
-    @property
-    def json(self) -> Any:
-        assert self.status == 0, self.err
-        return json.loads(self.out)
-
-    @property
-    def json_lines(self) -> list[Any]:
-        assert self.status == 0, self.err
-        return [json.loads(line) for line in self.out.splitlines()]
-
-    @property
-    def rows(self) -> list[list[str]]:
-        assert self.status == 0, self.err
-        return [line.split("\t") for line in self.out.splitlines()]
-
-
-Run = Callable[..., Ended]
 
 
 @pytest.fixture(scope="module")
 def broker() -> Iterator[Broker]:
     with Broker() as broker:
         yield broker
-
-
-@pytest.fixture
-def run(
-    broker: Broker, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]
-) -> Run:
-    """Runs a command in this process, by ROCKETMQ_URL, with some standard input."""
-    monkeypatch.setenv("ROCKETMQ_URL", broker.url)
-
-    def run(*words: str, stdin: str = "") -> Ended:
-        capfdbinary.readouterr()
-        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin.encode())))
-        status = main(words)
-        sys.stdout.flush()
-        captured = capfdbinary.readouterr()
-        return Ended(status, captured.out.decode(), captured.err.decode())
-
-    return run
 
 
 @pytest.fixture
@@ -440,6 +396,7 @@ EVERY = [
     "offset reset",
     *(f"topic {verb}" for verb in ("list", "show", "create", "delete")),
     *(f"group {verb}" for verb in ("list", "show", "clients", "create", "delete")),
+    *(f"filter {verb}" for verb in ("list", "put", "rm")),
 ]
 
 

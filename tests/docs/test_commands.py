@@ -16,7 +16,7 @@ from tests.docs.pages import PAGES, blocks, name
 from trocket.cli.app import make_app
 from trocket.cli.main import main
 
-SERVERS = ("up", "broker", "namesrv")
+SERVERS = ("up", "broker", "namesrv", "filtersrv")
 SHELLS = ("", "sh", "console")
 INLINE = re.compile(r"`trocket ([^`]+)`")
 SEPARATORS = frozenset({"|", "||", "&", "&&", ";", ">", "<"})

@@ -6,7 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trocket.client.core.subscription import SUB_ALL, Sql, Tag, build_subscription, matches
+from trocket.client.core.subscription import (
+    SUB_ALL,
+    FilterClass,
+    Sql,
+    Tag,
+    build_subscription,
+    check_filter_class,
+    filter_class_crc,
+    matches,
+)
 from trocket.remoting.bodies import SubscriptionData
 from trocket.remoting.java_hash import tags_code
 
@@ -83,3 +92,31 @@ def test_what_the_broker_filtered_otherwise_is_taken(tag):
     by_class = build_subscription("T", "Other")
     by_class.class_filter_mode = True
     assert matches(by_class, tag)
+
+
+def test_a_class_is_subscribed_to_by_its_name():
+    """As recorded from the Java client 4.9.7: no tags, no codes, the source not in it."""
+    data = build_subscription("T", FilterClass("org.shop.KeepFifth", "…"), sub_version=9)
+    assert data == SubscriptionData(
+        topic="T", sub_string="org.shop.KeepFifth", sub_version=9, class_filter_mode=True
+    )
+    assert b"filterClassSource" not in data.to_body()
+
+
+@pytest.mark.parametrize("name", ["A", "a.B", "_a.$B9$C", "x" * 255])
+def test_names_of_classes(name):
+    check_filter_class(FilterClass(name))
+
+
+@pytest.mark.parametrize(
+    "name", ["", ".", "A.", ".A", "a..B", "9A", "a/B", "../A", "a b", "A;", "A\n", "é", "x" * 256]
+)
+def test_what_is_no_name_of_a_class(name):
+    with pytest.raises(ValueError, match="is not the full name of a class"):
+        check_filter_class(FilterClass(name))
+
+
+def test_the_crc_is_java_s_without_its_sign():
+    assert filter_class_crc(b"") == 0
+    # CRC32 0xCBF43926 of the usual nine digits.
+    assert filter_class_crc(b"123456789") == 0xCBF43926 & 0x7FFFFFFF

@@ -1,0 +1,163 @@
+"""`trocket filter`: classes of class filters, for groups whose clients do not upload them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from .session import (
+    DEFAULT_URL,
+    AsJson,
+    TimeoutS,
+    Url,
+    Yes,
+    administer,
+    confirm,
+    emit,
+    end_with,
+    fail,
+    show,
+    usage,
+    whole_or_part,
+)
+
+if TYPE_CHECKING:
+    from ..client import Admin, FilterClassInfo
+    from ..client.core.subscription import FilterLanguage
+
+_LANGUAGES: Final[dict[str, FilterLanguage]] = {
+    "java": "java",
+    "python": "python",
+    ".java": "java",
+    ".py": "python",
+}
+"""By the flag, or by a file's suffix."""
+
+app = typer.Typer(no_args_is_help=True, help="List, put and remove the classes of class filters.")
+
+Group = Annotated[str, typer.Option("--group", "-g", help="Whose class it is.")]
+Topic = Annotated[str, typer.Option("--topic", "-t", help="Of the messages that it looks at.")]
+
+
+@app.command("list", epilog="Example: trocket filter list -t Orders")
+def filter_list(
+    topic: Annotated[
+        str, typer.Option("--topic", "-t", help="Only of this topic; else of all.")
+    ] = "",
+    url: Url = DEFAULT_URL,
+    as_json: AsJson = False,
+    timeout_s: TimeoutS = 3.0,
+) -> None:
+    """List the classes that each filter server has."""
+
+    async def ask(admin: Admin) -> tuple[list[FilterClassInfo], str]:
+        return await whole_or_part(admin.filter_classes(topic or None))
+
+    classes, error = administer(url, timeout_s, ask)
+    if as_json:
+        emit(classes)
+    else:
+        show(
+            ["Filter server", "Topic", "Group", "Class", "Language", "CRC", "State", "Error"],
+            [
+                [
+                    each.server,
+                    each.topic,
+                    each.group,
+                    each.class_name,
+                    each.language,
+                    each.class_crc,
+                    each.state,
+                    each.error,
+                ]
+                for each in classes
+            ],
+        )
+    end_with(error)
+
+
+@app.command(
+    "put",
+    epilog="Example: trocket filter put org.shop.KeepFifth KeepFifth.java -g billing -t Orders",
+)
+def filter_put(
+    class_name: Annotated[
+        str, typer.Argument(metavar="CLASS", help="Its full name: org.shop.KeepFifth.")
+    ],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Its source, in UTF-8.")],
+    group: Group,
+    topic: Topic,
+    language: Annotated[
+        str, typer.Option("--language", help="java or python; by default FILE's name says it.")
+    ] = "",
+    url: Url = DEFAULT_URL,
+    as_json: AsJson = False,
+    timeout_s: TimeoutS = 3.0,
+) -> None:
+    """Give a class to every filter server of a topic; it replaces the group's one.
+
+    For groups whose clients do not upload it themselves, such as Java's from 5.3 on. A filter
+    server that starts later has to be given it anew.
+    """
+    from ..client import FilterClass
+
+    known = _language(language, file)
+    filter_class = FilterClass(class_name, _source(file), known)
+
+    async def put(admin: Admin) -> tuple[tuple[str, ...], str]:
+        return await whole_or_part(admin.put_filter_class(group, topic, filter_class))
+
+    servers, error = administer(url, timeout_s, put)
+    _show_servers("put", class_name, servers, as_json=as_json)
+    end_with(error)
+
+
+@app.command("rm", epilog="Example: trocket filter rm -g billing -t Orders --yes")
+def filter_rm(
+    group: Group,
+    topic: Topic,
+    yes: Yes = False,
+    url: Url = DEFAULT_URL,
+    as_json: AsJson = False,
+    timeout_s: TimeoutS = 3.0,
+) -> None:
+    """Have every filter server of a topic forget a group's class.
+
+    The group's consumers get nothing then, until it is put or uploaded again.
+    """
+    confirm(f"The consumers of {group} get no message of {topic} then.", yes=yes)
+
+    async def remove(admin: Admin) -> tuple[tuple[str, ...], str]:
+        return await whole_or_part(admin.remove_filter_class(group, topic))
+
+    servers, error = administer(url, timeout_s, remove)
+    _show_servers("removed", group, servers, as_json=as_json)
+    end_with(error)
+
+
+def _show_servers(done: str, what: str, servers: tuple[str, ...], *, as_json: bool) -> None:
+    """Which filter servers did as they were told."""
+    if as_json:
+        emit({done: what, "servers": servers})
+    else:
+        show(["Filter server"], [[server] for server in servers])
+
+
+def _source(file: Path) -> str:
+    try:
+        return file.read_bytes().decode()
+    except OSError as error:
+        fail(f"{file} cannot be read: {error.strerror}")
+    except UnicodeDecodeError as error:
+        fail(f"{file} is not UTF-8: {error}")
+
+
+def _language(language: str, file: Path) -> FilterLanguage:
+    found = _LANGUAGES.get(language or file.suffix.lower())
+    if found is None and language:
+        usage(f"--language: {language!r} is neither java nor python")
+    if found is None:
+        usage(f"the name of {file} does not say its language: --language java, or python")
+    return found
