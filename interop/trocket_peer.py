@@ -1,4 +1,8 @@
-"""Our own name server and broker as processes: both in one (`trocket up`), or each its own."""
+"""Our own servers as processes: name server and broker in one (`trocket up`) or each its own, and a
+filter server beside a broker of anybody's.
+
+A broker starts filter servers of its own by its key `filterServerNums`.
+"""
 
 from __future__ import annotations
 
@@ -223,5 +227,71 @@ class TrocketPair(TrocketBroker):
         """Kill what runs."""
         super().close()
         process, self._namesrv = self._namesrv, None
+        if process is not None:
+            process.kill()
+
+
+class TrocketFilterServer:
+    """`trocket filtersrv` beside a broker, which may be Apache's up to 4.8.
+
+    Each start takes another port, as with RocketMQ.
+
+    Args:
+      folder: everything of this run.
+      broker_address: HOST:PORT of the broker.
+      keys: added to filtersrv.conf; None takes a key out.
+    """
+
+    def __init__(
+        self, folder: Path, *, broker_address: str, keys: Mapping[str, object] | None = None
+    ) -> None:
+        self.folder = folder
+        self._process: LineProcess | None = None
+        self._address = ""
+        folder.mkdir(parents=True, exist_ok=True)
+        all_keys: dict[str, object] = {
+            "connectWhichBroker": broker_address,
+            "filterServerIP": "127.0.0.1",
+            "bindAddress": "127.0.0.1",
+            **(keys or {}),
+        }
+        (folder / "filtersrv.conf").write_text(broker_conf_text(all_keys))
+
+    @property
+    def address(self) -> str:
+        """HOST:PORT that consumers are told; "" until it was started."""
+        return self._address
+
+    @property
+    def pids(self) -> list[int]:
+        """The one process, when it was started; not those that run filters."""
+        return [] if self._process is None else [self._process.pid]
+
+    def start(self) -> None:
+        """Start it and wait until it says that it has booted; the broker knows it then.
+
+        Raises: PeerError: it ended, or did not say so in 30 s.
+        """
+        if self._process is not None:
+            return
+        command = [*COMMAND, "filtersrv", "-c", str(self.folder / "filtersrv.conf")]
+        unbuffered = {"PYTHONUNBUFFERED": "1"}
+        process = LineProcess(command, folder=self.folder, name="filtersrv", environment=unbuffered)
+        self._process = process
+        line = process.wait_line(lambda line: "boot success" in line, timeout_s=START_TIMEOUT_S)
+        self._address = line.rpartition(" ")[2]
+
+    def stop(self) -> None:
+        """Stop it by SIGTERM.
+
+        Raises: PeerError: it did not end in time, or not with exit code 0.
+        """
+        process, self._process = self._process, None
+        if process is not None:
+            process.stop_cleanly(timeout_s=STOP_TIMEOUT_S)
+
+    def kill(self) -> None:
+        """Kill it with SIGKILL."""
+        process, self._process = self._process, None
         if process is not None:
             process.kill()

@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from collections import Counter
 
+import pytest
+
 from trocket.interop.wire_differ.catalogue import catalogue, coverage
 from trocket.interop.wire_differ.making import Names
 from trocket.interop.wire_differ.normalise import Side
-from trocket.interop.wire_differ.request import Played, Request
+from trocket.interop.wire_differ.request import Played, Request, served_in
 from trocket.remoting.codec import SerializeType
 
 SIDE = Side("trocket", "127.0.0.1:1", "127.0.0.1:2")
@@ -55,6 +57,21 @@ def test_a_version_that_has_it_not_is_not_asked():
     assert new == script
     assert {step.code.value for step in script.steps} - {step.code.value for step in old.steps} == {
         370
+    }
+
+
+@pytest.mark.parametrize(
+    ("version", "is_asked"),
+    [
+        *(("4.2.0", True), ("4.9.5", True), ("4.9.6", False), ("4.9.7", False)),
+        *(("5.0.0", True), ("5.1.0", True), ("5.1.1", False), ("5.5.0", False), ("99", False)),
+    ],
+)
+def test_a_version_that_has_it_no_more_is_not_asked(version: str, is_asked: bool):
+    script = next(script for script in catalogue() if script.name == "filter servers")
+    assert bool(script.for_version(version).steps) == is_asked
+    assert {served_in(step) for step in script.steps} == {
+        "from 4.0 to before 4.9.6 and from 5.0 to before 5.1.1"
     }
 
 
