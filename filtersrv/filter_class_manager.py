@@ -34,8 +34,9 @@ CLASSES_MAX: Final = 256
 """Uploaded and fetched classes of one filter server: each may hold a process of 60 MB and more."""
 REFRESH_INTERVAL_S: Final = 60.0
 """Between two looks into the repository. Source: FilterClassManager.start of 4.2.0."""
-ASK_AGAIN_S: Final = 5.0
-"""How long it counts that the broker knows no class of a group; clients pull again after 3 s."""
+ASK_AGAIN_S: Final = 2.0
+"""How long it counts that the broker knows no class of a group: less than the 3 s after which
+clients pull again, because a first pull may come before the first heartbeat."""
 
 NOT_REGISTERED: Final = "Find Filter class failed, not registered"
 NO_CLASS: Final = "Find Filter class failed, registered but no class"
@@ -88,10 +89,15 @@ class FilterClassInfo:
     lock: trio.Lock = field(default_factory=trio.Lock)
 
     @property
+    def is_in_force(self) -> bool:
+        """Whether it decides: there is one, and it has not failed too often."""
+        return self.filter is not None and not self.filter.is_disabled
+
+    @property
     def state(self) -> str:
-        """For people: ready, fetching or broken."""
+        """For people: ready, fetching, disabled or broken."""
         if self.filter is not None:
-            return "ready"
+            return "disabled" if self.filter.is_disabled else "ready"
         return "broken" if self.error else "fetching"
 
 
@@ -151,9 +157,10 @@ class FilterClassManager:
         if info is None:
             info = self._new(topic, group, class_name)
         async with info.lock:
-            if (info.class_name, info.class_crc) == (class_name, crc) and info.filter is not None:
+            is_same = (info.class_name, info.class_crc) == (class_name, crc)
+            if is_same and info.is_in_force:
                 return
-            if info.filter is not None:
+            if info.filter is not None and not is_same:
                 logger.warning(
                     "group %s replaces its class %s (CRC %d) for %s by %s (CRC %d)",
                     group, info.class_name, info.class_crc, topic, class_name, crc,
@@ -308,7 +315,7 @@ class FilterClassManager:
                 language, source = await self._fetch_source(info.class_name)
                 if not self._is_enabled(language):
                     raise FilterCompileError(f"filters in {language.value} are off here")
-                if info.filter is None or crc_of(source) != info.class_crc:
+                if not info.is_in_force or crc_of(source) != info.class_crc:
                     await self._compile(info, info.class_name, language, source)
             except (FilterError, RepositoryError) as error:
                 logger.warning("class %s: %s", info.class_name, error)

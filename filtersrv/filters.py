@@ -36,6 +36,10 @@ class FilterCompileError(FilterError):
 class Filter(Protocol):
     """Decides about the messages of one pull. Bodies are inflated."""
 
+    @property
+    def is_disabled(self) -> bool:
+        """Whether it has failed too often to be asked again."""
+
     async def match(self, messages: Sequence[MessageExt], group: str) -> Sequence[bool]:
         """Whether the group gets each of them. Raises: FilterError."""
 
@@ -47,7 +51,16 @@ NamedFunction = Callable[[MessageExt], object]
 """Whether a consumer gets a message; an exception fails the pull."""
 
 
-class ExpressionFilter:
+class _OperatorsFilter:
+    """What the operator's filters have in common: they hold nothing, and are trusted."""
+
+    is_disabled = False
+
+    async def aclose(self) -> None:
+        """Nothing is held."""
+
+
+class ExpressionFilter(_OperatorsFilter):
     """A class name that means an SQL92 expression.
 
     Args:
@@ -62,11 +75,8 @@ class ExpressionFilter:
         """Unknown counts as no, as in the broker."""
         return [self._expression.matches(message.properties_bytes) for message in messages]
 
-    async def aclose(self) -> None:
-        """Nothing is held."""
 
-
-class NamedFilter:
+class NamedFilter(_OperatorsFilter):
     """A class name that means an installed function.
 
     Args:
@@ -84,9 +94,6 @@ class NamedFilter:
             return [bool(self._function(message)) for message in messages]
         except Exception as error:
             raise FilterError(f"the filter {self._name}: {error!r}") from error
-
-    async def aclose(self) -> None:
-        """Nothing is held."""
 
 
 def installed_functions() -> dict[str, Callable[[], NamedFunction]]:

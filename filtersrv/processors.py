@@ -134,7 +134,8 @@ class FiltersrvProcessors:
 
     async def _answer_pull(self, request: RemotingCommand) -> RemotingCommand:
         header = decode(PullMessageRequestHeader, request.ext_fields)
-        found = await self._classes.find(header.topic, header.consumer_group)
+        topic, group = header.topic, header.consumer_group
+        await self._classes.find(topic, group)  # before anybody waits
         suspends = header.sys_flag & _SUSPEND
         timeout_s = _ANSWER_TIMEOUT_S
         if suspends:
@@ -150,7 +151,9 @@ class FiltersrvProcessors:
         if code == ResponseCode.SUCCESS:
             try:
                 stored, seen = read_messages(answer.body)
-                wanted = await found.match(seen, header.consumer_group)
+                # Only now: while the broker held the pull, the class may have been replaced.
+                found = await self._classes.find(topic, group)
+                wanted = await found.match(seen, group)
                 body = write_messages(
                     stored,
                     seen,
@@ -161,10 +164,8 @@ class FiltersrvProcessors:
                     compression_level=self._config.zip_compress_level,
                 )
             except (FilterError, RemoteProtocolError, LocalProtocolError) as error:
-                remark = (
-                    f"do Message Filter Exception, ConsumerGroup: {header.consumer_group} "
-                    f"Topic: {header.topic} {error}"
-                )
+                what = f"ConsumerGroup: {group} Topic: {topic}"
+                remark = f"do Message Filter Exception, {what} {error}"
                 logger.warning("%s", remark)
                 raise RequestRefused(ResponseCode.SYSTEM_ERROR, remark) from error
             if not body:

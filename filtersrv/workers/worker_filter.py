@@ -66,6 +66,11 @@ class WorkerFilter:
         """What locks its process in; nothing before `compile`."""
         return self._report
 
+    @property
+    def is_disabled(self) -> bool:
+        """Whether it has failed too often in a row."""
+        return self._strikes >= self._limits.strikes_max
+
     async def compile(self) -> None:
         """Start the process and load the class.
 
@@ -99,7 +104,7 @@ class WorkerFilter:
             return []
         self._check_sizes(messages)
         async with self._turn():
-            if self._strikes >= self._limits.strikes_max:
+            if self.is_disabled:
                 raise FilterError(
                     f"{self._class_name} failed {self._strikes} times in a row: "
                     "disabled until it is uploaded anew"
@@ -172,7 +177,7 @@ class WorkerFilter:
 
     async def _count_strike(self) -> None:
         self._strikes += 1
-        if self._strikes >= self._limits.strikes_max and self._process is not None:
+        if self.is_disabled and self._process is not None:
             await self._process.aclose()  # it is not asked again
 
     def _check_sizes(self, messages: Sequence[MessageExt]) -> None:

@@ -99,7 +99,22 @@ async def test_what_the_broker_refuses_the_consumer_is_told(autojump_clock):
         assert answer.remark.startswith("Pull Callback Exception, CODE: 17  DESC: ")
 
 
+async def test_a_class_replaced_while_a_pull_is_held_decides_about_it(autojump_clock):
+    classes = CONFIGURED | {"a.Odd": ExpressionFilter("even = 'false'")}
+    async with embedded_broker() as broker, filter_server(broker, classes) as server:
+        producer, consumer = await broker.connect(), await server.connect()
+        await send(producer, 1)
+        await consumer.ask(REGISTER, CLASS)
+        opaque = await consumer.send(_command(PULL, pull(1)))
+        await trio.sleep(1)
+        await consumer.ask(REGISTER, CLASS | {"className": "a.Odd"})
+        await send(producer, 1)
+        assert (await consumer.answer(opaque)).code == 20
+
+
 class Broken:
+    is_disabled = False
+
     async def match(self, messages, group):
         raise FilterError(f"no {group}")
 

@@ -22,7 +22,7 @@ OPEN = {"python_filter_enable": True, "java_filter_enable": True, "filter_upload
 class Worker:
     def __init__(self, source):
         self.source = source
-        self.is_closed = False
+        self.is_closed = self.is_disabled = False
 
     async def match(self, messages, group):
         return [True for _ in messages]
@@ -99,6 +99,25 @@ async def test_a_class_that_does_not_compile_leaves_the_one_before_in_force():
     await refused(manager.upload(b"syntax error 2"), "registerFilterClass error")
     assert await manager.find("T", "g") is manager.made[0]
     assert manager.classes["T", "g"].error == "line 1: syntax error"
+
+
+async def test_the_same_source_uploaded_anew_brings_a_disabled_class_back():
+    manager = Manager(**OPEN)
+    await manager.upload()
+    manager.made[0].is_disabled = True
+    assert manager.classes["T", "g"].state == "disabled"
+    await manager.upload()
+    assert await manager.find("T", "g") is manager.made[1]
+    assert manager.made[0].is_closed
+
+
+async def test_the_repository_brings_a_disabled_class_back():
+    manager = Manager(client_upload_filter_class_enable=False, python_filter_enable=True)
+    manager.sources["a.Keep"] = SOURCE
+    await manager.upload()
+    manager.made[0].is_disabled = True
+    await manager.refresh()
+    assert await manager.find("T", "g") is manager.made[1]
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from .processes import watched_processes
 from .sites import OpenSite, Site
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def java_consumers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, JavaConsumers]]:
     """The official clients by version."""
     folder = tmp_path_factory.mktemp("java")

@@ -107,7 +107,8 @@ class Orphans:
         """Wait until none is left; fails with what they are."""
         with contextlib.suppress(AssertionError):
             wait_until(lambda: not self.left(*known), timeout_s=END_TIMEOUT_S, what="")
-        assert {pid: command_line(pid) for pid in self.left(*known)} == {}
+        left = {pid: command_line(pid) for pid in self.left(*known)}
+        assert not left, f"left over: {left}"
 
 
 @contextlib.contextmanager

@@ -42,7 +42,7 @@ pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.usefixtures("ja
 SEED = int(os.environ.get("TROCKET_KILL_SEED", random.SystemRandom().randrange(2**32)))
 
 KILLS_FAST, KILLS = 3, 20
-KILLS_SLOW = 5
+KILLS_SLOW = 3
 """Where each takes long: a broker looks for its filter servers 5 s after its start; the official
 client waits 3 s, and 30 s for a pull that was sent at the moment when its connection closed.
 """

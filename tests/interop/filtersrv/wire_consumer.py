@@ -77,7 +77,7 @@ class WireConsumer:
             while_pulling()
             done = True
             answered, answer = wire.receive()
-            assert answered == opaque
+            assert answered == opaque, f"{answered} in place of {opaque}"
             self._take(answer.code, answer.remark, answer.fields, answer.body)
         except PeerError as error:
             self.failures[_PORT.sub("", str(error).splitlines()[0])[:80]] += 1
@@ -128,11 +128,12 @@ class WireConsumer:
             raise PeerError(f"refused {remark}")
         assert code in (0, PULL_RETRY_IMMEDIATELY, PULL_NOT_FOUND), f"{code}: {remark}"
         messages = decode_messages(body)
-        assert bool(messages) == (code == 0)
         before, after = self._offsets[self._queue], int(fields["nextBeginOffset"])
-        assert all(before <= message.queue_offset < after for message in messages)
+        seen = f"{code} from {before} to {after} with {len(messages)} messages"
+        assert bool(messages) == (code == 0), seen
+        assert all(before <= message.queue_offset < after for message in messages), seen
         # A pull that finds nothing stays where it is: a message in between would be passed over.
-        assert after > before if code != PULL_NOT_FOUND else after == before
+        assert after > before if code != PULL_NOT_FOUND else after == before, seen
         self.seen.add(*(int(message.body) for message in messages))
         self._offsets[self._queue] = after
 
