@@ -17,7 +17,7 @@ from ..remoting.errors import RemoteProtocolError
 from .maven import JAVA_BROKER, JAVA_OPENS, JAVA_SMALL, fetch_jars
 from .ports import free_broker_port, free_port
 from .process import LineProcess, PeerError
-from .wire import GET_ROUTEINFO_BY_TOPIC, SUCCESS, WireClient
+from .wire import GET_ROUTEINFO_BY_TOPIC, SUCCESS, WireClient, wait_for_route
 
 START_TIMEOUT_S = 180.0
 STOP_TIMEOUT_S = 60.0
@@ -201,7 +201,9 @@ class ApacheCluster:
             process.stop(timeout_s=STOP_TIMEOUT_S)
 
     def start_broker(self) -> None:
-        """Start the broker, which registers itself before it reports success.
+        """Start the broker, and wait until the name server, if it runs, knows it.
+
+        It registers itself before it reports success, but that may fail; it tries again after 10 s.
 
         With a filter server, clients get its address when this returns.
 
@@ -209,6 +211,8 @@ class ApacheCluster:
         """
         if self._broker is None:
             self._broker = self._launch("broker")
+            if self._namesrv is not None:
+                wait_for_route(self.namesrv_address, DEFAULT_TOPIC, timeout_s=START_TIMEOUT_S)
         if "filtersrv" in self._jars and self._filter_server is None:
             self._filter_server = self._launch("filtersrv")
             self._wait_filter_server()

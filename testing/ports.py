@@ -64,7 +64,8 @@ def _hold_pair(host: str, port: int) -> list[socket.socket]:
     for tries_left in reversed(range(1 if port else _TRIES)):
         first = _hold(host, port)
         try:
-            return [first, _hold(host, first.getsockname()[1] - VIP_PORT_STEP)]
+            vip_port = first.getsockname()[1] - VIP_PORT_STEP
+            return [first, _hold(host, vip_port, alone=not port)]
         except OSError:
             first.close()
             if not tries_left:
@@ -72,12 +73,15 @@ def _hold_pair(host: str, port: int) -> list[socket.socket]:
     raise AssertionError("the last try raises")
 
 
-def _hold(host: str, port: int) -> socket.socket:
+def _hold(host: str, port: int, *, alone: bool = False) -> socket.socket:
+    """Bind a port; `alone`: not one that another process holds in this way."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     holder = socket.socket(family, socket.SOCK_STREAM)
     try:
-        holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, not alone)
         holder.bind((host, port))
+        # Who listens beside it needs it on both.
+        holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     except OSError as error:
         holder.close()
         text = f"cannot listen on {host}:{port} ({error.strerror})"
