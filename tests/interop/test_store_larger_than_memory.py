@@ -38,6 +38,7 @@ LIMITED = """
 import os, resource, sys
 size = int(sys.argv[1])
 resource.setrlimit(resource.RLIMIT_AS, (size, size))
+os.environ["MALLOC_ARENA_MAX"] = "1"  # else glibc takes 64 MiB of it for each thread
 os.execv(sys.executable, [sys.executable, "-m", "trocket.cli.main", *sys.argv[2:]])
 """
 COMMAND = (sys.executable, "-c", LIMITED, str(ADDRESS_SPACE_BYTES))
