@@ -12,6 +12,10 @@ from pathlib import Path
 
 from ..remoting.config import setting
 
+HA_BATCH_SIZE_MAX = 4 * 1024 * 1024 - 12
+"""Bytes of the log in one frame to a slave, at most: Apache's slave has a buffer of 4 MiB for a
+frame and its header, and stands still for ever when one does not fit."""
+
 
 class FlushDiskType(Enum):
     """Whether a send is answered before (ASYNC) or after (SYNC) its bytes are on the device."""
@@ -88,6 +92,33 @@ class MessageStoreConfig:
       delete_commit_log_files_interval, delete_consume_queue_files_interval: ms between two
         deletions, so that the disk has time for others.
       delete_file_batch_max: commit log files deleted at one look, at most.
+      broker_role: a SYNC_MASTER answers a send when slaves have it, an ASYNC_MASTER does not wait
+        for them, a SLAVE takes no sends.
+      ha_listen_port: where slaves connect to a master; 0: the broker's listenPort + 1.
+      ha_listen_address: ours. Local address to listen on for them; 0.0.0.0 = all. Whoever reaches
+        it can copy every message, so only this machine can unless the file says more (Apache's
+        listens on all).
+      ha_allowed_slaves: ours. Addresses and networks that slaves may come from, `;`-separated, such
+        as `192.0.2.7;10.0.0.0/8`; "": from wherever they reach us.
+      ha_master_address: `host:port` of the master's haListenPort; "": the name servers tell.
+      ha_send_heartbeat_interval: ms without a write after which either side says that it lives.
+      ha_housekeeping_interval: ms without a read after which either side closes the connection.
+      ha_transfer_batch_size: bytes of the log in one frame. More than 4 MiB - 12 would never fit
+        into the buffer of Apache's slave.
+      ha_max_gap_not_in_sync: bytes that a slave may be behind and still count as available. (4.x:
+        haSlaveFallbehindMax.)
+      ha_flow_control_enable, max_ha_transfer_byte_in_second: whether each slave is sent at most so
+        many bytes in a second.
+      ha_log_check_enable: ours. A slave compares its log with the master's when it connects, and
+        refuses to go on where they differ; only where the master is trocket, too.
+      slave_timeout: ms until a send to a SYNC_MASTER is answered FLUSH_SLAVE_TIMEOUT.
+      in_sync_replicas: brokers, the master among them, that must have a message before a
+        SYNC_MASTER answers success. 1 means 2, too: a SYNC_MASTER always waits for a slave (5.x
+        does not with 1).
+      sync_from_last_file: whether an empty slave is sent the newest file only, as Apache's master
+        does without a controller whatever this key says; else the whole log.
+      slave_ack_after_flush: ours. Whether a slave under SYNC_FLUSH tells the master only of what is
+        on its device; Apache's tells of what it has read.
     """
 
     store_path_root_dir: str = str(Path.home() / "store")
@@ -117,7 +148,6 @@ class MessageStoreConfig:
     max_hash_slot_num: int = 5_000_000
     max_index_num: int = 20_000_000
     max_msgs_num_batch: int = 64
-    broker_role: BrokerRole = BrokerRole.ASYNC_MASTER
     offset_check_in_slave: bool = False
     delete_when: str = "04"
     file_reserved_time: int = setting(72, minimum=0)
@@ -131,6 +161,22 @@ class MessageStoreConfig:
     delete_commit_log_files_interval: int = setting(100, minimum=0)
     delete_consume_queue_files_interval: int = setting(100, minimum=0)
     delete_file_batch_max: int = setting(10, minimum=1)
+    broker_role: BrokerRole = BrokerRole.ASYNC_MASTER
+    ha_listen_port: int = setting(0, minimum=0, maximum=65_535)
+    ha_listen_address: str = "127.0.0.1"
+    ha_allowed_slaves: str = ""
+    ha_master_address: str = ""
+    ha_send_heartbeat_interval: int = setting(5_000, minimum=1)
+    ha_housekeeping_interval: int = setting(20_000, minimum=1)
+    ha_transfer_batch_size: int = setting(32 * 1024, minimum=1, maximum=HA_BATCH_SIZE_MAX)
+    ha_max_gap_not_in_sync: int = setting(256 * 1024 * 1024, minimum=0)
+    ha_flow_control_enable: bool = False
+    max_ha_transfer_byte_in_second: int = setting(100 * 1024 * 1024, minimum=1)
+    ha_log_check_enable: bool = True
+    slave_timeout: int = setting(3_000, minimum=0)
+    in_sync_replicas: int = setting(1, minimum=1)
+    sync_from_last_file: bool = False
+    slave_ack_after_flush: bool = True
     flush_delay_offset_interval: int = setting(10_000, minimum=1)
     timer_wheel_enable: bool = True
     timer_precision_ms: int = setting(1_000, minimum=1)

@@ -403,8 +403,7 @@ class ConsumeQueue:
           CorruptRecordError: units between the end and this one are missing.
         """
         if self.max_offset == 0 and queue_offset > 0:
-            self._set_end(queue_offset)
-            self.min_offset = queue_offset
+            self.begin_at(queue_offset)
         if queue_offset != self.max_offset:
             raise CorruptRecordError(
                 self.folder,
@@ -414,6 +413,11 @@ class ConsumeQueue:
             )
         self.tail += unit
         self.max_offset = self.committed_offset = self.next_offset = queue_offset + 1
+
+    def begin_at(self, queue_offset: int) -> None:
+        """Let a queue that is empty begin with this offset."""
+        self._set_end(queue_offset)
+        self.min_offset = queue_offset
 
     def extend_recovered(self, queue_offset: int, units: bytes | bytearray) -> None:
         """Append units during recovery, one after the other, visible at once.

@@ -3,6 +3,7 @@
 ::
 
     StoreError
+    ├── CopyError            what a master sent cannot be part of this log
     ├── CorruptRecordError   bytes on disk break the format where they must not; refused, not cut
     ├── StoreIOError         the operating system refused a read or write; `path` says where
     └── StoreLockedError     another process has the data folder open
@@ -30,6 +31,20 @@ class CorruptRecordError(StoreError):
     def __init__(self, path: str, physical_offset: int, reason: str) -> None:
         super().__init__(f"{path}: at offset {physical_offset}: {reason}")
         self.path = path
+        self.physical_offset = physical_offset
+        self.reason = reason
+
+
+class CopyError(StoreError):
+    """What a master sent cannot be part of this log; what came before it was taken.
+
+    Args:
+      physical_offset: where in the log it would lie, bytes.
+      reason: what is wrong, in words an operator can act on.
+    """
+
+    def __init__(self, physical_offset: int, reason: str) -> None:
+        super().__init__(f"at offset {physical_offset} of the log: {reason}")
         self.physical_offset = physical_offset
         self.reason = reason
 

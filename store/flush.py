@@ -8,7 +8,6 @@ fail and the store becomes read-only (Apache 5.3.3 answers PUT_OK in that case).
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
 
 import trio
@@ -18,6 +17,7 @@ from .commit_log import CommitLog
 from .disk import DiskFile
 from .errors import StoreIOError
 from .sync_thread import SyncThread
+from .waiters import OffsetWaiters
 
 INLINE_S = 0.001
 """A disk whose fsync takes less than this on average is waited for in the loop itself: waking a
@@ -25,8 +25,6 @@ thread and being woken costs half as much again, for every send that waits. One 
 to go back to the thread."""
 
 _SMOOTHING = 8
-
-Waiter = tuple[int, float, Callable[[bool], None]]
 
 
 class FlushService:
@@ -59,10 +57,9 @@ class FlushService:
         self.failure: StoreIOError | None = None
         self._log = log
         self._clock = clock
-        self._timeout_s = timeout_s
         self._on_flushed = on_flushed
         self._on_failed = on_failed
-        self._waiters: deque[Waiter] = deque()
+        self._waiters: OffsetWaiters[bool] = OffsetWaiters(timeout_s)
         self._wanted = trio.Event()
         self._thread = SyncThread()
         self._turn = trio.Lock()
@@ -88,14 +85,11 @@ class FlushService:
         elif self.failure is not None:
             callback(False)
         else:
-            deadline_s = self._clock.monotonic_s() + self._timeout_s
-            self._waiters.append((physical_offset, deadline_s, callback))
+            self._waiters.add(physical_offset, callback, now_s=self._clock.monotonic_s())
 
     def expire(self) -> None:
         """Tell waiters whose time is up."""
-        now_s = self._clock.monotonic_s()
-        while self._waiters and self._waiters[0][1] <= now_s:
-            self._waiters.popleft()[2](False)
+        self._waiters.expire(self._clock.monotonic_s(), False)
 
     def flush(self) -> None:
         """fsync now, in this thread; a failure goes to `on_failed`."""
@@ -155,15 +149,12 @@ class FlushService:
     def _flushed(self, target: int) -> None:
         self.flushed_offset = target
         self._on_flushed(target)
-        waiters = self._waiters
-        while waiters and waiters[0][0] < target:
-            waiters.popleft()[2](True)
+        self._waiters.release(target, True)
 
     def _fail(self, error: StoreIOError) -> None:
         self.failure = error
         self._on_failed(error)
-        while self._waiters:
-            self._waiters.popleft()[2](False)
+        self._waiters.fail(False)
 
 
 def sync_all(files: list[DiskFile]) -> None:

@@ -108,6 +108,8 @@ class Loader:
         self._start = self._dispatch_from = 0
         self._ends: QueueEnds | None = None
         self._log_start = UNKNOWN
+        self._begun_midway = False
+        self._has_foreign = False
         self._kept: dict[Key, int] = {}
         self._rebuilding: frozenset[Key] = frozenset()
         self._states: QueueStates | None = None
@@ -119,14 +121,18 @@ class Loader:
         """What was known of the queues' ends at the checkpoint."""
         if self._ends is not None:
             return self._ends
-        log_start = max(self._log_start, 0)
-        return QueueEnds(-1, self._config.queue_file_size, log_start=log_start)
+        return QueueEnds(
+            -1,
+            self._config.queue_file_size,
+            log_start=max(self._log_start, 0),
+            begun_midway=self._begun_midway,
+        )
 
     @property
     def own_from(self) -> int:
         """The physical offset from which on all records are known to be ours."""
         dispatched = self._checkpoint.dispatched_offset
-        if dispatched < 0:
+        if dispatched < 0 or self._has_foreign:
             return NOWHERE
         return self._ends.own_from if self._ends is not None else dispatched
 
@@ -177,6 +183,7 @@ class Loader:
                 self._clean
                 and dispatched == found.end
                 and not (self._rebuilding or self._overlay.changed or log.unfinished_path)
+                and not self._has_foreign  # then `own_from` is noted anew
             )
             return Recovered(found.end, self._start, newest_ms, as_closed=as_closed)
         self._frozen = True
@@ -233,6 +240,8 @@ class Loader:
         if ends is not None:
             # True whichever checkpoint it belongs to: a crash may have come between the two.
             self._log_start = ends.log_start
+            self._begun_midway = ends.begun_midway
+            self._has_foreign = ends.own_from == NOWHERE
         if ends is not None and ends.dispatched_offset == dispatched:
             self._ends = ends
             for key, end in ends.ends.items():
@@ -249,7 +258,11 @@ class Loader:
         for key, queue in queue_store.queues.items():
             if key in self._kept or key in damaged or queue.is_batch:
                 continue
-            if not self._clean:
+            if not self._clean and self._ends is not None:
+                # Made since the checkpoint. Of several files a power cut may leave the later one,
+                # empty: the queue would go on with an offset that it never reached.
+                self._kept[key] = 0
+            elif not self._clean:
                 self._kept[key] = queue.end_before(self._dispatch_from)
             elif queue.max_offset and self._ends is not None and dispatched >= 0:
                 damaged.add(key)
@@ -322,6 +335,7 @@ class Loader:
                 rebuilding=frozenset(rebuilding),
                 whole_log=self._dispatch_from <= log.min_offset,
                 from_0=log.min_offset == 0,
+                begun_midway=self._begun_midway,
                 at_checkpoint=at_checkpoint,
             )
             states.after_hole = bool(holes) and not rebuilding

@@ -12,8 +12,8 @@ costs some 2 us: recovery's time is spent here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
-from typing import TypeAlias
+from collections.abc import Callable, Generator, Iterator, Mapping
+from typing import Protocol, TypeAlias
 from zlib import crc32
 
 from ..remoting.message import MessageExt
@@ -63,6 +63,25 @@ _V6 = BORNHOST_V6 | STOREHOSTADDRESS_V6
 _MAGICS = tuple(RECORD_PREFIX.pack(0, magic)[4:] for magic in (MAGIC_V1, MAGIC_V2))
 
 
+class Readable(Protocol):
+    """One file's bytes."""
+
+    def pread(self, size: int, position: int) -> bytes:
+        """Read up to `size` bytes; fewer only where they end."""
+
+
+class ReadableLog(Protocol):
+    """Bytes of a log: a `CommitLog`, or what has just come from another one."""
+
+    @property
+    def file_size(self) -> int:
+        """Bytes of each file."""
+
+    @property
+    def files(self) -> Mapping[int, Readable]:
+        """The files that can be read, by base."""
+
+
 class LogScanner:
     """Walks the log from a record's start to the first bytes that are no record.
 
@@ -82,7 +101,7 @@ class LogScanner:
 
     def __init__(
         self,
-        log: CommitLog,
+        log: ReadableLog,
         start: int,
         *,
         check_crc: bool = True,

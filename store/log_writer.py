@@ -5,7 +5,7 @@ puts themselves are in `message_appender`; they fill what `commit` writes.
 
 Invariants: nothing is visible before `commit` (under SYNC_FLUSH: before the fsync) has returned; a
 failed commit leaves the log, the queues' next offsets and the files as they were at the commit
-before.
+before. A slave's log ends where a record of its master's ends; nothing is put into it.
 """
 
 from __future__ import annotations
@@ -17,11 +17,13 @@ import trio
 
 from .clock import Clock
 from .commit_log import CommitLog, blank
-from .config import FlushDiskType, MessageStoreConfig
-from .consume_queue import ConsumeQueue
+from .config import BrokerRole, FlushDiskType, MessageStoreConfig
+from .consume_queue import PRE_BLANK, ConsumeQueue
 from .consume_queue_store import ConsumeQueueStore
 from .errors import StoreIOError
 from .flush import FlushService
+from .format import UNIT
+from .ha.acks import Replicated, SlaveAcks
 from .index_service import IndexService
 from .status import PutMessageStatus
 
@@ -30,6 +32,9 @@ logger = logging.getLogger(__name__)
 IndexItems = list[tuple[int, bytes, int, int]]
 
 _PUT_OK = PutMessageStatus.PUT_OK
+_pack_unit = UNIT.pack
+
+_IS_SLAVE = "this broker is a slave: messages are put to its master"
 
 
 def _nobody(_: Collection[tuple[str, int]]) -> None:
@@ -49,6 +54,8 @@ class LogWriter:
 
     Attributes:
       activity: set by a commit; the services, which rest while nothing comes, make a new one.
+      is_slave: messages come from a master's log, and none are put.
+      slaves: how far the slaves of a master are.
     """
 
     def __init__(
@@ -72,6 +79,9 @@ class LogWriter:
         self.on_visible: Callable[[Collection[tuple[str, int]]], None] = _nobody
         self.on_read_only: Callable[[], None] = _no_listener
         self.sync_flush = config.flush_disk_type is FlushDiskType.SYNC_FLUSH
+        self.is_slave = config.broker_role is BrokerRole.SLAVE
+        self.slaves = SlaveAcks(config, clock)
+        self._waits_for_slaves = config.broker_role is BrokerRole.SYNC_MASTER
         self.flusher = FlushService(
             log,
             clock,
@@ -99,10 +109,9 @@ class LogWriter:
         self._burst_error: StoreIOError | None = None
 
     def _start_at(self, end: int) -> None:
-        base = end - end % self._file_size
         self._append_offset = self._committed_offset = self._dispatched_offset = end
         self._pending_start = end
-        self._file_end = base + self._file_size if base in self.log.files else end
+        self._open_file_end()
         self.flusher.flushed_offset = self.flusher.committed_offset = end
 
     def begin_burst(self, now_ms: int | None = None) -> None:
@@ -184,14 +193,47 @@ class LogWriter:
         """
         self.flusher.when_flushed(physical_offset, callback)
 
+    @property
+    def answers_later(self) -> bool:
+        """Whether a send is answered by `when_replicated` and not when it is committed."""
+        return self.sync_flush or self._waits_for_slaves
+
+    def when_replicated(self, physical_offset: int, callback: Replicated) -> None:
+        """Call back once a committed record is as safe as flushDiskType and brokerRole promise.
+
+        The record is stored whatever the callback is told. A slave is sent only what its master has
+        on the device under SYNC_FLUSH, so its report says that, too.
+
+        Args:
+          physical_offset: what the put returned.
+          callback: told PUT_OK, FLUSH_DISK_TIMEOUT, FLUSH_SLAVE_TIMEOUT or SLAVE_NOT_AVAILABLE;
+            maybe at once. Called in the store's task; must not raise.
+
+        Source: RocketMQ 4.9.7 CommitLog.submitReplicaRequest: without a slave nobody waits.
+        """
+        status = _PUT_OK
+        if self._waits_for_slaves:
+            if self.slaves.are_enough(self._committed_offset):
+                self.slaves.wait(physical_offset, callback)
+                return
+            status = PutMessageStatus.SLAVE_NOT_AVAILABLE
+        if self.sync_flush:
+            self.flusher.when_flushed(
+                physical_offset,
+                lambda ok: callback(status if ok else PutMessageStatus.FLUSH_DISK_TIMEOUT),
+            )
+        else:
+            callback(status)
+
     def flush(self) -> None:
         """fsync the log now, in this thread (tests, tools; `run` does it otherwise)."""
         self.flusher.flush()
 
     def _roll(self, size: int) -> PutMessageStatus:
         """Go to the next file, when a record of `size` bytes does not fit into this one."""
-        if not self._is_open or self.read_only or self.disk_full:
-            self.refusal = self.read_only_reason or self.disk_full or "the store is not open"
+        if not self._is_open or self.read_only or self.disk_full or self.is_slave:
+            reason = self.read_only_reason or self.disk_full
+            self.refusal = reason or (_IS_SLAVE if self.is_slave else "the store is not open")
             return PutMessageStatus.SERVICE_NOT_AVAILABLE
         if size > self._file_size - 8:
             self.refusal = f"a record of {size} bytes does not fit into a commit log file"
@@ -201,9 +243,7 @@ class LogWriter:
             if self._failed_create_ms == self.now_ms:
                 return PutMessageStatus.CREATE_MAPPED_FILE_FAILED
             try:
-                if self.log.prepared_base != base:
-                    self.log.create(base)
-                self.log.adopt(base)
+                self._take_file(base)
             except StoreIOError as error:
                 self._failed_create_ms = self.now_ms
                 self.refusal = str(error)
@@ -216,6 +256,119 @@ class LogWriter:
         self._append_offset = self._pending_start = base
         self._file_end = base + self._file_size
         return _PUT_OK
+
+    def _take_file(self, base: int) -> None:
+        if self.log.prepared_base != base:
+            self.log.create(base)
+        self.log.adopt(base)
+
+    def append_copied(self, data: bytes) -> None:
+        """Append bytes of a master's log to what the next `commit` writes.
+
+        Args:
+          data: what follows there; of one file.
+
+        Raises:
+          StoreIOError: there is no room for a new file; all since the last commit is undone.
+        """
+        base = self._append_offset - self._append_offset % self._file_size
+        assert self._append_offset + len(data) <= base + self._file_size, "two files"
+        if base not in self.log.files:
+            try:
+                self._take_file(base)
+            except StoreIOError as error:
+                self._roll_back(error)
+                raise
+        if self._pending and base > self._pending_start:
+            self._segments.append((self._pending_start, self._pending))
+            self._pending = []
+        if not self._pending:
+            self._pending_start = self._append_offset
+        self._pending.append(data)
+        self._append_offset += len(data)
+
+    def append_copied_record(
+        self,
+        queue: ConsumeQueue,
+        physical_offset: int,
+        size: int,
+        tags_code: int,
+        store_timestamp_ms: int,
+        properties: bytes,
+    ) -> None:
+        """Append what a copied record makes that is just the next one of a plain queue."""
+        if queue.next_offset == queue.committed_offset:
+            self._touched.append(queue)
+        queue.tail += _pack_unit(physical_offset, size, tags_code)
+        queue.next_offset += 1
+        self._index_items.append(
+            (queue.topic_hash, properties, physical_offset, store_timestamp_ms)
+        )
+
+    def append_copied_unit(
+        self,
+        queue: ConsumeQueue,
+        queue_offset: int,
+        physical_offset: int,
+        size: int,
+        tags_code: int,
+        store_timestamp_ms: int,
+        properties: bytes,
+    ) -> None:
+        """Append the unit of a copied record to its queue, to be shown by the next `commit`.
+
+        The bytes of the record follow by `append_copied`, before that commit.
+
+        Args:
+          queue_offset: the queue's next one; a queue of batches may leave some out.
+          others: of the record.
+        """
+        if queue.next_offset == queue.committed_offset:
+            self._touched.append(queue)
+        queue.next_offset = queue_offset
+        queue.append_put(physical_offset, size, tags_code, store_timestamp_ms, properties)
+
+    def append_blanks(self, queue: ConsumeQueue, count: int) -> None:
+        """As `append_copied_unit`, for so many messages that are not in the log."""
+        if queue.next_offset == queue.committed_offset:
+            self._touched.append(queue)
+        queue.tail += PRE_BLANK * count
+        queue.next_offset += count
+
+    def cut_queue(self, queue: ConsumeQueue, queue_offset: int) -> None:
+        """Take units back that copied records overrule; nothing is shown by that.
+
+        Nothing is pending.
+
+        Args:
+          queue_offset: of the first unit to go; 0: all go.
+
+        Raises:
+          StoreIOError: a file could not be changed.
+        """
+        visible = queue.max_offset
+        if queue_offset == 0:
+            queue.remove()
+        else:
+            queue.cut_at(queue_offset)
+        queue.max_offset = min(visible, queue.next_offset)
+        for _, ends, _ in self._hidden:
+            ends[:] = [(q, min(end, q.next_offset) if q is queue else end) for q, end in ends]
+
+    def index_copied(
+        self, topic_hash: int, properties: bytes, physical_offset: int, store_timestamp_ms: int
+    ) -> None:
+        """Have a copied record indexed once the next `commit` shows it."""
+        self._index_items.append((topic_hash, properties, physical_offset, store_timestamp_ms))
+
+    async def wait_for_more(self) -> None:
+        """Wait for the next commit, or the next fsync under SYNC_FLUSH.
+
+        It costs a commit nothing: who waits makes the event anew that the services rest on.
+        """
+        if self.activity.is_set():
+            self.activity = trio.Event()
+        await self.activity.wait()
 
     def commit_part(self) -> Collection[tuple[str, int]]:
         """`commit` in the middle of somebody else's burst.
@@ -285,16 +438,25 @@ class LogWriter:
 
     def _open_file_end(self) -> None:
         """Have puts end where the current file ends, or go to `_roll` where none is wanted."""
+        if self.is_slave:
+            self._file_end = -1
+        elif not self.read_only and not self.disk_full:
+            self._file_end = self._current_file_end
+
+    @property
+    def _current_file_end(self) -> int:
+        """Where the file ends that is appended to; without such a file, where the log ends."""
         start = self._append_offset
-        if not self.read_only and not self.disk_full:
-            base = start - start % self._file_size
-            self._file_end = base + self._file_size if base in self.log.files else start
+        base = start - start % self._file_size
+        return base + self._file_size if base in self.log.files else start
 
     def _turn_read_only(self, error: StoreIOError) -> None:
         self.read_only = True
         self.refusal = f"the store is read-only until restart: {error}"
         self.read_only_reason = self.refusal
         self._file_end = -1
+        if self.sync_flush:  # else the slaves can have what is not on the device
+            self.slaves.fail(PutMessageStatus.FLUSH_DISK_TIMEOUT)
         logger.critical("%s", self.refusal)
         self.on_read_only()
 
@@ -304,14 +466,22 @@ class LogWriter:
         return self._committed_offset
 
     @property
+    def sendable_offset(self) -> int:
+        """Up to where slaves are sent the log, bytes: what this machine will still have when it
+        comes back after what its flushDiskType protects from."""
+        return self.flusher.flushed_offset if self.sync_flush else self._committed_offset
+
+    @property
     def room_in_file(self) -> int:
         """Bytes left in the current commit log file."""
-        return max(self._file_end - self._append_offset, 0)
+        return self._current_file_end - self._append_offset
 
     @property
     def next_file_base(self) -> int:
         """Physical offset at which the next commit log file will begin."""
-        return self._file_end if self._file_end > 0 else 0
+        return self._current_file_end
 
     def _used_files_end(self) -> int:
-        return -(-self._committed_offset // self._file_size) * self._file_size
+        """Where the last file ends that has bytes of the log, or tells where it begins."""
+        end = -(-self._committed_offset // self._file_size) * self._file_size
+        return end + self._file_size if end == self.log.min_offset > 0 else end

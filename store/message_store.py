@@ -36,6 +36,7 @@ from .checkpoint import Checkpoint, read_checkpoint, write_checkpoint
 from .clock import Clock, SystemClock
 from .commit_log import CommitLog
 from .config import MessageStoreConfig
+from .consume_queue import ConsumeQueue
 from .consume_queue_store import ConsumeQueueStore, offset_by_time
 from .disk import Disk, OsDisk, total_memory_bytes
 from .disk_space import DiskUse, measure
@@ -44,7 +45,7 @@ from .errors import CorruptRecordError, StoreError, StoreIOError
 from .index_loading import LogSpan
 from .index_service import IndexService, IndexState
 from .loader import Loader
-from .log_scanner import LogScanner, find_record_after
+from .log_scanner import NOWHERE, LogScanner, find_record_after
 from .message_appender import BatchResult, MessageAppender, PutResult
 from .message_reader import GetMessageResult, MessageReader, QueryResult
 from .queue_ends import QueueEnds, QueueEndsFile
@@ -503,6 +504,46 @@ class MessageStore(MessageAppender):
         self._ends_file.note(replace(ends, dispatched_offset=dispatched_offset))
         write_checkpoint(self.disk, f"{self.config.store_path_root_dir}/checkpoint", checkpoint)
         self.checkpoint = checkpoint
+
+    # ---- for the copy of a master's log --------------------------------------------------
+
+    def begin_copy(self, physical_offset: int) -> None:
+        """Let the log of a slave that has nothing begin where its master's does.
+
+        Args:
+          physical_offset: where a file begins.
+
+        Raises:
+          StoreIOError: there is no room for the first file, or it could not be noted.
+        """
+        assert self._committed_offset == 0, "the log has begun"
+        if physical_offset > 0:
+            # Noted first: a log that begins behind 0 looks as if files were lost.
+            self._ends_file.begin_midway(physical_offset)
+            if self.log.files:
+                self.log.remove_from(0)
+                self.disk.sync_folder(self.log.folder)
+            self._take_file(physical_offset)
+            self._start_at(physical_offset)
+
+    def note_foreign_records(self) -> None:
+        """Say that records follow that this program may not have written; see `own_from`.
+
+        Raises:
+          StoreIOError: it could not be noted.
+        """
+        if self.own_from != NOWHERE:
+            self._ends_file.note_foreign(NOWHERE)
+            self.own_from = NOWHERE
+
+    def empty_queue(self, queue: ConsumeQueue) -> None:
+        """Remove what a queue has: its topic was deleted and made again.
+
+        Raises:
+          StoreIOError: a file could not be removed.
+        """
+        self._ends_file.forget_queue(queue.key)
+        self.cut_queue(queue, 0)
 
     def _read_log(self, start: int) -> Iterator[tuple[str, int, bytes, int, int, int]]:
         """Visible records from an offset on, for the index (see `index_service.LogReader`).

@@ -47,6 +47,8 @@ class QueueEnds:
         `begins_at`.
       begins_at: where the log began then.
       own_from: physical offset from which on all records are known to be written by this program.
+      begun_midway: the log was begun as a copy of one that was older: its first records are not the
+        first ones of their queues, and a queue that is new to it may have any offset.
       ends: queue offset after the last message whose record lies before `dispatched_offset`, or
         `REBUILD`; queues without messages are left out.
     """
@@ -58,13 +60,14 @@ class QueueEnds:
     log_start: int = 0
     begins_at: int = 0
     own_from: int = 0
+    begun_midway: bool = False
 
     def to_bytes(self) -> bytes:
         """The file's text."""
         queues: dict[str, dict[str, tuple[int, int]]] = {}
         for key, end in self.ends.items():
             queues.setdefault(key[0], {})[str(key[1])] = (self.begins.get(key, 0), end)
-        content = {
+        content: dict[str, object] = {
             "version": VERSION,
             "dispatchedOffset": self.dispatched_offset,
             "fileSize": self.file_size,
@@ -73,6 +76,8 @@ class QueueEnds:
             "ownFrom": self.own_from,
             "queues": queues,
         }
+        if self.begun_midway:
+            content["begunMidway"] = True
         text = json.dumps(content, separators=(",", ":")).encode()
         return b"%08x\n%s" % (zlib.crc32(text), text)
 
@@ -95,6 +100,7 @@ class QueueEnds:
             log_start=content["logStart"],
             begins_at=content["beginsAt"],
             own_from=content["ownFrom"],
+            begun_midway=content.get("begunMidway", False),
         )
         for topic, queues in content["queues"].items():
             for queue_id, (begin, end) in queues.items():
@@ -162,7 +168,14 @@ class QueueEndsFile:
           StoreIOError: it could not be written; the old one still stands.
         """
         with self._lock:
-            self._write(replace(ends, log_start=max(ends.log_start, self.known.log_start)))
+            known = self.known
+            self._write(
+                replace(
+                    ends,
+                    log_start=max(ends.log_start, known.log_start),
+                    begun_midway=known.begun_midway,
+                )
+            )
 
     def note_log_start(self, physical_offset: int) -> None:
         """Say that the log will begin here: to be called before older files are removed.
@@ -174,6 +187,27 @@ class QueueEndsFile:
             if physical_offset > self.known.log_start:
                 self._write(replace(self.known, log_start=physical_offset))
 
+    def begin_midway(self, physical_offset: int) -> None:
+        """Say that a log that has nothing will begin here: to be called before it does.
+
+        Raises:
+          StoreIOError: as `note`.
+        """
+        with self._lock:
+            self._write(replace(self.known, log_start=physical_offset, begun_midway=True))
+
+    def note_foreign(self, own_from: int) -> None:
+        """Say that records of others follow: to be called before they do.
+
+        Args:
+          own_from: behind whatever they reach to.
+
+        Raises:
+          StoreIOError: as `note`.
+        """
+        with self._lock:
+            self._write(replace(self.known, own_from=own_from))
+
     def forget_topics(self, topics: Set[str]) -> None:
         """Say that these topics have no queues: to be called before their queues are removed.
 
@@ -181,9 +215,21 @@ class QueueEndsFile:
           StoreIOError: as `note`.
         """
         with self._lock:
-            ends = {key: end for key, end in self.known.ends.items() if key[0] not in topics}
-            if len(ends) < len(self.known.ends):
-                self._write(replace(self.known, ends=ends))
+            self._forget({key for key in self.known.ends if key[0] in topics})
+
+    def forget_queue(self, key: Key) -> None:
+        """Say that there is no such queue: to be called before it is removed.
+
+        Raises:
+          StoreIOError: as `note`.
+        """
+        with self._lock:
+            self._forget({key} & self.known.ends.keys())
+
+    def _forget(self, gone: Set[Key]) -> None:
+        if gone:
+            ends = {key: end for key, end in self.known.ends.items() if key not in gone}
+            self._write(replace(self.known, ends=ends))
 
     def _write(self, ends: QueueEnds) -> None:
         write_queue_ends(self._disk, self._root, ends)

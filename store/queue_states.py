@@ -91,6 +91,7 @@ class QueueStates:
       whole_log: no record is in its queue already, so a queue may begin with any offset.
       from_0: the log's first byte is the first one ever written.
       at_checkpoint: the queues there were at the checkpoint; None: not known.
+      begun_midway: the log began as a copy of an older one, see `QueueEnds`.
 
     Attributes:
       by_key: what is known.
@@ -111,6 +112,7 @@ class QueueStates:
         whole_log: bool,
         from_0: bool,
         at_checkpoint: frozenset[Key] | None,
+        begun_midway: bool = False,
     ) -> None:
         self.by_key: dict[Key, QueueState] = {}
         self.unit_count = 0
@@ -124,6 +126,7 @@ class QueueStates:
         self._rebuilding = rebuilding
         self._whole_log = whole_log
         self._from_0 = from_0
+        self._begun_midway = begun_midway
         self._at_checkpoint = at_checkpoint
         self._impossible: set[Key] = set()
 
@@ -231,7 +234,7 @@ class QueueStates:
         """Settle the first record of a queue that has no unit."""
         known = self._at_checkpoint
         is_new = known is not None and key not in known and key not in self._rebuilding
-        if queue_offset > 0 and is_new and not self.after_hole:
+        if queue_offset > 0 and is_new and not (self.after_hole or self._begun_midway):
             # A new queue begins at 0, so this one was there before and was deleted since.
             if not state.is_ignored:
                 logger.info("the last messages of deleted topic %s are left out", key[0])

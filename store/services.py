@@ -82,8 +82,7 @@ async def _queue_files(store: MessageStore) -> None:
         idle_rounds = idle_rounds + 1 if end == seen and not store.flusher.is_waited_for else 0
         seen = end
         if idle_rounds >= IDLE_ROUNDS:
-            store.activity = trio.Event()
-            await store.activity.wait()
+            await store.wait_for_more()
         store.begin_burst()
         store.flusher.expire()
         try:
@@ -144,7 +143,8 @@ async def _prepare_files(store: MessageStore) -> None:
     while True:
         base = store.next_file_base
         nearly_full = store.room_in_file <= log.file_size // 4
-        refusing = store.read_only or store.disk_full  # then `base` means nothing
+        # A slave's first file begins where its master says.
+        refusing = store.read_only or store.disk_full or (store.is_slave and not log.files)
         if nearly_full and not refusing and base not in log.files | {log.prepared_base: 0}:
             try:
                 await _in_thread(store, log.create, base)

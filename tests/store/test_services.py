@@ -183,6 +183,16 @@ async def test_the_index_catches_up_by_itself(autojump_clock):
         assert len(store.query_by_key("T", "k150", 8, 0, 1 << 60).buffers) == 1
 
 
+async def test_a_broker_that_was_idle_at_first_indexes_and_makes_files_ahead(autojump_clock):
+    disk = MemoryDisk()
+    async with running(disk) as store:
+        await trio.sleep(60)
+        send(store, bytes(60_000), properties=b"KEYS\x01k\x02")
+        await trio.sleep(1)
+        assert len(store.query_by_key("T", "k", 8, 0, 1 << 60).buffers) == 1
+        assert disk.exists(f"{ROOT}/commitlog/{65536:020d}")
+
+
 async def test_an_index_that_cannot_be_written_rests_alone_and_goes_on(autojump_clock, caplog):
     disk = MemoryDisk()
     async with running(disk) as store:

@@ -1,0 +1,332 @@
+"""A master's log into a slave's: the same bytes at the same offsets, and the queues they make.
+
+Java counterparts: CommitLog.appendData and ReputMessageService of 5.3.3. Beyond Apache's, which
+takes whatever comes and looks at it later:
+
+- Only whole records reach the file, and only after their checksums and fields were found right. So
+  a slave's log always ends where a record ends, is never cut when it is opened again, and a bad
+  record is never shown.
+- What is not a record's successor in its queue stops the copy: a gap in a queue would be seen by
+  consumers, and never be filled.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from ...remoting.java_hash import hash_prefix
+from ...remoting.message_codec import MAGIC_BLANK, RECORD_PREFIX, RECORD_SIZE_MIN
+from ...remoting.sys_flag import (
+    INNER_BATCH,
+    TRANSACTION_MASK,
+    TRANSACTION_PREPARED_TYPE,
+    TRANSACTION_ROLLBACK_TYPE,
+)
+from ..batch_consume_queue import inner_batch
+from ..consume_queue import ConsumeQueue
+from ..errors import CopyError, StoreIOError
+from ..log_scanner import NOWHERE, LogScanner, ScannedRecord
+from ..projection import LIGHT_PREFIX, Key, Places, light_places
+from ..queue_states import LIGHT_BLANKS_MAX
+
+if TYPE_CHECKING:
+    from ..message_store import MessageStore
+
+logger = logging.getLogger(__name__)
+
+RECORD_SIZE_MAX = 32 * 1024 * 1024
+"""Bytes of a record that has not come whole, kept in memory. A message comes to its broker in a
+frame of at most 16 MiB (com.rocketmq.remoting.frameMaxLength), so no record is nearly as long, and
+no file ends so long before its end that the next record did not fit."""
+
+_UNUSUAL = TRANSACTION_MASK | INNER_BATCH
+_MULTI_DISPATCH = b"INNER_MULTI_DISPATCH"
+_unpack_prefix = RECORD_PREFIX.unpack_from
+_PREFIX_SIZE = RECORD_PREFIX.size
+
+_FILE_SIZE = "set mappedFileSizeCommitLog to the master's value"
+
+
+class LogCopier:
+    """Copies from one connection. Owned by the store's task.
+
+    Args:
+      store: of a slave, loaded.
+      is_ours: all records to come were written by trocket.
+
+    Attributes:
+      received_offset: physical offset of the byte to come.
+    """
+
+    def __init__(self, store: MessageStore, *, is_ours: bool) -> None:
+        self.received_offset = store.max_physical_offset
+        self._store = store
+        self._queues = store.queue_store.queues
+        self._is_ours = is_ours
+        self._arrived = Arrived(store.log.file_size)
+        self._places = Places(store.config.message_delay_level)
+        self._begin(self.received_offset)
+
+    def begin_at(self, physical_offset: int) -> None:
+        """Let a log that has nothing yet begin here.
+
+        Raises:
+          CopyError: no file of this store begins here.
+        """
+        if physical_offset % self._store.log.file_size:
+            raise CopyError(physical_offset, f"no file of ours begins here; {_FILE_SIZE}")
+        self._begin(physical_offset)
+
+    def _begin(self, physical_offset: int) -> None:
+        self.received_offset = physical_offset
+        self._arrived.start = self._arrived.whole_end = physical_offset
+        self._scanner = LogScanner(
+            self._arrived,
+            physical_offset,
+            stop=lambda: self._arrived.whole_end,
+            own_from=0 if self._is_ours else NOWHERE,
+        )
+
+    def take(self, data: bytes) -> None:
+        """Take the bytes at `received_offset`; what is whole is in the file when this returns.
+
+        Raises:
+          CopyError: they cannot be part of this log. What came before them was taken; the copier
+            is of no use any more.
+          StoreIOError: they could not be written; likewise.
+        """
+        store, arrived = self._store, self._arrived
+        reason = store.read_only_reason or store.disk_full
+        if reason:
+            raise StoreIOError(store.log.folder, reason)
+        arrived.buffer += data
+        self.received_offset += len(data)
+        problem = self._find_whole_end()
+        if arrived.whole_end > arrived.start:
+            self._append()
+        if problem:
+            raise CopyError(arrived.whole_end, problem)
+
+    def _find_whole_end(self) -> str:
+        """Find out how far whole records have come, or blanks with all that they stand for.
+
+        Returns: why no record can begin there; "": one can.
+        """
+        arrived, file_size = self._arrived, self._arrived.file_size
+        buffer, start, last = arrived.buffer, arrived.start, self.received_offset - _PREFIX_SIZE
+        offset, problem = arrived.whole_end, ""
+        while offset <= last:
+            size, magic = _unpack_prefix(buffer, offset - start)
+            room = file_size - offset % file_size
+            size_min = room if magic == MAGIC_BLANK else RECORD_SIZE_MIN
+            if not size_min <= size <= room or size > RECORD_SIZE_MAX:
+                problem = _why_no_record(size, magic, room)
+                break
+            if offset + size > self.received_offset:
+                break
+            offset += size
+        arrived.whole_end = offset
+        return problem
+
+    def _append(self) -> None:
+        """Append what is whole, as far as it is good."""
+        store, arrived = self._store, self._arrived
+        if store.max_physical_offset == 0:
+            store.begin_copy(arrived.start)
+        if not self._is_ours:
+            store.note_foreign_records()
+        end, problem = arrived.whole_end, ""
+        for record in self._scanner.scan():
+            problem = self._dispatch(record)
+            if problem:
+                end = record[0]
+                break
+        else:
+            if self._scanner.end < end:
+                end = self._scanner.end
+                problem = self._scanner.reason or "zeros where a record should be"
+        self._commit(end)
+        if problem:
+            raise CopyError(end, f"{problem}; look at the master's with `trocket store fsck`")
+
+    def _commit(self, end: int) -> None:
+        """Write the bytes up to an offset, and show the units that were made of them."""
+        store, arrived = self._store, self._arrived
+        for piece in arrived.take_until(end):
+            store.append_copied(piece)
+        visible = store.commit()
+        if visible:
+            store.on_visible(visible)
+
+    # ---- queues --------------------------------------------------------------------------
+
+    def _dispatch(self, record: ScannedRecord) -> str:
+        """Make the units of a record; returns what is wrong with it, "" for nothing."""
+        (
+            physical_offset, size, topic, queue_id, queue_offset, sys_flag, timestamp_ms,
+            properties,
+        ) = record  # fmt: skip
+        store = self._store
+        if timestamp_ms > store.now_ms:
+            store.begin_burst(timestamp_ms)
+        queue = self._queues.get((topic, queue_id))
+        if (
+            queue is None or not queue.is_plain or queue_offset != queue.next_offset
+            or sys_flag & _UNUSUAL or _MULTI_DISPATCH in properties
+        ):  # fmt: skip
+            return self._dispatch_unusual(record)
+        code = 0
+        if b"TAGS\1" in properties or b"DELAY\1" in properties:
+            code = self._places.tags_code(topic, timestamp_ms, properties)
+        store.append_copied_record(queue, physical_offset, size, code, timestamp_ms, properties)
+        return ""
+
+    def _dispatch_unusual(self, record: ScannedRecord) -> str:
+        """`_dispatch` for all that is not just the next message of its queue."""
+        (
+            physical_offset, _, topic, queue_id, queue_offset, sys_flag, timestamp_ms, properties,
+        ) = record  # fmt: skip
+        if not sys_flag & TRANSACTION_PREPARED_TYPE:
+            code = self._places.tags_code(topic, timestamp_ms, properties)
+            problem = self._place((topic, queue_id), queue_offset, code, record)
+            if problem:
+                return problem
+            if _MULTI_DISPATCH in properties:
+                for place in light_places(properties, code):
+                    self._place(place.key, place.queue_offset, code, record)
+        if sys_flag & TRANSACTION_MASK != TRANSACTION_ROLLBACK_TYPE:
+            queue = self._queues.get((topic, queue_id))
+            topic_hash = queue.topic_hash if queue is not None else hash_prefix(f"{topic}#")
+            self._store.index_copied(topic_hash, properties, physical_offset, timestamp_ms)
+        return ""
+
+    def _place(self, key: Key, queue_offset: int, code: int, record: ScannedRecord) -> str:
+        """Make one unit; returns why it cannot follow in its queue."""
+        physical_offset, size, _, _, _, sys_flag, timestamp_ms, properties = record
+        queue = self._queues.get(key)
+        if queue is None or (sys_flag & INNER_BATCH and not queue.is_batch):
+            queue = self._open(key, queue, record)
+            if queue is None:
+                return ""
+        if queue.is_batch:
+            queue_offset = (inner_batch(properties) or (queue_offset, 1))[0]
+        if queue_offset < 0:
+            return f"it says it is message {queue_offset} of its queue"
+        if queue_offset != queue.next_offset:
+            if key[0].startswith(LIGHT_PREFIX):
+                if not self._fit_light(queue, queue_offset, physical_offset):
+                    return ""
+            elif not self._fit(queue, queue_offset, physical_offset):
+                return (
+                    f"it says it is message {queue_offset} of queue {key[1]} of topic {key[0]}, "
+                    f"where {queue.next_offset} would be the next"
+                )
+        self._store.append_copied_unit(
+            queue, queue_offset, physical_offset, size, code, timestamp_ms, properties
+        )
+        return ""
+
+    def _open(
+        self, key: Key, old: ConsumeQueue | None, record: ScannedRecord
+    ) -> ConsumeQueue | None:
+        queue_store = self._store.queue_store
+        if old is not None:  # the topic was deleted and made again as one of batches
+            self._empty(old, record[0])
+        if record[5] & INNER_BATCH:
+            queue_store.batch_topics.add(key[0])
+        queue = queue_store.create(*key)
+        if queue is None:
+            logger.error("there can be no queue %d of topic %r; it is left out", *key[::-1])
+        return queue
+
+    def _fit(self, queue: ConsumeQueue, queue_offset: int, physical_offset: int) -> bool:
+        """Have a queue go on with an offset that is not its next one, where that can be."""
+        if queue.next_offset == 0:
+            queue.begin_at(queue_offset)  # older messages are not in this log, or were deleted
+        elif queue_offset == 0:
+            self._empty(queue, physical_offset)
+        elif not queue.is_batch:
+            return False
+        elif queue_offset < queue.next_offset:
+            self._commit(physical_offset)
+            self._store.cut_queue(queue, queue_offset)
+        return True
+
+    def _fit_light(self, queue: ConsumeQueue, queue_offset: int, physical_offset: int) -> bool:
+        """As `_fit`; offsets of light queues come from senders, who must not stop a slave."""
+        gap = queue_offset - queue.next_offset
+        if queue_offset > 0 > gap:
+            return False
+        if queue.next_offset > 0:
+            if 0 < gap <= LIGHT_BLANKS_MAX:
+                self._store.append_blanks(queue, gap)
+                return True
+            self._empty(queue, physical_offset)
+        queue.begin_at(queue_offset)
+        return True
+
+    def _empty(self, queue: ConsumeQueue, physical_offset: int) -> None:
+        logger.info("queue %d of topic %s begins again", queue.key[1], queue.key[0])
+        self._commit(physical_offset)
+        self._store.empty_queue(queue)
+
+
+class Arrived:
+    """What has come and is not in the files yet, as a `LogScanner` reads a log.
+
+    Attributes:
+      start: physical offset of its first byte.
+      whole_end: physical offset after what is known to be whole.
+      file_size: bytes of a file of the log.
+    """
+
+    def __init__(self, file_size: int) -> None:
+        self.start = 0
+        self.whole_end = 0
+        self.file_size = file_size
+        self.buffer = bytearray()
+
+    @property
+    def files(self) -> dict[int, ArrivedFile]:
+        """The files that the whole part lies in."""
+        first = self.start - self.start % self.file_size
+        bases = range(first, self.whole_end, self.file_size)
+        return {base: ArrivedFile(self, base) for base in bases}
+
+    def take_until(self, end: int) -> list[bytes]:
+        """Give away the bytes before a physical offset, one piece for each file."""
+        pieces = []
+        while self.start < end:
+            room = self.file_size - self.start % self.file_size
+            size = min(room, end - self.start)
+            with memoryview(self.buffer) as view:
+                pieces.append(bytes(view[:size]))
+            del self.buffer[:size]
+            self.start += size
+        return pieces
+
+
+class ArrivedFile:
+    """The bytes of one file that have come."""
+
+    def __init__(self, arrived: Arrived, base: int) -> None:
+        self._arrived = arrived
+        self._base = base
+
+    def pread(self, size: int, position: int) -> bytes:
+        """Read up to `size` bytes."""
+        at = self._base + position - self._arrived.start
+        with memoryview(self._arrived.buffer) as view:
+            return bytes(view[at : at + size])
+
+
+def _why_no_record(size: int, magic: int, room: int) -> str:
+    if size == magic == 0:
+        return "the master sends zeros where a record should begin"
+    if magic == MAGIC_BLANK:
+        return f"a blank of {size} bytes with {room} left in the file; {_FILE_SIZE}"
+    return (
+        f"a record of {size} bytes with {room} left in the file: the bytes are damaged, or "
+        f"{_FILE_SIZE}"
+    )

@@ -1,0 +1,216 @@
+"""The master's side of replication: takes in slaves and sends each of them the log.
+
+Java counterpart: ha/DefaultHAService.java of 5.3.3. A connection costs two tasks; what waits for
+the slaves' reports costs none (acks.py).
+
+Use::
+
+    master = HaMaster(store)
+    await nursery.start(master.serve, [open_ha_listener(config)])
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import logging
+import socket
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import trio
+
+from ...remoting.hosts import join_address
+from ...remoting.server import open_listener
+from ..config import BrokerRole, MessageStoreConfig
+from .sender import NOT_YET, LogSender
+
+if TYPE_CHECKING:
+    from ..message_store import MessageStore
+
+logger = logging.getLogger(__name__)
+
+CONNECTIONS_MAX = 64
+"""Slaves served at once; a group has some three. Apache has no limit."""
+
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+
+class SlaveState(NamedTuple):
+    """One slave that is connected; GET_BROKER_HA_STATUS tells these.
+
+    Attributes:
+      address: `host:port`.
+      ack_offset: physical offset up to which it has the log.
+      behind: bytes of the log that it does not have.
+      is_in_sync: whether it counts as available (haMaxGapNotInSync).
+      per_second: bytes sent in the last whole second.
+      send_offset: physical offset of the next byte to be sent.
+    """
+
+    address: str
+    ack_offset: int
+    behind: int
+    is_in_sync: bool
+    per_second: int
+    send_offset: int
+
+
+class MasterState(NamedTuple):
+    """What a master knows of its slaves.
+
+    Attributes:
+      log_end: physical offset at which its log ends.
+      slaves: those that are connected and have told where they are.
+    """
+
+    log_end: int
+    slaves: list[SlaveState]
+
+
+class HaMaster:
+    """Sends a store's log to slaves. Owned by the store's task.
+
+    Args:
+      store: loaded, and not a slave's: slaves have no slaves.
+
+    Raises:
+      ValueError: haAllowedSlaves is no list of addresses and networks.
+    """
+
+    def __init__(self, store: MessageStore) -> None:
+        assert store.config.broker_role is not BrokerRole.SLAVE, "slaves have no slaves"
+        self._store = store
+        self._allowed = parse_allowed(store.config.ha_allowed_slaves)
+        self._senders: dict[LogSender, None] = {}
+        self._said = ("", "")
+
+    async def serve(
+        self,
+        listeners: Sequence[socket.socket] = (),
+        *,
+        task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
+    ) -> None:
+        """Take in slaves until cancelled, and tell sends that wait too long for them.
+
+        Args:
+          listeners: from `open_ha_listener`; closed in the end.
+        """
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._store.slaves.expire)
+            if listeners:
+                sockets = [trio.socket.from_stdlib_socket(each) for each in listeners]
+                nursery.start_soon(
+                    trio.serve_listeners, self._accept, [trio.SocketListener(s) for s in sockets]
+                )
+            task_status.started()
+
+    async def serve_stream(self, stream: trio.abc.Stream, address: str) -> None:
+        """Serve one slave until its connection ends; `serve` runs meanwhile.
+
+        Args:
+          stream: such as one end of a pair in memory.
+          address: the slave's, for people.
+        """
+        sender = LogSender(self._store, stream, address, self._end_older)
+        self._senders[sender] = None
+        try:
+            await sender.run()
+        finally:
+            del self._senders[sender]
+            self._say(address, "is disconnected", sender.link.reason or "this broker stops")
+
+    def state(self) -> MasterState:
+        """What is known of the slaves now."""
+        end, slaves = self._store.max_physical_offset, self._store.slaves
+        return MasterState(
+            end,
+            [
+                SlaveState(
+                    sender.address,
+                    sender.ack_offset,
+                    end - sender.ack_offset,
+                    slaves.is_in_sync(sender.ack_offset, end),
+                    sender.link.flow.per_second,
+                    sender.send_offset,
+                )
+                for sender in self._senders
+                if sender.ack_offset != NOT_YET
+            ],
+        )
+
+    async def _accept(self, stream: trio.SocketStream) -> None:
+        try:
+            host, port = stream.socket.getpeername()[:2]
+        except OSError:  # gone already
+            await trio.aclose_forcefully(stream)
+            return
+        refusal = ""
+        if not is_allowed(host, self._allowed):
+            refusal = "haAllowedSlaves does not name it"
+        elif len(self._senders) >= CONNECTIONS_MAX:
+            refusal = f"{CONNECTIONS_MAX} slaves are connected"
+        if refusal:
+            self._say(join_address(host, port), "is refused", refusal)
+            await trio.aclose_forcefully(stream)
+            return
+        await self.serve_stream(stream, join_address(host, port))
+
+    def _say(self, address: str, what: str, reason: str) -> None:
+        """Log why a slave is not served; one that tries again and again is told of once."""
+        host = address.rpartition(":")[0]
+        level = logging.DEBUG if self._said == (host, reason) else logging.WARNING
+        self._said = (host, reason)
+        logger.log(level, "slave %s %s: %s", address, what, reason)
+
+    def _end_older(self, newest: LogSender) -> None:
+        """End the connection that a slave had before: it must not count twice."""
+        for sender in list(self._senders):
+            if sender is not newest and sender.identity == newest.identity:
+                self._store.slaves.forget(sender)
+                sender.link.end("the same slave has connected anew")
+
+
+def open_ha_listener(config: MessageStoreConfig, port: int | None = None) -> socket.socket:
+    """A listening socket for slaves.
+
+    Args:
+      port: None: haListenPort.
+
+    Raises:
+      OSError: the address is taken or not ours; the text names it.
+    """
+    address = config.ha_listen_address
+    if not config.ha_allowed_slaves and not _is_loopback(address):
+        logger.warning(
+            "whoever reaches %s can copy every message: set haAllowedSlaves to your slaves' "
+            "addresses",
+            address,
+        )
+    return open_listener(address, config.ha_listen_port if port is None else port)
+
+
+def parse_allowed(text: str) -> tuple[Network, ...]:
+    """The addresses and networks of haAllowedSlaves; none: all are allowed.
+
+    Raises:
+      ValueError: a part is neither.
+    """
+    parts = [part.strip() for part in text.split(";")]
+    return tuple(ipaddress.ip_network(part, strict=False) for part in parts if part)
+
+
+def is_allowed(host: str, allowed: tuple[Network, ...]) -> bool:
+    """Whether a slave may come from an address."""
+    if not allowed:
+        return True
+    address = ipaddress.ip_address(host.partition("%")[0])
+    if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
+        address = address.ipv4_mapped
+    return any(address in network for network in allowed)
+
+
+def _is_loopback(address: str) -> bool:
+    try:
+        return ipaddress.ip_address(address).is_loopback
+    except ValueError:
+        return address == "localhost"

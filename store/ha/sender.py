@@ -1,0 +1,243 @@
+"""One slave's connection, on the master's side.
+
+Java counterpart: ha/DefaultHAConnection.java of 5.3.3. A slave counts only for what it can have: a
+report beyond what this connection was sent, or one that goes back, ends it (L13).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import trio
+
+from .flow import FlowMeter
+from .link import Link, LinkEnded, Piece
+from .log_check import CHECKED_SIZE, QUESTIONS_MAX, checksum
+from .wire import (
+    CHECKSUM,
+    NO_CHECKSUM,
+    READY,
+    REFUSED,
+    Hello,
+    Identity,
+    Question,
+    Word,
+    WordDecoder,
+    encode_header,
+)
+
+if TYPE_CHECKING:
+    from ..message_store import MessageStore
+
+logger = logging.getLogger(__name__)
+
+FRAMES_PER_SEND = 16
+"""Frames given to the system in one call, 512 KiB: more would only wait there."""
+
+NOT_YET = -1
+
+
+class LogSender:
+    """Sends the log to one slave. Owned by the task that runs it.
+
+    Args:
+      store: the master's.
+      stream: connected.
+      address: the slave's, for people.
+      on_identity: told when the slave has said by what it is known again.
+
+    Attributes:
+      ack_offset: physical offset up to which the slave has the log; `NOT_YET`: not known.
+      send_offset: physical offset of the next byte to be sent.
+      identity: by what the slave is known again; None: not told, Apache's never tell.
+      link: the connection.
+    """
+
+    def __init__(
+        self,
+        store: MessageStore,
+        stream: trio.abc.Stream,
+        address: str,
+        on_identity: Callable[[LogSender], None],
+    ) -> None:
+        config = store.config
+        limit = config.max_ha_transfer_byte_in_second if config.ha_flow_control_enable else None
+        self.address = address
+        self.ack_offset = NOT_YET
+        self.send_offset = NOT_YET
+        self.identity: int | None = None
+        self.link = Link(
+            stream, silence_s=config.ha_housekeeping_interval / 1000, flow=FlowMeter(limit)
+        )
+        self._store = store
+        self._on_identity = on_identity
+        self._decoder = WordDecoder()
+        self._words: deque[Word] = deque()
+
+    async def run(self) -> None:
+        """Serve the slave until its connection ends."""
+        try:
+            await self.link.run(self._serve)
+        finally:
+            self._store.slaves.forget(self)
+
+    async def _serve(self) -> None:
+        requested = await self._agree()
+        self.send_offset = requested or self._first_offset()
+        logger.info(
+            "slave %s has the log up to %d and is sent it from %d on",
+            self.address,
+            requested,
+            self.send_offset,
+        )
+        self._note_ack(requested)
+        await self.link.side_by_side(self._send_log, self._read_reports)
+
+    # ---- what the slave says -------------------------------------------------------------
+
+    async def _next_word(self) -> Word:
+        while not self._words:
+            self._words.extend(self._decoder.feed(await self.link.receive()))
+        return self._words.popleft()
+
+    async def _agree(self) -> int:
+        """Hear where the slave's log ends, and let it compare its log with ours.
+
+        Raises:
+          LinkEnded: it cannot be sent what follows there.
+        """
+        word = await self._next_word()
+        can_ask = isinstance(word, Hello)
+        if can_ask:
+            word = await self._next_word()
+        if not isinstance(word, int):
+            raise LinkEnded("it asks before it reports")
+        refusal, limit = self._refusal(word)
+        if refusal:
+            if can_ask:
+                await self.link.send([encode_header(limit, REFUSED)])
+            raise LinkEnded(refusal)
+        if can_ask:
+            await self._answer_questions(word)
+        return word
+
+    def _refusal(self, requested: int) -> tuple[str, int]:
+        """Why the log cannot be sent from an offset on, and the offset it is on the wrong side of.
+
+        ("", 0): it can.
+        """
+        log, end = self._store.log, self._store.sendable_offset
+        if requested > end:
+            return (
+                f"its log ends at {requested}, ours at {end} already: it has followed another "
+                "master, or this one has lost messages in a power cut. If what it has beyond is to "
+                "be kept, make it the master; else stop it, empty its store, and start it again"
+            ), end
+        if 0 < requested < log.min_offset:
+            return (
+                f"its log ends at {requested}, ours begins at {log.min_offset} only: what lies "
+                "between has expired. Stop it, empty its store (or copy ours there), and start it "
+                "again"
+            ), log.min_offset
+        if 0 < requested < end and requested - requested % log.file_size not in log.files:
+            return f"our log has no file with offset {requested}; look at the start of its log", end
+        return "", 0
+
+    async def _answer_questions(self, requested: int) -> None:
+        """Answer until the slave reports again, which begins the transfer."""
+        await self.link.send([encode_header(min(self._store.own_from, _INT64_MAX), READY)])
+        questions = 0
+        while True:
+            match await self._next_word():
+                case Question(start, end):
+                    questions += 1
+                    if questions > QUESTIONS_MAX:
+                        raise LinkEnded(f"it asked for more than {QUESTIONS_MAX} checksums")
+                    await self.link.send(
+                        [encode_header(await self._checksum(start, end), CHECKSUM)]
+                    )
+                case Identity(number):
+                    self.identity = number
+                    self._on_identity(self)
+                case word:
+                    if word != requested:
+                        raise LinkEnded(f"it reports {word} after {requested}, and got nothing")
+                    return
+
+    async def _checksum(self, start: int, end: int) -> int:
+        if not 0 <= start <= end <= self._store.sendable_offset or end - start > CHECKED_SIZE:
+            return NO_CHECKSUM
+        found = await checksum(self._store.log, start, end)
+        return NO_CHECKSUM if found is None else found
+
+    async def _read_reports(self) -> None:
+        while True:
+            word = await self._next_word()
+            if not isinstance(word, int):
+                raise LinkEnded("it asks while it is sent the log")
+            if word < self.ack_offset:
+                raise LinkEnded(f"it reports {word} after {self.ack_offset}: no log gets shorter")
+            if word > self.send_offset:
+                raise LinkEnded(f"it reports {word}, and was sent the log up to {self.send_offset}")
+            self._note_ack(word)
+
+    def _note_ack(self, offset: int) -> None:
+        self.ack_offset = offset
+        self._store.slaves.report(self, offset)
+
+    # ---- what it is sent -----------------------------------------------------------------
+
+    def _first_offset(self) -> int:
+        """Where an empty slave begins."""
+        log, end = self._store.log, self._store.sendable_offset
+        return (
+            end - end % log.file_size if self._store.config.sync_from_last_file else log.min_offset
+        )
+
+    async def _send_log(self) -> None:
+        link, store = self.link, self._store
+        interval_s = store.config.ha_send_heartbeat_interval / 1000
+        while True:
+            waiting = store.sendable_offset - self.send_offset
+            room = link.flow.room(waiting)
+            if room > 0:
+                pieces = self._next_pieces(room)
+                await link.send(pieces)
+            elif waiting > 0:
+                await link.flow.wait_for_room()
+            else:
+                with trio.move_on_at(link.last_write_s + interval_s) as scope:
+                    await store.wait_for_more()
+                if scope.cancelled_caught:
+                    await link.send([encode_header(self.send_offset, 0)])
+
+    def _next_pieces(self, size: int) -> list[Piece]:
+        """Frames for the next bytes; from now on the slave may report them.
+
+        Raises:
+          LinkEnded: they are not there.
+          StoreIOError: their file could not be mapped.
+        """
+        log, offset = self._store.log, self.send_offset
+        batch_max = self._store.config.ha_transfer_batch_size
+        end = offset + size
+        pieces: list[Piece] = []
+        while offset < end and len(pieces) < 2 * FRAMES_PER_SEND:
+            body_size = min(batch_max, end - offset, log.file_size - offset % log.file_size)
+            body = log.read(offset, body_size)
+            if body is None:
+                if pieces:
+                    break
+                raise LinkEnded(f"our log has lost its file with offset {offset} meanwhile")
+            pieces += (encode_header(offset, body_size), body)
+            offset += body_size
+        self.link.flow.add(offset - self.send_offset)
+        log.served(offset - self.send_offset)
+        self.send_offset = offset
+        return pieces
+
+
+_INT64_MAX = (1 << 63) - 1

@@ -1,0 +1,143 @@
+"""The other side of a connection, byte by byte as a test wants it."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import trio
+import trio.testing
+
+from trocket.store.config import BrokerRole
+from trocket.store.ha.master import HaMaster
+from trocket.store.ha.slave import HaSlave
+from trocket.store.ha.wire import encode_header, encode_report
+
+from ..support import open_store
+from ..test_services import TrioClock
+
+
+class Peer:
+    """One end of a connection in memory."""
+
+    def __init__(self, stream: trio.StapledStream) -> None:
+        self.stream = stream
+        self._buffer = b""
+
+    async def report(self, offset: int) -> None:
+        """Say as a slave what is there."""
+        await self.stream.send_all(encode_report(offset))
+
+    async def frame(self, offset: int, body: bytes = b"") -> None:
+        """Send as a master."""
+        await self.stream.send_all(encode_header(offset, len(body)) + body)
+
+    async def answer(self, offset: int, kind: int) -> None:
+        """Answer as a master of ours."""
+        await self.stream.send_all(encode_header(offset, kind))
+
+    async def words(self, *numbers: int) -> None:
+        """Say numbers as a slave."""
+        await self.stream.send_all(struct.pack(f">{len(numbers)}q", *numbers))
+
+    async def next_frame(self) -> tuple[int, int, bytes]:
+        """(offset, size, body) of what a master sends next; within 60 s."""
+        offset, size = struct.unpack(">qi", await self._take(12))
+        return offset, size, await self._take(max(size, 0))
+
+    async def next_word(self) -> int:
+        """What a slave says next; within 60 s."""
+        (number,) = struct.unpack(">q", await self._take(8))
+        return number
+
+    async def is_closed(self) -> bool:
+        """Whether the other side closes the connection within 60 s, and has said why by then."""
+        with trio.move_on_after(60):
+            try:
+                while await self.stream.receive_some(65536):
+                    pass
+            except (trio.BrokenResourceError, trio.ClosedResourceError):
+                pass
+            await trio.testing.wait_all_tasks_blocked()
+            return True
+        return False
+
+    async def _take(self, size: int) -> bytes:
+        with trio.fail_after(60):
+            while len(self._buffer) < size:
+                data = await self.stream.receive_some(65536)
+                assert data, "the other side has closed"
+                self._buffer += data
+        taken, self._buffer = self._buffer[:size], self._buffer[size:]
+        return taken
+
+
+class MasterUnderTest:
+    """A running master.
+
+    Attributes:
+      store, ha: the master's.
+    """
+
+    def __init__(self, nursery: trio.Nursery, **changes: object) -> None:
+        self.store = open_store(clock=TrioClock(), **changes)
+        self.ha = HaMaster(self.store)
+        self._nursery = nursery
+
+    def connect(self, address: str = "192.0.2.7:1", *, is_slow: bool = False) -> Peer:
+        """A new slave's connection; a slow one takes nothing that is not asked for."""
+        make = trio.testing.lockstep_stream_pair if is_slow else trio.testing.memory_stream_pair
+        near, far = make()
+        self._nursery.start_soon(self.ha.serve_stream, far, address)
+        return Peer(near)
+
+
+@asynccontextmanager
+async def master_under_test(**changes: object) -> AsyncIterator[MasterUnderTest]:
+    """A running master."""
+    async with trio.open_nursery() as nursery:
+        master = MasterUnderTest(nursery, **changes)
+        await nursery.start(master.store.run)
+        await nursery.start(master.ha.serve)
+        yield master
+        nursery.cancel_scope.cancel()
+
+
+class SlaveUnderTest:
+    """A running slave.
+
+    Attributes:
+      store, ha: the slave's.
+      connects: when it connected, and to which address.
+    """
+
+    def __init__(self, store, address: str) -> None:
+        self.store = store
+        self.ha = HaSlave(store, connect=self._connect)
+        self.ha.set_master(address)
+        self.connects: list[tuple[float, str]] = []
+        self._send, self._receive = trio.open_memory_channel(100)
+
+    async def _connect(self, address: str) -> trio.abc.Stream:
+        self.connects.append((trio.current_time(), address))
+        near, far = trio.testing.memory_stream_pair()
+        await self._send.send(Peer(near))
+        return far
+
+    async def next_connection(self) -> Peer:
+        """The master's end of the next connection; within 60 s."""
+        with trio.fail_after(60):
+            return await self._receive.receive()
+
+
+@asynccontextmanager
+async def slave_under_test(disk=None, **changes: object) -> AsyncIterator[SlaveUnderTest]:
+    """A running slave; its log may have something already."""
+    async with trio.open_nursery() as nursery:
+        store = open_store(disk, clock=TrioClock(), broker_role=BrokerRole.SLAVE, **changes)
+        slave = SlaveUnderTest(store, "192.0.2.1:10912")
+        await nursery.start(store.run)
+        nursery.start_soon(slave.ha.run)
+        yield slave
+        nursery.cancel_scope.cancel()

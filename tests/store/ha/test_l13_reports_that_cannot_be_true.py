@@ -1,0 +1,97 @@
+"""L13. Whoever wrote 8 bytes to the HA port was a slave, and a huge offset acknowledged all sends
+that would ever come. Here a report counts only for what its connection was sent, and never goes
+back; anything else ends the connection."""
+
+from __future__ import annotations
+
+import pytest
+import trio
+
+from trocket.store.config import BrokerRole
+from trocket.store.status import PutMessageStatus
+
+from .peers import master_under_test
+from .support import fill
+from .test_acks import put_and_wait
+
+SYNC = {"broker_role": BrokerRole.SYNC_MASTER}
+
+
+@pytest.mark.parametrize("offset", [2**63 - 1, 1 << 40, 3334])
+async def test_a_first_report_beyond_our_end_counts_for_nothing(autojump_clock, offset, caplog):
+    async with master_under_test(**SYNC) as master:
+        fill(master.store, 3)
+        assert master.store.max_physical_offset == 3333
+        peer = master.connect()
+        await peer.report(offset)
+        assert await peer.is_closed()
+        assert master.store.slaves.acked_offset == 0
+        assert put_and_wait(master.store, 1) == [PutMessageStatus.SLAVE_NOT_AVAILABLE]
+        assert f"its log ends at {offset}" in caplog.text
+
+
+@pytest.mark.parametrize("beyond", [1, 1 << 60])
+async def test_a_later_report_beyond_what_was_sent_ends_the_connection(
+    autojump_clock, beyond, caplog
+):
+    async with master_under_test(**SYNC) as master:
+        fill(master.store, 3)
+        peer = master.connect()
+        await peer.report(0)
+        assert (await peer.next_frame())[1] == 3333
+        told = put_and_wait(master.store, 1)
+        end = master.store.max_physical_offset
+        offset = end + beyond
+        await peer.report(offset)
+        assert await peer.is_closed()
+        assert told == []
+        assert f"it reports {offset}, and was sent the log up to {end}" in caplog.text
+        assert master.store.slaves.acked_offset == 0
+        await trio.sleep(3.1)
+        assert told == [PutMessageStatus.FLUSH_SLAVE_TIMEOUT]
+
+
+async def test_what_is_not_sent_yet_cannot_be_acknowledged(autojump_clock):
+    """Though it is in the master's log: the check of 4.9 would let this pass."""
+    async with master_under_test(ha_transfer_batch_size=100, **SYNC) as master:
+        fill(master.store, 10)
+        peer = master.connect(is_slow=True)
+        await peer.report(0)
+        await trio.testing.wait_all_tasks_blocked()
+        sent = master.ha.state().slaves[0].send_offset
+        assert sent < master.store.max_physical_offset
+        await peer.report(sent + 1)
+        assert await peer.is_closed()
+        assert master.store.slaves.acked_offset == 0
+
+
+async def test_a_report_that_goes_back_ends_the_connection(autojump_clock, caplog):
+    async with master_under_test(**SYNC) as master:
+        fill(master.store, 3)
+        peer = master.connect()
+        await peer.report(1111)
+        await peer.report(1111)
+        await peer.next_frame()
+        await peer.report(2222)
+        await peer.report(2221)
+        assert await peer.is_closed()
+        assert "it reports 2221 after 2222" in caplog.text
+        assert master.store.slaves.acked_offset == 2222
+
+
+async def test_only_true_reports_answer_sends(autojump_clock):
+    async with master_under_test(**SYNC) as master:
+        peer = master.connect()
+        await peer.report(0)
+        await trio.testing.wait_all_tasks_blocked()
+        told = put_and_wait(master.store, 2)
+        end = master.store.max_physical_offset
+        received = 0
+        while received < end:
+            received += (await peer.next_frame())[1]
+        await peer.report(end // 2)
+        await trio.testing.wait_all_tasks_blocked()
+        assert told == [PutMessageStatus.PUT_OK]
+        await peer.report(end)
+        await trio.testing.wait_all_tasks_blocked()
+        assert told == [PutMessageStatus.PUT_OK] * 2
