@@ -6,6 +6,7 @@ import java.util.concurrent.Callable;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
 import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
+import org.apache.rocketmq.client.exception.MQBrokerException;
 import org.apache.rocketmq.client.exception.MQClientException;
 import org.apache.rocketmq.client.exception.RequestTimeoutException;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
@@ -108,7 +109,7 @@ final class AskScenarios {
             for (MessageExt message : messages) {
                 try {
                     byte[] body = ("echo " + Stage.body(message)).getBytes(StandardCharsets.UTF_8);
-                    replier.send(MessageUtil.createReplyMessage(message, body));
+                    sendReply(replier, MessageUtil.createReplyMessage(message, body));
                 } catch (Exception e) {
                     stage.facts.put("reply_failed", e.toString());
                 }
@@ -117,6 +118,21 @@ final class AskScenarios {
         });
         consumer.start();
         stage.atEnd(consumer::shutdown);
+    }
+
+    /** The broker refuses a reply until the requester's heartbeat has come, which may be late. */
+    private static void sendReply(DefaultMQProducer replier, Message reply) throws Exception {
+        for (int tries = 1; ; tries++) {
+            try {
+                replier.send(reply);
+                return;
+            } catch (MQBrokerException e) {
+                if (tries == TRIES_MAX) {
+                    throw e;
+                }
+            }
+            Stage.pause();
+        }
     }
 
     /** The kinds of records that tell of one message. */
