@@ -25,6 +25,16 @@ MASTER_ID = 0
 
 PORT_MAX = 65_535
 
+HA_PORT_STEP = 1
+"""haListenPort is listenPort + 1 unless the file says otherwise."""
+
+SLAVE_MEMORY_RATIO_LESS = 10
+"""By so many percent a slave's accessMessageInMemoryMaxRatio is less than the file says.
+Source: RocketMQ BrokerStartup."""
+
+SYNC_REPLICAS_MIN = 2
+"""The least inSyncReplicas that a SYNC_MASTER's file may say: the master and a slave."""
+
 _ADDRESS = re.compile(r"(?:\[[0-9A-Fa-f:.%]+\]|[^\s:;,\[\]]+):([0-9]{1,5})")
 
 _REFUSED = {
@@ -44,7 +54,8 @@ class BrokerConfig(FilterPolicy):
     Attributes:
       broker_cluster_name: the cluster that name servers list it under.
       broker_name: the broker's name; "" until `with_machine` puts the host name.
-      broker_id: 0 = master; a master's is always 0, whatever the file says (BrokerStartup).
+      broker_id: 0 = master; a master's is always 0, whatever the file says, and a slave's never
+        (BrokerStartup).
       broker_ip1: the address that clients are told; "" until `with_machine` puts this machine's.
         Any name or address that the clients can reach, a container's published one for instance.
       broker_ip2: the address that slaves are told; as broker_ip1.
@@ -91,6 +102,10 @@ class BrokerConfig(FilterPolicy):
         CONSUME_ACTIVELY).
       server_channel_max_idle_time_seconds: a connection without traffic for so long is closed.
       channel_expired_timeout: a client without heartbeat for so long leaves its groups.
+      slave_read_enable: a master may send consumers that are far behind to a slave
+        (whichBrokerWhenConsumeSlowly of their group), and a slave answers pulls.
+      slave_sync_interval: ours. Between two rounds in which a slave asks its master for topics,
+        groups and offsets. RocketMQ: 10,000 in 4.9, 60,000 in 5.x, and no key.
     """
 
     broker_cluster_name: str = "DefaultCluster"
@@ -137,6 +152,8 @@ class BrokerConfig(FilterPolicy):
     reject_pull_consumer_enable: bool = False
     server_channel_max_idle_time_seconds: int = setting(120, minimum=1)
     channel_expired_timeout: int = setting(120_000, minimum=1)
+    slave_read_enable: bool = False
+    slave_sync_interval: int = setting(10_000, minimum=100)
 
     @property
     def namesrv_addresses(self) -> tuple[str, ...]:
@@ -188,11 +205,10 @@ def read_broker_config(
     broker, store = configs
     if namesrv_addr is not None:
         broker.namesrv_addr = namesrv_addr
-    if store.broker_role is BrokerRole.SLAVE:
-        raise ConfigError("brokerRole=SLAVE: replication is not there yet", path=path)
-    if broker.broker_id != MASTER_ID:
-        warnings.append(f"{path or 'brokerId'}: a {store.broker_role.name} is always brokerId 0")
-        broker.broker_id = MASTER_ID
+    warnings += [
+        f"{path}{': ' if path else ''}{text}" for text in _settle_role(broker, store, path)
+    ]
+    _check_replication(entries, broker, store, path)
     if not 0 <= broker.listen_port <= PORT_MAX or broker.listen_port in (1, 2):
         raise ConfigError("listenPort - 2, the VIP port, must be a port too", path=path)
     if broker.enable_calc_filter_bit_map and not (
@@ -204,6 +220,48 @@ def read_broker_config(
     _check_retention(store, path)
     check_namesrv_addresses(broker.namesrv_addresses, path=path)
     return broker, store, warnings
+
+
+def _settle_role(broker: BrokerConfig, store: MessageStoreConfig, path: str) -> Iterator[str]:
+    """Make brokerId what brokerRole says; what was changed, in words.
+
+    Of a slave, messages count as in memory when they are nearer to the log's end: a consumer that
+    was sent there goes back to the master only when it has come up by a tenth of the memory.
+
+    Raises: ConfigError: a slave has no id of its own.
+    Source: BrokerStartup.buildBrokerController.
+    """
+    if store.broker_role is BrokerRole.SLAVE:
+        if broker.broker_id == MASTER_ID:
+            raise ConfigError("brokerRole=SLAVE: a slave's brokerId is 1 or more", path=path)
+        ratio = store.access_message_in_memory_max_ratio - SLAVE_MEMORY_RATIO_LESS
+        store.access_message_in_memory_max_ratio = max(ratio, 0)
+    elif broker.broker_id != MASTER_ID:
+        yield f"brokerId: a {store.broker_role.name} is always brokerId 0"
+        broker.broker_id = MASTER_ID
+
+
+def _check_replication(
+    entries: list[Entry], broker: BrokerConfig, store: MessageStoreConfig, path: str
+) -> None:
+    """Raises: ConfigError: a combination that does not replicate as it says (L12)."""
+    is_sync = store.broker_role is BrokerRole.SYNC_MASTER
+    for entry in entries:
+        if is_sync and entry.key == "inSyncReplicas" and store.in_sync_replicas < SYNC_REPLICAS_MIN:
+            raise ConfigError(
+                "inSyncReplicas=1 with brokerRole=SYNC_MASTER: the master is one of them, so no "
+                "send would wait for a slave. Leave it out, set 2 or more, or be an ASYNC_MASTER",
+                path=path,
+                line=entry.line,
+            )
+    if not store.ha_listen_port and broker.listen_port + HA_PORT_STEP > PORT_MAX:
+        raise ConfigError("haListenPort is listenPort + 1, which is no port: set it", path=path)
+    if store.ha_master_address and not _is_address(store.ha_master_address):
+        raise ConfigError(
+            f"haMasterAddress={store.ha_master_address} is not host:port of the master's "
+            "haListenPort",
+            path=path,
+        )
 
 
 def _idle_filters(broker: BrokerConfig) -> Iterator[str]:
@@ -238,13 +296,17 @@ def _check_retention(store: MessageStoreConfig, path: str) -> None:
 def check_namesrv_addresses(addresses: tuple[str, ...], *, path: str = "") -> None:
     """Raises ConfigError unless each is `host:port`. Source: RocketMQ BrokerStartup."""
     for address in addresses:
-        match = _ADDRESS.fullmatch(address)
-        if match is None or not 0 < int(match[1]) <= PORT_MAX:
+        if not _is_address(address):
             reason = (
                 f"the name server address {address!r} is not host:port; "
                 "several look like 127.0.0.1:9876;192.168.0.1:9876"
             )
             raise ConfigError(reason, path=path)
+
+
+def _is_address(text: str) -> bool:
+    match = _ADDRESS.fullmatch(text)
+    return match is not None and 0 < int(match[1]) <= PORT_MAX
 
 
 def with_machine(

@@ -28,13 +28,14 @@ from ..remoting.errors import LocalProtocolError
 from ..remoting.hosts import host_bytes, join_address
 from ..remoting.message_id import UniqueIdGenerator
 from ..remoting.request_codes import RequestCode
-from ..remoting.server import RemotingServer, open_listener
+from ..remoting.server import RemotingServer
 from ..remoting.transport import format_address
 from ..remoting.turn import Turn
 from ..store.clock import Clock
 from ..store.config import MessageStoreConfig
 from ..store.disk import Disk
 from ..store.errors import CorruptRecordError, StoreError
+from ..store.ha.slave import Connect, HaSlave, connect_tcp
 from ..store.message_store import MessageStore
 from .attributes import BATCH_CQ, QUEUE_TYPE
 from .config import BrokerConfig
@@ -54,6 +55,7 @@ from .filter_bit_maps import FilterBitMaps
 from .filter_server_keeper import FilterServerKeeper, OpenProcess, open_filter_server
 from .filter_server_manager import FilterServerManager
 from .inner_message import DelayLevels, InnerPuts
+from .listening import ha_port, listen, listen_for_slaves
 from .machine import local_address
 from .processors.client_admin import ClientAdminProcessor
 from .processors.client_manage import ClientManageProcessor
@@ -66,18 +68,23 @@ from .processors.pull_message import PullMessageProcessor
 from .processors.query_message import QueryMessageProcessor
 from .processors.queue_offset import QueueOffsetProcessor
 from .processors.recall_message import RecallMessageProcessor
+from .processors.replication import ReplicationProcessor
 from .processors.reply_message import ReplyMessageProcessor
 from .processors.send_back import SendBackProcessor
 from .processors.send_message import SendMessageProcessor
+from .processors.slave import slave_refusals
 from .processors.topic_admin import TopicAdminProcessor
 from .producer_manager import ProducerManager
 from .pull_request_hold import CHECK_INTERVAL_S
 from .rebalance_lock_manager import RebalanceLockManager
 from .registration import Registrar
-from .saved_table import SavedTable
+from .replication import MasterSide, SlaveSide
 from .schedule_message_service import ScheduleMessageService
+from .slave_offsets import SlaveOffsets
+from .slave_synchronize import SlaveSynchronize
 from .state_files import StateFiles
 from .subscription_group_manager import SubscriptionGroupManager
+from .table_saver import TableSaver
 from .timer_message_service import TimerMessageService
 from .topic_config_manager import TopicConfigManager
 from .transaction_service import TransactionService
@@ -90,17 +97,8 @@ SCAN_CLIENTS_INTERVAL_S = 10.0
 SAVE_FILTERS_INTERVAL_S = 10.0
 """Between two looks for filters that changed. RocketMQ: BrokerController.initialize."""
 
-VIP_PORT_STEP = 2
-"""Clients with vipChannelEnabled connect to listenPort - 2. Source: MixAll.brokerVIPChannel."""
-
-HA_PORT_STEP = 1
-"""haListenPort is listenPort + 1 unless the file says otherwise."""
-
 GOODBYE_TIMEOUT_S = 5.0
 """A stopping broker does not wait longer for its name servers."""
-
-FREE_PORT_TRIES = 50
-"""How often a pair of free ports (one and the VIP port two below) is looked for."""
 
 
 class BrokerController:
@@ -115,8 +113,10 @@ class BrokerController:
       turn: shared with another server of the same process; None: its own.
       listeners: sockets to serve on, from `open_listener`; None: those that `config` says.
       random: picks queues for producers that leave it to the broker.
-      client: calls the name servers; shares the turn. None: one that connects by TCP.
+      client: calls the name servers, and a slave's master; shares the turn. None: one that
+        connects by TCP.
       open_process: starts a filter server.
+      ha_connect: connects a slave to its master's haListenPort.
     """
 
     def __init__(
@@ -131,6 +131,7 @@ class BrokerController:
         random: Random | None = None,
         client: RemotingClient | None = None,
         open_process: OpenProcess = open_filter_server,
+        ha_connect: Connect = connect_tcp,
     ) -> None:
         self.config = config
         self._clock = clock
@@ -182,6 +183,7 @@ class BrokerController:
             config, lambda: self._port, self.filter_servers, open_process=open_process
         )
         self.client = client or RemotingClient(turn=self._turn)
+        self.replication = self._make_replication(ha_connect)
         self.registrar = self._make_registrar()
         self.topics.on_change = self._on_topics_changed
         self.pulls = self._pull_processor()
@@ -216,11 +218,14 @@ class BrokerController:
         """
         listeners = self._listeners
         if listeners is None:
-            listeners = _listen(self.config.bind_address, self.config.listen_port)
+            listeners = listen(self.config.bind_address, self.config.listen_port)
         self._addresses = tuple(format_address(sock.getsockname()) for sock in listeners)
         port = int(self._addresses[0].rpartition(":")[2]) if listeners else self.config.listen_port
         self._broker_addr = self.config.address(port)
+        ha_listeners: list[socket.socket] = []
         try:
+            if listeners:
+                ha_listeners += listen_for_slaves(self.store.config, port)
             if self.config.enable_property_filter:
                 warm_up()
             self._load_tables()
@@ -231,10 +236,11 @@ class BrokerController:
                 self.filters.bear_again()
             if not self.store.read_only:  # where a hole is, queues may end too early
                 self.offsets.correct(self.store.max_offset)
-            self.transactions.load()
+            if not self.store.is_slave:
+                self.transactions.load()
             self.timers.load()
         except BaseException:
-            for listener in listeners:
+            for listener in (*listeners, *ha_listeners):
                 listener.close()
             self.store.close()
             raise
@@ -253,7 +259,7 @@ class BrokerController:
                 await base.start(_run_in, scopes[0], self.store.run)
                 await base.start(_run_in, scopes[1], self.client.run)
                 try:
-                    await self._serve(self.server, listeners, task_status)
+                    await self._serve(self.server, listeners, ha_listeners, task_status)
                 finally:
                     with trio.move_on_after(GOODBYE_TIMEOUT_S, shield=True):
                         await self.registrar.unregister_all()
@@ -266,45 +272,47 @@ class BrokerController:
         self,
         server: RemotingServer,
         listeners: Sequence[socket.socket],
+        ha_listeners: Sequence[socket.socket],
         task_status: trio.TaskStatus[None],
     ) -> None:
         async with trio.open_nursery() as nursery:
             await nursery.start(server.serve, listeners)
+            await nursery.start(self.replication.run, ha_listeners)
             await self.registrar.register_all()
             nursery.start_soon(self.registrar.run)
             nursery.start_soon(self._keeper.run)
             nursery.start_soon(self._every, CHECK_INTERVAL_S, self._check_pulls)
             nursery.start_soon(self._every, SCAN_CLIENTS_INTERVAL_S, self._scan_clients)
+            saver = TableSaver(self._files, self.store)
+            offsets_s = self.config.flush_consumer_offset_interval / 1000
+            delay_offsets_s = self.store.config.flush_delay_offset_interval / 1000
             for table, interval_s, before in (
-                (
-                    self.offsets,
-                    self.config.flush_consumer_offset_interval / 1000,
-                    self._sync_log,
-                ),
-                (
-                    self.delay_offsets,
-                    self.store.config.flush_delay_offset_interval / 1000,
-                    self._sync_log_or_fail,
-                ),
+                (self.offsets, offsets_s, saver.sync_log),
+                (self.delay_offsets, delay_offsets_s, saver.sync_log_or_fail),
                 (self.filters, SAVE_FILTERS_INTERVAL_S, trio.lowlevel.checkpoint),
             ):
-                nursery.start_soon(self._save_table, table, interval_s, before)
+                nursery.start_soon(saver.run, table, interval_s, before)
             nursery.start_soon(self._files.run)
-            await nursery.start(self.schedule.run)
-            await nursery.start(self.transactions.run)
-            nursery.start_soon(self.transactions.save)
-            if self.store.config.timer_wheel_enable:
-                nursery.start_soon(self.timers.run)
-                nursery.start_soon(self.timers.save)
+            if not self.store.is_slave:
+                await self._deliver(nursery)
             logger.info("the broker %s listens on %s", self.config.broker_name, self._addresses)
             task_status.started()
             await trio.sleep_forever()
+
+    async def _deliver(self, nursery: trio.Nursery) -> None:
+        """Start what delivers, and asks producers: a master's work."""
+        await nursery.start(self.schedule.run)
+        await nursery.start(self.transactions.run)
+        nursery.start_soon(self.transactions.save)
+        if self.store.config.timer_wheel_enable:
+            nursery.start_soon(self.timers.run)
+            nursery.start_soon(self.timers.save)
 
     def _close(self) -> None:
         self.store.flush()  # what was delivered, before it is noted so
         for what, close in (
             ("the delay offsets", self._persist_delay_offsets),
-            ("the transactions", self.transactions.note_through),
+            ("the transactions", self._note_transactions),
             ("the timers", self.timers.note_progress),
             ("the offsets", self.offsets.persist),
             ("the filters", self.filters.persist),
@@ -325,6 +333,28 @@ class BrokerController:
             lambda: self._broker_addr,
             self._ha_server_addr,
             lambda: self.filter_servers.addresses,
+            self.replication.on_master,
+        )
+
+    def _make_replication(self, connect: Connect) -> MasterSide | SlaveSide:
+        store, config = self.store, self.config
+        if not store.is_slave:
+            return MasterSide(store)
+        synchronize = SlaveSynchronize(
+            config,
+            store,
+            self.client,
+            topics=self.topics,
+            groups=self.groups,
+            offsets=SlaveOffsets(self.offsets, store.max_offset),
+            delay_offsets=self.delay_offsets,
+            timers=self.timers,
+        )
+        return SlaveSide(
+            HaSlave(store, connect=connect),
+            synchronize,
+            own_address=store.config.ha_master_address,
+            clock=self._clock,
         )
 
     def _consumer_manager(self) -> ConsumerManager:
@@ -362,6 +392,7 @@ class BrokerController:
             now_s=trio.current_time,
             filters=self.filters if self.config.enable_property_filter else None,
             bit_maps=self._bit_maps,
+            has_master=lambda: self.replication.has_master,
         )
 
     def _send_processor(self, port: int) -> SendMessageProcessor:
@@ -390,7 +421,7 @@ class BrokerController:
         )
 
     def _processors(self, send: SendMessageProcessor) -> dict[int, Processor]:
-        self.store.on_visible = self._on_messages
+        self.store.on_visible = self._on_copied if self.store.is_slave else self._on_messages
         register_all = self.registrar.register_all
         tables: list[dict[RequestCode, Processor]] = [
             send.processors,
@@ -450,13 +481,29 @@ class BrokerController:
                 register_broker_all=register_all,
             ).processors,
             GroupAdminProcessor(groups=self.groups, offsets=self.offsets).processors,
+            self._replication_processor().processors,
+            slave_refusals(self.config) if self.store.is_slave else {},
         ]
         return {code: process for table in tables for code, process in table.items()}
+
+    def _replication_processor(self) -> ReplicationProcessor:
+        return ReplicationProcessor(
+            offsets=self.offsets,
+            delay_offsets=self.delay_offsets,
+            timers=self.timers if self.store.config.timer_wheel_enable else None,
+            status=self.replication.status,
+            clock=self._clock,
+        )
 
     def _on_messages(self, queues: Collection[tuple[str, int]]) -> None:
         self.pulls.hold_service.notify_messages(queues)
         self.schedule.arrived(queues)
         self.timers.arrived(queues)
+
+    def _on_copied(self, queues: Collection[tuple[str, int]]) -> None:
+        """Of a slave: its master's messages."""
+        self._on_messages(queues)
+        self.replication.arrived(queues)
 
     def _on_topics_changed(self, topics: Sequence[TopicConfig]) -> None:
         self._tell_batch_topics(topics)
@@ -497,40 +544,13 @@ class BrokerController:
         for channel in self.filter_servers.scan_inactive(now_s):
             channel.close("no heartbeat from its filter server")
 
-    async def _save_table(
-        self, table: SavedTable, interval_s: float, before: Callable[[], Awaitable[None]]
-    ) -> None:
-        """Save a table from time to time.
-
-        Args:
-          before: called when it changed; raises StoreError where it must not be saved then.
-        """
-        while True:
-            await trio.sleep(interval_s)
-            text = table.take_changed()
-            if text is None:
-                continue
-            try:
-                await before()
-                await self._files.save_off_loop(table.file_name, text)
-            except StoreError as error:
-                table.note_unsaved()
-                logger.error("%s is not saved: %s", table.file_name, error)
-
-    async def _sync_log(self) -> None:
-        """What was sent back, and what was consumed, is on the device before the group is noted to
-        be past it; after a failed fsync the offsets are saved all the same."""
-        await self.store.flusher.flush_in_thread(threaded=self.store.disk.threaded)
-
-    async def _sync_log_or_fail(self) -> None:
-        """What was delivered is on the device before it is noted so."""
-        await self._sync_log()
-        if self.store.flusher.failure is not None:
-            raise self.store.flusher.failure
-
     def _persist_delay_offsets(self) -> None:
         if self.store.flusher.failure is None:
             self.delay_offsets.persist()
+
+    def _note_transactions(self) -> None:
+        if not self.store.is_slave:
+            self.transactions.note_through()
 
     def _is_ordered(self, group: str) -> bool:
         return not self._locks.is_all_expired(group, now_s=self._clock.monotonic_s())
@@ -557,7 +577,7 @@ class BrokerController:
 
     def _ha_server_addr(self) -> str:
         host = self.config.broker_ip2 or self.config.broker_ip1
-        return join_address(host, self._port + HA_PORT_STEP)
+        return join_address(host, ha_port(self.store.config, self._port))
 
 
 async def _run_in(
@@ -569,25 +589,3 @@ async def _run_in(
     """Run a service until `scope` is cancelled."""
     with scope:
         await run(task_status=task_status)
-
-
-def _listen(host: str, port: int) -> list[socket.socket]:
-    """The port's and the VIP port's listeners; for port 0 a free pair.
-
-    Raises: OSError: as `open_listener`.
-    """
-    if port:
-        first = open_listener(host, port)
-        try:
-            return [first, open_listener(host, port - VIP_PORT_STEP)]
-        except OSError:
-            first.close()
-            raise
-    for _ in range(FREE_PORT_TRIES):
-        first = open_listener(host, 0)
-        taken = first.getsockname()[1]
-        try:
-            return [first, open_listener(host, taken - VIP_PORT_STEP)]
-        except OSError:
-            first.close()
-    raise OSError(f"no two free ports with one between them on {host or 'any address'}")

@@ -70,8 +70,17 @@ class DelayOffsetManager(SavedTable):
             self.offset_table[level] = min(max(offset, min_offset), max_offset)
             self._dirty = True
 
+    def take_over(self, text: bytes) -> None:
+        """As `decode`, of what a slave's master answers to 45; saved soon if it is new.
+
+        Raises: ValueError: it is no table of delay offsets; nothing is changed then.
+        """
+        before, was_dirty = self.offset_table, self._dirty
+        self.decode(text)
+        self._dirty = was_dirty or self.offset_table != before
+
     def encode(self) -> bytes:
-        """The text of `delayOffset.json`."""
+        """The text of `delayOffset.json`, and the body of the answer to 45."""
         return pretty(
             {
                 "dataVersion": written(self.data_version, depth=1),

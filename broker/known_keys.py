@@ -316,4 +316,5 @@ filterUploadGroups str -
 filterWorkerMemoryMax int 128
 javaFilterEnable bool false
 pythonFilterEnable bool false
+slaveSyncInterval int 10000
 """

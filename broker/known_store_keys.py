@@ -290,6 +290,10 @@ storePathConsumerQueue str (store)/consumequeue
 storePathIndex str (store)/index
 [trocket]
 diskFreeBytesEnough long 4294967296
+haAllowedSlaves str -
+haListenAddress str 127.0.0.1
+haLogCheckEnable bool true
+slaveAckAfterFlush bool true
 storeBytesMax long 0
 verifyOldRecords bool true
 """

@@ -29,8 +29,14 @@ from ..remoting.headers import (
 )
 from ..remoting.request_codes import RequestCode
 from ..remoting.response_codes import ResponseCode
-from .config import BrokerConfig
-from .registration_answer import needs_registration, order_topics, query_data_version_request
+from .config import MASTER_ID, BrokerConfig
+from .registration_answer import (
+    Master,
+    master_of,
+    needs_registration,
+    order_topics,
+    query_data_version_request,
+)
 from .topic_config_manager import TopicConfigManager
 
 logger = logging.getLogger(__name__)
@@ -39,7 +45,15 @@ UNREGISTER_TIMEOUT_S = 3.0
 """For saying goodbye to one name server. RocketMQ: 3,000 ms; those that are gone are not waited
 for longer, because a stopping broker must stop."""
 
+MASTER_UNKNOWN_PERIOD_S = 10.0
+"""Between the registrations of a slave that knows no master: that is how it hears of one. RocketMQ:
+as always, up to 30 s."""
+
 _PERM_RW = 6
+
+
+def _nobody(_: Master | None) -> None:
+    """A master has no master."""
 
 
 def register_request(
@@ -118,6 +132,8 @@ class Registrar:
       broker_addr: gives `host:port` that clients are told.
       ha_server_addr: gives `host:port` for slaves.
       filter_servers: gives the addresses of the broker's filter servers.
+      on_master: of a slave; told after each answer what the first of the name servers that knows a
+        master says; None: none does.
     """
 
     def __init__(
@@ -128,6 +144,7 @@ class Registrar:
         broker_addr: Callable[[], str],
         ha_server_addr: Callable[[], str],
         filter_servers: Callable[[], tuple[str, ...]],
+        on_master: Callable[[Master | None], None] = _nobody,
     ) -> None:
         self._config = config
         self._client = client
@@ -135,6 +152,8 @@ class Registrar:
         self._broker_addr = broker_addr
         self._ha_server_addr = ha_server_addr
         self._filter_servers = filter_servers
+        self._on_master = on_master
+        self._masters: dict[str, Master] = {}  # by name server
         self._told_filter_servers: dict[str, tuple[str, ...]] = {}
         self._changed = trio.Event()
         self._unreachable: set[str] = set()
@@ -142,10 +161,15 @@ class Registrar:
     async def run(self) -> None:
         """Register every period, and soon after `changed` was called; until cancelled."""
         while True:
-            with trio.move_on_after(self._config.register_period_s):
+            with trio.move_on_after(self._period_s):
                 await self._changed.wait()
             self._changed = trio.Event()
             await self.register_all()
+
+    @property
+    def _period_s(self) -> float:
+        wants_master = self._config.broker_id != MASTER_ID and not self._masters
+        return MASTER_UNKNOWN_PERIOD_S if wants_master else self._config.register_period_s
 
     def changed(self) -> None:
         """The topics or the filter servers changed: register at the next opportunity."""
@@ -181,14 +205,15 @@ class Registrar:
         """Register with one name server; unless forceRegister, only where it has old topics.
 
         Their version says nothing of the filter servers: the list is told whenever the name server
-        may have another one.
+        may have another one. A slave always registers: the answer names its master.
 
         Raises: RemotingError, RequestRefused.
         """
         timeout_s = self._config.register_broker_timeout_mills / 1000
         broker_addr, version = self._broker_addr(), self._topics.data_version
         is_told = self._told_filter_servers.get(address) == self._filter_servers()
-        if not self._config.force_register and is_told:
+        may_ask_first = is_told and self._config.broker_id == MASTER_ID
+        if not self._config.force_register and may_ask_first:
             question = query_data_version_request(self._config, broker_addr, version)
             known = await self._client.call(address, question, timeout_s)
             if not needs_registration(known, version):
@@ -207,9 +232,23 @@ class Registrar:
         if answer.code != ResponseCode.SUCCESS:
             raise RequestRefused(answer.code, f"the registration is refused: {answer.remark}")
         self._told_filter_servers[address] = filter_servers
+        self._note_master(address, master_of(answer))
         ordered = order_topics(answer)
         if ordered:
             self._topics.update_order_topics(ordered)
+
+    def _note_master(self, address: str, master: Master | None) -> None:
+        """A slave's name servers may differ for a while: the first one that knows a master counts.
+
+        One that does not answer is believed what it said last: the master may be there all the
+        same. One that was started again knows none until the master has registered.
+        """
+        if master is None:
+            self._masters.pop(address, None)
+        else:
+            self._masters[address] = master
+        known = map(self._masters.get, self._config.namesrv_addresses)
+        self._on_master(next(filter(None, known), None))
 
     async def _unregister(self, address: str) -> None:
         goodbye = unregister_request(self._config, self._broker_addr())

@@ -5,11 +5,14 @@ Java counterpart: broker/out/BrokerOuterAPI.registerBroker, needRegister of 5.3.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from ..remoting.bodies import DataVersion, KVTable
 from ..remoting.codec import RemotingCommand
 from ..remoting.headers import (
     QueryDataVersionRequestHeader,
     QueryDataVersionResponseHeader,
+    RegisterBrokerResponseHeader,
     decode,
     encode_header,
 )
@@ -26,6 +29,30 @@ def order_topics(answer: RemotingCommand) -> list[str]:
     Raises: RemoteProtocolError: the body is no KV table.
     """
     return list(KVTable.from_body(answer.body).table) if answer.body else []
+
+
+class Master(NamedTuple):
+    """The master of a slave, as name servers know it.
+
+    Attributes:
+      broker_addr: `host:port` for requests.
+      ha_server_addr: `host:port` from which its log comes; "": not told.
+    """
+
+    broker_addr: str
+    ha_server_addr: str
+
+
+def master_of(answer: RemotingCommand) -> Master | None:
+    """The master that the answer to a slave's REGISTER_BROKER (103) names; None: there is none.
+
+    Args:
+      answer: with code 0.
+    """
+    header = decode(RegisterBrokerResponseHeader, answer.ext_fields)
+    if not header.master_addr:
+        return None
+    return Master(header.master_addr, header.ha_server_addr or "")
 
 
 def query_data_version_request(

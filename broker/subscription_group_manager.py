@@ -219,6 +219,25 @@ class SubscriptionGroupManager:
             wrapper = msgspec.convert(parse(text), SubscriptionGroupWrapper)
         except msgspec.ValidationError as error:
             raise ValueError(f"not a table of groups: {error}") from error
+        self._replace(wrapper)
+        return len(wrapper.subscription_group_table)
+
+    def take_over(self, master: SubscriptionGroupWrapper) -> bool:
+        """Of a slave: have its master's groups, and save them soon; see `decode`.
+
+        Args:
+          master: all groups of the master.
+        Returns: whether they were other ones.
+        Source: SlaveSynchronize.syncSubscriptionGroupConfig.
+        """
+        if master.data_version == self.data_version:
+            return False
+        self._replace(master)
+        logger.info("the master has changed groups: %d", len(self.subscription_group_table))
+        self._file.changed()
+        return True
+
+    def _replace(self, wrapper: SubscriptionGroupWrapper) -> None:
         loaded = wrapper.subscription_group_table
         for name, group in loaded.items():
             group.group_name = name
@@ -230,4 +249,3 @@ class SubscriptionGroupManager:
         self.forbidden_table = wrapper.forbidden_table
         self.data_version = wrapper.data_version
         self._texts.clear()
-        return len(loaded)

@@ -54,6 +54,16 @@ class TimerCheckpoint:
             return cls(read_time_ms, read_offset, queue_offset)
         return cls(max(read_time_ms, 0), max(queue_offset, 0), None)
 
+    def to_answer(self, now_ms: int) -> bytes:
+        """The answer to GET_TIMER_CHECK_POINT (60): Apache's part of the page, and ours if known.
+
+        Source: TimerCheckpoint.encode; its `decode` passes over what follows.
+        """
+        if self.waiting_offset is None:
+            offsets = (self.read_offset, self.read_offset)
+            return TIMER_HEAD.pack(self.read_time_ms, 0, *offsets, 0, now_ms, 0)
+        return self.to_page(now_ms)[: TIMER_PROGRESS_POSITION + TIMER_PROGRESS_HEAD.size]
+
     def to_page(self, now_ms: int) -> bytes:
         """The page's bytes; `waiting_offset` must be known."""
         page = bytearray(TIMER_FILE_SIZE)

@@ -236,14 +236,13 @@ class TimerMessageService:
 
     # ---- the progress --------------------------------------------------------------------
 
-    def _progress(self) -> TimerCheckpoint | None:
-        """How far the messages are delivered now; None: there is nothing new to save.
+    def progress(self) -> TimerCheckpoint:
+        """How far the messages are delivered now.
 
-        While the queue is still being read again, what was saved knows more.
+        While the queue is still being read again, and on a slave, what was saved knows more.
         """
-        if not self._moved.is_set() or self._read_offset < self._known.read_offset:
-            return None
-        self._moved = trio.Event()
+        if self._read_offset < self._known.read_offset:
+            return self._known
         now_ms = self._clock.wall_ms() // self._precision_ms * self._precision_ms
         first = self.wheel.first()
         return TimerCheckpoint(
@@ -252,24 +251,36 @@ class TimerMessageService:
             waiting_offset=self.wheel.waiting_offset(self._read_offset),
         )
 
+    def _new_progress(self) -> TimerCheckpoint | None:
+        """`progress`; None: there is nothing new to save."""
+        if not self._moved.is_set() or self._read_offset < self._known.read_offset:
+            return None
+        self._moved = trio.Event()
+        return self.progress()
+
+    async def take_over(self, answer: bytes) -> None:
+        """Of a slave, whose timers do not run: note how far its master has delivered them.
+
+        Args:
+          answer: to GET_TIMER_CHECK_POINT (60); the log must have what was delivered.
+        Raises: StoreError: it could not be noted.
+        """
+        page = answer[:TIMER_FILE_SIZE].ljust(TIMER_FILE_SIZE, b"\0")
+        progress = TimerCheckpoint.from_page(page)
+        if progress != self._known:
+            await self._save(page)
+            self._known = progress
+
     async def save(self) -> None:
         """Note from time to time how far the messages are delivered, until cancelled."""
-        flusher = self._store.flusher
         while True:
             await self._moved.wait()
             await trio.sleep(self._store.config.timer_flush_interval_ms / 1000)
-            progress = self._progress()
+            progress = self._new_progress()
             if progress is None:
                 continue
             try:
-                # What was delivered is on the device before it is noted so.
-                await flusher.flush_in_thread(threaded=self._store.disk.threaded)
-                if flusher.failure is not None:
-                    raise flusher.failure
-                if self._store.disk.threaded:
-                    await trio.to_thread.run_sync(self._write, progress)
-                else:
-                    self._write(progress)
+                await self._save(progress.to_page(self._clock.wall_ms()))
             except StoreError as error:
                 self._moved.set()
                 logger.error("how far timer messages are delivered is not saved: %s", error)
@@ -279,18 +290,29 @@ class TimerMessageService:
 
         Raises: StoreIOError: it could not be.
         """
-        progress = self._progress()
+        progress = self._new_progress()
         if progress is not None and self._store.flusher.failure is None:
-            self._write(progress)
+            self._write(progress.to_page(self._clock.wall_ms()))
 
-    def _write(self, progress: TimerCheckpoint) -> None:
+    async def _save(self, page: bytes) -> None:
+        """Have a page in the file, and before it on the device what it says is delivered."""
+        flusher, threaded = self._store.flusher, self._store.disk.threaded
+        await flusher.flush_in_thread(threaded=threaded)
+        if flusher.failure is not None:
+            raise flusher.failure
+        if threaded:
+            await trio.to_thread.run_sync(self._write, page)
+        else:
+            self._write(page)
+
+    def _write(self, page: bytes) -> None:
         disk = self._store.disk
         is_new = not disk.exists(self._path)
         folder = self._path.rpartition("/")[0]
         disk.make_folder(folder)
         file = disk.open(self._path, create=True)
         try:
-            file.pwrite(progress.to_page(self._clock.wall_ms()), 0)
+            file.pwrite(page, 0)
             file.sync()
         finally:
             file.close()

@@ -333,6 +333,28 @@ class TopicConfigManager:
             wrapper = msgspec.convert(parse(text), TopicConfigSerializeWrapper)
         except msgspec.ValidationError as error:
             raise ValueError(f"not a table of topics: {error}") from error
+        self._replace(wrapper)
+        return len(wrapper.topic_config_table)
+
+    def take_over(self, master: TopicConfigSerializeWrapper) -> bool:
+        """Of a slave: have its master's topics, by the rules of `decode`, and save them soon.
+
+        Args:
+          master: all topics of the master.
+        Returns: whether they were other ones.
+        Source: SlaveSynchronize.syncTopicConfig.
+        """
+        if master.data_version == self.data_version:
+            return False
+        before = dict(self.topic_config_table)
+        self._replace(master)
+        changed = [t for name, t in self.topic_config_table.items() if t != before.get(name)]
+        logger.info("the master has changed topics: %s", [topic.topic_name for topic in changed])
+        self.on_change(changed)
+        self._file.changed()
+        return True
+
+    def _replace(self, wrapper: TopicConfigSerializeWrapper) -> None:
         own = dict(self.topic_config_table)
         table = self.topic_config_table
         table.clear()  # the file's order first, so that it comes out as it went in
@@ -342,12 +364,11 @@ class TopicConfigManager:
                 topic.topic_name = name
                 table[name] = topic
             else:
-                logger.error("topic %r of the file is left out: %s", name, reason)
+                logger.error("topic %r is left out: %s", name, reason)
         for name in sorted(self.system_topics & own.keys()):
             table.setdefault(name, own[name])
         self.data_version = wrapper.data_version
         self._texts.clear()
-        return len(wrapper.topic_config_table)
 
 
 def _system_topics(config: BrokerConfig) -> list[TopicConfig]:

@@ -45,8 +45,8 @@ own tables; a test compares it.
 
 PARTLY: Mapping[RequestCode, str] = MappingProxyType(
     {
-        RequestCode.PULL_MESSAGE: "reading from slaves; lite topics",
-        RequestCode.LITE_PULL_MESSAGE: "reading from slaves; lite topics",
+        RequestCode.PULL_MESSAGE: "lite topics",
+        RequestCode.LITE_PULL_MESSAGE: "lite topics",
         RequestCode.QUERY_MESSAGE: "look-ups by tag (`indexType` T)",
         RequestCode.QUERY_CONSUMER_OFFSET: "static topics; offsets reset on the server",
         RequestCode.UPDATE_CONSUMER_OFFSET: "static topics; offsets reset on the server",
@@ -56,6 +56,8 @@ PARTLY: Mapping[RequestCode, str] = MappingProxyType(
         RequestCode.GET_EARLIEST_MSG_STORETIME: "static topics",
         RequestCode.UPDATE_AND_CREATE_TOPIC: "static topics; `cleanup.policy=COMPACTION`",
         RequestCode.UPDATE_AND_CREATE_TOPIC_LIST: "static topics; `cleanup.policy=COMPACTION`",
+        RequestCode.GET_TIMER_METRICS: "counts by topic: there are none in the answer",
+        RequestCode.GET_ALL_MESSAGE_REQUEST_MODE: "there are none, since pop is not there",
         RequestCode.DELETE_TOPIC_IN_BROKER: "the retry topics of pop consumers stay",
         RequestCode.INVOKE_BROKER_TO_RESET_OFFSET: (
             "always as with `useServerSideResetOffset=false`: the group's clients reset themselves"

@@ -66,7 +66,7 @@ EFFECTS = {
     "netty": "sockets are trio's, not Netty's; there is nothing to tune here",
     "other": "it is not there yet",
     "pop": "POP consumption is not there yet",
-    "replication": "replication is not there yet: this broker is a master alone",
+    "replication": "who is master is set by an operator: no controller, acting master or DLedger",
     "retention": "files are removed at once and minimum offsets follow: nothing to tune here",
     "rocksdb": "there is no RocksDB; consume queues and configuration are in RocketMQ's own files",
     "security": "users and access control are not there yet: whoever reaches the port is let in",

@@ -13,7 +13,10 @@ Where messages have bit maps (`filter_bit_maps.py`) it reads only those that may
 Class filters are applied by filter servers, which pull everything. Who pulls at the broker itself
 by such a subscription gets every message.
 
-Not done: reading from slaves.
+A master sends consumers that are far behind to a slave, if slaveReadEnable: suggestWhichBrokerId.
+A slave sends them back when they have come up, and does not hold pulls while it follows a master:
+messages come there first. An offset that it does not have is not corrected there, because its
+master may have it (unless offsetCheckInSlave); without a master such a pull is held, too.
 
 Java counterpart: broker/processor/PullMessageProcessor.java, DefaultPullMessageResultHandler.java
 of 5.3.3.
@@ -27,6 +30,7 @@ from functools import lru_cache, partial
 from typing import Final
 
 from ...remoting.answer_template import AnswerTemplate
+from ...remoting.bodies import SubscriptionGroupConfig
 from ...remoting.channel import Channel, Processor
 from ...remoting.codec import RemotingCommand, encode, encode_head
 from ...remoting.errors import RequestRefused
@@ -41,7 +45,7 @@ from ...store.message_reader import GetMessageResult
 from ...store.message_store import MessageStore
 from ...store.record_filter import RecordFilter
 from ...store.status import GetMessageStatus
-from ..config import BrokerConfig
+from ..config import MASTER_ID, BrokerConfig
 from ..consumer_filter_manager import ConsumerFilterManager, compile_filter
 from ..consumer_manager import ConsumerManager
 from ..consumer_offset_manager import ConsumerOffsetManager
@@ -95,6 +99,10 @@ _CODES: Final = {
 """What each outcome is answered with. The two of an empty queue become PULL_OFFSET_MOVED when the
 pull asked for another offset than 0. Source: PullMessageProcessor.composeResponseHeader."""
 
+_MOVED: Final = ResponseCode.PULL_OFFSET_MOVED
+_NOT_FOUND: Final = ResponseCode.PULL_NOT_FOUND
+_RETRY: Final = ResponseCode.PULL_RETRY_IMMEDIATELY
+
 _MOVED_WHEN_NOT_FIRST: Final = frozenset(
     {GetMessageStatus.NO_MATCHED_LOGIC_QUEUE, GetMessageStatus.NO_MESSAGE_IN_QUEUE}
 )
@@ -117,6 +125,7 @@ class PullMessageProcessor:
         trio.current_time.
       filters: what heartbeats registered; None: enablePropertyFilter is false.
       bit_maps: what is known of messages before they are read; None: nothing.
+      has_master: whether a slave follows its master now.
     """
 
     def __init__(
@@ -131,6 +140,7 @@ class PullMessageProcessor:
         now_s: Callable[[], float],
         filters: ConsumerFilterManager | None = None,
         bit_maps: FilterBitMaps | None = None,
+        has_master: Callable[[], bool] = lambda: False,
     ) -> None:
         self._config = config
         self._filters = filters
@@ -142,12 +152,15 @@ class PullMessageProcessor:
         self._offsets = offsets
         self._now_s = now_s
         self._readable = bool(config.broker_permission & _PERM_READ)
-        self._templates = {status: _template(status, code) for status, code in _CODES.items()}
-        self._found = self._templates[_FOUND]
-        self._moved = {
-            status: _template(status, ResponseCode.PULL_OFFSET_MOVED)
-            for status in _MOVED_WHEN_NOT_FIRST
+        self._may_read_slave = config.slave_read_enable
+        self._has_master = has_master
+        self._keeps_offsets = store.is_slave and not store.config.offset_check_in_slave
+        self._templates = {
+            (status, code): _template(status, code)
+            for status in _CODES
+            for code in {_CODES[status], _MOVED, _RETRY}
         }
+        self._found = self._templates[_FOUND, ResponseCode.SUCCESS]
         self.hold_service = PullRequestHoldService(self._resume)
         self.processors: dict[RequestCode, Processor] = {
             RequestCode.PULL_MESSAGE: self.pull_message,
@@ -198,7 +211,8 @@ class PullMessageProcessor:
         if (
             sys_flag & _SUSPEND
             and result.status is not _FOUND
-            and self._code_of(result.status, queue_offset) == ResponseCode.PULL_NOT_FOUND
+            and self._may_wait(result.status, queue_offset)
+            and not self._has_master()
         ):
             hold_ms = header.suspend_timeout_millis
             if not self._config.long_polling_enable:
@@ -250,8 +264,7 @@ class PullMessageProcessor:
                 # Looked at already: the next message starts the search here.
                 pull.queue_offset = result.next_begin_offset
                 return False
-            code = self._code_of(result.status, pull.queue_offset)
-            if code == ResponseCode.PULL_NOT_FOUND:
+            if self._may_wait(result.status, pull.queue_offset):
                 return False
         self._answer(pull.request, pull.channel, pull.queue_offset, pull.key[0], pull.group, result)
         return True
@@ -280,10 +293,20 @@ class PullMessageProcessor:
         data = self._filters.find(str(origin, "utf-8", "replace"), group)
         return data is None or data.expression is None or data.expression.matches(properties)
 
+    def _may_wait(self, status: GetMessageStatus, queue_offset: int) -> bool:
+        """Whether a message that comes may be what a pull wants that found nothing."""
+        code = _code_of(status, queue_offset)
+        return code == _NOT_FOUND or (code == _MOVED and self._keeps_offsets)
+
     def _code_of(self, status: GetMessageStatus, queue_offset: int) -> ResponseCode:
-        if queue_offset and status in _MOVED_WHEN_NOT_FIRST:
-            return ResponseCode.PULL_OFFSET_MOVED
-        return _CODES[status]
+        """What a pull is answered with that found nothing.
+
+        Source: PullMessageProcessor.composeResponseHeader, DefaultPullMessageResultHandler.handle.
+        """
+        code = _code_of(status, queue_offset)
+        if code == _MOVED and self._keeps_offsets:
+            return _RETRY
+        return _RETRY if code == _NOT_FOUND and self._has_master() else code
 
     def _answer(
         self,
@@ -298,9 +321,8 @@ class PullMessageProcessor:
         if status is _FOUND:  # as nearly always: no more looks than this one
             template = self._found
         else:
-            is_moved = queue_offset and status in _MOVED_WHEN_NOT_FIRST
-            template = self._moved[status] if is_moved else self._templates[status]
-            if template.code == ResponseCode.PULL_OFFSET_MOVED:
+            template = self._templates[status, self._code_of(status, queue_offset)]
+            if template.code == _MOVED:
                 logger.warning(
                     "PULL_OFFSET_MOVED: %s of group %s asked %s for offset %d, told %d (%s)",
                     channel.remote_address, group, topic, queue_offset, result.next_begin_offset,
@@ -310,12 +332,15 @@ class PullMessageProcessor:
         group_config = self._groups.find(group)
         topic_flag = 0 if topic_config is None else topic_config.topic_sys_flag
         group_flag = 0 if group_config is None else group_config.group_sys_flag
-        if topic_flag or group_flag:
+        broker_id = 0
+        if self._may_read_slave and group_config is not None:
+            broker_id = self._suggested(group_config, result)
+        if topic_flag or group_flag or broker_id:
             fields = {
                 "nextBeginOffset": str(result.next_begin_offset),
                 "minOffset": str(result.min_offset),
                 "maxOffset": str(result.max_offset),
-                "suggestWhichBrokerId": "0",
+                "suggestWhichBrokerId": str(broker_id),
                 "topicSysFlag": str(topic_flag),
                 "groupSysFlag": str(group_flag),
             }
@@ -333,6 +358,15 @@ class PullMessageProcessor:
             channel.write([head, *result.buffers], len(head) + result.size)
         else:
             channel.write(head)
+
+    def _suggested(self, group: SubscriptionGroupConfig, result: GetMessageResult) -> int:
+        """The broker id to pull from next.
+
+        Source: PullMessageProcessor.composeResponseHeader.
+        """
+        if result.suggest_pulling_from_slave:
+            return group.which_broker_when_consume_slowly
+        return MASTER_ID if self._has_master() else group.broker_id
 
     def _check(self, header: PullMessageRequestHeader, channel: Channel) -> Selection:
         """What Apache checks before it reads, in its order.
@@ -442,6 +476,11 @@ class PullMessageProcessor:
                 "the consumer's consumer filter data not latest",
             )
         return None, data.expression
+
+
+def _code_of(status: GetMessageStatus, queue_offset: int) -> ResponseCode:
+    """What a master answers."""
+    return _MOVED if queue_offset and status in _MOVED_WHEN_NOT_FIRST else _CODES[status]
 
 
 def _not_supported(expression_type: str) -> RequestRefused:

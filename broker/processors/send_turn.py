@@ -1,7 +1,9 @@
 """What one turn of sends came to, until it is written: the requests and their answers.
 
 A send's answer is built at once but kept back until the end of the turn, when the store has written
-everything that the turn appended (and, under SYNC_FLUSH, until fsync returned).
+everything that the turn appended; under SYNC_FLUSH until fsync returned, and on a SYNC_MASTER until
+slaves have it. A message that is stored and not as safe as that is answered as one that is, with
+another code.
 """
 
 from __future__ import annotations
@@ -25,12 +27,23 @@ from .put_refusal import refusal_of_put
 
 logger = logging.getLogger(__name__)
 
+_CODES: Final[Mapping[PutMessageStatus, ResponseCode]] = {
+    PutMessageStatus.FLUSH_DISK_TIMEOUT: ResponseCode.FLUSH_DISK_TIMEOUT,
+    PutMessageStatus.FLUSH_SLAVE_TIMEOUT: ResponseCode.FLUSH_SLAVE_TIMEOUT,
+    PutMessageStatus.SLAVE_NOT_AVAILABLE: ResponseCode.SLAVE_NOT_AVAILABLE,
+}
+"""What is answered for a message that is stored, but not as safe as it should be."""
+
 _TOPIC_FIELDS: Final[Mapping[int, str]] = {
     RequestCode.SEND_MESSAGE: "topic",
     RequestCode.SEND_MESSAGE_V2: "b",
     RequestCode.SEND_BATCH_MESSAGE: "b",
 }
 """Where the request of a send has its topic."""
+
+
+_Answers = tuple[Channel, list[tuple[RemotingCommand, bytes]]]
+"""To one connection: its requests of a turn, and the answers."""
 
 
 class SendTurn:
@@ -64,6 +77,7 @@ class SendTurn:
         self._held = 0
         self._held_max = held_max
         self._store = store
+        self._answers_later = store.answers_later
         self._topics = topics
         self._transactions = transactions
         self._on_messages = on_messages
@@ -157,81 +171,98 @@ class SendTurn:
             self._transactions.after_commit(True)
             if arrivals:
                 self._on_messages(arrivals)
-            if self._store.sync_flush and any(waiting):
-                unsaved = self._promises_unsaved(requests)
-                self._answer_when_flushed(senders, answers, waiting, unsaved)
+            if self._answers_later and any(waiting):
+                self._answer_when_safe(senders, requests, answers, waiting)
                 return
-        if self._promises_unsaved(requests):
-            self._answer_when_topics_are_saved(senders, answers)
+        ends = [start for _, start in senders[1:]] + [len(answers)]
+        if self._topics.unsaved:
+            self._release(
+                [
+                    (channel, list(zip(requests[start:end], answers[start:end], strict=True)))
+                    for (channel, start), end in zip(senders, ends, strict=True)
+                ]
+            )
         elif len(senders) == 1:
             senders[0][0].write_all(answers)
         else:
-            ends = [start for _, start in senders[1:]] + [len(answers)]
             for (channel, start), end in zip(senders, ends, strict=True):
                 channel.write_all(answers[start:end])
 
-    def _promises_unsaved(self, requests: list[RemotingCommand]) -> bool:
-        """Whether an answer speaks of a message in a topic that is new and not saved yet."""
+    def _release(self, turn: list[_Answers]) -> None:
+        """Write the answers; those that promise a message in a topic that is new and not saved yet,
+        which a crash would take, when it is."""
+        later: list[tuple[Channel, list[bytes]]] = []
+        for channel, pairs in turn:
+            now: list[bytes] = []
+            held: list[bytes] = []
+            for request, answer in pairs:
+                (held if self._promises_unsaved(request) else now).append(answer)
+            channel.write(now)
+            if held:
+                later.append((channel, held))
+
+        def saved(_: StoreIOError | None) -> None:
+            for channel, held in later:
+                channel.write(held)
+
+        if later:
+            self._topics.when_saved(saved)
+
+    def _promises_unsaved(self, request: RemotingCommand) -> bool:
         unsaved = self._topics.unsaved
-        return bool(unsaved) and any(
+        return bool(unsaved) and (
             # Of others, such as what is sent back, the request does not name the topic.
             request.code not in _TOPIC_FIELDS
             or request.ext_fields.get(_TOPIC_FIELDS[request.code]) in unsaved
-            for request in requests
         )
 
-    def _answer_when_topics_are_saved(
-        self, senders: list[tuple[Channel, int]], answers: list[bytes]
-    ) -> None:
-        """Keep answers back: what they promise must be in a topic that a crash does not take."""
-        ends = [start for _, start in senders[1:]] + [len(answers)]
-
-        def saved(_: StoreIOError | None) -> None:
-            for (channel, start), end in zip(senders, ends, strict=True):
-                channel.write(answers[start:end])
-
-        self._topics.when_saved(saved)
-
-    def _answer_when_flushed(
+    def _answer_when_safe(
         self,
         senders: list[tuple[Channel, int]],
+        requests: list[RemotingCommand],
         answers: list[bytes],
         waiting: list[bool],
-        unsaved: bool,
     ) -> None:
-        """Answer now who does not wait for the disk; the others together after their fsync."""
+        """Answer now who does not wait for disk and slaves; the others together, later."""
         ends = [start for _, start in senders[1:]] + [len(answers)]
-        later: list[tuple[Channel, list[bytes]]] = []
+        now: list[_Answers] = []
+        later: list[_Answers] = []
         count = sum(waiting)
         self._held += count
         for (channel, start), end in zip(senders, ends, strict=True):
-            pairs = list(zip(answers[start:end], waiting[start:end], strict=True))
-            channel.write([answer for answer, waits in pairs if not waits])
-            later.append((channel, [answer for answer, waits in pairs if waits]))
+            turn = range(start, end)
+            now.append((channel, [(requests[at], answers[at]) for at in turn if not waiting[at]]))
+            later.append((channel, [(requests[at], answers[at]) for at in turn if waiting[at]]))
+        self._release(now)
 
-        def flushed(done: bool) -> None:
+        def safe(status: PutMessageStatus) -> None:
             self._held -= count
-
-            def write(_: StoreIOError | None = None) -> None:
-                for channel, held in later:
-                    channel.write(held if done else [_as_flush_timeout(answer) for answer in held])
-
-            if unsaved:
-                self._topics.when_saved(write)
-            else:
-                write()
+            self._release(
+                [
+                    (channel, [(request, _as(status, request, answer)) for request, answer in held])
+                    for channel, held in later
+                ]
+            )
 
         # All of the turn, with the op message that its commit ended in.
-        self._store.when_flushed(self._store.max_physical_offset - 1, flushed)
+        self._store.when_replicated(self._store.max_physical_offset - 1, safe)
 
     def _refusal(self, status: PutMessageStatus) -> RequestRefused:
         return refusal_of_put(status, self._store.refusal, self._store.config)
 
 
-def _as_flush_timeout(answer: bytes) -> bytes:
-    """The same answer, saying that the message is in the file but maybe not on the disk."""
-    if not answer:  # oneway
+def _as(status: PutMessageStatus, request: RemotingCommand, answer: bytes) -> bytes:
+    """The same answer, saying that the message is in the file but maybe not where it should be.
+
+    That a slave lacks it is told of sends only: who sent a message back, or ended a transaction,
+    would do so again. Source: EndTransactionProcessor.sendFinalMessage; RocketMQ does not even wait
+    for what is sent back.
+    """
+    code = _CODES.get(status)
+    if code is None or not answer:  # safe, or oneway
+        return answer
+    if code != ResponseCode.FLUSH_DISK_TIMEOUT and request.code not in _TOPIC_FIELDS:
         return answer
     command = decode_frame(answer)
-    command.code = ResponseCode.FLUSH_DISK_TIMEOUT
+    command.code = code
     return encode(command)

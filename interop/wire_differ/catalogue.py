@@ -13,6 +13,7 @@ from . import (
     namesrv_requests,
     pulls_requests,
     sends_requests,
+    slaves_requests,
     timers_requests,
     topics_requests,
 )
@@ -23,6 +24,7 @@ _MAKERS = (
     *topics_requests.SCRIPTS,
     *groups_requests.SCRIPTS,
     *sends_requests.SCRIPTS,
+    *slaves_requests.SCRIPTS,
     *timers_requests.SCRIPTS,
     *pulls_requests.SCRIPTS,
     *messages_requests.SCRIPTS,

@@ -34,6 +34,10 @@ CODE_SINCE: Mapping[RequestCode, str] = MappingProxyType(
         RequestCode.RECALL_MESSAGE: "5.3.2",
         RequestCode.GET_BROKER_MEMBER_GROUP: "5.0.0",
         RequestCode.BROKER_HEARTBEAT: "5.0.0",
+        RequestCode.GET_TIMER_CHECK_POINT: "5.0.0",
+        RequestCode.GET_TIMER_METRICS: "5.0.0",
+        RequestCode.GET_ALL_MESSAGE_REQUEST_MODE: "5.0.0",
+        RequestCode.GET_BROKER_HA_STATUS: "5.0.0",
     }
 )
 """The versions of Apache's that a code came with; the others are older than 4.9."""
@@ -61,6 +65,8 @@ class BodyKind(StrEnum):
     """Stored records, compared field by field."""
     PROPERTIES = "properties"
     """Java's `key=value` lines, compared as a table."""
+    TIMER_CHECKPOINT = "timer checkpoint"
+    """The 56 bytes of Apache's timer checkpoint; what follows them is ours."""
 
 
 @dataclass

@@ -12,6 +12,7 @@ from ...remoting.errors import RemoteProtocolError
 from ...remoting.message import MessageExt
 from ...remoting.message_codec import decode_messages
 from ...remoting.message_properties import properties_from_bytes
+from ...store.format import TIMER_CHECKPOINT
 from .normalise import Normaliser, Side, Tree
 from .request import BodyKind
 
@@ -77,6 +78,8 @@ def body_tree(body: bytes, kind: BodyKind) -> Tree:
             return _plain(fastjson.loads(body))
         if kind is BodyKind.RECORDS:
             return [record_tree(record) for record in decode_messages(body, inflate=False)]
+        if kind is BodyKind.TIMER_CHECKPOINT and len(body) >= TIMER_CHECKPOINT.sizeof():
+            return _timer_checkpoint(body)
     except RemoteProtocolError as error:
         return f"not {kind.value}: {error}: {body[:200]!r}"
     text = body.decode("utf-8", "backslashreplace")
@@ -84,6 +87,15 @@ def body_tree(body: bytes, kind: BodyKind) -> Tree:
         pairs = (line.partition("=") for line in text.splitlines() if line)
         return {name: value for name, _, value in pairs}
     return text
+
+
+def _timer_checkpoint(body: bytes) -> Tree:
+    found = TIMER_CHECKPOINT.parse(body)
+    version = ("state_version", "timestamp_ms", "counter")
+    return {
+        "version": {name.removesuffix("_ms"): found[name] for name in version},
+        **{field.name: found[field.name] for field in TIMER_CHECKPOINT.subcons[: -len(version)]},
+    }
 
 
 def record_tree(record: MessageExt) -> dict[str, Tree]:

@@ -27,6 +27,11 @@ from .group import (
     SubscriptionGroupList,
     SubscriptionGroupWrapper,
 )
+from .ha import (
+    HAClientRuntimeInfo,
+    HAConnectionRuntimeInfo,
+    HARuntimeInfo,
+)
 from .heartbeat import (
     CheckClientRequestBody,
     ConsumeFromWhere,
@@ -100,6 +105,9 @@ __all__ = [
     "GroupList",
     "GroupRetryPolicy",
     "GroupRetryPolicyType",
+    "HAClientRuntimeInfo",
+    "HAConnectionRuntimeInfo",
+    "HARuntimeInfo",
     "HeartbeatData",
     "KVTable",
     "LockBatchRequestBody",

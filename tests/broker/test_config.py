@@ -78,8 +78,10 @@ def test_a_file_of_apaches_containers_is_read_with_warnings_for_what_is_missing(
     assert store.store_path_root_dir == "/root/broker-a/store"
     assert store.broker_role is BrokerRole.SYNC_MASTER
     warned = {warning.split()[2] for warning in warnings}
-    assert {"totalReplicas", "inSyncReplicas", "enableSlaveActingMaster"} <= warned
-    assert all("replication is not there yet" in warning for warning in warnings)
+    assert {"totalReplicas", "minInSyncReplicas", "enableSlaveActingMaster"} <= warned
+    assert (store.in_sync_replicas, store.ha_listen_port) == (2, 10912)
+    assert broker.slave_read_enable
+    assert all("who is master is set by an operator" in warning for warning in warnings)
 
 
 def test_the_folklore_of_guides_warns_and_does_not_stop() -> None:
@@ -100,9 +102,43 @@ def test_security_that_is_not_there_is_refused_not_ignored(key: str) -> None:
     assert len(read(f"{key}=false")[2]) == 1
 
 
-def test_a_slave_is_refused_while_there_is_no_replication() -> None:
-    with pytest.raises(ConfigError, match="brokerRole=SLAVE"):
-        read("brokerRole=SLAVE\nbrokerId=1")
+def test_a_slave_has_an_id_of_its_own() -> None:
+    broker, store, warnings = read("brokerRole=SLAVE\nbrokerId=1")
+    assert (store.broker_role, broker.broker_id, warnings) == (BrokerRole.SLAVE, 1, [])
+    for line in ("", "brokerId=0"):
+        with pytest.raises(ConfigError, match=r"b\.conf.*a slave's brokerId is 1 or more"):
+            read(f"brokerRole=SLAVE\n{line}", path="b.conf")
+
+
+@pytest.mark.parametrize(
+    ("lines", "percent"),
+    [("", 30), ("accessMessageInMemoryMaxRatio=55", 45), ("accessMessageInMemoryMaxRatio=5", 0)],
+)
+def test_a_slave_sends_its_consumers_back_before_the_master_sends_them(
+    lines: str, percent: int
+) -> None:
+    _, store, _ = read(f"{lines}\nbrokerRole=SLAVE\nbrokerId=1")
+    assert store.access_message_in_memory_max_ratio == percent
+    assert read(lines)[1].access_message_in_memory_max_ratio == {30: 40, 45: 55, 0: 5}[percent]
+
+
+@pytest.mark.parametrize(
+    ("lines", "words"),
+    [
+        ("haMasterAddress=192.0.2.1", "not host:port of the master's haListenPort"),
+        ("listenPort=65535", "haListenPort is listenPort \\+ 1, which is no port"),
+        ("brokerRole=SLAVE\nbrokerId=-1", "brokerId"),
+        ("slaveSyncInterval=0", "slaveSyncInterval"),
+    ],
+)
+def test_replication_that_cannot_be_is_refused(lines: str, words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        read(lines)
+
+
+def test_replication_that_can_be_is_taken() -> None:
+    assert read("haMasterAddress=mq-a.example.org:10912")[2] == []
+    assert read("listenPort=65535\nhaListenPort=10912")[2] == []
 
 
 def test_bit_maps_that_nothing_would_use_are_warned_of() -> None:

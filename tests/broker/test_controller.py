@@ -20,13 +20,13 @@ from trocket.remoting.codec import RemotingCommand
 from trocket.remoting.response_codes import ResponseCode
 from trocket.remoting.server import RemotingServer, open_listener
 from trocket.store.clock import SystemClock
-from trocket.store.config import MessageStoreConfig
+from trocket.store.config import BrokerRole, MessageStoreConfig
 from trocket.store.memory_disk import MemoryDisk
 
-from .embedded import send_fields
+from .embedded import pull_fields, send_fields
 
 DEADLINE_S = 20.0
-ROUTE, CREATE_TOPIC, SEND, REGISTER, UNREGISTER = 105, 17, 310, 103, 104
+ROUTE, CREATE_TOPIC, SEND, REGISTER, UNREGISTER, PULL = 105, 17, 310, 103, 104, 11
 FILTER_SERVER = 301
 
 
@@ -38,7 +38,9 @@ class Cluster:
         self.namesrvs = [namesrv.listen_addresses[0] for namesrv in namesrvs]
         self._nursery = nursery
 
-    async def start_broker(self, **options: object) -> tuple[BrokerController, trio.CancelScope]:
+    async def start_broker(
+        self, role: BrokerRole = BrokerRole.ASYNC_MASTER, **options: object
+    ) -> tuple[BrokerController, trio.CancelScope]:
         config = BrokerConfig(
             broker_name="b", broker_ip1="127.0.0.1", broker_ip2="127.0.0.1",
             bind_address="127.0.0.1", listen_port=0, namesrv_addr=";".join(self.namesrvs),
@@ -46,7 +48,7 @@ class Cluster:
         )  # fmt: skip
         store = MessageStoreConfig(
             store_path_root_dir="/store", mapped_file_size_commit_log=65_536,
-            max_hash_slot_num=100, max_index_num=400,
+            max_hash_slot_num=100, max_index_num=400, broker_role=role,
         )  # fmt: skip
         broker = BrokerController(config, store, clock=SystemClock(), disk=MemoryDisk())
         scope = trio.CancelScope()
@@ -199,3 +201,22 @@ async def test_topics_that_a_name_server_calls_ordered_are_marked() -> None:
         await made.client.call(broker.broker_addr, RemotingCommand(SEND, fields, b"x"), 5)
         await broker.registrar.register_all()
         assert broker.topics.is_order_topic("Ordered")
+
+
+async def test_a_slave_follows_its_master_over_tcp() -> None:
+    async with cluster(1) as made:
+        master, scope = await made.start_broker(BrokerRole.SYNC_MASTER)
+        slave, _ = await made.start_broker(BrokerRole.SLAVE, broker_id=1, slave_read_enable=True)
+        while not master.replication.status().in_sync_slave_nums:
+            await trio.testing.wait_all_tasks_blocked(0.001)
+        fields = {name: str(value) for name, value in send_fields().items()}
+        for number in range(200):  # some of which roll a file
+            command = RemotingCommand(SEND, fields, b"%d" % number + bytes(1000))
+            assert (await made.client.call(master.broker_addr, command, 5)).code == 0
+        assert slave.store.max_physical_offset == master.store.max_physical_offset > 3 * 65_536
+        scope.cancel()
+        while "T" not in slave.topics.topic_config_table or slave.replication.has_master:
+            await trio.testing.wait_all_tasks_blocked(0.001)
+        fields = {name: str(value) for name, value in pull_fields(queueOffset=199).items()}
+        answer = await made.client.call(slave.broker_addr, RemotingCommand(PULL, fields), 5)
+        assert (answer.code, answer.body.count(b"199" + bytes(1000))) == (0, 1)

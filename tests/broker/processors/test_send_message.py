@@ -8,6 +8,7 @@ import pytest
 import trio
 import trio.testing
 
+from trocket.broker.table_file import OnSaved
 from trocket.remoting.bodies import TopicConfig
 from trocket.remoting.codec import RemotingCommand
 from trocket.remoting.errors import RequestRefused
@@ -246,6 +247,31 @@ async def test_sends_of_several_connections_share_a_turn_with_refused_ones() -> 
         await trio.testing.wait_all_tasks_blocked()
         messages = await stored(await broker.connect())
     assert len(messages) == 2
+
+
+async def test_only_sends_into_a_topic_that_is_not_saved_yet_wait_for_it(monkeypatch) -> None:
+    async with embedded_broker() as broker:
+        for _ in range(2):
+            await broker.connect()
+        controller = broker.controller
+        topics, turn = controller.topics, controller._turn
+        topics.update([TopicConfig(topic_name="New"), TopicConfig(topic_name="Old")])
+        saved: list[OnSaved] = []
+        monkeypatch.setattr(topics, "when_saved", saved.append)
+        topics.unsaved.add("New")
+        assert controller.server is not None
+        send = controller.server._processors[SEND_V2]
+        first, second = controller.server.channels
+        turn.active = True
+        for topic, channel in (("Old", first), ("New", first), ("Old", second)):
+            assert send(command(b=topic, e=0), channel) is None
+        turn.end()
+        one = second.outbox_size
+        assert one > 0
+        assert first.outbox_size == one
+        (tell,) = saved
+        tell(None)
+        assert (first.outbox_size, second.outbox_size) == (2 * one, one)
 
 
 async def test_turns_of_refused_sends_only_leave_nothing_behind() -> None:

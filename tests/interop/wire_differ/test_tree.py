@@ -127,3 +127,15 @@ def test_a_body_that_is_not_of_its_kind_is_still_compared(kind):
 
 def test_lines_of_properties_are_a_table():
     assert body_tree(b"b=2\na=1=1\n", BodyKind.PROPERTIES) == {"a": "1=1", "b": "2"}
+
+
+def test_a_timer_checkpoint_is_seven_numbers_and_what_follows_is_ours():
+    numbers = (1, 2, 3, 4, 5, 6, 7)
+    body = b"".join(number.to_bytes(8, "big") for number in numbers)
+    tree = {
+        "version": {"state_version": 5, "timestamp": 6, "counter": 7},
+        "read_time_ms": 1, "log_flush_position": 2, "queue_offset": 3, "master_queue_offset": 4,
+    }  # fmt: skip
+    for more in (b"", b"ours"):
+        assert body_tree(body + more, BodyKind.TIMER_CHECKPOINT) == tree
+    assert body_tree(body[:-1], BodyKind.TIMER_CHECKPOINT) == body[:-1].decode()

@@ -1,0 +1,201 @@
+"""What replication costs without a broker around it: two processes, real files, loopback.
+
+Catching up is one core's work on the slave's side: checksums, queues and index of all that comes.
+The figure of the first case is for a core that nobody else uses.
+
+    python -m trocket.bench.ha
+    python -m trocket.bench.ha --case catch-up --gib 2 --json
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import trio
+import typer
+from rich.console import Console
+
+from trocket.bench.store import (
+    HOST,
+    PROPERTIES,
+    QUEUE_COUNT,
+    TOPIC,
+    Outcome,
+    append,
+    new_store,
+    report,
+)
+from trocket.store.config import BrokerRole, FlushDiskType, MessageStoreConfig
+from trocket.store.ha.master import HaMaster, open_ha_listener
+from trocket.store.ha.slave import HaSlave
+from trocket.store.message_store import MessageStore
+from trocket.store.status import PutMessageStatus
+
+CATCH_UP_GOAL = 150
+"""MB/s."""
+
+SLAVE_CONNECTS_S = 10.0
+
+
+async def follow(folder: Path, port: int, until: int, flush: FlushDiskType) -> None:
+    """Be a slave until the log is so long; 0: for ever. Prints seconds and MB/s."""
+    config = MessageStoreConfig(
+        store_path_root_dir=str(folder), broker_role=BrokerRole.SLAVE, flush_disk_type=flush
+    )
+    store = MessageStore(config)
+    store.load()
+    async with trio.open_nursery() as nursery:
+        await nursery.start(store.run)
+        slave = HaSlave(store)
+        slave.set_master(f"127.0.0.1:{port}")
+        start_s, start_cpu_s = time.perf_counter(), time.process_time()
+        nursery.start_soon(slave.run)
+        while not until or store.max_physical_offset < until:
+            await store.wait_for_more()
+        took_s = time.perf_counter() - start_s
+        cpu_s = time.process_time() - start_cpu_s
+        print(json.dumps({"took_s": took_s, "cpu_s": cpu_s}))
+        nursery.cancel_scope.cancel()
+
+
+async def with_slave(
+    store: MessageStore,
+    folder: Path,
+    until: int,
+    work: Callable[[], Awaitable[None]] | None = None,
+) -> str:
+    """Run a slave process beside a master; returns what it printed.
+
+    Args:
+      until: see `follow`; 0: until `work` has ended.
+    """
+    listener = open_ha_listener(store.config)
+    command = [sys.executable, "-m", "trocket.bench.ha", "--slave-of"]
+    command += [str(listener.getsockname()[1]), "--folder", str(folder), "--until", str(until)]
+    command += ["--flush", store.config.flush_disk_type.value]
+    printed = ""
+    async with trio.open_nursery() as nursery:
+        await nursery.start(store.run)
+        master = HaMaster(store)
+        await nursery.start(master.serve, [listener])
+
+        async def run_slave() -> str:
+            done = await trio.run_process(command, capture_stdout=True)
+            return done.stdout.decode()
+
+        if work is None:
+            printed = await run_slave()
+        else:
+            nursery.start_soon(run_slave)
+            with trio.fail_after(SLAVE_CONNECTS_S):
+                while not master.state().slaves:
+                    await trio.lowlevel.checkpoint()
+            await work()
+        nursery.cancel_scope.cancel()
+    return printed
+
+
+def catch_up_case(folder: Path, body_size: int, gib: float) -> Outcome:
+    """An empty slave takes a whole log."""
+    store = new_store(folder / "master")
+    queues = [(TOPIC, queue_id) for queue_id in range(QUEUE_COUNT)]
+    while store.max_physical_offset < gib * (1 << 30):
+        append(store, bytes(body_size), 200, queues)
+    end = store.max_physical_offset
+    printed = json.loads(trio.run(with_slave, store, folder / "slave", end))
+    store.close()
+    rate = end / 1e6 / printed["took_s"]
+    return Outcome(
+        f"catch up, {body_size} B",
+        rate,
+        "MB/s",
+        f"goal {CATCH_UP_GOAL}",
+        rate / CATCH_UP_GOAL,
+        f"{end / 1e6 / printed['cpu_s']:,.0f} MB for a second of the slave's core",
+    )
+
+
+def ack_case(folder: Path, body_size: int, count: int, flush: FlushDiskType) -> Outcome:
+    """One message at a time, put, and acknowledged by the slave."""
+    store = new_store(folder / "master", broker_role=BrokerRole.SYNC_MASTER, flush_disk_type=flush)
+    took_us: list[float] = []
+
+    async def work() -> None:
+        for _ in range(count):
+            store.begin_burst()
+            start_s = time.perf_counter()
+            _, physical_offset, _ = store.put_message(
+                TOPIC, 0, bytes(body_size), PROPERTIES, born_timestamp_ms=1, born_host=HOST,
+                store_host=HOST, tags_code=0,
+            )  # fmt: skip
+            store.on_visible(store.commit())
+            told = trio.Event()
+
+            def answered(status: PutMessageStatus, told: trio.Event = told) -> None:
+                assert status is PutMessageStatus.PUT_OK
+                told.set()
+
+            store.when_replicated(physical_offset, answered)
+            await told.wait()
+            took_us.append((time.perf_counter() - start_s) * 1e6)
+
+    trio.run(with_slave, store, folder / "slave", 0, work)
+    store.close()
+    return Outcome(
+        f"put to ack, {flush.value}",
+        statistics.median(took_us),
+        "µs",
+        "",
+        None,
+        f"p99 {statistics.quantiles(took_us, n=100)[98]:,.0f} µs of {count:,}",
+    )
+
+
+def main(
+    case: Annotated[str, typer.Option(help="catch-up, ack")] = "all",
+    folder: Annotated[Path | None, typer.Option(help="on which disk (a temporary folder)")] = None,
+    gib: Annotated[float, typer.Option(help="log size of catching up")] = 1.0,
+    count: Annotated[int, typer.Option(help="messages that are acknowledged one by one")] = 2_000,
+    json_: Annotated[bool, typer.Option("--json", help="print JSON instead of a table")] = False,
+    slave_of: Annotated[int, typer.Option(hidden=True)] = 0,
+    until: Annotated[int, typer.Option(hidden=True)] = 0,
+    flush: Annotated[str, typer.Option(hidden=True)] = "ASYNC_FLUSH",
+) -> None:
+    """Measure replication and print each figure."""
+    if slave_of and folder is not None:
+        trio.run(follow, folder, slave_of, until, FlushDiskType[flush])
+        return
+    flushes = (FlushDiskType.ASYNC_FLUSH, FlushDiskType.SYNC_FLUSH)
+    cases: dict[str, list[Callable[[Path], Outcome]]] = {
+        "catch-up": [
+            lambda path, size=size: catch_up_case(path, size, gib)  # type: ignore[misc]
+            for size in (1024, 4096)
+        ],
+        "ack": [
+            lambda path, kind=kind: ack_case(path, 1024, count, kind)  # type: ignore[misc]
+            for kind in flushes
+        ],
+    }
+    if case != "all" and case not in cases:
+        raise typer.BadParameter(f"--case is all or one of {', '.join(cases)}")
+    outcomes = []
+    for name, ones in cases.items():
+        for one in ones if case in ("all", name) else ():
+            with tempfile.TemporaryDirectory(prefix="trocket-bench-", dir=folder) as scratch:
+                outcomes.append(one(Path(scratch)))
+    if json_:
+        print(json.dumps([asdict(one) for one in outcomes], indent=2))
+    else:
+        Console(width=140).print(report(outcomes))
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,74 @@
+"""The sockets that a broker listens on.
+
+Java counterpart: the two servers of BrokerController.java; MixAll.brokerVIPChannel.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+
+from ..remoting.server import open_listener
+from ..store.config import BrokerRole, MessageStoreConfig
+from ..store.ha.master import open_ha_listener
+from .config import HA_PORT_STEP
+
+logger = logging.getLogger(__name__)
+
+VIP_PORT_STEP = 2
+"""Clients with vipChannelEnabled connect to listenPort - 2. Source: MixAll.brokerVIPChannel."""
+
+FREE_PORT_TRIES = 50
+"""How often a pair of free ports (one and the VIP port two below) is looked for."""
+
+
+def listen(host: str, port: int) -> list[socket.socket]:
+    """The port's and the VIP port's listeners; for port 0 a free pair.
+
+    Raises: OSError: as `open_listener`.
+    """
+    if port:
+        first = open_listener(host, port)
+        try:
+            return [first, open_listener(host, port - VIP_PORT_STEP)]
+        except OSError:
+            first.close()
+            raise
+    for _ in range(FREE_PORT_TRIES):
+        first = open_listener(host, 0)
+        taken = first.getsockname()[1]
+        try:
+            return [first, open_listener(host, taken - VIP_PORT_STEP)]
+        except OSError:
+            first.close()
+    raise OSError(f"no two free ports with one between them on {host or 'any address'}")
+
+
+def ha_port(store_config: MessageStoreConfig, port: int) -> int:
+    """Where slaves connect, as they are told.
+
+    Args:
+      port: that the broker listens on.
+    """
+    return store_config.ha_listen_port or port + HA_PORT_STEP
+
+
+def listen_for_slaves(store_config: MessageStoreConfig, port: int) -> list[socket.socket]:
+    """The listener of a master for its slaves; none of a slave.
+
+    An ASYNC_MASTER whose file does not say haListenPort does without it where the port is taken,
+    because brokers that have no slaves run beside one another.
+
+    Args:
+      port: that the broker listens on.
+    Raises: OSError: as `open_listener`.
+    """
+    if store_config.broker_role is BrokerRole.SLAVE:
+        return []
+    try:
+        return [open_ha_listener(store_config, ha_port(store_config, port))]
+    except OSError as error:
+        if store_config.ha_listen_port or store_config.broker_role is BrokerRole.SYNC_MASTER:
+            raise
+        logger.warning("no slave can connect, set haListenPort: %s", error)
+        return []

@@ -1,0 +1,181 @@
+"""What a slave asks its master: the requests, and what their answers say.
+
+The master may be Apache's, 4.9 or 5.x.
+
+Java counterpart: broker/out/BrokerOuterAPI.java getAllTopicConfig, getAllConsumerOffset,
+getAllDelayOffset, getAllSubscriptionGroupConfig, getTimerCheckPoint of 5.3.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final, TypeVar
+
+from ..remoting.bodies import (
+    DataVersion,
+    HARuntimeInfo,
+    KVTable,
+    SubscriptionGroupWrapper,
+    TopicConfigSerializeWrapper,
+)
+from ..remoting.client import RemotingClient, split_address
+from ..remoting.codec import RemotingCommand
+from ..remoting.errors import RemoteProtocolError, RemotingConnectError, RequestRefused
+from ..remoting.headers import (
+    GetAllSubscriptionGroupRequestHeader,
+    GetAllSubscriptionGroupResponseHeader,
+    GetAllTopicConfigRequestHeader,
+    GetAllTopicConfigResponseHeader,
+    decode,
+    encode_header,
+)
+from ..remoting.hosts import join_address
+from ..remoting.request_codes import RequestCode
+from ..remoting.response_codes import ResponseCode
+from .listening import VIP_PORT_STEP
+
+TIMEOUT_S: Final = 3.0
+"""For one answer. Source: BrokerOuterAPI."""
+
+PAGE_SIZE: Final = 2000
+"""Topics or groups asked for at once. RocketMQ: splitMetadataSize."""
+
+PAGES_MAX: Final = 200
+"""Requests for one table: four times as many as a master's largest one has pages, because it begins
+anew whenever the table changes meanwhile."""
+
+_TableT = TypeVar("_TableT", TopicConfigSerializeWrapper, SubscriptionGroupWrapper)
+
+
+class MasterApi:
+    """Asks one master.
+
+    What its methods raise: RemotingError, when it cannot be reached, or what it answers cannot be
+    read; RequestRefused, when it refuses.
+
+    Args:
+      client: running.
+      address: `host:port` of the master.
+    """
+
+    def __init__(self, client: RemotingClient, address: str) -> None:
+        self._client = client
+        self._address = address
+
+    async def topics(self) -> TopicConfigSerializeWrapper:
+        """All topics, asked for on the VIP port as Apache's slaves do, or else on the other."""
+
+        async def ask(begin: int, version: str) -> tuple[TopicConfigSerializeWrapper, int | None]:
+            header = GetAllTopicConfigRequestHeader(
+                topic_seq=begin, data_version=version, max_topic_num=PAGE_SIZE
+            )
+            code = RequestCode.GET_ALL_TOPIC_CONFIG
+            answer = await self._ask_vip(RemotingCommand(code, encode_header(header)))
+            total = decode(GetAllTopicConfigResponseHeader, answer.ext_fields).total_topic_num
+            return TopicConfigSerializeWrapper.from_body(answer.body), total
+
+        return await _whole(ask, lambda page: page.topic_config_table)
+
+    async def groups(self) -> SubscriptionGroupWrapper:
+        """All consumer groups."""
+
+        async def ask(begin: int, version: str) -> tuple[SubscriptionGroupWrapper, int | None]:
+            header = GetAllSubscriptionGroupRequestHeader(
+                group_seq=begin, data_version=version, max_group_num=PAGE_SIZE
+            )
+            code = RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG
+            answer = await self._ask(RemotingCommand(code, encode_header(header)))
+            total = decode(GetAllSubscriptionGroupResponseHeader, answer.ext_fields).total_group_num
+            return SubscriptionGroupWrapper.from_body(answer.body), total
+
+        return await _whole(ask, lambda page: page.subscription_group_table)
+
+    async def consumer_offsets(self) -> bytes:
+        """The text of its consumerOffset.json."""
+        return (await self._ask(RemotingCommand(RequestCode.GET_ALL_CONSUMER_OFFSET))).body
+
+    async def delay_offsets(self) -> bytes:
+        """The text of its delayOffset.json."""
+        return (await self._ask(RemotingCommand(RequestCode.GET_ALL_DELAY_OFFSET))).body
+
+    async def timer_checkpoint(self) -> bytes | None:
+        """Its timercheck page, or the first part of it; None: it has no timers."""
+        try:
+            return (await self._ask(RemotingCommand(RequestCode.GET_TIMER_CHECK_POINT))).body
+        except RequestRefused:  # timers are off, or it is of 4.9
+            return None
+
+    async def log_end(self) -> int:
+        """The physical offset at which its log ends now."""
+        try:
+            answer = await self._ask(RemotingCommand(RequestCode.GET_BROKER_HA_STATUS))
+        except RequestRefused as refusal:  # 4.9 does not know it
+            if refusal.code != ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+                raise
+        else:
+            status = HARuntimeInfo.from_body(answer.body)
+            if not status.master:
+                raise RemoteProtocolError(f"{self._address} is no master")
+            return status.master_commit_log_max_offset
+        answer = await self._ask(RemotingCommand(RequestCode.GET_BROKER_RUNTIME_INFO))
+        text = KVTable.from_body(answer.body).table.get("commitLogMaxOffset", "")
+        if not text.isdecimal():
+            raise RemoteProtocolError(f"commitLogMaxOffset is {text[:40]!r}")
+        return int(text)
+
+    async def _ask(self, command: RemotingCommand, address: str | None = None) -> RemotingCommand:
+        answer = await self._client.call(address or self._address, command, TIMEOUT_S)
+        if answer.code != ResponseCode.SUCCESS:
+            name = RequestCode(command.code).name
+            raise RequestRefused(answer.code, f"the master refuses {name}: {answer.remark}")
+        return answer
+
+    async def _ask_vip(self, command: RemotingCommand) -> RemotingCommand:
+        host, port = split_address(self._address)
+        if port <= VIP_PORT_STEP:
+            return await self._ask(command)
+        try:
+            return await self._ask(command, join_address(host, port - VIP_PORT_STEP))
+        except RemotingConnectError:
+            return await self._ask(command)
+
+
+async def _whole(
+    ask: Callable[[int, str], Awaitable[tuple[_TableT, int | None]]],
+    entries_of: Callable[[_TableT], Mapping[str, object]],
+) -> _TableT:
+    """A table whose answers may come in pages.
+
+    Args:
+      ask: for what begins at an index, with the version of the pages so far as JSON, "" for none;
+        it returns a page, and how many entries there are in all; None: this is all of them. Of
+        another version than asked for, it is the first page.
+      entries_of: of a page.
+    """
+    whole, total = await ask(0, "")
+    for _ in range(PAGES_MAX):
+        seen = len(entries_of(whole))
+        if total is None or seen >= total:
+            return whole
+        page, total = await ask(seen, _json(whole.data_version))
+        if page.data_version != whole.data_version:
+            whole = page  # the table has changed: from its beginning
+        elif not entries_of(page):
+            return whole
+        else:
+            _add(whole, page)
+    raise RemoteProtocolError(f"the table has not come whole in {PAGES_MAX} pages")
+
+
+def _add(whole: _TableT, page: _TableT) -> None:
+    if isinstance(whole, TopicConfigSerializeWrapper):
+        assert isinstance(page, TopicConfigSerializeWrapper)
+        whole.topic_config_table |= page.topic_config_table
+    else:
+        assert isinstance(page, SubscriptionGroupWrapper)
+        whole.subscription_group_table |= page.subscription_group_table
+        whole.forbidden_table |= page.forbidden_table
+
+
+def _json(version: DataVersion) -> str:
+    return version.to_body().decode("ascii")

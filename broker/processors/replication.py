@@ -1,0 +1,84 @@
+"""What slaves ask their master, and how replication goes: GET_ALL_CONSUMER_OFFSET (43),
+GET_ALL_DELAY_OFFSET (45), GET_TIMER_CHECK_POINT (60), GET_TIMER_METRICS (61),
+GET_ALL_MESSAGE_REQUEST_MODE (402), GET_BROKER_HA_STATUS (907).
+
+Topics (21) and groups (201) are in `topic_admin.py` and `group_admin.py`. A slave answers, too,
+with what it has copied.
+
+Java counterpart: AdminBrokerProcessor.getAllConsumerOffset and the like of 5.3.3. Pure.
+Not done: counts of timer messages by topic; modes of message requests, which are pop's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ...remoting import fastjson
+from ...remoting.bodies import DataVersion, HARuntimeInfo
+from ...remoting.channel import Answer, Channel, Processor
+from ...remoting.codec import RemotingCommand
+from ...remoting.errors import RequestRefused
+from ...remoting.request_codes import RequestCode
+from ...remoting.response_codes import ResponseCode
+from ...store.clock import Clock
+from ..consumer_offset_manager import ConsumerOffsetManager
+from ..delay_offset_manager import DelayOffsetManager
+from ..timer_message_service import TimerMessageService
+
+
+class ReplicationProcessor:
+    """Answers slaves, and who looks after them.
+
+    Args:
+      offsets, delay_offsets: the broker's tables.
+      timers: None: there are none (timerWheelEnable=false).
+      status: tells how replication goes.
+      clock: for what is answered.
+    """
+
+    def __init__(
+        self,
+        *,
+        offsets: ConsumerOffsetManager,
+        delay_offsets: DelayOffsetManager,
+        timers: TimerMessageService | None,
+        status: Callable[[], HARuntimeInfo],
+        clock: Clock,
+    ) -> None:
+        self._offsets = offsets
+        self._delay_offsets = delay_offsets
+        self._timers = timers
+        self._status = status
+        self._clock = clock
+        self.processors: dict[RequestCode, Processor] = {
+            RequestCode.GET_ALL_CONSUMER_OFFSET: self._consumer_offsets,
+            RequestCode.GET_ALL_DELAY_OFFSET: self._all_delay_offsets,
+            RequestCode.GET_TIMER_CHECK_POINT: self._timer_checkpoint,
+            RequestCode.GET_TIMER_METRICS: self._timer_metrics,
+            RequestCode.GET_ALL_MESSAGE_REQUEST_MODE: self._request_modes,
+            RequestCode.GET_BROKER_HA_STATUS: self._ha_status,
+        }
+
+    def _consumer_offsets(self, request: RemotingCommand, _: Channel) -> Answer:
+        return request.answer(body=self._offsets.to_body())
+
+    def _all_delay_offsets(self, request: RemotingCommand, _: Channel) -> Answer:
+        return request.answer(body=self._delay_offsets.encode())
+
+    def _timer_checkpoint(self, request: RemotingCommand, _: Channel) -> Answer:
+        if self._timers is None:
+            raise RequestRefused(ResponseCode.SYSTEM_ERROR, "The checkpoint is null")
+        progress = self._timers.progress()
+        return request.answer(body=progress.to_answer(self._clock.wall_ms()))
+
+    def _timer_metrics(self, request: RemotingCommand, _: Channel) -> Answer:
+        if self._timers is None:
+            raise RequestRefused(ResponseCode.SYSTEM_ERROR, "The timer message store is null")
+        body = fastjson.dumps({"dataVersion": DataVersion(), "timingCount": {}})
+        return request.answer(body=body)
+
+    def _request_modes(self, request: RemotingCommand, _: Channel) -> Answer:
+        return request.answer(body=fastjson.dumps({"messageRequestModeMap": {}}))
+
+    def _ha_status(self, request: RemotingCommand, _: Channel) -> Answer:
+        return request.answer(body=self._status().to_body())

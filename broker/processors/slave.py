@@ -1,0 +1,86 @@
+"""What a slave refuses: messages, ends of transactions, and changes that its master's tables would
+undo.
+
+The answers are in place of those of the processors that serve the same requests on a master, which
+so need not ask what they are.
+
+Java counterpart: SendMessageProcessor.rejectRequest, PullMessageProcessor.rejectRequest,
+EndTransactionProcessor, RecallMessageProcessor, AdminBrokerProcessor.validateSlave of 5.3.3. Pure.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ...remoting.channel import Answer, Channel, Processor
+from ...remoting.codec import RemotingCommand
+from ...remoting.errors import RequestRefused
+from ...remoting.request_codes import RequestCode
+from ...remoting.response_codes import ResponseCode
+from ..config import BrokerConfig
+
+_REJECTED: Final = (
+    ResponseCode.SYSTEM_BUSY,
+    "[REJECTREQUEST]system busy, start flow control for a while",
+)
+"""RocketMQ's words for whatever a processor rejects; 4.9 answers sends to a slave with 14."""
+
+_NO_CHANGE: Final = (
+    ResponseCode.SYSTEM_ERROR,
+    (
+        "Can't modify topic or subscription group from slave broker, please execute it from "
+        "master broker."
+    ),
+)
+
+_REFUSED: Final = {
+    _REJECTED: (
+        RequestCode.SEND_MESSAGE,
+        RequestCode.SEND_MESSAGE_V2,
+        RequestCode.SEND_BATCH_MESSAGE,
+        RequestCode.CONSUMER_SEND_MSG_BACK,
+        RequestCode.SEND_REPLY_MESSAGE,
+        RequestCode.SEND_REPLY_MESSAGE_V2,
+    ),
+    (
+        ResponseCode.SLAVE_NOT_AVAILABLE,
+        "Message store is slave mode, so end transaction is forbidden.",
+    ): (RequestCode.END_TRANSACTION, RequestCode.RESUME_CHECK_HALF_MESSAGE),
+    _NO_CHANGE: (
+        RequestCode.UPDATE_AND_CREATE_TOPIC,
+        RequestCode.UPDATE_AND_CREATE_TOPIC_LIST,
+        RequestCode.DELETE_TOPIC_IN_BROKER,
+        RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP,
+        RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST,
+        RequestCode.DELETE_SUBSCRIPTIONGROUP,
+    ),
+    (ResponseCode.SYSTEM_ERROR, "Can not reset offset in slave broker"): (
+        RequestCode.INVOKE_BROKER_TO_RESET_OFFSET,
+    ),
+}
+_RECALL: Final = (
+    ResponseCode.SLAVE_NOT_AVAILABLE,
+    "recall failed, broker service not available",
+)
+_PULLS: Final = (RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE)
+
+
+def slave_refusals(config: BrokerConfig) -> dict[RequestCode, Processor]:
+    """The processors that a slave has in place of a master's.
+
+    Args:
+      config: whether pulls are served (slaveReadEnable).
+    """
+    refused = {code: refusal for refusal, codes in _REFUSED.items() for code in codes}
+    if config.recall_message_enable:  # else the usual answer says so
+        refused[RequestCode.RECALL_MESSAGE] = _RECALL
+    if not config.slave_read_enable:
+        refused |= dict.fromkeys(_PULLS, _REJECTED)
+    return {code: _refuser(*refusal) for code, refusal in refused.items()}
+
+
+def _refuser(code: ResponseCode, remark: str) -> Processor:
+    def refuse(request: RemotingCommand, channel: Channel) -> Answer:
+        raise RequestRefused(code, remark)
+
+    return refuse

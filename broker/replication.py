@@ -1,0 +1,155 @@
+"""A broker's part in its group: the master that its slaves follow, or a slave.
+
+The log goes by `store/ha/`; what a slave copies besides it by `slave_synchronize.py`. Roles never
+change while a broker runs: an operator changes brokerRole and brokerId, and starts it again
+(docs/operations.md).
+
+Java counterpart: the HA half of BrokerController.java, DefaultHAService.getRuntimeInfo of 5.3.3.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Collection, Sequence
+
+import trio
+
+from ..remoting.bodies import HAClientRuntimeInfo, HAConnectionRuntimeInfo, HARuntimeInfo
+from ..store.clock import Clock
+from ..store.ha.master import HaMaster, MasterState
+from ..store.ha.slave import FollowerState, HaSlave
+from ..store.message_store import MessageStore
+from .registration_answer import Master
+from .slave_synchronize import SlaveSynchronize
+
+
+class MasterSide:
+    """Sends the log to slaves.
+
+    Args:
+      store: loaded when `run` is called.
+
+    Attributes:
+      ha: takes the slaves in.
+      has_master: a master has none.
+    """
+
+    has_master = False
+
+    def __init__(self, store: MessageStore) -> None:
+        self.ha = HaMaster(store)
+
+    async def run(
+        self,
+        listeners: Sequence[socket.socket],
+        *,
+        task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
+    ) -> None:
+        """Serve slaves until cancelled.
+
+        Args:
+          listeners: for them; closed in the end.
+        """
+        await self.ha.serve(listeners, task_status=task_status)
+
+    def on_master(self, master: Master | None) -> None:
+        """Name servers tell a master of none."""
+
+    def arrived(self, queues: Collection[tuple[str, int]]) -> None:
+        """A master's messages come from producers."""
+
+    def status(self) -> HARuntimeInfo:
+        """The answer to GET_BROKER_HA_STATUS."""
+        return _of_master(self.ha.state())
+
+
+class SlaveSide:
+    """Follows a master.
+
+    Args:
+      ha: copies its log.
+      synchronize: copies the rest.
+      own_address: haMasterAddress, which counts more than what name servers say; "": it is not set.
+      clock: for what is told of times.
+    """
+
+    def __init__(
+        self, ha: HaSlave, synchronize: SlaveSynchronize, *, own_address: str, clock: Clock
+    ) -> None:
+        self._ha = ha
+        self._synchronize = synchronize
+        self._own_address = own_address
+        self._clock = clock
+
+    async def run(
+        self,
+        listeners: Sequence[socket.socket],
+        *,
+        task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
+    ) -> None:
+        """Follow the master until cancelled.
+
+        Args:
+          listeners: none: slaves have no slaves.
+        """
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._ha.run)
+            nursery.start_soon(self._synchronize.run)
+            task_status.started()
+
+    def on_master(self, master: Master | None) -> None:
+        """What the name servers say.
+
+        A master that is gone for them may be back before they know: its log is followed on when it
+        answers.
+        """
+        self._synchronize.set_master("" if master is None else master.broker_addr)
+        if master is not None and master.ha_server_addr and not self._own_address:
+            self._ha.set_master(master.ha_server_addr)
+
+    def arrived(self, queues: Collection[tuple[str, int]]) -> None:
+        """Take note of new messages; called with all queues that have some."""
+        self._synchronize.arrived(queues)
+
+    @property
+    def has_master(self) -> bool:
+        """Whether it follows a master now."""
+        return self._ha.state().is_connected
+
+    def status(self) -> HARuntimeInfo:
+        """The answer to GET_BROKER_HA_STATUS."""
+        return _of_slave(self._ha.state(), self._clock.wall_ms())
+
+
+def _of_master(state: MasterState) -> HARuntimeInfo:
+    return HARuntimeInfo(
+        master=True,
+        master_commit_log_max_offset=state.log_end,
+        in_sync_slave_nums=sum(slave.is_in_sync for slave in state.slaves),
+        ha_connection_info=[
+            HAConnectionRuntimeInfo(
+                addr=slave.address,
+                slave_ack_offset=slave.ack_offset,
+                diff=slave.behind,
+                in_sync=slave.is_in_sync,
+                transferred_byte_in_second=slave.per_second,
+                transfer_from_where=slave.send_offset,
+            )
+            for slave in state.slaves
+        ],
+    )
+
+
+def _of_slave(state: FollowerState, now_ms: int) -> HARuntimeInfo:
+    def moment_ms(seconds_ago: float) -> int:
+        return 0 if seconds_ago < 0 else now_ms - int(seconds_ago * 1000)
+
+    return HARuntimeInfo(
+        ha_client_runtime_info=HAClientRuntimeInfo(
+            master_addr=state.master_address or None,
+            transferred_byte_in_second=state.per_second,
+            max_offset=state.log_end,
+            last_read_timestamp=moment_ms(state.last_read_s),
+            last_write_timestamp=moment_ms(state.last_write_s),
+        )
+    )

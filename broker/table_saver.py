@@ -1,0 +1,65 @@
+"""Saves tables from time to time, off the event loop.
+
+Java counterpart: the scheduled persist calls of BrokerController.java of 5.3.3.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+
+import trio
+
+from ..store.errors import StoreError
+from ..store.message_store import MessageStore
+from .saved_table import SavedTable
+from .state_files import StateFiles
+
+logger = logging.getLogger(__name__)
+
+
+class TableSaver:
+    """Saves what changed. Owned by the broker's task.
+
+    Args:
+      files: theirs.
+      store: whose log must have what a table says.
+    """
+
+    def __init__(self, files: StateFiles, store: MessageStore) -> None:
+        self._files = files
+        self._store = store
+
+    async def run(
+        self, table: SavedTable, interval_s: float, before: Callable[[], Awaitable[None]]
+    ) -> None:
+        """Save a table until cancelled.
+
+        Args:
+          before: called when it changed; raises StoreError where it must not be saved then.
+        """
+        while True:
+            await trio.sleep(interval_s)
+            text = table.take_changed()
+            if text is None:
+                continue
+            try:
+                await before()
+                await self._files.save_off_loop(table.file_name, text)
+            except StoreError as error:
+                table.note_unsaved()
+                logger.error("%s is not saved: %s", table.file_name, error)
+
+    async def sync_log(self) -> None:
+        """What was sent back, and what was consumed, is on the device before the group is noted to
+        be past it; after a failed fsync the offsets are saved all the same."""
+        await self._store.flusher.flush_in_thread(threaded=self._store.disk.threaded)
+
+    async def sync_log_or_fail(self) -> None:
+        """What was delivered is on the device before it is noted so.
+
+        Raises: StoreIOError: it is not.
+        """
+        await self.sync_log()
+        if self._store.flusher.failure is not None:
+            raise self._store.flusher.failure

@@ -1,0 +1,80 @@
+"""What slaves ask their master, asked by a client; topics and groups are asked for elsewhere."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from ...remoting.codec import SerializeType
+from ...remoting.request_codes import RequestCode as Code
+from .making import (
+    Names,
+    create_group,
+    create_topic,
+    properties,
+    pull_until,
+    send_fields,
+    unique_key,
+)
+from .normalise import counts, data_versions, only, physical_offsets
+from .request import BodyKind, Request, Script
+from .sends_requests import PLACE, send
+
+_CODES = (
+    Code.GET_ALL_CONSUMER_OFFSET,
+    Code.GET_ALL_DELAY_OFFSET,
+    Code.GET_TIMER_METRICS,
+    Code.GET_ALL_MESSAGE_REQUEST_MODE,
+)
+
+
+def slaves(header: SerializeType) -> Script:
+    """Offsets, timers and how replication goes; played while no timer message was sent."""
+    names = Names("slaves", header)
+    topic, group = names("topic"), names("group")
+    offset = {"consumerGroup": group, "topic": topic, "queueId": 0, "commitOffset": 1}
+    text = properties(UNIQ_KEY=unique_key(names, 1))
+    tables = partial(
+        Request,
+        body_kind=BodyKind.JSON,
+        normalisers=(
+            data_versions("body.dataVersion"),
+            only(names.prefix, "body.offsetTable", "body.groupTopicMap", "body.pullOffsetTable"),
+            only(names.prefix, "body.timingCount"),
+        ),
+    )
+    status = partial(
+        Request,
+        code=Code.GET_BROKER_HA_STATUS,
+        body_kind=BodyKind.JSON,
+        normalisers=(physical_offsets("body.masterCommitLogMaxOffset"),),
+    )
+    timers = partial(
+        Request,
+        code=Code.GET_TIMER_CHECK_POINT,
+        body_kind=BodyKind.TIMER_CHECKPOINT,
+        normalisers=(counts("body.read_time_ms"), data_versions("body.version")),
+        since="5.5.0",
+    )
+    steps = (
+        create_topic(topic),
+        create_group(group),
+        send(name="a message", fields=send_fields(topic, text), normalisers=PLACE),
+        pull_until(group, topic, "the message", 1),
+        Request("an offset", Code.UPDATE_CONSUMER_OFFSET, offset),
+        tables("offsets of consumers", Code.GET_ALL_CONSUMER_OFFSET, since="5.5.0"),
+        tables("offsets of delay levels", Code.GET_ALL_DELAY_OFFSET, since="5.5.0"),
+        tables("counts of timer messages", Code.GET_TIMER_METRICS),
+        tables("modes of requests", Code.GET_ALL_MESSAGE_REQUEST_MODE),
+        timers(name="how far timers are"),
+        status(name="of a master without slaves"),
+        # Nobody reads what comes with such a request.
+        *(tables("with a body that is no JSON", code, body=b"{", erroneous=True, since="5.5.0")
+          for code in _CODES),
+        timers(name="with a body that is no JSON", body=b"{", erroneous=True),
+        status(name="with a body that is no JSON", body=b"{", erroneous=True),
+    )  # fmt: skip
+    return Script("slaves", header, steps)
+
+
+SCRIPTS = (slaves,)
+"""Each makes a script for one kind of header."""

@@ -1,0 +1,75 @@
+"""The ports of a broker, and when it does without the one for slaves."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from contextlib import closing
+
+import pytest
+
+from trocket.broker.listening import VIP_PORT_STEP, ha_port, listen, listen_for_slaves
+from trocket.store.config import BrokerRole, MessageStoreConfig
+
+HOST = "127.0.0.1"
+
+
+@pytest.fixture
+def taken() -> Iterator[int]:
+    """A port that somebody listens on."""
+    with closing(socket.create_server((HOST, 0))) as listener:
+        yield listener.getsockname()[1]
+
+
+def ports(listeners: list[socket.socket]) -> list[int]:
+    found = [listener.getsockname()[1] for listener in listeners]
+    for listener in listeners:
+        listener.close()
+    return found
+
+
+def test_a_free_port_has_its_vip_port_two_below() -> None:
+    first, vip = ports(listen(HOST, 0))
+    assert first - vip == VIP_PORT_STEP
+
+
+def test_a_port_whose_vip_port_is_taken_is_given_back(taken: int) -> None:
+    with pytest.raises(OSError, match=str(taken)):
+        listen(HOST, taken + VIP_PORT_STEP)
+    socket.create_server((HOST, taken + VIP_PORT_STEP)).close()
+
+
+@pytest.mark.parametrize(("configured", "port"), [(0, 10912), (20_000, 20_000)])
+def test_slaves_connect_one_above_unless_the_file_says_otherwise(configured, port) -> None:
+    assert ha_port(MessageStoreConfig(ha_listen_port=configured), 10911) == port
+
+
+def test_a_master_listens_for_slaves_on_this_machine_only_and_a_slave_not_at_all(
+    taken: int,
+) -> None:
+    config = MessageStoreConfig(ha_listen_port=0)
+    with closing(socket.create_server((HOST, 0))) as free:
+        port = free.getsockname()[1]
+    (listener,) = listen_for_slaves(config, port - 1)
+    with closing(listener):
+        assert listener.getsockname() == (HOST, port)
+    assert listen_for_slaves(MessageStoreConfig(broker_role=BrokerRole.SLAVE), taken - 1) == []
+
+
+def test_brokers_beside_one_another_need_no_slaves(taken: int, caplog) -> None:
+    assert listen_for_slaves(MessageStoreConfig(), taken - 1) == []
+    (record,) = caplog.records
+    assert "no slave can connect, set haListenPort" in record.message
+    assert str(taken) in record.message
+
+
+@pytest.mark.parametrize("role", [BrokerRole.ASYNC_MASTER, BrokerRole.SYNC_MASTER])
+def test_a_port_that_is_wanted_and_taken_is_an_error(role: BrokerRole, taken: int) -> None:
+    wanted = MessageStoreConfig(broker_role=role, ha_listen_port=taken)
+    with pytest.raises(OSError, match=str(taken)):
+        listen_for_slaves(wanted, 10911)
+
+
+def test_a_sync_master_does_not_do_without_slaves(taken: int) -> None:
+    with pytest.raises(OSError, match=str(taken)):
+        listen_for_slaves(MessageStoreConfig(broker_role=BrokerRole.SYNC_MASTER), taken - 1)
