@@ -1,15 +1,17 @@
-"""What replication costs without a broker around it: two processes, real files, loopback.
+"""What replication costs: of the store alone, and of whole brokers beside Apache's.
 
 Catching up is one core's work on the slave's side: checksums, queues and index of all that comes.
 The figure of the first case is for a core that nobody else uses.
 
     python -m trocket.bench.ha
     python -m trocket.bench.ha --case catch-up --gib 2 --json
+    python -m trocket.bench.ha --case sends --rounds 3
 """
 
 from __future__ import annotations
 
 import json
+import os
 import statistics
 import sys
 import tempfile
@@ -23,6 +25,7 @@ import trio
 import typer
 from rich.console import Console
 
+from trocket.bench.ha_sends import Spread, measure_all, measure_brokers
 from trocket.bench.store import (
     HOST,
     PROPERTIES,
@@ -41,6 +44,9 @@ from trocket.store.status import PutMessageStatus
 
 CATCH_UP_GOAL = 150
 """MB/s."""
+
+BROKERS_GOAL = 1.6
+"""Times the rate of one broker, where each has a core that nobody else uses."""
 
 SLAVE_CONNECTS_S = 10.0
 
@@ -159,11 +165,65 @@ def ack_case(folder: Path, body_size: int, count: int, flush: FlushDiskType) -> 
     )
 
 
+def sends_cases(
+    folder: Path, peers: str, rounds: int, seconds: float, warm_up: float
+) -> list[Outcome]:
+    """Whole brokers: without a slave, with one, and waiting for it; ours over each peer's."""
+    figures = measure_all(
+        peers.split(","), folder, rounds=rounds, seconds=seconds, warm_up_s=warm_up
+    )
+    others = {(one.mode, one.case): one.messages_per_s for one in figures if one.peer != "trocket"}
+    outcomes = []
+    for one in figures:
+        other = others.get((one.mode, one.case)) if one.peer == "trocket" else None
+        outcomes.append(
+            Outcome(
+                f"{one.peer}, {one.mode}, {one.case}",
+                one.messages_per_s,
+                "msg/s",
+                "" if other is None else f"Apache {other:,.0f}",
+                None if other is None else one.messages_per_s / other,
+                f"p50 {one.p50_us:,.0f} µs, p99 {one.p99_us:,.0f} µs, "
+                f"CPU {one.broker_cpu_us:.1f} µs of the master",
+            )
+        )
+    return outcomes
+
+
+def brokers_case(folder: Path, rounds: int, seconds: float) -> list[Outcome]:
+    """Two broker processes over one, by turns."""
+    ratios: list[float] = []
+    two: list[Spread] = []
+    for number in range(rounds):
+        one_and_two = [
+            measure_brokers(count, folder / f"{number}-{count}", seconds=seconds, warm_up_s=1.0)
+            for count in (1, 2)
+        ]
+        two.append(one_and_two[1])
+        ratios.append(two[-1].messages_per_s / one_and_two[0].messages_per_s)
+    middle = sorted(two, key=lambda each: each.messages_per_s)[len(two) // 2]
+    return [
+        Outcome(
+            "two brokers",
+            middle.messages_per_s,
+            "msg/s",
+            f"one (goal {BROKERS_GOAL})",
+            statistics.median(ratios),
+            f"{min(ratios):.2f} to {max(ratios):.2f}; of {os.cpu_count()} cores the brokers took "
+            f"{middle.brokers_share:.2f}, the load {middle.load_share:.2f}",
+        )
+    ]
+
+
 def main(
-    case: Annotated[str, typer.Option(help="catch-up, ack")] = "all",
+    case: Annotated[str, typer.Option(help="catch-up, ack, sends, brokers")] = "all",
     folder: Annotated[Path | None, typer.Option(help="on which disk (a temporary folder)")] = None,
     gib: Annotated[float, typer.Option(help="log size of catching up")] = 1.0,
     count: Annotated[int, typer.Option(help="messages that are acknowledged one by one")] = 2_000,
+    peers: Annotated[str, typer.Option(help="of sends")] = "trocket,apache-5.5.0",
+    rounds: Annotated[int, typer.Option(help="of sends and brokers")] = 3,
+    seconds: Annotated[float, typer.Option(help="of sends and brokers: each")] = 5.0,
+    warm_up: Annotated[float, typer.Option(help="of sends: before each, Java compiles")] = 8.0,
     json_: Annotated[bool, typer.Option("--json", help="print JSON instead of a table")] = False,
     slave_of: Annotated[int, typer.Option(hidden=True)] = 0,
     until: Annotated[int, typer.Option(hidden=True)] = 0,
@@ -174,23 +234,25 @@ def main(
         trio.run(follow, folder, slave_of, until, FlushDiskType[flush])
         return
     flushes = (FlushDiskType.ASYNC_FLUSH, FlushDiskType.SYNC_FLUSH)
-    cases: dict[str, list[Callable[[Path], Outcome]]] = {
+    cases: dict[str, list[Callable[[Path], list[Outcome]]]] = {
         "catch-up": [
-            lambda path, size=size: catch_up_case(path, size, gib)  # type: ignore[misc]
+            lambda path, size=size: [catch_up_case(path, size, gib)]  # type: ignore[misc]
             for size in (1024, 4096)
         ],
         "ack": [
-            lambda path, kind=kind: ack_case(path, 1024, count, kind)  # type: ignore[misc]
+            lambda path, kind=kind: [ack_case(path, 1024, count, kind)]  # type: ignore[misc]
             for kind in flushes
         ],
+        "brokers": [lambda path: brokers_case(path, rounds, seconds)],
+        "sends": [lambda path: sends_cases(path, peers, rounds, seconds, warm_up)],
     }
     if case != "all" and case not in cases:
         raise typer.BadParameter(f"--case is all or one of {', '.join(cases)}")
-    outcomes = []
+    outcomes: list[Outcome] = []
     for name, ones in cases.items():
         for one in ones if case in ("all", name) else ():
             with tempfile.TemporaryDirectory(prefix="trocket-bench-", dir=folder) as scratch:
-                outcomes.append(one(Path(scratch)))
+                outcomes += one(Path(scratch))
     if json_:
         print(json.dumps([asdict(one) for one in outcomes], indent=2))
     else:

@@ -17,6 +17,7 @@ import socket
 import tempfile
 import time
 from array import array
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated
@@ -118,19 +119,29 @@ class _Connection:
         return take_answers(self._incoming)
 
 
-class _Load:
-    """All connections of one case, on one epoll, and the latencies of the part that counts."""
+class Load:
+    """All connections of one case, on one epoll, and the latencies of the part that counts.
+
+    Args:
+      addresses: of brokers, which take the connections by turns.
+      spin: see `measure`.
+    """
 
     def __init__(
-        self, address: tuple[str, int], case: Case, template: SendTemplate, *, spin: bool
+        self,
+        addresses: Sequence[tuple[str, int]],
+        case: Case,
+        template: SendTemplate,
+        *,
+        spin: bool = False,
     ) -> None:
         self._template = template
         self._spin = spin
         self._in_flight = case.in_flight
         self._epoll = select.epoll()
         self._connections = {}
-        for _ in range(case.connections):
-            connection = _Connection(address, template)
+        for number in range(case.connections):
+            connection = _Connection(addresses[number % len(addresses)], template)
             self._connections[connection.socket.fileno()] = connection
             self._epoll.register(connection.socket, select.EPOLLIN)
         self._left_s = array("d", bytes(8 * RING))
@@ -214,7 +225,7 @@ def measure(
     """
     host, _, port = cluster.broker_address.rpartition(":")
     broker = cluster.pids[0]
-    load = _Load((host, int(port)), case, template, spin=spin)
+    load = Load([(host, int(port))], case, template, spin=spin)
     try:
         load.start()
         load.run(warm_up_s)
