@@ -117,6 +117,8 @@ class BrokerController:
         connects by TCP.
       open_process: starts a filter server.
       ha_connect: connects a slave to its master's haListenPort.
+      expects_slaves: slaves may come although nothing in `config` speaks of them; not to a broker
+        in a test.
     """
 
     def __init__(
@@ -132,11 +134,12 @@ class BrokerController:
         client: RemotingClient | None = None,
         open_process: OpenProcess = open_filter_server,
         ha_connect: Connect = connect_tcp,
+        expects_slaves: bool = True,
     ) -> None:
         self.config = config
         self._clock = clock
         self._turn = turn or Turn()
-        self._listeners = listeners
+        self._listeners, self._expects_slaves = listeners, expects_slaves
         self._random = random or Random()
         self._addresses: tuple[str, ...] = ()
         self._broker_addr = ""
@@ -225,7 +228,9 @@ class BrokerController:
         ha_listeners: list[socket.socket] = []
         try:
             if listeners:
-                ha_listeners += listen_for_slaves(self.store.config, port)
+                ha_listeners += listen_for_slaves(
+                    self.store.config, port, expected=self._expects_slaves
+                )
             if self.config.enable_property_filter:
                 warm_up()
             self._load_tables()

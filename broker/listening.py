@@ -53,22 +53,27 @@ def ha_port(store_config: MessageStoreConfig, port: int) -> int:
     return store_config.ha_listen_port or port + HA_PORT_STEP
 
 
-def listen_for_slaves(store_config: MessageStoreConfig, port: int) -> list[socket.socket]:
+def listen_for_slaves(
+    store_config: MessageStoreConfig, port: int, *, expected: bool = True
+) -> list[socket.socket]:
     """The listener of a master for its slaves; none of a slave.
 
     An ASYNC_MASTER whose file does not say haListenPort does without it where the port is taken,
-    because brokers that have no slaves run beside one another.
+    because brokers that have no slaves run beside one another, and always if none are expected.
 
     Args:
       port: that the broker listens on.
+      expected: slaves may come although nothing in the file speaks of them.
     Raises: OSError: as `open_listener`.
     """
-    if store_config.broker_role is BrokerRole.SLAVE:
+    role = store_config.broker_role
+    may_do_without = role is BrokerRole.ASYNC_MASTER and not store_config.ha_listen_port
+    if role is BrokerRole.SLAVE or (may_do_without and not expected):
         return []
     try:
         return [open_ha_listener(store_config, ha_port(store_config, port))]
     except OSError as error:
-        if store_config.ha_listen_port or store_config.broker_role is BrokerRole.SYNC_MASTER:
+        if not may_do_without:
             raise
         logger.warning("no slave can connect, set haListenPort: %s", error)
         return []

@@ -166,6 +166,7 @@ class Servers:
             turn=self._turn,
             listeners=self._listeners,
             client=self._make_client(self._turn) if self._make_client else None,
+            expects_slaves=False,
         )
         try:
             async with trio.open_nursery() as outer:

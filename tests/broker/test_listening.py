@@ -63,6 +63,15 @@ def test_brokers_beside_one_another_need_no_slaves(taken: int, caplog) -> None:
     assert str(taken) in record.message
 
 
+def test_a_broker_in_a_test_waits_for_slaves_only_where_the_file_speaks_of_them() -> None:
+    with closing(socket.create_server((HOST, 0))) as free:
+        port = free.getsockname()[1]
+    assert listen_for_slaves(MessageStoreConfig(), port - 1, expected=False) == []
+    config = MessageStoreConfig(broker_role=BrokerRole.SYNC_MASTER)
+    (listener,) = listen_for_slaves(config, port - 1, expected=False)
+    listener.close()
+
+
 @pytest.mark.parametrize("role", [BrokerRole.ASYNC_MASTER, BrokerRole.SYNC_MASTER])
 def test_a_port_that_is_wanted_and_taken_is_an_error(role: BrokerRole, taken: int) -> None:
     wanted = MessageStoreConfig(broker_role=role, ha_listen_port=taken)
