@@ -37,6 +37,7 @@ SEND_MESSAGE_V2 = 310
 SEND_BATCH_MESSAGE = 320
 
 SUCCESS = 0
+SYSTEM_BUSY = 2
 PULL_NOT_FOUND = 19
 PULL_RETRY_IMMEDIATELY = 20
 QUERY_NOT_FOUND = 22
@@ -46,6 +47,7 @@ WITH_SUBSCRIPTION = 0x4
 """Bit of a pull's sysFlag: what to filter by comes with the pull, no heartbeat is needed."""
 
 TIMEOUT_S = 30.0
+BUSY_S = 30.0
 LONG_MAX = 0x7FFF_FFFF_FFFF_FFFF
 CLIENT_VERSION = 513
 
@@ -212,13 +214,26 @@ class WireClient:
     def send_all(self, messages: Iterable[Outgoing], *, together: int = 64) -> list[Acknowledged]:
         """Send so many messages at a time and wait for their answers; the places in their order.
 
-        Raises: PeerError: one was refused.
+        What a busy broker refuses, Apache's on a machine with other work, is sent again, behind the
+        others.
+
+        Raises: PeerError: one was refused, or as busy for 30 s.
         """
         places: list[Acknowledged] = []
         for batch in _chunks(messages, together):
-            asked = {self.start_send(message): message for message in batch}
-            answers = dict(self.receive() for _ in batch)
-            places += [acknowledged(asked[opaque], answers[opaque].checked()) for opaque in asked]
+            answers: dict[int, Answer] = {}
+            left = list(range(len(batch)))
+            deadline_s = time.monotonic() + BUSY_S
+            while left:
+                asked = {self.start_send(batch[number]): number for number in left}
+                answers |= {asked[opaque]: told for opaque, told in (self.receive() for _ in left)}
+                if time.monotonic() > deadline_s:
+                    break
+                left = [number for number in left if answers[number].code == SYSTEM_BUSY]
+            places += [
+                acknowledged(message, answers[number].checked())
+                for number, message in enumerate(batch)
+            ]
         return places
 
     # ---- reading -------------------------------------------------------------------------
