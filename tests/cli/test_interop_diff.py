@@ -60,7 +60,7 @@ def test_without_differences_it_ends_well_and_counts(played):
     assert asked == [("trocket", ["apache-5.5.0"])]
     assert "HEART_BEAT 34: a [x]" in result.output
     assert "1 passed, 0 quirk, 0 failed, 0 skipped" in result.output
-    assert "of 42 codes that are served, 42 are asked well and 42 wrongly" in result.output
+    assert "of 48 codes that are served, 48 are asked well and 48 wrongly" in result.output
 
 
 def test_a_difference_is_shown_in_full_and_fails(played):
