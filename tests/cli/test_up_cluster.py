@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import trustme
 
 from trocket.blocking import Admin, Producer, PushConsumer
 from trocket.broker.listening import listen
@@ -170,6 +171,26 @@ def test_two_brokers_share_the_work_and_stop_cleanly(up: Start, home: Path) -> N
     for name in pids(facts):
         assert (home / name / "commitlog").is_dir()
         assert not (home / name / "abort").exists()
+
+
+def test_a_master_and_its_slave_speak_tls(up: Start, conf: Path, tmp_path: Path) -> None:
+    authority = trustme.CA()
+    certificate = authority.issue_cert("broker-a")
+    certificate.cert_chain_pems[0].write_to_path(tmp_path / "cert.pem")
+    certificate.private_key_pem.write_to_path(tmp_path / "key.pem")
+    authority.cert_pem.write_to_path(tmp_path / "ca.pem")
+    conf.write_text(
+        f"{SMALL_FILES}haTlsEnable=true\nhaTlsCertPath={tmp_path}/cert.pem\n"
+        f"haTlsKeyPath={tmp_path}/key.pem\nhaTlsTrustCertPath={tmp_path}/ca.pem\n"
+    )
+    command = up("--slaves", "1", "--sync")
+    command.ready()  # the slave has the self-check's message
+    assert command.end(signal.SIGTERM)[0] == 0
+    (tmp_path / "key.pem").unlink()
+    status, _, error = up("--slaves", "1", "--sync").end()
+    assert status == 1
+    assert f"haTlsKeyPath={tmp_path}/key.pem: No such file or directory" in error
+    assert "Traceback" not in error
 
 
 def test_nothing_outlives_a_parent_that_is_killed(up: Start, home: Path) -> None:
