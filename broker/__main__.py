@@ -1,5 +1,8 @@
 """`python -m trocket.broker`, the same as `trocket broker`: RocketMQ's mqbroker.
 
+`trocket up` with several brokers starts each with `--config-from-stdin`: the keys come through the
+pipe, never by a command line, and when the pipe ends, because `up` has ended, so does the broker.
+
 Java counterpart: broker/BrokerStartup.java.
 """
 
@@ -26,6 +29,8 @@ if TYPE_CHECKING:
 
     import trio
 
+    from ..remoting.config import Entry
+
 PROGRAM = "trocket broker"
 
 
@@ -43,9 +48,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         action="store_true",
         help="print what RocketMQ calls the important keys, and end",
     )
+    process.add_config_from_stdin(parser)
     options = parser.parse_args(arguments)
     try:
-        broker, store, warnings = _configured(options.config_file, options.namesrv_addr)
+        entries, path = process.given_entries(options)
+        broker, store, warnings = _configured(entries, path, options.namesrv_addr)
     except ConfigError as error:
         return process.refuse(PROGRAM, error)
     if options.print_all or options.print_important:
@@ -54,21 +61,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return process.EXIT_OK
     process.log_to_stderr(options.log_level, warnings)
     return process.serve(
-        lambda stop: _run(broker, store, stop), program=PROGRAM, expected=(StoreError,)
+        lambda stop: _run(broker, store, stop, from_stdin=options.from_stdin),
+        program=PROGRAM,
+        expected=(StoreError,),
     )
 
 
 def _configured(
-    path: str | None, namesrv_addr: str | None
+    entries: list[Entry], path: str, namesrv_addr: str | None
 ) -> tuple[BrokerConfig, MessageStoreConfig, list[str]]:
     """What counts, from low to high: defaults, environment, file, flags."""
     from .machine import host_name, local_address
 
     broker, store, warnings = read_broker_config(
-        process.read_entries(path),
+        entries,
         BrokerConfig(**from_environment(os.environ)),
         MessageStoreConfig(),
-        path=path or "",
+        path=path,
         namesrv_addr=namesrv_addr,
     )
     if not broker.namesrv_addr:
@@ -79,7 +88,9 @@ def _configured(
     return broker, store, warnings
 
 
-async def _run(broker: BrokerConfig, store: MessageStoreConfig, stop: trio.CancelScope) -> None:
+async def _run(
+    broker: BrokerConfig, store: MessageStoreConfig, stop: trio.CancelScope, *, from_stdin: bool
+) -> None:
     import trio
 
     from ..store.clock import SystemClock
@@ -89,6 +100,8 @@ async def _run(broker: BrokerConfig, store: MessageStoreConfig, stop: trio.Cance
     controller = BrokerController(broker, store, clock=SystemClock(), disk=OsDisk())
     with stop:
         async with trio.open_nursery() as nursery:
+            if from_stdin:
+                nursery.start_soon(process.stop_at_end_of_stdin, stop)
             await nursery.start(controller.run)
             process.settle()
             found_by = f" and name server is {broker.namesrv_addr}" if broker.namesrv_addr else ""

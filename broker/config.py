@@ -209,6 +209,7 @@ def read_broker_config(
         f"{path}{': ' if path else ''}{text}" for text in _settle_role(broker, store, path)
     ]
     _check_replication(entries, broker, store, path)
+    warnings += [f"{path}{': ' if path else ''}{text}" for text in _check_ha_tls(store, path)]
     if not 0 <= broker.listen_port <= PORT_MAX or broker.listen_port in (1, 2):
         raise ConfigError("listenPort - 2, the VIP port, must be a port too", path=path)
     if broker.enable_calc_filter_bit_map and not (
@@ -262,6 +263,26 @@ def _check_replication(
             "haListenPort",
             path=path,
         )
+
+
+def _check_ha_tls(store: MessageStoreConfig, path: str) -> Iterator[str]:
+    """What is set for TLS between master and slaves and does nothing.
+
+    Raises: ConfigError: what it takes is not set.
+    """
+    files = {
+        "haTlsCertPath": store.ha_tls_cert_path,
+        "haTlsKeyPath": store.ha_tls_key_path,
+        "haTlsTrustCertPath": store.ha_tls_trust_cert_path,
+    }
+    if not store.ha_tls_enable:
+        set_keys = [key for key, value in files.items() if value]
+        if set_keys:
+            yield f"{', '.join(set_keys)}: nothing is encrypted without haTlsEnable=true"
+        return
+    missing = [key for key, value in files.items() if not value]
+    if missing:
+        raise ConfigError(f"haTlsEnable=true needs {', '.join(missing)}, too", path=path)
 
 
 def _idle_filters(broker: BrokerConfig) -> Iterator[str]:

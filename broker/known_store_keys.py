@@ -293,6 +293,10 @@ diskFreeBytesEnough long 4294967296
 haAllowedSlaves str -
 haListenAddress str 127.0.0.1
 haLogCheckEnable bool true
+haTlsCertPath str -
+haTlsEnable bool false
+haTlsKeyPath str -
+haTlsTrustCertPath str -
 slaveAckAfterFlush bool true
 storeBytesMax long 0
 verifyOldRecords bool true

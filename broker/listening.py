@@ -19,11 +19,14 @@ VIP_PORT_STEP = 2
 """Clients with vipChannelEnabled connect to listenPort - 2. Source: MixAll.brokerVIPChannel."""
 
 FREE_PORT_TRIES = 50
-"""How often a pair of free ports (one and the VIP port two below) is looked for."""
+"""How often free ports (one, the VIP port two below, slaves' one above) are looked for."""
 
 
 def listen(host: str, port: int) -> list[socket.socket]:
     """The port's and the VIP port's listeners; for port 0 a free pair.
+
+    The port above such a pair is free, too: that of a master's slaves is among brokers that were
+    started together with port 0.
 
     Raises: OSError: as `open_listener`.
     """
@@ -38,8 +41,9 @@ def listen(host: str, port: int) -> list[socket.socket]:
         first = open_listener(host, 0)
         taken = first.getsockname()[1]
         try:
+            open_listener(host, taken + HA_PORT_STEP).close()
             return [first, open_listener(host, taken - VIP_PORT_STEP)]
-        except OSError:
+        except (OSError, OverflowError):
             first.close()
     raise OSError(f"no two free ports with one between them on {host or 'any address'}")
 

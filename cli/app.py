@@ -102,7 +102,7 @@ def _main(
 
 
 def _up() -> None:
-    """Run name server and broker in one process."""
+    """Run name server and broker in one process, or several brokers in processes of their own."""
 
 
 def _broker() -> None:

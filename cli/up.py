@@ -1,5 +1,7 @@
 """`trocket up`: name server and broker in one process, ready for the official clients.
 
+With `--masters`, `--slaves` or `--brokers` each broker has a process of its own: `up_cluster.py`.
+
 Ready means: both listen, the broker is registered, and a message went through (`self_check`). A
 store that takes no message (read-only, disk full) is served all the same, and says so.
 Stopping ends the broker first, so that it can still tell the name server.
@@ -21,6 +23,7 @@ from ..remoting.config import ConfigError
 from ..remoting.hosts import join_address
 from ..store.config import MessageStoreConfig
 from ..store.errors import StoreError
+from .up_plan import ConfigFile, Shape, plan, reachable, shape_of, usage
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,12 +40,47 @@ def main(arguments: Sequence[str]) -> int:
     """Run both until SIGTERM or SIGINT; the exit status."""
     options = _parser().parse_args(arguments)
     try:
-        namesrv, broker, store, warnings = _configured(options)
+        shape = shape_of(options.masters, options.slaves, options.brokers, is_sync=options.is_sync)
+        if shape is not None:
+            return _serve_cluster(options, shape)
+        if options.own_files:
+            raise ConfigError("--broker-config is for several brokers: add --masters 2")
+        namesrv, broker, store, warnings = _configured(options, "store")
     except ConfigError as error:
         return process.refuse(PROGRAM, error)
     process.log_to_stderr(options.log_level, warnings)
     up = Up(namesrv, broker, store, as_json=options.json, home=options.home)
     return process.serve(up.run, program=PROGRAM, expected=(StoreError, SelfCheckError))
+
+
+def _serve_cluster(options: argparse.Namespace, shape: Shape) -> int:
+    """Raises: ConfigError: the flags or the files cannot be used."""
+    namesrv, broker, store, warnings = _configured(options, "")
+    common = ConfigFile(options.config_file or "", process.read_entries(options.config_file))
+    own = {}
+    for text in options.own_files:
+        name, _, path = text.partition("=")
+        if not path:
+            raise ConfigError(f"--broker-config {text}: write NAME=FILE, as broker-a=a.conf")
+        own[name] = ConfigFile(path, process.read_entries(path))
+    members, own_warnings = plan(shape, broker, store, common, own)
+    process.log_to_stderr(options.log_level, [*warnings, *own_warnings])
+    from .up_cluster import ClusterError, UpCluster
+
+    async def run(stop: trio.CancelScope) -> None:
+        cluster = UpCluster(
+            namesrv,
+            members,
+            shape,
+            cluster=broker.broker_cluster_name,
+            further_namesrv=broker.namesrv_addresses,
+            log_level=options.log_level,
+            as_json=options.json,
+            home=store.store_path_root_dir,
+        )
+        await cluster.run(stop)
+
+    return process.serve(run, program=PROGRAM, expected=(StoreError, ClusterError))
 
 
 class SelfCheckError(Exception):
@@ -166,23 +204,15 @@ class Up:
             f"  data         {facts['store']}\n"
             f"  self-check   {checked}\n"
             "\n"
-            f'  Java    producer.setNamesrvAddr("{namesrv}");\n'
-            f'  Go      producer.WithNameServer([]string{{"{namesrv}"}})\n'
-            f'  Python  Producer("rocketmq://{namesrv}")\n'
-            "\n"
+            f"{usage(namesrv)}\n"
             f"ready {facts['seconds']:.2f} s after the start; Ctrl-C or SIGTERM stops"
         )
-
-
-def reachable(bind_address: str) -> str:
-    """An address of this machine at which a listener on `bind_address` answers."""
-    return {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}.get(bind_address, bind_address)
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         PROGRAM,
-        description="Run name server and broker in one process.",
+        description="Run name server and broker in one process, or several brokers.",
         allow_abbrev=False,
     )
     parser.add_argument(
@@ -202,7 +232,8 @@ def _parser() -> argparse.ArgumentParser:
         "--broker-port",
         type=int,
         metavar="PORT",
-        help="10911; 0 takes a free one; PORT - 2 is the VIP port",
+        help="10911; 0 takes a free one; PORT - 2 is the VIP port; of several brokers the first's, "
+        "the next is PORT + 10",
     )
     parser.add_argument("-c", dest="config_file", metavar="FILE", help="RocketMQ's broker.conf")
     parser.add_argument(
@@ -210,13 +241,41 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--json", action="store_true", help="when ready, one line of JSON")
     process.add_log_level(parser, "warning")
+    several = parser.add_argument_group(
+        "several brokers", "each in a process of its own, with a folder of its own in --home"
+    )
+    several.add_argument("--masters", type=int, metavar="N", help="broker-a, broker-b, …")
+    several.add_argument(
+        "--slaves", type=int, metavar="N", help="of each master: broker-a-1, broker-b-1, … (0)"
+    )
+    several.add_argument(
+        "--brokers", type=int, metavar="N", help="the same as --masters N without slaves"
+    )
+    several.add_argument(
+        "--sync",
+        dest="is_sync",
+        action="store_true",
+        help="masters answer a send when a slave has it: brokerRole=SYNC_MASTER",
+    )
+    several.add_argument(
+        "--broker-config",
+        dest="own_files",
+        action="append",
+        default=[],
+        metavar="NAME=FILE",
+        help="a broker.conf for one of them, such as broker-a=a.conf; counts more than -c",
+    )
     return parser
 
 
 def _configured(
-    options: argparse.Namespace,
+    options: argparse.Namespace, folder: str
 ) -> tuple[NamesrvConfig, BrokerConfig, MessageStoreConfig, list[str]]:
-    """What counts, from low to high: defaults, files, flags. NAMESRV_ADDR plays no part here."""
+    """What counts, from low to high: defaults, files, flags. NAMESRV_ADDR plays no part here.
+
+    Args:
+      folder: for the broker's data, in --home.
+    """
     from ..broker.machine import host_name, local_address
 
     home = Path(options.home).absolute()
@@ -234,7 +293,7 @@ def _configured(
     broker, store, broker_warnings = read_broker_config(
         process.read_entries(options.config_file),
         BrokerConfig(bind_address=loopback),
-        MessageStoreConfig(store_path_root_dir=str(home / "store")),
+        MessageStoreConfig(store_path_root_dir=str(home / folder)),
         path=options.config_file or "",
     )
     if options.host is not None:

@@ -407,6 +407,10 @@ class Client:
         """
         return self._routes.broker_address(broker_name, broker_id)
 
+    def reading_address(self, broker_name: str) -> str | None:
+        """`host:port` to read messages from: the master, or a slave while there is none."""
+        return self._routes.reading_address(broker_name)
+
     def master_address(self, broker_name: str) -> str:
         """`host:port` of a broker's master.
 

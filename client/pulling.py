@@ -88,6 +88,19 @@ def broker_of(client: Client, queue: MessageQueue, broker_id: int = 0) -> str:
     return address
 
 
+def reader_of(client: Client, queue: MessageQueue) -> str:
+    """The address to read a queue at, and to note there how far a group is.
+
+    A slave while there is no master: what it is told then, its master may never hear.
+
+    Raises: ConnectError: no name server says where the broker is.
+    """
+    address = client.reading_address(queue.broker_name)
+    if address is None:
+        raise ConnectError(queue.broker_name, "no name server says where this broker is")
+    return address
+
+
 async def pull(
     client: Client,
     queue: MessageQueue,
@@ -113,7 +126,7 @@ async def pull(
       suspend_s: seconds that the broker may hold the pull when there is nothing; 0: none.
       timeout_s: seconds to wait for the answer; more than `suspend_s`.
       commit_offset: the group's offset to note on the way; 0: none.
-      broker_id: 0: the master.
+      broker_id: 0: the master, or a slave while there is none.
       is_subscription_sent: tell the subscription with the pull; else heartbeats have told it.
       filter_server: `host:port` of a filter server to ask in place of the broker.
 
@@ -138,7 +151,8 @@ async def pull(
         broker_name=queue.broker_name,
     )
     answer = await client.request(
-        filter_server or broker_of(client, queue, broker_id),
+        filter_server
+        or (broker_of(client, queue, broker_id) if broker_id else reader_of(client, queue)),
         RequestCode.PULL_MESSAGE,
         header,
         timeout_s=timeout_s,
@@ -225,7 +239,7 @@ async def committed_offset(client: Client, queue: MessageQueue, group: str) -> i
     )
     ok = (ResponseCode.SUCCESS, ResponseCode.QUERY_NOT_FOUND)
     answer = await client.request(
-        broker_of(client, queue), RequestCode.QUERY_CONSUMER_OFFSET, header, ok=ok
+        reader_of(client, queue), RequestCode.QUERY_CONSUMER_OFFSET, header, ok=ok
     )
     if answer.code == ResponseCode.QUERY_NOT_FOUND:
         return None
@@ -246,12 +260,12 @@ async def commit_offset(client: Client, queue: MessageQueue, group: str, offset:
     )
     code = RequestCode.UPDATE_CONSUMER_OFFSET
     try:
-        await client.request(broker_of(client, queue), code, header)
+        await client.request(reader_of(client, queue), code, header)
     except ServerError as error:
         if error.code != ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST:
             raise
         await client.heartbeat()
-        await client.request(broker_of(client, queue), code, header)
+        await client.request(reader_of(client, queue), code, header)
 
 
 async def _offset(client: Client, queue: MessageQueue, code: int, header: Header) -> int:

@@ -171,6 +171,14 @@ class RouteTable:
             address = addresses.get(0) or next(iter(addresses.values()))
         return address
 
+    def reading_address(self, broker_name: str) -> str | None:
+        """`host:port` from which messages can be read: the master, or a slave while there is none.
+
+        Source: MQClientInstance.findBrokerAddressInSubscribe, not only this broker.
+        """
+        addresses = self._broker_addresses.get(broker_name)
+        return addresses[min(addresses)] if addresses else None
+
     def master_address(self, broker_name: str) -> str:
         """`host:port` of a broker's master.
 

@@ -12,7 +12,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from ..remoting import process
-from ..remoting.config import TEXT_SIZE_MAX, ConfigError, Entry, decode, parse_properties
+from ..remoting.config import ConfigError
 from .config import FiltersrvConfig, read_filtersrv_config
 
 if TYPE_CHECKING:
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from .filters import Filter
 
 PROGRAM = "trocket filtersrv"
-END_OF_CONFIG = b"\n\n"
-"""Behind the keys on standard input."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -34,16 +32,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
       arguments: without the program's name; None: the process's own.
     """
     parser = process.apache_flags(PROGRAM, "Run a filter server beside a RocketMQ broker.")
-    parser.add_argument(
-        "--config-from-stdin",
-        dest="from_stdin",
-        action="store_true",
-        help="read the keys from standard input, up to an empty line, and end when it ends",
-    )
+    process.add_config_from_stdin(parser)
     options = parser.parse_args(arguments)
-    path = "standard input" if options.from_stdin else options.config_file or ""
     try:
-        entries = _entries_of_stdin() if options.from_stdin else process.read_entries(path or None)
+        entries, path = process.given_entries(options)
         config, warnings = read_filtersrv_config(entries, path=path)
         if options.print_all:
             process.print_configuration([config])
@@ -53,17 +45,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return process.refuse(PROGRAM, error)
     process.log_to_stderr(options.log_level, warnings)
     return _serve(config, configured, from_stdin=options.from_stdin)
-
-
-def _entries_of_stdin() -> list[Entry]:
-    """Raises: ConfigError: standard input ended, or holds too much, before an empty line."""
-    lines = b""
-    while not lines.endswith(END_OF_CONFIG):
-        line = sys.stdin.buffer.readline(TEXT_SIZE_MAX)
-        lines += line
-        if not line or len(lines) > TEXT_SIZE_MAX:
-            raise ConfigError("ended without an empty line", path="standard input")
-    return parse_properties(decode(lines), path="standard input")
 
 
 def _configured(config: FiltersrvConfig) -> Mapping[str, Filter]:
@@ -93,18 +74,9 @@ def _serve(config: FiltersrvConfig, configured: Mapping[str, Filter], *, from_st
                 # RocketMQ's own words.
                 process.say(f"The Filter Server boot success, {controller.address}")
                 if from_stdin:
-                    nursery.start_soon(_stop_at_end_of_stdin, stop)
+                    nursery.start_soon(process.stop_at_end_of_stdin, stop)
 
     return process.serve(run, program=PROGRAM, expected=(UnknownToBrokerError,))
-
-
-async def _stop_at_end_of_stdin(stop: trio.CancelScope) -> None:
-    import trio
-
-    stdin = trio.lowlevel.FdStream(0)
-    while await stdin.receive_some(4096):
-        pass
-    stop.cancel()
 
 
 if __name__ == "__main__":

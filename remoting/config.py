@@ -204,6 +204,11 @@ def to_properties(config: Any) -> list[tuple[str, str]]:
     return pairs
 
 
+def property_line(key: str, value: str) -> str:
+    """A line of a properties file, its end included; whatever the value holds, it is one line."""
+    return f"{key}={_escape(value)}\n"
+
+
 def parse_known_keys(table: str, effects: Mapping[str, str]) -> dict[str, KnownKey]:
     """A table of keys: `[section]` lines, whose effect `effects` tells, and `key type default`.
 

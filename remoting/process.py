@@ -33,6 +33,11 @@ EXIT_USAGE = 2
 EXIT_INTERRUPTED = 130
 """Ctrl-C before there was anything to stop."""
 
+STDIN = "standard input"
+"""In errors, in place of a file's path."""
+END_OF_CONFIG = b"\n\n"
+"""Behind the keys on standard input."""
+
 OPEN_FILES_WANTED = 65_536
 """A connection is one, the store's files are up to 900: the usual limit of 1,024 leaves no room for
 clients. Apache's scripts ask for 655,350."""
@@ -79,12 +84,56 @@ def add_log_level(parser: argparse.ArgumentParser, default: str = "info") -> Non
     )
 
 
+def add_config_from_stdin(parser: argparse.ArgumentParser) -> None:
+    """Add `--config-from-stdin`, for children: no value is ever part of their command line."""
+    parser.add_argument(
+        "--config-from-stdin",
+        dest="from_stdin",
+        action="store_true",
+        help="read the keys from standard input, up to an empty line, and end when it ends",
+    )
+
+
 def read_entries(path: str | None) -> list[Entry]:
     """The entries of a configuration file; none without a file.
 
     Raises: ConfigError: it cannot be read, is too large, or is no properties file.
     """
     return [] if path is None else parse_properties(read_text(path), path=path)
+
+
+def given_entries(options: argparse.Namespace) -> tuple[list[Entry], str]:
+    """The entries of the file, or of standard input, that flags name; and where that is, for
+    messages.
+
+    Args:
+      options: of `apache_flags` with `add_config_from_stdin`.
+    Raises: ConfigError: as `read_entries`; or standard input ended, or holds too much, before an
+      empty line.
+    """
+    if options.from_stdin:
+        return _entries_of_stdin(), STDIN
+    return read_entries(options.config_file), options.config_file or ""
+
+
+def _entries_of_stdin() -> list[Entry]:
+    lines = b""
+    while not lines.endswith(END_OF_CONFIG):
+        line = sys.stdin.buffer.readline(TEXT_SIZE_MAX)
+        lines += line
+        if not line or len(lines) > TEXT_SIZE_MAX:
+            raise ConfigError("ended without an empty line", path=STDIN)
+    return parse_properties(decode(lines), path=STDIN)
+
+
+async def stop_at_end_of_stdin(stop: trio.CancelScope) -> None:
+    """Cancel `stop` when standard input ends: whoever started this process has ended."""
+    import trio
+
+    stdin = trio.lowlevel.FdStream(0)
+    while await stdin.receive_some(4096):
+        pass
+    stop.cancel()
 
 
 def read_text(path: str) -> str:

@@ -100,6 +100,12 @@ class MessageStoreConfig:
         listens on all).
       ha_allowed_slaves: ours. Addresses and networks that slaves may come from, `;`-separated, such
         as `192.0.2.7;10.0.0.0/8`; "": from wherever they reach us.
+      ha_tls_enable: ours. Master and slaves speak TLS on that port, and check each other's
+        certificate; Apache's brokers cannot.
+      ha_tls_cert_path, ha_tls_key_path: PEM files: this broker's certificate, with those between it
+        and the authority behind it, and its key, without a password.
+      ha_tls_trust_cert_path: PEM file: the authority by which the other side's certificate must be
+        signed.
       ha_master_address: `host:port` of the master's haListenPort; "": the name servers tell.
       ha_send_heartbeat_interval: ms without a write after which either side says that it lives.
       ha_housekeeping_interval: ms without a read after which either side closes the connection.
@@ -165,6 +171,10 @@ class MessageStoreConfig:
     ha_listen_port: int = setting(0, minimum=0, maximum=65_535)
     ha_listen_address: str = "127.0.0.1"
     ha_allowed_slaves: str = ""
+    ha_tls_enable: bool = False
+    ha_tls_cert_path: str = ""
+    ha_tls_key_path: str = ""
+    ha_tls_trust_cert_path: str = ""
     ha_master_address: str = ""
     ha_send_heartbeat_interval: int = setting(5_000, minimum=1)
     ha_housekeeping_interval: int = setting(20_000, minimum=1)

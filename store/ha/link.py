@@ -1,7 +1,8 @@
 """A connection between a master and its slave: time limits, and why it ended.
 
 Bytes go out by `sendmsg` from the log's maps where the stream is a socket, so no byte of the log is
-copied in this process. (A page that the device cannot give is then an error of the call.)
+copied in this process. (A page that the device cannot give is then an error of the call.) Over TLS
+they are copied, and encrypted.
 """
 
 from __future__ import annotations
@@ -34,11 +35,13 @@ class Link:
 
     Attributes:
       reason: why it ended; "": it has not.
+      has_read: something came.
       last_read_s, last_write_s: when something last came, or went, by the loop's clock.
     """
 
     def __init__(self, stream: trio.abc.Stream, *, silence_s: float, flow: FlowMeter) -> None:
         self.reason = ""
+        self.has_read = False
         self.last_read_s = self.last_write_s = trio.current_time()
         self.flow = flow
         self._stream = stream
@@ -84,6 +87,7 @@ class Link:
                 raise LinkEnded("the connection is broken") from error
             if not data:
                 raise LinkEnded("the other side has closed the connection")
+            self.has_read = True
             self.last_read_s = trio.current_time()
             return data
         raise LinkEnded(f"nothing came for {self._silence_s:g} s (haHousekeepingInterval)")

@@ -23,6 +23,7 @@ from ...remoting.hosts import join_address
 from ...remoting.server import open_listener
 from ..config import BrokerRole, MessageStoreConfig
 from .sender import NOT_YET, LogSender
+from .tls import TlsError, ha_tls
 
 if TYPE_CHECKING:
     from ..message_store import MessageStore
@@ -75,12 +76,15 @@ class HaMaster:
 
     Raises:
       ValueError: haAllowedSlaves is no list of addresses and networks.
+      ConfigError: a file for TLS cannot be used.
     """
 
     def __init__(self, store: MessageStore) -> None:
         assert store.config.broker_role is not BrokerRole.SLAVE, "slaves have no slaves"
         self._store = store
         self._allowed = parse_allowed(store.config.ha_allowed_slaves)
+        self._tls = ha_tls(store.config)
+        self._handshake_count = 0
         self._senders: dict[LogSender, None] = {}
         self._said = ("", "")
 
@@ -111,6 +115,15 @@ class HaMaster:
           stream: such as one end of a pair in memory.
           address: the slave's, for people.
         """
+        if self._tls is not None:
+            self._handshake_count += 1
+            try:
+                stream = await self._tls.wrap(stream)
+            except TlsError as error:
+                self._say(address, "is refused", str(error))
+                return
+            finally:
+                self._handshake_count -= 1
         sender = LogSender(self._store, stream, address, self._end_older)
         self._senders[sender] = None
         try:
@@ -147,7 +160,7 @@ class HaMaster:
         refusal = ""
         if not is_allowed(host, self._allowed):
             refusal = "haAllowedSlaves does not name it"
-        elif len(self._senders) >= CONNECTIONS_MAX:
+        elif len(self._senders) + self._handshake_count >= CONNECTIONS_MAX:
             refusal = f"{CONNECTIONS_MAX} slaves are connected"
         if refusal:
             self._say(join_address(host, port), "is refused", refusal)
@@ -180,10 +193,11 @@ def open_ha_listener(config: MessageStoreConfig, port: int | None = None) -> soc
       OSError: the address is taken or not ours; the text names it.
     """
     address = config.ha_listen_address
-    if not config.ha_allowed_slaves and not _is_loopback(address):
+    is_open = not config.ha_allowed_slaves and not config.ha_tls_enable
+    if is_open and not _is_loopback(address):
         logger.warning(
             "whoever reaches %s can copy every message: set haAllowedSlaves to your slaves' "
-            "addresses",
+            "addresses, or haTlsEnable",
             address,
         )
     return open_listener(address, config.ha_listen_port if port is None else port)

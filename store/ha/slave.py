@@ -25,6 +25,7 @@ from .copier import LogCopier
 from .flow import FlowMeter
 from .link import Link, LinkEnded
 from .log_check import checksum, parting_offset
+from .tls import TlsError, ha_tls
 from .wire import (
     CHECKSUM,
     NO_CHECKSUM,
@@ -91,12 +92,16 @@ class HaSlave:
     Args:
       store: of a slave, loaded.
       connect: opens a connection; raises OSError or ValueError.
+
+    Raises:
+      ConfigError: a file for TLS cannot be used.
     """
 
     def __init__(self, store: MessageStore, *, connect: Connect = connect_tcp) -> None:
         assert store.config.broker_role is BrokerRole.SLAVE, "masters follow nobody"
         self._store = store
         self._connect = connect
+        self._tls = ha_tls(store.config)
         self._address = store.config.ha_master_address
         self._address_changed = trio.Event()
         self._attempt = trio.CancelScope()
@@ -142,7 +147,9 @@ class HaSlave:
             return
         try:
             stream = await self._connect(address)
-        except (OSError, ValueError) as error:
+            if self._tls is not None:
+                stream = await self._tls.wrap(stream)
+        except (OSError, ValueError, TlsError) as error:
             self._say(address, f"no connection: {error}")
             return
         follower = self._follower = LogFollower(self._store, stream, self._identity)
@@ -151,7 +158,12 @@ class HaSlave:
             await follower.link.run(follower.follow)
         finally:
             self._follower = None
-        self._say(address, follower.link.reason)
+        reason = follower.link.reason
+        if self._tls is not None and not follower.link.has_read:
+            reason += (
+                ", before it said anything: if it does not trust our certificate, it logs that"
+            )
+        self._say(address, reason)
 
     def _nothing_wrong(self) -> None:
         logger.info("the master's log at %s is followed", self._address)

@@ -40,6 +40,9 @@ slave is on the wrong side of."""
 NO_CHECKSUM: Final = -1
 """The master does not have all these bytes."""
 
+TLS_FIRST_BYTES: Final = 0x1603
+"""How a TLS handshake begins; no log is so long."""
+
 _WORDS_AFTER = {ASK: 2, IDENTITY: 1}
 
 
@@ -159,6 +162,8 @@ class WordDecoder:
             yield self._word(number, arguments)
 
     def _check(self, number: int) -> None:
+        if self._is_first and number >> 48 == TLS_FIRST_BYTES:
+            raise RemoteProtocolError("it speaks TLS, and haTlsEnable is false here")
         is_known = number >= 0 or (number == HELLO and self._is_first)
         if not (is_known or (self._may_ask and number in _WORDS_AFTER)):
             raise RemoteProtocolError(f"a report of {number}")

@@ -129,11 +129,18 @@ def test_a_slave_sends_its_consumers_back_before_the_master_sends_them(
         ("listenPort=65535", "haListenPort is listenPort \\+ 1, which is no port"),
         ("brokerRole=SLAVE\nbrokerId=-1", "brokerId"),
         ("slaveSyncInterval=0", "slaveSyncInterval"),
+        ("haTlsEnable=true\nhaTlsKeyPath=k", "needs haTlsCertPath, haTlsTrustCertPath, too"),
     ],
 )
 def test_replication_that_cannot_be_is_refused(lines: str, words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         read(lines)
+
+
+def test_files_for_tls_that_is_not_enabled_are_warned_of() -> None:
+    (warning,) = read("haTlsCertPath=c\nhaTlsKeyPath=k")[2]
+    assert warning.startswith("haTlsCertPath, haTlsKeyPath: nothing is encrypted")
+    assert read("haTlsEnable=true\nhaTlsCertPath=c\nhaTlsKeyPath=k\nhaTlsTrustCertPath=a")[2] == []
 
 
 def test_replication_that_can_be_is_taken() -> None:

@@ -38,6 +38,7 @@ MISSING = {
     "Client.known_publish_info": IN_THE_LOOP,
     "Client.publish_info": IN_THE_LOOP,
     "Client.master_address": IN_THE_LOOP,
+    "Client.reading_address": IN_THE_LOOP,
     "Client.forget_route": IN_THE_LOOP,
     "Client.next_unique_id": IN_THE_LOOP,
     "Producer.send_again": "what a push consumer does with a message that no broker took back",
