@@ -140,6 +140,9 @@ class UpCluster:
             await self._has_slaves(master, _here(master.member, told))
         check_ms = [await self._check(master.member, namesrv, told) for master in self._masters]
         self._is_ready = True
+        first = self._masters[0].member
+        if told[first.name] != _here(first, told):  # then they are told another of our addresses
+            namesrv = join_address(split_address(told[first.name])[0], port)
         self._announce(namesrv, told, max(check_ms))
 
     async def _registered(self, namesrv: str) -> dict[str, str]:
