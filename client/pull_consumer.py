@@ -112,7 +112,7 @@ class Pulled(msgspec.Struct, frozen=True):
 class _Assigned:
     """A queue that is fetched from."""
 
-    __slots__ = ("fetched", "is_paused", "next_offset", "position", "scope", "wake")
+    __slots__ = ("broker_id", "fetched", "is_paused", "next_offset", "position", "scope", "wake")
 
     def __init__(self) -> None:
         self.fetched: deque[ReceivedMessage] = deque()
@@ -121,6 +121,8 @@ class _Assigned:
         self.position: int | None = None
         # Where the fetching is.
         self.next_offset: int | None = None
+        # Which broker of the queue's name the last pull suggested; 0: the master.
+        self.broker_id = 0
         self.scope = anyio.CancelScope()
         self.wake = anyio.Event()
 
@@ -428,6 +430,7 @@ class PullConsumer(Participant):
                     await self._fetch_once(queue, assigned)
                 except ClientError as error:
                     await anyio.lowlevel.checkpoint_if_cancelled()
+                    assigned.broker_id = 0
                     self._troubles.tell(queue, error, PULL_RETRY_S)
                     self._client.refresh_soon()
                     await anyio.sleep(PULL_RETRY_S)
@@ -448,8 +451,10 @@ class PullConsumer(Participant):
             count=config.pull_batch_size,
             suspend_s=config.suspend_s,
             timeout_s=config.suspend_s + PULL_TIMEOUT_S - SUSPEND_S,
+            broker_id=assigned.broker_id,
             is_subscription_sent=True,
         )
+        assigned.broker_id = result.suggest_which_broker_id
         if result.status is PullStatus.OFFSET_ILLEGAL:
             logger.warning(
                 "%s: the offset %d is not there (any more); going on at %d",

@@ -125,14 +125,17 @@ async def pull(
       count: at most so many messages.
       suspend_s: seconds that the broker may hold the pull when there is nothing; 0: none.
       timeout_s: seconds to wait for the answer; more than `suspend_s`.
-      commit_offset: the group's offset to note on the way; 0: none.
-      broker_id: 0: the master, or a slave while there is none.
+      commit_offset: the group's offset to note on the way; 0: none. A slave is told none.
+      broker_id: 0: the master, or a slave while there is none; else what the last pull suggested,
+        or whoever is there.
       is_subscription_sent: tell the subscription with the pull; else heartbeats have told it.
       filter_server: `host:port` of a filter server to ask in place of the broker.
 
     Raises: ServerError; ConnectError; RequestTimeoutError; BadAnswerError; ConfigurationError: a
       body is compressed in a way that needs a package.
     """
+    if broker_id != 0:
+        commit_offset = 0
     header = PullMessageRequestHeader(
         consumer_group=group,
         topic=queue.topic,

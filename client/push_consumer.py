@@ -452,6 +452,7 @@ class PushConsumer(Participant):
             suspend_s=config.suspend_s,
             timeout_s=config.suspend_s + PULL_TIMEOUT_S - SUSPEND_S,
             commit_offset=known or 0,
+            broker_id=assigned.broker_id,
             filter_server=filter_server,
         )
 
@@ -462,6 +463,7 @@ class PushConsumer(Participant):
             result = await self._filter_servers.pull(queue, partial(self._pull, assigned))
         else:
             result = await self._pull(assigned)
+        assigned.broker_id = result.suggest_which_broker_id
         if assigned.is_dropped or self._is_stopping:
             return
         if result.status is PullStatus.OFFSET_ILLEGAL:
@@ -525,5 +527,6 @@ class PushConsumer(Participant):
             self._client.heartbeat_soon()
         else:
             self._client.refresh_soon()
+        assigned.broker_id = 0
         self._troubles.tell(assigned.queue, error, PULL_RETRY_S)
         await anyio.sleep(PULL_RETRY_S)

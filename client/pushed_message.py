@@ -133,12 +133,14 @@ class AssignedQueue:
       process_queue: what is held of it.
       scope: of the task that pulls it.
       next_offset: where to pull next, in messages.
+      broker_id: which broker of its name to pull from, as the last pull suggested; 0: the master.
       is_handed_out: of an ordered queue: one message is out, or it pauses.
     """
 
     __slots__ = (
         "_config",
         "_room",
+        "broker_id",
         "is_handed_out",
         "next_offset",
         "process_queue",
@@ -155,6 +157,7 @@ class AssignedQueue:
         self.process_queue: ProcessQueue[PushedMessage] = ProcessQueue(clock.monotonic_ms())
         self.scope: anyio.CancelScope = anyio.CancelScope()
         self.next_offset: int = 0
+        self.broker_id: int = 0
         self.is_handed_out: bool = False
         self._config = config
         self._room: anyio.Event | None = None

@@ -19,7 +19,7 @@ import trustme
 from trocket.blocking import Admin, Producer, PushConsumer
 from trocket.broker.listening import listen
 from trocket.cli.up_plan import PORT_STEP
-from trocket.client import ConsumeFromWhere, Message
+from trocket.client import ConsumeFromWhere, Message, push_consumer
 
 from .conftest import Command
 
@@ -171,6 +171,27 @@ def test_two_brokers_share_the_work_and_stop_cleanly(up: Start, home: Path) -> N
     for name in pids(facts):
         assert (home / name / "commitlog").is_dir()
         assert not (home / name / "abort").exists()
+
+
+def test_who_is_far_behind_reads_from_the_slave_as_the_master_suggests(
+    up: Start, conf: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with conf.open("a") as file:
+        file.write("slaveReadEnable=true\naccessMessageInMemoryMaxRatio=0\n")
+    url = f"rocketmq://{up('--masters', '1', '--slaves', '1').ready()['namesrv']}"
+    send(url, 40)
+    asked = Counter[int]()
+    pull = push_consumer.pull
+
+    def noting(*arguments: Any, **keywords: Any) -> Any:
+        asked[keywords["broker_id"]] += 1
+        return pull(*arguments, **keywords)
+
+    monkeypatch.setattr(push_consumer, "pull", noting)
+    with consumer(url) as reader:
+        read(reader, set(range(40)))
+    assert asked[0] > 0
+    assert asked[1] > 0
 
 
 def test_a_master_and_its_slave_speak_tls(up: Start, conf: Path, tmp_path: Path) -> None:
