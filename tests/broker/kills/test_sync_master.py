@@ -34,7 +34,7 @@ from .machines import NameServer, Pair, wait_until
 
 pytestmark = pytest.mark.slow
 
-MOMENTS = range(int(os.environ.get("HA_KILLS", "10")))
+MOMENTS = range(int(os.environ.get("HA_KILLS", "8")))
 
 
 @pytest.fixture(scope="module")

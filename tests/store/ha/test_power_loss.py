@@ -33,7 +33,7 @@ from .power_loss import (
     reopened,
 )
 
-SEEDS = range(int(os.environ.get("HA_SEEDS", "8")))
+SEEDS = range(int(os.environ.get("HA_SEEDS", "6")))
 LIVES = 2
 SHARE = 0.3
 """Of the moments between two operations, those at which the power is cut."""
