@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
@@ -104,6 +105,20 @@ class Moment:
         self.check(self.pair.slave)
         self._take_over(lost)
 
+    def slave_is_lost(self) -> None:
+        """Its process and its disk; an empty one takes its place, and then the master is lost."""
+        self.comes()
+        self.pair.slave.kill_broker()
+        shutil.rmtree(self.pair.slave_store)
+        self.load.wait_for(NO_SLAVE, self.random.randrange(1, 200))
+        self.load.together = 1
+        self.pair.slave.start_broker()
+        self.load.together = TOGETHER
+        self.comes()
+        lost = self.pair.lose_master()
+        self.load.end()
+        self._take_over(lost)
+
     def old_master_returns(self) -> None:
         """As the slave of the one that took over; where it has more than that, it is refused."""
         self.comes()
@@ -175,11 +190,10 @@ HAPPENINGS: list[Callable[[Moment], None]] = [
 ]
 
 
-@pytest.mark.parametrize("seed", MOMENTS)
-def test_what_was_answered_ok_outlives_a_kill(tmp_path: Path, namesrv: str, seed: int) -> None:
-    happens = HAPPENINGS[seed % len(HAPPENINGS)]
+def play(folder: Path, namesrv: str, seed: int, happens: Callable[[Moment], None]) -> None:
+    """One moment, from the start of a new pair to the check of what is left."""
     keys = {"flushDiskType": "SYNC_FLUSH" if seed % 5 == 4 else "ASYNC_FLUSH"}
-    with Pair(tmp_path, namesrv, f"pair{seed}", keys) as pair:
+    with Pair(folder, namesrv, f"{happens.__name__}-{seed}", keys) as pair:
         pair.start()
         moment = Moment(pair, seed)
         try:
@@ -189,3 +203,15 @@ def test_what_was_answered_ok_outlives_a_kill(tmp_path: Path, namesrv: str, seed
             moment.load.end()
     assert moment.load.count(OK) > 0
     print(f"{happens.__name__}: {moment.load.story()}; {moment.checked} comparisons")
+
+
+@pytest.mark.parametrize("seed", MOMENTS)
+def test_what_was_answered_ok_outlives_a_kill(tmp_path: Path, namesrv: str, seed: int) -> None:
+    play(tmp_path, namesrv, seed, HAPPENINGS[seed % len(HAPPENINGS)])
+
+
+@pytest.mark.parametrize("seed", range(len(MOMENTS) // 4))
+def test_an_empty_slave_gets_what_a_lost_one_answered_for(
+    tmp_path: Path, namesrv: str, seed: int
+) -> None:
+    play(tmp_path, namesrv, seed, Moment.slave_is_lost)
