@@ -12,8 +12,11 @@ from trocket.remoting.message_codec import decode_messages
 from trocket.store.memory_disk import MemoryDisk
 
 from ..embedded import TrioClock, embedded_broker, pull_fields, send_fields
+from ..group import group
+from ..test_promotion import promote
 
 SEND, PULL, QUERY_OFFSET, UPDATE_OFFSET = 310, 11, 14, 15
+SYSTEM_BUSY = 2
 QUEUE = {"consumerGroup": "CG", "topic": "T", "queueId": 0}
 
 
@@ -70,3 +73,41 @@ async def test_the_log_is_synced_before_offsets_are_saved(autojump_clock):
     offsets = [position for position, name in enumerate(names) if "consumerOffset" in name]
     assert offsets
     assert names.index("00000000000000000000") < offsets[0]
+
+
+async def test_a_new_master_has_no_offsets_beyond_what_it_has_of_the_log(autojump_clock):
+    """The old one had more messages, and its groups had consumed them."""
+    async with group() as made:
+        master, slave = await made.master(), await made.slave()
+        client = await master.connect()
+        for body in (b"0", b"1"):
+            await client.ask(SEND, send_fields(), body)
+        await made.has_log(slave, master)
+        made.ha_refused = True
+        made.cut_ha()
+        await client.ask(SEND, send_fields(), b"lost")
+        await client.ask(PULL, pull_fields(sysFlag=4))
+        assert (await client.ask(UPDATE_OFFSET, {**QUEUE, "commitOffset": 3})).code == 0
+        await trio.sleep(60)
+        client = await promote(master, slave)
+        answer = await client.ask(SEND, send_fields(), b"new")
+        assert answer.ext_fields["queueOffset"] == "2"
+        known = slave.running.offsets.query_offset("CG", "T", 0)
+        assert known <= 2
+        fields = pull_fields(sysFlag=4, queueOffset=max(known, 0))
+        messages = decode_messages((await client.ask(PULL, fields)).body)
+        assert messages[-1].body == b"new"
+
+
+async def test_nobody_becomes_a_master_by_itself(autojump_clock):
+    """Two of them would lose the messages of one."""
+    async with group() as made:
+        master, slave = await made.master(), await made.slave()
+        await (await master.connect()).ask(SEND, send_fields(), b"x")
+        await made.has_log(slave, master)
+        await master.kill()
+        await trio.sleep(3600)
+        answer = await (await slave.connect()).ask(SEND, send_fields(), b"y")
+        assert answer.code == SYSTEM_BUSY
+        (broker,) = (await made.route("T")).broker_datas
+        assert broker.broker_addrs.keys() == {1}

@@ -14,6 +14,7 @@ from .peers import master_under_test
 from .support import fill
 from .test_acks import put_and_wait
 
+HELLO, IDENTITY = -1, -3
 SYNC = {"broker_role": BrokerRole.SYNC_MASTER}
 
 
@@ -95,3 +96,29 @@ async def test_only_true_reports_answer_sends(autojump_clock):
         await peer.report(end)
         await trio.testing.wait_all_tasks_blocked()
         assert told == [PutMessageStatus.PUT_OK] * 2
+
+
+async def test_a_slave_that_is_connected_twice_counts_once(autojump_clock):
+    async with master_under_test(in_sync_replicas=3, **SYNC) as master:
+        fill(master.store, 3)
+        end = master.store.max_physical_offset
+        peers = []
+        for _ in range(2):
+            peers.append(master.connect())
+            await peers[-1].words(HELLO, end)
+            await peers[-1].next_frame()
+            await peers[-1].words(IDENTITY, 77, end)
+            await trio.testing.wait_all_tasks_blocked()
+        assert master.store.slaves.acked_offset == 0
+        assert put_and_wait(master.store, 1) == [PutMessageStatus.SLAVE_NOT_AVAILABLE]
+
+
+async def test_a_slave_that_is_gone_counts_no_more(autojump_clock):
+    async with master_under_test(**SYNC) as master:
+        fill(master.store, 3)
+        peer = master.connect()
+        await peer.report(master.store.max_physical_offset)
+        await trio.testing.wait_all_tasks_blocked()
+        await peer.stream.aclose()
+        await trio.testing.wait_all_tasks_blocked()
+        assert put_and_wait(master.store, 1) == [PutMessageStatus.SLAVE_NOT_AVAILABLE]

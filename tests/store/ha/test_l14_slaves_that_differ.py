@@ -9,8 +9,10 @@ import pytest
 import trio
 
 from trocket.store.config import BrokerRole
+from trocket.store.ha.wire import REFUSED
 
 from ..support import bodies, send
+from .peers import master_under_test
 from .support import caught_up, fill, group, log_bytes
 from .test_replication import assert_same
 
@@ -112,3 +114,16 @@ async def test_a_slave_takes_everything_a_new_one_too(autojump_clock):
             await caught_up(master.store, slave.store)
             assert slave.store.min_physical_offset == 0
             assert_same(master.store, slave.store)
+
+
+async def test_a_slave_from_before_our_first_byte_is_refused_with_that(autojump_clock, caplog):
+    """Apache's waits for ever."""
+    async with master_under_test() as master:
+        fill(master.store, 100)
+        first = master.store.log.file_size
+        del master.store.log.files[0]
+        peer = master.connect()
+        await peer.words(-1, 1111)
+        assert await peer.next_frame() == (first, REFUSED, b"")
+        assert await peer.is_closed()
+        assert f"its log ends at 1111, ours begins at {first} only" in caplog.text

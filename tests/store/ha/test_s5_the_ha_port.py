@@ -8,15 +8,20 @@ import struct
 import pytest
 import trio
 
+import trocket.store.ha.master
 from trocket.store.config import BrokerRole, MessageStoreConfig
 from trocket.store.errors import CopyError
+from trocket.store.ha.log_check import CHECKED_SIZE, QUESTIONS_MAX
 from trocket.store.ha.master import open_ha_listener
+from trocket.store.ha.wire import CHECKSUM, NO_CHECKSUM
 
 from ..support import bodies
 from .peers import master_under_test, slave_under_test
 from .support import fill
-from .test_copier import GOOD, broken, copy, flip, open_slave
+from .test_copier import GOOD, broken, copy, flip, open_slave, put_at
 from .test_master import read_all, served
+
+HELLO, QUESTION = -1, -2
 
 
 def test_it_is_reached_from_this_machine_only_by_default():
@@ -69,3 +74,34 @@ def test_a_bad_record_is_never_shown():
         copy(slave, broken(flip(90)))
     assert bodies(slave) == [b"good"]
     assert slave.max_physical_offset == len(GOOD)
+
+
+def test_a_record_of_any_size_that_cannot_be_is_refused_before_it_has_come():
+    slave = open_slave()
+    with pytest.raises(CopyError, match="a record of 1073741824 bytes"):
+        copy(slave, broken(put_at(0, ">i", 1 << 30)))
+    assert bodies(slave) == [b"good"]
+
+
+async def test_nobody_has_the_master_read_its_log_without_end(autojump_clock, caplog):
+    async with master_under_test(mapped_file_size_commit_log=1 << 20) as master:
+        fill(master.store, 60, 150_000)
+        peer = master.connect()
+        await peer.words(HELLO, 0)
+        await peer.next_frame()
+        await peer.words(QUESTION, 0, CHECKED_SIZE + 1)
+        assert await peer.next_frame() == (NO_CHECKSUM, CHECKSUM, b"")
+        await peer.words(*(QUESTION, 0, 0) * QUESTIONS_MAX)
+        assert await peer.is_closed()
+        assert f"it asked for more than {QUESTIONS_MAX} checksums" in caplog.text
+
+
+async def test_more_connections_than_a_group_has_slaves_are_closed(monkeypatch):
+    monkeypatch.setattr(trocket.store.ha.master, "CONNECTIONS_MAX", 2)
+    async with served() as master:
+        for _ in range(2):
+            await (await master.connect()).send_all(struct.pack(">q", 0))
+        with trio.fail_after(10):
+            while len(master.ha.state().slaves) < 2:
+                await trio.lowlevel.checkpoint()
+        assert await read_all(await master.connect()) == b""

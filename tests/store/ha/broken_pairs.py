@@ -1,0 +1,87 @@
+"""Masters and slaves that break M3, each by one change. Power cuts must find every one of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from trocket.store.ha.acks import SlaveAcks
+from trocket.store.ha.sender import LogSender
+from trocket.store.ha.slave import LogFollower
+from trocket.store.log_writer import LogWriter
+from trocket.store.status import PutMessageStatus
+
+Patch = pytest.MonkeyPatch
+OK = PutMessageStatus.PUT_OK
+
+
+def the_slave_reports_what_it_has_read(patch: Patch) -> None:
+    """L11: as Apache's."""
+    patch.setattr(
+        LogFollower, "_reportable", property(lambda self: self._store.max_physical_offset)
+    )
+
+
+def the_slaves_first_report_is_not_of_the_device(patch: Patch) -> None:
+    """L11: a connection that breaks between an append and its fsync, and the next one."""
+
+    async def follow(self: LogFollower) -> None:
+        await self._agree()
+        self.is_following = True
+        await self.link.side_by_side(self._copy, self._report)
+
+    patch.setattr(LogFollower, "follow", follow)
+
+
+def the_master_answers_when_it_has_appended(patch: Patch) -> None:
+    """It waits for nothing."""
+    patch.setattr(LogWriter, "when_replicated", lambda self, offset, callback: callback(OK))
+
+
+def the_master_answers_when_its_own_device_has_it(patch: Patch) -> None:
+    """L12: as 5.x with inSyncReplicas=1."""
+
+    def broken(self: LogWriter, offset: int, callback: Any) -> None:
+        self.when_flushed(offset, lambda ok: callback(OK if ok else PutMessageStatus(10)))
+
+    patch.setattr(LogWriter, "when_replicated", broken)
+
+
+def the_master_sends_what_it_has_not_synced(patch: Patch) -> None:
+    """As Apache's: after a power cut its slave is ahead of it."""
+    patch.setattr(LogWriter, "sendable_offset", property(lambda self: self.max_physical_offset))
+
+
+def what_was_sent_counts_as_reported(patch: Patch) -> None:
+    """L13: nobody asks the slave."""
+    send = LogSender._next_pieces
+
+    def broken(self: LogSender, size: int) -> Any:
+        pieces = send(self, size)
+        self._store.slaves.report(self, self.send_offset)
+        return pieces
+
+    patch.setattr(LogSender, "_next_pieces", broken)
+
+
+def a_report_releases_what_begins_where_it_ends(patch: Patch) -> None:
+    """One message too many."""
+    report = SlaveAcks.report
+
+    def broken(self: SlaveAcks, slave: Any, offset: int) -> None:
+        report(self, slave, offset)
+        self._waiters.release(offset + 1, OK)
+
+    patch.setattr(SlaveAcks, "report", broken)
+
+
+BROKEN_PAIRS = [
+    the_slave_reports_what_it_has_read,
+    the_slaves_first_report_is_not_of_the_device,
+    the_master_answers_when_it_has_appended,
+    the_master_answers_when_its_own_device_has_it,
+    the_master_sends_what_it_has_not_synced,
+    what_was_sent_counts_as_reported,
+    a_report_releases_what_begins_where_it_ends,
+]
