@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Iterator
 from itertools import zip_longest
 from pathlib import Path
@@ -21,8 +22,9 @@ READER = "ha-readers"
 GROUP = "ha-consumers"
 RETRY_TIMES = 7
 COPY_TIMEOUT_S = 180.0
-SYNC_TIMEOUT_S = 90.0
-"""Apache's 5.5.0 slave asks for topics, groups and offsets once in 60 s."""
+SYNC_TIMEOUT_S = 120.0
+"""Apache's 5.5.0 slave asks for topics, groups and offsets 10 s after its start and each 60 s. The
+first time it often has not heard of its master: that it registers when it starts may fail."""
 TOLD_MAX = 5
 
 
@@ -31,6 +33,30 @@ def make_tables(client: WireClient) -> None:
     for topic, count in TOPICS.items():
         client.create_topic(topic, queue_count=count)
     client.create_group(GROUP, consumeEnable=True, retryQueueNums=1, retryMaxTimes=RETRY_TIMES)
+
+
+def write_topics(folder: Path) -> None:
+    """Give a slave that has not been started the topics, as from a copy of its master's files.
+
+    Args:
+      folder: of its store.
+    """
+    table = {
+        topic: {
+            "topicName": topic,
+            "readQueueNums": count,
+            "writeQueueNums": count,
+            "perm": 6,
+            "topicFilterType": "SINGLE_TAG",
+            "topicSysFlag": 0,
+            "order": False,
+        }
+        for topic, count in TOPICS.items()
+    }
+    version = {"stateVersion": 0, "timestamp": 0, "counter": 1}
+    (folder / "config").mkdir(parents=True)
+    text = json.dumps({"dataVersion": version, "topicConfigTable": table})
+    (folder / "config" / "topics.json").write_text(text)
 
 
 def commit_offsets(client: WireClient, first: int) -> None:

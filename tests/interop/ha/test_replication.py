@@ -20,8 +20,9 @@ from .alike import (
     commit_offsets,
     make_tables,
     wait_copied,
+    write_topics,
 )
-from .happenings import ALL_RESTARTS_AND_KILLS, HAPPENINGS, Happening
+from .happenings import HAPPENINGS, RESTARTS_AND_KILLS, Happening
 from .load import Load
 from .pair import OURS, OURS_WITH_OURS, ROLES, Pair, Roles
 
@@ -32,6 +33,11 @@ FIRST_COUNT = 200
 FAST_COUNT, MATRIX_COUNT = 10_000, 100_000
 FAST_ROLES = [Roles(OURS, "5.5.0"), Roles("5.5.0", OURS), OURS_WITH_OURS]
 TIMEOUT_S = 180.0
+
+
+def is_late(roles: Roles, happening: Happening) -> bool:
+    """Whether the slave hears of topics and offsets so late that the fast cut does not wait."""
+    return happening is RESTARTS_AND_KILLS and roles.slave != OURS
 
 
 def play(roles: Roles, happening: Happening, folder: Path, count: int) -> str:
@@ -45,6 +51,8 @@ def play(roles: Roles, happening: Happening, folder: Path, count: int) -> str:
                 load.wait_share(1.0)
             acknowledged = load.acknowledged
             commit_offsets(master, 3)
+        if is_late(roles, happening):
+            write_topics(pair.logs[1].parent)
         pair.slave.start_broker()
         address = pair.master.broker_address
         with Load(address, count - FIRST_COUNT, first=FIRST_COUNT) as load:
@@ -56,8 +64,9 @@ def play(roles: Roles, happening: Happening, folder: Path, count: int) -> str:
                 commit_offsets(master, count // 100)
         wait_copied(pair)
         file_count = assert_logs_are_equal(pair)
-        # First: Apache's slave does not serve topics that it has not heard of.
-        assert_tables_are_copied(pair)
+        if not is_late(roles, happening):
+            # First: Apache's slave does not serve topics that it has not heard of.
+            assert_tables_are_copied(pair)
         read_count = assert_reads_are_equal(pair, acknowledged)
     assert len(acknowledged) == count
     seconds = time.monotonic() - began_s
@@ -75,9 +84,7 @@ def plays(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[Roles, Futu
     folder = tmp_path_factory.mktemp("plays")
     with ThreadPoolExecutor(len(FAST_ROLES)) as pool:
         yield {
-            roles: pool.submit(
-                play, roles, ALL_RESTARTS_AND_KILLS, folder / str(number), FAST_COUNT
-            )
+            roles: pool.submit(play, roles, RESTARTS_AND_KILLS, folder / str(number), FAST_COUNT)
             for number, roles in enumerate(FAST_ROLES)
         }
 
