@@ -16,8 +16,9 @@ GET_BROKER_HA_STATUS = 907
 NOTICE_TIMEOUT_S = 60.0
 
 DELAY_S, JITTER_S = 0.05, 0.02
-SPLIT_BYTES, SPLIT_PAUSE_S = 8_192, 0.001
-"""Of a slow link: 50 to 70 ms, and some 4 MB/s."""
+SPLIT_BYTES, SPLIT_PAUSE_S = 4_096, 0.004
+"""Of a slow link: 50 to 70 ms, and less than 1 MB/s."""
+CUTS = (Place.BODY, Place.HEADER, Place.REPORT, Place.BODY, Place.HEADER)
 
 
 @dataclass(frozen=True)
@@ -102,14 +103,16 @@ def slow_link(pair: Pair, load: Load) -> None:
 
 def cut_link(pair: Pair, load: Load) -> None:
     """Within a frame's body and header and within a report; the slave is behind after each."""
-    load.wait_share(0.1)
-    for place in (Place.BODY, Place.BODY, Place.HEADER, Place.REPORT, Place.HEADER):
-        _cut_at(pair, place)
+    load.allow(0.1)
+    for number, place in enumerate(CUTS, 2):
+        _cut_at(pair, place, load, number / 10)
+    load.allow(1.0)
 
 
-def _cut_at(pair: Pair, place: Place) -> None:
+def _cut_at(pair: Pair, place: Place, load: Load, share: float) -> None:
     before, count = len(pair.frames.cuts), pair.frames.connection_count
     pair.frames.cut_at(place)
+    load.allow(share)
     wait_until(
         lambda: len(pair.frames.cuts) > before and pair.frames.connection_count > count,
         timeout_s=NOTICE_TIMEOUT_S,
@@ -119,10 +122,12 @@ def _cut_at(pair: Pair, place: Place) -> None:
 
 def half_open_link(pair: Pair, load: Load) -> None:
     """Nobody hears of the other, then the master not of the slave, then the slave not of it."""
-    load.wait_share(0.1)
-    for to_server in (None, True, False):
+    load.allow(0.1)
+    for number, to_server in enumerate((None, True, False), 1):
+        load.wait_share(number / 10)
         count = pair.frames.connection_count
         pair.faults.abandon(to_server=to_server)
+        load.allow((number + 1) / 10)
         if not pair.roles.slave_hears_silence and to_server is not True:
             if to_server is None:
                 wait_until(
@@ -137,6 +142,7 @@ def half_open_link(pair: Pair, load: Load) -> None:
             timeout_s=NOTICE_TIMEOUT_S,
             what=f"the slave connects anew, abandoned was {to_server}",
         )
+    load.allow(1.0)
 
 
 def slave_count(pair: Pair) -> int:

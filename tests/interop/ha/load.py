@@ -15,6 +15,7 @@ TOPICS = {"Orders": 4, "Events": 1}
 TOGETHER = 64
 RETRY_S = 0.2
 ANSWER_TIMEOUT_S = 20.0
+ALLOWED_CHECK_S = 0.05
 STALL_S = 120.0
 """So long without one acknowledgement, and the load gives up."""
 
@@ -51,6 +52,7 @@ class Load:
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="load", daemon=True)
         self._is_through = False
+        self._allowed = count
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -64,6 +66,10 @@ class Load:
     ) -> None:
         self._ended.set()
         self._thread.join(STALL_S)
+
+    def allow(self, share: float) -> None:
+        """Send up to this share of all from now on; everything, unless this was called."""
+        self._allowed = int(len(self._numbers) * share)
 
     def wait_share(self, share: float) -> None:
         """Wait until this share of all is acknowledged, of 1.0 all.
@@ -82,9 +88,13 @@ class Load:
         client: WireClient | None = None
         last_s = time.monotonic()
         while not self._ended.is_set() and time.monotonic() - last_s < STALL_S:
-            todo |= {number: message(number) for number in islice(numbers, TOGETHER - len(todo))}
+            todo |= {number: message(number) for number in islice(numbers, self._room(len(todo)))}
             if not todo:
-                break
+                if len(self.acknowledged) == len(self._numbers):
+                    break
+                self._ended.wait(ALLOWED_CHECK_S)
+                last_s = time.monotonic()
+                continue
             before = len(todo)
             try:
                 client = client or WireClient(self._address, timeout_s=ANSWER_TIMEOUT_S)
@@ -103,6 +113,10 @@ class Load:
         with self._changed:
             self._is_through = True
             self._changed.notify_all()
+
+    def _room(self, taken: int) -> int:
+        """How many more may be under way."""
+        return max(0, min(TOGETHER, self._allowed - len(self.acknowledged)) - taken)
 
     def _exchange(self, client: WireClient, todo: dict[int, Outgoing]) -> None:
         """Send all that is to be done; what is acknowledged is not any more."""
