@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from itertools import zip_longest
 from pathlib import Path
 
@@ -93,7 +93,7 @@ def assert_logs_are_equal(pair: Pair) -> int:
 
     def found() -> list[str]:
         master, slave = (_files(folder) for folder in pair.logs)
-        return list(_differences(master, slave))
+        return list(differences(master, slave))
 
     wait_until(lambda: not found(), timeout_s=COPY_TIMEOUT_S, what=lambda: f"{found()[:TOLD_MAX]}")
     return sum(any(data) for data in _files(pair.logs[0]).values())
@@ -103,7 +103,8 @@ def _files(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
-def _differences(master: dict[str, bytes], slave: dict[str, bytes]) -> Iterator[str]:
+def differences(master: Mapping[str, bytes], slave: Mapping[str, bytes]) -> Iterator[str]:
+    """The first one of each file; zeros stand for what is not there."""
     for name in sorted(master.keys() | slave.keys()):
         size = max(len(master.get(name, b"")), len(slave.get(name, b"")))
         one, other = (files.get(name, b"").ljust(size, b"\0") for files in (master, slave))
