@@ -34,6 +34,8 @@ RELAY_HOST = "127.0.0.2"
 """Where slaves of ours reach the master's port, when a relay is between: Apache's 5.5.0 slave goes
 where the master's registration says and nowhere else, so the host differs and not the port."""
 HA_PORT_STEP = 1
+SYNC_INTERVAL_MS = 2_000
+"""Of our slave: how often it asks for topics, groups and offsets."""
 PAUSE_S = 0.05
 
 Broker = TrocketBroker | ApacheCluster
@@ -132,6 +134,7 @@ class Pair:
         slave_keys["namesrvAddr"] = self.master.namesrv_address
         if roles.slave == OURS:
             store = folder / "slave" / "store"
+            slave_keys["slaveSyncInterval"] = SYNC_INTERVAL_MS
             self.slave = TrocketBroker(folder / "slave", store=store, broker_keys=slave_keys)
         else:
             self.slave = ApacheCluster(roles.slave, folder / "slave", broker_keys=slave_keys)
