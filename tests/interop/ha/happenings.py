@@ -51,7 +51,7 @@ def kill_master(pair: Pair, load: Load) -> None:
     """Two times."""
     for share in (0.3, 0.6):
         load.wait_share(share)
-        pair.master.kill_broker()
+        pair.kill(pair.master)
         pair.master.start_broker()
 
 
@@ -66,11 +66,11 @@ def restart_slave(pair: Pair, load: Load) -> None:
 def kill_slave(pair: Pair, load: Load) -> None:
     """Once it is away for a while, once it is back at once."""
     load.wait_share(0.2)
-    pair.slave.kill_broker()
+    pair.kill(pair.slave)
     load.wait_share(0.4)
     pair.slave.start_broker()
     load.wait_share(0.8)
-    pair.slave.kill_broker()
+    pair.kill(pair.slave)
     pair.slave.start_broker()
 
 
@@ -86,10 +86,10 @@ def restarts_and_kills(pair: Pair, load: Load) -> None:
         load.wait_share(0.5)
         pair.slave.start_broker()
     load.wait_share(0.6)
-    pair.master.kill_broker()
+    pair.kill(pair.master)
     pair.master.start_broker()
     load.wait_share(0.7)
-    pair.slave.kill_broker()
+    pair.kill(pair.slave)
     load.wait_share(0.9)
     pair.slave.start_broker()
 

@@ -39,7 +39,7 @@ def test_they_read_on_from_the_slave(roles: Roles, version: str, tmp_path: Path)
         fill(pair)
         consume(peer, RUNNING, pair, hold_after=HELD_AFTER)
         wait_received(peer, RUNNING, HELD_AFTER)
-        pair.master.kill_broker()
+        pair.kill(pair.master)
         # It may have so much from the master, and has the rest from the slave.
         assert 2 * len(QUEUES) * (CACHED_MAX + PULLED_MAX) < COUNT - HELD_AFTER
         peer.go_on(RUNNING)

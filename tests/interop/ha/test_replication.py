@@ -61,7 +61,7 @@ def play(roles: Roles, happening: Happening, folder: Path, count: int) -> str:
             happening.happen(pair, load)
             load.wait_share(1.0)
         acknowledged += load.acknowledged
-        # Apache's master forgets what was committed in its first 10 s, when it is killed.
+        # A master that is killed forgets what was committed seconds before.
         if roles.slave == OURS or happening is HAPPENINGS["nothing"]:
             with pair.ask_master() as master:
                 commit_offsets(master, count // 100)
