@@ -211,9 +211,14 @@ class JavaPeer:
         group: str,
         expression: str = "*",
         thread_count: int = 4,
+        cached_max: int = 0,
+        hold_after: int = 0,
     ) -> None:
         """Start a push consumer that takes what arrives from each queue's start.
 
+        Args:
+          cached_max: messages of a queue in its memory at which it pulls no more; 0: its default.
+          hold_after: take so many messages only, until `go_on`; 0: all.
         Raises: PeerError: it could not be started.
         """
         self.received[by] = []
@@ -227,8 +232,14 @@ class JavaPeer:
             topic=",".join(topics),
             expression=expression,
             threads=thread_count,
+            cached=cached_max,
+            hold_after=hold_after,
         )
         self._wait_state(by, "consuming", ANSWER_TIMEOUT_S)
+
+    def go_on(self, by: str) -> None:
+        """Let a push consumer take all. Raises: PeerError: the JVM has ended."""
+        self._send_command(op="go_on", id=by)
 
     def stop_consuming(self, by: str) -> None:
         """Shut a push consumer down (it unregisters). Raises: PeerError: it did not answer."""

@@ -19,6 +19,9 @@ class Faulty(Protocol):
     def cut(self) -> None:
         """Close all connections."""
 
+    def abandon(self, to_server: bool | None) -> None:
+        """Let nothing pass on the connections that are there, in this direction or in both."""
+
 
 class Faults:
     """What goes wrong in one or more relays; may be changed at any time.
@@ -98,7 +101,7 @@ class Faults:
         """Cut a connection within its next frame: so many bytes of it pass, then it is closed.
 
         Counts once, for the first frame that begins; of a frame that is not longer, all but the
-        last byte pass.
+        last byte pass. Where bytes pass that are no frames, so many more of them do.
 
         Args:
           byte_count: 0 or more.
@@ -107,6 +110,17 @@ class Faults:
         if byte_count < 0:
             raise ValueError(f"cut_next after {byte_count} bytes")
         self._cut_within = (byte_count, to_server)
+
+    def abandon(self, *, to_server: bool | None = None) -> None:
+        """Let nothing pass any more on the connections that are there, the end of one included.
+
+        So each side finds its connection open and the other one silent, as when a machine or what
+        tracks connections between them is gone. New connections are as ever; `cut` closes all.
+
+        Args:
+          to_server: only in this direction; None: in both.
+        """
+        self._tell(lambda relay: relay.abandon(to_server))
 
     # ---- for the relays ------------------------------------------------------------------
 

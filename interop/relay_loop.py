@@ -121,6 +121,15 @@ class RelayLoop:
 
         self.call(do)
 
+    def abandon(self, to_server: bool | None) -> None:
+        """Let nothing pass on the connections that are there, in this direction or in both."""
+
+        def do() -> None:
+            for connection in self._connections:
+                connection.abandon(to_server)
+
+        self.call(do)
+
     def close(self) -> None:
         """End the thread and everything in it. Raises: PeerError: something in it broke."""
         self.faults.leave(self)
@@ -277,6 +286,11 @@ class _Connection:
             for way in self._ways.values():
                 way.sink.socket.close()
 
+    def abandon(self, to_server: bool | None) -> None:
+        """Let nothing pass any more in this direction, or in both; the connection stays open."""
+        for direction, way in self._ways.items():
+            way.is_abandoned |= to_server in (None, direction)
+
     async def _receive(
         self, to_server: bool, put: trio.MemorySendChannel[tuple[float, bytes]]
     ) -> None:
@@ -307,7 +321,9 @@ class _Connection:
                     self._plan_cut(to_server, way.planned_size, len(piece))
                 way.planned_size += len(piece)
             return pieces
-        starts = [(frame.offset, len(frame.data)) for frame in frames if frame.is_frame]
+        starts = [
+            (frame.offset, len(frame.data) if frame.is_frame else None) for frame in frames
+        ]
         last, last_size = self._conversation.cutter(to_server).unfinished
         if last_size is not None:
             starts.append((last, last_size))
@@ -321,12 +337,16 @@ class _Connection:
             for frame in frames:
                 self._loop.on_frame(frame)
 
-    def _plan_cut(self, to_server: bool, offset: int, size: int) -> None:
-        """Cut the frame that begins at `offset` of what is passed on, if that is wanted."""
+    def _plan_cut(self, to_server: bool, offset: int, size: int | None) -> None:
+        """Cut the frame that begins at `offset` of what is passed on, if that is wanted.
+
+        Args:
+          size: None: these bytes are no frame.
+        """
         way = self._ways[to_server]
         byte_count = self._faults.take_cut(to_server) if way.cut_at is None else None
         if byte_count is not None:
-            way.cut_at = offset + min(byte_count, size - 1)
+            way.cut_at = offset + (byte_count if size is None else min(byte_count, size - 1))
 
     async def _send(
         self, to_server: bool, take: trio.MemoryReceiveChannel[tuple[float, bytes]]
@@ -336,7 +356,7 @@ class _Connection:
             async for due_s, data in take:
                 await trio.sleep_until(due_s)
                 await self._pass_on(way, data)
-            await self._wait_released()
+            await self._wait_released(way)
             if way.is_broken:
                 await way.sink.aclose()
             else:
@@ -349,7 +369,7 @@ class _Connection:
         left = len(data) if way.cut_at is None else way.cut_at - way.passed_size
         rest = memoryview(data)[:left]
         while rest:
-            await self._wait_released()
+            await self._wait_released(way)
             size = self._faults.split_bytes or len(rest)
             await way.sink.send_all(rest[:size])
             way.passed_size += len(rest[:size])
@@ -359,8 +379,8 @@ class _Connection:
         if left < len(data):
             self.cut()
 
-    async def _wait_released(self) -> None:
-        while self._faults.is_held:
+    async def _wait_released(self, way: _Way) -> None:
+        while self._faults.is_held or way.is_abandoned:
             await self._loop.wait_changed()
 
 
@@ -372,6 +392,7 @@ class _Way:
       passed_size: bytes that have passed.
       planned_size: bytes that are to pass, of those rewritten.
       is_broken: the source did not end in an orderly way.
+      is_abandoned: nothing passes any more.
     """
 
     def __init__(
@@ -384,6 +405,7 @@ class _Way:
         self.passed_size = 0
         self.planned_size = 0
         self.is_broken = False
+        self.is_abandoned = False
 
     async def receive(self) -> bytes:
         """What comes next; nothing: the source has ended."""

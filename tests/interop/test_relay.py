@@ -242,6 +242,56 @@ def test_a_frame_is_cut_in_its_middle(byte_count: int) -> None:
         assert faults.cut_count == 1
 
 
+@pytest.mark.parametrize("byte_count", [0, 1, 30])
+def test_bytes_that_are_no_frames_are_cut_too(byte_count: int) -> None:
+    faults = Faults()
+    stream = bytes(100)
+    with Echo() as echo, Relay(echo.address, faults=faults) as relay:
+        with opened(relay.address) as connection:
+            connection.sendall(stream)
+            assert received(connection, len(stream)) == stream
+            faults.cut_next(byte_count, to_server=False)
+            connection.sendall(stream)
+            with contextlib.suppress(ConnectionError):
+                assert len(received(connection, 1000)) == byte_count
+        assert faults.cut_count == 1
+
+
+@pytest.mark.parametrize("to_server", [None, True, False])
+def test_an_abandoned_connection_stays_open_and_silent(to_server: bool | None) -> None:
+    """Also when one side closes it; new connections are as ever."""
+    faults = Faults()
+    with (
+        socket.create_server(("127.0.0.1", 0)) as listener,
+        Relay(f"127.0.0.1:{listener.getsockname()[1]}", faults=faults) as relay,
+        opened(relay.address) as client,
+        listener.accept()[0] as server,
+    ):
+        ends = {True: (client, server), False: (server, client)}
+        for sender, receiver in ends.values():
+            receiver.settimeout(WAIT_S)
+            sender.sendall(b"before")
+            assert received(receiver, 6) == b"before"
+        faults.abandon(to_server=to_server)
+        for direction, (sender, receiver) in ends.items():
+            sender.sendall(b"after")
+            sender.shutdown(socket.SHUT_WR)
+            if to_server in (None, direction):
+                receiver.settimeout(0.1)
+                with pytest.raises(TimeoutError):
+                    receiver.recv(1)
+            else:
+                assert received(receiver, 6) == b"after"
+        with opened(relay.address) as other, listener.accept()[0] as its_server:
+            other.sendall(b"new")
+            assert received(its_server, 3) == b"new"
+        faults.cut()
+        for _, receiver in ends.values():
+            receiver.settimeout(WAIT_S)
+            with contextlib.suppress(ConnectionError):
+                assert receiver.recv(1) == b""
+
+
 def test_new_connections_are_refused_and_the_old_ones_stay() -> None:
     faults = Faults()
     with Echo() as echo, Relay(echo.address, faults=faults) as relay:

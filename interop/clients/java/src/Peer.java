@@ -8,6 +8,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ConcurrentLinkedQueue;
+import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.Semaphore;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
@@ -33,16 +34,20 @@ import org.apache.rocketmq.common.message.MessageExt;
  * Commands: {"op":"create_topic","id","addr","namesrv","topic","queues"}
  *           {"op":"send","id","namesrv","group","topic","mode":"sync|async|oneway|batch","count",
  *            "threads","batch","size","keys","tags":"A,B","rate","deadline_s"}
- *           {"op":"consume","id","namesrv","group","topic","expression","threads"}
- *           {"op":"stop","id"}   {"op":"quit"}
+ *           {"op":"consume","id","namesrv","group","topic","expression","threads","cached",
+ *            "hold_after"}
+ *           {"op":"go_on","id"}   {"op":"stop","id"}   {"op":"quit"}
  * Events:   created, sending, ack, sent (oneway), retry, done, consuming, message, stopped, error.
  *
  * A send that fails is tried again, as a new message with the same body key, until it is
  * acknowledged with SEND_OK or deadline_s has passed: only acknowledged ones are reported as "ack".
+ * A consumer with "hold_after" takes so many messages, and more only after "go_on"; what it has
+ * pulled by then is at most "cached" of each queue and one pull's.
  */
 public final class Peer {
     private static final PrintStream OUT = System.out;
     private static final Map<String, DefaultMQPushConsumer> CONSUMERS = new ConcurrentHashMap<>();
+    private static final Map<String, CountDownLatch> GATES = new ConcurrentHashMap<>();
     private static final int FAST_MS = 1000;
     private static final long RETRY_PAUSE_NS = TimeUnit.MILLISECONDS.toNanos(100);
     private static final int ASYNC_IN_FLIGHT_MAX = 64;
@@ -71,6 +76,7 @@ public final class Peer {
                 case "create_topic": createTopic(id, command); break;
                 case "send": new Sender(id, command).run(); break;
                 case "consume": consume(id, command); break;
+                case "go_on": GATES.get(id).countDown(); break;
                 case "stop": stop(id); break;
                 default: emit("event", "error", "id", id, "error", "unknown op");
             }
@@ -134,8 +140,19 @@ public final class Peer {
         for (String topic : command.get("topic").split(",")) {
             consumer.subscribe(topic, command.getOrDefault("expression", "*"));
         }
+        int cached = Integer.parseInt(command.getOrDefault("cached", "0"));
+        if (cached > 0) {
+            consumer.setPullThresholdForQueue(cached);
+        }
+        int holdAfter = Integer.parseInt(command.getOrDefault("hold_after", "0"));
+        CountDownLatch gate = new CountDownLatch(holdAfter > 0 ? 1 : 0);
+        GATES.put(id, gate);
+        AtomicInteger taken = new AtomicInteger();
         consumer.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
             for (MessageExt message : messages) {
+                if (taken.incrementAndGet() > holdAfter) {
+                    pass(gate);
+                }
                 report(id, message);
             }
             return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
@@ -143,6 +160,14 @@ public final class Peer {
         consumer.start();
         CONSUMERS.put(id, consumer);
         emit("event", "consuming", "id", id);
+    }
+
+    private static void pass(CountDownLatch gate) {
+        try {
+            gate.await();
+        } catch (InterruptedException e) {
+            throw new IllegalStateException(e);
+        }
     }
 
     private static void report(String id, MessageExt message) {
