@@ -321,9 +321,7 @@ class _Connection:
                     self._plan_cut(to_server, way.planned_size, len(piece))
                 way.planned_size += len(piece)
             return pieces
-        starts = [
-            (frame.offset, len(frame.data) if frame.is_frame else None) for frame in frames
-        ]
+        starts = [(frame.offset, len(frame.data) if frame.is_frame else None) for frame in frames]
         last, last_size = self._conversation.cutter(to_server).unfinished
         if last_size is not None:
             starts.append((last, last_size))

@@ -31,8 +31,9 @@ KEYS: dict[str, object] = {
 QUICK: dict[str, object] = {"haSendHeartbeatInterval": 500, "haHousekeepingInterval": 2_500}
 """Of both brokers, where silence is to be noticed."""
 RELAY_HOST = "127.0.0.2"
-"""Where slaves of ours reach the master's port, when a relay is between: Apache's 5.5.0 slave goes
-where the master's registration says and nowhere else, so the host differs and not the port."""
+"""Where slaves reach a master of ours, when a relay is between. Apache's 5.5.0 slave goes where the
+master's registration says and nowhere else, so the host differs and not the port. (On Linux all of
+127.0.0.0/8 is there.)"""
 HA_PORT_STEP = 1
 SYNC_INTERVAL_MS = 2_000
 """Of our slave: how often it asks for topics, groups and offsets."""
