@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -22,7 +23,7 @@ from .alike import (
     wait_copied,
     write_topics,
 )
-from .happenings import HAPPENINGS, RESTARTS_AND_KILLS, Happening
+from .happenings import HAPPENINGS, RESTARTS_AND_KILLS
 from .load import Load
 from .pair import OURS, OURS_WITH_OURS, ROLES, Pair, Roles
 
@@ -32,18 +33,50 @@ FIRST_COUNT = 200
 """Messages that are there when the slave comes."""
 FAST_COUNT, MATRIX_COUNT = 10_000, 100_000
 FAST_ROLES = [Roles(OURS, "5.5.0"), Roles("5.5.0", OURS), OURS_WITH_OURS]
-TIMEOUT_S = 180.0
+TOGETHER = 3
+"""Cells played at a time: mostly they wait."""
+TIMEOUT_S = 900.0
+"""For a cell, and those that come before it."""
 
 
-def is_late(roles: Roles, happening: Happening) -> bool:
-    """Whether the slave hears of topics and offsets so late that the fast cut does not wait."""
-    return happening is RESTARTS_AND_KILLS and roles.slave != OURS
+@dataclass(frozen=True)
+class Cell:
+    """Who replicates, and what happens meanwhile (by its name)."""
+
+    roles: Roles
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.roles}, {self.name}"
+
+    @property
+    def is_fast(self) -> bool:
+        """Whether it is of the fast cut."""
+        return self.name == RESTARTS_AND_KILLS
+
+    @property
+    def hears_late(self) -> bool:
+        """Whether the slave hears of topics and offsets so late that the fast cut does not wait."""
+        return self.is_fast and self.roles.slave != OURS
 
 
-def play(roles: Roles, happening: Happening, folder: Path, count: int) -> str:
-    """Replicate so many messages while it happens, and compare; what it was, for people."""
+CELLS = [
+    *(Cell(roles, RESTARTS_AND_KILLS) for roles in FAST_ROLES),
+    *(
+        pytest.param(Cell(roles, name), marks=pytest.mark.matrix)
+        for roles in ROLES
+        for name in HAPPENINGS
+        if name != RESTARTS_AND_KILLS
+    ),
+]
+
+
+def play(cell: Cell, folder: Path) -> str:
+    """Replicate while it happens, and compare; what it was, for people."""
+    happening = HAPPENINGS[cell.name]
+    count = FAST_COUNT if cell.is_fast else MATRIX_COUNT
     began_s = time.monotonic()
-    with Pair(roles, folder, keys=happening.keys, relayed=happening.relayed) as pair:
+    with Pair(cell.roles, folder, keys=happening.keys, relayed=happening.relayed) as pair:
         pair.master.start()
         with pair.ask_master() as master:
             make_tables(master)
@@ -51,7 +84,7 @@ def play(roles: Roles, happening: Happening, folder: Path, count: int) -> str:
                 load.wait_share(1.0)
             acknowledged = load.acknowledged
             commit_offsets(master, 3)
-        if is_late(roles, happening):
+        if cell.hears_late:
             write_topics(pair.logs[1].parent)
         pair.slave.start_broker()
         # Something happens to a slave that follows: Apache's 4.9.7 asks for the log after 5 s only.
@@ -63,7 +96,7 @@ def play(roles: Roles, happening: Happening, folder: Path, count: int) -> str:
         acknowledged += load.acknowledged
         wait_copied(pair)
         file_count = assert_logs_are_equal(pair)
-        if not is_late(roles, happening):
+        if not cell.hears_late:
             # Again: a master that was killed has forgotten what was committed seconds before.
             with pair.ask_master() as master:
                 commit_offsets(master, count // 100)
@@ -81,27 +114,22 @@ def play(roles: Roles, happening: Happening, folder: Path, count: int) -> str:
 
 
 @pytest.fixture(scope="module")
-def plays(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[Roles, Future[str]]]:
-    """The fast cut, all of it side by side: mostly it waits."""
+def plays(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[dict[Cell, Future[str]]]:
+    """All cells that are asked for, some of them under way."""
     folder = tmp_path_factory.mktemp("plays")
-    with ThreadPoolExecutor(len(FAST_ROLES)) as pool:
+    items = (item for item in request.session.items if isinstance(item, pytest.Function))
+    cells = [item.callspec.params["cell"] for item in items if item.module is request.module]
+    pool = ThreadPoolExecutor(TOGETHER)
+    try:
         yield {
-            roles: pool.submit(play, roles, RESTARTS_AND_KILLS, folder / str(number), FAST_COUNT)
-            for number, roles in enumerate(FAST_ROLES)
+            cell: pool.submit(play, cell, folder / str(number)) for number, cell in enumerate(cells)
         }
+    finally:
+        pool.shutdown(cancel_futures=True)
 
 
-@pytest.mark.parametrize("roles", FAST_ROLES, ids=str)
-def test_a_slave_is_like_its_master_after_restarts_and_kills_of_both(
-    plays: dict[Roles, Future[str]], roles: Roles
-) -> None:
-    print(roles, plays[roles].result(TIMEOUT_S))
-
-
-@pytest.mark.matrix
-@pytest.mark.parametrize("name", HAPPENINGS)
-@pytest.mark.parametrize("roles", ROLES, ids=str)
-def test_a_slave_is_like_its_master_whatever_happens(
-    roles: Roles, name: str, tmp_path: Path
-) -> None:
-    print(f"{roles}, {name}:", play(roles, HAPPENINGS[name], tmp_path, MATRIX_COUNT))
+@pytest.mark.parametrize("cell", CELLS, ids=str)
+def test_a_slave_is_like_its_master(plays: dict[Cell, Future[str]], cell: Cell) -> None:
+    print(f"{cell}:", plays[cell].result(TIMEOUT_S))
