@@ -3,17 +3,14 @@ master when it is back."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
-
-import pytest
 
 from trocket.interop.java_peer import JavaPeer
 
 from .alike import QUEUES, assert_tables_are_copied, commit_offsets, make_tables, wait_copied
 from .load import TOPICS, Load
-from .pair import OURS, OURS_WITH_OURS, Pair, Roles, wait_until
-
-pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.usefixtures("java")]
+from .pair import Pair, Roles, wait_until
 
 FIRST, COUNT, MORE = 200, 4_000, 400
 CACHED_MAX = 64
@@ -23,39 +20,40 @@ RUNNING, FRESH = "running", "fresh"
 TIMEOUT_S = 90.0
 
 
-@pytest.mark.parametrize(
-    ("roles", "version"),
-    [
-        (OURS_WITH_OURS, "5.5.0"),
-        pytest.param(OURS_WITH_OURS, "4.9.7", marks=pytest.mark.matrix),
-        pytest.param(Roles(OURS, "5.5.0"), "5.5.0", marks=pytest.mark.matrix),
-        pytest.param(Roles("5.5.0", OURS), "5.5.0", marks=pytest.mark.matrix),
-        pytest.param(Roles("4.9.7", OURS), "4.9.7", marks=pytest.mark.matrix),
-    ],
-    ids=str,
-)
-def test_they_read_on_from_the_slave(roles: Roles, version: str, tmp_path: Path) -> None:
-    with Pair(roles, tmp_path) as pair, JavaPeer(version, tmp_path / "client") as peer:
-        fill(pair)
-        consume(peer, RUNNING, pair, hold_after=HELD_AFTER)
-        wait_received(peer, RUNNING, HELD_AFTER)
-        pair.kill(pair.master)
-        # It may have so much from the master, and has the rest from the slave.
-        assert 2 * len(QUEUES) * (CACHED_MAX + PULLED_MAX) < COUNT - HELD_AFTER
-        peer.go_on(RUNNING)
-        consume(peer, FRESH, pair)
-        for by in (RUNNING, FRESH):
-            wait_received(peer, by, COUNT)
-            wait_committed(pair, by)
+@dataclass(frozen=True)
+class JavaConsumers:
+    """Who replicates, and the version of the official client."""
 
-        pair.master.start_broker()
-        with Load(pair.master.broker_address, MORE, first=COUNT) as load:
-            load.wait_share(1.0)
-        for by in (RUNNING, FRESH):
-            wait_received(peer, by, COUNT + MORE)
-            assert peer.keys_by_group[by] == {f"load-{number}" for number in range(COUNT + MORE)}
-            repeats = len(peer.received[by]) - COUNT - MORE
-            print(f"{roles}, client {version}, {by}: {COUNT + MORE} messages, {repeats} repeats")
+    roles: Roles
+    version: str
+
+    def __str__(self) -> str:
+        return f"{self.roles}, client {self.version}"
+
+    def play(self, folder: Path) -> str:
+        """Kill the master while a consumer has taken a part; what it was, for people."""
+        with Pair(self.roles, folder) as pair, JavaPeer(self.version, folder / "client") as peer:
+            fill(pair)
+            consume(peer, RUNNING, pair, hold_after=HELD_AFTER)
+            wait_received(peer, RUNNING, HELD_AFTER)
+            pair.kill(pair.master)
+            # It may have so much from the master, and has the rest from the slave.
+            assert 2 * len(QUEUES) * (CACHED_MAX + PULLED_MAX) < COUNT - HELD_AFTER
+            peer.go_on(RUNNING)
+            consume(peer, FRESH, pair)
+            for by in (RUNNING, FRESH):
+                wait_received(peer, by, COUNT)
+                wait_committed(pair, by)
+
+            pair.master.start_broker()
+            with Load(pair.master.broker_address, MORE, first=COUNT) as load:
+                load.wait_share(1.0)
+            for by in (RUNNING, FRESH):
+                wait_received(peer, by, COUNT + MORE)
+                keys = peer.keys_by_group[by]
+                assert keys == {f"load-{number}" for number in range(COUNT + MORE)}
+            repeats = [len(peer.received[by]) - COUNT - MORE for by in (RUNNING, FRESH)]
+        return f"{COUNT + MORE} messages each, repeats {repeats}"
 
 
 def fill(pair: Pair) -> None:
