@@ -1,7 +1,7 @@
 # Needs make and Python 3.11 or newer, nothing else: each target sets up .venv by itself.
 #   make run     name server and broker, ready for clients at 127.0.0.1:9876
 #   make test    lint, types, layers and all tests; with Java 17 and Maven the interop tests too
-#   make interop the interop tests with every Apache version and client (20 minutes)
+#   make interop the interop tests with every Apache version and client (35 minutes)
 #   make fuzz    each decoder for FUZZ_SECONDS (Linux, Python 3.11 to 3.13)
 #   make sim     a million crash images of the store (docs/testing.md)
 #   make bench   our broker over loopback

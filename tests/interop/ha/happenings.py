@@ -152,7 +152,9 @@ def slave_count(pair: Pair) -> int:
     return len(json.loads(answer.body)["haConnectionInfo"])
 
 
+RESTARTS_AND_KILLS = "restarts and kills"
 HAPPENINGS = {
+    RESTARTS_AND_KILLS: Happening(restarts_and_kills),
     "nothing": Happening(nothing),
     "master restarted": Happening(restart_master),
     "master killed": Happening(kill_master),
@@ -162,4 +164,3 @@ HAPPENINGS = {
     "link cut": Happening(cut_link, relayed=True),
     "half-open link": Happening(half_open_link, relayed=True, keys=QUICK),
 }
-RESTARTS_AND_KILLS = Happening(restarts_and_kills)
