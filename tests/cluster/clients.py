@@ -128,7 +128,9 @@ class Producer(Peer):
     async def _send_batch(self, address: str) -> None:
         queue_id = self.random.randrange(QUEUES)
         batch = [self._new(0, queue_id) for _ in range(self.random.randint(2, 3))]
-        body = encode_batch([Message(TOPIC, each.body, properties=properties_of(each)) for each in batch])
+        body = encode_batch(
+            [Message(TOPIC, each.body, properties=properties_of(each)) for each in batch]
+        )
         await self._ask(address, SEND_BATCH, self._fields(queue_id, "", m="true"), body, batch)
 
     async def _ask(
@@ -174,7 +176,7 @@ class Consumer(Peer):
     async def run(self) -> None:
         """Consume until cancelled."""
         while True:
-            await trio.sleep(0.2 + self.random.random() * 0.8)
+            await trio.sleep(0.2 + self.random.random())
             address = await self.find()
             if not address:
                 continue

@@ -115,6 +115,7 @@ class Cluster:
       wounds: how often any broker lost bytes that it had, or changed its role.
       master: the machine that is the master, or is to be.
       are_slaves_astray: a slave may show what its master does not have.
+      may_part: something happened after which a broker may have what the master has not.
       notes: the history.
     """
 
@@ -129,6 +130,7 @@ class Cluster:
         self.hits: Counter[str] = Counter()
         self.wounds = 0
         self.are_slaves_astray = False
+        self.may_part = False
         self.namesrvs = [
             NamesrvMachine(self.network, nursery, f"n{number}", f"10.0.0.{number}")
             for number in (1, 2)
@@ -182,6 +184,10 @@ class Cluster:
     def now_ms(self) -> int:
         """What time it is, by no machine's clock."""
         return START_MS + int(trio.current_time() * 1000)
+
+    def lead_astray(self) -> None:
+        """From now on a slave may have what the master has not."""
+        self.are_slaves_astray = self.may_part = True
 
     def note(self, text: str) -> None:
         """A line of the history."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from random import Random
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import trio
 
@@ -17,8 +17,8 @@ from .faults_of_disks import (
     bit_flip,
     eio_on_read,
     eio_on_write,
-    full_disk,
     fsync_error,
+    full_disk,
     read_only_remount,
     slow_fsync,
     tail_garbage,
@@ -55,10 +55,6 @@ from .faults_of_replication import (
     wrong_master,
 )
 
-if TYPE_CHECKING:
-    pass
-
-FAULTS_MAX = 8
 WITHIN_S = 6.0
 """In which faults begin."""
 

@@ -6,6 +6,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 import trio
+import trio.lowlevel
 
 from .faults_of_machines import pick
 from .network import LOG, Block, Connection, Endpoint
@@ -64,9 +65,7 @@ async def partition_from_namesrvs(cluster: Cluster, random: Random) -> bool:
     )
     others = sorted(_names(cluster) - frozenset(each.name for each in cluster.namesrvs))
     cut = frozenset(random.sample(others, random.randint(1, len(others))))
-    return await _blocked(
-        cluster, random, Block(namesrvs, cut, None), Block(cut, namesrvs, None)
-    )
+    return await _blocked(cluster, random, Block(namesrvs, cut, None), Block(cut, namesrvs, None))
 
 
 async def partition_of_log(cluster: Cluster, random: Random) -> bool:
@@ -137,7 +136,7 @@ async def half_open(cluster: Cluster, random: Random) -> bool:
     for connection in connections:
         connection.is_lost = True
         random.choice(connection.ends).reset()
-    await trio.sleep(0)
+    await trio.lowlevel.checkpoint()
     return bool(connections)
 
 

@@ -39,7 +39,7 @@ async def slave_ahead(cluster: Cluster, random: Random) -> bool:
         slave = _slave_that_is_up(cluster, random)
         if slave is None:
             return False
-        cluster.are_slaves_astray = True
+        cluster.lead_astray()
         await slave.stop()
         cluster.wounds += 1
         config = MessageStoreConfig(
@@ -172,7 +172,7 @@ async def two_masters(cluster: Cluster, random: Random) -> bool:
         others = frozenset(each.name for each in cluster.brokers) - cut
         blocks = (Block(cut, others, None), Block(others, cut, None))
         cluster.network.block(*blocks)
-        cluster.are_slaves_astray = True
+        cluster.lead_astray()
         cluster.wounds += 1
         await new.stop()
         number = new.broker_id

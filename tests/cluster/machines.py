@@ -218,7 +218,7 @@ class BrokerMachine(Machine):
             "broker_id": self.broker_id,
             "register_name_server_period": 10_000,
             "register_broker_timeout_mills": 2_000,
-            "slave_sync_interval": 2_000,
+            "slave_sync_interval": 3_000,
             "slave_read_enable": True,
         }
         store = {
@@ -230,8 +230,8 @@ class BrokerMachine(Machine):
             "max_hash_slot_num": 20,
             "max_index_num": 60,
             "slave_timeout": 1_500,
-            "ha_send_heartbeat_interval": 1_000,
-            "ha_housekeeping_interval": 4_000,
+            "ha_send_heartbeat_interval": 2_000,
+            "ha_housekeeping_interval": 5_000,
             # Else nothing protects a record's head and properties from decay, as in Apache's.
             "enabled_append_prop_crc": True,
             # Every hour may be the one in which what is expired goes.

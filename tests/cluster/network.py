@@ -74,7 +74,7 @@ class Endpoint(SocketTransport):
         return data
 
     def send_nowait(self, buffers: list[Buffer]) -> list[Buffer]:
-        if self.is_reset:
+        if self.is_reset or not self.process.is_alive:
             raise ConnectionResetError(errno.ECONNRESET, "reset by the peer")
         self._network.send(self, b"".join(buffers))
         return []
@@ -361,11 +361,7 @@ class Network:
 
     def _is_blocked(self, source: str, target: str, kind: str) -> bool:
         for block in self._blocks:
-            if (
-                source in block.sources
-                and target in block.targets
-                and block.kind in (None, kind)
-            ):
+            if source in block.sources and target in block.targets and block.kind in (None, kind):
                 return True
         return False
 

@@ -89,7 +89,9 @@ async def fail_over(cluster: Cluster, *, lost_disk: bool) -> None:
     cluster.note(f"{lost} messages are lost that were nowhere else")
     if lost_disk:
         old.wipe()
-    # Without power a machine that held what nobody else has may come back with it.
+    else:
+        # It may come back with what nobody else has, and shows that until it is emptied.
+        cluster.lead_astray()
     await start_again(cluster, old)
 
 
@@ -154,6 +156,8 @@ def judge_refusal(cluster: Cluster, slave: BrokerMachine, refusal: re.Match[str]
         parts = int(refusal["parts"])
         start = slave.store.min_physical_offset
         is_so = differs_from(slave, master, start, end) == parts
+    if refusal["side"] != "begins" and not cluster.may_part:
+        raise Broken("HA", f"{slave.name} has what {master.name} has not, and nothing has happened")
     if not is_so:
         raise Broken("HA", f"{slave.name}, with a log to {end}, is refused: {refusal[0]}")
 

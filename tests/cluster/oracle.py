@@ -178,9 +178,7 @@ class Oracle:
         known = self.seen[queue_id].get(offset)
         if known is not None:
             if not is_same(known.message, message):
-                raise Broken(
-                    "N5", f"{place_of(message)} was {known.message}, and is {message}"
-                )
+                raise Broken("N5", f"{place_of(message)} was {known.message}, and is {message}")
             return
         promise = self.promises[queue_id].get(offset)
         if promise is not None and promise.sent is not sent:

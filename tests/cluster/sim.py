@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 import traceback
 from collections import Counter
 from collections.abc import Iterator
