@@ -90,7 +90,7 @@ class Producer(Peer):
     async def run(self, count: int, pause_s: float) -> None:
         """Send so many messages, or batches of some."""
         for _ in range(count):
-            await trio.sleep(self.random.random() * pause_s)
+            await trio.sleep(round(self.random.random() * pause_s, 2))
             await self.send()
 
     async def send(self) -> None:
@@ -176,7 +176,7 @@ class Consumer(Peer):
     async def run(self) -> None:
         """Consume until cancelled."""
         while True:
-            await trio.sleep(0.2 + self.random.random())
+            await trio.sleep(round(0.2 + 1.3 * self.random.random(), 2))
             address = await self.find()
             if not address:
                 continue

@@ -1,8 +1,8 @@
 """The simulated cluster: two name servers, a master, slaves, four clients; one seed, one run.
 
-A run has four parts. Everything starts. Clients work while faults happen. Then everything heals, and
-an operator does what docs/ha.md tells him to do with what the brokers' logs say. Then all that is
-there is held against all that was promised.
+A run has four parts. Everything starts. Clients work while faults happen. Then everything heals,
+and an operator does what docs/ha.md tells him to do with what the brokers' logs say. Then all that
+is there is held against all that was promised.
 """
 
 from __future__ import annotations
@@ -276,6 +276,15 @@ async def _end_of_patience() -> None:
     raise Broken("progress", f"the run has not come to its end in {PATIENCE_S} s")
 
 
+async def _let_go(cluster: Cluster) -> None:
+    """When the run ends early, processes that stand still must end, too."""
+    try:
+        await trio.sleep_forever()
+    finally:
+        for machine in cluster.machines:
+            machine.process.go_on()
+
+
 def play(seed: int, plan: Plan | None = None) -> Outcome:
     """One run."""
     from .faults import plan_of
@@ -286,6 +295,7 @@ def play(seed: int, plan: Plan | None = None) -> Outcome:
     async def main() -> None:
         async with trio.open_nursery() as nursery:
             clusters.append(Cluster(seed, plan, nursery))
+            nursery.start_soon(_let_go, clusters[0])
             await live(clusters[0])
             nursery.cancel_scope.cancel()
 

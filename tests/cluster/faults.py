@@ -55,7 +55,7 @@ from .faults_of_replication import (
     wrong_master,
 )
 
-WITHIN_S = 6.0
+WITHIN_S = 5.0
 """In which faults begin."""
 
 Happen = Callable[[Cluster, Random], Awaitable[bool]]
@@ -133,13 +133,13 @@ def plan_of(seed: int) -> Plan:
 async def happen(cluster: Cluster) -> None:
     """Have the faults of the plan happen."""
     random = cluster.random("faults")
-    starts = sorted(random.random() * WITHIN_S for _ in cluster.plan.faults)
+    starts = sorted(round(random.random() * WITHIN_S, 2) for _ in cluster.plan.faults)
     begin_s = trio.current_time()
     async with trio.open_nursery() as nursery:
         for number, (name, start_s) in enumerate(zip(cluster.plan.faults, starts, strict=True)):
             nursery.start_soon(_happen, cluster, name, number, begin_s + start_s)
         if TOPOLOGIES[cluster.plan.topology].get("late"):
-            nursery.start_soon(_start_late, cluster, random.random() * WITHIN_S)
+            nursery.start_soon(_start_late, cluster, round(random.random() * WITHIN_S, 2))
 
 
 async def _happen(cluster: Cluster, name: str, number: int, start_s: float) -> None:

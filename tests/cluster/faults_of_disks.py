@@ -6,10 +6,8 @@ import errno
 from random import Random
 from typing import TYPE_CHECKING
 
-import trio
-
 from .disks import ROOT, WRITING
-from .faults_of_machines import everyone, pick_broker
+from .faults_of_machines import everyone, pick_broker, some_time
 from .machines import FILE_SIZE, BrokerMachine
 from .operator import fail_over, start_again
 
@@ -18,10 +16,6 @@ if TYPE_CHECKING:
 
 READING = frozenset({"pread"})
 STORE_PATHS = ("", "commitlog", "consumequeue", "index", "config", "checkpoint")
-
-
-async def _pause(random: Random, longest_s: float = 4.0) -> None:
-    await trio.sleep(random.random() * longest_s)
 
 
 async def _put_right(cluster: Cluster, machine: BrokerMachine, random: Random) -> None:
@@ -46,7 +40,7 @@ async def full_disk(cluster: Cluster, random: Random) -> bool:
             return False
         cluster.note(f"{machine.name}'s disk is full")
         machine.disk.fill_up()
-        await _pause(random)
+        await some_time(random, 4)
         await _put_right(cluster, machine, random)
     return True
 
@@ -61,7 +55,7 @@ async def eio_on_write(cluster: Cluster, random: Random) -> bool:
         cluster.note(f"a write to {part or 'anything'} of {machine.name} fails")
         share = random.choice((0.0, 0.5))
         machine.disk.fail_once(errno.EIO, frozenset({"pwrite"}), part, share)
-        await _pause(random)
+        await some_time(random, 4)
         await _put_right(cluster, machine, random)
     return True
 
@@ -75,7 +69,7 @@ async def eio_on_read(cluster: Cluster, random: Random) -> bool:
         part = random.choice(STORE_PATHS)
         cluster.note(f"reads of {part or 'anything'} of {machine.name} fail")
         machine.disk.fail_all(errno.EIO, READING, part)
-        await _pause(random)
+        await some_time(random, 4)
         await _put_right(cluster, machine, random)
     return True
 
@@ -95,7 +89,7 @@ async def fsync_error(cluster: Cluster, random: Random) -> bool:
             machine.disk.fail_once(errno.EIO, syncs, part, 0.0)
         else:
             machine.disk.fail_all(errno.EIO, syncs, part)
-        await _pause(random)
+        await some_time(random, 4)
         await _put_right(cluster, machine, random)
     return True
 
@@ -108,7 +102,7 @@ async def read_only_remount(cluster: Cluster, random: Random) -> bool:
             return False
         cluster.note(f"{machine.name}'s disk is read-only")
         machine.disk.fail_all(errno.EROFS, WRITING)
-        await _pause(random)
+        await some_time(random, 4)
         await _put_right(cluster, machine, random)
     return True
 
@@ -121,7 +115,7 @@ async def slow_fsync(cluster: Cluster, random: Random) -> bool:
         return False
     cluster.note(f"fsync of {machine.name} takes 5 s")
     disk.sync_s = 5.0
-    await _pause(random, 8.0)
+    await some_time(random, 8)
     disk.sync_s = 0.0
     return True
 
@@ -181,7 +175,7 @@ async def bit_flip(cluster: Cluster, random: Random) -> bool:
             # on where it begins. Its slaves refuse to follow, and it does not answer SEND_OK.
             cluster.oracle.losers.add(machine.address)
         await start_again(cluster, machine)
-        await _pause(random)
+        await some_time(random, 4)
         await _replace(cluster, machine)
         cluster.oracle.losers.discard(machine.address)
     return True

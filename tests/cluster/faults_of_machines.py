@@ -42,14 +42,15 @@ def pick_broker(cluster: Cluster, random: Random) -> BrokerMachine:
     return machine
 
 
-async def _pause(random: Random, longest_s: float = 3.0) -> None:
-    await trio.sleep(random.random() * longest_s)
+async def some_time(random: Random, longest_s: float = 3.0, *, at_least_s: float = 0.0) -> None:
+    """Let time pass, in hundredths of a second: what happens at one moment is played in one go."""
+    await trio.sleep(at_least_s + round(random.random() * longest_s, 2))
 
 
 async def _death(cluster: Cluster, machine: BrokerMachine, random: Random, *, power: bool) -> None:
     """Let it die at one of its next writes, or soon."""
     machine.die_after(random.choice((0, 1, 1, 2, 3, 5, 9)), power=power)
-    with trio.move_on_after(random.random()):
+    with trio.move_on_after(round(random.random(), 2)):
         await machine.process.ended.wait()
     machine.die(power=power)
     cluster.note(f"{machine.name} is dead")
@@ -69,7 +70,7 @@ async def kill(cluster: Cluster, random: Random) -> bool:
             assert isinstance(machine, NamesrvMachine)
             cluster.note(f"{machine.name} is killed")
             await machine.kill()
-        await _pause(random)
+        await some_time(random)
         if isinstance(machine, BrokerMachine):
             await start_again(cluster, machine)
         else:
@@ -107,13 +108,13 @@ async def power_loss(cluster: Cluster, random: Random) -> bool:
         cluster.wounds += 1
         cluster.oracle.repeats += 1
         cluster.note(f"{machine.name} lost its power: {kind}")
-        await _pause(random)
+        await some_time(random)
         # M2 survives the loss of one machine because the other has it all: it must take over.
         # M3 survives the loss of a disk likewise.
-        if is_master and (cluster.plan.mode == "M2" or _loses_disk(cluster, random)):
-            if _can_fail_over(cluster):
-                await fail_over(cluster, lost_disk=random.random() < 0.5)
-                return True
+        must_fail_over = cluster.plan.mode == "M2" or _loses_disk(cluster, random)
+        if is_master and must_fail_over and _can_fail_over(cluster):
+            await fail_over(cluster, lost_disk=random.random() < 0.5)
+            return True
         if not await start_again(cluster, machine):
             raise Broken("N1", f"{machine.name} does not start after a power cut")
         if is_master and cluster.plan.mode != "M3":
@@ -173,7 +174,7 @@ async def clean_stop(cluster: Cluster, random: Random) -> bool:
         cluster.note(f"{machine.name} is stopped")
         await machine.stop()
         cluster.oracle.repeats += 1
-        await _pause(random)
+        await some_time(random)
         if isinstance(machine, BrokerMachine):
             await start_again(cluster, machine)
         else:
@@ -184,7 +185,7 @@ async def clean_stop(cluster: Cluster, random: Random) -> bool:
 async def _step(cluster: Cluster, machine: Machine, by_ms: int, for_s: float) -> bool:
     cluster.note(f"{machine.name}'s clock steps by {by_ms} ms")
     machine.clock.wrong_ms += by_ms
-    await trio.sleep(for_s)
+    await trio.sleep(round(for_s, 2))
     machine.clock.wrong_ms -= by_ms
     return True
 

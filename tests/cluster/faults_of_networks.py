@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import trio
 import trio.lowlevel
 
-from .faults_of_machines import pick
+from .faults_of_machines import pick, some_time
 from .network import LOG, Block, Connection, Endpoint
 from .process import Process
 
@@ -99,7 +99,7 @@ async def delay(cluster: Cluster, random: Random) -> bool:
     cluster.note(f"{len(connections)} connections take {delay_s} s")
     for connection in connections:
         connection.delay_s = delay_s
-    await trio.sleep(random.random() * 5)
+    await some_time(random, 5)
     for connection in connections:
         connection.delay_s = 0.0
     return bool(connections)
@@ -111,7 +111,7 @@ async def one_byte_segments(cluster: Cluster, random: Random) -> bool:
     cluster.note(f"{len(connections)} connections have segments of one byte")
     for connection in connections:
         connection.is_bytewise = True
-    await trio.sleep(random.random() * 2)
+    await some_time(random, 2)
     for connection in connections:
         connection.is_bytewise = False
     return bool(connections)
@@ -123,7 +123,7 @@ async def reset_mid_frame(cluster: Cluster, random: Random) -> bool:
     cluster.note(f"{len(connections)} connections break in the middle")
     for connection in connections:
         connection.reset_after = random.randrange(400)
-    await trio.sleep(random.random() * 5)
+    await some_time(random, 5)
     for connection in connections:
         connection.reset_after = None
     return bool(connections)
@@ -145,8 +145,8 @@ async def reorder(cluster: Cluster, random: Random) -> bool:
     connections = [each for each in cluster.network.connections if each.delay_s < 0.1]
     cluster.note(f"{len(connections)} connections overtake each other")
     for connection in connections:
-        connection.delay_s = random.random() * 0.5
-    await trio.sleep(random.random() * 5)
+        connection.delay_s = round(random.random() * 0.5, 2)
+    await some_time(random, 5)
     for connection in connections:
         connection.delay_s = 0.0
     return bool(connections)
@@ -171,7 +171,7 @@ async def connection_flood(cluster: Cluster, random: Random) -> bool:
             endpoints.append(endpoint)
             data = random.choice((b"", b"\0\0\1", b"\0\0\0\x20\0\0\0\x10{", random.randbytes(40)))
             cluster.network.send(endpoint, data)
-        await trio.sleep(random.random() * 5)
+        await some_time(random, 5)
     for endpoint in endpoints:
         endpoint.close()
     return bool(endpoints)

@@ -12,7 +12,7 @@ from trocket.store.config import BrokerRole, MessageStoreConfig
 from trocket.store.message_store import MessageStore
 
 from .disks import ROOT
-from .faults_of_machines import everyone
+from .faults_of_machines import everyone, some_time
 from .machines import BROKER_PORT, FILE_SIZE, NAMESRV_PORT, BrokerMachine
 from .network import LOG, Block
 from .operator import may_lose_local, start_again
@@ -63,7 +63,7 @@ async def slave_ahead(cluster: Cluster, random: Random) -> bool:
         store.close()
         cluster.note(f"{slave.name} has a log of its own up to {end}")
         await start_again(cluster, slave)
-    await trio.sleep(random.random() * 4)
+    await some_time(random, 4)
     return True
 
 
@@ -80,12 +80,15 @@ async def slave_too_old(cluster: Cluster, random: Random) -> bool:
         with trio.move_on_after(20):
             while master.is_up and master.store.max_physical_offset < end + 2 * FILE_SIZE:
                 await producer.send()
+                await trio.sleep(0.01)  # nobody may be there to answer
         # From now on any message may be gone, whether or not anybody got it.
         cluster.oracle.min_offsets = [FOR_EVER] * QUEUES
         master.disk.used_percent = 87
         master.store.config.clean_file_forcibly_enable = True
         with trio.move_on_after(20):
-            while master.is_up and master.store.min_physical_offset <= end:
+            while True:
+                if not master.is_up or master.store.min_physical_offset > end:
+                    break
                 await trio.sleep(0.5)
         master.store.config.clean_file_forcibly_enable = False
         master.disk.used_percent = 10
@@ -107,7 +110,7 @@ async def fake_ack(cluster: Cluster, random: Random) -> bool:
         cluster.network.block(block)
     liar = Process("liar", "10.0.3.2")
     told = 0
-    with trio.move_on_after(1 + random.random() * 4):
+    with trio.move_on_after(1 + round(random.random() * 4, 2)):
         while True:
             try:
                 endpoint = await cluster.network.connect(liar, master.host, HA_PORT)
@@ -144,7 +147,7 @@ async def wrong_master(cluster: Cluster, random: Random) -> bool:
     redirects = cluster.network.redirects
     redirects[slave.name, HA_PORT] = target
     _break_logs_of(cluster, slave)
-    await trio.sleep(3 + random.random() * 4)
+    await some_time(random, 4, at_least_s=3)
     redirects.pop((slave.name, HA_PORT), None)
     _break_logs_of(cluster, slave)
     return True
@@ -187,7 +190,7 @@ async def two_masters(cluster: Cluster, random: Random) -> bool:
                 may_lose = lambda each: True  # noqa: E731
             lost = cluster.oracle.lose(cluster.queues_of(new.store), may_lose)
             cluster.note(f"{lost} messages were not on {new.name}")
-        await trio.sleep(1 + random.random() * 4)
+        await some_time(random, 4, at_least_s=1)
         cluster.network.unblock(*blocks)
         if loser.is_up:
             await loser.stop()

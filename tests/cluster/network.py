@@ -293,7 +293,7 @@ class Network:
         raise TimeoutError("no connection within 3 s")
 
     def _delay_s(self) -> float:
-        return self._random.choice((0.0, 0.0, 0.0005, 0.002))
+        return self._random.choice((0.0, 0.0, 0.001, 0.002))
 
     def _machine_of(self, host: str) -> str:
         for (each, _), listener in self.listeners.items():

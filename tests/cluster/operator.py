@@ -48,8 +48,8 @@ async def start_again(cluster: Cluster, machine: BrokerMachine) -> bool:
 
 
 def may_lose_local(cluster: Cluster) -> MayLose:
-    """After a failover: what a SYNC_MASTER did not answer with success was on it only, and so may be
-    what consumers read there before it was anywhere else."""
+    """After a failover: what a SYNC_MASTER did not answer with success was on it only, and so may
+    be what consumers read there before it was anywhere else."""
 
     def may_lose(each: Promise | Seen) -> bool:
         from .oracle import Promise
@@ -109,7 +109,9 @@ async def heal(cluster: Cluster) -> None:
         await mend(cluster, broker)
     cluster.are_slaves_astray = False
     with trio.move_on_after(HEALED_WITHIN_S) as scope:
-        while not all([await look_at(cluster, slave) for slave in cluster.slaves]):
+        while True:
+            if all([await look_at(cluster, slave) for slave in cluster.slaves]):
+                break
             await trio.sleep(LOOK_S)
     if scope.cancelled_caught:
         states = {slave.name: slave.following for slave in cluster.slaves}

@@ -1,8 +1,8 @@
 """What the cluster has promised, and what was seen of it: N1 to N7 of the test plan.
 
-Pure: it knows no broker and no clock; clients tell it what they sent, heard and read. As soon as two
-of these do not go together, it raises `Broken`. What a fault may take by contract, whoever causes
-the fault says by `may_lose`.
+Pure: it knows no broker and no clock; clients tell it what they sent, heard and read. As soon as
+two of these do not go together, it raises `Broken`. What a fault may take by contract, whoever
+causes the fault says by `may_lose`.
 
 A message is known by its number, which its body begins with: `m17`.
 """

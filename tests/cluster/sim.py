@@ -91,7 +91,7 @@ def run_seeds(seeds: range) -> Report:
     for seed in seeds:
         try:
             report.take(play(seed))
-        except Exception:  # an error that no run may raise is told like a broken promise
+        except Exception:  # noqa: BLE001 - an error that no run may raise is told like a broken promise
             report.runs += 1
             report.failures.append(Failure(seed, traceback.format_exc()))
     return report

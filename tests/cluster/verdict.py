@@ -64,7 +64,9 @@ async def wait_for_delayed(cluster: Cluster) -> None:
     """Wait for what is due. Where a clock was an hour behind, the broker looks at it again after a
     hundredth of that (due_task.py)."""
     with trio.move_on_after(LATE_S):
-        while cluster.oracle.is_waiting(cluster.queues_of(cluster.master.store)):
+        while True:
+            if not cluster.oracle.is_waiting(cluster.queues_of(cluster.master.store)):
+                break
             await trio.sleep(1)
 
 
