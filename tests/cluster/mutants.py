@@ -173,7 +173,10 @@ MUTANTS = [
     Mutant(reported_before_it_is_appended, "M2", [], ("N1",), "one slave"),
     Mutant(reported_before_fsync, "M3", ["slow fsync 5 s"] * 3, ("N1",), "one slave"),
     Mutant(answered_before_fsync, "M1", ["power loss"], ("N1",)),
-    Mutant(sent_before_fsync, "M1", ["slow fsync 5 s", "power loss", "power loss"], ("HA", "N5")),
+    Mutant(
+        sent_before_fsync, "M1", ["slow fsync 5 s", "power loss", "power loss"],
+        ("HA", "N1", "N5"),
+    ),
     Mutant(lies_are_believed, "M2", ["fake ack 2^63-1"] * 3, ("N1",)),
     Mutant(slave_ahead_is_fed, "M0", ["slave ahead"], ("HA",)),
     Mutant(
