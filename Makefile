@@ -3,7 +3,8 @@
 #   make test    lint, types, layers and all tests; with Java 17 and Maven the interop tests too
 #   make interop the interop tests with every Apache version and client (35 minutes)
 #   make fuzz    each decoder for FUZZ_SECONDS (Linux, Python 3.11 to 3.13)
-#   make sim     a million crash images of the store (docs/testing.md)
+#   make sim     a million crash images of the store, and SEEDS runs of a simulated cluster
+#                (docs/testing.md)
 #   make bench   our broker over loopback
 #   make docs    the site, in site/
 #   make clean   away with .venv and all caches
@@ -16,6 +17,7 @@ BIN := .venv/bin
 RUN := .venv/.ready-to-run
 TEST := .venv/.ready-to-test
 FUZZ_SECONDS ?= 300
+SEEDS ?= 50000
 # Compiled at set-up, and kept compiled by `make run`: half of the time until ready otherwise.
 COMPILED := __init__.py remoting store namesrv broker client filtersrv cli
 
@@ -46,6 +48,7 @@ fuzz: $(TEST)
 
 sim: $(TEST)
 	$(BIN)/python -m tests.sim --images 1000000 --depth2 $(ARGS)
+	$(BIN)/python -m tests.cluster --seeds $(SEEDS)
 
 bench: $(TEST)
 	$(BIN)/python -m trocket.bench.wire $(ARGS)

@@ -261,8 +261,10 @@ class BrokerController:
         scopes = [trio.CancelScope(shield=True), trio.CancelScope(shield=True)]
         try:
             async with trio.open_nursery() as base:
-                await base.start(_run_in, scopes[0], self.store.run)
-                await base.start(_run_in, scopes[1], self.client.run)
+                # Who is told to stop while he starts them would wait for services that never end.
+                with trio.CancelScope(shield=True):
+                    await base.start(_run_in, scopes[0], self.store.run)
+                    await base.start(_run_in, scopes[1], self.client.run)
                 try:
                     await self._serve(self.server, listeners, ha_listeners, task_status)
                 finally:

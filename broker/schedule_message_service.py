@@ -15,7 +15,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable, Collection
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from typing import Final
 
 import trio
@@ -99,6 +99,7 @@ class ScheduleMessageService:
     def _work(self) -> float:
         """One slice of what is due; seconds until something is."""
         self._look()
+        self._heed_clock()
         left_s = self._left_s()
         if left_s <= 0:
             self._deliver_slice()
@@ -118,6 +119,17 @@ class ScheduleMessageService:
             if due_ms is not None:
                 self._idle.discard(queue)
                 heappush(self._due, (due_ms, level))
+
+    def _heed_clock(self) -> None:
+        """See `_due_ms`: the clock may have been set back since it was asked."""
+        now_ms = self._clock.wall_ms()
+        latest_ms = self._levels.delay_ms
+        if any(due_ms > now_ms + latest_ms(level) for due_ms, level in self._due):
+            self._due = [
+                (due_ms if due_ms <= now_ms + latest_ms(level) else now_ms, level)
+                for due_ms, level in self._due
+            ]
+            heapify(self._due)
 
     def _offset(self, level: int) -> int:
         known = self._offsets.offset_table.get(level, 0)

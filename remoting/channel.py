@@ -105,6 +105,7 @@ class Channel:
       remote_host: the same as a record holds it, 8 or 20 bytes.
       local_address: "ip:port" of our end.
       closed: nothing more can be written.
+      heard: how often bytes came from the peer.
       on_backlog: called when the network does not take what is written: `drain` is to be run.
       on_attention: called when the channel was closed, or too much waits for the peer.
       attributes: what the processors of higher layers keep for this connection.
@@ -122,6 +123,7 @@ class Channel:
         "attributes",
         "close_reason",
         "closed",
+        "heard",
         "language",
         "local_address",
         "on_attention",
@@ -136,6 +138,7 @@ class Channel:
         self.remote_host = _host_of(transport.remote_address)
         self.local_address = transport.local_address
         self.closed = False
+        self.heard = 0
         self.close_reason = ""
         self.attributes: dict[str, object] = {}
         self.language = 0

@@ -15,7 +15,7 @@ import trio
 from .channel import Channel, Processor
 from .codec import RemotingCommand
 from .connection import Connection, ConnectionLimits
-from .errors import RemotingConnectError
+from .errors import RemotingConnectError, RemotingTimeoutError
 from .poller import SocketPoller
 from .transport import SocketTransport, StreamTransport
 from .turn import Turn
@@ -86,6 +86,10 @@ class RemotingClient:
     ) -> RemotingCommand:
         """Send a request and wait for its response.
 
+        When nothing at all has come from the peer meanwhile, the connection is closed: it may be
+        half open, after the peer lost its power for instance, and who only writes to it would not
+        know for a quarter of an hour. The next call makes a new one.
+
         Args:
           address: `host:port`.
           timeout_s: seconds for connecting and answering together.
@@ -95,7 +99,13 @@ class RemotingClient:
         start_s = trio.current_time()
         channel = await self.channel(address)
         left_s = timeout_s - (trio.current_time() - start_s)
-        return await channel.call(command, max(left_s, 0.001))
+        heard = channel.heard
+        try:
+            return await channel.call(command, max(left_s, 0.001))
+        except RemotingTimeoutError:
+            if channel.heard == heard:
+                channel.close(f"{address} says nothing any more")
+            raise
 
     async def send_oneway(self, address: str, command: RemotingCommand) -> None:
         """Send a request that is not answered.

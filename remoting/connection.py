@@ -162,6 +162,7 @@ class Connection:
             self.channel.close("closed by the peer")
             return
         self._has_received = True
+        self.channel.heard += 1
         decoder = self._decoder
         commands = decoder.receive_data(data)
         if commands:

@@ -29,6 +29,7 @@ import os
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import partial
+from pathlib import PurePosixPath
 
 import trio
 
@@ -140,7 +141,7 @@ class MessageStore(MessageAppender):
           StoreIOError: the folder or a file could not be read or written.
         """
         root, disk = self.config.store_path_root_dir, self.disk
-        disk.make_folder(root)
+        self._make_root()
         disk.lock(f"{root}/lock")
         try:
             clean = not disk.exists(f"{root}/abort")
@@ -175,6 +176,17 @@ class MessageStore(MessageAppender):
             raise
         self._is_open = True
         self.begin_burst()
+
+    def _make_root(self) -> None:
+        """Have the data folder, and its own name on the device before there is anything in it."""
+        disk = self.disk
+        folder, missing = PurePosixPath(self.config.store_path_root_dir), []
+        while not disk.exists(str(folder)) and folder != folder.parent:
+            missing.append(folder.parent)
+            folder = folder.parent
+        disk.make_folder(self.config.store_path_root_dir)
+        for parent in reversed(missing):
+            disk.sync_folder(str(parent))
 
     def _note_open(self) -> None:
         """Make the abort file: what is on disk from now on is not what a clean exit leaves."""
