@@ -268,10 +268,12 @@ class BrokerController:
                 try:
                     await self._serve(self.server, listeners, ha_listeners, task_status)
                 finally:
-                    with trio.move_on_after(GOODBYE_TIMEOUT_S, shield=True):
-                        await self.registrar.unregister_all()
-                    for scope in scopes:
-                        scope.cancel()
+                    try:
+                        with trio.move_on_after(GOODBYE_TIMEOUT_S, shield=True):
+                            await self.registrar.unregister_all()
+                    finally:  # nobody else ends these two
+                        for scope in scopes:
+                            scope.cancel()
         finally:
             self._close()
 

@@ -191,6 +191,8 @@ class Consumer(Peer):
 
     async def consume(self, address: str, queue_id: int, hold_ms: int | None = None) -> bool:
         """Pull once, consume, and note that; False: begin again."""
+        if self._is_left_behind(address):
+            return False
         if queue_id not in self.next:
             offset = await self.committed(address, queue_id)
             if offset is None:
@@ -211,6 +213,11 @@ class Consumer(Peer):
             if await self.ask(address, UPDATE_OFFSET, fields) is None:
                 return False
         return True
+
+    def _is_left_behind(self, address: str) -> bool:
+        """Whether this still is a consumer of a master that was replaced, whose queues may have
+        been longer: docs/operations.md has consumers started again before that comes back."""
+        return address in self.cluster.replaced
 
     async def committed(self, address: str, queue_id: int) -> int | None:
         """Where the group is, as a broker says; None: it does not say. N6."""
@@ -238,6 +245,8 @@ class Consumer(Peer):
         }  # fmt: skip
         answer = await self.ask(address, PULL, fields)
         if answer is None or "nextBeginOffset" not in answer.ext_fields:
+            return None
+        if self._is_left_behind(address):
             return None
         end = int(answer.ext_fields["nextBeginOffset"])
         messages = decode_messages(answer.body, check_crc=True) if answer.code == OK else []

@@ -114,6 +114,7 @@ class Cluster:
     Attributes:
       wounds: how often any broker lost bytes that it had, or changed its role.
       master: the machine that is the master, or is to be.
+      replaced: addresses of masters that were, and are not.
       are_slaves_astray: a slave may show what its master does not have.
       may_part: something happened after which a broker may have what the master has not.
       notes: the history.
@@ -129,6 +130,7 @@ class Cluster:
         self.answers: Counter[int] = Counter()
         self.hits: Counter[str] = Counter()
         self.wounds = 0
+        self.replaced: set[str] = set()
         self.are_slaves_astray = False
         self.may_part = False
         self.namesrvs = [

@@ -80,6 +80,8 @@ async def fail_over(cluster: Cluster, *, lost_disk: bool) -> None:
     old.role, old.broker_id = BrokerRole.SLAVE, new.broker_id
     new.role, new.broker_id = cluster.master_role, 0
     cluster.master = new
+    cluster.replaced.add(old.address)
+    cluster.replaced.discard(new.address)
     cluster.wounds += 1
     if not await start_again(cluster, new):
         raise Broken("N1", f"{new.name} does not start as the master")
