@@ -492,9 +492,10 @@ class IndexService:
 
     def _next_file(self) -> IndexFile:
         if self._current is None and self.files and not self.files[-1].is_full():
-            self._current = self.files[-1]
-            self._current.reopen()
-            return self._current
+            last = self.files[-1]
+            last.reopen()  # may fail, and is then tried again
+            self._current = last
+            return last
         if self._current is not None:
             self._current.write_entries()  # here: `finish` may run in a thread
             self._full.append(self._current)

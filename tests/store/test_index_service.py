@@ -339,3 +339,21 @@ async def test_look_ups_agree_with_the_log_after_any_stop(seed):
             await model.step()
         model.open_again(clean=False)
         model.check()
+
+
+def test_a_file_that_cannot_be_read_to_be_filled_on_is_tried_again():
+    disk = MemoryDisk()
+    store = open_store(disk)
+    send_keys(store, 0, 10)
+    store.close()
+    store = open_store(disk)
+    disk.fault = lambda name, path: (
+        OSError(errno.EIO, "") if name == "pread" and "/index/" in path else None
+    )
+    send_keys(store, 10, 20)
+    for _ in range(3):
+        store.index.work(1.0)
+        store.clock.advance(60_000)
+    assert not store.index.is_broken
+    disk.fault = None
+    assert [find(store, f"k{number}") for number in range(20)] == [1] * 20
