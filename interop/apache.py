@@ -22,6 +22,8 @@ from .wire import GET_ROUTEINFO_BY_TOPIC, SUCCESS, WireClient, wait_for_route
 START_TIMEOUT_S = 180.0
 STOP_TIMEOUT_S = 60.0
 ANSWER_TIMEOUT_S = 5.0
+LOG_TAIL_MAX = 20
+"""Lines of a log in an error text."""
 
 LOGBACK = """<configuration>
   <appender name="file" class="ch.qos.logback.core.FileAppender">
@@ -176,10 +178,25 @@ class ApacheCluster:
         process = LineProcess(command, folder=self.folder, name=name, environment=home)
         try:
             process.wait_line(lambda line: "boot success" in line, timeout_s=START_TIMEOUT_S)
-        except PeerError:
+        except PeerError as error:
             process.kill()
-            raise
+            raise PeerError(f"{error}\n{self._log_tail(name)}") from error
         return process
+
+    def _log_tail(self, name: str) -> str:
+        """The last lines of a process's own log, which is where it says why it does not start."""
+        logs = self.folder / "logs"
+        found = [
+            path
+            for path in (logs / f"{name}.log", logs / "rocketmqlogs" / f"{name}.log")
+            if path.is_file()
+        ]
+        lines = [
+            line
+            for path in found
+            for line in path.read_text(errors="replace").splitlines()[-LOG_TAIL_MAX:]
+        ]
+        return "\n".join([f"log of {name}:", *lines])
 
     def start(self) -> None:
         """Start the name server, then the broker; each is waited for.

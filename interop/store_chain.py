@@ -30,7 +30,7 @@ from .log_on_disk import Place, Stored, by_queue, read_log
 from .maven import JAVA_SMALL
 from .process import PeerError
 from .trocket_peer import TrocketBroker
-from .wire import Acknowledged, Outgoing, WireClient, acknowledged
+from .wire import SYSTEM_BUSY, Acknowledged, Outgoing, WireClient, acknowledged
 
 SIZES: dict[str, dict[str, int]] = {
     "small files": {
@@ -235,8 +235,9 @@ class Chain:
                         peer.kill_broker()
                         killed = True
                     opaque, answer = client.receive()
-                    place = acknowledged(asked[opaque - 1], answer.checked())
-                    self._acknowledged.append(place)
+                    if answer.code != SYSTEM_BUSY:  # Apache's, when it is slower than we send
+                        place = acknowledged(asked[opaque - 1], answer.checked())
+                        self._acknowledged.append(place)
             except PeerError:
                 if not killed:
                     peer.kill_broker()

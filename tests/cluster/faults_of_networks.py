@@ -159,6 +159,8 @@ async def connection_flood(cluster: Cluster, random: Random) -> bool:
         return False
     process = Process("flood", "10.0.3.1")
     ports = [port for host, port in cluster.network.listeners if host == machine.host]
+    if not ports:
+        return False
     cluster.note(f"{FLOOD} connections to {machine.name}")
     endpoints: list[Endpoint] = []
     with trio.move_on_after(5):

@@ -135,6 +135,8 @@ async def mend(cluster: Cluster, machine: BrokerMachine) -> None:
 async def look_at(cluster: Cluster, slave: BrokerMachine) -> bool:
     """Whether a slave has its master's log; one that is rightly refused is emptied."""
     following, master = slave.following, cluster.master.store
+    if not following.master_address.startswith(f"{cluster.master.host}:"):
+        return False  # it has not heard yet that its master was replaced
     if following.is_connected and following.log_end == master.max_physical_offset:
         return slave.store.dispatched_offset == following.log_end
     refusal = REFUSALS.search(following.problem)

@@ -13,7 +13,6 @@ import pytest
 import trio
 
 from trocket.broker.consumer_offset_manager import ConsumerOffsetManager
-from trocket.broker.controller import BrokerController
 from trocket.broker.delay_offset_manager import DelayOffsetManager
 from trocket.broker.processors import send_back
 from trocket.broker.processors.end_transaction import EndTransactionProcessor
@@ -25,6 +24,7 @@ from trocket.broker.processors.send_turn import SendTurn
 from trocket.broker.rebalance_lock_manager import RebalanceLockManager
 from trocket.broker.schedule_message_service import ScheduleMessageService
 from trocket.broker.subscription_group_manager import SubscriptionGroupManager
+from trocket.broker.table_saver import TableSaver
 from trocket.broker.timer_message_service import TimerMessageService
 from trocket.broker.transaction_service import TransactionService
 from trocket.broker.transactions import OpenTransactions
@@ -246,10 +246,10 @@ def asked_before_fsync(patch: Patch) -> None:
 def offsets_beyond_the_end(patch: Patch) -> None:
     """L15: offsets are saved before the log is synced, and nothing brings them back."""
 
-    async def broken(self: BrokerController) -> None:
+    async def broken(self: TableSaver) -> None:
         await trio.lowlevel.checkpoint()
 
-    patch.setattr(BrokerController, "_sync_log", broken)
+    patch.setattr(TableSaver, "sync_log", broken)
     patch.setattr(ConsumerOffsetManager, "correct", _nothing)
 
 
