@@ -59,6 +59,7 @@ class CommitLog:
         self.unsynced: set[int] = set()
         self.prepared_base = -1
         self.unfinished_path = ""
+        self._is_made_in_place = False
         self._making = Lock()
         self._pool = LogFilePool(disk, open_count_max(file_size), self._must_stay_open)
         self._open = self._pool.open
@@ -143,16 +144,42 @@ class CommitLog:
     def _create(self, base: int) -> None:
         path = self._path(base)
         self.disk.make_folder(self.folder)
-        file = self.disk.open(path, create=True)
+        name = path if self._is_made_in_place else f"{self.folder}.new"
+        file = self._open_new(name)
         try:
             file.allocate(self.file_size)
             file.sync()  # its size: a power cut must not leave a short file before a whole one
+            if name != path:
+                self._is_made_in_place = not self._moved(name, path)
+                if self._is_made_in_place:
+                    file.close()
+                    self._create(base)
+                    return
             self.disk.sync_folder(self.folder)
         except StoreIOError:
             file.close()
+            self.disk.unlink(name)
             self.disk.unlink(path)
             raise
         file.close()
+
+    def _moved(self, name: str, path: str) -> bool:
+        """Whether a file has its name now; not where the folder is a file system of its own."""
+        try:
+            self.disk.rename(name, path)
+        except StoreIOError:
+            self.disk.unlink(name)
+            return False
+        return True
+
+    def _open_new(self, name: str) -> DiskFile:
+        """The next file, empty.
+
+        It has another name until it has its size: a kill in between would leave a file that is too
+        short, with which Apache's 4.x does not start.
+        """
+        self.disk.unlink(name)
+        return self.disk.open(name, create=True)
 
     def adopt(self, base: int) -> None:
         """Open a file that `create` made.

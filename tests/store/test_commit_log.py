@@ -139,3 +139,25 @@ def test_a_warmed_file_is_written_to_its_end_and_synced(monkeypatch):
     assert len(disk.contents[f"/log/{0:020d}"]) == SIZE
     log.adopt(0)
     assert is_zero(log.files[0], 0, SIZE)
+
+
+@pytest.mark.parametrize("moves", [True, False])
+def test_a_file_has_its_name_only_when_it_has_its_size(moves):
+    disk = MemoryDisk()
+    seen = []
+
+    def look(operation, path):
+        if operation == "allocate":
+            seen.append(path)
+        if operation == "rename" and not moves:
+            return OSError(errno.EXDEV, "")
+        return None
+
+    disk.fault = look
+    log = CommitLog(disk, "/data/commitlog", 4096)
+    log.create(0)
+    log.create(4096)
+    new, names = "/data/commitlog.new", [f"/data/commitlog/{base:020d}" for base in (0, 4096)]
+    assert seen == ([new, new] if moves else [new, *names])
+    assert [disk.open(name).size() for name in names] == [4096, 4096]
+    assert not disk.exists(new)
