@@ -144,42 +144,45 @@ class CommitLog:
     def _create(self, base: int) -> None:
         path = self._path(base)
         self.disk.make_folder(self.folder)
-        name = path if self._is_made_in_place else f"{self.folder}.new"
-        file = self._open_new(name)
+        if self._is_made_in_place or not self._made_aside(path):
+            self._make(self.disk.open(path, create=True))
         try:
-            file.allocate(self.file_size)
-            file.sync()  # its size: a power cut must not leave a short file before a whole one
-            if name != path:
-                self._is_made_in_place = not self._moved(name, path)
-                if self._is_made_in_place:
-                    file.close()
-                    self._create(base)
-                    return
             self.disk.sync_folder(self.folder)
         except StoreIOError:
-            file.close()
-            self.disk.unlink(name)
             self.disk.unlink(path)
             raise
-        file.close()
 
-    def _moved(self, name: str, path: str) -> bool:
-        """Whether a file has its name now; not where the folder is a file system of its own."""
+    def _made_aside(self, path: str) -> bool:
+        """Make a file under another name, and give it its own when it has its size.
+
+        A kill in between would leave a file that is too short, with which Apache's 4.x does not
+        start. False: that cannot be done here.
+        """
+        name = f"{self.folder}.new"
+        try:
+            self.disk.unlink(name)
+            file = self.disk.open(name, create=True)
+        except StoreIOError:  # the folder above is not ours to write in
+            return False
+        self._make(file)
         try:
             self.disk.rename(name, path)
-        except StoreIOError:
+        except StoreIOError:  # the folder is a file system of its own
+            self._is_made_in_place = True
             self.disk.unlink(name)
             return False
         return True
 
-    def _open_new(self, name: str) -> DiskFile:
-        """The next file, empty.
-
-        It has another name until it has its size: a kill in between would leave a file that is too
-        short, with which Apache's 4.x does not start.
-        """
-        self.disk.unlink(name)
-        return self.disk.open(name, create=True)
+    def _make(self, file: DiskFile) -> None:
+        """Give a new file its size, and close it."""
+        try:
+            file.allocate(self.file_size)
+            file.sync()  # its size: a power cut must not leave a short file before a whole one
+        except StoreIOError:
+            file.close()
+            self.disk.unlink(file.path)
+            raise
+        file.close()
 
     def adopt(self, base: int) -> None:
         """Open a file that `create` made.

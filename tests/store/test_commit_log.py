@@ -161,3 +161,12 @@ def test_a_file_has_its_name_only_when_it_has_its_size(moves):
     assert seen == ([new, new] if moves else [new, *names])
     assert [disk.open(name).size() for name in names] == [4096, 4096]
     assert not disk.exists(new)
+
+
+def test_where_the_folder_above_cannot_be_written_in_a_file_is_made_in_its_place():
+    disk = MemoryDisk()
+    disk.fault = lambda operation, path: (
+        OSError(errno.EACCES, "") if operation == "open" and path.endswith(".new") else None
+    )
+    log = log_on(disk)
+    assert [disk.open(f"/log/{base:020d}").size() for base in log.files] == [SIZE, SIZE]
