@@ -82,10 +82,7 @@ def broker_of(client: Client, queue: MessageQueue, broker_id: int = 0) -> str:
 
     Raises: ConnectError: no name server says where the broker is.
     """
-    address = client.broker_address(queue.broker_name, broker_id)
-    if address is None:
-        raise ConnectError(queue.broker_name, "no name server says where this broker is")
-    return address
+    return _known(client.broker_address(queue.broker_name, broker_id), queue)
 
 
 def reader_of(client: Client, queue: MessageQueue) -> str:
@@ -95,7 +92,10 @@ def reader_of(client: Client, queue: MessageQueue) -> str:
 
     Raises: ConnectError: no name server says where the broker is.
     """
-    address = client.reading_address(queue.broker_name)
+    return _known(client.reading_address(queue.broker_name), queue)
+
+
+def _known(address: str | None, queue: MessageQueue) -> str:
     if address is None:
         raise ConnectError(queue.broker_name, "no name server says where this broker is")
     return address

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from collections.abc import Callable
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -32,79 +33,82 @@ async def _put_right(cluster: Cluster, machine: BrokerMachine, random: Random) -
         await start_again(cluster, machine)
 
 
-async def full_disk(cluster: Cluster, random: Random) -> bool:
-    """ENOSPC, and room again a while later."""
+async def _fails_a_while(
+    cluster: Cluster, random: Random, harm: Callable[[BrokerMachine], str]
+) -> bool:
+    """Have a broker's disk fail for a while.
+
+    Args:
+      harm: does it, and says what the broker is like then.
+    """
     machine = pick_broker(cluster, random)
     async with machine.lock:
         if not machine.is_up:
             return False
-        cluster.note(f"{machine.name}'s disk is full")
-        machine.disk.fill_up()
+        cluster.note(harm(machine))
         await some_time(random, 4)
         await _put_right(cluster, machine, random)
     return True
+
+
+async def full_disk(cluster: Cluster, random: Random) -> bool:
+    """ENOSPC, and room again a while later."""
+
+    def harm(machine: BrokerMachine) -> str:
+        machine.disk.fill_up()
+        return f"{machine.name}'s disk is full"
+
+    return await _fails_a_while(cluster, random, harm)
 
 
 async def eio_on_write(cluster: Cluster, random: Random) -> bool:
     """One write fails, maybe after a part of it."""
-    machine = pick_broker(cluster, random)
-    async with machine.lock:
-        if not machine.is_up:
-            return False
+
+    def harm(machine: BrokerMachine) -> str:
         part = random.choice(STORE_PATHS)
-        cluster.note(f"a write to {part or 'anything'} of {machine.name} fails")
         share = random.choice((0.0, 0.5))
         machine.disk.fail_once(errno.EIO, frozenset({"pwrite"}), part, share)
-        await some_time(random, 4)
-        await _put_right(cluster, machine, random)
-    return True
+        return f"a write to {part or 'anything'} of {machine.name} fails"
+
+    return await _fails_a_while(cluster, random, harm)
 
 
 async def eio_on_read(cluster: Cluster, random: Random) -> bool:
     """Reads fail for a while."""
-    machine = pick_broker(cluster, random)
-    async with machine.lock:
-        if not machine.is_up:
-            return False
+
+    def harm(machine: BrokerMachine) -> str:
         part = random.choice(STORE_PATHS)
-        cluster.note(f"reads of {part or 'anything'} of {machine.name} fail")
         machine.disk.fail_all(errno.EIO, READING, part)
-        await some_time(random, 4)
-        await _put_right(cluster, machine, random)
-    return True
+        return f"reads of {part or 'anything'} of {machine.name} fail"
+
+    return await _fails_a_while(cluster, random, harm)
 
 
 async def fsync_error(cluster: Cluster, random: Random) -> bool:
     """fsync fails once, or from now on."""
-    machine = pick_broker(cluster, random)
-    async with machine.lock:
-        if not machine.is_up:
-            return False
+
+    def harm(machine: BrokerMachine) -> str:
         part = random.choice(("", "commitlog", "commitlog", "consumequeue"))
         syncs = frozenset({"sync", "sync_folder"})
         is_once = random.random() < 0.5
-        often = "once" if is_once else "for ever"
-        cluster.note(f"fsync of {part or 'anything'} of {machine.name} fails {often}")
         if is_once:
             machine.disk.fail_once(errno.EIO, syncs, part, 0.0)
         else:
             machine.disk.fail_all(errno.EIO, syncs, part)
-        await some_time(random, 4)
-        await _put_right(cluster, machine, random)
-    return True
+        often = "once" if is_once else "for ever"
+        return f"fsync of {part or 'anything'} of {machine.name} fails {often}"
+
+    return await _fails_a_while(cluster, random, harm)
 
 
 async def read_only_remount(cluster: Cluster, random: Random) -> bool:
     """Nothing can be written any more."""
-    machine = pick_broker(cluster, random)
-    async with machine.lock:
-        if not machine.is_up:
-            return False
-        cluster.note(f"{machine.name}'s disk is read-only")
+
+    def harm(machine: BrokerMachine) -> str:
         machine.disk.fail_all(errno.EROFS, WRITING)
-        await some_time(random, 4)
-        await _put_right(cluster, machine, random)
-    return True
+        return f"{machine.name}'s disk is read-only"
+
+    return await _fails_a_while(cluster, random, harm)
 
 
 async def slow_fsync(cluster: Cluster, random: Random) -> bool:

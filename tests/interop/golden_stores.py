@@ -6,6 +6,7 @@ import json
 import lzma
 import tarfile
 from collections import defaultdict
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -72,10 +73,14 @@ def consumer_offsets(store: Path) -> dict[tuple[str, str, int], int]:
 
 def add_topics(store: Path, queues: set[Queue]) -> None:
     """Give a store that no broker wrote the topics.json with which a broker serves its queues."""
-    path = store / "config" / "topics.json"
     counts: dict[str, int] = {}
     for topic, queue_id in queues:
         counts[topic] = max(counts.get(topic, 0), queue_id + 1)
+    write_topics(store, counts, version={})
+
+
+def write_topics(store: Path, counts: Mapping[str, int], *, version: Mapping[str, int]) -> None:
+    """Write a topics.json with so many queues of each topic."""
     table = {
         topic: {
             "topicName": topic,
@@ -88,5 +93,6 @@ def add_topics(store: Path, queues: set[Queue]) -> None:
         }
         for topic, count in counts.items()
     }
-    path.parent.mkdir(exist_ok=True)
-    path.write_text(json.dumps({"dataVersion": {}, "topicConfigTable": table}))
+    path = store / "config" / "topics.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps({"dataVersion": version, "topicConfigTable": table}))

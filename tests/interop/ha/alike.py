@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Iterator, Mapping
 from itertools import zip_longest
 from pathlib import Path
@@ -10,6 +9,7 @@ from pathlib import Path
 from trocket.interop.log_on_disk import Stored
 from trocket.interop.wire import Acknowledged, WireClient
 
+from .. import golden_stores
 from .load import TOPICS
 from .pair import Pair, wait_until
 
@@ -41,22 +41,9 @@ def write_topics(folder: Path) -> None:
     Args:
       folder: of its store.
     """
-    table = {
-        topic: {
-            "topicName": topic,
-            "readQueueNums": count,
-            "writeQueueNums": count,
-            "perm": 6,
-            "topicFilterType": "SINGLE_TAG",
-            "topicSysFlag": 0,
-            "order": False,
-        }
-        for topic, count in TOPICS.items()
-    }
-    version = {"stateVersion": 0, "timestamp": 0, "counter": 1}
-    (folder / "config").mkdir(parents=True)
-    text = json.dumps({"dataVersion": version, "topicConfigTable": table})
-    (folder / "config" / "topics.json").write_text(text)
+    golden_stores.write_topics(
+        folder, TOPICS, version={"stateVersion": 0, "timestamp": 0, "counter": 1}
+    )
 
 
 def commit_offsets(client: WireClient, first: int) -> None:
