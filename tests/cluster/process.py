@@ -1,9 +1,7 @@
 """Simulated processes: who a task belongs to, SIGSTOP, and one order of tasks for one seed.
 
 trio runs the tasks of one moment in a random order, and so does the simulation, but by its seed.
-Both private names of trio are used here only, and `test_process.py` notices when they change: `_r`
-with `_ALLOW_DETERMINISTIC_SCHEDULING` are what trio made for hypothesis; `runq` is its queue of
-tasks that can run now.
+`runq` is trio's private queue of tasks that can run now; `test_process.py` notices when it changes.
 """
 
 from __future__ import annotations
@@ -15,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 import trio.testing
+
+from ..trio_order import order_of
 
 if TYPE_CHECKING:
     from .network import Endpoint
@@ -92,22 +92,17 @@ def run(main: Callable[[], Awaitable[None]], seed: str) -> None:
 
     Raises: whatever `main` raises, the first of it without the groups around.
     """
-    core = trio._core._run
-    known = core._ALLOW_DETERMINISTIC_SCHEDULING
-    core._ALLOW_DETERMINISTIC_SCHEDULING = True
-    core._r.seed(seed)
 
     async def with_own_queue() -> None:
-        runner = core.GLOBAL_RUN_CONTEXT.runner
+        runner = trio._core._run.GLOBAL_RUN_CONTEXT.runner
         runner.runq = RunQueue(runner.runq)
         await main()
 
     try:
-        trio.run(with_own_queue, clock=trio.testing.MockClock(autojump_threshold=0))
+        with order_of(seed):
+            trio.run(with_own_queue, clock=trio.testing.MockClock(autojump_threshold=0))
     except BaseExceptionGroup as group:
         raise _first(group) from None
-    finally:
-        core._ALLOW_DETERMINISTIC_SCHEDULING = known
 
 
 def _first(error: BaseException) -> BaseException:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+import threading
+
 import pytest
 import trio
 
@@ -28,6 +31,34 @@ def order(seed: str) -> list[int]:
 def test_the_order_of_tasks_depends_on_the_seed_alone():
     assert order("1") == order("1")
     assert len({tuple(order(str(seed))) for seed in range(5)}) == 5
+
+
+def test_another_thread_that_runs_trio_does_not_change_the_order():
+    """Brokers of other tests do: each draw of theirs moved the simulation's own."""
+    ready, enough = threading.Event(), threading.Event()
+
+    async def spin() -> None:
+        while not enough.is_set():
+            ready.set()
+            await trio.lowlevel.checkpoint()
+
+    async def busy() -> None:
+        async with trio.open_nursery() as nursery:
+            for _ in range(3):
+                nursery.start_soon(spin)
+
+    alone = [order(str(seed)) for seed in range(20)]
+    thread = threading.Thread(target=trio.run, args=(busy,))
+    switch_s = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    thread.start()
+    try:
+        assert ready.wait(10)
+        assert [order(str(seed)) for seed in range(20)] == alone
+    finally:
+        enough.set()
+        thread.join()
+        sys.setswitchinterval(switch_s)
 
 
 def test_a_stopped_process_does_nothing_until_it_goes_on():

@@ -22,6 +22,8 @@ from trocket.remoting.turn import Turn
 from trocket.store.config import FlushDiskType, MessageStoreConfig
 from trocket.store.memory_disk import MemoryDisk
 
+from ..trio_order import order_of
+
 START_MS = 1_700_000_000_000
 WRITES = frozenset({"pwrite", "sync", "allocate", "resize", "rename", "unlink", "sync_folder"})
 FOR_EVER_S = 10_000_000
@@ -351,10 +353,8 @@ def run_in(world: World, play: Callable[[], Awaitable[None]], seed: int) -> None
     """Run `play` with a started broker; the world ends with it.
 
     Args:
-      seed: of the order in which trio runs tasks. (Under hypothesis the order depends on nothing
-        else; it is what trio made this variable for.)
+      seed: of the order in which trio runs tasks.
     """
-    trio._core._run._r.seed(seed)
 
     async def main() -> None:
         async with trio.open_nursery() as world.nursery:
@@ -363,7 +363,8 @@ def run_in(world: World, play: Callable[[], Awaitable[None]], seed: int) -> None
             world.nursery.cancel_scope.cancel()
 
     try:
-        trio.run(main, clock=world.clock.trio_clock)
+        with order_of(seed):
+            trio.run(main, clock=world.clock.trio_clock)
     except BaseExceptionGroup as group:
         raise _first(group) from None
 
