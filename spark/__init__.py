@@ -1,0 +1,36 @@
+"""RocketMQ as a source and a sink of Apache Spark, and a store's files as tables.
+
+::
+
+    import trocket.spark
+
+    trocket.spark.register(spark)
+    messages = spark.read.format("rocketmq-store").load("/data/broker-a/store")
+
+Place: above the client and the offline tools, which it uses through their blocking doors; nothing
+imports it but the command. Needs `pip install 'trocket[spark]'` on the driver and on every
+executor. docs/spark.md has the options, the columns and what is promised.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .stream_plan import lag
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["lag", "register"]
+
+
+def register(spark: SparkSession) -> None:
+    """Make the formats known to a session.
+
+    Raises: ImportError: pyspark, pyarrow or numpy is not installed.
+    """
+    from .source import RocketMQSource
+    from .store_source import RocketMQStoreSource
+
+    spark.dataSource.register(RocketMQSource)
+    spark.dataSource.register(RocketMQStoreSource)

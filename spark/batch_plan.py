@@ -1,0 +1,180 @@
+"""Which messages of which queues a read is about: options and the cluster's offsets to ranges."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from typing import Protocol
+
+from .errors import DataLossError, OptionError
+from .pushdown import ANYTHING, Bounds
+from .queue_offsets import EARLIEST, GROUP, LATEST, OffsetSpec, Queue, QueueRange
+from .source_options import SourceOptions
+
+logger = logging.getLogger(__name__)
+
+
+class QueueEnds(Protocol):
+    """Whom to ask about queues: `Cluster`, or a stand-in of the tests."""
+
+    def min_offset(self, queue: Queue) -> int:
+        """Of the first message there is."""
+
+    def max_offset(self, queue: Queue) -> int:
+        """Of the next message to come."""
+
+    def offset_at(self, queue: Queue, timestamp_ms: int) -> int:
+        """Of the first message stored then or later."""
+
+    def committed_offset(self, queue: Queue, group: str) -> int | None:
+        """Where a group goes on."""
+
+
+def starts(
+    ends: QueueEnds, options: SourceOptions, queues: Iterable[Queue], *, default: str
+) -> dict[Queue, int]:
+    """Where each queue begins.
+
+    Args:
+      default: startingOffsets where nothing is said; also of a group that committed nothing.
+
+    Raises:
+      OptionError: an offset of a queue is missing, or no message is as new as startingTimestamp.
+      DataLossError: an offset is before the first message or behind the last.
+    """
+    spec = options.start(default)
+    found = {}
+    for queue in queues:
+        if options.starting_timestamp is not None:
+            found[queue] = _at_time(ends, options, queue)
+        else:
+            offset = _resolved(ends, options, queue, spec, "startingOffsets", default)
+            found[queue] = checked_start(ends, options, queue, offset)
+    return found
+
+
+def stops(ends: QueueEnds, options: SourceOptions, queues: Iterable[Queue]) -> dict[Queue, int]:
+    """Where each queue ends in a batch: behind the last message that is wanted.
+
+    Raises:
+      OptionError: an offset of a queue is missing.
+      DataLossError: an offset is behind the last message.
+    """
+    found = {}
+    for queue in queues:
+        if options.ending_timestamp is not None:
+            found[queue] = ends.offset_at(queue, options.ending_timestamp + 1)
+            continue
+        offset = _resolved(ends, options, queue, options.end, "endingOffsets", "latest")
+        newest = ends.max_offset(queue)
+        if offset > newest:
+            lost(options, f"{queue}: endingOffsets says {offset}, and the queue ends at {newest}")
+        found[queue] = min(offset, newest)
+    return found
+
+
+def ranges(
+    ends: QueueEnds,
+    options: SourceOptions,
+    queues: Iterable[Queue],
+    filters: Mapping[str, Bounds],
+) -> list[QueueRange]:
+    """What a batch reads.
+
+    Args:
+      filters: of Spark, by column.
+    """
+    wanted = [
+        queue
+        for queue in queues
+        if filters.get("topic", ANYTHING).allows(queue.topic)
+        and filters.get("brokerName", ANYTHING).allows(queue.broker_name)
+        and filters.get("queueId", ANYTHING).allows(queue.queue_id)
+    ]
+    begins = starts(ends, options, wanted, default="earliest")
+    finishes = stops(ends, options, wanted)
+    offsets, times = filters.get("queueOffset", ANYTHING), filters.get("storeTimestamp", ANYTHING)
+    if offsets.values:
+        offsets = Bounds(None, min(offsets.values), max(offsets.values))
+    found = []
+    for queue in wanted:
+        start, end = begins[queue], finishes[queue]
+        if offsets.low is not None:
+            start = max(start, offsets.low)
+        if offsets.high is not None:
+            end = min(end, offsets.high + 1)
+        if times.low is not None and start < end:
+            start = max(start, ends.offset_at(queue, times.low))
+        if times.high is not None and start < end:
+            end = min(end, ends.offset_at(queue, times.high + 1))
+        found.append(QueueRange(queue, start, max(start, end)))
+    return found
+
+
+def checked_start(ends: QueueEnds, options: SourceOptions, queue: Queue, offset: int) -> int:
+    """An offset that the queue can be read from; the nearest one with failOnDataLoss=false.
+
+    Raises:
+      DataLossError: messages from there on are gone, or it is behind the queue's end.
+    """
+    first = ends.min_offset(queue)
+    if offset < first:
+        lost(
+            options,
+            f"{queue}: the messages [{offset}, {first}) are gone: they expired, or the queue was"
+            " made anew",
+        )
+        return first
+    newest = ends.max_offset(queue)
+    if offset > newest:
+        lost(
+            options,
+            f"{queue}: it is to be read from {offset} on, and ends at {newest}: the topic was made"
+            " anew, or its broker lost messages",
+        )
+        return newest
+    return offset
+
+
+def lost(options: SourceOptions, text: str) -> None:
+    """Messages are gone: an error, or with failOnDataLoss=false a warning.
+
+    Raises:
+      DataLossError: it is an error.
+    """
+    if options.fail_on_data_loss:
+        raise DataLossError(f"{text}; with failOnDataLoss=false what is there is read")
+    logger.warning("data loss: %s", text)
+
+
+def _at_time(ends: QueueEnds, options: SourceOptions, queue: Queue) -> int:
+    assert options.starting_timestamp is not None
+    offset = ends.offset_at(queue, options.starting_timestamp)
+    newest = ends.max_offset(queue)
+    if offset >= newest and options.starting_offsets_by_timestamp_strategy == "error":
+        raise OptionError(
+            f"{queue}: no message is as new as startingTimestamp {options.starting_timestamp};"
+            " startingOffsetsByTimestampStrategy=latest begins with the next one to come"
+        )
+    return min(offset, newest)
+
+
+def _resolved(
+    ends: QueueEnds,
+    options: SourceOptions,
+    queue: Queue,
+    spec: OffsetSpec,
+    name: str,
+    default: str,
+) -> int:
+    offset = spec.of(queue)
+    if offset == GROUP:
+        committed = ends.committed_offset(queue, options.consumer_group)
+        if committed is not None:
+            return committed
+        offset = EARLIEST if default == "earliest" else LATEST
+    if offset is None:
+        raise OptionError(f"{name} says nothing of {queue}: name every queue, or use assign")
+    if offset == EARLIEST:
+        return ends.min_offset(queue)
+    return ends.max_offset(queue) if offset == LATEST else offset

@@ -1,0 +1,324 @@
+"""A cluster as the source and the sink see it: which queues there are, what they hold, one pull.
+
+All of it is done by the client's blocking door. No group is joined and no heartbeat names one:
+consumers of the group would share their queues with a Spark query that never takes any.
+
+Workers are used again for many tasks, so each process keeps its connections.
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import re
+import ssl
+import threading
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any, Final, NamedTuple, TypeVar
+
+from ..blocking import Admin, Client
+from ..client.core.routes import subscribe_queues
+from ..client.core.signature import Credentials
+from ..client.errors import (
+    ConfigurationError,
+    ConnectError,
+    RequestTimeoutError,
+    RouteNotFoundError,
+    ServerError,
+)
+from ..remoting.bodies import SubscriptionData
+from ..remoting.headers import (
+    GetMaxOffsetRequestHeader,
+    GetMinOffsetRequestHeader,
+    OffsetResponseHeader,
+    PullMessageRequestHeader,
+    PullMessageResponseHeader,
+    QueryConsumerOffsetRequestHeader,
+    SearchOffsetRequestHeader,
+    UpdateConsumerOffsetRequestHeader,
+)
+from ..remoting.headers.base import Header, decode
+from ..remoting.request_codes import RequestCode
+from ..remoting.response_codes import ResponseCode
+from ..remoting.topic_names import DLQ_TOPIC_PREFIX, RETRY_TOPIC_PREFIX, is_system_topic
+from .errors import OptionError, SparkConnectorError
+from .queue_offsets import Queue
+from .source_options import ConnectionOptions, SourceOptions, read_assignment
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+_SUBSCRIPTION: Final = 0x4
+"""Bit of a pull's sysFlag: the subscription comes with it. Source: PullSysFlag."""
+
+_PULL_CODES: Final = (
+    ResponseCode.SUCCESS,
+    ResponseCode.PULL_NOT_FOUND,
+    ResponseCode.PULL_RETRY_IMMEDIATELY,
+    ResponseCode.PULL_OFFSET_MOVED,
+)
+_PASSING: Final = (ConnectError, RequestTimeoutError)
+"""What may be better the next time."""
+
+_clients: dict[tuple[int, ConnectionOptions], Client] = {}
+_lock = threading.Lock()
+
+
+class RawPull(NamedTuple):
+    """The answer to a pull, its messages as they came.
+
+    Attributes:
+      code: SUCCESS, PULL_NOT_FOUND, PULL_RETRY_IMMEDIATELY or PULL_OFFSET_MOVED.
+      body: records one after the other.
+      offset_delta: to be added to the queue offset of each.
+      next_offset: where to pull next.
+      min_offset, max_offset: what the queue has.
+    """
+
+    code: int
+    body: bytes
+    offset_delta: int
+    next_offset: int
+    min_offset: int
+    max_offset: int
+
+
+class Cluster:
+    """Name servers and the brokers that they know.
+
+    Safe to use from many threads. It is not closed: its connections belong to the process.
+
+    Args:
+      options: how it is reached.
+
+    Raises:
+      OptionError: no client can be made of them.
+    """
+
+    def __init__(self, options: ConnectionOptions) -> None:
+        self._options = options.connection
+        self._client = client_of(self._options)
+
+    # Queues
+
+    def queues(self, options: SourceOptions) -> list[Queue]:
+        """The queues that a source reads, sorted.
+
+        Raises:
+          OptionError: a topic or queue that is named is not there.
+          ClientError: no name server answers.
+        """
+        topics = options.topic_names or self._matching(options.topic_pattern)
+        found = sorted(queue for topic in topics for queue in self._queues_of(topic))
+        if not options.assign:
+            return found
+        wanted = [
+            Queue(topic, broker_name, queue_id)
+            for topic, brokers in read_assignment(options.assign).items()
+            for broker_name, ids in brokers.items()
+            for queue_id in ids
+        ]
+        missing = [queue for queue in wanted if queue not in found]
+        if missing:
+            raise OptionError(f"assign names what is not there: {missing[0]}")
+        return sorted(set(wanted))
+
+    def _matching(self, pattern: str) -> list[str]:
+        with Admin(self._client) as admin:
+            names = self._again(partial(admin.topics, is_all=True))
+        special = (RETRY_TOPIC_PREFIX, DLQ_TOPIC_PREFIX)
+        return [
+            name
+            for name in names
+            if re.fullmatch(pattern, name)
+            # Those only when the pattern itself speaks of them.
+            and (not name.startswith(special) or "%" in pattern)
+            and (not is_system_topic(name) or name == pattern)
+        ]
+
+    def _queues_of(self, topic: str) -> Iterable[Queue]:
+        full = self._client.with_namespace(topic)
+        try:
+            route = self._again(partial(self._client.route, full, is_fresh=True))
+        except RouteNotFoundError as error:
+            raise OptionError(
+                f"no name server of {self._options.name_server} knows the topic {topic}: {error}"
+            ) from error
+        for queue in subscribe_queues(full, route):
+            yield Queue(topic, queue.broker_name, queue.queue_id)
+
+    # Offsets
+
+    def min_offset(self, queue: Queue) -> int:
+        """Of the first message there is. Raises: ClientError."""
+        header = GetMinOffsetRequestHeader(topic=self._full(queue), queue_id=queue.queue_id)
+        return self._offset(queue, RequestCode.GET_MIN_OFFSET, header)
+
+    def max_offset(self, queue: Queue) -> int:
+        """Of the next message to come. Raises: ClientError."""
+        header = GetMaxOffsetRequestHeader(topic=self._full(queue), queue_id=queue.queue_id)
+        return self._offset(queue, RequestCode.GET_MAX_OFFSET, header)
+
+    def offset_at(self, queue: Queue, timestamp_ms: int) -> int:
+        """Of the first message stored then or later; the end when there is none.
+
+        Raises: ClientError.
+        """
+        header = SearchOffsetRequestHeader(
+            topic=self._full(queue), queue_id=queue.queue_id, timestamp=timestamp_ms
+        )
+        return self._offset(queue, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, header)
+
+    def committed_offset(self, queue: Queue, group: str) -> int | None:
+        """Where a group goes on; None: it never committed. Raises: ClientError."""
+        header = QueryConsumerOffsetRequestHeader(
+            consumer_group=self._client.with_namespace(group),
+            topic=self._full(queue),
+            queue_id=queue.queue_id,
+            # Else a broker says 0 of a group that it does not know, in a queue that is young.
+            set_zero_if_not_found=False,
+        )
+        ok = (ResponseCode.SUCCESS, ResponseCode.QUERY_NOT_FOUND)
+        answer = self._ask(queue, RequestCode.QUERY_CONSUMER_OFFSET, header, ok)
+        if answer.code == ResponseCode.QUERY_NOT_FOUND:
+            return None
+        return decode(OffsetResponseHeader, answer.ext_fields).offset
+
+    def commit_offset(self, queue: Queue, group: str, offset: int) -> None:
+        """Tell the broker where a group goes on. Raises: ClientError."""
+        header = UpdateConsumerOffsetRequestHeader(
+            consumer_group=self._client.with_namespace(group),
+            topic=self._full(queue),
+            queue_id=queue.queue_id,
+            commit_offset=offset,
+        )
+        self._ask(queue, RequestCode.UPDATE_CONSUMER_OFFSET, header)
+
+    def _offset(self, queue: Queue, code: int, header: Header) -> int:
+        return decode(OffsetResponseHeader, self._ask(queue, code, header).ext_fields).offset
+
+    # Messages
+
+    def pull(
+        self,
+        queue: Queue,
+        offset: int,
+        *,
+        count: int,
+        group: str,
+        subscription: SubscriptionData,
+    ) -> RawPull:
+        """Pull once; the broker does not wait for news.
+
+        Raises: ClientError.
+        """
+        header = PullMessageRequestHeader(
+            consumer_group=self._client.with_namespace(group),
+            topic=self._full(queue),
+            queue_id=queue.queue_id,
+            queue_offset=offset,
+            max_msg_nums=count,
+            sys_flag=_SUBSCRIPTION,
+            commit_offset=0,
+            suspend_timeout_millis=0,
+            subscription=subscription.sub_string,
+            sub_version=subscription.sub_version,
+            expression_type=subscription.expression_type,
+            broker_name=queue.broker_name,
+        )
+        answer = self._ask(queue, RequestCode.PULL_MESSAGE, header, _PULL_CODES)
+        told = decode(PullMessageResponseHeader, answer.ext_fields)
+        return RawPull(
+            answer.code,
+            bytes(answer.body),
+            told.offset_delta or 0,
+            told.next_begin_offset,
+            told.min_offset,
+            told.max_offset,
+        )
+
+    # Requests
+
+    def _full(self, queue: Queue) -> str:
+        return self._client.with_namespace(queue.topic)
+
+    def _ask(
+        self, queue: Queue, code: int, header: Header, ok: tuple[int, ...] = (ResponseCode.SUCCESS,)
+    ) -> Any:
+        def once() -> Any:
+            return self._client.request(self._address(queue), code, header, ok=ok)
+
+        try:
+            return self._again(once)
+        except ServerError as error:
+            if error.code != ResponseCode.TOPIC_NOT_EXIST:
+                raise
+            raise SparkConnectorError(
+                f"{queue}: the topic was deleted, or its broker has it no more: {error}"
+            ) from error
+
+    def _address(self, queue: Queue) -> str:
+        address = self._client.broker_address(queue.broker_name)
+        if address is None:
+            self._client.route(self._full(queue), is_fresh=True)
+            address = self._client.broker_address(queue.broker_name)
+        if address is None:
+            raise ConnectError(queue.broker_name, "no name server says where its master is")
+        return address
+
+    def _again(self, ask: Callable[[], T]) -> T:
+        """Ask once, and again as often as the options say while it may get better."""
+        for left in range(self._options.num_retries, -1, -1):
+            try:
+                return ask()
+            except _PASSING as error:
+                if not left:
+                    raise
+                logger.warning("%s; once more in %d ms", error, self._options.retry_interval_ms)
+                threading.Event().wait(self._options.retry_interval_ms / 1000)
+        raise AssertionError("the last try returns or raises")
+
+
+def client_of(options: ConnectionOptions) -> Client:
+    """This process's client for these options; a child that was forked off makes its own.
+
+    Raises:
+      OptionError: no client can be made of them.
+    """
+    options = options.connection
+    with _lock:
+        key = os.getpid(), options
+        client = _clients.get(key)
+        if client is None:
+            try:
+                client = Client(
+                    options.name_server,
+                    timeout_s=options.pull_timeout_ms / 1000,
+                    **_more(options),
+                )
+            except ConfigurationError as error:
+                raise OptionError(str(error)) from error
+            _clients[key] = client.open()
+            atexit.register(client.close)
+        return client
+
+
+def _more(options: ConnectionOptions) -> dict[str, Any]:
+    more: dict[str, Any] = {}
+    if options.namespace:
+        more["namespace"] = options.namespace
+    if options.access_key is not None and options.secret_key is not None:
+        token = options.security_token
+        more["credentials"] = Credentials(
+            options.access_key.reveal(),
+            options.secret_key.reveal(),
+            token.reveal() if token is not None else None,
+        )
+    if options.tls_ca_file is not None:
+        more["tls"] = ssl.create_default_context(cafile=options.tls_ca_file)
+    elif options.tls:
+        more["tls"] = True
+    return more

@@ -1,0 +1,141 @@
+"""The columns of each table, and a user's schema checked against them. Pure.
+
+Types are written as Spark's DDL; every column may be null. A user's schema picks columns and their
+order, which is the only projection that Spark's Python sources have: what is not picked is not
+decoded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from .errors import OptionError, nearest
+
+PROPERTIES_MAP: Final = "map<string,string>"
+
+MESSAGE: Final[Mapping[str, str]] = {
+    "topic": "string",
+    "brokerName": "string",
+    "queueId": "int",
+    "queueOffset": "bigint",
+    "body": "binary",
+    "keys": "string",
+    "tags": "string",
+    "uniqKey": "string",
+    "properties": PROPERTIES_MAP,
+    "bornTimestamp": "timestamp",
+    "storeTimestamp": "timestamp",
+    "bornHost": "string",
+    "storeHost": "string",
+    "msgId": "string",
+    "reconsumeTimes": "int",
+    "sysFlag": "int",
+    "flag": "int",
+    "bodyCrc": "int",
+    "commitLogOffset": "bigint",
+    "preparedTransactionOffset": "bigint",
+}
+"""A message, from a broker or from a store's files."""
+
+COMMITLOG: Final[Mapping[str, str]] = {
+    **MESSAGE,
+    "segment": "string",
+    "position": "bigint",
+    "size": "int",
+    "magic": "int",
+    "valid": "boolean",
+    "topicKind": "string",
+}
+"""A message and where it lies: file, byte in it, bytes."""
+
+CORRUPT: Final[Mapping[str, str]] = {"_corrupt": "string", "_raw": "binary"}
+"""With mode=permissive: why a row is no good record, and the first bytes of it."""
+
+_BROKER: Final = {"brokerName": "string"}
+
+TABLES: Final[Mapping[str, Mapping[str, str]]] = {
+    "commitlog": COMMITLOG,
+    "consumequeue": {
+        **_BROKER,
+        "topic": "string",
+        "queueId": "int",
+        "queueOffset": "bigint",
+        "commitLogOffset": "bigint",
+        "size": "int",
+        "tagsCode": "bigint",
+        "segment": "string",
+    },
+    "index": {
+        **_BROKER,
+        "keyHash": "int",
+        "commitLogOffset": "bigint",
+        "storeTimestamp": "timestamp",
+        "slot": "int",
+        "prev": "int",
+        "segment": "string",
+        "number": "int",
+    },
+    "consumeroffsets": {
+        **_BROKER,
+        "group": "string",
+        "topic": "string",
+        "queueId": "int",
+        "offset": "bigint",
+    },
+    "topics": {
+        **_BROKER,
+        "topic": "string",
+        "readQueueNums": "int",
+        "writeQueueNums": "int",
+        "perm": "int",
+        "order": "boolean",
+        "topicSysFlag": "int",
+        "attributes": PROPERTIES_MAP,
+    },
+    "delayoffsets": {**_BROKER, "delayLevel": "int", "offset": "bigint"},
+    "checkpoint": {
+        **_BROKER,
+        "physicMsgTimestamp": "timestamp",
+        "logicsMsgTimestamp": "timestamp",
+        "indexMsgTimestamp": "timestamp",
+        "masterFlushedOffset": "bigint",
+        "confirmPhyOffset": "bigint",
+        "dispatchedOffset": "bigint",
+        "abort": "boolean",
+    },
+}
+"""The tables of `rocketmq-store`."""
+
+
+def ddl(columns: Mapping[str, str]) -> str:
+    """Columns as Spark reads them: "`topic` string, `queueId` int"."""
+    return ", ".join(f"`{name}` {kind}" for name, kind in columns.items())
+
+
+def pick(wanted: Iterable[tuple[str, str]], columns: Mapping[str, str], what: str) -> list[str]:
+    """The names of a user's columns, in the user's order.
+
+    Args:
+      wanted: (name, type as DDL) of each.
+      columns: what there is.
+      what: the table's name, for the text of an error.
+
+    Raises:
+      OptionError: there is no such column, or it has another type.
+    """
+    names = []
+    for name, kind in wanted:
+        known = columns.get(name)
+        if known is None:
+            raise OptionError(
+                f"the schema asks for a column {name!r}, which {what} does not have"
+                f"{nearest(name, columns)}"
+            )
+        if kind != known:
+            raise OptionError(
+                f"the schema says {name} {kind}; in {what} it is {name} {known}: write that, and"
+                " cast afterwards"
+            )
+        names.append(name)
+    return names

@@ -1,0 +1,175 @@
+"""From a piece of a commit log to Arrow record batches: what a task of `rocketmq-store` does."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ..store.commit_log import file_name
+from ..store.disk import Disk
+from .arrow import repeated, schema_of, type_of
+from .columns import COMMITLOG, CORRUPT
+from .errors import CorruptStoreError, DataLossError
+from .log_segment import RAW_SHOWN, Block, Hole, LogSegment
+from .record_columns import RecordColumns, column_of, constant
+from .store_options import LogRequest
+from .store_plan import LogSplit
+
+logger = logging.getLogger(__name__)
+
+_COLUMNS: Final = {**COMMITLOG, **CORRUPT}
+_OF_HOLES: Final = ("brokerName", "segment", "position", "size", "valid", "_corrupt", "_raw")
+"""What a row says that is no message."""
+
+
+def read_log(
+    disk: Disk, split: LogSplit, request: LogRequest, *, fail_on_data_loss: bool = True
+) -> Iterator[pa.RecordBatch]:
+    """The wanted rows of a piece, in the log's order.
+
+    Args:
+      fail_on_data_loss: a file that is not there any more is an error; else it has no rows.
+
+    Raises:
+      CorruptStoreError: bytes that are no records, and the request is not permissive.
+      DataLossError: the file is gone.
+      StoreIOError: it cannot be read.
+      MissingPackageError: a body's compression needs a package.
+    """
+    if not disk.exists(split.path):
+        text = f"{split.path} was removed after the query was planned: its messages expired"
+        if fail_on_data_loss:
+            raise DataLossError(f"{text}; with failOnDataLoss=false the other files are read")
+        logger.warning("%s; it is left out", text)
+        return
+    file = disk.open(split.path)
+    try:
+        segment = LogSegment(
+            file,
+            base=split.base,
+            file_size=split.file_size,
+            limit=split.limit,
+            is_newest=split.is_newest,
+            verify_crc=request.verify_crc,
+        )
+        for piece in segment.pieces(split.begin, split.end):
+            if isinstance(piece, Hole):
+                yield from _hole_row(split, request, piece)
+            else:
+                yield from _batches(split, request, piece)
+    finally:
+        file.close()
+
+
+def _hole_row(split: LogSplit, request: LogRequest, hole: Hole) -> Iterator[pa.RecordBatch]:
+    if hole.is_tail and not request.with_tail:
+        return
+    if not request.is_permissive:
+        raise CorruptStoreError(
+            f"{split.path}: {hole.size} bytes at {hole.position} are no records: {hole.reason};"
+            " mode=permissive reads what follows, and `trocket store check` says more"
+        )
+    values = {
+        "brokerName": split.broker_name,
+        "segment": file_name(split.base),
+        "position": hole.position,
+        "size": min(hole.size, 2**31 - 1),
+        "valid": False,
+        "_corrupt": f"tail: {hole.reason}" if hole.is_tail else hole.reason,
+        "_raw": hole.raw,
+    }
+    assert set(values) == set(_OF_HOLES)
+    columns = [pa.array([values.get(name)], type_of(_COLUMNS[name])) for name in request.columns]
+    yield _batch(request, columns, 1)
+
+
+def _batches(split: LogSplit, request: LogRequest, block: Block) -> Iterator[pa.RecordBatch]:
+    records = block.records
+    for begin in range(0, len(records), request.batch_rows):
+        part = wanted(records.part(begin, begin + request.batch_rows), request)
+        if len(part):
+            yield _decoded(split, request, block.position, part)
+
+
+def wanted(records: RecordColumns, request: LogRequest) -> RecordColumns:
+    """Those records that the request's topics, times and tags let through, cheapest first."""
+    if request.first_ms is not None or request.last_ms is not None:
+        times = records.field("store_timestamp_ms")
+        low = request.first_ms if request.first_ms is not None else times.min(initial=0)
+        high = request.last_ms if request.last_ms is not None else times.max(initial=0)
+        records = records.where((times >= low) & (times <= high))
+    if request.topics is not None and len(records):
+        records = records.where(_is_in(records.topics, request.topics))
+    if request.tags is not None and len(records):
+        records = records.where(_is_in(records.properties.column("TAGS"), request.tags))
+    return records
+
+
+def _is_in(column: pa.Array, values: frozenset[str]) -> np.ndarray:
+    found: np.ndarray = pc.is_in(column, pa.array(sorted(values), pa.string())).to_numpy(
+        zero_copy_only=False
+    )
+    return found
+
+
+def _decoded(
+    split: LogSplit, request: LogRequest, position: int, records: RecordColumns
+) -> pa.RecordBatch:
+    bad: dict[int, str] = {}
+    bodies = None
+    if "body" in request.columns:
+        bodies = records.inflated(bad.__setitem__) if request.decompress else records.bodies
+    if bad and not request.is_permissive:
+        row, reason = next(iter(bad.items()))
+        one = records.part(row, row + 1)
+        raise CorruptStoreError(
+            f"{split.path}: the message at {position + int(one.starts[0])}, topic"
+            f" {one.topics[0].as_py()}, queue {one.field('queue_id')[0]}, offset"
+            f" {one.field('queue_offset')[0]}: {reason}; mode=permissive gives it as stored, and so"
+            " does decompress=false"
+        )
+    count = len(records)
+    columns = []
+    for name in request.columns:
+        if name == "body":
+            column = bodies
+        elif name == "brokerName":
+            column = constant(split.broker_name, records)
+        elif name == "segment":
+            column = constant(file_name(split.base), records)
+        elif name == "position":
+            column = pa.array(records.starts + position)
+        elif name == "valid":
+            column = pa.array([row not in bad for row in range(count)]) if bad else _true(count)
+        elif name == "_corrupt":
+            column = pa.array([bad.get(row) for row in range(count)] if bad else [None] * count,
+                              pa.string())  # fmt: skip
+        elif name == "_raw":
+            column = _raw(records, bad)
+        else:
+            column = column_of(records, name)
+        columns.append(column)
+    return _batch(request, columns, count)
+
+
+def _true(count: int) -> pa.Array:
+    return repeated(True, "boolean", count)
+
+
+def _raw(records: RecordColumns, bad: dict[int, str]) -> pa.Array:
+    if not bad:
+        return pa.nulls(len(records), pa.binary())
+    heads = {row: records.head(row, RAW_SHOWN) for row in bad}
+    return pa.array([heads.get(row) for row in range(len(records))], pa.binary())
+
+
+def _batch(request: LogRequest, columns: list[pa.Array], count: int) -> pa.RecordBatch:
+    schema = schema_of(request.columns, _COLUMNS)
+    batch = pa.RecordBatch.from_arrays(columns, schema=schema)
+    assert batch.num_rows == count or not columns
+    return batch

@@ -1,0 +1,244 @@
+"""One piece of one log file: the records that begin in it, and what lies between records.
+
+A file is cut anywhere, and every piece finds its own records: each record says the physical offset
+at which it lies, so bytes that merely look like one are told apart. Of any set of pieces that cover
+a file
+
+- a record belongs to the piece in which it begins;
+- bytes that are no record, a *hole*, belong to the piece of the record before them, or to the first
+  piece when there is none.
+
+So each is seen once, whatever the pieces are.
+
+What counts as a record: a magic number, lengths that add up, a topic, and the right physical
+offset; with `verify_crc` its checksums, too. Bad bytes that no record follows in the newest file
+are its tail, as a crash leaves one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final, NamedTuple, TypeAlias
+from zlib import crc32
+
+import numpy as np
+
+from ..remoting.message_codec import check_record_crc
+from ..remoting.record_schema import (
+    MAGIC_V1,
+    MAGIC_V2,
+    RECORD_PREFIX,
+    RECORD_SIZE_MIN,
+)
+from ..store.disk import DiskFile
+from ..store.offline.log_files import RECORD_SIZE_MAX
+from .record_columns import RecordColumns, is_blank, walk
+
+CHUNK: Final = 4 * 1024 * 1024
+"""Bytes read at once: some ten thousand records, and less than a worker's memory by far."""
+
+RAW_SHOWN: Final = 128
+"""Bytes of a hole that are shown: as many as a record's head has, and some."""
+
+_MAGIC: Final = re.compile(
+    b"|".join(re.escape(RECORD_PREFIX.pack(0, magic)[4:]) for magic in (MAGIC_V1, MAGIC_V2))
+)
+_BEFORE_MAGIC: Final = RECORD_PREFIX.size - 4
+
+
+class Block(NamedTuple):
+    """Records that lie one after the other."""
+
+    position: int
+    """Byte in the file at which the buffer of `records` begins."""
+    records: RecordColumns
+
+
+class Hole(NamedTuple):
+    """Bytes of a file that are no records."""
+
+    position: int
+    size: int
+    reason: str
+    raw: bytes
+    """The first of them."""
+    is_tail: bool
+    """No record of the newest file follows."""
+
+
+Piece: TypeAlias = Block | Hole
+
+
+class LogSegment:
+    """One log file, read piece by piece.
+
+    Args:
+      file: open.
+      base: physical offset of its first byte.
+      file_size: bytes that the store's log files have.
+      limit: bytes of this file that may be looked at; a live store's end lies there.
+      is_newest: no later file holds anything.
+      verify_crc: checksums count.
+    """
+
+    def __init__(
+        self,
+        file: DiskFile,
+        *,
+        base: int,
+        file_size: int,
+        limit: int,
+        is_newest: bool,
+        verify_crc: bool = False,
+    ) -> None:
+        self._file = file
+        self._base = base
+        self._file_size = file_size
+        self._limit = min(limit, file_size)
+        self._is_newest = is_newest
+        self._verify_crc = verify_crc
+
+    def pieces(self, begin: int, end: int) -> Iterator[Piece]:
+        """The records that begin in [begin, end) bytes of the file, and their holes, in order.
+
+        Raises:
+          StoreIOError: the file cannot be read.
+        """
+        found = 0 if begin <= 0 else self._next_record(begin)
+        if found is None:
+            return
+        at = found
+        end = min(end, self._limit)
+        if not at and not end:
+            hole = self._hole_at(at)
+            if hole is not None:
+                yield hole
+        while at < end:
+            block, at = self._block(at, end)
+            if block is not None:
+                yield block
+                if at < end:
+                    continue
+            hole = self._hole_at(at)
+            if hole is None:
+                return
+            yield hole
+            at = hole.position + hole.size
+
+    def _read(self, at: int, size: int) -> bytes:
+        return self._file.pread(max(min(size, self._limit - at), 0), at)
+
+    def _block(self, at: int, end: int) -> tuple[Block | None, int]:
+        """The records from `at` on in one chunk, and where the next one begins."""
+        chunk = self._read(at, CHUNK)
+        starts, after = walk(chunk, 0, end - at)
+        if not len(starts):
+            size = self._size_at(chunk)
+            if size <= len(chunk):
+                return None, at
+            chunk = self._read(at, size)
+            starts, after = walk(chunk, 0, end - at)
+        records = RecordColumns(chunk, starts)
+        count = self._good_count(records, chunk, at)
+        if not count:
+            return None, at
+        if count < len(starts):
+            after = int(starts[count])
+        return Block(at, records.first(count)), at + after
+
+    def _size_at(self, chunk: bytes) -> int:
+        """How large a record at a chunk's begin says it is, if that may be; else 0."""
+        if len(chunk) < RECORD_PREFIX.size:
+            return 0
+        size, magic = RECORD_PREFIX.unpack_from(chunk, 0)
+        return size if magic in (MAGIC_V1, MAGIC_V2) and size <= RECORD_SIZE_MAX else 0
+
+    def _good_count(self, records: RecordColumns, chunk: bytes, at: int) -> int:
+        count = records.good_count(self._base + at)
+        if not self._verify_crc:
+            return count
+        good = records.first(count)
+        wanted = good.field("body_crc")
+        begins, ends = good.body_places
+        sizes = good.ends - good.starts
+        for row, start in enumerate(good.starts):
+            body = chunk[begins[row] : ends[row]]
+            if (len(body) and crc32(body) & 0x7FFFFFFF != wanted[row]) or (
+                check_record_crc(chunk, int(start), int(sizes[row])) is False
+            ):
+                return row
+        return count
+
+    def _is_record(self, at: int) -> bool:
+        head = self._read(at, RECORD_PREFIX.size)
+        size = self._size_at(head)
+        if not RECORD_SIZE_MIN <= size <= self._limit - at:
+            return False
+        chunk = self._read(at, size)
+        records = RecordColumns(chunk, np.zeros(1, np.int64))
+        return len(chunk) == size and self._good_count(records, chunk, at) == 1
+
+    def _hole_at(self, at: int) -> Hole | None:
+        """What is wrong behind the last record; None: nothing, or that is the file's end."""
+        remaining = self._file_size - at
+        if at >= self._limit:
+            if self._is_newest or not remaining:
+                return None
+            return Hole(at, remaining, f"the file ends {remaining} bytes early", b"", False)
+        head = self._read(at, RAW_SHOWN)
+        if is_blank(head, at=0, remaining=remaining) or self._is_record(at):
+            return None
+        found = self._next_record(at + 1)
+        reason = self._reason(head, remaining)
+        if found is not None:
+            return Hole(at, found - at, reason, head, False)
+        if not self._is_newest:
+            return Hole(at, remaining, reason, head, False)
+        end = self._last_nonzero(at)
+        return Hole(at, end - at, reason, head, True) if end > at else None
+
+    def _reason(self, head: bytes, remaining: int) -> str:
+        if len(head) < RECORD_PREFIX.size:
+            return "too few bytes are left for a record"
+        size, magic = RECORD_PREFIX.unpack_from(head, 0)
+        if not size and not magic:
+            return "zeros"
+        if magic not in (MAGIC_V1, MAGIC_V2):
+            return f"no record starts here (magic {magic & 0xFFFFFFFF:08x})"
+        if not RECORD_SIZE_MIN <= size <= remaining:
+            return f"a record of {size} bytes with {remaining} left in the file"
+        what = (
+            "lengths, topic, offset or checksum" if self._verify_crc else "lengths, topic or offset"
+        )
+        return f"a record of {size} bytes whose {what} cannot be right"
+
+    def _chunks(self, at: int, overlap: int) -> Iterator[tuple[int, bytes]]:
+        """What was ever written from `at` on."""
+        while at < self._limit:
+            # What was copied without its zeros may begin just before a block.
+            at = max(self._file.next_data(at) - overlap, at)
+            chunk = self._read(at, CHUNK)
+            if not chunk:
+                return
+            yield at, chunk
+            if len(chunk) <= overlap:
+                return
+            at += len(chunk) - overlap
+
+    def _next_record(self, begin: int) -> int | None:
+        """Where the first whole record at or behind `begin` begins."""
+        for chunk_at, chunk in self._chunks(begin, RECORD_PREFIX.size - 1):
+            for match in _MAGIC.finditer(chunk, _BEFORE_MAGIC):
+                at = chunk_at + match.start() - _BEFORE_MAGIC
+                if at >= begin and self._is_record(at):
+                    return at
+        return None
+
+    def _last_nonzero(self, at: int) -> int:
+        end = at
+        for chunk_at, chunk in self._chunks(at, 0):
+            stripped = len(chunk.rstrip(b"\0"))
+            if stripped:
+                end = chunk_at + stripped
+        return end

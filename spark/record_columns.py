@@ -1,0 +1,387 @@
+"""Many stored records at once, as Arrow columns: from a log's file or a pull's answer alike.
+
+Where fields lie is derived from `remoting.record_schema`; numpy gathers the heads, and Arrow copies
+bodies, topics and properties out of the buffer, so that no Python object is made per record, but
+for compressed bodies. `tests/spark/test_record_columns.py` holds it equal to `decode_record`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from ..remoting.compression import decompress
+from ..remoting.errors import MissingPackageError, RemoteProtocolError
+from ..remoting.hosts import host_text
+from ..remoting.message_id import encode_offset_id
+from ..remoting.record_schema import (
+    MAGIC_BLANK,
+    MAGIC_V1,
+    MAGIC_V2,
+    PROPERTIES_LENGTH,
+    RECORD,
+    RECORD_HEADS,
+    RECORD_PREFIX,
+    RECORD_SIZE_MIN,
+    TOPIC_LENGTH_V1,
+    TOPIC_LENGTH_V2,
+)
+from ..remoting.sys_flag import COMPRESSED
+from ..remoting.topic_names import (
+    DLQ_TOPIC_PREFIX,
+    RETRY_TOPIC_PREFIX,
+    SCHEDULE_TOPIC,
+    TRANS_HALF_TOPIC,
+    TRANS_OP_HALF_TOPIC,
+    is_system_topic,
+)
+from .arrow import as_text, dtype_of, repeated, slices, timestamps, with_rows
+from .property_columns import PropertyColumns
+
+_HEADS: Final = tuple(
+    dtype_of(RECORD, until="body_length", context={"sys_flag": kind << 4}) for kind in range(4)
+)
+"""The head by the kinds of its hosts, `(sys_flag >> 4) & 3`."""
+_HEAD_SIZES: Final = np.array([dtype.itemsize for dtype in _HEADS])
+_LENGTHS: Final = TOPIC_LENGTH_V1.size + PROPERTIES_LENGTH.size
+_HEX: Final = np.array([b"%02X" % byte for byte in range(256)], "S2")
+
+assert [dtype.itemsize for dtype in _HEADS] == [head.size for head in RECORD_HEADS]
+
+
+def walk(data: bytes, at: int, stop: int) -> tuple[np.ndarray, int]:
+    """Where records begin, going by their sizes and magic numbers alone.
+
+    Args:
+      data: records one after the other.
+      at: where the first begins.
+      stop: do not go on at or behind it.
+
+    Returns: the beginnings of records that end within `data`, and where it went no further.
+    """
+    starts: list[int] = []
+    append, unpack, end = starts.append, RECORD_PREFIX.unpack_from, len(data)
+    last = min(stop - 1, end - RECORD_SIZE_MIN)
+    while at <= last:
+        size, magic = unpack(data, at)
+        if (magic != MAGIC_V1 and magic != MAGIC_V2) or size < RECORD_SIZE_MIN or at + size > end:
+            break
+        append(at)
+        at += size
+    return np.array(starts, np.int64), at
+
+
+def is_blank(data: bytes, at: int, remaining: int) -> bool:
+    """Whether the filler of a file's end begins there, with `remaining` bytes left in the file."""
+    if at + RECORD_PREFIX.size > len(data):
+        return False
+    size, magic = RECORD_PREFIX.unpack_from(data, at)
+    return bool(magic == MAGIC_BLANK and size == remaining)
+
+
+class RecordColumns:
+    """n records of one buffer, decoded column by column when asked.
+
+    Args:
+      data: holds them; less than 2 GiB.
+      starts: where each begins, rising; of each the size leads to the next or within the buffer,
+        as `walk` gives them.
+
+    A record whose lengths contradict each other must not get further than `good_count`.
+    """
+
+    def __init__(self, data: bytes, starts: np.ndarray) -> None:
+        self._data = data
+        self._bytes = np.frombuffer(data, np.uint8)
+        self._buffer = pa.py_buffer(data)
+        self.starts = starts
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    def first(self, count: int) -> RecordColumns:
+        """The first records only."""
+        return self if count >= len(self) else RecordColumns(self._data, self.starts[:count])
+
+    def part(self, begin: int, end: int) -> RecordColumns:
+        """The records from `begin` up to `end`."""
+        if begin <= 0 and end >= len(self):
+            return self
+        return RecordColumns(self._data, self.starts[begin:end])
+
+    def where(self, mask: np.ndarray) -> RecordColumns:
+        """Those records that a mask has."""
+        return self if mask.all() else RecordColumns(self._data, self.starts[mask])
+
+    # Fields of the head
+
+    def _gather(self, kind: int, starts: np.ndarray) -> np.ndarray:
+        dtype = _HEADS[kind]
+        count = max(len(self._data) - dtype.itemsize + 1, 0)
+        # One item at every byte, lying over each other: indexing copies whole heads.
+        view = np.ndarray((count,), dtype, self._data, strides=(1,))
+        return view[starts]
+
+    @cached_property
+    def _heads(self) -> np.ndarray:
+        return self._gather(0, self.starts)
+
+    @cached_property
+    def _kinds(self) -> np.ndarray:
+        return (self._heads["sys_flag"].astype(np.int32) >> 4) & 3
+
+    @cached_property
+    def _others(self) -> list[tuple[np.ndarray, np.ndarray]]:
+        """(rows, heads) of the records with an IPv6 host."""
+        if not self._kinds.any():
+            return []
+        rows = [np.flatnonzero(self._kinds == kind) for kind in range(1, 4)]
+        return [(r, self._gather(k, self.starts[r])) for k, r in enumerate(rows, 1) if len(r)]
+
+    def field(self, name: str) -> np.ndarray:
+        """A number of each record's head, by the schema's name."""
+        found = self._heads[name]
+        native = found.astype(found.dtype.newbyteorder("="))
+        for rows, heads in self._others:
+            native[rows] = heads[name]
+        return native
+
+    # Where the parts lie
+
+    @property
+    def ends(self) -> np.ndarray:
+        """Where each record ends."""
+        return self.starts + self._heads["total_size"]
+
+    def good_count(self, base: int | None = None) -> int:
+        """How many of the first records are whole: lengths add up, and the offset is right.
+
+        Args:
+          base: physical offset of the buffer's first byte; None: offsets are not compared.
+        """
+        head_sizes = _HEAD_SIZES[self._kinds]
+        sizes = self._heads["total_size"].astype(np.int64)
+        good = sizes >= head_sizes + _LENGTHS
+        if base is not None:
+            good &= self._heads["physical_offset"] == self.starts + base
+        # Of bad ones nothing more is looked at: what they say may lie anywhere.
+        if not good.all():
+            known = int(np.argmin(good))
+            return self.first(known).good_count(base) if known else 0
+        ends = self.starts + sizes
+        bodies = self.field("body_length").astype(np.int64)
+        topic_at = self.starts + head_sizes + bodies
+        wide = self._heads["magic"] == MAGIC_V2
+        good = (bodies >= 0) & (topic_at + _LENGTHS + wide <= ends)
+        topic_at = np.where(good, topic_at, 0)
+        length, topic_at = self._topic_length(topic_at, wide)
+        properties_at = topic_at + length + PROPERTIES_LENGTH.size
+        good &= (length > 0) & (properties_at <= ends)
+        properties_at = np.where(good, properties_at, PROPERTIES_LENGTH.size)
+        good &= properties_at + self._short(properties_at - PROPERTIES_LENGTH.size) == ends
+        count = len(self) if good.all() else int(np.argmin(good))
+        return self.first(count)._good_topics()
+
+    def _good_topics(self) -> int:
+        topics = self._topics
+        try:
+            topics.cast(pa.string())
+            return len(self)
+        except pa.ArrowInvalid:
+            for row, raw in enumerate(topics.to_pylist()):
+                try:
+                    raw.decode()
+                except UnicodeDecodeError:
+                    return row
+            raise
+
+    def _short(self, at: np.ndarray) -> np.ndarray:
+        """The signed 16 bits at each place."""
+        raw = (self._bytes[at].astype(np.int32) << 8) | self._bytes[at + 1]
+        return np.where(raw >= 0x8000, raw - 0x10000, raw)
+
+    def _topic_length(self, at: np.ndarray, wide: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        narrow = self._bytes[at].view(np.int8).astype(np.int32)
+        if not wide.any():
+            return narrow, at + TOPIC_LENGTH_V1.size
+        sizes = np.where(wide, TOPIC_LENGTH_V2.size, TOPIC_LENGTH_V1.size)
+        return np.where(wide, self._short(at), narrow), at + sizes
+
+    @cached_property
+    def _parts(self) -> tuple[np.ndarray, ...]:
+        """Where body, topic and properties begin and end: five places of each record."""
+        body_at = self.starts + _HEAD_SIZES[self._kinds]
+        body_end = body_at + self.field("body_length")
+        length, topic_at = self._topic_length(body_end, self._heads["magic"] == MAGIC_V2)
+        ends = self.starts + self._heads["total_size"]
+        return body_at, body_end, topic_at, topic_at + length, ends
+
+    # Columns
+
+    @cached_property
+    def _topics(self) -> pa.BinaryArray:
+        _, _, begins, ends, _ = self._parts
+        return slices(self._buffer, begins, ends)
+
+    @cached_property
+    def topics(self) -> pa.StringArray:
+        """The topic of each."""
+        return as_text(self._topics)
+
+    @cached_property
+    def properties(self) -> PropertyColumns:
+        """The properties of all."""
+        _, _, _, topic_end, ends = self._parts
+        return PropertyColumns(self._buffer, topic_end + PROPERTIES_LENGTH.size, ends)
+
+    @property
+    def body_places(self) -> tuple[np.ndarray, np.ndarray]:
+        """Where in the buffer each body begins and ends."""
+        begins, ends, _, _, _ = self._parts
+        return begins, ends
+
+    def head(self, row: int, size: int) -> bytes:
+        """The first bytes of a record."""
+        begin = int(self.starts[row])
+        return self._data[begin : min(begin + size, int(self.ends[row]))]
+
+    @cached_property
+    def bodies(self) -> pa.BinaryArray:
+        """The body of each as stored."""
+        begins, ends, _, _, _ = self._parts
+        return slices(self._buffer, begins, ends)
+
+    def inflated(self, on_bad: Callable[[int, str], None]) -> pa.BinaryArray:
+        """The body of each, decompressed where it is compressed.
+
+        Args:
+          on_bad: called with (row, reason) for one that does not inflate; it stays as stored.
+
+        Raises:
+          MissingPackageError: lz4 or zstandard is not installed.
+        """
+        flags = self.field("sys_flag")
+        rows = np.flatnonzero(flags & COMPRESSED)
+        if not len(rows):
+            return self.bodies
+        begins, ends, _, _, _ = self._parts
+        bodies: list[bytes] = []
+        for row in rows:
+            body = self._data[begins[row] : ends[row]]
+            try:
+                bodies.append(decompress(body, int(flags[row])) if body else body)
+            except MissingPackageError:
+                raise
+            except RemoteProtocolError as error:
+                on_bad(int(row), error.reason)
+                bodies.append(body)
+        return with_rows(self.bodies, rows, bodies)
+
+    def raw_properties(self) -> pa.StringArray:
+        """The properties of each as one text."""
+        _, _, _, topic_end, ends = self._parts
+        return as_text(slices(self._buffer, topic_end + PROPERTIES_LENGTH.size, ends))
+
+    def hosts(self, name: str) -> pa.StringArray:
+        """`ip:port` of each: `born_host` or `store_host`."""
+        raw = np.ascontiguousarray(self._heads[name])
+        fixed = pa.Array.from_buffers(
+            pa.binary(raw.dtype.itemsize), len(raw), [None, pa.py_buffer(raw)]
+        ).dictionary_encode()  # few hosts, many records
+        texts = pa.array([host_text(host) for host in fixed.dictionary.to_pylist()], pa.string())
+        column = texts.take(fixed.indices)
+        for rows, heads in self._others:
+            column = with_rows(column, rows, [host_text(bytes(host)) for host in heads[name]])
+        return column
+
+    def message_ids(self) -> pa.StringArray:
+        """The broker's id of each: its store host and physical offset in hex."""
+        count = len(self)
+        parts = [
+            np.ascontiguousarray(field).view(np.uint8).reshape(count, field.dtype.itemsize)
+            for field in (self._heads["store_host"], self._heads["physical_offset"])
+        ]
+        digits = _HEX[np.concatenate(parts, axis=1)]
+        width = digits.shape[1] * 2
+        places = np.arange(0, (count + 1) * width, width, dtype=np.int32)
+        column = pa.Array.from_buffers(
+            pa.string(), count, [None, pa.py_buffer(places), pa.py_buffer(digits)]
+        )
+        for rows, heads in self._others:
+            ids = [
+                encode_offset_id(bytes(head["store_host"]), int(head["physical_offset"]))
+                for head in heads
+            ]
+            column = with_rows(column, rows, ids)
+        return column
+
+    def kinds_of_topics(self) -> pa.StringArray:
+        """What kind of topic each lies in: normal, retry, dlq, half, op, schedule or system."""
+        topics = self.topics.dictionary_encode()
+        kinds = pa.array([topic_kind(topic) for topic in topics.dictionary.to_pylist()])
+        return kinds.cast(pa.string()).take(topics.indices)
+
+
+def topic_kind(topic: str) -> str:
+    """What a topic is for: normal, retry, dlq, half, op, schedule or system."""
+    named = {TRANS_HALF_TOPIC: "half", TRANS_OP_HALF_TOPIC: "op", SCHEDULE_TOPIC: "schedule"}
+    if topic in named:
+        return named[topic]
+    if topic.startswith(RETRY_TOPIC_PREFIX):
+        return "retry"
+    if topic.startswith(DLQ_TOPIC_PREFIX):
+        return "dlq"
+    return "system" if is_system_topic(topic) else "normal"
+
+
+_INTS: Final = {
+    "queueId": "queue_id",
+    "reconsumeTimes": "reconsume_times",
+    "sysFlag": "sys_flag",
+    "flag": "flag",
+    "size": "total_size",
+    "magic": "magic",
+}
+_LONGS: Final = {
+    "queueOffset": "queue_offset",
+    "commitLogOffset": "physical_offset",
+    "preparedTransactionOffset": "prepared_transaction_offset",
+}
+_PROPERTIES: Final = {"keys": "KEYS", "tags": "TAGS", "uniqKey": "UNIQ_KEY"}
+_COLUMNS: Final[dict[str, Callable[[RecordColumns], pa.Array]]] = {
+    "topic": lambda records: records.topics,
+    "properties": lambda records: records.properties.map_column(),
+    "bornTimestamp": lambda records: timestamps(records.field("born_timestamp_ms")),
+    "storeTimestamp": lambda records: timestamps(records.field("store_timestamp_ms")),
+    "bornHost": lambda records: records.hosts("born_host"),
+    "storeHost": lambda records: records.hosts("store_host"),
+    "msgId": lambda records: records.message_ids(),
+    "bodyCrc": lambda records: pa.array(records.field("body_crc").view(np.int32)),
+    "topicKind": lambda records: records.kinds_of_topics(),
+    "body": lambda records: records.bodies,
+}
+
+
+def column_of(records: RecordColumns, name: str) -> pa.Array:
+    """A column that a record's bytes alone give.
+
+    Args:
+      name: one of `columns.COMMITLOG`, but not brokerName, segment, position and valid; the body
+        is as stored.
+    """
+    if name in _INTS:
+        return pa.array(records.field(_INTS[name]).astype(np.int32, copy=False))
+    if name in _LONGS:
+        return pa.array(records.field(_LONGS[name]))
+    if name in _PROPERTIES:
+        return records.properties.column(_PROPERTIES[name])
+    return _COLUMNS[name](records)
+
+
+def constant(value: str | None, records: RecordColumns) -> pa.Array:
+    """A text that all records share; None: null."""
+    return repeated(value, "string", len(records))

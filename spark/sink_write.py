@@ -1,0 +1,259 @@
+"""From Arrow record batches to messages at brokers: what a task of the sink does.
+
+A task returns when every row of it is stored, and fails otherwise: Spark then runs it again, and
+rows are stored twice. Each has an id that is the same then (`ROW_ID`), by which consumers drop
+them.
+
+Rows of one topic, and of one queue where they name one, go together in one request; several
+requests are under way at once. With `ordered` only one per queue, so that what is tried again
+cannot be overtaken.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Final, NamedTuple, Protocol
+
+import pyarrow as pa
+
+from ..client.core.routes import publish_info
+from ..client.errors import ClientError, MessageRefusedError
+from ..client.message import Message, MessageQueue, SendResult, SendStatus
+from ..remoting.bodies import TopicRouteData
+from ..remoting.java_hash import java_hash_code
+from ..remoting.topic_names import RETRY_TOPIC_PREFIX
+from .errors import RowRefusedError, SparkConnectorError
+from .sink_options import ROW_ID, RowLayout, SinkOptions
+
+MESSAGE_EXTRA_SIZE: Final = 200
+"""Bytes that a message takes in a batch beside its body and its own properties, at most about."""
+
+
+class Sender(Protocol):
+    """Who sends: a blocking producer, or a stand-in of the tests."""
+
+    def send(self, message: Message, *, queue: MessageQueue | None, timeout_s: float) -> SendResult:
+        """Send one message."""
+
+    def send_batch(
+        self, messages: list[Message], *, queue: MessageQueue | None, timeout_s: float
+    ) -> SendResult:
+        """Send several in one request."""
+
+
+class Routes(Protocol):
+    """Who knows where a topic is."""
+
+    def route(self, topic: str) -> TopicRouteData:
+        """Where a topic is."""
+
+    def with_namespace(self, resource: str) -> str:
+        """A topic's full name."""
+
+
+class Written(NamedTuple):
+    """How many rows a task sent, in how many requests."""
+
+    row_count: int
+    request_count: int
+
+
+@dataclass
+class _Pending:
+    """Messages that wait to go together."""
+
+    messages: list[Message] = field(default_factory=list)
+    size: int = 0
+    first_row: int = 0
+
+
+class SinkWriter:
+    """Sends the rows of one task.
+
+    Args:
+      sender, routes: the producer and its client.
+      options: the user's.
+      layout: the rows' columns.
+      row_id: begins the ids of this task's rows; None: they get none.
+    """
+
+    def __init__(
+        self,
+        sender: Sender,
+        routes: Routes,
+        options: SinkOptions,
+        layout: RowLayout,
+        row_id: str | None,
+    ) -> None:
+        self._sender = sender
+        self._routes = routes
+        self._options = options
+        self._layout = layout
+        self._row_id = row_id
+        self._queues: dict[str, tuple[MessageQueue, ...]] = {}
+        self._pending: dict[tuple[str, MessageQueue | None], _Pending] = {}
+        self._under_way: deque[Future[None]] = deque()
+        self._of_queue: dict[MessageQueue | None, Future[None]] = {}
+        self._request_count = 0
+
+    def write(self, batches: Iterable[pa.RecordBatch]) -> Written:
+        """Send all rows, and wait until they are stored.
+
+        Raises:
+          RowRefusedError: a row cannot be a message; what was sent before it stays.
+          SparkConnectorError: a broker refused, or did not store as safely as asked for.
+        """
+        row = 0
+        with ThreadPoolExecutor(self._options.max_in_flight) as self._pool:
+            for batch in batches:
+                for values in _rows(batch):
+                    self._add(values, row)
+                    row += 1
+            for key in list(self._pending):
+                self._flush(key)
+            while self._under_way:
+                self._under_way.popleft().result()
+        return Written(row, self._request_count)
+
+    def _add(self, values: dict[str, Any], row: int) -> None:
+        message = self._message(values, row)
+        queue = self._queue(values, message, row)
+        key = message.topic, queue
+        is_alone = (
+            message.delay_level
+            or message.deliver_at_ms is not None
+            or message.topic.startswith(RETRY_TOPIC_PREFIX)
+        )
+        size = len(message.body) + MESSAGE_EXTRA_SIZE
+        size += sum(len(name) + len(value) for name, value in message.properties.items())
+        pending = self._pending.setdefault(key, _Pending(first_row=row))
+        if pending.messages and (is_alone or pending.size + size > self._options.batch_bytes):
+            self._flush(key)
+            pending = self._pending.setdefault(key, _Pending(first_row=row))
+        pending.messages.append(message)
+        pending.size += size
+        if is_alone or len(pending.messages) >= self._options.batch_size:
+            self._flush(key)
+
+    def _message(self, values: dict[str, Any], row: int) -> Message:
+        body = values["body"]
+        topic = self._options.topic or values.get("topic")
+        if body is None or not topic:
+            what = "no body" if body is None else "no topic"
+            raise RowRefusedError(f"row {row} of this task has {what}: {_shown(values)}")
+        raw = body.encode() if isinstance(body, str) else body
+        if len(raw) > self._options.max_message_size:
+            raise RowRefusedError(
+                f"row {row} of this task has a body of {len(raw)} bytes, and maxMessageSize is"
+                f" {self._options.max_message_size}: {_shown(values)}"
+            )
+        # A null value, and an empty one, is no property to RocketMQ.
+        properties = {name: value for name, value in values.get("properties") or () if value}
+        row_id = self._id_of(values, row)
+        if row_id is not None:
+            properties[ROW_ID] = row_id
+        deliver_at: datetime | None = values.get("deliverAt")
+        return Message(
+            topic=topic,
+            body=raw,
+            tags=values.get("tags"),
+            keys=values.get("keys") or (),
+            properties=properties,
+            delay_level=values.get("delayLevel") or 0,
+            deliver_at_ms=None if deliver_at is None else round(deliver_at.timestamp() * 1000),
+            sharding_key=values.get("shardingKey"),
+            flag=values.get("flag") or 0,
+        )
+
+    def _id_of(self, values: dict[str, Any], row: int) -> str | None:
+        if self._layout.id_column is not None:
+            given: str | None = values[self._layout.id_column]
+            return given
+        return None if self._row_id is None else f"{self._row_id}:{row}"
+
+    def _queue(self, values: dict[str, Any], message: Message, row: int) -> MessageQueue | None:
+        queue_id = values.get("queueId")
+        if queue_id is not None:
+            return MessageQueue(
+                topic=self._routes.with_namespace(message.topic),
+                broker_name=values["brokerName"] or "",
+                queue_id=queue_id,
+            )
+        if message.sharding_key is not None:
+            queues = self._queues_of(message.topic)
+            # As the client chooses: abs of the hash, which Java gives one value without a twin.
+            return queues[abs(java_hash_code(message.sharding_key)) % len(queues)]
+        if self._options.ordered:
+            raise RowRefusedError(
+                f"row {row} of this task has neither shardingKey nor queueId, and ordered=true"
+                f" needs one: {_shown(values)}"
+            )
+        return None
+
+    def _queues_of(self, topic: str) -> tuple[MessageQueue, ...]:
+        found = self._queues.get(topic)
+        if found is None:
+            full = self._routes.with_namespace(topic)
+            found = tuple(publish_info(full, self._routes.route(full)).queues)
+            if not found:
+                raise SparkConnectorError(f"no queue of the topic {topic} can be written to")
+            self._queues[topic] = found
+        return found
+
+    # Requests
+
+    def _flush(self, key: tuple[str, MessageQueue | None]) -> None:
+        pending = self._pending.pop(key)
+        queue = key[1]
+        if self._options.ordered and queue in self._of_queue:
+            self._of_queue[queue].result()
+        while len(self._under_way) >= self._options.max_in_flight:
+            self._under_way.popleft().result()
+        future = self._pool.submit(self._send, pending, queue)
+        self._under_way.append(future)
+        self._of_queue[queue] = future
+        self._request_count += 1
+
+    def _send(self, pending: _Pending, queue: MessageQueue | None) -> None:
+        messages, timeout_s = pending.messages, self._options.send_timeout_ms / 1000
+        # A message for a queue is tried once by the client; without one it goes to others.
+        tries = 1 + (self._options.retries if queue is not None else 0)
+        for left in range(tries - 1, -1, -1):
+            try:
+                if len(messages) == 1:
+                    result = self._sender.send(messages[0], queue=queue, timeout_s=timeout_s)
+                else:
+                    result = self._sender.send_batch(messages, queue=queue, timeout_s=timeout_s)
+                break
+            except MessageRefusedError as error:
+                raise RowRefusedError(
+                    f"of rows {pending.first_row} and following of this task for the topic"
+                    f" {messages[0].topic} one cannot be a message: {error}"
+                ) from error
+            except ClientError as error:
+                if not left:
+                    raise SparkConnectorError(
+                        f"{len(messages)} rows for {queue or messages[0].topic} were not stored:"
+                        f" {error}"
+                    ) from error
+        if self._options.require_flushed and result.status is not SendStatus.SEND_OK:
+            raise SparkConnectorError(
+                f"{len(messages)} rows for {result.queue} are stored, but not safely:"
+                f" {result.status.name}; requireFlushed=false takes that"
+            )
+
+
+def _rows(batch: pa.RecordBatch) -> Iterator[dict[str, Any]]:
+    names = batch.schema.names
+    columns = [column.to_pylist() for column in batch.columns]
+    for values in zip(*columns, strict=True):
+        yield dict(zip(names, values, strict=True))
+
+
+def _shown(values: dict[str, Any]) -> str:
+    shown = {name: value for name, value in values.items() if name != "body" and value is not None}
+    return str(shown)[:200]

@@ -1,0 +1,132 @@
+"""`format("rocketmq")`: queues of a cluster as a table and as a stream.
+
+The shell over Spark's Data Source API; see `store_source`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    Filter,
+    InputPartition,
+)
+
+from .batch_plan import ranges
+from .cluster import Cluster
+from .columns import MESSAGE, ddl
+from .errors import OptionError
+from .pull_read import read_range
+from .pushdown import Bounds, bounds
+from .session import picked
+from .sink import BatchSink, StreamSink, refuse_overwrite
+from .sink_options import RowLayout, SinkOptions, row_layout, sink_options
+from .source_options import FORMAT, SourceOptions, source_options
+from .store_options import LogRequest
+from .stream_reader import QueuePartition, QueueStreamReader, partitions_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+_NARROWING = ("topic", "brokerName", "queueId", "queueOffset", "storeTimestamp", "tags")
+"""Columns whose filters narrow a read."""
+
+
+class RocketMQSource(DataSource):
+    """The format `rocketmq`; see `SourceOptions`."""
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        super().__init__(options)
+        self._given = dict(options)
+
+    @classmethod
+    def name(cls) -> str:
+        """By which it is called."""
+        return FORMAT
+
+    def schema(self) -> str:
+        """All columns of a message."""
+        return ddl(MESSAGE)
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """A reader of the columns that the user's schema picks."""
+        options = source_options(self._given)
+        columns = picked(schema, MESSAGE, FORMAT)
+        kind = FilteringQueueReader if options.pushdown else QueueReader
+        return kind(options, columns)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        """A stream of the columns that the user's schema picks."""
+        options = source_options(self._given)
+        if options.ending_offsets or options.ending_timestamp is not None:
+            raise OptionError(f"{FORMAT}: a stream does not end: endingOffsets is for batches")
+        return QueueStreamReader(options, message_request(options, picked(schema, MESSAGE, FORMAT)))
+
+    def writer(self, schema: StructType, overwrite: bool) -> BatchSink:
+        """A writer of these rows."""
+        refuse_overwrite(overwrite)
+        return BatchSink(*self._sink(schema))
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> StreamSink:
+        """A writer of a micro-batch of these rows."""
+        refuse_overwrite(overwrite)
+        return StreamSink(*self._sink(schema))
+
+    def _sink(self, schema: StructType) -> tuple[SinkOptions, RowLayout]:
+        options = sink_options(self._given)
+        columns = [(field.name, field.dataType.simpleString()) for field in schema.fields]
+        return options, row_layout(columns, options)
+
+
+def message_request(options: SourceOptions, columns: tuple[str, ...]) -> LogRequest:
+    """What is wanted of each message.
+
+    Args:
+      columns: names, in order.
+    """
+    tags = frozenset(tag for each in options.tags.split("||") if (tag := each.strip()))
+    return LogRequest(
+        columns, tags=None if tags <= {"*"} else tags, batch_rows=options.arrow_batch_rows
+    )
+
+
+class QueueReader(DataSourceReader):
+    """Plans on the driver, reads in tasks.
+
+    Args:
+      options: the user's.
+      columns: names, in the schema's order.
+    """
+
+    def __init__(self, options: SourceOptions, columns: tuple[str, ...]) -> None:
+        self._options = options
+        self._request = message_request(options, columns)
+        self._filters: dict[str, Bounds] = {}
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """Ranges of queues, as the cluster is now."""
+        options = self._options
+        cluster = Cluster(options)
+        found = ranges(cluster, options, cluster.queues(options), self._filters)
+        return partitions_of(options, found)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of a range."""
+        if isinstance(partition, QueuePartition):
+            options = self._options
+            yield from read_range(Cluster(options), options, self._request, partition.part)
+
+
+class FilteringQueueReader(QueueReader):
+    """A reader that Spark's filters narrow; it needs spark.sql.python.filterPushdown.enabled."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
+        """Take what narrows the read; Spark applies all of them to the rows, too."""
+        self._filters = {name: bounds(filters, name) for name in _NARROWING}
+        self._request = self._request.narrowed(tags=self._filters["tags"].values)
+        return filters

@@ -1,0 +1,162 @@
+"""The options of `format("rocketmq-store")`, and what they ask of a log. Pure."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from .columns import COMMITLOG, CORRUPT, TABLES
+from .errors import OptionError, nearest
+from .options import SizeBytes, TimeMs, names, read_options
+
+FORMAT: Final = "rocketmq-store"
+
+
+class ReadMode(enum.Enum):
+    """What a damaged record is."""
+
+    FAILFAST = "failfast"
+    PERMISSIVE = "permissive"
+
+
+class Tail(enum.Enum):
+    """What bytes behind the last record are."""
+
+    STOP = "stop"
+    INCLUDE = "include"
+
+
+@dataclass(frozen=True)
+class StoreOptions:
+    """See docs/spark.md; a field is an option of that name."""
+
+    path: str = field(metadata={"meaning": "the folder that storePathRootDir names, or a pattern"})
+    table: str = "commitlog"
+    broker_name: str | None = None
+    topic: str = ""
+    tags: str = ""
+    starting_timestamp: TimeMs | None = None
+    ending_timestamp: TimeMs | None = None
+    split_bytes: SizeBytes = field(default=SizeBytes(64 << 20), metadata={"minimum": 1})
+    mode: ReadMode = ReadMode.FAILFAST
+    tail: Tail = Tail.STOP
+    verify_crc: bool = False
+    decompress: bool = True
+    fail_on_data_loss: bool = True
+    arrow_batch_rows: int = field(default=8192, metadata={"minimum": 1})
+    pushdown: bool = False
+
+    def __post_init__(self) -> None:
+        """Raises: OptionError: options that do not go together."""
+        if self.table not in TABLES:
+            raise OptionError(f"{FORMAT} has no table {self.table!r}{nearest(self.table, TABLES)}")
+        if self.tail is Tail.INCLUDE and self.mode is not ReadMode.PERMISSIVE:
+            raise OptionError(f"{FORMAT}: tail=include needs mode=permissive: a tail is no message")
+        first, last = self.starting_timestamp, self.ending_timestamp
+        if first is not None and last is not None and last < first:
+            raise OptionError(
+                f"{FORMAT}: endingTimestamp {last} is before startingTimestamp {first}"
+            )
+
+    @property
+    def columns(self) -> Mapping[str, str]:
+        """The table's columns."""
+        if self.table == "commitlog" and self.mode is ReadMode.PERMISSIVE:
+            return {**COMMITLOG, **CORRUPT}
+        return TABLES[self.table]
+
+
+@dataclass(frozen=True)
+class LogRequest:
+    """What is wanted of a commit log; None: everything.
+
+    Attributes:
+      columns: names, in the batches' order.
+      topics, tags: a record has one of them.
+      first_ms, last_ms: store time, both included.
+      is_permissive: holes are rows; else they are errors.
+      with_tail: the newest file's tail is a row, too.
+      verify_crc: a record with a wrong checksum is a hole.
+      decompress: bodies are inflated.
+      batch_rows: of a RecordBatch at most.
+    """
+
+    columns: tuple[str, ...]
+    topics: frozenset[str] | None = None
+    tags: frozenset[str] | None = None
+    first_ms: int | None = None
+    last_ms: int | None = None
+    is_permissive: bool = False
+    with_tail: bool = False
+    verify_crc: bool = False
+    decompress: bool = True
+    batch_rows: int = 8192
+
+    def narrowed(
+        self,
+        *,
+        topics: frozenset[str] | None = None,
+        tags: frozenset[str] | None = None,
+        first_ms: int | None = None,
+        last_ms: int | None = None,
+    ) -> LogRequest:
+        """The same, and only what these let through."""
+        return replace(
+            self,
+            topics=_both(self.topics, topics),
+            tags=_both(self.tags, tags),
+            first_ms=max((t for t in (self.first_ms, first_ms) if t is not None), default=None),
+            last_ms=min((t for t in (self.last_ms, last_ms) if t is not None), default=None),
+        )
+
+
+def _both(one: frozenset[str] | None, other: frozenset[str] | None) -> frozenset[str] | None:
+    if one is None or other is None:
+        return other if one is None else one
+    return one & other
+
+
+def store_options(given: Mapping[str, str]) -> StoreOptions:
+    """The options as the user wrote them.
+
+    Raises:
+      OptionError: they cannot be right.
+    """
+    options = read_options(StoreOptions, given, FORMAT)
+    return replace(options, table=options.table.lower())
+
+
+def within(options: StoreOptions, first_ms: int | None, last_ms: int | None) -> StoreOptions:
+    """The same, of these store times only (both included)."""
+    first = [t for t in (options.starting_timestamp, first_ms) if t is not None]
+    last = [t for t in (options.ending_timestamp, last_ms) if t is not None]
+    if first and last and max(first) > min(last):
+        last = first = [max(first)]  # nothing is wanted; the rows' own filter says so
+    return replace(
+        options,
+        starting_timestamp=TimeMs(max(first)) if first else None,
+        ending_timestamp=TimeMs(min(last)) if last else None,
+    )
+
+
+def log_request(options: StoreOptions, columns: tuple[str, ...]) -> LogRequest:
+    """What the options ask of a log.
+
+    Args:
+      columns: names, in order.
+    """
+    tags = frozenset(tag for part in options.tags.split("||") if (tag := part.strip()))
+    return LogRequest(
+        columns,
+        topics=frozenset(names(options.topic)) or None,
+        tags=None if tags <= {"*"} else tags,
+        first_ms=options.starting_timestamp,
+        last_ms=options.ending_timestamp,
+        is_permissive=options.mode is ReadMode.PERMISSIVE,
+        with_tail=options.tail is Tail.INCLUDE,
+        verify_crc=options.verify_crc,
+        decompress=options.decompress,
+        batch_rows=options.arrow_batch_rows,
+    )

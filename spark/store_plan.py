@@ -1,0 +1,191 @@
+"""Which stores a path means, and how their logs are cut into pieces for tasks.
+
+Nothing is changed, and no broker is needed. A store that a broker has open is read up to where its
+queues reached when the query was planned; of any other, its lock is held while it is planned.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass
+from glob import has_magic
+from itertools import pairwise
+from pathlib import Path, PurePosixPath
+from typing import Final
+
+from ..store.disk import Disk
+from ..store.offline.layout import Layout, NoStoreError
+from ..store.offline.log_files import LogFiles
+from ..store.offline.log_walk import LogWalk
+from ..store.offline.opening import opened
+from .errors import DataLossError, OptionError
+from .store_options import StoreOptions
+
+logger = logging.getLogger(__name__)
+
+CLOCK_STEP_MAX_MS: Final = 600_000
+"""Store times rise but for steps of a broker's clock; steps back of up to ten minutes do not make
+a file be left out that holds wanted times."""
+
+
+@dataclass(frozen=True)
+class LogSplit:
+    """The records that begin in [begin, end) bytes of one log file.
+
+    Attributes:
+      path: of the file.
+      broker_name: of the store.
+      base: physical offset of the file's first byte.
+      file_size: bytes that log files of this store have.
+      limit: bytes of this file that may be looked at.
+      is_newest: no later file holds anything.
+    """
+
+    path: str
+    broker_name: str
+    base: int
+    file_size: int
+    limit: int
+    is_newest: bool
+    begin: int
+    end: int
+
+
+@dataclass(frozen=True)
+class StoreAt:
+    """One store: its root folder and its broker's name."""
+
+    root: str
+    broker_name: str
+
+
+def find_stores(disk: Disk, options: StoreOptions) -> list[StoreAt]:
+    """The stores that the options mean, by their paths.
+
+    Raises:
+      OptionError: there is none, or several would have one name.
+    """
+    path = options.path.removeprefix("file://").rstrip("/") or "/"
+    roots = _matching(path) if has_magic(path) else [path]
+    roots = [root for root in roots if disk.is_folder(root)]
+    if not roots:
+        raise OptionError(
+            f"there is no folder {path}: path is the folder that storePathRootDir names, on every"
+            " machine that reads it"
+        )
+    if options.broker_name is not None and len(roots) > 1:
+        raise OptionError(
+            f"{path} means {len(roots)} stores, and brokerName names one: leave it out, and each"
+            " is called by its folder"
+        )
+    return [StoreAt(root, options.broker_name or name_of(root)) for root in roots]
+
+
+def _matching(pattern: str) -> list[str]:
+    path = Path(pattern)
+    folder = Path(path.anchor or ".")
+    return sorted(str(found) for found in folder.glob(str(path.relative_to(path.anchor))))
+
+
+def name_of(root: str) -> str:
+    """A broker's name by its store's path: the last folder that is not called `store`."""
+    parts = [part for part in PurePosixPath(root).parts if part not in ("/", "store")]
+    return parts[-1] if parts else "broker"
+
+
+def plan_log(disk: Disk, stores: list[StoreAt], options: StoreOptions) -> list[LogSplit]:
+    """The pieces of all stores' logs, oldest first.
+
+    Raises:
+      OptionError: a path is no store.
+      DataLossError: a file between others is missing.
+      StoreIOError: a file cannot be read.
+    """
+    splits: list[LogSplit] = []
+    for store in stores:
+        try:
+            with opened(disk, store.root, live=True) as (layout, stop):
+                splits += _splits(disk, layout, store, stop, options)
+        except NoStoreError as error:
+            raise OptionError(str(error)) from error
+    return splits
+
+
+def _splits(
+    disk: Disk, layout: Layout, store: StoreAt, stop: int | None, options: StoreOptions
+) -> Iterator[LogSplit]:
+    files = layout.log_files(disk)
+    try:
+        newest = newest_base(files, stop)
+        _check_gaps(files, newest, options)
+        for base in _in_time(files, newest, options):
+            limit = min(files.sizes[base], layout.log_file_size)
+            if stop is not None:
+                limit = min(limit, stop - base)
+            for begin in range(0, max(limit, 1), options.split_bytes):
+                yield LogSplit(
+                    layout.log_path(base),
+                    store.broker_name,
+                    base,
+                    layout.log_file_size,
+                    limit,
+                    base == newest,
+                    begin,
+                    min(begin + options.split_bytes, limit),
+                )
+    finally:
+        files.close()
+
+
+def _check_gaps(files: LogFiles, newest: int, options: StoreOptions) -> None:
+    bases = [base for base in files.sizes if base <= newest]
+    for before, base in pairwise(bases):
+        if base == before + files.file_size:
+            continue
+        text = f"{files.path(before + files.file_size)} is missing, and later files are there"
+        if options.fail_on_data_loss:
+            raise DataLossError(f"{text}; with failOnDataLoss=false the files are read that are")
+        logger.warning("%s; what it held is left out", text)
+
+
+def newest_base(files: LogFiles, stop: int | None) -> int:
+    """Physical offset of the newest file that holds anything: brokers make the next one ahead.
+
+    Raises:
+      StoreIOError: a file cannot be read.
+    """
+    bases = [base for base in files.sizes if stop is None or base < stop]
+    while len(bases) > 1:
+        if files.record_at(bases[-1]) or files.last_nonzero(bases[-1]) > bases[-1]:
+            break
+        bases.pop()
+    return bases[-1] if bases else 0
+
+
+def _in_time(files: LogFiles, newest: int, options: StoreOptions) -> list[int]:
+    """The files that may hold wanted times."""
+    bases = [base for base in files.sizes if base <= newest]
+    first_ms, last_ms = options.starting_timestamp, options.ending_timestamp
+    if first_ms is None and last_ms is None:
+        return bases
+    times = [_first_time(files, base) for base in bases]
+    wanted = []
+    for index, base in enumerate(bases):
+        begins = times[index]
+        ends = times[index + 1] if index + 1 < len(bases) else None
+        is_older = first_ms is not None and ends is not None and ends + CLOCK_STEP_MAX_MS < first_ms
+        is_newer = (
+            last_ms is not None and begins is not None and begins - CLOCK_STEP_MAX_MS > last_ms
+        )
+        if not is_older and not is_newer:
+            wanted.append(base)
+    return wanted
+
+
+def _first_time(files: LogFiles, base: int) -> int | None:
+    record = files.record_at(base)
+    if record is None:
+        # Something else begins there: the first record is further on, if there is one.
+        record = next(iter(LogWalk(files, start=base, stop=base + files.file_size).records()), None)
+    return record.store_timestamp_ms if record is not None else None

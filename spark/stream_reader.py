@@ -1,0 +1,111 @@
+"""`spark.readStream.format("rocketmq")`: the shell over `stream_plan`."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+
+from .cluster import Cluster
+from .pull_read import read_range
+from .queue_offsets import QueueRange, StreamOffset, split_ranges
+from .source_options import SourceOptions
+from .store_options import LogRequest
+from .stream_plan import StreamPlan, batch_ranges
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class QueuePartition(InputPartition):
+    """One task's work: a range of a queue."""
+
+    def __init__(self, part: QueueRange) -> None:
+        super().__init__(part)
+        self.part = part
+
+
+def partitions_of(options: SourceOptions, ranges: list[QueueRange]) -> list[InputPartition]:
+    """Ranges of queues as tasks, cut as the options say."""
+    parts = split_ranges(
+        ranges, parts_min=options.min_partitions, size_max=options.max_records_per_partition
+    )
+    return [QueuePartition(part) for part in parts]
+
+
+class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """One stream. Plans in one process for the query's life, reads in tasks.
+
+    Args:
+      options: the user's.
+      request: what is wanted of each message.
+    """
+
+    def __init__(self, options: SourceOptions, request: LogRequest) -> None:
+        self._options = options
+        self._request = request
+        self._plan: StreamPlan | None = StreamPlan(
+            options, lambda: Cluster(options), time.monotonic, threading.Event().wait
+        )
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What tasks need of it: they do not plan."""
+        return {"_options": self._options, "_request": self._request, "_plan": None}
+
+    @property
+    def _planning(self) -> StreamPlan:
+        assert self._plan is not None
+        return self._plan
+
+    def initialOffset(self) -> dict[str, Any]:
+        """Where a new query begins."""
+        return self._planning.initial().to_json()
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """maxOffsetsPerTrigger."""
+        count = self._options.max_offsets_per_trigger
+        return ReadAllAvailable() if count is None else ReadMaxRows(count)
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """Read what is there now, and end."""
+        self._planning.pin()
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        """How far the next batch goes; `start` where there is nothing to do."""
+        # Trigger.Once means everything, whatever the options say.
+        is_once = isinstance(limit, ReadAllAvailable) and self._options.max_offsets_per_trigger
+        count = limit.max_rows if isinstance(limit, ReadMaxRows) else None
+        end = self._planning.next_end(StreamOffset.from_json(start), count, all_of_it=bool(is_once))
+        return start if end is None else end.to_json()
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:
+        """What the queues hold, for the query's progress."""
+        latest = self._planning.latest
+        return StreamOffset(latest).to_json() if latest else None
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """The ranges of a batch."""
+        ranges = batch_ranges(StreamOffset.from_json(start), StreamOffset.from_json(end))
+        return partitions_of(self._options, ranges)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of a range."""
+        if isinstance(partition, QueuePartition):
+            options = self._options
+            yield from read_range(Cluster(options), options, self._request, partition.part)
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """A batch is done."""
+        self._planning.commit(StreamOffset.from_json(end))
+
+    def stop(self) -> None:
+        """Nothing: the connections belong to the process."""

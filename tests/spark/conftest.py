@@ -1,0 +1,46 @@
+"""One Spark session for all tests of a run: starting one takes seconds."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory):
+    """A session with two threads, whose formats are registered and whose filters are pushed."""
+    sql = pytest.importorskip("pyspark.sql", reason="pyspark is of the extra `spark`")
+    if shutil.which("java") is None:
+        pytest.skip("Spark needs Java 17")
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    # Workers import what the tests import, from wherever this checkout is.
+    packages = [str(ROOT), *sys.path]
+    os.environ["PYTHONPATH"] = os.pathsep.join(path for path in packages if path)
+    scratch = tmp_path_factory.mktemp("spark")
+    session = (
+        sql.SparkSession.builder.master("local[2]")
+        .appName("trocket-tests")
+        .config("spark.ui.enabled", "false")
+        .config("spark.driver.memory", "768m")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.sql.warehouse.dir", str(scratch))
+        .config("spark.local.dir", str(scratch))
+        .config("spark.driver.extraJavaOptions", f"-Dderby.system.home={scratch}")
+        .config("spark.sql.python.filterPushdown.enabled", "true")
+        .getOrCreate()
+    )
+    session.sparkContext.setLogLevel("OFF")
+    import trocket.spark
+
+    trocket.spark.register(session)
+    yield session
+    session.stop()
