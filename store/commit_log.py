@@ -224,7 +224,7 @@ class CommitLog:
         file = self.files.get(base)
         return base in self.unsynced or (file is not None and bool(file.syncs))
 
-    def write(self, physical_offset: int, data: bytes) -> None:
+    def write(self, physical_offset: int, data: bytes | memoryview) -> None:
         """Write within one file.
 
         Raises:

@@ -148,6 +148,7 @@ class IndexService:
         self._resumed: IndexFile | None = None
         self._read_only = False
         self._paused_until_s = 0.0
+        self._rests_until_s = 0.0
         self._is_failing = False
 
     def load(
@@ -277,6 +278,15 @@ class IndexService:
         return not (self.is_broken or self._is_paused) and bool(
             self._backlog or self._catch_up is not None or self._resumed is not None
         )
+
+    def rest(self, duration_s: float) -> None:
+        """Have who works through the backlog do something more urgent for some time from now."""
+        self._rests_until_s = self._clock.monotonic_s() + duration_s
+
+    @property
+    def is_resting(self) -> bool:
+        """Whether `rest` is in force; `work` does not look at it."""
+        return self._clock.monotonic_s() < self._rests_until_s
 
     @property
     def _is_paused(self) -> bool:

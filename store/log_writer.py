@@ -98,9 +98,9 @@ class LogWriter:
         self._file_end = 0
         self._committed_offset = 0
         self._dispatched_offset = 0
-        self._pending: list[bytes] = []
+        self._pending: list[bytes | memoryview] = []
         self._pending_start = 0
-        self._segments: list[tuple[int, list[bytes]]] = []
+        self._segments: list[tuple[int, list[bytes | memoryview]]] = []
         self._touched: list[ConsumeQueue] = []
         self._index_items: IndexItems = []
         # Committed, waiting for fsync (SYNC_FLUSH): end, (queue, its end), index items.
@@ -154,7 +154,9 @@ class LogWriter:
         try:
             for start, pieces in self._segments:
                 self.log.write(start, b"".join(pieces))
-            self.log.write(self._pending_start, b"".join(pending))
+            self.log.write(
+                self._pending_start, pending[0] if len(pending) == 1 else b"".join(pending)
+            )
         except StoreIOError as error:
             self._roll_back(error)
             raise
@@ -262,7 +264,7 @@ class LogWriter:
             self.log.create(base)
         self.log.adopt(base)
 
-    def append_copied(self, data: bytes) -> None:
+    def append_copied(self, data: bytes | memoryview) -> None:
         """Append bytes of a master's log to what the next `commit` writes.
 
         Args:

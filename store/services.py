@@ -163,6 +163,9 @@ async def _index(store: MessageStore) -> None:
     """Build index entries between other work."""
     index = store.index
     while True:
+        if index.is_resting:
+            await trio.sleep(INDEX_IDLE_S)
+            continue
         index.work()
         if index.has_full_files:
             await _in_thread(store, index.finish_full_files)

@@ -79,7 +79,7 @@ class LogCopier:
         self._begin(physical_offset)
 
     def _begin(self, physical_offset: int) -> None:
-        self.received_offset = physical_offset
+        self.received_offset = self._wanted_end = physical_offset
         self._arrived.start = self._arrived.whole_end = physical_offset
         self._scanner = LogScanner(
             self._arrived,
@@ -88,8 +88,11 @@ class LogCopier:
             own_from=0 if self._is_ours else NOWHERE,
         )
 
-    def take(self, data: bytes) -> None:
+    def take(self, *pieces: bytes | memoryview) -> None:
         """Take the bytes at `received_offset`; what is whole is in the file when this returns.
+
+        Args:
+          pieces: of memory that does not change any more.
 
         Raises:
           CopyError: they cannot be part of this log. What came before them was taken; the copier
@@ -100,8 +103,11 @@ class LogCopier:
         reason = store.read_only_reason or store.disk_full
         if reason:
             raise StoreIOError(store.log.folder, reason)
-        arrived.buffer += data
-        self.received_offset += len(data)
+        arrived.pieces += pieces
+        self.received_offset += sum(map(len, pieces))
+        if self.received_offset < self._wanted_end:
+            return
+        arrived.put_together()
         problem = self._find_whole_end()
         if arrived.whole_end > arrived.start:
             self._append()
@@ -116,6 +122,7 @@ class LogCopier:
         arrived, file_size = self._arrived, self._arrived.file_size
         buffer, start, last = arrived.buffer, arrived.start, self.received_offset - _PREFIX_SIZE
         offset, problem = arrived.whole_end, ""
+        self._wanted_end = 0
         while offset <= last:
             size, magic = _unpack_prefix(buffer, offset - start)
             room = file_size - offset % file_size
@@ -124,6 +131,7 @@ class LogCopier:
                 problem = _why_no_record(size, magic, room)
                 break
             if offset + size > self.received_offset:
+                self._wanted_end = offset + size
                 break
             offset += size
         arrived.whole_end = offset
@@ -136,16 +144,7 @@ class LogCopier:
             store.begin_copy(arrived.start)
         if not self._is_ours:
             store.note_foreign_records()
-        end, problem = arrived.whole_end, ""
-        for record in self._scanner.scan():
-            problem = self._dispatch(record)
-            if problem:
-                end = record[0]
-                break
-        else:
-            if self._scanner.end < end:
-                end = self._scanner.end
-                problem = self._scanner.reason or "zeros where a record should be"
+        end, problem = self._dispatch()
         self._commit(end)
         if problem:
             raise CopyError(end, f"{problem}; look at the master's with `trocket store fsck`")
@@ -161,29 +160,39 @@ class LogCopier:
 
     # ---- queues --------------------------------------------------------------------------
 
-    def _dispatch(self, record: ScannedRecord) -> str:
-        """Make the units of a record; returns what is wrong with it, "" for nothing."""
-        (
-            physical_offset, size, topic, queue_id, queue_offset, sys_flag, timestamp_ms,
-            properties,
-        ) = record  # fmt: skip
-        store = self._store
-        if timestamp_ms > store.now_ms:
-            store.begin_burst(timestamp_ms)
-        queue = self._queues.get((topic, queue_id))
-        if (
-            queue is None or not queue.is_plain or queue_offset != queue.next_offset
-            or sys_flag & _UNUSUAL or _MULTI_DISPATCH in properties
-        ):  # fmt: skip
-            return self._dispatch_unusual(record)
-        code = 0
-        if b"TAGS\1" in properties or b"DELAY\1" in properties:
-            code = self._places.tags_code(topic, timestamp_ms, properties)
-        store.append_copied_record(queue, physical_offset, size, code, timestamp_ms, properties)
-        return ""
+    def _dispatch(self) -> tuple[int, str]:
+        """Make the units of what is whole: this loop's time is most of a catching-up slave's.
+
+        Returns: where the good records end, and what is wrong with the one there; "": nothing is.
+        """
+        store, scanner, queues, places = self._store, self._scanner, self._queues, self._places
+        append = store.append_copied_record
+        for record in scanner.scan():
+            (
+                physical_offset, size, topic, queue_id, queue_offset, sys_flag, timestamp_ms,
+                properties,
+            ) = record  # fmt: skip
+            if timestamp_ms > store.now_ms:
+                store.begin_burst(timestamp_ms)
+            queue = queues.get((topic, queue_id))
+            if (
+                queue is None or not queue.is_plain or queue_offset != queue.next_offset
+                or sys_flag & _UNUSUAL or _MULTI_DISPATCH in properties
+            ):  # fmt: skip
+                problem = self._dispatch_unusual(record)
+                if problem:
+                    return physical_offset, problem
+                continue
+            code = 0
+            if b"TAGS\1" in properties or b"DELAY\1" in properties:
+                code = places.tags_code(topic, timestamp_ms, properties)
+            append(queue, physical_offset, size, code, timestamp_ms, properties)
+        if scanner.end < self._arrived.whole_end:
+            return scanner.end, scanner.reason or "zeros where a record should be"
+        return scanner.end, ""
 
     def _dispatch_unusual(self, record: ScannedRecord) -> str:
-        """`_dispatch` for all that is not just the next message of its queue."""
+        """`_dispatch` for what is not just the next message of its queue; returns what is wrong."""
         (
             physical_offset, _, topic, queue_id, queue_offset, sys_flag, timestamp_ms, properties,
         ) = record  # fmt: skip
@@ -275,17 +284,27 @@ class LogCopier:
 class Arrived:
     """What has come and is not in the files yet, as a `LogScanner` reads a log.
 
+    Its bytes are put together once, and these very bytes are checked and written.
+
     Attributes:
       start: physical offset of its first byte.
       whole_end: physical offset after what is known to be whole.
       file_size: bytes of a file of the log.
+      buffer: what has come, but for the pieces.
+      pieces: what came after it.
     """
 
     def __init__(self, file_size: int) -> None:
         self.start = 0
         self.whole_end = 0
         self.file_size = file_size
-        self.buffer = bytearray()
+        self.buffer = b""
+        self.pieces: list[bytes | memoryview] = []
+
+    def put_together(self) -> None:
+        """Have all that came in `buffer`."""
+        self.buffer = b"".join([self.buffer, *self.pieces])
+        self.pieces = []
 
     @property
     def files(self) -> dict[int, ArrivedFile]:
@@ -294,16 +313,16 @@ class Arrived:
         bases = range(first, self.whole_end, self.file_size)
         return {base: ArrivedFile(self, base) for base in bases}
 
-    def take_until(self, end: int) -> list[bytes]:
+    def take_until(self, end: int) -> list[memoryview]:
         """Give away the bytes before a physical offset, one piece for each file."""
         pieces = []
+        view, begin = memoryview(self.buffer), self.start
         while self.start < end:
             room = self.file_size - self.start % self.file_size
             size = min(room, end - self.start)
-            with memoryview(self.buffer) as view:
-                pieces.append(bytes(view[:size]))
-            del self.buffer[:size]
+            pieces.append(view[self.start - begin : self.start - begin + size])
             self.start += size
+        self.buffer = self.buffer[self.start - begin :]
         return pieces
 
 
@@ -317,8 +336,7 @@ class ArrivedFile:
     def pread(self, size: int, position: int) -> bytes:
         """Read up to `size` bytes."""
         at = self._base + position - self._arrived.start
-        with memoryview(self._arrived.buffer) as view:
-            return bytes(view[at : at + size])
+        return self._arrived.buffer[at : at + size]
 
 
 def _why_no_record(size: int, magic: int, room: int) -> str:

@@ -23,7 +23,7 @@ from ...remoting.client import CONNECT_TIMEOUT_S, split_address
 from ..config import BrokerRole
 from .copier import LogCopier
 from .flow import FlowMeter
-from .link import Link, LinkEnded
+from .link import RECEIVE_SIZE, Link, LinkEnded
 from .log_check import checksum, parting_offset
 from .tls import TlsError, ha_tls
 from .wire import (
@@ -47,6 +47,14 @@ logger = logging.getLogger(__name__)
 
 RECONNECT_S = 5.0
 """Between two connections. Source: DefaultHAClient.closeMasterAndWait."""
+
+MUCH = RECEIVE_SIZE // 2
+"""Bytes that came at once: the master sends faster than we take it."""
+
+INDEX_REST_S = 0.05
+"""How long the index waits after `MUCH` came: its entries take a third of a slave's time, and until
+the log is here its messages are on one machine only. Look-ups by key at the slave miss them so
+long; Apache's slaves make their index after the log, too."""
 
 Connect = Callable[[str], Awaitable[trio.abc.Stream]]
 
@@ -270,7 +278,10 @@ class LogFollower:
             if frames and not is_proved:
                 is_proved = True
                 self.on_taken()
-            frames = self._decoder.feed(await self.link.receive())
+            data = await self.link.receive()
+            if len(data) >= MUCH:
+                self._store.index.rest(INDEX_REST_S)
+            frames = self._decoder.feed(data)
 
     def _take(self, frames: list[Frame]) -> None:
         """Append what the frames bring.
@@ -296,7 +307,7 @@ class LogFollower:
             arrived += len(frame.body)
         if arrived and copier is not None:
             self.link.flow.add(arrived)
-            copier.take(b"".join(bodies))
+            copier.take(*bodies)
 
     def _begin(self, offset: int) -> LogCopier:
         is_ours = self._own_from is not None and self._own_from <= offset

@@ -47,17 +47,17 @@ _WORDS_AFTER = {ASK: 2, IDENTITY: 1}
 
 
 class Frame(NamedTuple):
-    """What a master sends.
+    """What a master sends, or what of it has come.
 
     Attributes:
       offset: physical offset of the body; in an answer, what the answer is.
       kind: 0, or which answer it is: `READY`, `CHECKSUM`, `REFUSED`.
-      body: bytes of the log; none: a sign of life, or an answer.
+      body: bytes of the log, in the memory of what was fed; none: a sign of life, or an answer.
     """
 
     offset: int
     kind: int
-    body: bytes
+    body: bytes | memoryview
 
 
 class Hello(NamedTuple):
@@ -84,43 +84,63 @@ Word: TypeAlias = int | Hello | Question | Identity
 class FrameDecoder:
     """What a master sends, out of pieces of any size.
 
+    A body that comes in pieces is as many frames, each with the offset of its own first byte: the
+    log does not care where frames end, and nothing is copied to put them together.
+
     Args:
-      body_size_max: bytes of a body; more is an error and not a reason to take memory.
+      body_size_max: bytes of a body; more is an error.
       with_answers: whether frames of negative size may come.
     """
 
     def __init__(self, *, body_size_max: int = HA_BATCH_SIZE_MAX, with_answers: bool) -> None:
         self._body_size_max = body_size_max
         self._with_answers = with_answers
-        self._buffer = bytearray()
+        self._header = b""
+        self._offset = 0
+        self._missing = 0
 
     @property
     def partial_size(self) -> int:
-        """Bytes of a frame that has not come whole."""
-        return len(self._buffer)
+        """Bytes of a header that has not come whole."""
+        return len(self._header)
 
     def feed(self, data: bytes | bytearray) -> list[Frame]:
-        """The frames that these bytes complete.
+        """What these bytes bring.
 
         Raises:
           RemoteProtocolError: a header that no master sends; frames before it are lost, too.
         """
-        buffer = self._buffer
-        buffer += data
-        frames = []
-        position = 0
-        with memoryview(buffer) as view:
-            while len(view) - position >= FRAME_HEADER.size:
-                offset, size = FRAME_HEADER.unpack_from(view, position)
-                self._check(offset, size)
-                body_at = position + FRAME_HEADER.size
-                body_end = body_at + max(size, 0)
-                if body_end > len(view):
-                    break
-                frames.append(Frame(offset, min(size, 0), bytes(view[body_at:body_end])))
-                position = body_end
-        del buffer[:position]
+        frames: list[Frame] = []
+        view = memoryview(data)
+        if self._header:
+            begun = len(self._header)
+            self._header += view[: FRAME_HEADER.size - begun]
+            if len(self._header) < FRAME_HEADER.size:
+                return frames
+            view = view[FRAME_HEADER.size - begun :]
+            self._begin(frames, *FRAME_HEADER.unpack(self._header))
+            self._header = b""
+        position = self._take_body(frames, view, 0)
+        while len(view) - position >= FRAME_HEADER.size:
+            self._begin(frames, *FRAME_HEADER.unpack_from(view, position))
+            position = self._take_body(frames, view, position + FRAME_HEADER.size)
+        self._header = bytes(view[position:])
         return frames
+
+    def _begin(self, frames: list[Frame], offset: int, size: int) -> None:
+        self._check(offset, size)
+        if size > 0:
+            self._offset, self._missing = offset, size
+        else:
+            frames.append(Frame(offset, size, b""))
+
+    def _take_body(self, frames: list[Frame], view: memoryview, position: int) -> int:
+        body = view[position : position + self._missing]
+        if body:
+            frames.append(Frame(self._offset, 0, body))
+            self._offset += len(body)
+            self._missing -= len(body)
+        return position + len(body)
 
     def _check(self, offset: int, size: int) -> None:
         if size > self._body_size_max:

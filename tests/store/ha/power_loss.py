@@ -18,6 +18,7 @@ import trio.testing
 from tests.sim.file_system import POWER_KINDS, FileSystem, Image, Op
 from tests.sim.hole import is_hole_unavoidable
 from tests.sim.recording_disk import RecordingDisk
+from tests.trio_order import order_of
 from trocket.remoting.message_codec import decode_messages
 from trocket.store.clock import ManualClock
 from trocket.store.config import BrokerRole
@@ -209,10 +210,10 @@ class Life:
 
 
 def in_virtual_time(main: Callable[[], Awaitable[Any]], seed: str = "") -> Any:
-    """Run one life; what trio does in which order depends on the seed (under hypothesis)."""
-    trio._core._run._r.seed(seed)
+    """Run one life; what trio does in which order depends on the seed alone."""
     try:
-        return trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
+        with order_of(seed):
+            return trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
     except BaseExceptionGroup as group:
         raise first_of(group) from group
 

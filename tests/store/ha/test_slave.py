@@ -6,11 +6,12 @@ from zlib import crc32
 
 import pytest
 import trio
+import trio.testing
 
 from trocket.store.config import BrokerRole
 from trocket.store.ha.copier import LogCopier
-from trocket.store.ha.slave import HaSlave, connect_tcp
-from trocket.store.ha.wire import CHECKSUM, HELLO, NO_CHECKSUM, READY, REFUSED
+from trocket.store.ha.slave import INDEX_REST_S, MUCH, HaSlave, connect_tcp
+from trocket.store.ha.wire import CHECKSUM, HELLO, NO_CHECKSUM, READY, REFUSED, encode_header
 from trocket.store.memory_disk import MemoryDisk
 
 from ..support import bodies, open_store
@@ -33,6 +34,10 @@ def with_old():
 async def begin(peer, end):
     """As Apache's master: hear the report, whatever stands before it."""
     assert [await peer.next_word(), await peer.next_word()] == [HELLO, end]
+
+
+def found_by_key(store):
+    return bool(store.query_by_key("T", "k", 8, 0, 1 << 60).buffers)
 
 
 async def test_a_slave_reports_at_once_then_what_it_has_appended(autojump_clock):
@@ -68,6 +73,28 @@ async def test_a_record_in_several_frames_is_reported_when_it_is_whole(autojump_
         await peer.frame(len(OLD) + 1, b"")  # a sign of life says what comes next
         await peer.frame(len(OLD) + 1, NEXT[1:])
         assert await peer.next_word() == len(OLD) + len(NEXT)
+
+
+@pytest.mark.parametrize("share", [1.5, 0.5])
+async def test_look_ups_by_key_wait_while_much_comes_at_once(autojump_clock, share):
+    async with slave_under_test(mapped_file_size_commit_log=1 << 20) as slave:
+        peer = await slave.next_connection()
+        await begin(peer, 0)
+        await peer.frame(0, b"")
+        await trio.testing.wait_all_tasks_blocked()
+        log = b""
+        while len(log) < MUCH * share:
+            log += record(len(log), len(log) // 8999, bytes(8900), properties=b"KEYS\x01k\x02")
+        pieces = [log[at : at + 32768] for at in range(0, len(log), 32768)]
+        headers = [encode_header(32768 * n, len(piece)) for n, piece in enumerate(pieces)]
+        await peer.stream.send_all(b"".join(map(b"".join, zip(headers, pieces, strict=True))))
+        while await peer.next_word() < len(log):
+            pass
+        assert slave.store.max_offset("T", 0) == len(log) // 8999
+        await trio.sleep(INDEX_REST_S * 0.8)
+        assert found_by_key(slave.store) == (share < 1)
+        await trio.sleep(1)
+        assert found_by_key(slave.store)
 
 
 async def test_a_sign_of_life_goes_out_5_s_after_the_last_word(autojump_clock):
