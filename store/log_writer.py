@@ -34,6 +34,11 @@ IndexItems = list[tuple[int, bytes, int, int]]
 _PUT_OK = PutMessageStatus.PUT_OK
 _pack_unit = UNIT.pack
 
+CREATE_RETRY_S = 0.01
+"""Before a commit log file that could not be made is tried again, whoever needs it: a burst may need
+it for each of its messages. By the clock that never goes back: store timestamps stand still for
+years where the wall clock was years ahead."""
+
 _IS_SLAVE = "this broker is a slave: messages are put to its master"
 
 
@@ -105,7 +110,7 @@ class LogWriter:
         self._index_items: IndexItems = []
         # Committed, waiting for fsync (SYNC_FLUSH): end, (queue, its end), index items.
         self._hidden: list[tuple[int, list[tuple[ConsumeQueue, int]], IndexItems]] = []
-        self._failed_create_ms = -1
+        self._create_again_s = 0.0
         self._burst_error: StoreIOError | None = None
 
     def _start_at(self, end: int) -> None:
@@ -240,12 +245,12 @@ class LogWriter:
             return PutMessageStatus.MESSAGE_ILLEGAL
         base = -(-self._append_offset // self._file_size) * self._file_size
         if base not in self.log.files:
-            if self._failed_create_ms == self.now_ms:
+            if self.clock.monotonic_s() < self._create_again_s:
                 return PutMessageStatus.CREATE_MAPPED_FILE_FAILED
             try:
                 self._take_file(base)
             except StoreIOError as error:
-                self._failed_create_ms = self.now_ms
+                self._create_again_s = self.clock.monotonic_s() + CREATE_RETRY_S
                 self.refusal = str(error)
                 logger.error("no new commit log file: %s", error)
                 return PutMessageStatus.CREATE_MAPPED_FILE_FAILED
