@@ -223,6 +223,8 @@ async def zeroed_tail(cluster: Cluster, random: Random) -> bool:
         cluster.note(f"the last {size} bytes of {machine.name}'s log, to {end}, are zeros")
         if machine is cluster.master:
             await fail_over(cluster, lost_disk=False)
-        elif not await start_again(cluster, machine) or machine.store.read_only:
-            await _replace(cluster, machine)
+        else:
+            await start_again(cluster, machine)
+        if not machine.is_up or machine.store.read_only:
+            await _replace(cluster, machine)  # it names what is gone, and asks for a copy
     return True

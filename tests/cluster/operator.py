@@ -138,7 +138,11 @@ async def look_at(cluster: Cluster, slave: BrokerMachine) -> bool:
     if not following.master_address.startswith(f"{cluster.master.host}:"):
         return False  # it has not heard yet that its master was replaced
     if following.is_connected and following.log_end == master.max_physical_offset:
-        return slave.store.dispatched_offset == following.log_end
+        # Only one of them may have been told that their connection is broken.
+        return (
+            cluster.master.is_followed_by(slave)
+            and slave.store.dispatched_offset == following.log_end
+        )
     refusal = REFUSALS.search(following.problem)
     if refusal is not None and not following.is_connected:
         judge_refusal(cluster, slave, refusal)
