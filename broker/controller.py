@@ -301,7 +301,7 @@ class BrokerController:
                 (self.filters, SAVE_FILTERS_INTERVAL_S, trio.lowlevel.checkpoint),
             ):
                 nursery.start_soon(saver.run, table, interval_s, before)
-            nursery.start_soon(self._files.run)
+            nursery.start_soon(saver.run_files, (self.topics, self.groups))
             if not self.store.is_slave:
                 await self._deliver(nursery)
             logger.info("the broker %s listens on %s", self.config.broker_name, self._addresses)
