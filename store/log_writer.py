@@ -35,9 +35,9 @@ _PUT_OK = PutMessageStatus.PUT_OK
 _pack_unit = UNIT.pack
 
 CREATE_RETRY_S = 0.01
-"""Before a commit log file that could not be made is tried again, whoever needs it: a burst may need
-it for each of its messages. By the clock that never goes back: store timestamps stand still for
-years where the wall clock was years ahead."""
+"""Before a commit log file that could not be made is tried again: each message of a burst may ask
+for it. By the clock that never goes back: store timestamps stand still for years where the wall
+clock was years ahead."""
 
 _IS_SLAVE = "this broker is a slave: messages are put to its master"
 

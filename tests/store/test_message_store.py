@@ -19,7 +19,6 @@ from trocket.store.status import BoundaryType, PutMessageStatus
 
 from .support import HOST, HOST_V6, ROOT, bodies, open_store, put, send, small_config
 
-
 YEARS_MS = 10 * 365 * 24 * 3_600_000
 
 
