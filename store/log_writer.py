@@ -219,6 +219,8 @@ class LogWriter:
         status = _PUT_OK
         if self._waits_for_slaves:
             if self.slaves.are_enough(self._committed_offset):
+                if self.sync_flush:
+                    callback = self._told_when_flushed(physical_offset, callback)
                 self.slaves.wait(physical_offset, callback)
                 return
             status = PutMessageStatus.SLAVE_NOT_AVAILABLE
@@ -229,6 +231,21 @@ class LogWriter:
             )
         else:
             callback(status)
+
+    def _told_when_flushed(self, physical_offset: int, callback: Replicated) -> Replicated:
+        """Have FLUSH_SLAVE_TIMEOUT mean under SYNC_FLUSH, too, that the record is stored: a slave
+        may be late because this machine's device is."""
+
+        def told(status: PutMessageStatus) -> None:
+            if status is PutMessageStatus.FLUSH_SLAVE_TIMEOUT:
+                self.flusher.when_flushed(
+                    physical_offset,
+                    lambda ok: callback(status if ok else PutMessageStatus.FLUSH_DISK_TIMEOUT),
+                )
+            else:
+                callback(status)
+
+        return told
 
     def flush(self) -> None:
         """fsync the log now, in this thread (tests, tools; `run` does it otherwise)."""
