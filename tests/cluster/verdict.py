@@ -11,7 +11,7 @@ from trocket.remoting.message_codec import decode_messages
 
 from ..model.model import Broken
 from .clients import OK, Consumer
-from .operator import LOOK_S, differs_from, read_log
+from .operator import LOOK_S, differs_from, has_all, read_log
 from .oracle import QUEUES, TOPIC
 
 if TYPE_CHECKING:
@@ -24,6 +24,10 @@ LOOKUPS_S = 10.0
 
 SYNCHRONIZED_S = 3.5
 """By then a slave has its master's offsets again (slaveSyncInterval)."""
+
+HALF_OPEN_S = 12.0
+"""By then a slave follows again whose connection was half open: it hears nothing for 5 s
+(haHousekeepingInterval), and connects anew 5 s later."""
 
 LATE_S = 40.0
 """After a clock was set right, delayed messages come no later than this."""
@@ -44,6 +48,8 @@ async def verify(cluster: Cluster) -> None:
             channel.close("it may be half open")
     master = cluster.master
     await wait_for_delayed(cluster)
+    if await wait_for_slaves(cluster):
+        healed_s = trio.current_time()
     queues = cluster.queues_of(master.store)
     cluster.note(f"the queues end at {[len(messages) for messages in queues]}")
     cluster.oracle.hold(queues)
@@ -71,6 +77,18 @@ async def wait_for_delayed(cluster: Cluster) -> None:
             if not cluster.oracle.is_waiting(cluster.queues_of(cluster.master.store)):
                 break
             await trio.sleep(1)
+
+
+async def wait_for_slaves(cluster: Cluster) -> bool:
+    """Wait for slaves that had not noticed that their connection was broken when everything else
+    was healed; returns whether there were any."""
+    start_s = trio.current_time()
+    with trio.move_on_after(HALF_OPEN_S):
+        while True:
+            if all(has_all(cluster, slave) for slave in cluster.slaves):
+                break
+            await trio.sleep(LOOK_S)
+    return trio.current_time() > start_s
 
 
 def check_slave(cluster: Cluster, slave: BrokerMachine, queues: list[list[MessageExt]]) -> None:
