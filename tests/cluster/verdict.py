@@ -25,9 +25,9 @@ LOOKUPS_S = 10.0
 SYNCHRONIZED_S = 3.5
 """By then a slave has its master's offsets again (slaveSyncInterval)."""
 
-HALF_OPEN_S = 12.0
-"""By then a slave follows again whose connection was half open: it hears nothing for 5 s
-(haHousekeepingInterval), and connects anew 5 s later."""
+FOLLOWED_S = 12.0
+"""By then a slave follows again whose connection was half open, or whose disk was full: it notices
+within 5 s (haHousekeepingInterval, cleanResourceInterval), and connects anew 5 s later."""
 
 LATE_S = 40.0
 """After a clock was set right, delayed messages come no later than this."""
@@ -80,10 +80,10 @@ async def wait_for_delayed(cluster: Cluster) -> None:
 
 
 async def wait_for_slaves(cluster: Cluster) -> bool:
-    """Wait for slaves that had not noticed that their connection was broken when everything else
-    was healed; returns whether there were any."""
+    """Wait for slaves that had not noticed yet that their connection is broken, or that their disk
+    has room again; returns whether there were any."""
     start_s = trio.current_time()
-    with trio.move_on_after(HALF_OPEN_S):
+    with trio.move_on_after(FOLLOWED_S):
         while True:
             if all(has_all(cluster, slave) for slave in cluster.slaves):
                 break
