@@ -349,10 +349,12 @@ class BrokerController:
         store, config = self.store, self.config
         if not store.is_slave:
             return MasterSide(store)
+        ha = HaSlave(store, connect=connect)
         synchronize = SlaveSynchronize(
             config,
             store,
             self.client,
+            ha,
             topics=self.topics,
             groups=self.groups,
             offsets=SlaveOffsets(self.offsets, store.max_offset),
@@ -360,10 +362,7 @@ class BrokerController:
             timers=self.timers,
         )
         return SlaveSide(
-            HaSlave(store, connect=connect),
-            synchronize,
-            own_address=store.config.ha_master_address,
-            clock=self._clock,
+            ha, synchronize, own_address=store.config.ha_master_address, clock=self._clock
         )
 
     def _consumer_manager(self) -> ConsumerManager:
