@@ -301,7 +301,7 @@ class BrokerController:
                 (self.filters, SAVE_FILTERS_INTERVAL_S, trio.lowlevel.checkpoint),
             ):
                 nursery.start_soon(saver.run, table, interval_s, before)
-            nursery.start_soon(self._files.run)
+            nursery.start_soon(saver.run_files, (self.topics, self.groups))
             if not self.store.is_slave:
                 await self._deliver(nursery)
             logger.info("the broker %s listens on %s", self.config.broker_name, self._addresses)
@@ -349,10 +349,12 @@ class BrokerController:
         store, config = self.store, self.config
         if not store.is_slave:
             return MasterSide(store)
+        ha = HaSlave(store, connect=connect)
         synchronize = SlaveSynchronize(
             config,
             store,
             self.client,
+            ha,
             topics=self.topics,
             groups=self.groups,
             offsets=SlaveOffsets(self.offsets, store.max_offset),
@@ -360,10 +362,7 @@ class BrokerController:
             timers=self.timers,
         )
         return SlaveSide(
-            HaSlave(store, connect=connect),
-            synchronize,
-            own_address=store.config.ha_master_address,
-            clock=self._clock,
+            ha, synchronize, own_address=store.config.ha_master_address, clock=self._clock
         )
 
     def _consumer_manager(self) -> ConsumerManager:

@@ -4,7 +4,9 @@ Topics and groups are taken over at once. Offsets of consumers, delay levels, ti
 transactions say what lies behind: what was delivered, ended or sent back lies in the log before its
 end at that moment. So a table of them is taken over only when the log here has come to where the
 master's was after the answer; else a slave that becomes master would take for delivered what it has
-never got. Behind the log by an hour, the slave has the offsets of an hour ago.
+never got. Behind the log by an hour, the slave has the offsets of an hour ago. And only while its
+log is followed: of a master that refuses it, or that it has not compared logs with yet, the same
+offset may be another message's.
 
 Both begin as soon as the master is known, and go on every `slaveSyncInterval`. When the log brings
 messages of a topic that is not known here, topics are asked for at once. (Apache's slave does not
@@ -24,6 +26,7 @@ import trio
 from ..remoting.client import RemotingClient
 from ..remoting.errors import RemotingError, RequestRefused
 from ..store.errors import StoreError
+from ..store.ha.slave import HaSlave
 from ..store.message_store import MessageStore
 from .config import BrokerConfig
 from .delay_offset_manager import DelayOffsetManager
@@ -45,6 +48,7 @@ class SlaveSynchronize:
       config: the broker's.
       store: of a slave, loaded.
       client: running.
+      ha: follows the same master's log.
       topics, groups, offsets, delay_offsets, timers: of the slave.
     """
 
@@ -53,6 +57,7 @@ class SlaveSynchronize:
         config: BrokerConfig,
         store: MessageStore,
         client: RemotingClient,
+        ha: HaSlave,
         *,
         topics: TopicConfigManager,
         groups: SubscriptionGroupManager,
@@ -63,6 +68,7 @@ class SlaveSynchronize:
         self._config = config
         self._store = store
         self._client = client
+        self._ha = ha
         self._topics = topics
         self._groups = groups
         self._offsets = offsets
@@ -135,6 +141,7 @@ class SlaveSynchronize:
         self._groups.take_over(await master.groups())
 
     async def _progress(self, master: MasterApi) -> None:
+        await self._ha.wait_following()
         offsets = await master.consumer_offsets()
         delay_offsets = await master.delay_offsets()
         timers = None
@@ -143,6 +150,8 @@ class SlaveSynchronize:
         end = await master.log_end()
         while self._store.dispatched_offset < end:
             await self._store.wait_for_more()
+        if not self._ha.is_following:
+            return  # whoever answered may not be who comes next
         self._offsets.take_over(offsets)
         self._delay_offsets.take_over(delay_offsets)
         if timers is not None:

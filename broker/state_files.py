@@ -47,6 +47,7 @@ class StateFiles:
         self._put_off: list[TableFile] = []
         self._in_work: list[TableFile] = []
         self._wanted = trio.Event()
+        self._failed = trio.Event()
 
     @property
     def may_put_off(self) -> bool:
@@ -62,7 +63,11 @@ class StateFiles:
 
         Raises: StoreIOError: it could not be; the old text still stands.
         """
-        self._write(name, text, self._next_number())
+        try:
+            self._write(name, text, self._next_number())
+        except StoreIOError:
+            self._failed.set()
+            raise
 
     async def save_off_loop(self, name: str, text: bytes) -> None:
         """Save a file in a worker thread, or now on a disk in memory.
@@ -70,10 +75,19 @@ class StateFiles:
         Raises: StoreIOError: it could not be; the old text still stands.
         """
         number = self._next_number()
-        if self._disk.threaded:
-            await trio.to_thread.run_sync(self._write, name, text, number)
-        else:
-            self._write(name, text, number)
+        try:
+            if self._disk.threaded:
+                await trio.to_thread.run_sync(self._write, name, text, number)
+            else:
+                self._write(name, text, number)
+        except StoreIOError:
+            self._failed.set()
+            raise
+
+    async def wait_failed(self) -> None:
+        """Wait until a save has failed, or return where one did since the last call."""
+        await self._failed.wait()
+        self._failed = trio.Event()
 
     def later(self, table: TableFile) -> None:
         """Have `run` save a table soon."""

@@ -50,12 +50,13 @@ class TableFile:
         self._later = later
         self._holding = False
         self._dirty = False
+        self._told = ""
         self._is_put_off = self._is_saving = False
         self._waiting: list[OnSaved] = []
         self._begun: list[OnSaved] = []
 
     def changed(self) -> None:
-        """Save a change, now or soon. A failure is logged, and made good by the next save."""
+        """Save a change, now or soon. A failure is logged, and made good by `save_again`."""
         self._dirty = True
         self._is_put_off = self._later is not None
         if self._holding:
@@ -64,6 +65,11 @@ class TableFile:
             self._later(self)
         else:
             self._persist_or_log()
+
+    def save_again(self) -> None:
+        """Save what could not be saved; nothing where all is."""
+        if self._dirty and not self.is_put_off and not self._holding:
+            self.changed()
 
     async def saved(self) -> None:
         """Wait until everything so far is saved; what failed before is tried again.
@@ -106,6 +112,7 @@ class TableFile:
         """
         self._save(self.name, self._encode())
         self._dirty = False
+        self._told = ""
 
     @property
     def is_put_off(self) -> bool:
@@ -131,7 +138,9 @@ class TableFile:
     def end_save(self, error: StoreIOError | None) -> None:
         """Tell how the save came out, and call back who waited for it."""
         self._is_saving = False
-        if error is not None:
+        if error is None:
+            self._told = ""
+        else:
             self._dirty = True
             self._log(error)
         begun, self._begun = self._begun, []
@@ -145,4 +154,6 @@ class TableFile:
             self._log(error)
 
     def _log(self, error: StoreIOError) -> None:
-        logger.error("the %s are saved only with the next change: %s", self._what, error)
+        if str(error) != self._told:
+            logger.error("the %s are not saved yet, that is tried again: %s", self._what, error)
+        self._told = str(error)

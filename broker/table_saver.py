@@ -6,7 +6,8 @@ Java counterpart: the scheduled persist calls of BrokerController.java of 5.3.3.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
+from typing import Final, Protocol
 
 import trio
 
@@ -16,6 +17,18 @@ from .saved_table import SavedTable
 from .state_files import StateFiles
 
 logger = logging.getLogger(__name__)
+
+
+SAVE_AGAIN_S: Final = 1.0
+"""Before what could not be saved is tried again: a broker that dies before it is saved does not
+know a topic any more whose messages it has."""
+
+
+class AtOnce(Protocol):
+    """A table that is saved when it changes, see `TableFile`."""
+
+    def save_again(self) -> None:
+        """Save what could not be saved; nothing where all is."""
 
 
 class TableSaver:
@@ -49,6 +62,20 @@ class TableSaver:
             except StoreError as error:
                 table.note_unsaved()
                 logger.error("%s is not saved: %s", table.file_name, error)
+
+    async def run_files(self, tables: Collection[AtOnce]) -> None:
+        """Save what was put off, and what could not be saved, until cancelled.
+
+        Args:
+          tables: that are saved when they change.
+        """
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._files.run)
+            while True:
+                await self._files.wait_failed()
+                await trio.sleep(SAVE_AGAIN_S)
+                for table in tables:
+                    table.save_again()
 
     async def sync_log(self) -> None:
         """What was sent back, and what was consumed, is on the device before the group is noted to

@@ -304,6 +304,10 @@ class TopicConfigManager:
         """
         await self._file.saved()
 
+    def save_again(self) -> None:
+        """Save what could not be saved; nothing where all is."""
+        self._file.save_again()
+
     def persist(self) -> None:
         """Save the table.
 

@@ -34,6 +34,11 @@ IndexItems = list[tuple[int, bytes, int, int]]
 _PUT_OK = PutMessageStatus.PUT_OK
 _pack_unit = UNIT.pack
 
+CREATE_RETRY_S = 0.01
+"""Before a commit log file that could not be made is tried again: each message of a burst may ask
+for it. By the clock that never goes back: store timestamps stand still for years where the wall
+clock was years ahead."""
+
 _IS_SLAVE = "this broker is a slave: messages are put to its master"
 
 
@@ -105,7 +110,7 @@ class LogWriter:
         self._index_items: IndexItems = []
         # Committed, waiting for fsync (SYNC_FLUSH): end, (queue, its end), index items.
         self._hidden: list[tuple[int, list[tuple[ConsumeQueue, int]], IndexItems]] = []
-        self._failed_create_ms = -1
+        self._create_again_s = 0.0
         self._burst_error: StoreIOError | None = None
 
     def _start_at(self, end: int) -> None:
@@ -216,6 +221,8 @@ class LogWriter:
         status = _PUT_OK
         if self._waits_for_slaves:
             if self.slaves.are_enough(self._committed_offset):
+                if self.sync_flush:
+                    callback = self._told_when_flushed(physical_offset, callback)
                 self.slaves.wait(physical_offset, callback)
                 return
             status = PutMessageStatus.SLAVE_NOT_AVAILABLE
@@ -226,6 +233,21 @@ class LogWriter:
             )
         else:
             callback(status)
+
+    def _told_when_flushed(self, physical_offset: int, callback: Replicated) -> Replicated:
+        """Have FLUSH_SLAVE_TIMEOUT mean under SYNC_FLUSH, too, that the record is stored: a slave
+        may be late because this machine's device is."""
+
+        def told(status: PutMessageStatus) -> None:
+            if status is PutMessageStatus.FLUSH_SLAVE_TIMEOUT:
+                self.flusher.when_flushed(
+                    physical_offset,
+                    lambda ok: callback(status if ok else PutMessageStatus.FLUSH_DISK_TIMEOUT),
+                )
+            else:
+                callback(status)
+
+        return told
 
     def flush(self) -> None:
         """fsync the log now, in this thread (tests, tools; `run` does it otherwise)."""
@@ -242,12 +264,12 @@ class LogWriter:
             return PutMessageStatus.MESSAGE_ILLEGAL
         base = -(-self._append_offset // self._file_size) * self._file_size
         if base not in self.log.files:
-            if self._failed_create_ms == self.now_ms:
+            if self.clock.monotonic_s() < self._create_again_s:
                 return PutMessageStatus.CREATE_MAPPED_FILE_FAILED
             try:
                 self._take_file(base)
             except StoreIOError as error:
-                self._failed_create_ms = self.now_ms
+                self._create_again_s = self.clock.monotonic_s() + CREATE_RETRY_S
                 self.refusal = str(error)
                 logger.error("no new commit log file: %s", error)
                 return PutMessageStatus.CREATE_MAPPED_FILE_FAILED

@@ -114,6 +114,7 @@ class HaSlave:
         self._address_changed = trio.Event()
         self._attempt = trio.CancelScope()
         self._follower: LogFollower | None = None
+        self._following = trio.Event()
         self._problem = ""
         self._identity = random.SystemRandom().getrandbits(63)
 
@@ -129,13 +130,23 @@ class HaSlave:
         follower, now_s = self._follower, trio.current_time()
         return FollowerState(
             self._address,
-            follower is not None and follower.is_following,
+            self.is_following,
             self._store.max_physical_offset,
             now_s - follower.link.last_read_s if follower is not None else -1.0,
             now_s - follower.link.last_write_s if follower is not None else -1.0,
             follower.link.flow.per_second if follower is not None else 0,
             self._problem,
         )
+
+    @property
+    def is_following(self) -> bool:
+        """Whether the master's log is followed: ours is the same, as far as that can be told."""
+        return self._following.is_set()
+
+    async def wait_following(self) -> None:
+        """Wait until the master's log is being followed."""
+        while not self._following.is_set():
+            await self._following.wait()
 
     async def run(self) -> None:
         """Follow until cancelled: connect, and 5 s after each end connect again."""
@@ -161,11 +172,14 @@ class HaSlave:
             self._say(address, f"no connection: {error}")
             return
         follower = self._follower = LogFollower(self._store, stream, self._identity)
+        follower.on_following = self._following.set
         follower.on_taken = self._nothing_wrong
         try:
             await follower.link.run(follower.follow)
         finally:
             self._follower = None
+            if self._following.is_set():
+                self._following = trio.Event()
         reason = follower.link.reason
         if self._tls is not None and not follower.link.has_read:
             reason += (
@@ -194,14 +208,14 @@ class LogFollower:
 
     Attributes:
       link: the connection.
-      is_following: the master sends its log, or will.
+      on_following: called once the master sends its log, or will.
       on_taken: called once what it sends has proved right.
     """
 
     def __init__(self, store: MessageStore, stream: trio.abc.Stream, identity: int) -> None:
         config = store.config
         self.link = Link(stream, silence_s=config.ha_housekeeping_interval / 1000, flow=FlowMeter())
-        self.is_following = False
+        self.on_following: Callable[[], None] = _nobody
         self.on_taken: Callable[[], None] = _nobody
         self._store = store
         self._identity = identity
@@ -219,7 +233,7 @@ class LogFollower:
             # The first report is an acknowledgement like any other.
             await store.flusher.flush_in_thread(threaded=store.disk.threaded)
         await self._agree()
-        self.is_following = True
+        self.on_following()
         await self.link.side_by_side(self._copy, self._report)
 
     # ---- before the transfer -------------------------------------------------------------

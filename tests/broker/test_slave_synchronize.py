@@ -11,6 +11,7 @@ import trio
 import trio.testing
 
 from trocket.remoting.message_codec import decode_messages
+from trocket.store.memory_disk import MemoryDisk
 
 from ..store.support import put
 from .embedded import Client, pull_fields, send_fields
@@ -178,6 +179,26 @@ async def test_offsets_count_only_when_the_log_has_come_as_far(autojump_clock):
         await settled(made, master, slave)
         assert here.delay_offsets.offset_table == {1: 1}
         assert here.offsets.query_offset("CG", "T", 0) == 1
+
+
+async def test_offsets_of_a_master_that_has_another_log_do_not_count(autojump_clock):
+    """They lie behind other messages: the group would pass over what it has never got here."""
+    async with group() as made:
+        master, slave = await pair(made)
+        client = await master.connect()
+        for body in (b"a", b"b"):
+            await client.ask(SEND, send_fields(), body)
+        await made.has_log(slave, master)
+        await master.kill()
+        master.disk = MemoryDisk()
+        await master.start()
+        client = await master.connect()
+        await client.ask(SEND, send_fields(), b"of another log")
+        await commit(client, 1)
+        await trio.sleep(3 * ROUND_S)
+        assert not slave.running.replication.has_master
+        assert master.running.offsets.query_offset("CG", "T", 0) == 1
+        assert slave.running.offsets.query_offset("CG", "T", 0) == -1
 
 
 async def test_what_clients_commit_at_the_slave_outlasts_the_masters_older_table(autojump_clock):

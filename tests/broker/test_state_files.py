@@ -129,3 +129,21 @@ async def test_offsets_that_could_not_be_saved_are_saved_later() -> None:
         await client.ask(PULL, pull_fields(sysFlag=1 | 4, commitOffset=1))
         await failed.wait()
     assert b'"T@CG":{\n\t\t\t0:1' in disk.contents[OFFSETS]
+
+
+async def test_a_topic_that_could_not_be_saved_is_saved_without_another_change(
+    autojump_clock: object,
+) -> None:
+    """Or a broker that is killed does not know a topic any more whose messages it has."""
+    disk = MemoryDisk()
+    topics = "/store/config/topics.json"
+    fails = True
+    disk.fault = lambda name, path: OSError(5, "") if fails and path.startswith(topics) else None
+    async with embedded_broker(disk) as broker:
+        client = await broker.connect()
+        assert (await client.ask(SEND, send_fields("New"), b"new")).code == 0
+        await trio.sleep(3)
+        assert topics not in disk.contents
+        fails = False
+        await trio.sleep(3)
+        assert b"New" in disk.contents[topics]

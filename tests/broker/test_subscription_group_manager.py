@@ -149,7 +149,7 @@ def test_a_group_of_a_heartbeat_serves_even_when_it_cannot_be_saved(caplog):
     table = Table()
     table._file._save = failing_save
     assert table.find("g") is not None
-    assert "saved only with the next change" in caplog.text
+    assert "not saved yet" in caplog.text
 
 
 async def test_an_administrator_hears_that_a_change_could_not_be_saved():

@@ -82,6 +82,47 @@ def test_a_save_that_is_put_off_calls_back_who_waits_for_that_change() -> None:
     assert not table.file.is_put_off
 
 
+@pytest.mark.parametrize("later", [False, True])
+def test_what_could_not_be_saved_is_saved_again_and_nothing_else(later: bool) -> None:
+    table = Table(later=later)
+
+    def save_put_off() -> None:
+        for file in table.put_off:
+            text = file.begin_save()
+            try:
+                table._save("t.json", text)
+            except StoreIOError as error:
+                file.end_save(error)
+            else:
+                file.end_save(None)
+        table.put_off.clear()
+
+    table.is_full = True
+    table.change()
+    save_put_off()
+    table.file.save_again()
+    save_put_off()
+    assert table.saved == []
+    table.is_full = False
+    for _ in range(2):
+        table.file.save_again()
+        save_put_off()
+    assert table.saved == [b"1"]
+
+
+def test_a_failure_is_told_once_until_a_save_succeeds(caplog: pytest.LogCaptureFixture) -> None:
+    table = Table()
+    table.is_full = True
+    table.change()
+    table.file.save_again()
+    assert caplog.text.count("not saved yet") == 1
+    table.is_full = False
+    table.file.save_again()
+    table.is_full = True
+    table.change()
+    assert caplog.text.count("not saved yet") == 2
+
+
 async def test_a_put_off_save_that_fails_tells_who_waits_and_is_made_good_by_the_next() -> None:
     table = Table(later=True)
     called: list[object] = []

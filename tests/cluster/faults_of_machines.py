@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from ..model.model import Broken
-from .machines import BrokerMachine, Machine, NamesrvMachine
+from .machines import START_MS, BrokerMachine, Machine, NamesrvMachine
 from .operator import fail_over, start_again
 from .oracle import Promise, Seen
 
@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 HOUR_MS = 3_600_000
 YEAR_MS = 365 * 24 * HOUR_MS
 LOST_MS = 1_000
-"""What a power cut may take under ASYNC_FLUSH: the last half second, and the fsync itself."""
+"""What a power cut may take under ASYNC_FLUSH: the last half second, and the fsync itself.
+A process that stands still syncs nothing, so that does not count."""
 
 LOST_AT_WORST_MS = 10_000
 """The same where fsyncs are slow, or where the device kept later sectors without earlier ones:
@@ -99,11 +100,11 @@ async def power_loss(cluster: Cluster, random: Random) -> bool:
             return False
         is_master = machine is cluster.master
         await _death(cluster, machine, random, power=True)
-        cut_ms = cluster.now_ms
         kind = random.choice(POWER_KINDS)
         if not cluster.plan.is_sync_flush and random.random() < 0.3:
             kind = "random1"
-        was_slow = machine.disk.sync_s > 0
+        lost_ms = LOST_AT_WORST_MS if machine.disk.sync_s > 0 or kind == "random1" else LOST_MS
+        since_ms = START_MS + int(machine.process.began_s(lost_ms / 1000) * 1000)
         await machine.finish(kind, random)
         cluster.wounds += 1
         cluster.oracle.repeats += 1
@@ -117,9 +118,8 @@ async def power_loss(cluster: Cluster, random: Random) -> bool:
             return True
         if not await start_again(cluster, machine):
             raise Broken("N1", f"{machine.name} does not start after a power cut")
-        if is_master and cluster.plan.mode != "M3":
-            lost_ms = LOST_AT_WORST_MS if was_slow or kind == "random1" else LOST_MS
-            _forget_lost(cluster, cut_ms, 0 if cluster.plan.is_sync_flush else lost_ms)
+        if is_master and not cluster.plan.is_sync_flush:
+            _forget_lost(cluster, since_ms)
     return True
 
 
@@ -131,18 +131,17 @@ def _can_fail_over(cluster: Cluster) -> bool:
     return any(slave.disk.system.names for slave in cluster.slaves)
 
 
-def _forget_lost(cluster: Cluster, cut_ms: int, window_ms: int) -> None:
+def _forget_lost(cluster: Cluster, since_ms: int) -> None:
     """After a power cut of an ASYNC_FLUSH master: what it had not synced may be gone."""
 
     def may_lose(each: Promise | Seen) -> bool:
         # What was read at a slave meanwhile was the master's before the cut.
         when_ms = each.made_ms if isinstance(each, Promise) else each.message.store_timestamp_ms
-        return window_ms > 0 and when_ms > cut_ms - window_ms
+        return when_ms > since_ms
 
-    if window_ms:
-        cluster.lead_astray()  # they may have what the master has lost
-        lost = cluster.oracle.lose(cluster.queues_of(cluster.master.store), may_lose)
-        cluster.note(f"{lost} messages are lost that were not synced")
+    cluster.lead_astray()  # they may have what the master has lost
+    lost = cluster.oracle.lose(cluster.queues_of(cluster.master.store), may_lose)
+    cluster.note(f"{lost} messages are lost that were not synced")
 
 
 async def crash_in_recovery(cluster: Cluster, random: Random) -> bool:

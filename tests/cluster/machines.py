@@ -205,6 +205,12 @@ class BrokerMachine(Machine):
         assert isinstance(side, SlaveSide)
         return side._ha.state()
 
+    def is_followed_by(self, slave: BrokerMachine) -> bool:
+        """Whether this master knows of a connected slave."""
+        side = self.controller.replication
+        assert isinstance(side, MasterSide)
+        return any(each.address.startswith(f"{slave.host}:") for each in side.ha.state().slaves)
+
     @property
     def is_sync_flush(self) -> bool:
         """Whether what it says is on the device is meant so."""

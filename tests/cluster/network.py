@@ -252,17 +252,25 @@ class Network:
 
     # ---- connections ---------------------------------------------------------------------
 
-    async def connect(self, process: Process, host: str, port: int) -> Endpoint:
-        """A connection; waits as long as nothing answers. Raises: OSError: nobody listens."""
+    async def connect(
+        self, process: Process, host: str, port: int, kind: str = REMOTING
+    ) -> Endpoint:
+        """A connection; waits as long as nothing answers.
+
+        Args:
+          kind: what is meant to be there, where nobody listens.
+
+        Raises: OSError: nobody listens.
+        """
         host, port = self.redirects.get((process.machine, port), (host, port))
         await trio.sleep(self._delay_s())
         while True:
             if not process.is_alive:
                 raise OSError("this process is gone")
             listener = self.listeners.get((host, port))
-            kind = LOG if listener is None else listener.kind
+            found = kind if listener is None else listener.kind
             target = self._machine_of(host)
-            if host in self.dark or self._is_blocked(process.machine, target, kind):
+            if host in self.dark or self._is_blocked(process.machine, target, found):
                 await self._unblocked.wait()
                 continue
             if listener is None or not listener.process.is_alive:
@@ -289,7 +297,7 @@ class Network:
         """Connect a slave to its master's haListenPort, as `connect_tcp` does."""
         host, _, port = address.rpartition(":")
         with trio.move_on_after(HA_CONNECT_TIMEOUT_S):
-            return EndpointStream(await self.connect(process, host, int(port)))
+            return EndpointStream(await self.connect(process, host, int(port), LOG))
         raise TimeoutError("no connection within 3 s")
 
     def _delay_s(self) -> float:

@@ -132,15 +132,26 @@ async def mend(cluster: Cluster, machine: BrokerMachine) -> None:
         raise Broken("N1", f"{machine.name} is read-only: {machine.store.read_only_reason}")
 
 
+def has_all(cluster: Cluster, slave: BrokerMachine) -> bool:
+    """Whether a slave follows its master, has its log and shows it. Only one of the two may have
+    been told that their connection is broken."""
+    following, end = slave.following, cluster.master.store.max_physical_offset
+    return (
+        following.is_connected
+        and cluster.master.is_followed_by(slave)
+        and following.log_end == slave.store.dispatched_offset == end
+    )
+
+
 async def look_at(cluster: Cluster, slave: BrokerMachine) -> bool:
     """Whether a slave has its master's log; one that is rightly refused is emptied."""
-    following, master = slave.following, cluster.master.store
+    following = slave.following
     if not following.master_address.startswith(f"{cluster.master.host}:"):
         return False  # it has not heard yet that its master was replaced
-    if following.is_connected and following.log_end == master.max_physical_offset:
-        return slave.store.dispatched_offset == following.log_end
+    if following.is_connected:
+        return has_all(cluster, slave)
     refusal = REFUSALS.search(following.problem)
-    if refusal is not None and not following.is_connected:
+    if refusal is not None:
         judge_refusal(cluster, slave, refusal)
         cluster.note(f"{slave.name} is emptied: {following.problem}")
         await slave.stop()

@@ -48,6 +48,8 @@ class Process:
         self.ended = trio.Event()
         self.nursery: trio.Nursery
         self._held: list[trio.lowlevel.Task] = []
+        self._stopped_s = 0.0
+        self._standstills: list[tuple[float, float]] = []
 
     def start_soon(self, function: Callable[..., Awaitable[object]], *arguments: Any) -> None:
         """Run a task of this process."""
@@ -64,15 +66,25 @@ class Process:
     def stop(self) -> None:
         """SIGSTOP: no task of it runs any more; what is sent to it waits."""
         self.is_stopped = True
+        self._stopped_s = trio.current_time()
 
     def go_on(self) -> None:
         """SIGCONT."""
         if self.is_stopped:
             self.is_stopped = False
+            self._standstills.append((self._stopped_s, trio.current_time()))
             held, self._held = self._held, []
             trio._core._run.GLOBAL_RUN_CONTEXT.runner.runq.extend(held)
             for endpoint in list(self.endpoints):
                 endpoint.notify()
+
+    def began_s(self, ran_s: float) -> float:
+        """Since when it has run for so long, not counting when it stood still; it does not now."""
+        moment_s = trio.current_time() - ran_s
+        for stopped_s, went_on_s in reversed(self._standstills):
+            if went_on_s > moment_s:
+                moment_s -= went_on_s - stopped_s
+        return moment_s
 
 
 class RunQueue(deque[trio.lowlevel.Task]):

@@ -64,6 +64,7 @@ def test_another_thread_that_runs_trio_does_not_change_the_order():
 def test_a_stopped_process_does_nothing_until_it_goes_on():
     ticks: list[float] = []
     timed_out: list[bool] = []
+    since: list[float] = []
 
     async def tick() -> None:
         while True:
@@ -88,10 +89,12 @@ def test_a_stopped_process_does_nothing_until_it_goes_on():
             timed_out.append(len(ticks) == 2 and len(others) == 7)
             process.go_on()
             await trio.sleep(0.9)
+            since.extend((process.began_s(0.5), process.began_s(2)))
             process.nursery.cancel_scope.cancel()
 
     run(main, "1")
     assert timed_out == [True]
+    assert since == pytest.approx([7.9, 1.4])
     assert ticks == [1.0, 2.0, 7.5]
 
 

@@ -19,6 +19,8 @@ from trocket.store.status import BoundaryType, PutMessageStatus
 
 from .support import HOST, HOST_V6, ROOT, bodies, open_store, put, send, small_config
 
+YEARS_MS = 10 * 365 * 24 * 3_600_000
+
 
 def failing(operation, *, error=errno.ENOSPC, path=""):
     """A fault: this operation on paths with this text fails."""
@@ -145,10 +147,27 @@ def test_a_full_disk_refuses_what_needs_a_new_file_and_sends_come_back_with_spac
     assert "space" in store.refusal
     assert send(store, b"small, fits") == 1
     disk.fault = None
-    store.clock.advance(1)
+    store.clock.advance(10)
     store.begin_burst()
     assert send(store, bytes(60_000)) == 2
     assert disk.list(f"{ROOT}/commitlog") == [f"{0:020d}", f"{65536:020d}"]
+
+
+def test_sends_come_back_with_space_though_the_clock_was_years_ahead():
+    """Store timestamps stand still then; nothing may wait for them to go on."""
+    disk = MemoryDisk()
+    store = open_store(disk)
+    store.clock.jump(YEARS_MS)
+    store.begin_burst()
+    send(store, bytes(60_000))
+    store.clock.jump(-YEARS_MS)
+    disk.fault = failing("allocate")
+    store.begin_burst()
+    assert put(store, bytes(60_000))[0] is PutMessageStatus.CREATE_MAPPED_FILE_FAILED
+    disk.fault = None
+    store.clock.advance(1_000)
+    store.begin_burst()
+    assert send(store, bytes(60_000)) == 1
 
 
 def test_who_began_a_burst_learns_that_a_part_of_it_was_not_stored():

@@ -28,7 +28,7 @@ def the_slaves_first_report_is_not_of_the_device(patch: Patch) -> None:
 
     async def follow(self: LogFollower) -> None:
         await self._agree()
-        self.is_following = True
+        self.on_following()
         await self.link.side_by_side(self._copy, self._report)
 
     patch.setattr(LogFollower, "follow", follow)

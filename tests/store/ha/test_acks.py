@@ -109,6 +109,23 @@ def test_a_failed_fsync_is_told_at_once_to_those_who_wait_for_a_slave(role):
     assert told == [PutMessageStatus.FLUSH_DISK_TIMEOUT]
 
 
+@pytest.mark.parametrize("fails", [False, True])
+async def test_that_a_slave_is_late_is_told_once_the_message_is_on_the_device(
+    autojump_clock, fails
+):
+    """Or a power cut takes what was said to be stored: an fsync may be what the slave waits for."""
+    store = open_store(broker_role=SYNC, sync=True)
+    store.slaves.report("slave", 0)
+    told = put_and_wait(store, 2)
+    with trio.move_on_after(store.config.slave_timeout / 1000 + 1):
+        await store.slaves.expire()
+    assert told == []
+    if fails:
+        store.disk.fault = lambda name, path: OSError(5, "") if name == "sync" else None
+    store.flush()
+    assert told == [PutMessageStatus.FLUSH_DISK_TIMEOUT if fails else TIMEOUT] * 2
+
+
 def test_without_sync_flush_a_failed_fsync_leaves_the_slaves_to_be_waited_for():
     store = open_store(broker_role=SYNC)
     store.slaves.report("slave", 0)
