@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import Any, Final
 
 JOBS: Final[dict[str, str]] = {
-    "trades_ohlc": "Trades become bars (open, high, low, close, volume, VWAP) per symbol and window",
+    "trades_ohlc": "Trades become bars: open, high, low, close, volume, VWAP per symbol and window",
 }
 """What each does, by its name: the only list of them, for the command, the docs and the tests."""
 

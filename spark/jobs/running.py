@@ -30,7 +30,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final, TextIO
 
 from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 from trocket.client.errors import ClientError
@@ -120,6 +120,8 @@ def session(name: str, given: argparse.Namespace) -> SparkSession:
         if (given.master or "local").startswith("local"):
             os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
             builder = builder.config("spark.ui.showConsoleProgress", "false")
+            # Spark's 200 partitions, of a few rows each, take a minute per micro-batch here.
+            builder = builder.config("spark.sql.shuffle.partitions", str(os.cpu_count() or 2))
         builder = builder.config("spark.log.level", "ERROR")
     spark = builder.getOrCreate()
     # What fails is told in one line by `run`; Spark would print it twice, with Java's stack.
@@ -150,6 +152,10 @@ class Summary:
     def row(self, what: str, value: Any) -> None:
         """One more line; a name that was there is set anew."""
         self._rows[what] = value
+
+    def add(self, what: str, count: int) -> None:
+        """Count on in a line, which begins with 0."""
+        self._rows[what] = self._rows.get(what, 0) + count
 
     def finish(self, status: int) -> int:
         """Print it.
@@ -215,6 +221,21 @@ def _text(value: Any) -> str:
         return f"{value:,}"
     text = f"{value:,.6g}" if isinstance(value, float) else str(value)
     return text if text.isprintable() else text.encode("unicode_escape").decode()
+
+
+# ---- messages ----------------------------------------------------------------------------
+
+
+def send(rows: DataFrame, name_server: str, topic: str, **options: str) -> None:
+    """Write rows as messages, at least once; `id` is their SPARK_ROW_ID if they have it.
+
+    A micro-batch that runs again sends again: ids that depend on the rows alone let consumers drop
+    what they saw.
+    """
+    writer = rows.write.format("rocketmq").options(nameServer=name_server, topic=topic, **options)
+    if "id" in rows.columns:
+        writer = writer.option("rowId", "id")
+    writer.mode("append").save()
 
 
 # ---- streams -----------------------------------------------------------------------------

@@ -11,9 +11,10 @@ A module here has the name of its job and
 from __future__ import annotations
 
 import argparse
+import contextlib
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -79,12 +80,27 @@ def play(name: str, words: Sequence[str]) -> int:
                 answers = demo.fill(stage.name_server, given.count, given.seed)
                 line = [*demo.arguments(stage, answers), *rest]
                 _say(f"{name} {' '.join(line)}")
-                status = int(load(name).main(line))
+                with _own_session():
+                    status = int(load(name).main(line))
                 if status not in (0, EXIT_FINDINGS):
                     return status
                 return 0 if demo.check(stage, answers) else EXIT_FINDINGS
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
+
+
+@contextlib.contextmanager
+def _own_session() -> Iterator[None]:
+    """End Spark's session if it begins in here: its workers would miss the broker."""
+    from pyspark.sql import SparkSession
+
+    is_own = SparkSession.getActiveSession() is None
+    try:
+        yield
+    finally:
+        session = SparkSession.getActiveSession()
+        if is_own and session is not None:
+            session.stop()
 
 
 def _say(text: str) -> None:
