@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from functools import partial
 from typing import Any, Final
 
 from trocket.blocking import Admin, Client, Message, Producer, TransactionProducer
@@ -14,9 +15,17 @@ from trocket.spark.jobs.running import show
 TOPICS: Final = ("TopicOrder", "TopicPayment", "TopicShipment", "TopicOrderAlert")
 PAY_WITHIN_S: Final = 1800
 SHIP_WITHIN_S: Final = 7200
-TRANSACTIONS: Final = ("committed", "rolled back", "left open")
+TRANSACTIONS: Final = {
+    "committed": TransactionState.COMMIT,
+    "rolled back": TransactionState.ROLLBACK,
+    "left open": TransactionState.UNKNOWN,
+}
 """Of every tenth order, in turn."""
 SHOWN: Final = 12
+
+
+def _end(state: TransactionState, sent: Message) -> TransactionState:
+    return state
 
 
 def fill(name_server: str, count: int, seed: int) -> dict[str, Any]:
@@ -27,8 +36,6 @@ def fill(name_server: str, count: int, seed: int) -> dict[str, Any]:
     """
     rng = random.Random(seed)
     found: dict[str, set[str]] = {"unpaid": set(), "unshipped": set(), "half": set()}
-    states = dict(zip(TRANSACTIONS, (TransactionState.COMMIT, TransactionState.ROLLBACK,
-                                     TransactionState.UNKNOWN), strict=True))  # fmt: skip
     with Client(name_server) as client, Admin(client) as admin:
         for topic in TOPICS:
             admin.create_topic(topic, 4)
@@ -39,14 +46,14 @@ def fill(name_server: str, count: int, seed: int) -> dict[str, Any]:
             ) as transactions,
         ):
             for number in range(count):
-                order = {
+                order: dict[str, Any] = {
                     "orderId": f"O{seed}-{number:06}",
                     "amount": rng.randrange(100, 90_000) / 4,
                 }
                 message = Message(TOPICS[0], json.dumps(order), keys=order["orderId"])
                 if number % 10 == 9:
-                    fate = TRANSACTIONS[number // 10 % 3]
-                    transactions.send_in_transaction(message, lambda sent, f=fate: states[f])
+                    fate = list(TRANSACTIONS)[number // 10 % 3]
+                    transactions.send_in_transaction(message, partial(_end, TRANSACTIONS[fate]))
                     if fate == "left open":
                         found["half"].add(order["orderId"])
                     if fate != "committed":
