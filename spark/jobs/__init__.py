@@ -12,6 +12,7 @@ from typing import Any, Final
 JOBS: Final[dict[str, str]] = {
     "trades_ohlc": "Trades become bars: open, high, low, close, volume, VWAP per symbol and window",
     "order_reconcile": "Orders not paid, or paid and not shipped, in time become alerts",
+    "lag_and_store_report": "Who is behind, what is about to be lost, where the bytes go: a page",
 }
 """What each does, by its name: the only list of them, for the command, the docs and the tests."""
 
