@@ -6,6 +6,7 @@
 #   make sim     a million crash images of the store, and SEEDS runs of a simulated cluster
 #                (docs/testing.md)
 #   make bench   our broker over loopback
+#   make pipeline  trades become bars, by Spark: broker, data and stream from nothing (Java 17)
 #   make docs    the site, in site/
 #   make clean   away with .venv and all caches
 # Variables: PYTHON (the interpreter for .venv), ARGS (passed on to what is run).
@@ -16,12 +17,13 @@ BIN := .venv/bin
 # What `run` needs, and what the other targets need.
 RUN := .venv/.ready-to-run
 TEST := .venv/.ready-to-test
+SPARK := .venv/.ready-for-spark
 FUZZ_SECONDS ?= 300
 SEEDS ?= 50000
 # Compiled at set-up, and kept compiled by `make run`: half of the time until ready otherwise.
 COMPILED := __init__.py remoting store namesrv broker client filtersrv cli
 
-.PHONY: run test interop lint types layers fuzz sim bench docs clean
+.PHONY: run test interop lint types layers fuzz sim bench pipeline docs clean
 
 run: $(RUN)
 	@exec env -u PYTHONDONTWRITEBYTECODE $(BIN)/trocket up $(ARGS)
@@ -53,6 +55,9 @@ sim: $(TEST)
 bench: $(TEST)
 	$(BIN)/python -m trocket.bench.wire $(ARGS)
 
+pipeline: $(SPARK)
+	@exec $(BIN)/trocket pipeline trades_ohlc --demo $(ARGS)
+
 docs: $(TEST)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict $(ARGS)
 
@@ -77,4 +82,12 @@ $(RUN): pyproject.toml
 $(TEST): $(RUN)
 	@echo "adding what the tests need (once)" >&2
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[test]'
+	@touch $@
+
+$(SPARK): $(RUN)
+	@{ java -version || test -x "$$JAVA_HOME/bin/java"; } >/dev/null 2>&1 || { \
+		echo "Spark needs Java 17 or newer, and there is no java;" \
+			"on Debian and Ubuntu: apt-get install openjdk-17-jre-headless" >&2; exit 1; }
+	@echo "adding Spark (once, 450 MB)" >&2
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[cli,spark]'
 	@touch $@

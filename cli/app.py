@@ -44,6 +44,7 @@ COMMANDS: Final[dict[str, _Command]] = {
     "bench": _Command("bench", "Example: trocket bench --count 50000 --size 1024"),
     "store": _Command("app"),
     "interop": _Command("app"),
+    "pipeline": _Command("app"),
 }
 """By their names, which are their modules' too; in the order of the help."""
 

@@ -4,13 +4,19 @@
         --name-server 127.0.0.1:9876 --checkpoint /data/ohlc --available-now
 
 A trade is JSON: `{"symbol":"ACME","price":12.5,"quantity":100,"time":1763805600123}`, the time
-being the exchange's in ms since 1970. Bars go to a topic, with the symbol as sharding key, so that
-those of a symbol stay in order.
+being the exchange's in ms since 1970. Bars go to a topic, with the symbol as sharding key, those of
+a symbol in the order of their windows.
 
-A trade is *late* when its broker stored it more than `--late-after` seconds after its time, and
-*unreadable* when it is no such JSON. Both depend on the message alone, so a stream, a batch over
-the queues and a batch over the store's files agree on them; they go to a topic of their own, as
-they came, with the reason as their tag.
+Three kinds of messages are no part of a bar, and go to a topic of their own as they came, with the
+kind as their tag: *late* (the broker stored it more than `--late-after` seconds after its time),
+*early* (its time is more than SKEW_S after it was stored: it would close everybody's windows), and
+*unreadable* (no such JSON). All depend on the message alone, so a stream, a batch over the queues
+(`--batch`) and a batch over a store's files (`--store`) agree on them. They agree on the bars too:
+those whose window is closed, which is `--late-after` and SKEW_S seconds behind the newest trade.
+
+`--verify` with either batch compares its bars with those in the bar topic; 1: they differ.
+
+At least once: what Spark does again sends bars again, with the same SPARK_ROW_ID (symbol@start).
 
 Not done: windows that a limit per batch tears apart. A stream reads all queues up to one moment in
 each batch; with maxOffsetsPerTrigger a queue may lag behind the watermark of another.
@@ -20,21 +26,25 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming import StreamingQuery
 
-from trocket.spark import register
+from trocket.spark.jobs.instruments import Instruments
+from trocket.spark.jobs.running import EXIT_FINDINGS, Summary, follow, make_parser, need, run, send
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
+NAME = "trades_ohlc"
 TRADE = "symbol string, price double, quantity bigint, time bigint"
+BAR = (
+    "symbol string, start bigint, open double, high double, low double, close double,"
+    " volume bigint, vwap double, trades bigint"
+)
 SKEW_S = 5
-"""Seconds by which queues may differ in one batch: so much longer windows stay open."""
+"""Seconds by which queues may differ in one batch, and clocks at all."""
+VWAP_TOLERANCE = 1e-9
+"""Sums of doubles depend on their order, which no batch promises."""
 
 
 def read_trades(messages: DataFrame, late_after_s: float) -> DataFrame:
@@ -44,7 +54,7 @@ def read_trades(messages: DataFrame, late_after_s: float) -> DataFrame:
       messages: of `rocketmq` or `rocketmq-store`.
 
     Returns: `at` (timestamp), symbol, price, quantity, `place` (which of two trades of one time
-      came first), body, and `problem`: null, "late" or "unreadable".
+      came first), `id` (of the message), body, and `problem`: null, or why it is no part of a bar.
     """
     text = F.col("body").cast("string")
     trade = F.from_json(text, TRADE)
@@ -52,14 +62,17 @@ def read_trades(messages: DataFrame, late_after_s: float) -> DataFrame:
     is_whole = F.lit(True)
     for name in fields:
         is_whole &= trade[name].isNotNull()
-    stored_ms = F.unix_millis("storeTimestamp")
-    is_late = stored_ms - trade["time"] > late_after_s * 1000
+    age_ms = F.unix_millis("storeTimestamp") - trade["time"]
     return messages.select(
         F.timestamp_millis(trade["time"]).alias("at"),
         *(trade[name].alias(name) for name in fields[:3]),
         F.struct(trade["time"], "storeTimestamp", "queueId", "queueOffset").alias("place"),
+        F.concat_ws("/", "topic", "brokerName", "queueId", "queueOffset").alias("id"),
         "body",
-        F.when(~is_whole, "unreadable").when(is_late, "late").alias("problem"),
+        F.when(~is_whole, "unreadable")
+        .when(age_ms > late_after_s * 1000, "late")
+        .when(age_ms < -SKEW_S * 1000, "early")
+        .alias("problem"),
     )
 
 
@@ -90,35 +103,51 @@ def bars(trades: DataFrame, window: str) -> DataFrame:
     )
 
 
+def closed_bars(trades: DataFrame, window: str, late_after_s: float) -> DataFrame:
+    """The bars of a batch that a stream would have given out."""
+    newest = F.unix_millis(F.max("at")) - F.lit(int((late_after_s + SKEW_S) * 1000))
+    watermark = trades.where("problem IS NULL").agg(newest.alias("watermark"))
+    width_ms = F.unix_millis(F.timestamp_millis(F.lit(0)) + F.expr(f"INTERVAL {window}"))
+    is_closed = F.col("start") + width_ms <= F.col("watermark")
+    return bars(trades, window).crossJoin(F.broadcast(watermark)).where(is_closed).drop("watermark")
+
+
 def as_messages(bar: DataFrame) -> DataFrame:
-    """Bars as the sink takes them."""
-    return bar.select(
-        F.to_json(F.struct("*")).alias("body"),
-        F.col("symbol").alias("shardingKey"),
-        F.array("symbol").alias("keys"),
+    """Bars as the sink takes them, in the order in which a symbol's are to be stored."""
+    tags = [F.when(F.col("known"), "known").otherwise("unknown").alias("tags")]
+    return (
+        bar.repartition("symbol")
+        .sortWithinPartitions("symbol", "start")
+        .select(
+            F.to_json(F.struct("*")).alias("body"),
+            F.col("symbol").alias("shardingKey"),
+            F.array("symbol").alias("keys"),
+            F.concat_ws("@", "symbol", "start").alias("id"),
+            *(tags if "known" in bar.columns else []),
+        )
     )
 
 
-def start(spark: SparkSession, given: argparse.Namespace) -> list[StreamingQuery]:
+# ---- as a stream -------------------------------------------------------------------------
+
+
+def start(spark: SparkSession, given: argparse.Namespace, summary: Summary) -> list[StreamingQuery]:
     """Start both streams: bars, and what is no part of one."""
-    cluster = {"nameServer": given.name_server}
     source = spark.readStream.format("rocketmq").options(
-        **cluster, topic=given.topic, startingOffsets=given.starting_offsets
+        nameServer=given.name_server, topic=given.topic, startingOffsets=given.starting_offsets
     )
     trades = read_trades(source.load(), given.late_after)
-    kept_s = given.late_after + SKEW_S
+    good = trades.where("problem IS NULL")
+    timely = good.withWatermark("at", f"{given.late_after + SKEW_S} seconds")
     outputs = {
-        "bars": (given.bar_topic, as_messages(
-            bars(trades.withWatermark("at", f"{kept_s} seconds"), given.window))),
-        "late": (given.late_topic,
-                 trades.where("problem IS NOT NULL").selectExpr("body", "problem AS tags")),
-    }  # fmt: skip
+        "bars": (bars(timely, given.window), _bar_writer(spark, given, summary)),
+        "late": (trades.where("problem IS NOT NULL"), _problem_writer(given, summary)),
+    }
     queries = []
-    for name, (topic, rows) in outputs.items():
+    for name, (rows, write) in outputs.items():
         writer = (
-            rows.writeStream.queryName(f"trades_ohlc {name}")
-            .format("rocketmq")
-            .options(**cluster, topic=topic, ordered=str(name == "bars").lower())
+            rows.writeStream.queryName(f"{NAME} {name}")
+            .foreachBatch(write)
             .option("checkpointLocation", f"{given.checkpoint}/{name}")
         )
         if given.available_now:
@@ -127,35 +156,175 @@ def start(spark: SparkSession, given: argparse.Namespace) -> list[StreamingQuery
     return queries
 
 
-def arguments(argv: Sequence[str]) -> argparse.Namespace:
+Write = Callable[[DataFrame, int], None]
+
+
+def _bar_writer(spark: SparkSession, given: argparse.Namespace, summary: Summary) -> Write:
+    instruments = _instruments(spark, given)
+
+    def write(rows: DataFrame, batch: int) -> None:
+        kept = (instruments.join(rows) if instruments else rows).persist()
+        try:
+            count = kept.count()
+            if count:
+                send(as_messages(kept), given.name_server, given.bar_topic, ordered="true")
+            summary.add("bars", count)
+            if instruments:
+                summary.add("bars of unknown symbols", kept.where("NOT known").count())
+        finally:
+            kept.unpersist()
+
+    return write
+
+
+def _problem_writer(given: argparse.Namespace, summary: Summary) -> Write:
+    def write(rows: DataFrame, batch: int) -> None:
+        kept = rows.persist()
+        try:
+            for row in kept.groupBy("problem").count().collect():
+                summary.add(row["problem"], row["count"])
+            if kept.isEmpty():
+                return
+            messages = kept.selectExpr("body", "problem AS tags", "id")
+            send(messages, given.name_server, given.late_topic)
+            if given.late_files:
+                # A batch that runs again replaces what it wrote; another query's stays.
+                query = kept.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
+                _save_problems(kept, f"{given.late_files}/query={query}/batch={batch}")
+        finally:
+            kept.unpersist()
+
+    return write
+
+
+def _save_problems(rows: DataFrame, path: str) -> None:
+    columns = ("id", "problem", "at", "symbol", "price", "quantity", "body")
+    rows.select(*columns).write.mode("overwrite").parquet(path)
+
+
+def _instruments(spark: SparkSession, given: argparse.Namespace) -> Instruments | None:
+    if not given.instruments:
+        return None
+    return Instruments(spark, given.instruments, given.instruments_every)
+
+
+# ---- as a batch --------------------------------------------------------------------------
+
+
+def batch(spark: SparkSession, given: argparse.Namespace, summary: Summary) -> int:
+    """Bars of the queues, or of a store's files: into Parquet, or compared with the bar topic."""
+    if given.store:
+        source = spark.read.format("rocketmq-store").option("path", given.store)
+    else:
+        source = spark.read.format("rocketmq").option("nameServer", given.name_server)
+    columns = "topic string, brokerName string, queueId int, queueOffset bigint, body binary"
+    messages = source.option("topic", given.topic)
+    trades = read_trades(
+        messages.schema(f"{columns}, storeTimestamp timestamp").load(), given.late_after
+    ).persist()
+    for row in trades.groupBy("problem").count().orderBy("problem").collect():
+        summary.row(row["problem"] or "trades", row["count"])
+    found = closed_bars(trades, given.window, given.late_after)
+    instruments = _instruments(spark, given)
+    found = (instruments.join(found) if instruments else found).persist()
+    summary.row("bars", found.count())
+    if instruments:
+        summary.row("bars of unknown symbols", found.where("NOT known").count())
+    if given.bar_files:
+        found.write.mode("overwrite").parquet(given.bar_files)
+    if given.late_files:
+        _save_problems(trades.where("problem IS NOT NULL"), given.late_files)
+    status = _verify(spark, given, summary, found) if given.verify else 0
+    trades.unpersist()
+    found.unpersist()
+    return status
+
+
+def _verify(
+    spark: SparkSession, given: argparse.Namespace, summary: Summary, found: DataFrame
+) -> int:
+    told = spark.read.format("rocketmq").options(
+        nameServer=given.name_server, topic=given.bar_topic
+    )
+    stored = told.schema("body binary").load()
+    bar = F.from_json(F.col("body").cast("string"), BAR).alias("bar")
+    counted = compare(found, stored.select(bar).select("bar.*"))
+    for what, count in counted.items():
+        summary.row(what, count)
+    return EXIT_FINDINGS if any(counted.values()) else 0
+
+
+def compare(expected: DataFrame, told: DataFrame) -> dict[str, int]:
+    """How many bars differ, are missing, or are too many; the same bar twice is one."""
+    names = [field.split()[0] for field in BAR.split(", ")]
+    is_same = F.lit(True)
+    for name in names[2:]:
+        wanted, given = F.col(f"e.{name}"), F.col(f"t.{name}")
+        same = wanted == given
+        if name == "vwap":
+            same = F.abs(wanted - given) <= F.abs(wanted) * VWAP_TOLERANCE
+        is_same &= F.coalesce(same, F.lit(False))
+    kind = (
+        F.when(F.col("t.symbol").isNull(), "bars missing in the topic")
+        .when(F.col("e.symbol").isNull(), "bars only in the topic")
+        .when(~is_same, "bars that differ")
+    )
+    both = expected.select(*names).alias("e").join(
+        told.select(*names).distinct().alias("t"), ["symbol", "start"], "full"
+    )  # fmt: skip
+    counts = both.select(kind.alias("kind")).where("kind IS NOT NULL").groupBy("kind").count()
+    found = {row["kind"]: int(row["count"]) for row in counts.collect()}
+    kinds = ("bars that differ", "bars missing in the topic", "bars only in the topic")
+    return {each: found.get(each, 0) for each in kinds}
+
+
+# ---- the command -------------------------------------------------------------------------
+
+
+def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     """The command line."""
-    parser = argparse.ArgumentParser(prog="trades_ohlc", description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--name-server", required=True)
+    parser = make_parser(NAME, __doc__)
     parser.add_argument("--topic", default="TopicTrade")
     parser.add_argument("--bar-topic", default="TopicBar")
     parser.add_argument("--late-topic", default="TopicTradeLate")
+    parser.add_argument("--late-files", metavar="FOLDER", help="the late ones as Parquet, too")
     parser.add_argument("--window", default="1 minute")
-    parser.add_argument("--late-after", type=float, default=10.0, help="seconds")
+    parser.add_argument("--late-after", type=float, default=10.0, metavar="S", help="seconds")
+    parser.add_argument("--instruments", metavar="FILE", help="a CSV or Parquet by symbol")
+    parser.add_argument(
+        "--instruments-every", type=int, default=100, metavar="N", help="read it again, in batches"
+    )
     parser.add_argument("--starting-offsets", default="earliest")
-    parser.add_argument("--checkpoint", required=True, help="folder of the streams' progress")
+    parser.add_argument("--checkpoint", metavar="FOLDER", help="the streams' progress")
     parser.add_argument("--available-now", action="store_true", help="end when all is read")
-    return parser.parse_args(argv)
+    parser.add_argument("--batch", action="store_true", help="no stream, all that the queues have")
+    parser.add_argument("--store", metavar="FOLDER", help="a batch over the files of a broker")
+    parser.add_argument("--bar-files", metavar="FOLDER", help="a batch's bars as Parquet")
+    parser.add_argument("--verify", action="store_true", help="compare with the bar topic")
+    given = parser.parse_args(argv)
+    is_batch = given.batch or given.store
+    if not is_batch:
+        need(parser, given, "--name-server", "--checkpoint")
+    elif not (given.bar_files or given.verify):
+        parser.error("a batch needs --bar-files, or --verify")
+    elif not given.store or given.verify:
+        need(parser, given, "--name-server")
+    return given
+
+
+def work(spark: SparkSession, given: argparse.Namespace, summary: Summary) -> int:
+    """Run until stopped; with --available-now or as a batch until all is read."""
+    if given.batch or given.store:
+        return summary.finish(batch(spark, given, summary))
+    summary.row("bars", 0)
+    done = follow(start(spark, given, summary), quiet=given.quiet)
+    summary.row("messages", done[f"{NAME} bars"].rows)
+    return summary.finish(0)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run until stopped, or with --available-now until all is read; 0: both streams ended well."""
-    given = arguments(sys.argv[1:] if argv is None else argv)
-    spark = SparkSession.builder.appName("trades_ohlc").getOrCreate()
-    register(spark)
-    queries = start(spark, given)
-    for query in queries:
-        query.awaitTermination()
-        print(f"{query.name}: {_rows(query)} messages read")
-    return 0
-
-
-def _rows(query: Any) -> int:
-    return sum(progress["numInputRows"] for progress in query.recentProgress)
+    """The job; its exit status."""
+    return run(NAME, arguments(argv), work)
 
 
 if __name__ == "__main__":

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import json
 import random
-import subprocess
-import sys
 from collections import defaultdict
+from datetime import UTC, datetime
 
 import pytest
 
 pytest.importorskip("pyspark", reason="pyspark is of the extra `spark`")
 
 from trocket.blocking import Message, Producer
-from trocket.spark.jobs import trades_ohlc
-from trocket.spark.jobs.trades_ohlc import bars, main, read_trades
+from trocket.spark.jobs.demo import play
+from trocket.spark.jobs.instruments import Instruments
+from trocket.spark.jobs.running import JobError
+from trocket.spark.jobs.trades_ohlc import bars, closed_bars, main, read_trades
 from trocket.testing import Broker
 
 pytestmark = pytest.mark.slow
@@ -65,14 +66,7 @@ def rows_of(frame):
     return {(row["symbol"], row["start"]): tuple(row[name] for name in names) for row in frame}
 
 
-def test_it_runs_as_a_file_as_spark_submit_runs_it() -> None:
-    done = subprocess.run(
-        [sys.executable, trades_ohlc.__file__, "--help"], capture_output=True, text=True, check=True
-    )
-    assert "--late-after" in done.stdout
-
-
-def test_bars_are_those_of_a_plain_computation_by_every_way(spark, tmp_path) -> None:
+def test_bars_are_those_of_a_plain_computation_by_every_way(spark, tmp_path, capsys) -> None:
     with Broker(folder=tmp_path / "data") as broker:
         for topic in ("TopicTrade", "TopicBar", "TopicTradeLate"):
             broker.create_topic(topic, queues=2)
@@ -95,9 +89,10 @@ def test_bars_are_those_of_a_plain_computation_by_every_way(spark, tmp_path) -> 
                 found = bars(read_trades(messages, 10), "1 minute").collect()
                 assert rows_of(found) == expected
 
-            given = ["--name-server", broker.namesrv_address, "--checkpoint",
-                     str(tmp_path / "checkpoint"), "--available-now"]  # fmt: skip
-            assert main(given) == 0
+            given = ["--name-server", broker.namesrv_address]
+            late_files = ["--late-files", str(tmp_path / "late")]
+            assert main([*given, "--checkpoint", str(tmp_path / "checkpoint"), "--available-now",
+                         "--quiet", *late_files]) == 0  # fmt: skip
             found = [json.loads(message.body) for message in broker.messages("TopicBar")]
             assert len(found) == len(rows_of(found))
             open_windows = {key for key in expected if key[0] == "END"}
@@ -111,3 +106,66 @@ def test_bars_are_those_of_a_plain_computation_by_every_way(spark, tmp_path) -> 
             keys = {message.properties["__SHARDINGKEY"]: message.queue_id
                     for message in broker.messages("TopicBar")}  # fmt: skip
             assert set(keys) == {f"S{number}" for number in range(5)}
+            assert spark.read.parquet(str(tmp_path / "late")).count() == len(late)
+            # The same bars by a batch over the files, which says so itself.
+            capsys.readouterr()
+            files = str(tmp_path / "bars")
+            line = [*given, "--store", root, "--bar-files", files, "--verify", "--json"]
+            assert main(line) == 0
+            told = json.loads(capsys.readouterr().out)
+            assert (told["unreadable"], told["bars"]) == (8, len(found))
+            assert rows_of(spark.read.parquet(files).collect()) == rows_of(found)
+            # And by one over the queues, which sees what is wrong in the topic.
+            broken = found[0] | {"high": 1.0, "start": 60_000}
+            with Producer(broker.url, group="p") as producer:
+                producer.send(Message("TopicBar", json.dumps(found[0] | {"high": 1.0})))
+                producer.send(Message("TopicBar", json.dumps(broken)))
+            assert main([*given, "--batch", "--verify", "--json"]) == 1
+            told = json.loads(capsys.readouterr().out)
+            assert told["bars that differ"] == told["bars only in the topic"] == 1
+            assert told["bars missing in the topic"] == 0
+
+
+def test_a_trade_from_the_future_closes_no_window(spark) -> None:
+    rows = [
+        ("T", "b", 0, number, json.dumps(body).encode(), datetime.fromtimestamp(stored_s, UTC))
+        for number, (body, stored_s) in enumerate([
+            ({"symbol": "A", "price": 1.0, "quantity": 1, "time": 1_000_000}, 1000),
+            ({"symbol": "A", "price": 1.0, "quantity": 1, "time": 9_000_000}, 1001),
+            ({"symbol": "A", "price": 2.0, "quantity": 1, "time": 1_030_000}, 1030),
+        ])
+    ]  # fmt: skip
+    names = "topic string, brokerName string, queueId int, queueOffset bigint, body binary"
+    messages = spark.createDataFrame(rows, f"{names}, storeTimestamp timestamp")
+    trades = read_trades(messages, 10)
+    assert [row["problem"] for row in trades.collect()] == [None, "early", None]
+    closed = closed_bars(trades, "1 second", 10).collect()
+    assert [(row["start"], row["open"]) for row in closed] == [(1_000_000, 1.0)]
+
+
+def test_instruments_are_read_again_when_they_change(spark, tmp_path, caplog) -> None:
+    table = tmp_path / "table.csv"
+    table.write_text("symbol,name\nA,One\n")
+    instruments = Instruments(spark, str(table), every=2)
+    bar = spark.createDataFrame([("A", 1), ("B", 1)], "symbol string, start bigint")
+
+    def names():
+        rows = instruments.join(bar).orderBy("symbol").collect()
+        assert [row["known"] for row in rows] == [row["instrument"] is not None for row in rows]
+        return [row["instrument"] and row["instrument"]["name"] for row in rows]
+
+    assert names() == ["One", None]
+    table.write_text("symbol,name\nA,One\nB,Another\n")
+    assert names() == ["One", "Another"]
+    table.write_text("symbol,name\nA,One\nA,Twice\n")
+    assert names() == ["One", "Another"]
+    assert "several rows of A" in caplog.text
+    folder = tmp_path / "table"
+    spark.createDataFrame([("A", 7)], "name string, lot int").write.parquet(str(folder))
+    with pytest.raises(JobError, match="has no column 'symbol', but name, lot"):
+        Instruments(spark, str(folder), every=2)
+
+
+def test_the_demo_finds_what_plain_python_finds(spark, capsys) -> None:
+    assert play("trades_ohlc", ["--count", "200", "--seed", "3", "--quiet"]) == 0
+    assert "the same as by plain Python" in capsys.readouterr().out

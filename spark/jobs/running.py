@@ -1,0 +1,352 @@
+"""What all jobs share: flags, a session, progress, a summary, errors as one line.
+
+::
+
+    def main(argv: Sequence[str] | None = None) -> int:
+        parser = make_parser("my_job", __doc__)
+        parser.add_argument("--topic", required=True)
+        given = parser.parse_args(argv)
+        return run("my_job", given, work)
+
+    def work(spark: SparkSession, given: argparse.Namespace, summary: Summary) -> int:
+        follow([start(spark, given)], quiet=given.quiet)
+        summary.row("messages", 7)
+        return summary.finish(0)
+
+Exit statuses: 0 well, 1 findings (the job did its work, and somebody should look), 2 it could not
+do its work (wrong use, no connection, a query that failed), 130 after Ctrl-C.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import re
+import shutil
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Final, TextIO
+
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming import StreamingQuery
+
+from trocket.client.errors import ClientError
+from trocket.spark import lag, register
+from trocket.spark.errors import SparkConnectorError
+from trocket.store.errors import StoreError
+
+EXIT_FINDINGS: Final = 1
+EXIT_FAILED: Final = 2
+EXIT_INTERRUPTED: Final = 130
+
+POLL_S: Final = 0.5
+"""How often progress is looked at. Spark keeps the last 100 batches; none is missed so."""
+
+_LAST_OF_TRACEBACK = re.compile(r"^(?:\w+\.)*\w+(?:Error|Exception): (.+)$", re.MULTILINE)
+_CLASS = re.compile(r"^\[[A-Z_.]+\] *")
+
+
+class JobError(Exception):
+    """The job cannot do its work; the text says what was wrong, where, and what to do."""
+
+
+# ---- the command line --------------------------------------------------------------------
+
+
+def make_parser(name: str, doc: str | None) -> argparse.ArgumentParser:
+    """A job's command line, with the common flags.
+
+    Args:
+      doc: the job's docstring; its first line says what the job does.
+    """
+    parser = argparse.ArgumentParser(
+        prog=name,
+        description=(doc or "").split("\n")[0],
+        epilog=f"Example: trocket pipeline {name} --demo (a broker and data of its own)",
+    )
+    add_common(parser)
+    return parser
+
+
+def add_common(parser: argparse.ArgumentParser) -> None:
+    """The flags that every job takes."""
+    parser.add_argument("--name-server", metavar="HOST:PORT", help="several with ; between them")
+    parser.add_argument("--master", help="Spark's; unless said spark-submit's, or local[*]")
+    parser.add_argument("--json", action="store_true", help="the summary as JSON")
+    parser.add_argument("--quiet", action="store_true", help="no progress")
+
+
+def need(parser: argparse.ArgumentParser, given: argparse.Namespace, *flags: str) -> None:
+    """End with status 2 unless these flags were given: `need(parser, given, "--name-server")`."""
+    for flag in flags:
+        if not getattr(given, flag.removeprefix("--").replace("-", "_")):
+            parser.error(f"{flag} is needed here")
+
+
+# ---- a run -------------------------------------------------------------------------------
+
+
+def run(
+    name: str,
+    given: argparse.Namespace,
+    work: Callable[[SparkSession, argparse.Namespace, Summary], int],
+) -> int:
+    """Do a job's work; its exit status. What hinders it becomes one line on standard error."""
+    try:
+        return work(session(name, given), given, Summary(name, given))
+    except KeyboardInterrupt:
+        return EXIT_INTERRUPTED
+    except (JobError, PySparkException, ClientError, StoreError, SparkConnectorError) as error:
+        print(f"{name}: {reason(error)}", file=sys.stderr, flush=True)
+        return EXIT_FAILED
+
+
+def session(name: str, given: argparse.Namespace) -> SparkSession:
+    """Spark's session, with our formats. Days and hours of timestamps are those of UTC.
+
+    Raises: JobError: there is no Java.
+    """
+    builder = SparkSession.builder.appName(name).config("spark.sql.session.timeZone", "UTC")
+    if given.master:
+        builder = builder.master(given.master)
+    if "PYSPARK_GATEWAY_PORT" not in os.environ:  # spark-submit has not set anything up
+        if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
+            raise JobError("Spark needs Java 17 or newer, and there is no `java`: install it")
+        # Workers are to have the packages that we have.
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        if (given.master or "local").startswith("local"):
+            os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+            builder = builder.config("spark.ui.showConsoleProgress", "false")
+            # Spark's 200 partitions, of a few rows each, take a minute per micro-batch here.
+            builder = builder.config("spark.sql.shuffle.partitions", str(os.cpu_count() or 2))
+        builder = builder.config("spark.log.level", "ERROR")
+    spark = builder.getOrCreate()
+    # What fails is told in one line by `run`; Spark would print it twice, with Java's stack.
+    spark.sparkContext.setLogLevel("OFF")
+    register(spark)
+    return spark
+
+
+def reason(error: BaseException) -> str:
+    """The line of an error that says something: of Spark's many, that of our own code."""
+    text = str(error)
+    found = _LAST_OF_TRACEBACK.findall(text)
+    line = found[-1] if found else next(iter(text.strip().splitlines()), type(error).__name__)
+    return " ".join(_CLASS.sub("", line).split())
+
+
+# ---- the end -----------------------------------------------------------------------------
+
+
+class Summary:
+    """What a job did: a table of two columns, or with --json one JSON object."""
+
+    def __init__(self, name: str, given: argparse.Namespace) -> None:
+        self._name = name
+        self._as_json = bool(given.json)
+        self._rows: dict[str, Any] = {}
+
+    def row(self, what: str, value: Any) -> None:
+        """One more line; a name that was there is set anew."""
+        self._rows[what] = value
+
+    def add(self, what: str, count: int) -> None:
+        """Count on in a line, which begins with 0."""
+        self._rows[what] = self._rows.get(what, 0) + count
+
+    def total(self) -> int:
+        """The sum of all counts: where each line counts findings, whether there are any."""
+        return sum(value for value in self._rows.values() if isinstance(value, int))
+
+    def finish(self, status: int) -> int:
+        """Print it.
+
+        Args:
+          status: the job's exit status; 1: there are findings.
+        Returns: the status.
+        """
+        if self._as_json:
+            print(json.dumps({"job": self._name, "status": status, **self._rows}, default=str))
+        else:
+            rows = [(what, _text(value)) for what, value in self._rows.items()]
+            show(["", ""], rows, title=self._name)
+        return status
+
+
+def show(
+    columns: Sequence[str],
+    rows: Iterable[Sequence[Any]],
+    *,
+    title: str = "",
+    file: TextIO | None = None,
+) -> None:
+    """A table on a terminal; into a pipe a line per row, with tabs between and no heading."""
+    out = sys.stdout if file is None else file
+    texts = [[_text(cell) for cell in row] for row in rows]
+    made = _table(columns, texts, title) if out.isatty() else None
+    if made is None:
+        out.writelines("\t".join(row) + "\n" for row in texts)
+        out.flush()
+    else:
+        from rich.console import Console
+
+        Console(file=out).print(made)
+
+
+def _table(columns: Sequence[str], rows: Sequence[Sequence[str]], title: str) -> Any:
+    """A table of rich; None where rich is not installed."""
+    try:
+        from rich.table import Table
+        from rich.text import Text
+    except ModuleNotFoundError:
+        return None
+    table = Table(title=title or None, title_justify="left", show_header=any(columns))
+    for index, column in enumerate(columns):
+        is_number = bool(rows) and all(_is_number(row[index]) for row in rows)
+        table.add_column(column, justify="right" if is_number else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*map(Text, row))
+    return table
+
+
+def _is_number(text: str) -> bool:
+    return text.removeprefix("-").replace(",", "").replace(".", "", 1).isdecimal() or text == "-"
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    text = f"{value:,.6g}" if isinstance(value, float) else str(value)
+    return text if text.isprintable() else text.encode("unicode_escape").decode()
+
+
+# ---- messages ----------------------------------------------------------------------------
+
+
+def send(rows: DataFrame, name_server: str, topic: str, **options: str) -> None:
+    """Write rows as messages, at least once; `id` is their SPARK_ROW_ID if they have it.
+
+    A micro-batch that runs again sends again: ids that depend on the rows alone let consumers drop
+    what they saw.
+    """
+    writer = rows.write.format("rocketmq").options(nameServer=name_server, topic=topic, **options)
+    if "id" in rows.columns:
+        writer = writer.option("rowId", "id")
+    writer.mode("append").save()
+
+
+# ---- streams -----------------------------------------------------------------------------
+
+
+class Progress:
+    """How far a streaming query is.
+
+    Attributes:
+      rows: read since it was started.
+      batches: done since then, those without rows left out.
+      rows_per_s: of the newest batch with rows.
+      behind: messages that the brokers have and it has not read; None: it does not say.
+    """
+
+    def __init__(self, query: StreamingQuery) -> None:
+        self.query = query
+        self.rows_per_s = 0.0
+        self.behind: int | None = None
+        self._rows_of: dict[int, int] = {}
+
+    @property
+    def rows(self) -> int:
+        """Read since it was started."""
+        return sum(self._rows_of.values())
+
+    @property
+    def batches(self) -> int:
+        """With rows, since it was started."""
+        return sum(rows > 0 for rows in self._rows_of.values())
+
+    def look(self) -> None:
+        """Take in what the query says now."""
+        for progress in self.query.recentProgress:
+            rows = int(progress["numInputRows"])
+            batch = int(progress["batchId"])
+            # Told again, without rows, while nothing comes.
+            self._rows_of[batch] = max(rows, self._rows_of.get(batch, 0))
+            if rows:
+                self.rows_per_s = float(progress["processedRowsPerSecond"])
+            lags = [sum(lag(source).values()) for source in progress["sources"] if lag(source)]
+            self.behind = sum(lags) if lags else self.behind
+
+
+def follow(queries: Sequence[StreamingQuery], *, quiet: bool = False) -> dict[str, Progress]:
+    """Wait until all queries have ended, and show a person how far they are.
+
+    When one fails, or on Ctrl-C, the others are stopped.
+
+    Returns: what each did, by its name.
+    Raises: JobError: a query failed; KeyboardInterrupt.
+    """
+    seen = [Progress(query) for query in queries]
+    try:
+        with _view(quiet) as view:
+            while True:
+                running = [query for query in queries if query.isActive]
+                for each in seen:
+                    each.look()
+                view(seen)
+                _check(queries)
+                if not running:
+                    return {str(each.query.name): each for each in seen}
+                with contextlib.suppress(PySparkException):  # _check tells of it
+                    running[0].awaitTermination(POLL_S)
+    finally:
+        for query in queries:
+            query.stop()
+
+
+def _check(queries: Iterable[StreamingQuery]) -> None:
+    for query in queries:
+        error = query.exception()
+        if error is not None:
+            raise JobError(f"the query {query.name!r} failed: {reason(error)}") from error
+
+
+@contextlib.contextmanager
+def _view(quiet: bool) -> Iterator[Callable[[Sequence[Progress]], None]]:
+    """Shows progress on standard error, where a person looks at it."""
+    try:
+        from rich.console import Console
+        from rich.live import Live
+    except ModuleNotFoundError:
+        quiet = True
+    if quiet or not sys.stderr.isatty():
+        yield lambda seen: None
+        return
+    with Live(console=Console(stderr=True), transient=True, auto_refresh=False) as live:
+
+        def view(seen: Sequence[Progress]) -> None:
+            live.update(
+                _table(PROGRESS_COLUMNS, [progress_row(each) for each in seen], ""), refresh=True
+            )
+
+        yield view
+
+
+PROGRESS_COLUMNS: Final = ("query", "batches", "rows", "rows/s", "behind by")
+
+
+def progress_row(each: Progress) -> list[str]:
+    """A query's line in the table of progress."""
+    return [
+        str(each.query.name),
+        _text(each.batches),
+        _text(each.rows),
+        f"{each.rows_per_s:,.0f}",
+        _text(each.behind),
+    ]
