@@ -14,6 +14,7 @@ import os
 import re
 import ssl
 import threading
+import time
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, Final, NamedTuple, TypeVar
@@ -63,6 +64,10 @@ _PULL_CODES: Final = (
 _PASSING: Final = (ConnectError, RequestTimeoutError)
 """What may be better the next time."""
 
+ADDRESS_KEPT_S: Final = 5.0
+"""How long a broker's address is taken as known: asking the client is a change of threads, as much
+work as the half of a pull. Routes are looked up less often."""
+
 _clients: dict[tuple[int, ConnectionOptions], Client] = {}
 _lock = threading.Lock()
 
@@ -101,6 +106,8 @@ class Cluster:
     def __init__(self, options: ConnectionOptions) -> None:
         self._options = options.connection
         self._client = client_of(self._options)
+        # Of each broker its address, and until when that is taken as known.
+        self._addresses: dict[str, tuple[str, float]] = {}
 
     # Queues
 
@@ -261,6 +268,14 @@ class Cluster:
             ) from error
 
     def _address(self, queue: Queue) -> str:
+        address, until_s = self._addresses.get(queue.broker_name, ("", 0.0))
+        now_s = time.monotonic()
+        if now_s >= until_s:
+            address = self._looked_up(queue)
+            self._addresses[queue.broker_name] = address, now_s + ADDRESS_KEPT_S
+        return address
+
+    def _looked_up(self, queue: Queue) -> str:
         address = self._client.broker_address(queue.broker_name)
         if address is None:
             self._client.route(self._full(queue), is_fresh=True)
@@ -275,6 +290,7 @@ class Cluster:
             try:
                 return ask()
             except _PASSING as error:
+                self._addresses.clear()
                 if not left:
                     raise
                 logger.warning("%s; once more in %d ms", error, self._options.retry_interval_ms)

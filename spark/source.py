@@ -28,6 +28,7 @@ from .sink_options import RowLayout, SinkOptions, row_layout, sink_options
 from .source_options import FORMAT, SourceOptions, source_options
 from .store_options import LogRequest
 from .stream_reader import QueuePartition, QueueStreamReader, partitions_of
+from .worker import settle
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -118,6 +119,7 @@ class QueueReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of a range."""
         if isinstance(partition, QueuePartition):
+            settle()
             options = self._options
             yield from read_range(Cluster(options), options, self._request, partition.part)
 

@@ -18,8 +18,9 @@ from .source_options import SourceOptions
 
 logger = logging.getLogger(__name__)
 
-IDLE_CALLS_MAX: Final = 5
-"""Questions to each broker per second while nothing comes."""
+IDLE_CALLS_MAX: Final = 4
+"""Questions about queues to each broker per second while nothing comes. With what a client asks
+beside them they are not more than five."""
 
 COMMIT_INTERVAL_S: Final = 1.0
 """Between two times that a group's offsets are told to the brokers. RocketMQ's clients: 5 s."""

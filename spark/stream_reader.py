@@ -21,6 +21,7 @@ from .queue_offsets import QueueRange, StreamOffset, split_ranges
 from .source_options import SourceOptions
 from .store_options import LogRequest
 from .stream_plan import StreamPlan, batch_ranges
+from .worker import settle
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -100,6 +101,7 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of a range."""
         if isinstance(partition, QueuePartition):
+            settle()
             options = self._options
             yield from read_range(Cluster(options), options, self._request, partition.part)
 

@@ -128,9 +128,11 @@ def test_columns_are_what_each_record_says(sample) -> None:
 
 ORDINARY = st.builds(
     lambda items, end: b"\x02".join(items) + end,
-    st.lists(st.sampled_from([b"KEYS\x01k", b"TAGS\x01t", b"UNIQ_KEY\x010A", b"n\x01\xff"]), max_size=5),
+    st.lists(
+        st.sampled_from([b"KEYS\x01k", b"TAGS\x01t", b"UNIQ_KEY\x010A", b"n\x01\xff"]), max_size=5
+    ),
     st.just(b"\x02") | st.just(b""),
-)  # fmt: skip
+)
 """Properties as clients write them: no mark within a value, and nothing empty."""
 
 
