@@ -46,7 +46,8 @@ from ..remoting.response_codes import ResponseCode
 from ..remoting.topic_names import DLQ_TOPIC_PREFIX, RETRY_TOPIC_PREFIX, is_system_topic
 from .errors import OptionError, SparkConnectorError
 from .queue_offsets import Queue
-from .source_options import ConnectionOptions, SourceOptions, read_assignment
+from .secrets import read_secrets
+from .source_options import ConnectionOptions, ReadFrom, SourceOptions, read_assignment
 
 logger = logging.getLogger(__name__)
 
@@ -61,6 +62,7 @@ _PULL_CODES: Final = (
     ResponseCode.PULL_RETRY_IMMEDIATELY,
     ResponseCode.PULL_OFFSET_MOVED,
 )
+_PULL_NOTHING: Final = (ResponseCode.PULL_NOT_FOUND, ResponseCode.PULL_OFFSET_MOVED)
 _PASSING: Final = (ConnectError, RequestTimeoutError)
 """What may be better the next time."""
 
@@ -104,6 +106,8 @@ class Cluster:
     """
 
     def __init__(self, options: ConnectionOptions) -> None:
+        self._read_from = getattr(options, "read_from", ReadFrom.MASTER)
+        self._suggested: dict[str, int] = {}
         self._options = options.connection
         self._client = client_of(self._options)
         # Of each broker its address, and until when that is taken as known.
@@ -215,10 +219,14 @@ class Cluster:
         offset: int,
         *,
         count: int,
+        size: int | None = None,
         group: str,
         subscription: SubscriptionData,
     ) -> RawPull:
         """Pull once; the broker does not wait for news.
+
+        Args:
+          size: bytes of the answer at most, for brokers of 5.x; None: as the broker likes.
 
         Raises: ClientError.
         """
@@ -235,9 +243,13 @@ class Cluster:
             sub_version=subscription.sub_version,
             expression_type=subscription.expression_type,
             broker_name=queue.broker_name,
+            max_msg_bytes=size,
         )
-        answer = self._ask(queue, RequestCode.PULL_MESSAGE, header, _PULL_CODES)
+        answer = self._of_slave(queue, header)
+        if answer is None:
+            answer = self._ask(queue, RequestCode.PULL_MESSAGE, header, _PULL_CODES)
         told = decode(PullMessageResponseHeader, answer.ext_fields)
+        self._suggested[queue.broker_name] = told.suggest_which_broker_id
         return RawPull(
             answer.code,
             bytes(answer.body),
@@ -248,6 +260,32 @@ class Cluster:
         )
 
     # Requests
+
+    def _of_slave(self, queue: Queue, header: Header) -> Any | None:
+        """The answer of a slave; None: the master is to be asked.
+
+        A slave may not have a message yet, so what is gone its master says.
+        """
+        address = self._slave(queue)
+        if address is None:
+            return None
+        try:
+            answer = self._client.request(address, RequestCode.PULL_MESSAGE, header, ok=_PULL_CODES)
+        except _PASSING as error:
+            logger.warning("%s; its master is asked", error)
+            return None
+        return None if answer.code in _PULL_NOTHING else answer
+
+    def _slave(self, queue: Queue) -> str | None:
+        """The address of the slave to pull from; None: pull from the master."""
+        if self._read_from is ReadFrom.MASTER:
+            return None
+        self._address(queue)  # so that its route is known
+        known = self._client.broker_addresses().get(queue.broker_name, {})
+        wanted = self._suggested.get(queue.broker_name, 0)
+        if self._read_from is ReadFrom.SLAVE:
+            wanted = min((broker_id for broker_id in known if broker_id), default=0)
+        return known.get(wanted) if wanted else None
 
     def _full(self, queue: Queue) -> str:
         return self._client.with_namespace(queue.topic)
@@ -326,7 +364,9 @@ def _more(options: ConnectionOptions) -> dict[str, Any]:
     more: dict[str, Any] = {}
     if options.namespace:
         more["namespace"] = options.namespace
-    if options.access_key is not None and options.secret_key is not None:
+    if options.secrets_file is not None:
+        more["credentials"] = read_secrets(options.secrets_file)
+    elif options.access_key is not None and options.secret_key is not None:
         token = options.security_token
         more["credentials"] = Credentials(
             options.access_key.reveal(),

@@ -13,7 +13,6 @@ import pyarrow.compute as pc
 from ..store.commit_log import file_name
 from ..store.disk import Disk
 from .arrow import repeated, schema_of, type_of
-from .columns import COMMITLOG, CORRUPT
 from .errors import CorruptStoreError, DataLossError
 from .log_segment import RAW_SHOWN, Block, Hole, LogSegment
 from .record_columns import RecordColumns, column_of, constant
@@ -22,7 +21,6 @@ from .store_plan import LogSplit
 
 logger = logging.getLogger(__name__)
 
-_COLUMNS: Final = {**COMMITLOG, **CORRUPT}
 _OF_HOLES: Final = ("brokerName", "segment", "position", "size", "valid", "_corrupt", "_raw")
 """What a row says that is no message."""
 
@@ -84,7 +82,8 @@ def _hole_row(split: LogSplit, request: LogRequest, hole: Hole) -> Iterator[pa.R
         "_raw": hole.raw,
     }
     assert set(values) == set(_OF_HOLES)
-    columns = [pa.array([values.get(name)], type_of(_COLUMNS[name])) for name in request.columns]
+    kinds = request.kinds
+    columns = [pa.array([values.get(name)], type_of(kinds[name])) for name in request.columns]
     yield _batch(request, columns, 1)
 
 
@@ -152,7 +151,7 @@ def _decoded(
         elif name == "_raw":
             column = _raw(records, bad)
         else:
-            column = column_of(records, name)
+            column = column_of(records, name, request.properties_as)
         columns.append(column)
     return _batch(request, columns, count)
 
@@ -169,7 +168,7 @@ def _raw(records: RecordColumns, bad: dict[int, str]) -> pa.Array:
 
 
 def _batch(request: LogRequest, columns: list[pa.Array], count: int) -> pa.RecordBatch:
-    schema = schema_of(request.columns, _COLUMNS)
+    schema = schema_of(request.columns, request.kinds)
     batch = pa.RecordBatch.from_arrays(columns, schema=schema)
     assert batch.num_rows == count or not columns
     return batch

@@ -40,6 +40,7 @@ from ..remoting.topic_names import (
     is_system_topic,
 )
 from .arrow import as_text, dtype_of, repeated, slices, timestamps, with_rows
+from .columns import PropertiesAs
 from .property_columns import PropertyColumns
 
 _HEADS: Final = tuple(
@@ -383,13 +384,18 @@ _COLUMNS: Final[dict[str, Callable[[RecordColumns], pa.Array]]] = {
 }
 
 
-def column_of(records: RecordColumns, name: str) -> pa.Array:
+def column_of(
+    records: RecordColumns, name: str, properties_as: PropertiesAs = PropertiesAs.MAP
+) -> pa.Array:
     """A column that a record's bytes alone give.
 
     Args:
       name: one of `columns.COMMITLOG`, but not brokerName, segment, position and valid; the body
         is as stored.
+      properties_as: what the column `properties` is.
     """
+    if name == "properties" and properties_as is PropertiesAs.STRING:
+        return records.raw_properties()
     if name in _INTS:
         return pa.array(records.field(_INTS[name]).astype(np.int32, copy=False))
     if name in _LONGS:
