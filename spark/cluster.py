@@ -22,6 +22,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 from ..blocking import Admin, Client
 from ..client.core.routes import subscribe_queues
 from ..client.core.signature import Credentials
+from ..client.core.subscription import build_subscription
 from ..client.errors import (
     ConfigurationError,
     ConnectError,
@@ -46,6 +47,7 @@ from ..remoting.response_codes import ResponseCode
 from ..remoting.topic_names import DLQ_TOPIC_PREFIX, RETRY_TOPIC_PREFIX, is_system_topic
 from .errors import OptionError, SparkConnectorError
 from .queue_offsets import Queue
+from .record_columns import walk
 from .secrets import read_secrets
 from .source_options import ConnectionOptions, ReadFrom, SourceOptions, read_assignment
 
@@ -65,6 +67,9 @@ _PULL_CODES: Final = (
 _PULL_NOTHING: Final = (ResponseCode.PULL_NOT_FOUND, ResponseCode.PULL_OFFSET_MOVED)
 _PASSING: Final = (ConnectError, RequestTimeoutError)
 """What may be better the next time."""
+
+SAMPLE_COUNT: Final = 32
+"""Messages by which the size of the next ones is known: what Apache's brokers give at once."""
 
 ADDRESS_KEPT_S: Final = 5.0
 """How long a broker's address is taken as known: asking the client is a change of threads, as much
@@ -258,6 +263,16 @@ class Cluster:
             told.min_offset,
             told.max_offset,
         )
+
+    def mean_size(self, queue: Queue, offset: int, group: str) -> float | None:
+        """Bytes that the next messages of a queue take, on average; None: there are none.
+
+        Raises: ClientError.
+        """
+        every = build_subscription(queue.topic, "*")
+        body = self.pull(queue, offset, count=SAMPLE_COUNT, group=group, subscription=every).body
+        starts, _ = walk(body, 0, len(body))
+        return len(body) / len(starts) if len(starts) else None
 
     # Requests
 

@@ -82,6 +82,7 @@ class SourceOptions(ConnectionOptions):
     tags: str = "*"
     filter_sql: str = ""
     max_offsets_per_trigger: int | None = field(default=None, metadata={"minimum": 1})
+    max_bytes_per_trigger: SizeBytes | None = field(default=None, metadata={"minimum": 1})
     min_offsets_per_trigger: int | None = field(default=None, metadata={"minimum": 1})
     max_trigger_delay: DurationMs = DurationMs(900_000)  # noqa: RUF009
     min_partitions: int | None = field(default=None, metadata={"minimum": 1})
@@ -139,6 +140,11 @@ class SourceOptions(ConnectionOptions):
         if self.assign:
             return tuple(read_assignment(self.assign))
         return names(self.topic) or names(self.topics)
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether a stream's batches are."""
+        return self.max_offsets_per_trigger is not None or self.max_bytes_per_trigger is not None
 
     @property
     def is_committing(self) -> bool:
