@@ -15,6 +15,7 @@ from ..store.disk import Disk
 from .arrow import repeated, schema_of, type_of
 from .errors import CorruptStoreError, DataLossError
 from .log_segment import RAW_SHOWN, Block, Hole, LogSegment
+from .queue_units import QueueUnits
 from .record_columns import RecordColumns, column_of, constant
 from .store_options import LogRequest
 from .store_plan import LogSplit
@@ -46,6 +47,7 @@ def read_log(
         logger.warning("%s; it is left out", text)
         return
     file = disk.open(split.path)
+    units = QueueUnits(disk, split.root) if request.only_queues else None
     try:
         segment = LogSegment(
             file,
@@ -59,8 +61,10 @@ def read_log(
             if isinstance(piece, Hole):
                 yield from _hole_row(split, request, piece)
             else:
-                yield from _batches(split, request, piece)
+                yield from _batches(split, request, piece, units)
     finally:
+        if units is not None:
+            units.close()
         file.close()
 
 
@@ -87,10 +91,14 @@ def _hole_row(split: LogSplit, request: LogRequest, hole: Hole) -> Iterator[pa.R
     yield _batch(request, columns, 1)
 
 
-def _batches(split: LogSplit, request: LogRequest, block: Block) -> Iterator[pa.RecordBatch]:
+def _batches(
+    split: LogSplit, request: LogRequest, block: Block, units: QueueUnits | None
+) -> Iterator[pa.RecordBatch]:
     records = block.records
     for begin in range(0, len(records), request.batch_rows):
         part = wanted(records.part(begin, begin + request.batch_rows), request)
+        if units is not None and len(part):
+            part = part.where(units.seen(part))
         if len(part):
             yield _decoded(split, request, block.position, part)
 

@@ -43,6 +43,7 @@ class StoreOptions:
     mode: ReadMode = ReadMode.FAILFAST
     tail: Tail = Tail.STOP
     verify_crc: bool = False
+    only_queues: bool = False
     decompress: bool = True
     properties_as: PropertiesAs = PropertiesAs.MAP
     fail_on_data_loss: bool = True
@@ -84,6 +85,7 @@ class LogRequest:
       decompress: bodies are inflated.
       batch_rows: of a RecordBatch at most.
       properties_as: what the column `properties` is.
+      only_queues: only records that a unit of their queue points to.
     """
 
     columns: tuple[str, ...]
@@ -97,6 +99,7 @@ class LogRequest:
     decompress: bool = True
     batch_rows: int = 8192
     properties_as: PropertiesAs = PropertiesAs.MAP
+    only_queues: bool = False
 
     @property
     def kinds(self) -> Mapping[str, str]:
@@ -169,4 +172,5 @@ def log_request(options: StoreOptions, columns: tuple[str, ...]) -> LogRequest:
         decompress=options.decompress,
         batch_rows=options.arrow_batch_rows,
         properties_as=options.properties_as,
+        only_queues=options.only_queues,
     )
