@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+pytest.importorskip("pyarrow", reason="pyarrow is of the extra `spark`")
+
 from trocket.client.core.subscription import build_subscription
 from trocket.client.errors import ConnectError
 from trocket.remoting.codec import RemotingCommand
