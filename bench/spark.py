@@ -1,14 +1,19 @@
-"""How fast Spark reads a store's files, beside the bare decoder and what users write today.
+"""How fast Spark reads and writes, beside the same work without it and what users write today.
 
-    python -m trocket.bench.spark --messages 1000000
+    python -m trocket.bench.spark
+    python -m trocket.bench.spark --only store --messages 3500000
+    python -m trocket.bench.spark --only sink --only source --only idle
 
-A synthetic log of some 300 bytes a message (14-byte key, 100-byte body, five properties) is scanned
+- `store`: a synthetic log of some 300 bytes a message (14-byte key, 100-byte body, five properties)
+  is scanned by the decoder alone in two processes; by `rocketmq-store` on local[2] into `noop`; and
+  by a loop over `decode_record` whose rows go through `createDataFrame`. `ready` is Spark's part of
+  it: as many rows of the same columns, decoded before.
+- `sink`: rows into a broker of ours, a process of its own.
+- `source`: those messages by `rocketmq` into `noop`, and by the same pulls in two processes.
+- `idle`: the requests per second that a broker gets from a stream without news.
 
-- by the decoder alone, in two processes;
-- by `rocketmq-store` on local[2], into Spark's `noop`;
-- by a loop over `decode_record` whose rows go through `createDataFrame`.
-
-Rates are messages per second of wall time, the best of `--rounds`.
+Rates are messages per second of wall time, the best of `--rounds`; `cpu` is of all processes but
+the broker's, in seconds per million messages, and says more on a machine that does other things.
 """
 
 from __future__ import annotations
@@ -18,16 +23,29 @@ import multiprocessing
 import os
 import sys
 import tempfile
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+from trocket.bench.spark_ready import PARTS as READY_PARTS
+from trocket.bench.spark_ready import ReadySource
+from trocket.blocking import Admin
+from trocket.interop.trocket_peer import TrocketCluster
+from trocket.interop.usage import cpu_seconds
 from trocket.remoting.message_codec import decode_record, encode_record
+from trocket.spark.batch_plan import ranges
+from trocket.spark.cluster import Cluster
 from trocket.spark.log_read import read_log
+from trocket.spark.pull_read import read_range
+from trocket.spark.source import message_request
+from trocket.spark.source_options import source_options
 from trocket.spark.store_options import log_request, store_options
 from trocket.spark.store_plan import find_stores, plan_log
 from trocket.store.offline.read_only import ReadOnlyDisk
+from trocket.testing import Broker
 
 HOST = bytes((127, 0, 0, 1, 0, 0, 0x2A, 0x9F))
 COLUMNS = {
@@ -36,8 +54,99 @@ COLUMNS = {
     "header only": "queueId int, queueOffset bigint, storeTimestamp timestamp, "
     "bornTimestamp timestamp, commitLogOffset bigint",
 }
+SCAN_GOALS = {"8 columns": 350_000, "header only": 1_000_000}
+SCAN_RATIO_MAX = 1.5
+SINK_GOAL = 20_000
+SOURCE_RATIO_MIN = 0.8
+IDLE_GOAL = 5.0
+
+BATCH_ROWS = 8192
+"""Of a batch, as the option arrowBatchRows has it."""
 LOOP_MAX = 50_000
 """Messages of the loop: more would only take longer."""
+
+TOPIC = "SparkBench"
+QUEUES = 4
+IDLE_S = 10.0
+
+
+class Rate(NamedTuple):
+    """Messages per second, and seconds of CPU per million of them."""
+
+    per_s: float
+    cpu_s: float
+
+
+def show(what: str, rate: Rate, goal: str = "") -> None:
+    print(f"{what:46} {rate.per_s:>11,.0f} msg/s  cpu {rate.cpu_s:6.2f}  {goal}", flush=True)
+
+
+def met(is_met: bool, goal: str) -> str:
+    return f"{'ok' if is_met else 'MISSED'}: {goal}"
+
+
+def cpu_of_all(but: list[int]) -> float:
+    """Seconds of CPU of this process and all below it, those that ended too, but of some."""
+    parents = {}
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdigit():
+            try:
+                stat = (folder / "stat").read_text()
+            except OSError:
+                continue
+            parents[int(folder.name)] = int(stat.rpartition(")")[2].split()[1])
+    found, todo = 0.0, [os.getpid()]
+    while todo:
+        pid = todo.pop()
+        if pid not in but:
+            found += cpu_seconds(pid)
+            todo += [child for child, parent in parents.items() if parent == pid]
+    return found
+
+
+def best(rounds: int, work: Callable[[], int], but: list[int] | None = None) -> Rate:
+    """The best rate of several rounds, and the least CPU.
+
+    Args:
+      but: processes whose CPU is not counted.
+    """
+    rates, costs = [], []
+    for _ in range(rounds):
+        cpu, began = cpu_of_all(but or []), time.perf_counter()
+        count = work()
+        rates.append(count / (time.perf_counter() - began))
+        costs.append((cpu_of_all(but or []) - cpu) / count * 1e6)
+    return Rate(max(rates), min(costs))
+
+
+def spark_session() -> Any:
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    from pyspark.sql import SparkSession
+
+    import trocket.spark
+
+    spark = (
+        SparkSession.builder.master("local[2]")
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.driver.memory", "1g")
+        .getOrCreate()
+    )
+    spark.sparkContext.setLogLevel("OFF")
+    trocket.spark.register(spark)
+    spark.dataSource.register(ReadySource)
+    return spark
+
+
+def names_of(schema: str) -> tuple[str, ...]:
+    return tuple(each.split()[0] for each in schema.replace("string,string", "").split(", "))
+
+
+def to_noop(frame: Any) -> None:
+    frame.write.format("noop").mode("overwrite").save()
+
+
+# The files of a store
 
 
 def write_store(folder: Path, count: int) -> str:
@@ -61,87 +170,175 @@ def write_store(folder: Path, count: int) -> str:
     return str(log.parent)
 
 
-def names_of(schema: str) -> tuple[str, ...]:
-    return tuple(each.split()[0] for each in schema.replace("string,string", "").split(", "))
-
-
 def decode_half(arguments: tuple[str, str, int]) -> int:
     """Every second piece of the store, decoded; how many messages."""
     root, schema, half = arguments
-    options = store_options({"path": root, "splitBytes": "32m"})
+    options = store_options({"path": root})
     disk = ReadOnlyDisk()
     request = log_request(options, names_of(schema))
     splits = plan_log(disk, find_stores(disk, options), options)[half::2]
     return sum(batch.num_rows for split in splits for batch in read_log(disk, split, request))
 
 
-def best(rounds: int, work: Callable[[], int]) -> float:
-    """The best rate of several rounds."""
-    rates = []
-    for _ in range(rounds):
-        began = time.perf_counter()
-        count = work()
-        rates.append(count / (time.perf_counter() - began))
-    return max(rates)
+def loop(spark: Any, root: str) -> int:
+    """What users write today: records in Python, rows through createDataFrame."""
+    data = (Path(root) / "commitlog" / f"{0:020d}").read_bytes()
+    rows: list[tuple[object, ...]] = []
+    at = 0
+    while at < len(data) and len(rows) < LOOP_MAX:
+        message = decode_record(data, at, check_crc=False)
+        at += message.store_size
+        rows.append((message.topic, message.queue_id, message.queue_offset, message.body,
+                     message.keys, message.tags, message.properties))  # fmt: skip
+    names = ["topic", "queueId", "queueOffset", "body", "keys", "tags", "properties"]
+    to_noop(spark.createDataFrame(rows, names))
+    return len(rows)
 
 
-def spark_session() -> Any:
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    from pyspark.sql import SparkSession
+def measure_store(spark: Any, pool: Any, folder: Path, messages: int, rounds: int) -> None:
+    root = write_store(folder, messages)
+    rates: dict[str, float] = {}
+    for name, schema in COLUMNS.items():
+        halves = [(root, schema, 0), (root, schema, 1)]
 
-    import trocket.spark
+        def bare(halves: list[tuple[str, str, int]] = halves) -> int:
+            return sum(pool.map(decode_half, halves, chunksize=1))
 
-    spark = (
-        SparkSession.builder.master("local[2]")
-        .config("spark.ui.enabled", "false")
-        .config("spark.driver.memory", "1g")
-        .getOrCreate()
+        def scan(schema: str = schema) -> int:
+            to_noop(spark.read.format("rocketmq-store").schema(schema).load(root))
+            return messages
+
+        def ready(schema: str = schema) -> int:
+            batches = max(messages // READY_PARTS // BATCH_ROWS, 1)
+            frame = spark.read.format("rocketmq-ready").schema(schema).option("path", root)
+            to_noop(frame.option("batches", batches).load())
+            return min(BATCH_ROWS, messages) * batches * READY_PARTS
+
+        alone = best(rounds, bare)
+        show(f"store: decoder alone, 2 processes, {name}", alone)
+        show(f"store: local[2], batches ready, {name}", best(rounds, ready))
+        found, goal = best(rounds, scan), SCAN_GOALS[name]
+        rates[name] = found.per_s
+        show(f"store: local[2], {name}", found, met(found.per_s >= goal, f"{goal:,}"))
+        times = alone.per_s / found.per_s
+        print(f"  {times:.2f} times the decoder's; {met(times <= SCAN_RATIO_MAX, '1.5')}")
+    looped = best(1, lambda: loop(spark, root))
+    times = rates["8 columns"] / looped.per_s
+    show(
+        "store: a loop and createDataFrame, 7 columns", looped, f"local[2] is {times:.0f} times it"
     )
-    spark.sparkContext.setLogLevel("OFF")
-    trocket.spark.register(spark)
-    return spark
+
+
+# A broker
+
+
+@contextmanager
+def own_broker(folder: Path) -> Iterator[TrocketCluster]:
+    cluster = TrocketCluster(folder / "cluster")
+    cluster.start()
+    try:
+        yield cluster
+    finally:
+        cluster.close()
+
+
+def measure_sink(spark: Any, cluster: TrocketCluster, count: int, rounds: int) -> None:
+    with Admin(f"rocketmq://{cluster.namesrv_address}") as admin:
+        admin.create_topic(TOPIC, queues=QUEUES)
+    rows = spark.range(count, numPartitions=2).selectExpr(
+        "repeat('x', 100) AS body", "concat('order', id) AS keys", "concat('tag', id % 4) AS tags",
+        "map('price', string(id % 97)) AS properties",
+    )  # fmt: skip
+
+    def send() -> int:
+        options = {"nameServer": cluster.namesrv_address, "topic": TOPIC}
+        rows.write.format("rocketmq").options(**options).mode("append").save()
+        return count
+
+    found = best(rounds, send, but=cluster.pids)
+    show("sink: local[2] into a broker", found, met(found.per_s >= SINK_GOAL, f"{SINK_GOAL:,}"))
+
+
+def pull_half(arguments: tuple[str, str, int]) -> int:
+    """Every second queue, pulled and decoded as Spark's tasks do it; how many messages."""
+    namesrv, schema, half = arguments
+    options = source_options({"nameServer": namesrv, "topic": TOPIC})
+    cluster = Cluster(options)
+    request = message_request(options, names_of(schema))
+    parts = ranges(cluster, options, cluster.queues(options), {})[half::2]
+    return sum(
+        batch.num_rows for part in parts for batch in read_range(cluster, options, request, part)
+    )
+
+
+def measure_source(spark: Any, pool: Any, cluster: TrocketCluster, rounds: int) -> None:
+    schema = COLUMNS["8 columns"]
+    halves = [(cluster.namesrv_address, schema, half) for half in range(2)]
+
+    def bare() -> int:
+        return sum(pool.map(pull_half, halves, chunksize=1))
+
+    count = bare()
+
+    def read() -> int:
+        options = {"nameServer": cluster.namesrv_address, "topic": TOPIC}
+        to_noop(spark.read.format("rocketmq").schema(schema).options(**options).load())
+        return count
+
+    alone = best(rounds, bare, but=cluster.pids)
+    show("source: the same pulls, 2 processes", alone)
+    found = best(rounds, read, but=cluster.pids)
+    ratio = found.per_s / alone.per_s
+    show("source: local[2]", found, met(ratio >= SOURCE_RATIO_MIN, f"80 %, is {ratio:.0%}"))
+
+
+def measure_idle(spark: Any, folder: Path) -> None:
+    with Broker() as broker:
+        broker.create_topic(TOPIC, queues=QUEUES)
+        options = {"nameServer": broker.namesrv_address, "topic": TOPIC}
+        query = (
+            spark.readStream.format("rocketmq").options(**options).load()
+            .writeStream.format("noop").option("checkpointLocation", str(folder / "idle")).start()
+        )  # fmt: skip
+        try:
+            threading.Event().wait(IDLE_S)  # until the first batch is over
+            counted = broker.faults.delay(None, 0, times=None)
+            threading.Event().wait(IDLE_S)
+            calls = counted.hits / IDLE_S
+        finally:
+            query.stop()
+    print(f"idle: {calls:.1f} requests/s at a broker with {QUEUES} queues;"
+          f" {met(calls <= IDLE_GOAL, str(IDLE_GOAL))}")  # fmt: skip
+
+
+PARTS = ("store", "sink", "source", "idle")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--messages", type=int, default=1_000_000)
+    parser.add_argument("--messages", type=int, default=1_000_000, help="of the store")
+    parser.add_argument("--rows", type=int, default=200_000, help="that the sink writes at once")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--only", action="append", choices=PARTS)
     given = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        root = write_store(Path(folder), given.messages)
-        print(f"load average before: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
-        with multiprocessing.get_context("spawn").Pool(2) as pool:
-            for name, schema in COLUMNS.items():
-                halves = [(root, schema, 0), (root, schema, 1)]
-                rate = best(given.rounds, lambda: sum(pool.map(decode_half, halves, chunksize=1)))  # noqa: B023
-                print(f"bare decoder, 2 processes, {name}: {rate:,.0f} msg/s")
-        spark = spark_session()
-        for name, schema in COLUMNS.items():
-
-            def scan(schema: str = schema) -> int:
-                frame = spark.read.format("rocketmq-store").schema(schema)
-                frame.option("splitBytes", "32m").load(root).write.format("noop").mode(
-                    "overwrite"
-                ).save()
-                return int(given.messages)
-
-            print(f"rocketmq-store, local[2], {name}: {best(given.rounds, scan):,.0f} msg/s")
-
-        def loop() -> int:
-            data = (Path(root) / "commitlog" / f"{0:020d}").read_bytes()
-            rows: list[tuple[object, ...]] = []
-            at = 0
-            while at < len(data) and len(rows) < LOOP_MAX:
-                message = decode_record(data, at, check_crc=False)
-                at += message.store_size
-                rows.append((message.topic, message.queue_id, message.queue_offset, message.body,
-                             message.keys, message.tags, message.properties))  # fmt: skip
-            names = ["topic", "queueId", "queueOffset", "body", "keys", "tags", "properties"]
-            spark.createDataFrame(rows, names).write.format("noop").mode("overwrite").save()
-            return len(rows)
-
-        print(f"a loop and createDataFrame, 7 columns: {best(1, loop):,.0f} msg/s")
-        spark.stop()
+    parts = set(given.only or PARTS)
+    print(f"load average before: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
+    spark = spark_session()
+    with (
+        tempfile.TemporaryDirectory() as name,
+        multiprocessing.get_context("spawn").Pool(2) as pool,
+    ):
+        folder = Path(name)
+        if "store" in parts:
+            measure_store(spark, pool, folder, given.messages, given.rounds)
+        if parts & {"sink", "source"}:
+            with own_broker(folder) as cluster:
+                measure_sink(spark, cluster, given.rows, given.rounds)
+                if "source" in parts:
+                    measure_source(spark, pool, cluster, given.rounds)
+        if "idle" in parts:
+            measure_idle(spark, folder)
+    spark.stop()
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ import os
 import re
 import ssl
 import threading
+import time
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, Final, NamedTuple, TypeVar
@@ -21,6 +22,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 from ..blocking import Admin, Client
 from ..client.core.routes import subscribe_queues
 from ..client.core.signature import Credentials
+from ..client.core.subscription import build_subscription
 from ..client.errors import (
     ConfigurationError,
     ConnectError,
@@ -45,7 +47,9 @@ from ..remoting.response_codes import ResponseCode
 from ..remoting.topic_names import DLQ_TOPIC_PREFIX, RETRY_TOPIC_PREFIX, is_system_topic
 from .errors import OptionError, SparkConnectorError
 from .queue_offsets import Queue
-from .source_options import ConnectionOptions, SourceOptions, read_assignment
+from .record_columns import walk
+from .secrets import read_secrets
+from .source_options import ConnectionOptions, ReadFrom, SourceOptions, read_assignment
 
 logger = logging.getLogger(__name__)
 
@@ -60,8 +64,16 @@ _PULL_CODES: Final = (
     ResponseCode.PULL_RETRY_IMMEDIATELY,
     ResponseCode.PULL_OFFSET_MOVED,
 )
+_PULL_NOTHING: Final = (ResponseCode.PULL_NOT_FOUND, ResponseCode.PULL_OFFSET_MOVED)
 _PASSING: Final = (ConnectError, RequestTimeoutError)
 """What may be better the next time."""
+
+SAMPLE_COUNT: Final = 32
+"""Messages by which the size of the next ones is known: what Apache's brokers give at once."""
+
+ADDRESS_KEPT_S: Final = 5.0
+"""How long a broker's address is taken as known: asking the client is a change of threads, as much
+work as the half of a pull. Routes are looked up less often."""
 
 _clients: dict[tuple[int, ConnectionOptions], Client] = {}
 _lock = threading.Lock()
@@ -99,8 +111,12 @@ class Cluster:
     """
 
     def __init__(self, options: ConnectionOptions) -> None:
+        self._read_from = getattr(options, "read_from", ReadFrom.MASTER)
+        self._suggested: dict[str, int] = {}
         self._options = options.connection
         self._client = client_of(self._options)
+        # Of each broker its address, and until when that is taken as known.
+        self._addresses: dict[str, tuple[str, float]] = {}
 
     # Queues
 
@@ -208,10 +224,14 @@ class Cluster:
         offset: int,
         *,
         count: int,
+        size: int | None = None,
         group: str,
         subscription: SubscriptionData,
     ) -> RawPull:
         """Pull once; the broker does not wait for news.
+
+        Args:
+          size: bytes of the answer at most, for brokers of 5.x; None: as the broker likes.
 
         Raises: ClientError.
         """
@@ -228,9 +248,13 @@ class Cluster:
             sub_version=subscription.sub_version,
             expression_type=subscription.expression_type,
             broker_name=queue.broker_name,
+            max_msg_bytes=size,
         )
-        answer = self._ask(queue, RequestCode.PULL_MESSAGE, header, _PULL_CODES)
+        answer = self._of_slave(queue, header)
+        if answer is None:
+            answer = self._ask(queue, RequestCode.PULL_MESSAGE, header, _PULL_CODES)
         told = decode(PullMessageResponseHeader, answer.ext_fields)
+        self._suggested[queue.broker_name] = told.suggest_which_broker_id
         return RawPull(
             answer.code,
             bytes(answer.body),
@@ -240,7 +264,43 @@ class Cluster:
             told.max_offset,
         )
 
+    def mean_size(self, queue: Queue, offset: int, group: str) -> float | None:
+        """Bytes that the next messages of a queue take, on average; None: there are none.
+
+        Raises: ClientError.
+        """
+        every = build_subscription(queue.topic, "*")
+        body = self.pull(queue, offset, count=SAMPLE_COUNT, group=group, subscription=every).body
+        starts, _ = walk(body, 0, len(body))
+        return len(body) / len(starts) if len(starts) else None
+
     # Requests
+
+    def _of_slave(self, queue: Queue, header: Header) -> Any | None:
+        """The answer of a slave; None: the master is to be asked.
+
+        A slave may not have a message yet, so what is gone its master says.
+        """
+        address = self._slave(queue)
+        if address is None:
+            return None
+        try:
+            answer = self._client.request(address, RequestCode.PULL_MESSAGE, header, ok=_PULL_CODES)
+        except _PASSING as error:
+            logger.warning("%s; its master is asked", error)
+            return None
+        return None if answer.code in _PULL_NOTHING else answer
+
+    def _slave(self, queue: Queue) -> str | None:
+        """The address of the slave to pull from; None: pull from the master."""
+        if self._read_from is ReadFrom.MASTER:
+            return None
+        self._address(queue)  # so that its route is known
+        known = self._client.broker_addresses().get(queue.broker_name, {})
+        wanted = self._suggested.get(queue.broker_name, 0)
+        if self._read_from is ReadFrom.SLAVE:
+            wanted = min((broker_id for broker_id in known if broker_id), default=0)
+        return known.get(wanted) if wanted else None
 
     def _full(self, queue: Queue) -> str:
         return self._client.with_namespace(queue.topic)
@@ -261,6 +321,14 @@ class Cluster:
             ) from error
 
     def _address(self, queue: Queue) -> str:
+        address, until_s = self._addresses.get(queue.broker_name, ("", 0.0))
+        now_s = time.monotonic()
+        if now_s >= until_s:
+            address = self._looked_up(queue)
+            self._addresses[queue.broker_name] = address, now_s + ADDRESS_KEPT_S
+        return address
+
+    def _looked_up(self, queue: Queue) -> str:
         address = self._client.broker_address(queue.broker_name)
         if address is None:
             self._client.route(self._full(queue), is_fresh=True)
@@ -275,6 +343,7 @@ class Cluster:
             try:
                 return ask()
             except _PASSING as error:
+                self._addresses.clear()
                 if not left:
                     raise
                 logger.warning("%s; once more in %d ms", error, self._options.retry_interval_ms)
@@ -310,7 +379,9 @@ def _more(options: ConnectionOptions) -> dict[str, Any]:
     more: dict[str, Any] = {}
     if options.namespace:
         more["namespace"] = options.namespace
-    if options.access_key is not None and options.secret_key is not None:
+    if options.secrets_file is not None:
+        more["credentials"] = read_secrets(options.secrets_file)
+    elif options.access_key is not None and options.secret_key is not None:
         token = options.security_token
         more["credentials"] = Credentials(
             options.access_key.reveal(),

@@ -7,12 +7,22 @@ decoded.
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Iterable, Mapping
 from typing import Final
 
 from .errors import OptionError, nearest
 
 PROPERTIES_MAP: Final = "map<string,string>"
+
+
+class PropertiesAs(enum.Enum):
+    """What the column `properties` is."""
+
+    MAP = "map"
+    STRING = "string"
+    """The text as a record has it, for jobs of the rocketmq-spark connector."""
+
 
 MESSAGE: Final[Mapping[str, str]] = {
     "topic": "string",
@@ -53,6 +63,12 @@ CORRUPT: Final[Mapping[str, str]] = {"_corrupt": "string", "_raw": "binary"}
 """With mode=permissive: why a row is no good record, and the first bytes of it."""
 
 _BROKER: Final = {"brokerName": "string"}
+
+
+def of_messages(columns: Mapping[str, str], properties_as: PropertiesAs) -> Mapping[str, str]:
+    """The columns of messages, with the properties as they are wanted."""
+    return columns if properties_as is PropertiesAs.MAP else {**columns, "properties": "string"}
+
 
 TABLES: Final[Mapping[str, Mapping[str, str]]] = {
     "commitlog": COMMITLOG,

@@ -13,16 +13,15 @@ import pyarrow.compute as pc
 from ..store.commit_log import file_name
 from ..store.disk import Disk
 from .arrow import repeated, schema_of, type_of
-from .columns import COMMITLOG, CORRUPT
 from .errors import CorruptStoreError, DataLossError
 from .log_segment import RAW_SHOWN, Block, Hole, LogSegment
+from .queue_units import QueueUnits
 from .record_columns import RecordColumns, column_of, constant
 from .store_options import LogRequest
 from .store_plan import LogSplit
 
 logger = logging.getLogger(__name__)
 
-_COLUMNS: Final = {**COMMITLOG, **CORRUPT}
 _OF_HOLES: Final = ("brokerName", "segment", "position", "size", "valid", "_corrupt", "_raw")
 """What a row says that is no message."""
 
@@ -48,6 +47,7 @@ def read_log(
         logger.warning("%s; it is left out", text)
         return
     file = disk.open(split.path)
+    units = QueueUnits(disk, split.root) if request.only_queues else None
     try:
         segment = LogSegment(
             file,
@@ -61,8 +61,10 @@ def read_log(
             if isinstance(piece, Hole):
                 yield from _hole_row(split, request, piece)
             else:
-                yield from _batches(split, request, piece)
+                yield from _batches(split, request, piece, units)
     finally:
+        if units is not None:
+            units.close()
         file.close()
 
 
@@ -84,14 +86,19 @@ def _hole_row(split: LogSplit, request: LogRequest, hole: Hole) -> Iterator[pa.R
         "_raw": hole.raw,
     }
     assert set(values) == set(_OF_HOLES)
-    columns = [pa.array([values.get(name)], type_of(_COLUMNS[name])) for name in request.columns]
+    kinds = request.kinds
+    columns = [pa.array([values.get(name)], type_of(kinds[name])) for name in request.columns]
     yield _batch(request, columns, 1)
 
 
-def _batches(split: LogSplit, request: LogRequest, block: Block) -> Iterator[pa.RecordBatch]:
+def _batches(
+    split: LogSplit, request: LogRequest, block: Block, units: QueueUnits | None
+) -> Iterator[pa.RecordBatch]:
     records = block.records
     for begin in range(0, len(records), request.batch_rows):
         part = wanted(records.part(begin, begin + request.batch_rows), request)
+        if units is not None and len(part):
+            part = part.where(units.seen(part))
         if len(part):
             yield _decoded(split, request, block.position, part)
 
@@ -152,7 +159,7 @@ def _decoded(
         elif name == "_raw":
             column = _raw(records, bad)
         else:
-            column = column_of(records, name)
+            column = column_of(records, name, request.properties_as)
         columns.append(column)
     return _batch(request, columns, count)
 
@@ -169,7 +176,7 @@ def _raw(records: RecordColumns, bad: dict[int, str]) -> pa.Array:
 
 
 def _batch(request: LogRequest, columns: list[pa.Array], count: int) -> pa.RecordBatch:
-    schema = schema_of(request.columns, _COLUMNS)
+    schema = schema_of(request.columns, request.kinds)
     batch = pa.RecordBatch.from_arrays(columns, schema=schema)
     assert batch.num_rows == count or not columns
     return batch

@@ -33,44 +33,37 @@ class PropertyColumns:
     """
 
     def __init__(self, data: pa.Buffer, begins: np.ndarray, ends: np.ndarray) -> None:
-        self._count = count = len(begins)
+        self._count = len(begins)
+        rows = np.flatnonzero(ends > begins)
+        if len(rows) < self._count:
+            begins, ends = begins[rows], ends[rows]
+        if len(rows):
+            # A separator at the end, which some writers leave out, would begin one item more.
+            ends = ends - (np.frombuffer(data, np.uint8)[ends - 1] == _ITEM)
         # Each with the byte before it, which becomes a separator: now every item follows one.
         packed = slices(data, begins - 1, ends)
-        offsets = np.frombuffer(packed.buffers()[1], np.int32, count + 1) if count else _NONE
-        size = int(offsets[-1]) if count else 0
+        fronts = np.frombuffer(packed.buffers()[1], np.int32, len(rows) + 1) if len(rows) else _ZERO
+        size = int(fronts[-1])
         raw = np.frombuffer(packed.buffers()[2] or b"", np.uint8, size).copy()
-        fronts = offsets[:-1] if count else _NONE
-        raw[fronts] = _ITEM
-        self._raw = raw
-        marks = np.flatnonzero(raw <= _ITEM)
-        marks = marks[raw[marks] != 0]
-        is_item = raw[marks] == _ITEM
-        # Of each item: the mark before it, the next one, and the next that ends an item.
-        before = np.flatnonzero(is_item)
-        item_at = marks[before]
-        item_end = np.append(item_at, size)[1:]
-        after = np.append(marks, size)[before + 1]
-        has_name = np.append(~is_item, False)[before + 1]
-        name_begin, value_begin = item_at + 1, after + 1
-        good = has_name & (after > name_begin) & (item_end > value_begin)
-        self._spans = np.stack([name_begin, after, value_begin, item_end], axis=1)[good]
-        # Which of them stand in the columns, and which has the value of each.
-        self._items = self._valued = np.arange(len(self._spans))
+        raw[fronts[:-1]] = _ITEM
+        self._buffer = pa.py_buffer(raw)
+        item_at, after, item_end, has_name = _items(raw)
+        good = has_name & (after > item_at + 1) & (item_end > after + 1)
         first_item = np.searchsorted(item_at, fronts)
-        total = np.concatenate([[0], np.cumsum(good)])
-        self._offsets = np.append(total[first_item], total[-1]).astype(np.int32)
+        if not good.all():
+            first_item = np.concatenate([[0], np.cumsum(good)])[first_item]
+            item_at, after, item_end = item_at[good], after[good], item_end[good]
+        self._item_at, self._after, self._item_end = item_at, after, item_end
+        if len(rows) < self._count:
+            counts = np.zeros(self._count + 1, np.int32)
+            counts[rows + 1] = np.diff(first_item)
+            first_item = np.cumsum(counts)
+        self._offsets = first_item.astype(np.int32)
         self._drop_repeated()
 
     @cached_property
-    def _both(self) -> pa.BinaryArray:
-        """Names and values in turn."""
-        spans = self._spans
-        buffer = pa.py_buffer(self._raw)
-        return slices(buffer, spans[:, 0::2].reshape(-1), spans[:, 1::2].reshape(-1))
-
-    @cached_property
     def _names(self) -> pa.DictionaryArray:
-        names = self._both.take(pa.array(2 * self._items)).dictionary_encode()
+        names = slices(self._buffer, self._item_at + 1, self._after).dictionary_encode()
         # Names that differ only in bytes that are no UTF-8 are one.
         texts = as_text(names.dictionary).dictionary_encode()
         codes = texts.indices.take(names.indices)
@@ -78,14 +71,14 @@ class PropertyColumns:
 
     @cached_property
     def _values(self) -> pa.BinaryArray:
-        return self._both.take(pa.array(2 * self._valued + 1))
+        return slices(self._buffer, self._after + 1, self._item_end)
 
     def _row_of_item(self) -> np.ndarray:
         return np.repeat(np.arange(self._count), np.diff(self._offsets))
 
     def _drop_repeated(self) -> None:
         """Make each name of a record stand once."""
-        if not len(self._spans):
+        if not len(self._item_at):
             return
         codes = self._names.indices.to_numpy()
         kind_count = len(self._names.dictionary)
@@ -104,7 +97,7 @@ class PropertyColumns:
         if not len(rows):
             return
         keep = np.ones(len(codes), np.bool_)
-        valued = self._valued.copy()
+        valued = np.arange(len(codes))
         for row in rows:
             first: dict[int, int] = {}
             for item in range(self._offsets[row], self._offsets[row + 1]):
@@ -113,9 +106,9 @@ class PropertyColumns:
                     keep[item] = False
                     valued[place] = item
         total = np.concatenate([[0], np.cumsum(keep)])
-        self._items, self._valued = self._items[keep], valued[keep]
         self._offsets = total[self._offsets].astype(np.int32)
-        del self._names
+        self._names = self._names.take(pa.array(np.flatnonzero(keep)))
+        self._values = self._values.take(pa.array(valued[keep]))
 
     def map_column(self) -> pa.MapArray:
         """Each record's properties; a record without any has an empty map."""
@@ -128,11 +121,33 @@ class PropertyColumns:
         if found < 0:
             return pa.nulls(self._count, pa.string())
         items = np.flatnonzero(self._names.indices.to_numpy() == found)
-        rows = self._row_of_item()[items]
+        if len(items) == self._count:
+            return as_text(self._values.take(pa.array(items)))
         places = np.full(self._count, -1, np.int64)
-        places[rows] = items
-        indices = pa.array(places, mask=places < 0)
-        return as_text(self._values.take(indices))
+        places[self._row_of_item()[items]] = items
+        return as_text(self._values.take(pa.array(places, mask=places < 0)))
 
 
-_NONE: Final = np.zeros(0, np.int64)
+def _items(raw: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """The items of bytes in which a separator stands before each.
+
+    Returns: of each the separator before it, the end of its name, its end, and whether it has a
+    name; without one its value is what follows the next mark, and means nothing.
+    """
+    marks = np.flatnonzero(raw <= _ITEM)
+    kinds = raw[marks]
+    if not kinds.all():
+        marks = marks[kinds != 0]
+        kinds = raw[marks]
+    if len(marks) % 2 == 0 and (kinds[0::2] == _ITEM).all() and (kinds[1::2] == _NAME).all():
+        # In turn, as nearly always: each item has a name, and no value holds a mark.
+        item_at, after = marks[0::2], marks[1::2]
+        return item_at, after, np.append(item_at, len(raw))[1:], np.ones(len(after), np.bool_)
+    before = np.flatnonzero(kinds == _ITEM)
+    item_at = marks[before]
+    after = np.append(marks, len(raw))[before + 1]
+    has_name = np.append(kinds == _NAME, False)[before + 1]
+    return item_at, after, np.append(item_at, len(raw))[1:], has_name
+
+
+_ZERO: Final = np.zeros(1, np.int32)

@@ -19,7 +19,6 @@ from ..remoting.bodies import SubscriptionData
 from ..remoting.response_codes import ResponseCode
 from .arrow import schema_of
 from .cluster import RawPull
-from .columns import MESSAGE
 from .errors import DataLossError, SparkConnectorError
 from .log_read import wanted
 from .queue_offsets import Queue, QueueRange
@@ -42,6 +41,7 @@ class Puller(Protocol):
         offset: int,
         *,
         count: int,
+        size: int | None,
         group: str,
         subscription: SubscriptionData,
     ) -> RawPull:
@@ -95,6 +95,7 @@ def _answers(
             part.queue,
             offset,
             count=min(options.pull_batch_size, part.end - offset),
+            size=options.pull_bytes,
             group=options.consumer_group,
             subscription=subscription,
         )
@@ -185,6 +186,6 @@ def _decoded(
         elif name == "topic" and options.namespace:
             column = constant(part.queue.topic, records)
         else:
-            column = column_of(records, name)
+            column = column_of(records, name, request.properties_as)
         columns.append(column)
-    return pa.RecordBatch.from_arrays(columns, schema=schema_of(request.columns, MESSAGE))
+    return pa.RecordBatch.from_arrays(columns, schema=schema_of(request.columns, request.kinds))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -40,6 +40,7 @@ from ..remoting.topic_names import (
     is_system_topic,
 )
 from .arrow import as_text, dtype_of, repeated, slices, timestamps, with_rows
+from .columns import PropertiesAs
 from .property_columns import PropertyColumns
 
 _HEADS: Final = tuple(
@@ -83,6 +84,27 @@ def is_blank(data: bytes, at: int, remaining: int) -> bool:
     return bool(magic == MAGIC_BLANK and size == remaining)
 
 
+class _Layout(NamedTuple):
+    """Where the parts of n records lie in their buffer."""
+
+    body_at: np.ndarray
+    body_end: np.ndarray
+    topic_at: np.ndarray
+    topic_end: np.ndarray
+    ends: np.ndarray
+    is_good: np.ndarray
+    """Whether the lengths add up; else the others may lie anywhere."""
+
+    @property
+    def properties_at(self) -> np.ndarray:
+        """Where the properties begin; they go on to the record's end."""
+        return self.topic_end + PROPERTIES_LENGTH.size
+
+
+def _where(mask: np.ndarray, values: np.ndarray, other: int) -> np.ndarray:
+    return values if mask.all() else np.where(mask, values, other)
+
+
 class RecordColumns:
     """n records of one buffer, decoded column by column when asked.
 
@@ -105,26 +127,38 @@ class RecordColumns:
 
     def first(self, count: int) -> RecordColumns:
         """The first records only."""
-        return self if count >= len(self) else RecordColumns(self._data, self.starts[:count])
+        return self if count >= len(self) else self._some(slice(0, count))
 
     def part(self, begin: int, end: int) -> RecordColumns:
         """The records from `begin` up to `end`."""
-        if begin <= 0 and end >= len(self):
-            return self
-        return RecordColumns(self._data, self.starts[begin:end])
+        return self if begin <= 0 and end >= len(self) else self._some(slice(begin, end))
 
     def where(self, mask: np.ndarray) -> RecordColumns:
         """Those records that a mask has."""
-        return self if mask.all() else RecordColumns(self._data, self.starts[mask])
+        return self if mask.all() else self._some(mask)
+
+    def _some(self, rows: slice | np.ndarray) -> RecordColumns:
+        """Some of the records, with what is known of them: gathering it is most of the work."""
+        some = RecordColumns(self._data, self.starts[rows])
+        known, mine = self.__dict__, some.__dict__
+        if "_heads" in known:
+            mine["_heads"] = self._heads[rows]
+        if "_layout" in known:
+            layout = self._layout
+            mine["_layout"] = _Layout(*(each[rows] for each in layout))
+        if "topics" in known and isinstance(rows, slice):
+            mine["topics"] = self.topics[rows]
+        return some
 
     # Fields of the head
 
     def _gather(self, kind: int, starts: np.ndarray) -> np.ndarray:
         dtype = _HEADS[kind]
         count = max(len(self._data) - dtype.itemsize + 1, 0)
-        # One item at every byte, lying over each other: indexing copies whole heads.
-        view = np.ndarray((count,), dtype, self._data, strides=(1,))
-        return view[starts]
+        # One item at every byte, lying over each other: indexing copies whole heads. As plain bytes
+        # they are copied at once, and six times as fast as field by field.
+        view = np.ndarray((count,), f"V{dtype.itemsize}", self._data, strides=(1,))
+        return view[starts].view(dtype)
 
     @cached_property
     def _heads(self) -> np.ndarray:
@@ -163,46 +197,32 @@ class RecordColumns:
         Args:
           base: physical offset of the buffer's first byte; None: offsets are not compared.
         """
-        head_sizes = _HEAD_SIZES[self._kinds]
-        sizes = self._heads["total_size"].astype(np.int64)
-        good = sizes >= head_sizes + _LENGTHS
+        good = self._heads["total_size"] >= _HEAD_SIZES[self._kinds] + _LENGTHS
         if base is not None:
             good &= self._heads["physical_offset"] == self.starts + base
         # Of bad ones nothing more is looked at: what they say may lie anywhere.
         if not good.all():
             known = int(np.argmin(good))
             return self.first(known).good_count(base) if known else 0
-        ends = self.starts + sizes
-        bodies = self.field("body_length").astype(np.int64)
-        topic_at = self.starts + head_sizes + bodies
-        wide = self._heads["magic"] == MAGIC_V2
-        good = (bodies >= 0) & (topic_at + _LENGTHS + wide <= ends)
-        topic_at = np.where(good, topic_at, 0)
-        length, topic_at = self._topic_length(topic_at, wide)
-        properties_at = topic_at + length + PROPERTIES_LENGTH.size
-        good &= (length > 0) & (properties_at <= ends)
-        properties_at = np.where(good, properties_at, PROPERTIES_LENGTH.size)
-        good &= properties_at + self._short(properties_at - PROPERTIES_LENGTH.size) == ends
-        count = len(self) if good.all() else int(np.argmin(good))
-        return self.first(count)._good_topics()
+        good = self._layout.is_good
+        return self._good_topics() if good.all() else self.first(int(np.argmin(good))).good_count()
 
     def _good_topics(self) -> int:
-        topics = self._topics
+        raw = slices(self._buffer, self._layout.topic_at, self._layout.topic_end)
         try:
-            topics.cast(pa.string())
+            self.__dict__["topics"] = raw.cast(pa.string())
             return len(self)
         except pa.ArrowInvalid:
-            for row, raw in enumerate(topics.to_pylist()):
+            for row, topic in enumerate(raw.to_pylist()):
                 try:
-                    raw.decode()
+                    topic.decode()
                 except UnicodeDecodeError:
                     return row
             raise
 
     def _short(self, at: np.ndarray) -> np.ndarray:
         """The signed 16 bits at each place."""
-        raw = (self._bytes[at].astype(np.int32) << 8) | self._bytes[at + 1]
-        return np.where(raw >= 0x8000, raw - 0x10000, raw)
+        return (self._bytes[at].view(np.int8).astype(np.int32) << 8) | self._bytes[at + 1]
 
     def _topic_length(self, at: np.ndarray, wide: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         narrow = self._bytes[at].view(np.int8).astype(np.int32)
@@ -212,37 +232,37 @@ class RecordColumns:
         return np.where(wide, self._short(at), narrow), at + sizes
 
     @cached_property
-    def _parts(self) -> tuple[np.ndarray, ...]:
-        """Where body, topic and properties begin and end: five places of each record."""
-        body_at = self.starts + _HEAD_SIZES[self._kinds]
+    def _layout(self) -> _Layout:
+        kinds = self._kinds
+        head_sizes = _HEAD_SIZES[kinds] if kinds.any() else _HEAD_SIZES[0]
+        ends = self.ends
+        body_at = self.starts + head_sizes
         body_end = body_at + self.field("body_length")
-        length, topic_at = self._topic_length(body_end, self._heads["magic"] == MAGIC_V2)
-        ends = self.starts + self._heads["total_size"]
-        return body_at, body_end, topic_at, topic_at + length, ends
+        wide = self._heads["magic"] == MAGIC_V2
+        good = (body_end >= body_at) & (body_end + _LENGTHS + wide <= ends)
+        length, topic_at = self._topic_length(_where(good, body_end, 0), wide)
+        topic_end = topic_at + length
+        good &= (length > 0) & (topic_end + PROPERTIES_LENGTH.size <= ends)
+        size = self._short(_where(good, topic_end, 0))
+        good &= topic_end + PROPERTIES_LENGTH.size + size == ends
+        return _Layout(body_at, body_end, topic_at, topic_end, ends, good)
 
     # Columns
 
     @cached_property
-    def _topics(self) -> pa.BinaryArray:
-        _, _, begins, ends, _ = self._parts
-        return slices(self._buffer, begins, ends)
-
-    @cached_property
     def topics(self) -> pa.StringArray:
         """The topic of each."""
-        return as_text(self._topics)
+        return as_text(slices(self._buffer, self._layout.topic_at, self._layout.topic_end))
 
     @cached_property
     def properties(self) -> PropertyColumns:
         """The properties of all."""
-        _, _, _, topic_end, ends = self._parts
-        return PropertyColumns(self._buffer, topic_end + PROPERTIES_LENGTH.size, ends)
+        return PropertyColumns(self._buffer, self._layout.properties_at, self._layout.ends)
 
     @property
     def body_places(self) -> tuple[np.ndarray, np.ndarray]:
         """Where in the buffer each body begins and ends."""
-        begins, ends, _, _, _ = self._parts
-        return begins, ends
+        return self._layout.body_at, self._layout.body_end
 
     def head(self, row: int, size: int) -> bytes:
         """The first bytes of a record."""
@@ -252,8 +272,7 @@ class RecordColumns:
     @cached_property
     def bodies(self) -> pa.BinaryArray:
         """The body of each as stored."""
-        begins, ends, _, _, _ = self._parts
-        return slices(self._buffer, begins, ends)
+        return slices(self._buffer, *self.body_places)
 
     def inflated(self, on_bad: Callable[[int, str], None]) -> pa.BinaryArray:
         """The body of each, decompressed where it is compressed.
@@ -268,7 +287,7 @@ class RecordColumns:
         rows = np.flatnonzero(flags & COMPRESSED)
         if not len(rows):
             return self.bodies
-        begins, ends, _, _, _ = self._parts
+        begins, ends = self.body_places
         bodies: list[bytes] = []
         for row in rows:
             body = self._data[begins[row] : ends[row]]
@@ -283,8 +302,7 @@ class RecordColumns:
 
     def raw_properties(self) -> pa.StringArray:
         """The properties of each as one text."""
-        _, _, _, topic_end, ends = self._parts
-        return as_text(slices(self._buffer, topic_end + PROPERTIES_LENGTH.size, ends))
+        return as_text(slices(self._buffer, self._layout.properties_at, self._layout.ends))
 
     def hosts(self, name: str) -> pa.StringArray:
         """`ip:port` of each: `born_host` or `store_host`."""
@@ -366,13 +384,18 @@ _COLUMNS: Final[dict[str, Callable[[RecordColumns], pa.Array]]] = {
 }
 
 
-def column_of(records: RecordColumns, name: str) -> pa.Array:
+def column_of(
+    records: RecordColumns, name: str, properties_as: PropertiesAs = PropertiesAs.MAP
+) -> pa.Array:
     """A column that a record's bytes alone give.
 
     Args:
       name: one of `columns.COMMITLOG`, but not brokerName, segment, position and valid; the body
         is as stored.
+      properties_as: what the column `properties` is.
     """
+    if name == "properties" and properties_as is PropertiesAs.STRING:
+        return records.raw_properties()
     if name in _INTS:
         return pa.array(records.field(_INTS[name]).astype(np.int32, copy=False))
     if name in _LONGS:

@@ -14,6 +14,14 @@ from .source_options import FORMAT, ConnectionOptions
 ROW_ID: Final = "SPARK_ROW_ID"
 """The property that a row's id goes into: the same when Spark writes the row again."""
 
+BAD_ROW: Final = "SPARK_BAD_ROW"
+"""The property of a row in the topic of onBadRow that says what was wrong."""
+BAD_ROW_TOPIC: Final = "SPARK_TOPIC"
+"""The property that says which topic it was for."""
+
+FAIL: Final = "fail"
+"""onBadRow: the task fails."""
+
 COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
     "body": ("binary", "string"),
     "topic": ("string",),
@@ -44,6 +52,7 @@ class SinkOptions(ConnectionOptions):
     require_flushed: bool = True
     ordered: bool = False
     row_id: str = "auto"
+    on_bad_row: str = FAIL
     max_message_size: SizeBytes = field(default=SizeBytes(4 << 20), metadata={"minimum": 1})
 
 

@@ -7,10 +7,13 @@ them.
 Rows of one topic, and of one queue where they name one, go together in one request; several
 requests are under way at once. With `ordered` only one per queue, so that what is tried again
 cannot be overtaken.
+
+A row that cannot be a message fails the task, or goes to the topic of `onBadRow` with the reason.
 """
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -27,7 +30,9 @@ from ..remoting.bodies import TopicRouteData
 from ..remoting.java_hash import java_hash_code
 from ..remoting.topic_names import RETRY_TOPIC_PREFIX
 from .errors import RowRefusedError, SparkConnectorError
-from .sink_options import ROW_ID, RowLayout, SinkOptions
+from .sink_options import BAD_ROW, BAD_ROW_TOPIC, FAIL, ROW_ID, RowLayout, SinkOptions
+
+logger = logging.getLogger(__name__)
 
 MESSAGE_EXTRA_SIZE: Final = 200
 """Bytes that a message takes in a batch beside its body and its own properties, at most about."""
@@ -99,6 +104,7 @@ class SinkWriter:
         self._under_way: deque[Future[None]] = deque()
         self._of_queue: dict[MessageQueue | None, Future[None]] = {}
         self._request_count = 0
+        self._bad: list[str] = []
 
     def write(self, batches: Iterable[pa.RecordBatch]) -> Written:
         """Send all rows, and wait until they are stored.
@@ -117,11 +123,20 @@ class SinkWriter:
                 self._flush(key)
             while self._under_way:
                 self._under_way.popleft().result()
+        if self._bad:
+            topic = self._options.on_bad_row
+            logger.warning("%d rows went to %s, as: %s", len(self._bad), topic, self._bad[0])
         return Written(row, self._request_count)
 
     def _add(self, values: dict[str, Any], row: int) -> None:
-        message = self._message(values, row)
-        queue = self._queue(values, message, row)
+        queue: MessageQueue | None = None
+        try:
+            message = self._message(values, row)
+            queue = self._queue(values, message, row)
+        except RowRefusedError as error:
+            topic = self._options.topic or values.get("topic") or ""
+            row_id = self._id_of(values, row)
+            message = self._bad_row(_raw(values["body"]), topic, row_id, error)
         key = message.topic, queue
         is_alone = (
             message.delay_level
@@ -145,7 +160,7 @@ class SinkWriter:
         if body is None or not topic:
             what = "no body" if body is None else "no topic"
             raise RowRefusedError(f"row {row} of this task has {what}: {_shown(values)}")
-        raw = body.encode() if isinstance(body, str) else body
+        raw = _raw(body)
         if len(raw) > self._options.max_message_size:
             raise RowRefusedError(
                 f"row {row} of this task has a body of {len(raw)} bytes, and maxMessageSize is"
@@ -167,6 +182,24 @@ class SinkWriter:
             deliver_at_ms=None if deliver_at is None else round(deliver_at.timestamp() * 1000),
             sharding_key=values.get("shardingKey"),
             flag=values.get("flag") or 0,
+        )
+
+    def _bad_row(
+        self, body: bytes, topic: str, row_id: str | None, error: RowRefusedError
+    ) -> Message:
+        """What goes to the topic of onBadRow in a row's place.
+
+        Raises: RowRefusedError: there is no such topic.
+        """
+        if self._options.on_bad_row == FAIL:
+            raise error
+        self._bad.append(str(error))
+        properties = {BAD_ROW: str(error), BAD_ROW_TOPIC: topic, ROW_ID: row_id or ""}
+        return Message(
+            topic=self._options.on_bad_row,
+            # No broker takes a message without a body.
+            body=body[: self._options.max_message_size] or b"-",
+            properties={name: value for name, value in properties.items() if value},
         )
 
     def _id_of(self, values: dict[str, Any], row: int) -> str | None:
@@ -230,10 +263,8 @@ class SinkWriter:
                     result = self._sender.send_batch(messages, queue=queue, timeout_s=timeout_s)
                 break
             except MessageRefusedError as error:
-                raise RowRefusedError(
-                    f"of rows {pending.first_row} and following of this task for the topic"
-                    f" {messages[0].topic} one cannot be a message: {error}"
-                ) from error
+                self._send_refused(pending, queue, error)
+                return
             except ClientError as error:
                 if not left:
                     raise SparkConnectorError(
@@ -245,6 +276,34 @@ class SinkWriter:
                 f"{len(messages)} rows for {result.queue} are stored, but not safely:"
                 f" {result.status.name}; requireFlushed=false takes that"
             )
+
+    def _send_refused(
+        self, pending: _Pending, queue: MessageQueue | None, error: MessageRefusedError
+    ) -> None:
+        """Nothing was sent: send what can be, one by one, and the others to onBadRow's topic.
+
+        Raises: RowRefusedError: they are not to go there, or cannot.
+        """
+        refused = RowRefusedError(
+            f"of rows {pending.first_row} and following of this task for the topic"
+            f" {pending.messages[0].topic} one cannot be a message: {error}"
+        )
+        refused.__cause__ = error
+        for message in pending.messages:
+            if len(pending.messages) == 1:
+                if message.topic == self._options.on_bad_row:
+                    raise refused
+                row_id = message.properties.get(ROW_ID)
+                bad = self._bad_row(message.body, message.topic, row_id, refused)
+                self._send(_Pending([bad], first_row=pending.first_row), None)
+            elif self._options.on_bad_row == FAIL:
+                raise refused
+            else:
+                self._send(_Pending([message], first_row=pending.first_row), queue)
+
+
+def _raw(body: str | bytes | None) -> bytes:
+    return body.encode() if isinstance(body, str) else body or b""
 
 
 def _rows(batch: pa.RecordBatch) -> Iterator[dict[str, Any]]:

@@ -18,7 +18,7 @@ from pyspark.sql.datasource import (
 
 from .batch_plan import ranges
 from .cluster import Cluster
-from .columns import MESSAGE, ddl
+from .columns import MESSAGE, PropertiesAs, ddl, of_messages
 from .errors import OptionError
 from .pull_read import read_range
 from .pushdown import Bounds, bounds
@@ -28,6 +28,7 @@ from .sink_options import RowLayout, SinkOptions, row_layout, sink_options
 from .source_options import FORMAT, SourceOptions, source_options
 from .store_options import LogRequest
 from .stream_reader import QueuePartition, QueueStreamReader, partitions_of
+from .worker import settle
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -51,12 +52,15 @@ class RocketMQSource(DataSource):
 
     def schema(self) -> str:
         """All columns of a message."""
-        return ddl(MESSAGE)
+        # The options may be a sink's, so that this one is looked for alone.
+        lowered = {key.lower(): value.strip().lower() for key, value in self._given.items()}
+        is_text = lowered.get("propertiesas") == PropertiesAs.STRING.value
+        return ddl(of_messages(MESSAGE, PropertiesAs.STRING if is_text else PropertiesAs.MAP))
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """A reader of the columns that the user's schema picks."""
         options = source_options(self._given)
-        columns = picked(schema, MESSAGE, FORMAT)
+        columns = picked(schema, of_messages(MESSAGE, options.properties_as), FORMAT)
         kind = FilteringQueueReader if options.pushdown else QueueReader
         return kind(options, columns)
 
@@ -65,7 +69,8 @@ class RocketMQSource(DataSource):
         options = source_options(self._given)
         if options.ending_offsets or options.ending_timestamp is not None:
             raise OptionError(f"{FORMAT}: a stream does not end: endingOffsets is for batches")
-        return QueueStreamReader(options, message_request(options, picked(schema, MESSAGE, FORMAT)))
+        columns = picked(schema, of_messages(MESSAGE, options.properties_as), FORMAT)
+        return QueueStreamReader(options, message_request(options, columns))
 
     def writer(self, schema: StructType, overwrite: bool) -> BatchSink:
         """A writer of these rows."""
@@ -91,7 +96,10 @@ def message_request(options: SourceOptions, columns: tuple[str, ...]) -> LogRequ
     """
     tags = frozenset(tag for each in options.tags.split("||") if (tag := each.strip()))
     return LogRequest(
-        columns, tags=None if tags <= {"*"} else tags, batch_rows=options.arrow_batch_rows
+        columns,
+        tags=None if tags <= {"*"} else tags,
+        batch_rows=options.arrow_batch_rows,
+        properties_as=options.properties_as,
     )
 
 
@@ -118,6 +126,7 @@ class QueueReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of a range."""
         if isinstance(partition, QueuePartition):
+            settle()
             options = self._options
             yield from read_range(Cluster(options), options, self._request, partition.part)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,14 +11,25 @@ from typing import Any, Final
 
 import msgspec
 
+from .columns import PropertiesAs
 from .errors import OptionError
-from .options import DurationMs, Secret, TimeMs, names, read_options
+from .options import DurationMs, Secret, SizeBytes, TimeMs, names, read_options
 from .queue_offsets import OffsetSpec, read_offset_spec
 
 FORMAT: Final = "rocketmq"
 DEFAULT_GROUP: Final = "spark-rocketmq-source"
 """Of all queries that name none. Nothing is ever committed for it. (A name for each query, as the
 Kafka source has it, would leave a group behind at every broker with each.)"""
+
+
+class ReadFrom(enum.Enum):
+    """Which broker of a name messages are pulled from."""
+
+    MASTER = "master"
+    SLAVE = "slave"
+    """One of the slaves; the master where there is none, or where it does not have them yet."""
+    SUGGESTED = "suggested"
+    """The one that a broker suggests in its answers, as consumers do it."""
 
 
 @dataclass(frozen=True)
@@ -29,6 +41,7 @@ class ConnectionOptions:
     access_key: Secret | None = None
     secret_key: Secret | None = None
     security_token: Secret | None = None
+    secrets_file: str | None = None
     tls: bool = False
     tls_ca_file: str | None = None
     pull_timeout_ms: int = field(default=3000, metadata={"minimum": 1})
@@ -39,6 +52,8 @@ class ConnectionOptions:
         """Raises: OptionError: options that do not go together."""
         if (self.access_key is None) != (self.secret_key is None):
             raise OptionError("accessKey and secretKey go together: give both, or neither")
+        if self.access_key is not None and self.secrets_file is not None:
+            raise OptionError("accessKey and secretsFile are two ways to say the same: give one")
         if not self.name_server:
             raise OptionError("nameServer is empty: it is host:port;host:port")
 
@@ -67,15 +82,19 @@ class SourceOptions(ConnectionOptions):
     tags: str = "*"
     filter_sql: str = ""
     max_offsets_per_trigger: int | None = field(default=None, metadata={"minimum": 1})
+    max_bytes_per_trigger: SizeBytes | None = field(default=None, metadata={"minimum": 1})
     min_offsets_per_trigger: int | None = field(default=None, metadata={"minimum": 1})
     max_trigger_delay: DurationMs = DurationMs(900_000)  # noqa: RUF009
     min_partitions: int | None = field(default=None, metadata={"minimum": 1})
     max_records_per_partition: int | None = field(default=None, metadata={"minimum": 1})
     fail_on_data_loss: bool = True
     pull_batch_size: int = field(default=1024, metadata={"minimum": 1})
+    pull_bytes: SizeBytes | None = field(default=None, metadata={"minimum": 1})
+    read_from: ReadFrom = ReadFrom.MASTER
     offset_poll_interval_ms: int = field(default=200, metadata={"minimum": 0})
     queue_discovery_interval: DurationMs = DurationMs(30_000)  # noqa: RUF009
     decompress: bool = True
+    properties_as: PropertiesAs = PropertiesAs.MAP
     pushdown: bool = False
     arrow_batch_rows: int = field(default=8192, metadata={"minimum": 1})
 
@@ -121,6 +140,11 @@ class SourceOptions(ConnectionOptions):
         if self.assign:
             return tuple(read_assignment(self.assign))
         return names(self.topic) or names(self.topics)
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether a stream's batches are."""
+        return self.max_offsets_per_trigger is not None or self.max_bytes_per_trigger is not None
 
     @property
     def is_committing(self) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from .columns import COMMITLOG, CORRUPT, TABLES
+from .columns import COMMITLOG, CORRUPT, TABLES, PropertiesAs, of_messages
 from .errors import OptionError, nearest
 from .options import SizeBytes, TimeMs, names, read_options
 
@@ -43,7 +43,9 @@ class StoreOptions:
     mode: ReadMode = ReadMode.FAILFAST
     tail: Tail = Tail.STOP
     verify_crc: bool = False
+    only_queues: bool = False
     decompress: bool = True
+    properties_as: PropertiesAs = PropertiesAs.MAP
     fail_on_data_loss: bool = True
     arrow_batch_rows: int = field(default=8192, metadata={"minimum": 1})
     pushdown: bool = False
@@ -63,9 +65,10 @@ class StoreOptions:
     @property
     def columns(self) -> Mapping[str, str]:
         """The table's columns."""
-        if self.table == "commitlog" and self.mode is ReadMode.PERMISSIVE:
-            return {**COMMITLOG, **CORRUPT}
-        return TABLES[self.table]
+        if self.table != "commitlog":
+            return TABLES[self.table]
+        bad = CORRUPT if self.mode is ReadMode.PERMISSIVE else {}
+        return {**of_messages(COMMITLOG, self.properties_as), **bad}
 
 
 @dataclass(frozen=True)
@@ -81,6 +84,8 @@ class LogRequest:
       verify_crc: a record with a wrong checksum is a hole.
       decompress: bodies are inflated.
       batch_rows: of a RecordBatch at most.
+      properties_as: what the column `properties` is.
+      only_queues: only records that a unit of their queue points to.
     """
 
     columns: tuple[str, ...]
@@ -93,6 +98,13 @@ class LogRequest:
     verify_crc: bool = False
     decompress: bool = True
     batch_rows: int = 8192
+    properties_as: PropertiesAs = PropertiesAs.MAP
+    only_queues: bool = False
+
+    @property
+    def kinds(self) -> Mapping[str, str]:
+        """The types of all columns that there may be."""
+        return of_messages({**COMMITLOG, **CORRUPT}, self.properties_as)
 
     def narrowed(
         self,
@@ -159,4 +171,6 @@ def log_request(options: StoreOptions, columns: tuple[str, ...]) -> LogRequest:
         verify_crc=options.verify_crc,
         decompress=options.decompress,
         batch_rows=options.arrow_batch_rows,
+        properties_as=options.properties_as,
+        only_queues=options.only_queues,
     )

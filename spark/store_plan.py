@@ -20,6 +20,7 @@ from ..store.offline.log_files import LogFiles
 from ..store.offline.log_walk import LogWalk
 from ..store.offline.opening import opened
 from .errors import DataLossError, OptionError
+from .queue_units import check_queues
 from .store_options import StoreOptions
 
 logger = logging.getLogger(__name__)
@@ -35,6 +36,7 @@ class LogSplit:
 
     Attributes:
       path: of the file.
+      root: the store's folder.
       broker_name: of the store.
       base: physical offset of the file's first byte.
       file_size: bytes that log files of this store have.
@@ -43,6 +45,7 @@ class LogSplit:
     """
 
     path: str
+    root: str
     broker_name: str
     base: int
     file_size: int
@@ -106,6 +109,8 @@ def plan_log(disk: Disk, stores: list[StoreAt], options: StoreOptions) -> list[L
     for store in stores:
         try:
             with opened(disk, store.root, live=True) as (layout, stop):
+                if options.only_queues:
+                    check_queues(disk, store.root)
                 splits += _splits(disk, layout, store, stop, options)
         except NoStoreError as error:
             raise OptionError(str(error)) from error
@@ -126,6 +131,7 @@ def _splits(
             for begin in range(0, max(limit, 1), options.split_bytes):
                 yield LogSplit(
                     layout.log_path(base),
+                    store.root,
                     store.broker_name,
                     base,
                     layout.log_file_size,

@@ -19,6 +19,7 @@ from .session import picked
 from .store_options import FORMAT, StoreOptions, log_request, store_options, within
 from .store_plan import LogSplit, find_stores, plan_log
 from .store_tables import TableSplit, plan_table, read_table
+from .worker import settle
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -81,6 +82,7 @@ class StoreReader(DataSourceReader):
         """The rows of a piece."""
         if not isinstance(partition, StorePartition):
             return  # Spark's own, where there is nothing to read
+        settle()
         split, options = partition.split, self._options
         disk = ReadOnlyDisk()
         if isinstance(split, LogSplit):

@@ -18,8 +18,12 @@ from .source_options import SourceOptions
 
 logger = logging.getLogger(__name__)
 
-IDLE_CALLS_MAX: Final = 5
-"""Questions to each broker per second while nothing comes."""
+IDLE_CALLS_MAX: Final = 4
+"""Questions about queues to each broker per second while nothing comes. With what a client asks
+beside them they are not more than five."""
+
+SAMPLED_MAX: Final = 4
+"""Queues whose messages are measured for maxBytesPerTrigger, one pull each: those with the most."""
 
 COMMIT_INTERVAL_S: Final = 1.0
 """Between two times that a group's offsets are told to the brokers. RocketMQ's clients: 5 s."""
@@ -33,6 +37,9 @@ class StreamCluster(QueueEnds, Protocol):
 
     def commit_offset(self, queue: Queue, group: str, offset: int) -> None:
         """Tell the broker where a group goes on."""
+
+    def mean_size(self, queue: Queue, offset: int, group: str) -> float | None:
+        """Bytes of the next messages, on average."""
 
 
 class StreamPlan:
@@ -111,11 +118,33 @@ class StreamPlan:
         if is_waiting or (not available and begin == start.offsets):
             return None
         count = None if all_of_it else count_max
+        if not all_of_it:
+            count = self._within_bytes(begin, latest, count)
         ahead = {queue: max(latest[queue], begin[queue]) for queue in latest}
         end = ahead if count is None else limited(begin, ahead, count)
         self._batch_s = self._now_s()
         # Queues that are not there now stay where they are: they may come back.
         return StreamOffset({**begin, **end}, init=init)
+
+    def _within_bytes(
+        self, begin: Mapping[Queue, int], latest: Mapping[Queue, int], count: int | None
+    ) -> int | None:
+        """How many messages make maxBytesPerTrigger, as large as the next ones are."""
+        size_max = self._options.max_bytes_per_trigger
+        if size_max is None:
+            return count
+        backlogs = {queue: end - begin[queue] for queue, end in latest.items()}
+        size = sampled = 0.0
+        for queue in sorted(backlogs, key=lambda queue: -backlogs[queue])[:SAMPLED_MAX]:
+            if backlogs[queue] > 0:
+                mean = self._cluster().mean_size(queue, begin[queue], self._options.consumer_group)
+                if mean is not None:
+                    size += mean * backlogs[queue]
+                    sampled += backlogs[queue]
+        if not size:
+            return count
+        found = max(int(size_max * sampled / size), 1)
+        return found if count is None else min(found, count)
 
     def _is_too_few(self, available: int) -> bool:
         wanted = self._options.min_offsets_per_trigger

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
@@ -21,9 +21,14 @@ from .queue_offsets import QueueRange, StreamOffset, split_ranges
 from .source_options import SourceOptions
 from .store_options import LogRequest
 from .stream_plan import StreamPlan, batch_ranges
+from .worker import settle
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+
+ROWS_MAX: Final = 2**62
+"""No limit, said as one: all that is available would be everything at once."""
 
 
 class QueuePartition(InputPartition):
@@ -71,9 +76,10 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._planning.initial().to_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """maxOffsetsPerTrigger."""
-        count = self._options.max_offsets_per_trigger
-        return ReadAllAvailable() if count is None else ReadMaxRows(count)
+        """maxOffsetsPerTrigger; what maxBytesPerTrigger says is counted when a batch is planned."""
+        if not self._options.is_limited:
+            return ReadAllAvailable()
+        return ReadMaxRows(self._options.max_offsets_per_trigger or ROWS_MAX)
 
     def prepareForTriggerAvailableNow(self) -> None:
         """Read what is there now, and end."""
@@ -82,9 +88,9 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """How far the next batch goes; `start` where there is nothing to do."""
         # Trigger.Once means everything, whatever the options say.
-        is_once = isinstance(limit, ReadAllAvailable) and self._options.max_offsets_per_trigger
+        is_once = isinstance(limit, ReadAllAvailable) and self._options.is_limited
         count = limit.max_rows if isinstance(limit, ReadMaxRows) else None
-        end = self._planning.next_end(StreamOffset.from_json(start), count, all_of_it=bool(is_once))
+        end = self._planning.next_end(StreamOffset.from_json(start), count, all_of_it=is_once)
         return start if end is None else end.to_json()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
@@ -100,6 +106,7 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of a range."""
         if isinstance(partition, QueuePartition):
+            settle()
             options = self._options
             yield from read_range(Cluster(options), options, self._request, partition.part)
 

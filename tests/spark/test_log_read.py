@@ -57,6 +57,13 @@ def test_a_choice_of_columns_is_in_its_order() -> None:
     assert {tuple(row) for row in found} == {("queueOffset", "topic")}
 
 
+def test_properties_are_the_text_of_a_record_where_that_is_wanted() -> None:
+    disk = stopped_store()
+    texts = [row["properties"] for row in rows(disk, ["properties"], propertiesAs="string")]
+    assert texts == [m.properties_bytes.decode() for m in records(disk)]
+    assert texts[0].count("\x01") == len(rows(disk, ["properties"])[0]["properties"])
+
+
 def test_topics_tags_and_times_choose_rows() -> None:
     disk = stopped_store()
     messages = records(disk)

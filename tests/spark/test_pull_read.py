@@ -271,3 +271,12 @@ def test_a_name_server_that_is_not_there_is_named() -> None:
     )
     with pytest.raises(Exception, match=r"127\.0\.0\.1:1"):
         Cluster(options).queues(options)
+
+
+def test_the_size_of_the_next_messages_is_known_by_some_of_them(broker) -> None:
+    cluster = Cluster(options_of(broker))
+    only = next(each for each in cluster.queues(options_of(broker, topic="U")))
+    size = cluster.mean_size(only, 0, "g")
+    assert size is not None
+    assert 91 + len("oneU") < size < 400
+    assert cluster.mean_size(only, 1, "g") is None

@@ -126,6 +126,34 @@ def test_columns_are_what_each_record_says(sample) -> None:
     ]
 
 
+ORDINARY = st.builds(
+    lambda items, end: b"\x02".join(items) + end,
+    st.lists(
+        st.sampled_from([b"KEYS\x01k", b"TAGS\x01t", b"UNIQ_KEY\x010A", b"n\x01\xff"]), max_size=5
+    ),
+    st.just(b"\x02") | st.just(b""),
+)
+"""Properties as clients write them: no mark within a value, and nothing empty."""
+
+
+@given(
+    st.lists(st.builds(lambda r, p: {**r, "properties": p}, RECORD, ORDINARY), max_size=8),
+    st.lists(st.booleans(), min_size=8, max_size=8),
+    st.tuples(st.integers(0, 8), st.integers(0, 8)),
+)
+def test_some_of_the_records_say_the_same_as_among_all(sample, mask, cut) -> None:
+    data = pack(sample)
+    records, _ = columns(data, base=1000)
+    whole = rows(records)
+    assert whole == [expected(decode_record(data, int(at), inflate=False)) for at in records.starts]
+    begin, end = sorted(cut)
+    assert rows(records.part(begin, end)) == whole[begin:end]
+    wanted = np.array(mask[: len(sample)], np.bool_)
+    assert rows(records.where(wanted)) == [
+        row for row, is_in in zip(whole, mask, strict=False) if is_in
+    ]
+
+
 PLAIN = {"topic": "T", "body": b"body", "queue_id": 1, "queue_offset": 7, "born_host": V4,
          "store_host": V4, "born_timestamp_ms": 1, "store_timestamp_ms": 2}  # fmt: skip
 

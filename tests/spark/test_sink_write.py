@@ -15,7 +15,7 @@ from trocket.client.errors import SendError
 from trocket.client.message import MessageQueue, SendResult, SendStatus
 from trocket.spark.cluster import client_of
 from trocket.spark.errors import OptionError, RowRefusedError, SparkConnectorError
-from trocket.spark.sink_options import ROW_ID, row_layout, sink_options
+from trocket.spark.sink_options import BAD_ROW, BAD_ROW_TOPIC, ROW_ID, row_layout, sink_options
 from trocket.spark.sink_write import SinkWriter
 from trocket.testing import Broker
 
@@ -129,6 +129,27 @@ def test_a_row_that_cannot_be_a_message_is_named(broker, row, given, text) -> No
     with pytest.raises(RowRefusedError) as caught:
         write(broker, [row], **given)
     assert text in str(caught.value)
+
+
+@pytest.mark.slow
+def test_rows_that_cannot_be_messages_go_to_a_topic_of_their_own(broker) -> None:
+    broker.create_topic("Bad", queues=1)
+    broker.create_topic("Good", queues=1)
+    rows = [{"topic": "Good", "body": b"one"}, {"topic": "Good", "body": None}, {"body": b"where"},
+            {"topic": "Good", "body": b"x" * 11},
+            {"topic": "Good", "body": b"name", "properties": [("KEYS", "a")]},
+            {"topic": "Good", "body": b"two"}]  # fmt: skip
+    assert write(broker, rows, onBadRow="Bad", maxMessageSize="10").row_count == 6
+    assert [message.body for message in broker.messages("Good")] == [b"one", b"two"]
+    bad = {message.properties[ROW_ID]: message for message in broker.messages("Bad")}
+    bodies = {row_id: message.body for row_id, message in bad.items()}
+    assert bodies == {"q:0:0:1": b"-", "q:0:0:2": b"where", "q:0:0:3": b"x" * 10,
+                      "q:0:0:4": b"name"}  # fmt: skip
+    assert "has no body" in bad["q:0:0:1"].properties[BAD_ROW]
+    assert "KEYS" in bad["q:0:0:4"].properties[BAD_ROW]
+    assert bad["q:0:0:4"].properties[BAD_ROW_TOPIC] == "Good"
+    with pytest.raises(RowRefusedError, match="one cannot be a message"):
+        write(broker, [{"topic": "Good", "body": None}], onBadRow="no topic")
 
 
 class Flaky:

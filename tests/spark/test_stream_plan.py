@@ -24,6 +24,7 @@ class FakeCluster:
         self.ends = {Queue("T", "b", "abc".index(key)): end for key, end in ends.items()}
         self.first = {}
         self.committed = {}
+        self.sizes = {}
         self.call_count = 0
         self.is_refusing = False
 
@@ -43,6 +44,9 @@ class FakeCluster:
 
     def committed_offset(self, queue, group):
         return None
+
+    def mean_size(self, queue, offset, group):
+        return self.sizes.get(queue)
 
     def commit_offset(self, queue, group, offset):
         if self.is_refusing:
@@ -121,6 +125,21 @@ def test_without_news_there_is_no_batch_and_few_questions() -> None:
     cluster.ends[B] = 2
     _, ranges = step(plan, start)
     assert ranges == {B: (1, 2)}
+
+
+def test_a_limit_of_bytes_is_kept_by_what_the_next_messages_take() -> None:
+    cluster = FakeCluster(a=1000, b=3000)
+    plan = plan_of(cluster, startingOffsets="earliest", maxBytesPerTrigger="40000")
+    cluster.sizes = {A: 100.0, B: 500.0}
+    start, ranges = step(plan, again(plan.initial()), 10**9)
+    assert ranges == {A: (0, 25), B: (0, 75)}
+    assert 25 * 100 + 75 * 500 == 40_000
+    # Messages as large as the limit come one by one, and a smaller number still counts.
+    cluster.sizes = {A: 1e9, B: 1e9}
+    assert step(plan, start, 10**9)[1] == {A: (25, 26), B: (75, 76)}
+    cluster.sizes = {A: 1.0, B: 1.0}
+    assert step(plan, start, 4)[1] == {A: (25, 26), B: (75, 78)}
+    assert step(plan, start, None, all_of_it=True)[1] == {A: (25, 1000), B: (75, 3000)}
 
 
 def test_a_limit_is_kept_and_the_rest_comes_next() -> None:

@@ -1,0 +1,60 @@
+"""A source whose batches are ready: what Spark itself takes for a scan, whoever decodes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+
+from trocket.spark.columns import COMMITLOG, ddl
+from trocket.spark.log_read import read_log
+from trocket.spark.store_options import log_request, store_options
+from trocket.spark.store_plan import find_stores, plan_log
+from trocket.store.offline.read_only import ReadOnlyDisk
+
+PARTS = 4
+
+
+class ReadyReader(DataSourceReader):
+    """Gives the first batch of a store again and again.
+
+    Args:
+      root: the store.
+      columns: names.
+      batches: of each part.
+    """
+
+    def __init__(self, root: str, columns: tuple[str, ...], batches: int) -> None:
+        self._root = root
+        self._columns = columns
+        self._batches = batches
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """Some that are alike."""
+        return [InputPartition(part) for part in range(PARTS)]
+
+    def read(self, _: InputPartition) -> Iterator[Any]:
+        """The same batch."""
+        options, disk = store_options({"path": self._root}), ReadOnlyDisk()
+        split = plan_log(disk, find_stores(disk, options), options)[0]
+        batch = next(read_log(disk, split, log_request(options, self._columns)))
+        for _ in range(self._batches):
+            yield batch
+
+
+class ReadySource(DataSource):
+    """The format `rocketmq-ready`, of the benchmark; options path and batches."""
+
+    @classmethod
+    def name(cls) -> str:
+        """By which it is called."""
+        return "rocketmq-ready"
+
+    def schema(self) -> str:
+        """Those of a log."""
+        return ddl(COMMITLOG)
+
+    def reader(self, schema: Any) -> ReadyReader:
+        """A reader of these columns."""
+        return ReadyReader(self.options["path"], tuple(schema.names), int(self.options["batches"]))
