@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from importlib.resources import files
-from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
 
 from .cells import NO_FAULT, OURS, Cell, Kind, Run, Verdict
@@ -24,7 +23,9 @@ from .matrix import (
     grouped,
     of_verdict,
 )
-from .text import MEANINGS, SIGNS, WORST_FIRST, duration, printable
+from .node import document
+from .node import node as _node
+from .text import MEANINGS, SIGNS, WORST_FIRST, duration
 
 CELLS_LISTED_MAX = 12
 """Cells named under one reason; the rest is counted, and marked in the matrix."""
@@ -35,44 +36,13 @@ def to_html(run: Run) -> bytes:
     page = _Page(run)
     main = _node("main", *page.sections())
     body = _node("body", page.header(), *page.switches(), main, page.footer())
-    script = _node("script")
-    script.text = _resource("page.js")
-    body.append(script)
-    style = _node("style")
-    style.text = _resource("page.css")
-    head = _node(
-        "head",
-        _node("meta", charset="utf-8"),
-        _node("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        _node("meta", name="color-scheme", content="light dark"),
-        _node("title", f"trocket interop, {run.started_at[:10]}"),
-        style,
-    )
-    root = _node("html", head, body, lang="en")
-    text = ElementTree.tostring(root, encoding="unicode", method="html")
-    return f"<!doctype html>\n{text}\n".encode()
+    title = f"trocket interop, {run.started_at[:10]}"
+    return document(title, body, _resource("page.css"), _resource("page.js"))
 
 
 def _resource(name: str) -> str:
     """A file of this package; nobody else's text comes in that way, so it is not escaped."""
     return files(__package__).joinpath(name).read_text(encoding="utf-8")
-
-
-def _node(tag: str, *children: Element | str, **attributes: str | None) -> Element:
-    """An element. Text is escaped when it is written; `class_` and `data_x` as HTML has them."""
-    names = {name: name.rstrip("_").replace("_", "-") for name in attributes}
-    node = Element(
-        tag,
-        {names[name]: printable(value) for name, value in attributes.items() if value is not None},
-    )
-    for child in children:
-        if isinstance(child, Element):
-            node.append(child)
-        elif len(node):
-            node[-1].tail = (node[-1].tail or "") + printable(child)
-        else:
-            node.text = (node.text or "") + printable(child)
-    return node
 
 
 def _count(number: int, noun: str) -> str:

@@ -14,6 +14,8 @@ JOBS: Final[dict[str, str]] = {
     "dlq_report": "What lies in the dead letter queues: how much, of whom, why, how old",
     "replay": "Dead letters back to the topic that they came from, slowly, with an audit of each",
     "trades_ohlc": "Trades become bars: open, high, low, close, volume, VWAP per symbol and window",
+    "order_reconcile": "Orders not paid, or paid and not shipped, in time become alerts",
+    "lag_and_store_report": "Who is behind, what is about to be lost, where the bytes go: a page",
 }
 """What each does, by its name: the only list of them, for the command, the docs and the tests."""
 

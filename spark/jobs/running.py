@@ -157,6 +157,10 @@ class Summary:
         """Count on in a line, which begins with 0."""
         self._rows[what] = self._rows.get(what, 0) + count
 
+    def total(self) -> int:
+        """The sum of all counts: where each line counts findings, whether there are any."""
+        return sum(value for value in self._rows.values() if isinstance(value, int))
+
     def finish(self, status: int) -> int:
         """Print it.
 

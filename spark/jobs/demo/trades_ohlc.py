@@ -41,7 +41,7 @@ def fill(name_server: str, count: int, seed: int) -> dict[str, Any]:
                 now_ms = clock.wall_ms()
             symbol = rng.choice(SYMBOLS)
             prices[symbol] = max(prices[symbol] + rng.choice((-1, 0, 0, 1)), 4)
-            trade = {
+            trade: dict[str, Any] = {
                 "symbol": symbol,
                 "price": prices[symbol] / 4,
                 "quantity": rng.randrange(1, 500),

@@ -1,0 +1,93 @@
+"""Groups that are behind by known numbers, one queue that is too full, one key that is too hot."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections import Counter
+from typing import Any, Final
+
+from trocket.blocking import Admin, Client, Message, Producer
+from trocket.client import MessageQueue
+from trocket.spark.cluster import Cluster
+from trocket.spark.jobs.demo import Stage
+from trocket.spark.queue_offsets import Queue
+from trocket.spark.source_options import ConnectionOptions
+
+TOPICS: Final = {"TopicClick": 8, "TopicOrder": 4, "TopicAudit": 2}
+"""And their queues."""
+GROUPS: Final = {
+    "billing": ("TopicOrder", 1.0),
+    "search": ("TopicClick", 0.9),
+    "warehouse": ("TopicOrder", 0.4),
+    "nightly": ("TopicAudit", 0.0),
+}
+"""The topic that each reads, and how much of each queue it has read."""
+HOT_KEY: Final = "customer-7"
+
+
+def fill(name_server: str, count: int, seed: int) -> dict[str, Any]:
+    """Send `count` messages and commit offsets; returns messages by queue, lags, and the hot key's.
+
+    Lags are by (group, topic, queue id).
+    """
+    rng = random.Random(seed)
+    sent: Counter[tuple[str, int]] = Counter()
+    hot = 0
+    with Client(name_server) as client, Admin(client) as admin, Producer(client) as producer:
+        places: dict[str, list[MessageQueue]] = {}
+        for topic, queues in TOPICS.items():
+            admin.create_topic(topic, queues)
+            places[topic] = sorted(producer.queues(topic))
+        for _ in range(count):
+            topic = rng.choices(list(TOPICS), (6, 3, 1))[0]
+            # Every other click goes to one queue: its key is a bad one.
+            is_hot = topic == "TopicClick" and rng.random() < 0.5
+            key = HOT_KEY if is_hot else f"customer-{rng.randrange(1000, 9999)}"
+            queue = places[topic][3 if is_hot else rng.randrange(TOPICS[topic])]
+            body = json.dumps({"key": key, "text": "x" * rng.randrange(20, 400)})
+            producer.send_soon(Message(topic, body, keys=key), queue=queue)
+            sent[topic, queue.queue_id] += 1
+            hot += is_hot
+        for group in GROUPS:
+            admin.create_group(group)
+    cluster = Cluster(ConnectionOptions(name_server=name_server))
+    lags = {}
+    for group, (topic, share) in GROUPS.items():
+        for place in places[topic]:
+            end = sent[topic, place.queue_id]
+            offset = int(end * share)
+            cluster.commit_offset(Queue(topic, place.broker_name, place.queue_id), group, offset)
+            lags[group, topic, place.queue_id] = end - offset
+    return {"sent": dict(sent), "lags": lags, "hot": hot}
+
+
+def arguments(stage: Stage, answers: dict[str, Any]) -> list[str]:
+    """A report on the broker's files, of the moment after it was stopped and started again."""
+    stage.broker.restart()
+    return ["--store", str(stage.store), "--out", str(stage.folder / "report")]
+
+
+def check(stage: Stage, answers: dict[str, Any]) -> bool:
+    """Compare the report with what was sent and committed."""
+    report = json.loads((stage.folder / "report" / "report.json").read_text(encoding="utf-8"))
+    is_right = problems(report, answers) == []
+    word = "the same as" if is_right else "NOT the same as"
+    print(f"{sum(answers['lags'].values()):,} messages of lag: {word} was committed")
+    return is_right
+
+
+def problems(report: dict[str, Any], answers: dict[str, Any]) -> list[str]:
+    """What of a report is not as it was made."""
+    lags = {(row["group"], row["topic"], row["queueId"]): row["lag"] for row in report["lag"]}
+    loads = {(row["topic"], row["queueId"]): row["messages"] for row in report["queues"]}
+    hot = [row for row in report["hot_keys"] if row["topic"] == "TopicClick"]
+    return [
+        name
+        for name, is_same in (
+            ("lag", lags == answers["lags"]),
+            ("queues", loads == answers["sent"]),
+            ("hot key", (hot[0]["key"], hot[0]["messages"]) == (HOT_KEY, answers["hot"])),
+        )
+        if not is_same
+    ]

@@ -1,0 +1,315 @@
+"""Who is behind, what is about to be lost, and where the bytes go: Parquet, JSON, and a page.
+
+    spark-submit --master 'local[2]' trocket/spark/jobs/lag_and_store_report.py \\
+        --store /backup/broker-a/store --out /reports/2026-11-22
+
+Either from a broker's files (`--store`, a cold copy, or a pattern that means several), or from a
+cluster that runs (`--name-server`), whose messages are read once; then bytes are those of bodies.
+`--before` names the folder of an earlier report: then lags have a slope, and the time until they
+are gone.
+
+In the folder `--out`: `lag`, `queues`, `bytes`, `hot_keys`, `duplicates` as Parquet, report.json,
+and report.html, a page that needs nothing else. 1: a group lost messages, or is about to.
+
+Of a store, "now" is its newest message. A message is a duplicate when its topic has another of the
+same producer's id: a send that was tried again. Days are UTC's.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.window import Window
+
+from trocket.blocking import Admin, Client
+from trocket.client import NotFoundError, RouteNotFoundError
+from trocket.remoting.topic_names import is_system_group, is_system_topic
+from trocket.spark.jobs.lag_rows import Held, Place, lag_rows, next_unread
+from trocket.spark.jobs.report_page import page
+from trocket.spark.jobs.running import EXIT_FINDINGS, JobError, Summary, make_parser, run
+from trocket.store.clock import SystemClock
+
+NAME = "lag_and_store_report"
+COLUMNS = (
+    "topic string, brokerName string, queueId int, queueOffset bigint, keys string,"
+    " uniqKey string, storeTimestamp timestamp"
+)
+QUEUE = ["topic", "brokerName", "queueId"]
+HOT_KEYS = 10
+"""Keys of a topic that are named."""
+DUPLICATES = 100
+"""Duplicates that are named; all are counted."""
+
+Committed = dict[tuple[str, Place], int]
+Queues = dict[Place, Held]
+
+
+# ---- what there is -----------------------------------------------------------------------
+
+
+def of_store(spark: SparkSession, store: str) -> tuple[DataFrame, Queues, Committed]:
+    """Messages, queues and groups' offsets, by a broker's files."""
+
+    def table(name: str, schema: str) -> DataFrame:
+        source = spark.read.format("rocketmq-store").option("path", store).option("table", name)
+        return source.schema(schema).load()
+
+    messages = table("commitlog", f"{COLUMNS}, size int, commitLogOffset bigint").persist()
+    units = table(
+        "consumequeue",
+        "brokerName string, topic string, queueId int, queueOffset bigint, commitLogOffset bigint",
+    )
+    # Units may be left of messages that are deleted already.
+    first = messages.groupBy("brokerName").agg(F.min("commitLogOffset").alias("first"))
+    held = units.join(F.broadcast(first), "brokerName").groupBy(*QUEUE).agg(
+        F.min(F.when(F.col("commitLogOffset") >= F.col("first"), F.col("queueOffset"))),
+        (F.max("queueOffset") + 1).alias("end"),
+    )  # fmt: skip
+    queues = {}
+    for row in held.collect():
+        topic, broker, queue, begin, end = row
+        queues[Place(topic, broker, queue)] = Held(end if begin is None else begin, end)
+    offsets = table(
+        "consumeroffsets",
+        "brokerName string, group string, topic string, queueId int, offset bigint",
+    )
+    committed = {
+        (row["group"], Place(row["topic"], row["brokerName"], row["queueId"])): row["offset"]
+        for row in offsets.collect()
+        if not is_system_group(row["group"])
+    }
+    return messages, queues, committed
+
+
+def of_cluster(spark: SparkSession, name_server: str) -> tuple[DataFrame, Queues, Committed]:
+    """The same of brokers that run."""
+    queues: Queues = {}
+    committed: Committed = {}
+    with Client(name_server) as client, Admin(client) as admin:
+        for topic in admin.topics(is_all=True):
+            if is_system_topic(topic):
+                continue
+            try:
+                found = admin.offsets(topic)
+            except RouteNotFoundError:
+                continue  # deleted meanwhile
+            for queue in found:
+                place = Place(topic, queue.broker_name, queue.queue_id)
+                queues[place] = Held(queue.begin, queue.end)
+        for group in admin.groups():
+            if is_system_group(group):
+                continue
+            try:
+                lags = admin.lag(group).queues
+            except NotFoundError:
+                continue  # made, and never used
+            for lag in lags:
+                if lag.committed is not None:
+                    place = Place(lag.topic, lag.broker_name, lag.queue_id)
+                    committed[group, place] = lag.committed
+    topics = sorted({place.topic for place, held in queues.items() if held.end > held.begin})
+    if not topics:
+        raise JobError(f"{name_server}: no topic has a message, so there is nothing to report")
+    source = spark.read.format("rocketmq").options(
+        nameServer=name_server, topics=",".join(topics), failOnDataLoss="false"
+    )
+    rows = source.schema(f"{COLUMNS}, body binary, commitLogOffset bigint").load()
+    size = F.octet_length("body").alias("size")
+    return rows.withColumn("size", size).drop("body").persist(), queues, committed
+
+
+# ---- what is to be said of it ------------------------------------------------------------
+
+
+def bytes_by_day(messages: DataFrame) -> DataFrame:
+    """topic, day, messages, bytes."""
+    day = F.date_format("storeTimestamp", "yyyy-MM-dd").alias("day")
+    found = messages.groupBy("topic", day)
+    return found.agg(F.count("*").alias("messages"), F.sum("size").alias("bytes"))
+
+
+def queue_loads(messages: DataFrame) -> DataFrame:
+    """The same by queue: where one has far more than the others, its consumer waits for it."""
+    found = messages.groupBy(*QUEUE)
+    return found.agg(F.count("*").alias("messages"), F.sum("size").alias("bytes"))
+
+
+def hot_keys(messages: DataFrame) -> DataFrame:
+    """The most frequent keys of each topic: topic, key, messages, and their share of it."""
+    words = messages.select("topic", F.explode(F.split("keys", " ")).alias("key"))
+    counts = words.where("key <> ''").groupBy("topic", "key").agg(F.count("*").alias("messages"))
+    by_topic = Window.partitionBy("topic")
+    most = by_topic.orderBy(F.desc("messages"), "key")
+    total = messages.groupBy("topic").agg(F.count("*").alias("total"))
+    return (
+        counts.withColumn("place", F.row_number().over(most))
+        .where((F.col("place") <= HOT_KEYS) & (F.col("messages") > 1))
+        .join(F.broadcast(total), "topic")
+        .select("topic", "key", "messages", (F.col("messages") / F.col("total")).alias("share"))
+    )
+
+
+def duplicates(messages: DataFrame) -> DataFrame:
+    """topic, uniqKey, copies, and when the first and the last of them were stored."""
+    found = messages.where("uniqKey IS NOT NULL AND uniqKey <> ''").groupBy("topic", "uniqKey")
+    return found.agg(
+        F.count("*").alias("copies"),
+        F.unix_millis(F.min("storeTimestamp")).alias("first_ms"),
+        F.unix_millis(F.max("storeTimestamp")).alias("last_ms"),
+    ).where("copies > 1")
+
+
+def stored_times(
+    spark: SparkSession, messages: DataFrame, queues: Queues, committed: Committed
+) -> dict[tuple[Place, int], int]:
+    """When the next unread message of each group was stored."""
+    wanted = set()
+    for (_, place), offset in committed.items():
+        unread = next_unread(offset, queues[place]) if place in queues else None
+        if unread is not None:
+            wanted.add((*place, unread))
+    if not wanted:
+        return {}
+    names = [*QUEUE, "queueOffset"]
+    schema = "topic string, brokerName string, queueId int, queueOffset bigint"
+    asked = F.broadcast(spark.createDataFrame(sorted(wanted), schema))
+    # A half message has the topic's name only once it is committed, so places are unique.
+    rows = messages.join(asked, names, "left_semi")
+    ms = F.unix_millis("storeTimestamp").alias("ms")
+    return {
+        (Place(row["topic"], row["brokerName"], row["queueId"]), row["queueOffset"]): row["ms"]
+        for row in rows.select(*names, ms).collect()
+    }
+
+
+def make(spark: SparkSession, given: argparse.Namespace) -> dict[str, Any]:
+    """The report as JSON has it; its tables are in `--out` as Parquet, too."""
+    if given.store:
+        messages, queues, committed = of_store(spark, given.store)
+    else:
+        messages, queues, committed = of_cluster(spark, given.name_server)
+    newest = messages.agg(F.unix_millis(F.max("storeTimestamp")).alias("ms")).collect()[0]["ms"]
+    if newest is None:
+        raise JobError(f"{given.store or given.name_server}: there is no message to report on")
+    at_ms = newest if given.store else max(newest, SystemClock().wall_ms())
+    rows = lag_rows(
+        committed,
+        queues,
+        stored_times(spark, messages, queues, committed),
+        at_ms=at_ms,
+        retention_s=given.retention_hours * 3600,
+        before=_before(given.before),
+    )
+    # Half messages and what is delayed are the broker's own: they take bytes, and nothing else.
+    own = [topic for (topic,) in messages.select("topic").distinct().collect()]
+    users = F.col("topic").isin([topic for topic in own if not is_system_topic(topic)])
+    mine = messages.where(users)
+    found = duplicates(mine).persist()
+    tables = {
+        "bytes": bytes_by_day(messages).orderBy("topic", "day"),
+        "queues": queue_loads(mine).orderBy(*QUEUE),
+        "hot_keys": hot_keys(mine).orderBy("topic", F.desc("messages"), "key"),
+        "duplicates": found.orderBy(F.desc("copies"), "topic", "uniqKey"),
+    }
+    report: dict[str, Any] = {
+        "at_ms": at_ms,
+        "source": given.store or given.name_server,
+        "bytes_of": "records" if given.store else "bodies",
+        "retention_hours": given.retention_hours,
+        "lag": [dataclasses.asdict(row) for row in rows],
+        "duplicate_count": found.count(),
+    }
+    if rows:
+        tables["lag"] = spark.createDataFrame(report["lag"], LAG_SCHEMA)
+    for name, table in tables.items():
+        table.coalesce(1).write.mode("overwrite").parquet(f"{given.out}/{name}")
+        if name != "lag":
+            limit = DUPLICATES if name == "duplicates" else None
+            read = spark.read.parquet(f"{given.out}/{name}")
+            kept = read if limit is None else read.limit(limit)
+            report[name] = [row.asDict() for row in kept.collect()]
+    found.unpersist()
+    messages.unpersist()
+    return report
+
+
+LAG_SCHEMA = (
+    "group string, topic string, brokerName string, queueId int, committed bigint, begin bigint,"
+    " end bigint, lag bigint, lost bigint, next_unread_ms bigint, age_s double,"
+    " is_at_risk boolean, slope double, eta_s double"
+)
+
+
+def _before(folder: str | None) -> Mapping[str, Any] | None:
+    if folder is None:
+        return None
+    path = Path(folder) / "report.json"
+    try:
+        tree = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise JobError(f"--before {folder}: {path} cannot be read: {error}") from error
+    if not isinstance(tree, dict) or "lag" not in tree:
+        raise JobError(f"--before {folder}: {path} is no report of {NAME}")
+    return tree
+
+
+# ---- the command -------------------------------------------------------------------------
+
+
+def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
+    """The command line."""
+    parser = make_parser(NAME, __doc__)
+    parser.add_argument("--store", metavar="FOLDER", help="the files of a broker, or of several")
+    parser.add_argument("--out", metavar="FOLDER", required=True)
+    parser.add_argument("--before", metavar="FOLDER", help="an earlier --out, for slopes")
+    parser.add_argument("--retention-hours", type=float, default=72.0, metavar="H",
+                        help="fileReservedTime of the brokers")  # fmt: skip
+    given = parser.parse_args(argv)
+    if bool(given.store) == bool(given.name_server):
+        parser.error("say where: --store, or --name-server")
+    return given
+
+
+def work(spark: SparkSession, given: argparse.Namespace, summary: Summary) -> int:
+    """Make the report, write it, and sum it up."""
+    out = Path(given.out)
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise JobError(f"--out {out} cannot be made: {error}") from error
+    report = make(spark, given)
+    (out / "report.json").write_text(json.dumps(report, indent=1), encoding="utf-8")
+    (out / "report.html").write_bytes(page(report))
+    lost, at_risk = findings(report)
+    summary.row("messages", sum(row["messages"] for row in report["bytes"]))
+    summary.row(f"bytes of {report['bytes_of']}", sum(row["bytes"] for row in report["bytes"]))
+    summary.row("lag", sum(row["lag"] for row in report["lag"]))
+    summary.row("duplicates", report["duplicate_count"])
+    summary.row("groups that lost messages", ", ".join(lost) or None)
+    summary.row("groups about to lose some", ", ".join(at_risk) or None)
+    summary.row("page", str(out / "report.html"))
+    return summary.finish(EXIT_FINDINGS if lost or at_risk else 0)
+
+
+def findings(report: Mapping[str, Any]) -> tuple[list[str], list[str]]:
+    """The groups that lost messages, and those that are about to."""
+    lost = {row["group"] for row in report["lag"] if row["lost"]}
+    at_risk = {row["group"] for row in report["lag"] if row["is_at_risk"]}
+    return sorted(lost), sorted(at_risk)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """The job; its exit status, 1 if a group lost messages or is about to."""
+    return run(NAME, arguments(argv), work)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

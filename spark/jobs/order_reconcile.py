@@ -1,0 +1,328 @@
+"""Orders that nobody paid, and paid ones that nobody shipped, become alerts.
+
+    spark-submit --master 'local[2]' trocket/spark/jobs/order_reconcile.py \\
+        --name-server 127.0.0.1:9876 --checkpoint /data/reconcile
+
+Each message is JSON with an `orderId`, and an `amount` in orders and payments. Two stream-stream
+joins, orders with payments and payments with shipments, wait for the other side: what is still
+alone after `--pay-within` or `--ship-within` seconds goes to the alert topic, with the kind
+(`unpaid`, `unshipped`) as its tag, the order as its key, and an id that a second run has, too.
+
+A message's time is when its broker stored it. So nothing is ever late, a wrong clock of a shop does
+no harm, and a batch (`--batch`: the queues, `--store`: a broker's files) finds the same alerts;
+`--verify` compares them with those in the topic. A store's files have half messages, too: orders
+whose transaction nobody ended, which no consumer sees; a batch over the files tells of them.
+
+Time passes with messages: while all three topics are silent, nobody is told anything.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.streaming import StreamingQuery
+
+from trocket.remoting.topic_names import (
+    TRANS_CHECK_MAX_TIME_TOPIC,
+    TRANS_HALF_TOPIC,
+    TRANS_OP_HALF_TOPIC,
+)
+from trocket.spark.jobs.running import EXIT_FINDINGS, Summary, follow, make_parser, need, run, send
+
+NAME = "order_reconcile"
+COLUMNS = "body binary, storeTimestamp timestamp"
+MESSAGE = "orderId string, amount double"
+ALERT = "kind string, orderId string, since bigint, amount double"
+KINDS = ("unpaid", "unshipped")
+WATERMARK_POLICY = "spark.sql.streaming.multipleWatermarkPolicy"
+
+Sides = dict[str, DataFrame]
+
+
+def read_side(messages: DataFrame) -> DataFrame:
+    """orderId, amount, and `at`, when it was stored; what is no such JSON is left out."""
+    body = F.from_json(F.col("body").cast("string"), MESSAGE)
+    found = messages.select(body.alias("m"), F.col("storeTimestamp").alias("at"))
+    return found.select("m.orderId", "m.amount", "at").where("orderId IS NOT NULL")
+
+
+def waiting(first: DataFrame, second: DataFrame, kind: str, within_s: int) -> DataFrame:
+    """What of `first` has nothing of the same order in `second`, so many seconds before or after.
+
+    Streams need watermarks: they give a row once its time is over.
+    """
+    span = F.expr(f"INTERVAL {within_s} SECONDS")
+    left, right = first.alias("l"), second.alias("r")
+    match = (
+        (F.col("l.orderId") == F.col("r.orderId"))
+        & (F.col("r.at") >= F.col("l.at") - span)
+        & (F.col("r.at") <= F.col("l.at") + span)
+    )
+    return (
+        left.join(right, match, "left")
+        .where("r.orderId IS NULL")
+        .select(
+            F.lit(kind).alias("kind"),
+            F.col("l.orderId").alias("orderId"),
+            F.unix_millis("l.at").alias("since"),
+            F.col("l.amount").alias("amount"),
+        )
+    )
+
+
+def once(alerts: DataFrame) -> DataFrame:
+    """One alert for each order: a producer may have sent the same message twice."""
+    found = alerts.groupBy("kind", "orderId")
+    return found.agg(F.min("since").alias("since"), F.max("amount").alias("amount"))
+
+
+def overdue(first: DataFrame, second: DataFrame, kind: str, given: argparse.Namespace) -> DataFrame:
+    """Of a batch, the alerts that a stream would have given by now."""
+    within_s = _within_s(kind, given)
+    newest = first.select("at").union(second.select("at")).agg(F.max("at").alias("newest"))
+    over = F.unix_millis("newest") - (within_s + given.skew) * 1000
+    alerts = waiting(first, second, kind, within_s).crossJoin(F.broadcast(newest))
+    return once(alerts.where(F.col("since") < over))
+
+
+def _within_s(kind: str, given: argparse.Namespace) -> int:
+    return int(given.pay_within if kind == "unpaid" else given.ship_within)
+
+
+def pairs(given: argparse.Namespace) -> dict[str, tuple[str, str]]:
+    """The two topics of each kind of alert."""
+    return {
+        "unpaid": (given.order_topic, given.payment_topic),
+        "unshipped": (given.payment_topic, given.shipment_topic),
+    }
+
+
+def as_messages(alerts: DataFrame, delay_level: int) -> DataFrame:
+    """Alerts as the sink takes them."""
+    return alerts.select(
+        F.to_json(F.struct("*")).alias("body"),
+        F.col("kind").alias("tags"),
+        F.array("orderId").alias("keys"),
+        F.concat_ws("@", "kind", "orderId").alias("id"),
+        *([F.lit(delay_level).alias("delayLevel")] if delay_level else []),
+    )
+
+
+# ---- as a stream -------------------------------------------------------------------------
+
+
+def start(spark: SparkSession, given: argparse.Namespace, summary: Summary) -> list[StreamingQuery]:
+    """Start both joins."""
+    # A topic without news must not hold time up: all are read up to one moment in each batch.
+    before = spark.conf.get(WATERMARK_POLICY)
+    spark.conf.set(WATERMARK_POLICY, "max")
+    queries = []
+    try:
+        for kind, topics in pairs(given).items():
+            first, second = (_stream(spark, given, topic) for topic in topics)
+            alerts = waiting(first, second, kind, _within_s(kind, given))
+            writer = (
+                alerts.writeStream.queryName(f"{NAME} {kind}")
+                .foreachBatch(_writer(given, summary, kind))
+                .option("checkpointLocation", f"{given.checkpoint}/{kind}")
+            )
+            if given.available_now:
+                writer = writer.trigger(availableNow=True)
+            queries.append(writer.start())
+    finally:
+        spark.conf.set(WATERMARK_POLICY, str(before))
+    return queries
+
+
+def _stream(spark: SparkSession, given: argparse.Namespace, topic: str) -> DataFrame:
+    source = spark.readStream.format("rocketmq").options(
+        nameServer=given.name_server, topic=topic, startingOffsets="earliest"
+    )
+    side = read_side(source.schema(COLUMNS).load())
+    return side.withWatermark("at", f"{given.skew} seconds")
+
+
+def _writer(
+    given: argparse.Namespace, summary: Summary, kind: str
+) -> Callable[[DataFrame, int], None]:
+    def write(rows: DataFrame, batch: int) -> None:
+        alerts = once(rows).persist()
+        try:
+            count = alerts.count()
+            summary.add(kind, count)
+            if count:
+                send(as_messages(alerts, given.delay_level), given.name_server, given.alert_topic)
+        finally:
+            alerts.unpersist()
+
+    return write
+
+
+# ---- as a batch --------------------------------------------------------------------------
+
+
+def batch(spark: SparkSession, given: argparse.Namespace, summary: Summary) -> None:
+    """The same alerts, of all that the queues or files have; and half messages, of files."""
+    sides = {topic: read_side(_table(spark, given, topic)).persist() for topic in _topics(given)}
+    found: DataFrame | None = None
+    for kind, (first, second) in pairs(given).items():
+        alerts = overdue(sides[first], sides[second], kind, given)
+        found = alerts if found is None else found.union(alerts)
+    assert found is not None  # pairs has two
+    found = found.persist()
+    for kind in KINDS:
+        summary.row(kind, found.where(F.col("kind") == kind).count())
+    if given.alert_files:
+        found.write.mode("overwrite").parquet(given.alert_files)
+    if given.verify:
+        told = _told(spark, given)
+        names = ["kind", "orderId"]
+        summary.row("alerts missing in the topic", found.join(told, names, "left_anti").count())
+        summary.row("alerts only in the topic", told.join(found, names, "left_anti").count())
+    if given.store:
+        halves = open_halves(spark, given.store, given.half_after).persist()
+        for what in ("open", "given up"):
+            count = halves.where(F.col("state") == what).count()
+            summary.row(f"half messages {what}", count)
+        if given.half_files:
+            halves.write.mode("overwrite").parquet(given.half_files)
+        halves.unpersist()
+    for table in (found, *sides.values()):
+        table.unpersist()
+
+
+def _topics(given: argparse.Namespace) -> tuple[str, str, str]:
+    return (given.order_topic, given.payment_topic, given.shipment_topic)
+
+
+def _table(spark: SparkSession, given: argparse.Namespace, topic: str) -> DataFrame:
+    if given.store:
+        source = spark.read.format("rocketmq-store").option("path", given.store)
+    else:
+        source = spark.read.format("rocketmq").option("nameServer", given.name_server)
+    return source.option("topic", topic).schema(COLUMNS).load()
+
+
+def _told(spark: SparkSession, given: argparse.Namespace) -> DataFrame:
+    source = spark.read.format("rocketmq").options(
+        nameServer=given.name_server, topic=given.alert_topic
+    )
+    body = F.from_json(F.col("body").cast("string"), ALERT).alias("alert")
+    return source.schema("body binary").load().select(body).select("alert.*").distinct()
+
+
+def open_halves(spark: SparkSession, store: str, after_s: float) -> DataFrame:
+    """Half messages whose transaction nobody ended.
+
+    A check of a producer writes the half message again: the newest copy counts. It is through when
+    an op message names it, or when what was committed is in the log.
+
+    Args:
+      store: the folder of a broker, or a pattern.
+      after_s: older ones only, measured at the store's newest message: it may be a cold copy.
+
+    Returns: state ("open", or "given up": the broker asks no more), topic, uniqKey, keys, producer
+      group, checks, since (timestamp), body.
+    """
+    columns = (
+        "topic string, brokerName string, queueOffset bigint, body binary, keys string, tags"
+        " string, uniqKey string, properties map<string,string>, storeTimestamp timestamp,"
+        " preparedTransactionOffset bigint"
+    )
+    log = spark.read.format("rocketmq-store").option("path", store)
+    rows = log.schema(columns).load()
+    place = ["brokerName", "queueOffset"]
+    ops = rows.where((F.col("topic") == TRANS_OP_HALF_TOPIC) & (F.col("tags") == "d"))
+    offset = F.explode(F.split(F.col("body").cast("string"), ","))
+    through = (
+        ops.select("brokerName", offset.alias("text"))
+        .select("brokerName", F.expr("try_cast(text AS bigint)").alias("queueOffset"))
+        .where("queueOffset IS NOT NULL")
+    )
+    halves = rows.where(F.col("topic") == TRANS_HALF_TOPIC)
+    newest_copy = halves.groupBy("brokerName", "uniqKey").agg(
+        F.max("queueOffset").alias("queueOffset")
+    )
+    committed = rows.where("preparedTransactionOffset > 0").where(
+        ~F.col("topic").isin(TRANS_HALF_TOPIC, TRANS_CHECK_MAX_TIME_TOPIC)
+    )
+    newest = rows.agg(F.unix_millis(F.max("storeTimestamp")).alias("newest"))
+    is_old = F.unix_millis("storeTimestamp") < F.col("newest") - int(after_s * 1000)
+    open_ones = (
+        halves.join(newest_copy, ["uniqKey", *place], "left_semi")
+        .join(through, place, "left_anti")
+        .crossJoin(F.broadcast(newest))
+        .where(is_old)
+    )
+    parked = rows.where(F.col("topic") == TRANS_CHECK_MAX_TIME_TOPIC)
+    states = open_ones.withColumn("state", F.lit("open")).unionByName(
+        parked.withColumn("state", F.lit("given up")), allowMissingColumns=True
+    )
+    return states.join(committed.select("uniqKey"), "uniqKey", "left_anti").select(
+        "state",
+        F.col("properties")["REAL_TOPIC"].alias("topic"),
+        "uniqKey",
+        "keys",
+        F.col("properties")["PGROUP"].alias("producerGroup"),
+        F.coalesce(F.expr("try_cast(properties['TRANSACTION_CHECK_TIMES'] AS int)"), F.lit(0))
+        .alias("checks"),
+        F.col("storeTimestamp").alias("since"),
+        "body",
+    )  # fmt: skip
+
+
+# ---- the command -------------------------------------------------------------------------
+
+
+def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
+    """The command line."""
+    parser = make_parser(NAME, __doc__)
+    parser.add_argument("--order-topic", default="TopicOrder")
+    parser.add_argument("--payment-topic", default="TopicPayment")
+    parser.add_argument("--shipment-topic", default="TopicShipment")
+    parser.add_argument("--alert-topic", default="TopicOrderAlert")
+    parser.add_argument("--pay-within", type=int, default=1800, metavar="S", help="seconds")
+    parser.add_argument("--ship-within", type=int, default=86_400, metavar="S", help="seconds")
+    parser.add_argument(
+        "--skew", type=int, default=30, metavar="S", help="by which brokers' clocks may differ"
+    )
+    parser.add_argument("--delay-level", type=int, default=0, metavar="N", help="of the alerts")
+    parser.add_argument("--checkpoint", metavar="FOLDER", help="the streams' progress")
+    parser.add_argument("--available-now", action="store_true", help="end when all is read")
+    parser.add_argument("--batch", action="store_true", help="no stream, all that the queues have")
+    parser.add_argument("--store", metavar="FOLDER", help="a batch over the files of a broker")
+    parser.add_argument("--half-after", type=float, default=60.0, metavar="S",
+                        help="younger half messages may still be ended")  # fmt: skip
+    parser.add_argument("--alert-files", metavar="FOLDER", help="a batch's alerts as Parquet")
+    parser.add_argument("--half-files", metavar="FOLDER", help="half messages as Parquet")
+    parser.add_argument("--verify", action="store_true", help="compare with the alert topic")
+    given = parser.parse_args(argv)
+    if not (given.batch or given.store):
+        need(parser, given, "--name-server", "--checkpoint")
+    elif not given.store or given.verify:
+        need(parser, given, "--name-server")
+    return given
+
+
+def work(spark: SparkSession, given: argparse.Namespace, summary: Summary) -> int:
+    """Run until stopped; with --available-now or as a batch until all is read."""
+    for kind in KINDS:
+        summary.row(kind, 0)
+    if given.batch or given.store:
+        batch(spark, given, summary)
+    else:
+        follow(start(spark, given, summary), quiet=given.quiet)
+    return summary.finish(EXIT_FINDINGS if summary.total() else 0)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """The job; its exit status, 1 if there are stuck orders."""
+    return run(NAME, arguments(argv), work)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
