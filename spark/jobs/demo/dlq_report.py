@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import logging
 import random
 import sys
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 from trocket.blocking import Admin, Client, Message, Producer, PushConsumer
@@ -52,8 +54,9 @@ def fill(name_server: str, count: int, seed: int) -> dict[str, Any]:
                 for group in refused
             ]  # fmt: skip
         producer.drain()
-        for group, topics in GROUPS.items():
-            consume(client, group, topics, sum(sent[topic] for topic in topics))
+        with _quiet_broker():
+            for group, topics in GROUPS.items():
+                consume(client, group, topics, sum(sent[topic] for topic in topics))
     names = ("consumerGroup", "originTopic", "reason", "reconsumeTimes")
     return {
         "total": len(dead),
@@ -89,6 +92,18 @@ def consume(client: Client, group: str, topics: Iterable[str], count: int) -> No
             else:
                 message.retry(-1)
             done += 1
+
+
+@contextlib.contextmanager
+def _quiet_broker() -> Iterator[None]:
+    """A broker in this process warns of each message that is given up: here that is the purpose."""
+    logger = logging.getLogger("trocket.broker.processors.send_back")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
 
 
 def arguments(stage: Stage, answers: dict[str, Any]) -> list[str]:
