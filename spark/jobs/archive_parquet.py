@@ -231,8 +231,10 @@ def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     given = parser.parse_args(argv)
     if not (given.verify and given.offline):
         need(parser, given, "--name-server")
-    if not given.verify and bool(given.topic) == bool(given.topic_pattern):
+    if given.topic and given.topic_pattern:
         parser.error("give one of --topic and --topic-pattern")
+    if not (given.verify or given.topic or given.topic_pattern):
+        parser.error("--topic or --topic-pattern is needed here")
     try:
         re.compile(given.topic_pattern)
     except re.error as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
@@ -11,7 +12,7 @@ from trocket.spark.cluster import Cluster
 from trocket.spark.errors import OptionError
 from trocket.spark.jobs.archive_checks import Ends, Finding, findings, held
 from trocket.spark.jobs.archive_manifest import Manifest
-from trocket.spark.jobs.running import EXIT_FINDINGS, Summary, show
+from trocket.spark.jobs.running import EXIT_FINDINGS, JobError, Summary, show
 from trocket.spark.queue_offsets import Queue
 from trocket.spark.source_options import source_options
 
@@ -24,12 +25,19 @@ def verify(rows: DataFrame, manifest: Manifest, given: argparse.Namespace, summa
 
     Args:
       rows: all of the archive.
-      given: `topic`, "" for all; `offline`, `name_server`, `findings`.
+      given: `topic` or `topic_pattern`, "" for all; `offline`, `name_server`, `findings`.
 
     Raises:
       JobError: the archive has not that topic. ClientError: brokers cannot be asked.
     """
-    topics = [name.strip() for name in given.topic.split(",") if name.strip()] or manifest.topics
+    named = [name.strip() for name in given.topic.split(",") if name.strip()]
+    pattern = given.topic_pattern or ".*"
+    topics = named or [name for name in manifest.topics if re.fullmatch(pattern, name)]
+    if not topics and given.topic_pattern:
+        raise JobError(
+            f"the archive has no topic that {pattern} matches; it has"
+            f" {', '.join(manifest.topics) or 'none'}"
+        )
     manifest = manifest.of_topics(topics)
     ends = None if given.offline else queue_ends(given.name_server, topics)
     found = held(rows.where(rows["topic"].isin(topics)))

@@ -20,7 +20,7 @@ from trocket.blocking import Message, Producer
 from trocket.spark.jobs import archive_compaction, archive_parquet
 from trocket.spark.jobs.archive_checks import Ends, Held, findings, without
 from trocket.spark.jobs.archive_manifest import Manifest, read_manifest
-from trocket.spark.jobs.archive_parquet import main
+from trocket.spark.jobs.archive_parquet import Archive, arguments, main, start
 from trocket.spark.jobs.demo.archive_parquet import fill
 from trocket.spark.jobs.files import Files
 from trocket.spark.jobs.running import JobError
@@ -217,39 +217,55 @@ def test_faults_are_found_and_the_manifest_can_be_made_anew(place, spark, capsys
     assert place.kinds(capsys) == [("duplicate", 0, 20, 30), ("gap", 0, 10, 20)]
 
 
-def test_messages_that_expired_stop_a_run_unless_told_otherwise(place, spark, capsys) -> None:
+def test_a_topic_that_was_made_anew_stops_a_run_unless_told_otherwise(place, spark, capsys) -> None:
     place.broker.create_topic("TopicOrder", queues=1)
     send(place, range(10))
     assert place.main(topic="TopicOrder") == 0
-    manifest = read_manifest((place.out / "_manifest.json").read_text(), "m")
-    ((queue, _),) = manifest.next.items()
-    late = manifest.after("q", StreamOffset({queue: 25}, init={queue: 20}))
-    assert findings(late, {queue: Held(15, 0, 25, gaps=((10, 20),))}, {queue: Ends(20, 25)}) == []
     # The topic is made anew: the archive is ahead of it.
     place.broker.delete_topic("TopicOrder")
     place.broker.create_topic("TopicOrder", queues=1)
     assert place.kinds(capsys) == [("ahead", 0, 0, 10)]
     assert place.main(topic="TopicOrder") == 2
     assert "the topic was made anew" in capsys.readouterr().err
+    send(place, range(4))
+    assert place.main("--allow-loss", topic="TopicOrder") == 0
+    assert place.kinds(capsys) == [("duplicate", 0, 0, 4), ("unlisted", 0, 4, 10)]
+
+
+def test_without_an_end_it_archives_what_comes(place, spark) -> None:
+    place.broker.create_topic("TopicOrder", queues=1)
+    given = arguments(
+        ["--name-server", place.broker.namesrv_address, "--out", str(place.out),
+         "--topic", "TopicOrder", "--continuous", "0 seconds"]
+    )  # fmt: skip
+    query = start(spark, Archive(spark, given.out), given)
+    try:
+        for number in range(2):
+            send(place, [number])
+            query.processAllAvailable()
+            assert len(place.rows(spark)) == number + 1
+    finally:
+        query.stop()
 
 
 def test_compaction_keeps_every_row_and_is_completed_when_it_broke_off(
     place, spark, capsys, monkeypatch
 ) -> None:
-    place.broker.create_topic("TopicOrder", queues=2)
+    topic = "%DLQ%g"  # its folder's name is not the same
+    place.broker.create_topic(topic, queues=2)
     for hour in range(2):
-        send(place, range(hour * 20, hour * 20 + 20))
-        assert place.main("--max-offsets-per-trigger", "10", topic="TopicOrder") == 0
+        send(place, range(hour * 20, hour * 20 + 20), topic)
+        assert place.main("--max-offsets-per-trigger", "10", topic=topic) == 0
         place.broker.advance(hours=1)
     assert len(list(place.out.rglob("batch=*"))) == 4
 
     with monkeypatch.context() as patch:
         patch.setattr(Files, "move", lambda *_: (_ for _ in ()).throw(JobError("no more")))
-        assert place.main("--compact", "0", topic="TopicOrder") == 2
+        assert place.main("--compact", "0", topic=topic) == 2
     capsys.readouterr()
     assert place.main("--verify", topic="") == 2
     assert "the next run" in capsys.readouterr().err
-    assert place.main("--compact", "0", topic="TopicOrder") == 0
+    assert place.main("--compact", "0", topic=topic) == 0
     assert len(list(place.out.rglob("batch=*"))) == 3  # but of the newest hour
     assert not (place.out / archive_compaction.JOURNAL).exists()
     assert sorted(int(bytes(row.body)) for row in place.rows(spark)) == list(range(40))
@@ -284,6 +300,8 @@ def test_an_archive_of_another_topic_is_refused(place, capsys) -> None:
     assert "is an archive of TopicOrder, not of Other" in capsys.readouterr().err
     assert place.main("--verify", topic="Other") == 2
     assert "the archive has no topic Other" in capsys.readouterr().err
+    assert place.main("--verify", "--topic-pattern", "P.*", topic="") == 2
+    assert "has no topic that P.* matches" in capsys.readouterr().err
     assert place.main("--topic-pattern", "Topic.*", topic="") == 0
 
 
