@@ -10,6 +10,9 @@ from importlib import import_module
 from typing import Any, Final
 
 JOBS: Final[dict[str, str]] = {
+    "archive_parquet": "Topics into Parquet, each message once; --verify looks for what is missing",
+    "dlq_report": "What lies in the dead letter queues: how much, of whom, why, how old",
+    "replay": "Dead letters back to the topic that they came from, slowly, with an audit of each",
     "trades_ohlc": "Trades become bars: open, high, low, close, volume, VWAP per symbol and window",
     "order_reconcile": "Orders not paid, or paid and not shipped, in time become alerts",
     "lag_and_store_report": "Who is behind, what is about to be lost, where the bytes go: a page",

@@ -1,0 +1,99 @@
+"""`archive_parquet --verify`: the rows of an archive, its manifest and the brokers compared."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections import Counter
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from trocket.spark.cluster import Cluster
+from trocket.spark.errors import OptionError
+from trocket.spark.jobs.archive_checks import Ends, Finding, findings, held
+from trocket.spark.jobs.archive_manifest import Manifest
+from trocket.spark.jobs.running import EXIT_FINDINGS, JobError, Summary, show
+from trocket.spark.queue_offsets import Queue
+from trocket.spark.source_options import source_options
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+def verify(rows: DataFrame, manifest: Manifest, given: argparse.Namespace, summary: Summary) -> int:
+    """Print what is wrong; the exit status.
+
+    Args:
+      rows: all of the archive.
+      given: `topic` or `topic_pattern`, "" for all; `offline`, `name_server`, `findings`.
+
+    Raises:
+      JobError: the archive has not that topic. ClientError: brokers cannot be asked.
+    """
+    named = [name.strip() for name in given.topic.split(",") if name.strip()]
+    pattern = given.topic_pattern or ".*"
+    topics = named or [name for name in manifest.topics if re.fullmatch(pattern, name)]
+    if not topics and given.topic_pattern:
+        raise JobError(
+            f"the archive has no topic that {pattern} matches; it has"
+            f" {', '.join(manifest.topics) or 'none'}"
+        )
+    manifest = manifest.of_topics(topics)
+    ends = None if given.offline else queue_ends(given.name_server, topics)
+    found = held(rows.where(rows["topic"].isin(topics)))
+    wrong = findings(manifest, found, ends)
+    summary.row("topics", len(topics))
+    summary.row("messages archived", sum(each.rows for each in found.values()))
+    summary.row("messages lost before they were archived", sum(each.size for each in manifest.lost))
+    if ends is not None:
+        summary.row("messages to be archived", behind(manifest, ends))
+        summary.row("queues that no broker has any more", len(set(manifest.next) - set(ends)))
+    return _tell(wrong, given, summary)
+
+
+def _tell(wrong: list[Finding], given: argparse.Namespace, summary: Summary) -> int:
+    status = EXIT_FINDINGS if wrong else 0
+    counts = Counter(each.kind for each in wrong)
+    shown, left = [], Counter[str]()
+    for each in wrong:
+        left[each.kind] += 1
+        if left[each.kind] <= given.findings:
+            shown.append(each)
+    if given.json:
+        summary.row("counts", dict(counts))
+        summary.row("findings", [each.tree() for each in shown])
+        return summary.finish(status)
+    summary.row("findings", len(wrong))
+    summary.finish(status)
+    columns = ("finding", "topic", "broker", "queue", "from", "to", "what it means")
+    if shown:
+        show(columns, [(each.kind, *each.queue, each.start, each.end - 1, each.text)
+                       for each in shown])  # fmt: skip
+    return status
+
+
+def queue_ends(name_server: str, topics: list[str]) -> dict[Queue, Ends]:
+    """What brokers have of these topics; nothing of one that was deleted.
+
+    Raises:
+      ClientError: no name server answers, or a broker does not.
+    """
+    found: dict[Queue, Ends] = {}
+    for topic in topics:
+        options = source_options({"nameServer": name_server, "topic": topic})
+        cluster = Cluster(options)
+        try:
+            queues = cluster.queues(options)
+        except OptionError:
+            continue
+        for queue in queues:
+            found[queue] = Ends(cluster.min_offset(queue), cluster.max_offset(queue))
+    return found
+
+
+def behind(manifest: Manifest, ends: Mapping[Queue, Ends]) -> int:
+    """How many messages brokers have that were not archived yet."""
+    return sum(
+        max(0, end.end - max(end.first, manifest.next.get(queue, end.first)))
+        for queue, end in ends.items()
+    )

@@ -1,0 +1,148 @@
+"""Dead letters as a table: which message of which topic a group gave up, and why if somebody says.
+
+A broker writes the topic that a message was first sent to into RETRY_TOPIC, and that message's id
+into ORIGIN_MESSAGE_ID; proxies of 5.x write DLQ_ORIGIN_TOPIC and DLQ_ORIGIN_MESSAGE_ID. None of
+them writes a reason: consumers that send one have a property of their own for it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark.sql import functions as F
+
+from trocket.blocking import Admin
+from trocket.client.core.routes import subscribe_queues
+from trocket.remoting.topic_names import DLQ_TOPIC_PREFIX
+from trocket.spark.cluster import client_of
+from trocket.spark.jobs.running import JobError
+from trocket.spark.source_options import ConnectionOptions, source_options
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+REASONS: Final = ("reason", "REASON", "exception", "EXCEPTION", "error", "ERROR")
+"""Properties that are looked at for why a message died, where none is named."""
+
+
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    """The flags that say which dead letters are meant."""
+    which = parser.add_argument_group("which dead letters")
+    which.add_argument("--group", default="", help="groups, with commas between; else all")
+    which.add_argument("--pattern", default="", help="or a regular expression of groups")
+    which.add_argument("--origin-topic", default="", help="topics, with commas between")
+    which.add_argument("--keys", default="", help="keys, with commas between: with one of them")
+    which.add_argument("--tags", default="", help="tags, with commas between")
+    which.add_argument("--since", default="", help="dead since: ms since 1970, or ISO 8601 (UTC)")
+    which.add_argument("--until", default="", help="dead until then")
+    which.add_argument(
+        "--where", default="", metavar="SQL",
+        help="on consumerGroup, originTopic, originId, reason and the columns of a message",
+    )  # fmt: skip
+    which.add_argument("--reason-property", default="", metavar="NAME",
+                       help=f"says why; else {', '.join(REASONS)}")  # fmt: skip
+
+
+def check_flags(parser: argparse.ArgumentParser, given: argparse.Namespace) -> None:
+    """End with status 2 where they do not go together."""
+    if given.group and given.pattern:
+        parser.error("give one of --group and --pattern")
+    try:
+        re.compile(given.pattern)
+    except re.error as error:
+        parser.error(f"--pattern is no regular expression: {error}")
+
+
+def dlq_topics(given: argparse.Namespace) -> tuple[list[str], list[str]]:
+    """The dead letter topics that are meant, and those of them that nobody may read.
+
+    Apache's brokers of 4.x make these topics for writing only.
+
+    Raises:
+      JobError: a group that is named has none. ClientError: no name server answers.
+    """
+    client = client_of(ConnectionOptions(name_server=given.name_server))
+    with Admin(client) as admin:
+        there = [name for name in admin.topics(is_all=True) if name.startswith(DLQ_TOPIC_PREFIX)]
+    groups = _names(given.group)
+    for group in groups:
+        if DLQ_TOPIC_PREFIX + group not in there:
+            raise JobError(
+                f"the group {group} has no dead letters: {given.name_server} knows no topic"
+                f" {DLQ_TOPIC_PREFIX}{group}"
+            )
+    pattern = given.pattern or ".*"
+    meant = [DLQ_TOPIC_PREFIX + group for group in groups] or [
+        name for name in there if re.fullmatch(pattern, name.removeprefix(DLQ_TOPIC_PREFIX))
+    ]
+    closed = [name for name in meant if not subscribe_queues(name, client.route(name))]
+    return [name for name in meant if name not in closed], closed
+
+
+def dead_letters(
+    spark: SparkSession, given: argparse.Namespace, topics: Sequence[str]
+) -> DataFrame | None:
+    """The dead letters that the flags mean; None: there is no topic to read.
+
+    Returns: a message's columns, and `consumerGroup`, `originTopic`, `originId` (the message, the
+      same in all its copies), `reason`; null where nobody wrote it.
+    Raises:
+      OptionError: a time that is none.
+    """
+    if not topics:
+        return None
+    times = {"startingTimestamp": given.since, "endingTimestamp": given.until}
+    options = {
+        "nameServer": given.name_server,
+        "topic": ",".join(topics),
+        "startingOffsetsByTimestampStrategy": "latest",
+        **{name: text for name, text in times.items() if text},
+    }
+    parsed = source_options(options)
+    found = explained(spark.read.format("rocketmq").options(**options).load(), given)
+    # The offsets of a time are about right where a broker's clock was set back; this is exact.
+    stored_ms = F.unix_millis("storeTimestamp")
+    if parsed.starting_timestamp is not None:
+        found = found.where(stored_ms >= parsed.starting_timestamp)
+    if parsed.ending_timestamp is not None:
+        found = found.where(stored_ms <= parsed.ending_timestamp)
+    if given.origin_topic:
+        found = found.where(F.col("originTopic").isin(_names(given.origin_topic)))
+    if given.tags:
+        found = found.where(F.col("tags").isin(_names(given.tags)))
+    if given.keys:
+        wanted = F.array(*map(F.lit, _names(given.keys)))
+        found = found.where(F.arrays_overlap(F.split("keys", " "), wanted))
+    return found.where(given.where) if given.where else found
+
+
+def explained(messages: DataFrame, given: argparse.Namespace) -> DataFrame:
+    """Messages of dead letter topics, with what their properties say of their past."""
+    reasons = [given.reason_property] if given.reason_property else list(REASONS)
+    place = F.concat_ws("/", "brokerName", "topic", "queueId", "queueOffset")
+    origin = F.coalesce(
+        _property("DLQ_ORIGIN_MESSAGE_ID"), _property("ORIGIN_MESSAGE_ID"), F.col("uniqKey")
+    )
+    origin_topic = F.coalesce(_property("DLQ_ORIGIN_TOPIC"), _property("RETRY_TOPIC"))
+    return messages.withColumns(
+        {
+            "consumerGroup": F.substr("topic", F.lit(len(DLQ_TOPIC_PREFIX) + 1)),
+            "originTopic": origin_topic,
+            # A broker's id is its address and a place in its log, which comes again in a new log.
+            "originId": F.when(
+                origin.isNotNull(), F.concat_ws(" ", origin_topic, origin, "uniqKey")
+            ).otherwise(place),
+            "reason": F.coalesce(*map(_property, reasons)),
+        }
+    )
+
+
+def _property(name: str) -> Any:
+    return F.col("properties")[name]
+
+
+def _names(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",") if name.strip()]

@@ -1,0 +1,71 @@
+"""Orders and payments, to be archived; the answers are how many of each and what they add up to."""
+
+from __future__ import annotations
+
+import json
+import random
+import sys
+from typing import Any, Final
+
+from trocket.blocking import Admin, Client, Message, Producer
+from trocket.spark.jobs.demo import Stage
+
+QUEUES: Final = {"TopicOrder": 3, "TopicPayment": 2}
+BATCH: Final = 100
+"""Messages of one request."""
+
+
+def fill(name_server: str, count: int, seed: int) -> dict[str, Any]:
+    """Make the topics and send messages.
+
+    Args:
+      count: messages in all.
+
+    Returns: of each topic `count` and `cents`, the sum of its amounts; `total`.
+    """
+    rng = random.Random(seed)
+    answers: dict[str, Any] = {
+        "total": count, "topics": {topic: {"count": 0, "cents": 0} for topic in QUEUES}
+    }  # fmt: skip
+    waiting: dict[str, list[Message]] = {topic: [] for topic in QUEUES}
+    with Client(name_server) as client, Admin(client) as admin:
+        for topic, queues in QUEUES.items():
+            admin.create_topic(topic, queues)
+        with Producer(client, group="demo-archive") as producer:
+            for number in range(count):
+                topic = rng.choice(list(QUEUES))
+                cents = rng.randrange(100, 100_000)
+                body = json.dumps({"order": number, "cents": cents})
+                waiting[topic].append(Message(topic, body, keys=f"order-{number}"))
+                answers["topics"][topic]["count"] += 1
+                answers["topics"][topic]["cents"] += cents
+                if len(waiting[topic]) == BATCH:
+                    producer.send_batch(waiting[topic])
+                    waiting[topic] = []
+            for messages in waiting.values():
+                if messages:
+                    producer.send_batch(messages)
+    return answers
+
+
+def arguments(stage: Stage, answers: dict[str, Any]) -> list[str]:
+    """The job's command line."""
+    topics = ",".join(answers["topics"])
+    out = stage.folder / "archive"
+    return ["--name-server", stage.name_server, "--topic", topics, "--out", str(out)]
+
+
+def check(stage: Stage, answers: dict[str, Any]) -> bool:
+    """Verify the archive, and add up the amounts in it by a reader that is not Spark."""
+    from pyarrow import parquet
+
+    from trocket.spark.jobs.archive_parquet import main
+
+    out = str(stage.folder / "archive")
+    status = main(["--name-server", stage.name_server, "--out", out, "--verify"])
+    found = {topic: {"count": 0, "cents": 0} for topic in QUEUES}
+    for row in parquet.read_table(out, columns=["topic", "body"]).to_pylist():
+        found[row["topic"]]["count"] += 1
+        found[row["topic"]]["cents"] += json.loads(row["body"])["cents"]
+    print(f"in the archive: {found}; sent: {answers['topics']}", file=sys.stderr)
+    return status == 0 and found == answers["topics"]

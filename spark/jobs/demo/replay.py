@@ -1,0 +1,33 @@
+"""The dead letters of `dlq_report`'s demo, sent again to the topics that they came from."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import Counter
+from typing import Any
+
+from trocket.spark.jobs.demo import Stage
+from trocket.spark.jobs.demo.dlq_report import TOPICS
+from trocket.spark.jobs.demo.dlq_report import fill as fill
+
+__all__ = ["arguments", "check", "fill"]
+
+
+def arguments(stage: Stage, answers: dict[str, Any]) -> list[str]:
+    """The job's command line."""
+    audit = str(stage.folder / "audit")
+    return ["--name-server", stage.name_server, "--rate", "0", "--audit", audit]
+
+
+def check(stage: Stage, answers: dict[str, Any]) -> bool:
+    """Each message that any group gave up is in its topic once more, and once only."""
+    again = Counter(
+        json.loads(each.body)["order"]
+        for topic in TOPICS
+        for each in stage.broker.messages(topic)
+        if "REPLAY_ID" in each.properties
+    )
+    expected = {order for orders in answers["dead"].values() for order in orders}
+    print(f"{len(expected)} messages were given up, {again.total()} sent again", file=sys.stderr)
+    return dict(again) == dict.fromkeys(expected, 1)

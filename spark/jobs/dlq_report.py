@@ -1,0 +1,157 @@
+"""What lies in the dead letter queues: how much, of whom, why, how old.
+
+    spark-submit trocket/spark/jobs/dlq_report.py --name-server 127.0.0.1:9876 --group billing
+
+Counts by group, topic that a message was first sent to, reason, times that it was tried again, and
+age; the keys that are there most often; the newest bodies of each group and topic. `--json` for
+programs. Nothing is consumed, and `replay` takes the same flags to send some of it again.
+
+Brokers delete dead letters as they do all messages, after fileReservedTime (72 h, their default):
+what is older than three days goes next.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark.sql import Window
+from pyspark.sql import functions as F
+
+from trocket.spark.jobs.dead_letters import add_flags, check_flags, dead_letters, dlq_topics
+from trocket.spark.jobs.running import EXIT_FINDINGS, Summary, make_parser, need, run, show
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+NAME: Final = "dlq_report"
+DIMENSIONS: Final = ("consumerGroup", "originTopic", "reason", "reconsumeTimes", "age")
+AGES: Final = (
+    ("under 1 h", 3600), ("1 h to 1 day", 86_400), ("1 to 2 days", 172_800),
+    ("2 to 3 days", 259_200),
+)  # fmt: skip
+OLDEST: Final = "over 3 days"
+BODY_MAX: Final = 200
+"""Bytes of a body that are shown."""
+REASON_MAX: Final = 120
+"""Characters of a reason by which they are counted: the rest is often a stack trace."""
+
+
+def prepared(letters: DataFrame) -> DataFrame:
+    """What the report needs of dead letters, short: it is read more than once."""
+    seconds = F.unix_seconds(F.current_timestamp()) - F.unix_seconds("storeTimestamp")
+    age = F.when(F.lit(False), "")
+    for text, limit_s in AGES:
+        age = age.when(seconds < limit_s, text)
+    head = F.substring("body", 1, BODY_MAX)
+    is_text = F.is_valid_utf8(F.col("body").cast("string"))
+    return letters.select(
+        *DIMENSIONS[:2],
+        F.substring(F.split("reason", "\n")[0], 1, REASON_MAX).alias("reason"),
+        "reconsumeTimes",
+        age.otherwise(OLDEST).alias("age"),
+        "keys",
+        "storeTimestamp",
+        "queueOffset",
+        # A character that was cut in half becomes a replacement character.
+        F.when(is_text, F.make_valid_utf8(head.cast("string")))
+        .otherwise(F.concat(F.lit("0x"), F.hex(head))).alias("body"),
+    )  # fmt: skip
+
+
+def counts(letters: DataFrame) -> dict[str, Any]:
+    """How many, since when, and how many by each dimension, the most first.
+
+    Returns: total, oldest, newest (ISO 8601, UTC) and `by`: dimension to value to count. A value
+      that nobody wrote is "".
+    """
+    sets = [[name] for name in DIMENSIONS]
+    rows = letters.groupingSets([*sets, []], *DIMENSIONS).agg(
+        F.grouping_id().alias("left_out"), F.count("*").alias("count"),
+        *(F.date_format(at("storeTimestamp"), "yyyy-MM-dd'T'HH:mm:ss'Z'").alias(name)
+          for name, at in (("oldest", F.min), ("newest", F.max))),
+    ).collect()  # fmt: skip
+    every = (1 << len(DIMENSIONS)) - 1
+    found: dict[str, Any] = {"total": 0, "oldest": None, "newest": None, "by": {}}
+    for name in DIMENSIONS:
+        found["by"][name] = {}
+    for row in sorted(rows, key=lambda row: -int(row["count"])):
+        kept = every & ~row["left_out"]
+        if not kept:
+            found |= {"total": row["count"], "oldest": row["oldest"], "newest": row["newest"]}
+            continue
+        name = DIMENSIONS[len(DIMENSIONS) - kept.bit_length()]
+        value = row[name]
+        found["by"][name]["" if value is None else str(value)] = row["count"]
+    return found
+
+
+def top_keys(letters: DataFrame, count: int) -> dict[str, int]:
+    """The keys that most dead letters have; of equal ones the first by name."""
+    each = letters.select(F.explode(F.array_distinct(F.split("keys", " "))).alias("key"))
+    rows = each.where("key != ''").groupBy("key").count().orderBy(F.desc("count"), "key")
+    return {row["key"]: row["count"] for row in rows.limit(count).collect()}
+
+
+def samples(letters: DataFrame, count: int) -> list[dict[str, Any]]:
+    """The newest of each group and topic."""
+    pair = ("consumerGroup", "originTopic")
+    newest = Window.partitionBy(*pair).orderBy(F.desc("storeTimestamp"), F.desc("queueOffset"))
+    rows = letters.withColumn("place", F.row_number().over(newest)).where(F.col("place") <= count)
+    columns = (*pair, "reason", "reconsumeTimes", "age", "keys", "body")
+    return [row.asDict() for row in rows.orderBy(*pair, "place").select(*columns).collect()]
+
+
+def work(spark: SparkSession, given: argparse.Namespace, summary: Summary) -> int:
+    """Report."""
+    topics, closed = dlq_topics(given)
+    letters = dead_letters(spark, given, topics)
+    found: dict[str, Any] = {"total": 0, "oldest": None, "newest": None, "by": {}}
+    keys: dict[str, int] = {}
+    shown: list[dict[str, Any]] = []
+    if letters is not None:
+        short = prepared(letters).persist()
+        try:
+            found = counts(short)
+            keys = top_keys(short, given.top)
+            shown = samples(short, given.samples)
+        finally:
+            short.unpersist()
+    summary.row("dead letters", found["total"])
+    summary.row("oldest", found["oldest"])
+    summary.row("newest", found["newest"])
+    status = EXIT_FINDINGS if closed else 0
+    if given.json:
+        summary.row("by", found["by"])
+        summary.row("keys", keys)
+        summary.row("samples", shown)
+        summary.row("unreadable", closed)
+        return summary.finish(status)
+    for topic in closed:
+        summary.row(f"{topic} cannot be read", "give it perm 6 (mqadmin updateTopic -p 6)")
+    summary.finish(status)
+    lines = [(name, value or "-", count) for name, values in found["by"].items()
+             for value, count in values.items()]  # fmt: skip
+    show(("by", "value", "dead letters"), lines)
+    show(("top", "value", "dead letters"), [("key", *each) for each in keys.items()])
+    if shown:
+        show(tuple(shown[0]), [tuple(each.values()) for each in shown])
+    return status
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Report; 0: well, 1: some topics cannot be read, 2: it could not be done."""
+    parser = make_parser(NAME, __doc__)
+    add_flags(parser)
+    parser.add_argument("--top", type=int, default=10, help="keys to be shown")
+    parser.add_argument("--samples", type=int, default=3, help="bodies of each group and topic")
+    given = parser.parse_args(argv)
+    need(parser, given, "--name-server")
+    check_flags(parser, given)
+    return run(NAME, given, work)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
