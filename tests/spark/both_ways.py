@@ -100,6 +100,7 @@ def main(name_server: str, folder: str) -> None:
         .config("spark.ui.enabled", "false")
         .config("spark.driver.memory", "512m")
         .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+        .config("spark.python.authenticate.socketTimeout", "120s")  # for a busy machine
         .getOrCreate()
     )
     spark.sparkContext.setLogLevel("OFF")

@@ -41,6 +41,7 @@ def spark(tmp_path_factory):
         .config("spark.local.dir", str(scratch))
         .config("spark.driver.extraJavaOptions", f"{QUICK} -Dderby.system.home={scratch}")
         .config("spark.sql.python.filterPushdown.enabled", "true")
+        .config("spark.python.authenticate.socketTimeout", "120s")  # for a busy machine
         .getOrCreate()
     )
     session.sparkContext.setLogLevel("OFF")

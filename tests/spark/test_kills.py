@@ -194,16 +194,19 @@ def test_a_broker_that_is_killed_costs_and_doubles_nothing(spark, cluster, tmp_p
 # ---- the driver ------------------------------------------------------------------------------
 
 
-def run_and_kill(arguments: list[str], batches: int, delay_s: float) -> None:
+def run_and_kill(arguments: list[str], log: Path, batches: int, delay_s: float) -> None:
     """Start a driver, and kill it with all its workers some time after so many batches."""
-    with subprocess.Popen(
-        [sys.executable, str(Path(both_ways.__file__)), *arguments],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-        start_new_session=True,
-        env={**os.environ, "SPARK_LOCAL_IP": "127.0.0.1"},
-    ) as process:
+    with (
+        log.open("w") as errors,
+        subprocess.Popen(
+            [sys.executable, str(Path(both_ways.__file__)), *arguments],
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+            start_new_session=True,
+            env={**os.environ, "SPARK_LOCAL_IP": "127.0.0.1"},
+        ) as process,
+    ):
         assert process.stdout is not None
         try:
             seen = 0
@@ -212,7 +215,7 @@ def run_and_kill(arguments: list[str], batches: int, delay_s: float) -> None:
                 if seen >= batches:
                     threading.Event().wait(delay_s)
                     return
-            pytest.fail(f"the driver ended after {seen} batches")
+            pytest.fail(f"the driver ended after {seen} batches:\n{log.read_text()[-3000:]}")
         finally:
             # The JVM is in its group; the Python workers end with it.
             os.killpg(process.pid, signal.SIGKILL)
@@ -223,7 +226,7 @@ def test_a_driver_that_is_killed_costs_and_doubles_nothing(spark, cluster, tmp_p
     for _ in range(KILLS):
         send(cluster)
         where = [cluster.namesrv_address, str(tmp_path)]
-        run_and_kill(where, rng.randint(1, 5), rng.random() / 2)
+        run_and_kill(where, tmp_path / "log", rng.randint(1, 5), rng.random() / 2)
     # Who goes on is another program: the tests' own session.
     streams = Streams(spark, cluster.namesrv_address, str(tmp_path))
     streams.finish()
