@@ -281,8 +281,10 @@ class Cluster:
         except ServerError as error:
             if error.code != ResponseCode.TOPIC_NOT_EXIST:
                 raise
+            offset = getattr(header, "queue_offset", None)
+            where = queue if offset is None else f"{queue}, offset {offset}"
             raise SparkConnectorError(
-                f"{queue}: the topic was deleted, or its broker has it no more: {error}"
+                f"{where}: the topic was deleted, or its broker has it no more: {error}"
             ) from error
 
     def _address(self, queue: Queue) -> str:

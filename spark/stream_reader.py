@@ -24,7 +24,7 @@ from .pull_read import read_range
 from .queue_offsets import StreamOffset
 from .source_options import SourceOptions
 from .store_options import LogRequest
-from .stream_plan import StreamPlan, batch_ranges
+from .stream_plan import StreamPlan, batch_ranges, check_topics
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -82,7 +82,10 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """The ranges of a batch."""
-        ranges = batch_ranges(StreamOffset.from_json(start), StreamOffset.from_json(end))
+        until = StreamOffset.from_json(end)
+        # A batch that was planned before a restart is read before anything else is asked.
+        check_topics(self._options, until)
+        ranges = batch_ranges(StreamOffset.from_json(start), until)
         return partitions_of(self._options, ranges)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
