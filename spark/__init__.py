@@ -25,12 +25,19 @@ __all__ = ["lag", "register"]
 
 
 def register(spark: SparkSession) -> None:
-    """Make the formats known to a session.
+    """Make the formats known to a session, of Spark's own kind or of Spark Connect.
 
     Raises: ImportError: pyspark, pyarrow or numpy is not installed.
     """
+    from pyspark.errors import AnalysisException
+
     from .source import RocketMQSource
     from .store_source import RocketMQStoreSource
 
-    spark.dataSource.register(RocketMQSource)
-    spark.dataSource.register(RocketMQStoreSource)
+    for source in (RocketMQSource, RocketMQStoreSource):
+        try:
+            spark.dataSource.register(source)
+        except AnalysisException as error:
+            # Spark found it by itself; that of 4.0 lets nobody say it once more.
+            if error.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
+                raise

@@ -47,9 +47,10 @@ from ..remoting.response_codes import ResponseCode
 from ..remoting.topic_names import DLQ_TOPIC_PREFIX, RETRY_TOPIC_PREFIX, is_system_topic
 from .errors import OptionError, SparkConnectorError
 from .queue_offsets import Queue
-from .record_columns import walk
+from .record_columns import RecordColumns, walk
 from .secrets import read_secrets
 from .source_options import ConnectionOptions, ReadFrom, SourceOptions, read_assignment
+from .time_search import first_new
 
 logger = logging.getLogger(__name__)
 
@@ -104,16 +105,17 @@ class Cluster:
     Safe to use from many threads. It is not closed: its connections belong to the process.
 
     Args:
-      options: how it is reached.
+      options: how it is reached, and as which group.
 
     Raises:
       OptionError: no client can be made of them.
     """
 
-    def __init__(self, options: ConnectionOptions) -> None:
-        self._read_from = getattr(options, "read_from", ReadFrom.MASTER)
+    def __init__(self, options: SourceOptions) -> None:
+        self._read_from = options.read_from
         self._suggested: dict[str, int] = {}
         self._options = options.connection
+        self._group = options.consumer_group
         self._client = client_of(self._options)
         # Of each broker its address, and until when that is taken as known.
         self._addresses: dict[str, tuple[str, float]] = {}
@@ -181,12 +183,33 @@ class Cluster:
     def offset_at(self, queue: Queue, timestamp_ms: int) -> int:
         """Of the first message stored then or later; the end when there is none.
 
-        Raises: ClientError.
+        Raises:
+          SparkConnectorError: the broker's answer to a pull is no message.
+          ClientError.
         """
         header = SearchOffsetRequestHeader(
             topic=self._full(queue), queue_id=queue.queue_id, timestamp=timestamp_ms
         )
-        return self._offset(queue, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, header)
+        guess = self._offset(queue, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, header)
+        low, high = self.min_offset(queue), self.max_offset(queue)
+        return first_new(guess, low, high, partial(self._is_new, queue, timestamp_ms))
+
+    def _is_new(self, queue: Queue, timestamp_ms: int, offset: int) -> bool:
+        """Whether the first message from an offset on was stored then or later, or is to come."""
+        subscription = build_subscription(queue.topic, "*")
+        while True:
+            answer = self.pull(queue, offset, count=1, group=self._group, subscription=subscription)
+            if answer.code == ResponseCode.SUCCESS:
+                starts, _ = walk(answer.body, 0, len(answer.body))
+                if not len(starts):
+                    raise SparkConnectorError(
+                        f"{queue}: the answer to a pull at {offset} holds no message"
+                    )
+                times = RecordColumns(answer.body, starts).field("store_timestamp_ms")
+                return bool(times[0] >= timestamp_ms)
+            if answer.next_offset <= offset:
+                return True
+            offset = answer.next_offset
 
     def committed_offset(self, queue: Queue, group: str) -> int | None:
         """Where a group goes on; None: it never committed. Raises: ClientError."""
@@ -316,8 +339,10 @@ class Cluster:
         except ServerError as error:
             if error.code != ResponseCode.TOPIC_NOT_EXIST:
                 raise
+            offset = getattr(header, "queue_offset", None)
+            where = queue if offset is None else f"{queue}, offset {offset}"
             raise SparkConnectorError(
-                f"{queue}: the topic was deleted, or its broker has it no more: {error}"
+                f"{where}: the topic was deleted, or its broker has it no more: {error}"
             ) from error
 
     def _address(self, queue: Queue) -> str:

@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from ..client.core.subscription import Sql, build_subscription
+from ..client.errors import ClientError
 from ..remoting.bodies import SubscriptionData
 from ..remoting.response_codes import ResponseCode
 from .arrow import schema_of
@@ -58,8 +59,8 @@ def read_range(
 
     Raises:
       DataLossError: messages of the range are gone, and failOnDataLoss is set.
-      SparkConnectorError: an answer is no messages, or a body does not inflate.
-      ClientError: a broker cannot be asked, or refuses.
+      SparkConnectorError: a broker cannot be asked, or refuses; an answer is no messages; or a
+        body does not inflate.
     """
     bodies: list[bytes] = []
     deltas: list[int] = []
@@ -91,14 +92,21 @@ def _answers(
 
     offset = part.start
     while offset < part.end:
-        answer = puller.pull(
-            part.queue,
-            offset,
-            count=min(options.pull_batch_size, part.end - offset),
-            size=options.pull_bytes,
-            group=options.consumer_group,
-            subscription=subscription,
-        )
+        try:
+            answer = puller.pull(
+                part.queue,
+                offset,
+                count=min(options.pull_batch_size, part.end - offset),
+                size=options.pull_bytes,
+                group=options.consumer_group,
+                subscription=subscription,
+            )
+        except ClientError as error:
+            raise SparkConnectorError(
+                f"{part.queue}: the messages [{offset}, {part.end}) cannot be pulled, tried"
+                f" {1 + options.num_retries} times: {error}; numRetries and retryIntervalMs say how"
+                " long a broker may be away"
+            ) from error
         after = _next_offset(options, part, offset, answer)
         passed, offset = after - offset, after
         if answer.code == ResponseCode.SUCCESS:

@@ -1,4 +1,4 @@
-"""The writers of `format("rocketmq")`, a batch's and a stream's: the shell over `sink_write`."""
+"""The writer of a table into `format("rocketmq")`: the shell over `sink_write`."""
 
 from __future__ import annotations
 
@@ -6,14 +6,10 @@ import logging
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from pyspark import TaskContext
-from pyspark.sql.datasource import (
-    DataSourceArrowWriter,
-    DataSourceStreamArrowWriter,
-    WriterCommitMessage,
-)
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from ..blocking import Producer
 from ..client.errors import ClientError
@@ -26,10 +22,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 logger = logging.getLogger(__name__)
-
-_QUERY_ID: Final = "sql.streaming.queryId"
-_BATCH_ID: Final = "streaming.sql.batchId"
-"""Local properties of a task of a stream."""
 
 
 @dataclass
@@ -45,13 +37,16 @@ def refuse_overwrite(overwrite: bool) -> None:
         raise OptionError('a queue cannot be overwritten: write with .mode("append")')
 
 
-def _write(
+def write_rows(
     options: SinkOptions, layout: RowLayout, run: str, batches: Iterator[pa.RecordBatch]
 ) -> SinkCommit:
     """Send the rows of this task.
 
     Args:
       run: begins the ids of all rows of this query and batch.
+
+    Raises:
+      SparkConnectorError: a row cannot be a message, or was not stored.
     """
     context = TaskContext.get()
     partition = context.partitionId() if context is not None else 0
@@ -70,7 +65,8 @@ def _write(
         raise SparkConnectorError(str(error)) from error
 
 
-def _tell(messages: list[WriterCommitMessage | None], what: str) -> None:
+def log_done(messages: list[WriterCommitMessage | None], what: str) -> None:
+    """Say how much the tasks sent."""
     done = [message.written for message in messages if isinstance(message, SinkCommit)]
     rows, requests = (sum(each[n] for each in done) for n in (0, 1))
     logger.info("%s: %d rows stored, in %d requests", what, rows, requests)
@@ -92,40 +88,12 @@ class BatchSink(DataSourceArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> SinkCommit:
         """Send the rows of a task; they are stored when this returns."""
-        return _write(self._options, self._layout, self._run, iterator)
+        return write_rows(self._options, self._layout, self._run, iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """All tasks are through."""
-        _tell(messages, "a batch")
+        log_done(messages, "a batch")
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """A task failed; what others sent stays, as nothing can be taken back."""
-        _tell(messages, "a batch that failed")
-
-
-class StreamSink(DataSourceStreamArrowWriter):
-    """Writes a stream; Spark makes a new one for each micro-batch."""
-
-    def __init__(self, options: SinkOptions, layout: RowLayout) -> None:
-        self._options = options
-        self._layout = layout
-
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> SinkCommit:
-        """Send the rows of a task; they are stored when this returns."""
-        context = TaskContext.get()
-        assert context is not None
-        query, batch = (context.getLocalProperty(name) for name in (_QUERY_ID, _BATCH_ID))
-        if self._options.row_id == "auto" and (query is None or batch is None):
-            raise SparkConnectorError(
-                "Spark does not say which query and batch this is, so rows cannot have ids that"
-                " stay: name a column of ids by rowId, or write rowId=off"
-            )
-        return _write(self._options, self._layout, f"{query}:{batch}", iterator)
-
-    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """All tasks of a micro-batch are through."""
-        _tell(messages, f"micro-batch {batchId}")
-
-    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """A task failed; what others sent stays, and comes once more."""
-        _tell(messages, f"micro-batch {batchId} that failed")
+        log_done(messages, "a batch that failed")

@@ -8,31 +8,29 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from pyspark.sql.datasource import (
-    DataSource,
-    DataSourceReader,
-    DataSourceStreamReader,
-    Filter,
-    InputPartition,
-)
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from .batch_plan import ranges
 from .cluster import Cluster
 from .columns import MESSAGE, PropertiesAs, ddl, of_messages
 from .errors import OptionError
+from .partitions import QueuePartition, partitions_of
 from .pull_read import read_range
 from .pushdown import Bounds, bounds
 from .session import picked
-from .sink import BatchSink, StreamSink, refuse_overwrite
+from .sink import BatchSink, refuse_overwrite
 from .sink_options import RowLayout, SinkOptions, row_layout, sink_options
 from .source_options import FORMAT, SourceOptions, source_options
 from .store_options import LogRequest
-from .stream_reader import QueuePartition, QueueStreamReader, partitions_of
+from .versions import require
 from .worker import settle
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyspark.sql.datasource import DataSourceStreamReader, Filter
     from pyspark.sql.types import StructType
+
+    from .stream_sink import StreamSink
 
 _NARROWING = ("topic", "brokerName", "queueId", "queueOffset", "storeTimestamp", "tags")
 """Columns whose filters narrow a read."""
@@ -61,11 +59,16 @@ class RocketMQSource(DataSource):
         """A reader of the columns that the user's schema picks."""
         options = source_options(self._given)
         columns = picked(schema, of_messages(MESSAGE, options.properties_as), FORMAT)
+        if options.pushdown:
+            require("pushdown=true", 4, 1)
         kind = FilteringQueueReader if options.pushdown else QueueReader
         return kind(options, columns)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """A stream of the columns that the user's schema picks."""
+        require(f'readStream.format("{FORMAT}")', 4, 2)
+        from .stream_reader import QueueStreamReader
+
         options = source_options(self._given)
         if options.ending_offsets or options.ending_timestamp is not None:
             raise OptionError(f"{FORMAT}: a stream does not end: endingOffsets is for batches")
@@ -79,6 +82,9 @@ class RocketMQSource(DataSource):
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamSink:
         """A writer of a micro-batch of these rows."""
+        require(f'writeStream.format("{FORMAT}")', 4, 1)
+        from .stream_sink import StreamSink
+
         refuse_overwrite(overwrite)
         return StreamSink(*self._sink(schema))
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPartition
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from ..store.offline.read_only import ReadOnlyDisk
 from .columns import ddl
@@ -19,10 +19,12 @@ from .session import picked
 from .store_options import FORMAT, StoreOptions, log_request, store_options, within
 from .store_plan import LogSplit, find_stores, plan_log
 from .store_tables import TableSplit, plan_table, read_table
+from .versions import require
 from .worker import settle
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyspark.sql.datasource import Filter
     from pyspark.sql.types import StructType
 
 
@@ -46,6 +48,8 @@ class RocketMQStoreSource(DataSource):
         """A reader of the columns that the user's schema picks."""
         options = self._options
         columns = picked(schema, options.columns, f"the table {options.table}")
+        if options.pushdown:
+            require("pushdown=true", 4, 1)
         kind = FilteringStoreReader if options.pushdown else StoreReader
         return kind(options, columns)
 

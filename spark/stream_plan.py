@@ -8,11 +8,13 @@ in the offsets that Spark keeps, so that another process can go on.
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Protocol
 
 from ..client.errors import ClientError
 from .batch_plan import QueueEnds, lost, starts
+from .errors import SparkConnectorError
 from .queue_offsets import Queue, QueueRange, StreamOffset, limited
 from .source_options import SourceOptions
 
@@ -105,8 +107,10 @@ class StreamPlan:
 
         Raises:
           DataLossError: messages from `start` on are gone, and failOnDataLoss is set.
+          SparkConnectorError: `start` is of other topics.
           ClientError: a broker cannot be asked.
         """
+        check_topics(self._options, start)
         self._tell(start)
         latest = self._target if self._target is not None else self._news(start)
         begin, init = self._begin(start, latest)
@@ -240,6 +244,22 @@ class StreamPlan:
                 continue
             self._committed[queue] = offset
         self._committed_s = self._now_s()
+
+
+def check_topics(options: SourceOptions, offset: StreamOffset) -> None:
+    """Whether a checkpoint is of the topics that are read; others may have come to them, or gone.
+
+    Raises:
+      SparkConnectorError: none of its topics is read.
+    """
+    known = {queue.topic for queue in offset.offsets}
+    names, pattern = options.topic_names, options.topic_pattern
+    if not known or any(name in names if names else re.fullmatch(pattern, name) for name in known):
+        return
+    raise SparkConnectorError(
+        f"the checkpoint is of {', '.join(sorted(known))}, and the query reads"
+        f" {', '.join(names) or pattern}: give the query a checkpointLocation of its own"
+    )
 
 
 def batch_ranges(start: StreamOffset, end: StreamOffset) -> list[QueueRange]:

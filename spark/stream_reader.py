@@ -1,4 +1,7 @@
-"""`spark.readStream.format("rocketmq")`: the shell over `stream_plan`."""
+"""`spark.readStream.format("rocketmq")`: the shell over `stream_plan`.
+
+PySpark before 4.2 has none of the read limits that are imported here.
+"""
 
 from __future__ import annotations
 
@@ -16,11 +19,12 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from .cluster import Cluster
+from .partitions import QueuePartition, partitions_of
 from .pull_read import read_range
-from .queue_offsets import QueueRange, StreamOffset, split_ranges
+from .queue_offsets import StreamOffset
 from .source_options import SourceOptions
 from .store_options import LogRequest
-from .stream_plan import StreamPlan, batch_ranges
+from .stream_plan import StreamPlan, batch_ranges, check_topics
 from .worker import settle
 
 if TYPE_CHECKING:
@@ -29,22 +33,6 @@ if TYPE_CHECKING:
 
 ROWS_MAX: Final = 2**62
 """No limit, said as one: all that is available would be everything at once."""
-
-
-class QueuePartition(InputPartition):
-    """One task's work: a range of a queue."""
-
-    def __init__(self, part: QueueRange) -> None:
-        super().__init__(part)
-        self.part = part
-
-
-def partitions_of(options: SourceOptions, ranges: list[QueueRange]) -> list[InputPartition]:
-    """Ranges of queues as tasks, cut as the options say."""
-    parts = split_ranges(
-        ranges, parts_min=options.min_partitions, size_max=options.max_records_per_partition
-    )
-    return [QueuePartition(part) for part in parts]
 
 
 class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -100,7 +88,10 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """The ranges of a batch."""
-        ranges = batch_ranges(StreamOffset.from_json(start), StreamOffset.from_json(end))
+        until = StreamOffset.from_json(end)
+        # A batch that was planned before a restart is read before anything else is asked.
+        check_topics(self._options, until)
+        ranges = batch_ranges(StreamOffset.from_json(start), until)
         return partitions_of(self._options, ranges)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

@@ -10,11 +10,16 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent.parent
+QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""A JVM that lives for seconds starts faster so than it would run faster otherwise."""
 
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory):
-    """A session with two threads, whose formats are registered and whose filters are pushed."""
+    """A session with two threads, whose formats are registered and whose filters are pushed.
+
+    A task is tried four times, as on a cluster; `local[2]` would try it once.
+    """
     sql = pytest.importorskip("pyspark.sql", reason="pyspark is of the extra `spark`")
     if shutil.which("java") is None:
         pytest.skip("Spark needs Java 17")
@@ -25,7 +30,7 @@ def spark(tmp_path_factory):
     os.environ["PYTHONPATH"] = os.pathsep.join(path for path in packages if path)
     scratch = tmp_path_factory.mktemp("spark")
     session = (
-        sql.SparkSession.builder.master("local[2]")
+        sql.SparkSession.builder.master("local[2,4]")
         .appName("trocket-tests")
         .config("spark.ui.enabled", "false")
         .config("spark.driver.memory", "768m")
@@ -34,8 +39,9 @@ def spark(tmp_path_factory):
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.sql.warehouse.dir", str(scratch))
         .config("spark.local.dir", str(scratch))
-        .config("spark.driver.extraJavaOptions", f"-Dderby.system.home={scratch}")
+        .config("spark.driver.extraJavaOptions", f"{QUICK} -Dderby.system.home={scratch}")
         .config("spark.sql.python.filterPushdown.enabled", "true")
+        .config("spark.python.authenticate.socketTimeout", "120s")  # for a busy machine
         .getOrCreate()
     )
     session.sparkContext.setLogLevel("OFF")

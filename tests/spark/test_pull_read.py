@@ -15,9 +15,10 @@ from trocket.spark.cluster import Cluster, RawPull
 from trocket.spark.columns import MESSAGE
 from trocket.spark.errors import DataLossError, OptionError, SparkConnectorError
 from trocket.spark.log_read import read_log
-from trocket.spark.pull_read import read_range
+from trocket.spark.pull_read import read_range, subscription_of
 from trocket.spark.pushdown import Bounds
 from trocket.spark.queue_offsets import Queue, QueueRange, split_ranges
+from trocket.spark.record_columns import RecordColumns, walk
 from trocket.spark.source import message_request
 from trocket.spark.source_options import source_options
 from trocket.spark.store_options import log_request, store_options
@@ -263,6 +264,69 @@ def test_a_reader_that_is_left_early_leaves_nothing_behind(broker) -> None:
     next(reading)
     reading.close()
     assert stops(cluster, options, [found[0].queue]) == {found[0].queue: found[0].end}
+
+
+def test_a_body_that_does_not_inflate_is_named_or_given_as_it_is(broker) -> None:
+    broker.create_topic("Packed", queues=1)
+    with Producer(broker.url, group="p") as producer:
+        for _ in range(2):
+            producer.send(Message("Packed", b"packed" * 2000))
+    options = options_of(broker, topic="Packed")
+    cluster = Cluster(options)
+    (part,) = ranges(cluster, options, cluster.queues(options), {})
+    pull = {"count": 9, "group": "g", "subscription": subscription_of(options, "Packed")}
+    answer = cluster.pull(part.queue, 0, **pull)
+    raw = answer.body
+    stored = RecordColumns(raw, walk(raw, 0, len(raw))[0]).bodies[1].as_py()
+    assert len(stored) < 12000
+    broken = (
+        raw[: raw.rindex(stored)] + bytes(len(stored)) + raw[raw.rindex(stored) + len(stored) :]
+    )
+    bad = Answers(a0=answer._replace(body=broken))
+    with pytest.raises(
+        SparkConnectorError, match=r"topic Packed, .*queue 0, offset 1: the body is"
+    ):
+        list(read_range(bad, options, message_request(options, ("body",)), part))
+    as_it_is = options_of(broker, topic="Packed", decompress="false")
+    (batch,) = read_range(bad, as_it_is, message_request(as_it_is, ("body",)), part)
+    assert batch.to_pylist()[1]["body"] == bytes(len(stored))
+
+
+def slow_read(broker, topic, **given):
+    """A read of one queue that has its first message, and will pull for each of the others."""
+    broker.create_topic(topic, queues=1)
+    with Producer(broker.url, group="p") as producer:
+        for number in range(5):
+            producer.send(Message(topic, str(number)))
+    options = options_of(broker, topic=topic, arrowBatchRows="1", pullBatchSize="1", **given)
+    cluster = Cluster(options)
+    (part,) = ranges(cluster, options, cluster.queues(options), {})
+    reading = read_range(cluster, options, message_request(options, ("body",)), part)
+    return next(reading), reading
+
+
+def test_a_broker_that_starts_again_while_it_is_read_costs_nothing(broker) -> None:
+    first, others = slow_read(broker, "Restarted", numRetries="100")
+    broker.restart()
+    bodies = [row["body"] for batch in (first, *others) for row in batch.to_pylist()]
+    assert bodies == [b"0", b"1", b"2", b"3", b"4"]
+
+
+def test_a_topic_that_is_deleted_while_it_is_read_is_named_with_the_place(broker) -> None:
+    _, others = slow_read(broker, "Deleted")
+    broker.delete_topic("Deleted")
+    with pytest.raises(
+        SparkConnectorError, match=r"topic Deleted, .*queue 0, offset 1: the topic was"
+    ):
+        list(others)
+
+
+def test_a_broker_that_is_gone_while_it_is_read_is_named_with_the_place() -> None:
+    with Broker() as lost:
+        _, others = slow_read(lost, "Lost", numRetries="1")
+    text = r"topic Lost, .*queue 0: the messages \[1, 5\) cannot be pulled, tried 2 times: 127\.0"
+    with pytest.raises(SparkConnectorError, match=text):
+        list(others)
 
 
 def test_a_name_server_that_is_not_there_is_named() -> None:

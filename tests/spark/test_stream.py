@@ -123,3 +123,9 @@ def test_a_checkpoint_of_something_else_and_a_topic_made_anew_are_told(
     run_to_parquet(stream(spark, broker, "Again", failOnDataLoss="false"), tmp_path)
     found = spark.read.parquet(f"{tmp_path}/out").selectExpr("string(body) text").collect()
     assert sorted(row.text for row in found) == ["0", "1", "2", "3", "4", "new"]
+    broker.create_topic("Other", queues=1)
+    with pytest.raises(Exception, match=r"checkpoint is of Again, and the query reads Other"):
+        run_to_parquet(stream(spark, broker, "Other"), tmp_path)
+    broker.delete_topic("Again")
+    with pytest.raises(Exception, match=r"knows the topic Again"):
+        run_to_parquet(stream(spark, broker, "Again"), tmp_path)

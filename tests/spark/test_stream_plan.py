@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trocket.client.errors import ConnectError
-from trocket.spark.errors import DataLossError
+from trocket.spark.errors import DataLossError, SparkConnectorError
 from trocket.spark.queue_offsets import Queue, StreamOffset
 from trocket.spark.source_options import source_options
 from trocket.spark.stream_plan import StreamPlan, batch_ranges, lag
@@ -290,3 +290,18 @@ def test_lag_is_what_the_progress_says() -> None:
     }
     assert lag(progress) == {A: 3, B: 0, C: 0}
     assert lag({"latestOffset": None}) == {}
+
+
+@pytest.mark.parametrize("topics", [{"topic": "U"}, {"topic": "", "topicPattern": "U|V"}], ids=str)
+def test_a_checkpoint_of_another_topic_is_refused(topics) -> None:
+    cluster = FakeCluster(a=5)
+    plan = plan_of(cluster, startingOffsets="earliest")
+    done, ranges = step(plan, plan.initial())
+    assert ranges == {A: (0, 5)}
+    with pytest.raises(
+        SparkConnectorError, match=r"checkpoint is of T, and the query reads U.*own"
+    ):
+        step(plan_of(cluster, **topics), done)
+    # Of other topics beside its own it may be.
+    cluster.ends[A] = 7
+    assert step(plan_of(cluster, topic="", topics="U,T"), done)[1] == {A: (5, 7)}

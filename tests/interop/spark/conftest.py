@@ -1,0 +1,7 @@
+"""The session of the Spark tests, for those that need Apache's brokers, too."""
+
+from __future__ import annotations
+
+from ...spark.conftest import spark
+
+__all__ = ["spark"]
