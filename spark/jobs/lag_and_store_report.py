@@ -55,11 +55,15 @@ Queues = dict[Place, Held]
 # ---- what there is -----------------------------------------------------------------------
 
 
-def of_store(spark: SparkSession, store: str) -> tuple[DataFrame, Queues, Committed]:
+def of_store(
+    spark: SparkSession, store: str, broker_name: str | None
+) -> tuple[DataFrame, Queues, Committed]:
     """Messages, queues and groups' offsets, by a broker's files."""
 
     def table(name: str, schema: str) -> DataFrame:
         source = spark.read.format("rocketmq-store").option("path", store).option("table", name)
+        if broker_name:
+            source = source.option("brokerName", broker_name)
         return source.schema(schema).load()
 
     messages = table("commitlog", f"{COLUMNS}, size int, commitLogOffset bigint").persist()
@@ -192,8 +196,9 @@ def stored_times(
 
 def make(spark: SparkSession, given: argparse.Namespace) -> dict[str, Any]:
     """The report as JSON has it; its tables are in `--out` as Parquet, too."""
+    before = _before(given.before)
     if given.store:
-        messages, queues, committed = of_store(spark, given.store)
+        messages, queues, committed = of_store(spark, given.store, given.broker_name)
     else:
         messages, queues, committed = of_cluster(spark, given.name_server)
     newest = messages.agg(F.unix_millis(F.max("storeTimestamp")).alias("ms")).collect()[0]["ms"]
@@ -206,7 +211,7 @@ def make(spark: SparkSession, given: argparse.Namespace) -> dict[str, Any]:
         stored_times(spark, messages, queues, committed),
         at_ms=at_ms,
         retention_s=given.retention_hours * 3600,
-        before=_before(given.before),
+        before=before,
     )
     # Half messages and what is delayed are the broker's own: they take bytes, and nothing else.
     own = [topic for (topic,) in messages.select("topic").distinct().collect()]
@@ -268,6 +273,7 @@ def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     """The command line."""
     parser = make_parser(NAME, __doc__)
     parser.add_argument("--store", metavar="FOLDER", help="the files of a broker, or of several")
+    parser.add_argument("--broker-name", metavar="NAME", help="of the store; else by its path")
     parser.add_argument("--out", metavar="FOLDER", required=True)
     parser.add_argument("--before", metavar="FOLDER", help="an earlier --out, for slopes")
     parser.add_argument("--retention-hours", type=float, default=72.0, metavar="H",

@@ -7,14 +7,11 @@ import random
 from collections import Counter
 from typing import Any, Final
 
-from trocket.blocking import Admin, Client, Message, Producer
+from trocket.blocking import Admin, Client, Message, Producer, PullConsumer
 from trocket.client import MessageQueue
-from trocket.spark.cluster import Cluster
 from trocket.spark.jobs.demo import Stage
-from trocket.spark.queue_offsets import Queue
-from trocket.spark.source_options import ConnectionOptions
 
-TOPICS: Final = {"TopicClick": 8, "TopicOrder": 4, "TopicAudit": 2}
+TOPICS: Final = {"TopicClick": 4, "TopicOrder": 2, "TopicAudit": 1}
 """And their queues."""
 GROUPS: Final = {
     "billing": ("TopicOrder", 1.0),
@@ -49,16 +46,15 @@ def fill(name_server: str, count: int, seed: int) -> dict[str, Any]:
             producer.send_soon(Message(topic, body, keys=key), queue=queue)
             sent[topic, queue.queue_id] += 1
             hot += is_hot
-        for group in GROUPS:
+        producer.drain()
+        lags = {}
+        for group, (topic, share) in GROUPS.items():
             admin.create_group(group)
-    cluster = Cluster(ConnectionOptions(name_server=name_server))
-    lags = {}
-    for group, (topic, share) in GROUPS.items():
-        for place in places[topic]:
-            end = sent[topic, place.queue_id]
-            offset = int(end * share)
-            cluster.commit_offset(Queue(topic, place.broker_name, place.queue_id), group, offset)
-            lags[group, topic, place.queue_id] = end - offset
+            offsets = {queue: int(sent[topic, queue.queue_id] * share) for queue in places[topic]}
+            with PullConsumer(client, group=group, auto_commit=False) as consumer:
+                consumer.commit(offsets)
+            for queue, offset in offsets.items():
+                lags[group, topic, queue.queue_id] = sent[topic, queue.queue_id] - offset
     return {"sent": dict(sent), "lags": lags, "hot": hot}
 
 
