@@ -128,7 +128,7 @@ def play(spark, cluster, folder, kill: Callable[[random.Random], str]) -> None:
         send(cluster)
         streams.go_on()
         streams.pass_batches(rng.randint(1, 4))
-        threading.Event().wait(rng.random() / 2)
+        threading.Event().wait(rng.random() / 3)
         killed.append(kill(rng))
     send(cluster)
     streams.finish()
@@ -165,14 +165,16 @@ def children(spark) -> dict[str, list[int]]:
     return found
 
 
-def test_a_worker_that_is_killed_costs_and_doubles_nothing(spark, cluster, tmp_path) -> None:
+def test_workers_that_are_killed_cost_and_double_nothing(spark, cluster, tmp_path) -> None:
     turn = iter(range(KILLS))
 
     def kill(rng: random.Random) -> str:
-        # In turn a worker of tasks, whose task Spark tries again, and a planner, whose query ends.
+        # In turn the workers of tasks, which Spark tries again, and a planner, whose query ends.
         what = (TASKS, PLANNER)[next(turn) % 2]
         wait_until(lambda: bool(children(spark)[what]), f"there is no {what}")
-        os.kill(rng.choice(children(spark)[what]), signal.SIGKILL)
+        pids = children(spark)[what]
+        for pid in pids if what == TASKS else [rng.choice(pids)]:
+            os.kill(pid, signal.SIGKILL)
         return what.split()[-1]
 
     play(spark, cluster, tmp_path, kill)
