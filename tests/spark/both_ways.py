@@ -33,7 +33,7 @@ def start(
         "rocketmq": (
             source.load().selectExpr("concat_ws(' ', queueId, queueOffset, string(body)) AS body"),
             # Slow, so that a kill finds some rows of a task stored and others not.
-            {**cluster, "topic": SINK, "batchSize": "2", "maxInFlight": "1"},
+            {**cluster, "topic": SINK, "batchSize": "1", "maxInFlight": "1"},
         ),
     }
     return {
