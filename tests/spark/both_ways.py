@@ -32,7 +32,8 @@ def start(
         "parquet": (source.load().selectExpr(*place), {"path": f"{folder}/out"}),
         "rocketmq": (
             source.load().selectExpr("concat_ws(' ', queueId, queueOffset, string(body)) AS body"),
-            {**cluster, "topic": SINK},
+            # Slow, so that a kill finds some rows of a task stored and others not.
+            {**cluster, "topic": SINK, "batchSize": "1", "maxInFlight": "1"},
         ),
     }
     return {

@@ -22,6 +22,7 @@ pytest.importorskip("pyspark", reason="pyspark is of the extra `spark`")
 
 from trocket.blocking import Admin, Message, Producer
 from trocket.interop.trocket_peer import TrocketPair
+from trocket.interop.wire import WireClient
 
 from . import both_ways
 
@@ -61,7 +62,7 @@ def wait_until(is_so: Callable[[], bool], what: str) -> None:
     never = threading.Event()
     while not is_so():
         assert time.monotonic() < until_s, what
-        never.wait(0.02)
+        never.wait(0.005)
 
 
 class Streams:
@@ -128,7 +129,7 @@ def play(spark, cluster, folder, kill: Callable[[random.Random], str]) -> None:
         send(cluster)
         streams.go_on()
         streams.pass_batches(rng.randint(1, 4))
-        threading.Event().wait(rng.random() / 2)
+        threading.Event().wait(rng.random() / 3)
         killed.append(kill(rng))
     send(cluster)
     streams.finish()
@@ -165,14 +166,30 @@ def children(spark) -> dict[str, list[int]]:
     return found
 
 
-def test_a_worker_that_is_killed_costs_and_doubles_nothing(spark, cluster, tmp_path) -> None:
+def rows_are_coming(cluster) -> None:
+    """Wait until a task is just storing rows."""
+    with WireClient(cluster.broker_address) as wire:
+
+        def count() -> int:
+            return sum(wire.max_offset(both_ways.SINK, queue_id) for queue_id in range(2))
+
+        before = count()
+        send(cluster)
+        wait_until(lambda: count() > before, "no row comes")
+
+
+def test_workers_that_are_killed_cost_and_double_nothing(spark, cluster, tmp_path) -> None:
     turn = iter(range(KILLS))
 
     def kill(rng: random.Random) -> str:
-        # In turn a worker of tasks, whose task Spark tries again, and a planner, whose query ends.
+        # In turn the workers of tasks, which Spark tries again, and a planner, whose query ends.
         what = (TASKS, PLANNER)[next(turn) % 2]
         wait_until(lambda: bool(children(spark)[what]), f"there is no {what}")
-        os.kill(rng.choice(children(spark)[what]), signal.SIGKILL)
+        pids = children(spark)[what]
+        if what == TASKS:
+            rows_are_coming(cluster)
+        for pid in pids if what == TASKS else [rng.choice(pids)]:
+            os.kill(pid, signal.SIGKILL)
         return what.split()[-1]
 
     play(spark, cluster, tmp_path, kill)
