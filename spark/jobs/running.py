@@ -25,7 +25,9 @@ import json
 import os
 import re
 import shutil
+import signal
 import sys
+import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final, TextIO
 
@@ -293,8 +295,8 @@ def follow(queries: Sequence[StreamingQuery], *, quiet: bool = False) -> dict[st
     Raises: JobError: a query failed; KeyboardInterrupt.
     """
     seen = [Progress(query) for query in queries]
-    try:
-        with _view(quiet) as view:
+    with _interrupts() as is_interrupted, _view(quiet) as view:
+        try:
             while True:
                 running = [query for query in queries if query.isActive]
                 for each in seen:
@@ -305,9 +307,25 @@ def follow(queries: Sequence[StreamingQuery], *, quiet: bool = False) -> dict[st
                     return {str(each.query.name): each for each in seen}
                 with contextlib.suppress(PySparkException):  # _check tells of it
                     running[0].awaitTermination(POLL_S)
+                if is_interrupted():
+                    raise KeyboardInterrupt
+        finally:
+            for query in queries:
+                query.stop()
+
+
+@contextlib.contextmanager
+def _interrupts() -> Iterator[Callable[[], bool]]:
+    """Ctrl-C as a question: as an exception in a call to Java it breaks the line to it."""
+    if threading.current_thread() is not threading.main_thread():
+        yield lambda: False
+        return
+    told = threading.Event()
+    before = signal.signal(signal.SIGINT, lambda number, frame: told.set())
+    try:
+        yield told.is_set
     finally:
-        for query in queries:
-            query.stop()
+        signal.signal(signal.SIGINT, before)
 
 
 def _check(queries: Iterable[StreamingQuery]) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import signal
 import subprocess
 import sys
 from argparse import Namespace
@@ -129,6 +131,18 @@ def test_streams_are_followed_to_their_end(spark, tmp_path) -> None:
     done = follow([query], quiet=True)["good"]
     assert (done.rows, done.batches, done.behind) == (2, 1, None)
     assert not query.isActive
+
+
+def test_ctrl_c_stops_the_streams(spark, tmp_path, capfd) -> None:
+    rate = spark.readStream.format("rate").load().writeStream.queryName("rate")
+    rate = rate.foreachBatch(lambda rows, batch: os.kill(os.getpid(), signal.SIGINT))
+    query = rate.option("checkpointLocation", str(tmp_path / "c")).start()
+    before = signal.getsignal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt):
+        follow([query], quiet=True)
+    assert not query.isActive
+    assert signal.getsignal(signal.SIGINT) is before
+    assert "Error" not in capfd.readouterr().err
 
 
 def test_a_query_that_fails_stops_the_others_and_is_named(spark, tmp_path) -> None:
