@@ -98,6 +98,9 @@ async def with_slave(
             return done.stdout.decode()
 
         if work is None:
+            while store.index.is_behind:  # of all that was just put: no master in service has that
+                store.index.work()
+                await trio.lowlevel.checkpoint()
             printed = await run_slave()
         else:
             nursery.start_soon(run_slave)
