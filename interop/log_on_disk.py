@@ -65,6 +65,8 @@ def read_records(folder: Path) -> Iterator[tuple[Stored, bytes]]:
         start = int(path.name)
         assert start == expected, f"{path} should begin at {expected}"
         expected = start + path.stat().st_size
+        if path.stat().st_size == 0:  # Apache's broker was killed while it made its next file
+            return
         with path.open("rb") as file, mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) as data:
             whole = False
             for record in _records(data):

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .stream_plan import lag
+from .queue_offsets import lag
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -199,3 +199,17 @@ def limited(start: Offsets, latest: Offsets, count_max: int) -> dict[Queue, int]
         share = min(backlog, max(backlog * count_max // total, 1))
         found[queue] = start.get(queue, latest[queue]) + share
     return found
+
+
+def lag(progress: Mapping[str, Any]) -> dict[Queue, int]:
+    """How many messages each queue has that a query has not read.
+
+    Args:
+      progress: one source of `query.lastProgress["sources"]`.
+    """
+    latest, end = (_offsets(progress.get(key)) for key in ("latestOffset", "endOffset"))
+    return {queue: max(latest[queue] - end.get(queue, latest[queue]), 0) for queue in latest}
+
+
+def _offsets(tree: Any) -> Mapping[Queue, int]:
+    return StreamOffset.from_json(tree).offsets if isinstance(tree, Mapping) else {}

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable, Mapping
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from ..client.errors import ClientError
 from .batch_plan import QueueEnds, lost, starts
@@ -273,17 +273,3 @@ def batch_ranges(start: StreamOffset, end: StreamOffset) -> list[QueueRange]:
         first = end.init.get(queue, start.offsets.get(queue, stop))
         found.append(QueueRange(queue, first, max(first, stop)))
     return found
-
-
-def lag(progress: Mapping[str, Any]) -> dict[Queue, int]:
-    """How many messages each queue has that a query has not read.
-
-    Args:
-      progress: one source of `query.lastProgress["sources"]`.
-    """
-    latest, end = (_offsets(progress.get(key)) for key in ("latestOffset", "endOffset"))
-    return {queue: max(latest[queue] - end.get(queue, latest[queue]), 0) for queue in latest}
-
-
-def _offsets(tree: Any) -> Mapping[Queue, int]:
-    return StreamOffset.from_json(tree).offsets if isinstance(tree, Mapping) else {}

@@ -18,6 +18,7 @@ from trocket.store.ha.acks import SlaveAcks
 from trocket.store.ha.copier import LogCopier
 from trocket.store.ha.sender import LogSender
 from trocket.store.ha.slave import LogFollower
+from trocket.store.log_writer import LogWriter
 from trocket.store.message_store import MessageStore
 from trocket.store.status import PutMessageStatus
 
@@ -72,7 +73,8 @@ def reported_before_it_is_appended(patch: Patch) -> None:
     take = LogCopier.take
     kept: dict[LogCopier, bytes] = {}
 
-    def broken(self: LogCopier, data: bytes) -> None:
+    def broken(self: LogCopier, *pieces: bytes | memoryview) -> None:
+        data = b"".join(pieces)
         if self not in kept:
             kept[self] = data
             self._store.reported_ahead = len(data)  # type: ignore[attr-defined]
@@ -157,14 +159,15 @@ async def _nothing_to_wait_for(self: Any) -> int:
 
 def copied_with_a_gap(patch: Patch) -> None:
     """A slave appends, and makes no unit of every tenth record."""
-    dispatch = LogCopier._dispatch
+    append = LogWriter.append_copied_record
     count = [0]
 
-    def broken(self: LogCopier, record: Any) -> str:
+    def broken(self: LogWriter, *record: Any) -> None:
         count[0] += 1
-        return "" if count[0] % 10 == 0 else dispatch(self, record)
+        if count[0] % 10:
+            append(self, *record)
 
-    patch.setattr(LogCopier, "_dispatch", broken)
+    patch.setattr(LogWriter, "append_copied_record", broken)
 
 
 MUTANTS = [

@@ -93,11 +93,11 @@ def inside(source: Path, pattern: str) -> set[str]:
 
 
 def data_files(source: Path) -> set[str]:
-    """What harness and filter server compile, and the harness's page: what is not Python there."""
+    """What harness and filter server compile, and pages' styles: what is not Python there."""
     outside = {"__pycache__", "target", "image"}
     return {
         path.relative_to(source).as_posix()
-        for folder in ("interop", "filtersrv")
+        for folder in ("interop", "filtersrv", "spark")
         for path in (source / folder).rglob("*")
         if path.is_file() and path.suffix != ".py" and not outside & set(path.parts)
     }

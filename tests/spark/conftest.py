@@ -23,11 +23,13 @@ def spark(tmp_path_factory):
     sql = pytest.importorskip("pyspark.sql", reason="pyspark is of the extra `spark`")
     if shutil.which("java") is None:
         pytest.skip("Spark needs Java 17")
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
-    # Workers import what the tests import, from wherever this checkout is.
+    # Workers import what the tests import, from wherever this checkout is. They are children of the
+    # JVM: other tests of this process keep their environment.
     packages = [str(ROOT), *sys.path]
-    os.environ["PYTHONPATH"] = os.pathsep.join(path for path in packages if path)
+    environment = pytest.MonkeyPatch()
+    environment.setenv("PYSPARK_PYTHON", sys.executable)
+    environment.setenv("SPARK_LOCAL_IP", "127.0.0.1")
+    environment.setenv("PYTHONPATH", os.pathsep.join(path for path in packages if path))
     scratch = tmp_path_factory.mktemp("spark")
     session = (
         sql.SparkSession.builder.master("local[2,4]")
@@ -44,6 +46,7 @@ def spark(tmp_path_factory):
         .config("spark.python.authenticate.socketTimeout", "120s")  # for a busy machine
         .getOrCreate()
     )
+    environment.undo()
     session.sparkContext.setLogLevel("OFF")
     import trocket.spark
 

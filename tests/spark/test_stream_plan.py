@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from trocket.client.errors import ConnectError
 from trocket.spark.errors import DataLossError, SparkConnectorError
-from trocket.spark.queue_offsets import Queue, StreamOffset
+from trocket.spark.queue_offsets import Queue, StreamOffset, lag
 from trocket.spark.source_options import source_options
-from trocket.spark.stream_plan import StreamPlan, batch_ranges, lag
+from trocket.spark.stream_plan import StreamPlan, batch_ranges
 
 A, B, C = (Queue("T", "b", queue_id) for queue_id in range(3))
 

@@ -24,6 +24,7 @@ import pytest
 from trocket.store.clock import ManualClock
 from trocket.store.disk import OsDisk
 from trocket.store.errors import StoreIOError
+from trocket.store.log_writer import CREATE_RETRY_S
 from trocket.store.memory_disk import MemoryDisk
 from trocket.store.services import checkpoint_now
 from trocket.store.status import PutMessageStatus
@@ -80,7 +81,7 @@ async def test_whatever_write_fails_nothing_acknowledged_is_lost_and_sends_come_
         disk.fault = fail
         for number in range(30):
             body = b"%02d" % number + bytes(5000)
-            clock.advance(5)
+            clock.advance(round(CREATE_RETRY_S * 1000))
             store.begin_burst()
             if put(store, body, properties=b"KEYS\1k%d" % number)[0] is PutMessageStatus.PUT_OK:
                 with suppress(StoreIOError):
