@@ -400,6 +400,15 @@ def client_of(options: ConnectionOptions) -> Client:
         return client
 
 
+def close_clients() -> None:
+    """Close what `client_of` opened in this process; who asks again gets new ones."""
+    with _lock:
+        clients = [_clients.pop(key) for key in list(_clients) if key[0] == os.getpid()]
+    for client in clients:
+        atexit.unregister(client.close)
+        client.close()
+
+
 def _more(options: ConnectionOptions) -> dict[str, Any]:
     more: dict[str, Any] = {}
     if options.namespace:

@@ -35,21 +35,8 @@ DEADLINE_S = 30.0
 NOBODY = "rocketmq://127.0.0.1:1"
 
 
-OF_OTHERS: list[threading.Thread] = []
-
-
-@pytest.fixture(autouse=True, scope="module")
-def of_others() -> None:
-    """Other tests of this process may have clients for as long as it lives, as Spark's have."""
-    OF_OTHERS[:] = threading.enumerate()
-
-
 def loop_threads() -> list[threading.Thread]:
-    return [
-        thread
-        for thread in threading.enumerate()
-        if thread.name == "trocket-blocking" and thread not in OF_OTHERS
-    ]
+    return [thread for thread in threading.enumerate() if thread.name == "trocket-blocking"]
 
 
 class Null:

@@ -53,3 +53,12 @@ def spark(tmp_path_factory):
     trocket.spark.register(session)
     yield session
     session.stop()
+
+
+@pytest.fixture(autouse=True, scope="module")
+def clients():
+    """The clients that a driver keeps as long as it lives are nobody else's."""
+    yield
+    cluster = sys.modules.get("trocket.spark.cluster")
+    if cluster is not None:
+        cluster.close_clients()

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from ...spark.conftest import spark
+from ...spark.conftest import clients, spark
 
-__all__ = ["spark"]
+__all__ = ["clients", "spark"]

@@ -9,6 +9,7 @@ import pytest
 
 pytest.importorskip("pyspark", reason="pyspark is of the extra `spark`")
 
+from trocket.blocking import Message, Producer
 from trocket.spark.jobs.demo import Stage
 from trocket.spark.jobs.demo import lag_and_store_report as demo
 from trocket.spark.jobs.lag_and_store_report import bytes_by_day, duplicates, hot_keys, main
@@ -21,10 +22,16 @@ def test_lags_loads_and_hot_keys_are_those_that_were_made(spark, tmp_path, capsy
     with Broker(folder=tmp_path / "broker") as broker:
         stage = Stage(broker, tmp_path)
         made = demo.fill(stage.name_server, 300, seed=5)
+        # A minute later one more, so that what was not read by then is old.
+        broker.advance(minutes=1)
+        with Producer(broker.url) as producer:
+            place = ("TopicAudit", producer.send(Message("TopicAudit", "{}")).queue.queue_id)
+        made["sent"][place] = made["sent"].get(place, 0) + 1
+        made["lags"]["nightly", *place] += 1
         live = ["--name-server", stage.name_server, "--out", str(tmp_path / "live"), "--json"]
         assert main(live) == 0
         told = json.loads(capsys.readouterr().out)
-        assert (told["messages"], told["lag"]) == (300, sum(made["lags"].values()))
+        assert (told["messages"], told["lag"]) == (301, sum(made["lags"].values()))
         report = json.loads((tmp_path / "live" / "report.json").read_text())
         assert demo.problems(report, made) == []
         assert demo.problems(report, made | {"hot": 0}) == ["hot key"]
