@@ -246,6 +246,9 @@ class IndexCheck:
 
     def _entries_of(self, path: str, file: DiskFile) -> Iterator[Entry]:
         counts, problems = self._counts, self.problems[path]
+        if file.size() == 0 and path == self._paths[-1]:  # killed before it had its size
+            self.unfinished_paths.append(path)
+            return
         if file.size() != counts.file_size:
             self.wrong_size[path] = file.size()
             return

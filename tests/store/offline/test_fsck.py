@@ -92,6 +92,18 @@ def test_a_store_whose_process_died_has_warnings_only():
     assert kinds(report) >= {"queue.missing", "index.unfinished"}
 
 
+def test_an_index_file_that_a_kill_left_without_a_size_is_a_warning_if_it_is_the_newest():
+    disk = killed_store()
+    paths = sorted(path for path in disk.contents if path.startswith(f"{ROOT}/index/"))
+    disk.contents[paths[-1]].clear()
+    report = check(disk)
+    assert report.is_clean
+    assert ("index.unfinished", WARNING) in found(report)
+    disk = stopped_store()
+    disk.contents[paths[0]].clear()
+    assert not check(disk).is_clean
+
+
 def test_checking_writes_nothing():
     disk = stopped_store()
     before = {path: bytes(data) for path, data in disk.contents.items()}
