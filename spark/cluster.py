@@ -30,6 +30,7 @@ from ..client.errors import (
     RouteNotFoundError,
     ServerError,
 )
+from ..client.pulling import SUBSCRIPTION, PullStatus
 from ..remoting.bodies import SubscriptionData
 from ..remoting.headers import (
     GetMaxOffsetRequestHeader,
@@ -56,15 +57,7 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-_SUBSCRIPTION: Final = 0x4
-"""Bit of a pull's sysFlag: the subscription comes with it. Source: PullSysFlag."""
-
-_PULL_CODES: Final = (
-    ResponseCode.SUCCESS,
-    ResponseCode.PULL_NOT_FOUND,
-    ResponseCode.PULL_RETRY_IMMEDIATELY,
-    ResponseCode.PULL_OFFSET_MOVED,
-)
+_PULL_CODES: Final = tuple(status.value for status in PullStatus)
 _PULL_NOTHING: Final = (ResponseCode.PULL_NOT_FOUND, ResponseCode.PULL_OFFSET_MOVED)
 _PASSING: Final = (ConnectError, RequestTimeoutError)
 """What may be better the next time."""
@@ -264,7 +257,7 @@ class Cluster:
             queue_id=queue.queue_id,
             queue_offset=offset,
             max_msg_nums=count,
-            sys_flag=_SUBSCRIPTION,
+            sys_flag=SUBSCRIPTION,
             commit_offset=0,
             suspend_timeout_millis=0,
             subscription=subscription.sub_string,

@@ -179,6 +179,12 @@ _READERS: Final[dict[Any, Any]] = {
 }
 
 
+def exact_tags(subscription: str) -> frozenset[str] | None:
+    """The tags that `TagA || TagB` names, to be compared as texts; None: any."""
+    tags = frozenset(tag for part in subscription.split("||") if (tag := part.strip()))
+    return None if tags <= {"*"} else tags
+
+
 def names(text: str) -> tuple[str, ...]:
     """The names in a list with commas, blanks around them not counted."""
     return tuple(name for part in text.split(",") if (name := part.strip()))

@@ -17,5 +17,9 @@ def picked(schema: StructType, columns: Mapping[str, str], what: str) -> tuple[s
     Raises:
       OptionError: a column that there is not, or of another type.
     """
-    wanted = [(field.name, field.dataType.simpleString()) for field in schema.fields]
-    return tuple(pick(wanted, columns, what))
+    return tuple(pick(fields_of(schema), columns, what))
+
+
+def fields_of(schema: StructType) -> list[tuple[str, str]]:
+    """The columns of a schema: (name, type as SQL writes it)."""
+    return [(field.name, field.dataType.simpleString()) for field in schema.fields]

@@ -14,10 +14,11 @@ from .batch_plan import ranges
 from .cluster import Cluster
 from .columns import MESSAGE, PropertiesAs, ddl, of_messages
 from .errors import OptionError
+from .options import exact_tags
 from .partitions import QueuePartition, partitions_of
 from .pull_read import read_range
 from .pushdown import Bounds, bounds
-from .session import picked
+from .session import fields_of, picked
 from .sink import BatchSink, refuse_overwrite
 from .sink_options import RowLayout, SinkOptions, row_layout, sink_options
 from .source_options import FORMAT, SourceOptions, source_options
@@ -90,8 +91,7 @@ class RocketMQSource(DataSource):
 
     def _sink(self, schema: StructType) -> tuple[SinkOptions, RowLayout]:
         options = sink_options(self._given)
-        columns = [(field.name, field.dataType.simpleString()) for field in schema.fields]
-        return options, row_layout(columns, options)
+        return options, row_layout(fields_of(schema), options)
 
 
 def message_request(options: SourceOptions, columns: tuple[str, ...]) -> LogRequest:
@@ -100,10 +100,9 @@ def message_request(options: SourceOptions, columns: tuple[str, ...]) -> LogRequ
     Args:
       columns: names, in order.
     """
-    tags = frozenset(tag for each in options.tags.split("||") if (tag := each.strip()))
     return LogRequest(
         columns,
-        tags=None if tags <= {"*"} else tags,
+        tags=exact_tags(options.tags),
         batch_rows=options.arrow_batch_rows,
         properties_as=options.properties_as,
     )

@@ -9,7 +9,7 @@ from typing import Final
 
 from .columns import COMMITLOG, CORRUPT, TABLES, PropertiesAs, of_messages
 from .errors import OptionError, nearest
-from .options import SizeBytes, TimeMs, names, read_options
+from .options import SizeBytes, TimeMs, exact_tags, names, read_options
 
 FORMAT: Final = "rocketmq-store"
 
@@ -159,11 +159,10 @@ def log_request(options: StoreOptions, columns: tuple[str, ...]) -> LogRequest:
     Args:
       columns: names, in order.
     """
-    tags = frozenset(tag for part in options.tags.split("||") if (tag := part.strip()))
     return LogRequest(
         columns,
         topics=frozenset(names(options.topic)) or None,
-        tags=None if tags <= {"*"} else tags,
+        tags=exact_tags(options.tags),
         first_ms=options.starting_timestamp,
         last_ms=options.ending_timestamp,
         is_permissive=options.mode is ReadMode.PERMISSIVE,

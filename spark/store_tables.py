@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -280,6 +280,7 @@ def _index_columns(file: DiskFile, at: TableFile) -> Iterator[tuple[Columns, int
 
 # The broker's state
 
+T = TypeVar("T")
 Row = Mapping[str, Any]
 
 
@@ -296,22 +297,22 @@ def _tree(disk: Disk, root: str, name: str) -> tuple[str, Mapping[str, Any]]:
     return path, found.tree
 
 
-def _consumer_offsets(disk: Disk, root: str) -> Iterator[Row]:
-    path, tree = _tree(disk, root, CONSUMER_OFFSETS)
+def _read(disk: Disk, root: str, name: str, decode: Callable[[Mapping[str, Any]], T]) -> T:
+    path, tree = _tree(disk, root, name)
     try:
-        found = consumer_offsets(tree)
+        return decode(tree)
     except ValueError as error:
         raise CorruptStoreError(f"{path}: {error}") from error
+
+
+def _consumer_offsets(disk: Disk, root: str) -> Iterator[Row]:
+    found = _read(disk, root, CONSUMER_OFFSETS, consumer_offsets)
     for (topic, group, queue_id), offset in sorted(found.items()):
         yield {"topic": topic, "group": group, "queueId": queue_id, "offset": offset}
 
 
 def _delay_offsets(disk: Disk, root: str) -> Iterator[Row]:
-    path, tree = _tree(disk, root, DELAY_OFFSETS)
-    try:
-        found = delay_offsets(tree)
-    except ValueError as error:
-        raise CorruptStoreError(f"{path}: {error}") from error
+    found = _read(disk, root, DELAY_OFFSETS, delay_offsets)
     for level, offset in sorted(found.items()):
         yield {"delayLevel": level, "offset": offset}
 

@@ -9,12 +9,32 @@ fixtures do), so they keep their own source: each draw of theirs would change al
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from random import Random
 from typing import Any
 
 import trio
+import trio.abc
+
+
+def run_by(seed: int | str, main: Callable[[], Awaitable[Any]], clock: trio.abc.Clock) -> Any:
+    """`trio.run` with an order of tasks from a seed.
+
+    Raises: whatever `main` raises, the first of it without the groups around.
+    """
+    try:
+        with order_of(seed):
+            return trio.run(main, clock=clock)
+    except BaseExceptionGroup as group:
+        raise first_of(group) from None
+
+
+def first_of(error: BaseException) -> BaseException:
+    """What happened first, without the groups around it."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
 
 
 class _RandomOfThread:

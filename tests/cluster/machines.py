@@ -20,6 +20,7 @@ from trocket.store.ha.slave import FollowerState
 from trocket.store.memory_disk import MemoryDisk
 from trocket.store.message_store import MessageStore
 
+from ..trio_order import first_of
 from .disks import ROOT, MachineDisk, SlowThread
 from .network import LOG, REMOTING, Endpoint, EndpointStream, Listener, Network, NetworkClient
 from .process import RUNNING, Process
@@ -360,7 +361,7 @@ class BrokerMachine(Machine):
             errors, others = group.split(StoreError)
             if others is not None or errors is None:
                 raise
-            return str(_first(errors))
+            return str(first_of(errors))
         except StoreError as error:
             return str(error)
         except RuntimeError:  # trio's word for a task that ended while it was being started
@@ -376,9 +377,3 @@ class BrokerMachine(Machine):
         base = physical_offset - physical_offset % FILE_SIZE
         path = f"{ROOT}/commitlog/{base:020d}"
         return self.disk.read(path, physical_offset - base, size, durable=durable)
-
-
-def _first(error: BaseException) -> BaseException:
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return error

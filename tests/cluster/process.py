@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import trio
 import trio.testing
 
-from ..trio_order import order_of
+from ..trio_order import run_by
 
 if TYPE_CHECKING:
     from .network import Endpoint
@@ -110,14 +110,4 @@ def run(main: Callable[[], Awaitable[None]], seed: str) -> None:
         runner.runq = RunQueue(runner.runq)
         await main()
 
-    try:
-        with order_of(seed):
-            trio.run(with_own_queue, clock=trio.testing.MockClock(autojump_threshold=0))
-    except BaseExceptionGroup as group:
-        raise _first(group) from None
-
-
-def _first(error: BaseException) -> BaseException:
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return error
+    run_by(seed, with_own_queue, trio.testing.MockClock(autojump_threshold=0))

@@ -292,8 +292,9 @@ class Game:
         for group in self.groups:
             group.check_all_done()
         self.transactions.check_all_through()
-        await self._wait_until(self.world.now_ms + LOOKUPS_MS)
-        await check_lookups(self.observer, self.model)
+        known_ms = self.world.now_ms
+        await self._wait_until(known_ms + LOOKUPS_MS)
+        await check_lookups(self.observer, self.model, known_ms)
 
     async def _everybody_does_their_part(self) -> None:
         for producer in self.producers:

@@ -22,7 +22,7 @@ from trocket.remoting.turn import Turn
 from trocket.store.config import FlushDiskType, MessageStoreConfig
 from trocket.store.memory_disk import MemoryDisk
 
-from ..trio_order import order_of
+from ..trio_order import run_by
 
 START_MS = 1_700_000_000_000
 WRITES = frozenset({"pwrite", "sync", "allocate", "resize", "rename", "unlink", "sync_folder"})
@@ -362,15 +362,4 @@ def run_in(world: World, play: Callable[[], Awaitable[None]], seed: int) -> None
             await play()
             world.nursery.cancel_scope.cancel()
 
-    try:
-        with order_of(seed):
-            trio.run(main, clock=world.clock.trio_clock)
-    except BaseExceptionGroup as group:
-        raise _first(group) from None
-
-
-def _first(error: BaseException) -> BaseException:
-    """What happened first, without the groups around it."""
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return error
+    run_by(seed, main, world.clock.trio_clock)

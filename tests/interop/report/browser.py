@@ -17,6 +17,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+import pytest
+
 NAMES = ("chromium", "chromium-headless-shell", "chromium-browser", "google-chrome")
 DEADLINE_S = 60.0
 
@@ -32,6 +34,16 @@ def find_chromium() -> str | None:
         for path in sorted(played.glob(pattern)):
             return str(path)
     return None
+
+
+def chromium_or_skip() -> str:
+    """The program; where there is none the test is skipped, and fails in CI."""
+    program = find_chromium()
+    if program is None:
+        if os.environ.get("CI") == "true":
+            pytest.fail("no Chromium in PATH")
+        pytest.skip("no Chromium in PATH, nor one of Playwright's")
+    return program
 
 
 class Browser:

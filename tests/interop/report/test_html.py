@@ -15,7 +15,7 @@ import pytest
 from trocket.interop.report.cells import Kind, Run, Verdict
 from trocket.interop.report.html import to_html
 
-from .browser import Browser, find_chromium
+from .browser import Browser, chromium_or_skip
 from .sample import HOSTILE, sample_run
 
 SHOTS_VARIABLE = "TROCKET_SCREENSHOTS"
@@ -92,12 +92,7 @@ def test_a_run_without_cells_is_a_page_too() -> None:
 
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    program = find_chromium()
-    if program is None:
-        if os.environ.get("CI") == "true":
-            pytest.fail("no Chromium in PATH")
-        pytest.skip("no Chromium in PATH, nor one of Playwright's")
-    with Browser(program, tmp_path_factory.mktemp("browser")) as browser:
+    with Browser(chromium_or_skip(), tmp_path_factory.mktemp("browser")) as browser:
         yield browser
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.interop.report.browser import Browser, find_chromium
+from tests.interop.report.browser import Browser, chromium_or_skip
 from trocket.spark.jobs.lag_rows import Held, Place, lag_rows
 from trocket.spark.jobs.report_page import page, size, span
 
@@ -161,12 +161,7 @@ def test_a_deleted_topic_is_no_row() -> None:
 
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    program = find_chromium()
-    if program is None:
-        if os.environ.get("CI") == "true":
-            pytest.fail("no Chromium in PATH")
-        pytest.skip("no Chromium in PATH, nor one of Playwright's")
-    with Browser(program, tmp_path_factory.mktemp("browser")) as browser:
+    with Browser(chromium_or_skip(), tmp_path_factory.mktemp("browser")) as browser:
         yield browser
 
 

@@ -18,7 +18,7 @@ import trio.testing
 from tests.sim.file_system import POWER_KINDS, FileSystem, Image, Op
 from tests.sim.hole import is_hole_unavoidable
 from tests.sim.recording_disk import RecordingDisk
-from tests.trio_order import order_of
+from tests.trio_order import run_by
 from trocket.remoting.message_codec import decode_messages
 from trocket.store.clock import ManualClock
 from trocket.store.config import BrokerRole
@@ -211,18 +211,7 @@ class Life:
 
 def in_virtual_time(main: Callable[[], Awaitable[Any]], seed: str = "") -> Any:
     """Run one life; what trio does in which order depends on the seed alone."""
-    try:
-        with order_of(seed):
-            return trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
-    except BaseExceptionGroup as group:
-        raise first_of(group) from group
-
-
-def first_of(error: BaseException) -> BaseException:
-    """What happened first, without the groups around it."""
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return error
+    return run_by(seed, main, trio.testing.MockClock(autojump_threshold=0))
 
 
 def power_cuts(life: Life, kinds: list[tuple[str, ...]], share: float, random: Random):
