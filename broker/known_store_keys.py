@@ -300,4 +300,5 @@ haTlsTrustCertPath str -
 slaveAckAfterFlush bool true
 storeBytesMax long 0
 verifyOldRecords bool true
+zeroAheadSize int 1048576
 """

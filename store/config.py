@@ -56,6 +56,8 @@ class MessageStoreConfig:
       warm_maped_file_enable: fill the next commit log file with zeros before it is used: an fsync
         of bytes written over is two times as fast as one that turns reserved blocks into written
         ones, and every byte of the log is written twice. (The spelling is RocketMQ's.)
+      zero_ahead_size: ours. Bytes of zeros that are written behind the end of the log under
+        SYNC_FLUSH, for the same reason; 0: none. Not of a file that was warmed.
       check_crc_on_recover: recompute body checksums of what recovery reads.
       verify_old_records: recompute checksums of messages that were there when the store was opened,
         and compare them with their queue, whenever one is served (ours; RocketMQ does neither).
@@ -142,6 +144,7 @@ class MessageStoreConfig:
     max_message_size: int = 4 * 1024 * 1024
     max_filter_message_size: int = 16_000
     warm_maped_file_enable: bool = False
+    zero_ahead_size: int = 1024 * 1024
     check_crc_on_recover: bool = True
     enabled_append_prop_crc: bool = False
     verify_old_records: bool = True

@@ -110,6 +110,9 @@ class LogWriter:
         self._index_items: IndexItems = []
         # Committed, waiting for fsync (SYNC_FLUSH): end, (queue, its end), index items.
         self._hidden: list[tuple[int, list[tuple[ConsumeQueue, int]], IndexItems]] = []
+        # A warmed file has its zeros.
+        warmed = config.warm_maped_file_enable
+        self._zero_ahead_size = 0 if warmed or not self.sync_flush else config.zero_ahead_size
         self._create_again_s = 0.0
         self._burst_error: StoreIOError | None = None
 
@@ -168,7 +171,8 @@ class LogWriter:
         if self._segments:
             self._segments = []
         self._pending = []
-        self._pending_start = self._committed_offset = self.flusher.committed_offset = end
+        size, self._pending_start = end - self._committed_offset, end
+        self._committed_offset = self.flusher.committed_offset = end
         if not self.activity.is_set():
             self.activity.set()
         touched = self._touched
@@ -181,6 +185,8 @@ class LogWriter:
                 queue.committed_offset = queue.next_offset
                 ends.append((queue, queue.next_offset))
             self._hidden.append((end, ends, items))
+            if size < self._zero_ahead_size // 8:  # else the disk has enough to write
+                self._zero_ahead(end)
             self.flusher.want()
             return ()
         for queue in touched:
@@ -189,6 +195,13 @@ class LogWriter:
         if self.config.message_index_enable:
             self.index.add(items)
         return [queue.key for queue in touched]
+
+    def _zero_ahead(self, end: int) -> None:
+        try:
+            self.log.zero_ahead(end, self._zero_ahead_size)
+        except StoreIOError as error:
+            self._zero_ahead_size = 0
+            logger.warning("fsyncs will take longer, no zeros can be written ahead: %s", error)
 
     def when_flushed(self, physical_offset: int, callback: Callable[[bool], None]) -> None:
         """Call back once a committed record is on the device, or will not be.
