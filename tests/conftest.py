@@ -19,6 +19,7 @@ settings.register_profile(
 settings.load_profile("trocket")
 
 ROOT = Path(__file__).resolve().parent.parent
+INTEROP_ALONE = ("tests/interop/ha/", "tests/interop/spark/")
 SHARED = Path(os.environ.get("TROCKET_SHARED", ROOT.parent / "shared"))
 
 
@@ -53,15 +54,19 @@ def golden() -> Path:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> LoadScopeScheduling:
-    """With several test processes the interop tests all run in one of them.
+    """With several test processes most interop tests run in one of them.
 
-    They share compiled programs, and wait for JVMs most of their time, while another works. (The
-    marker `xdist_group` would say so too, were it not without effect in pytest 9.2.)
+    They share compiled programs, and wait for JVMs most of their time, while another works. Two
+    folders that share nothing with the rest go elsewhere: one process would take longer with all
+    than another with everything else. (The marker `xdist_group` would say so too, were it not
+    without effect in pytest 9.2.)
     """
     from xdist.scheduler import LoadScopeScheduling
 
     class InteropTogether(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
+            if nodeid.startswith(INTEROP_ALONE):
+                return nodeid.rpartition("/")[0]
             return "interop" if nodeid.startswith("tests/interop/") else nodeid
 
     return InteropTogether(config, log)

@@ -120,7 +120,7 @@ class Streams:
         return not all(query.isActive for query in self._queries.values())
 
 
-def play(spark, cluster, folder, kill: Callable[[random.Random], str]) -> None:
+def play(spark, cluster, folder, kill: Callable[[random.Random, Streams], str]) -> None:
     """Run both ways, and kill at seeded moments."""
     rng = random.Random(KILLS)
     streams = Streams(spark, cluster.namesrv_address, str(folder))
@@ -130,7 +130,7 @@ def play(spark, cluster, folder, kill: Callable[[random.Random], str]) -> None:
         streams.go_on()
         streams.pass_batches(rng.randint(1, 4))
         threading.Event().wait(rng.random() / 3)
-        killed.append(kill(rng))
+        killed.append(kill(rng, streams))
     send(cluster)
     streams.finish()
     story = both_ways.check(spark, cluster.namesrv_address, str(folder))
@@ -166,11 +166,12 @@ def children(spark) -> dict[str, list[int]]:
     return found
 
 
-def rows_are_coming(cluster) -> None:
-    """Wait until a task is just storing rows."""
+def rows_are_coming(cluster, streams: Streams) -> None:
+    """Wait until a task is just storing rows; a planner killed before may end its query late."""
     with WireClient(cluster.broker_address) as wire:
 
         def count() -> int:
+            streams.go_on()
             return sum(wire.max_offset(both_ways.SINK, queue_id) for queue_id in range(2))
 
         before = count()
@@ -181,13 +182,13 @@ def rows_are_coming(cluster) -> None:
 def test_workers_that_are_killed_cost_and_double_nothing(spark, cluster, tmp_path) -> None:
     turn = iter(range(KILLS))
 
-    def kill(rng: random.Random) -> str:
+    def kill(rng: random.Random, streams: Streams) -> str:
         # In turn the workers of tasks, which Spark tries again, and a planner, whose query ends.
         what = (TASKS, PLANNER)[next(turn) % 2]
         wait_until(lambda: bool(children(spark)[what]), f"there is no {what}")
         pids = children(spark)[what]
         if what == TASKS:
-            rows_are_coming(cluster)
+            rows_are_coming(cluster, streams)
         for pid in pids if what == TASKS else [rng.choice(pids)]:
             os.kill(pid, signal.SIGKILL)
         return what.split()[-1]
@@ -199,7 +200,7 @@ def test_workers_that_are_killed_cost_and_double_nothing(spark, cluster, tmp_pat
 
 
 def test_a_broker_that_is_killed_costs_and_doubles_nothing(spark, cluster, tmp_path) -> None:
-    def kill(rng: random.Random) -> str:
+    def kill(rng: random.Random, _: Streams) -> str:
         cluster.kill_broker()
         threading.Event().wait(rng.random() / 2)
         cluster.start_broker()
@@ -221,7 +222,12 @@ def run_and_kill(arguments: list[str], log: Path, batches: int, delay_s: float) 
             stderr=errors,
             text=True,
             start_new_session=True,
-            env={**os.environ, "SPARK_LOCAL_IP": "127.0.0.1"},
+            env={
+                **os.environ,
+                "SPARK_LOCAL_IP": "127.0.0.1",
+                "PYSPARK_PYTHON": sys.executable,
+                "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
+            },
         ) as process,
     ):
         assert process.stdout is not None
