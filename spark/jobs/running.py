@@ -38,6 +38,7 @@ from pyspark.sql.streaming import StreamingQuery
 from trocket.client.errors import ClientError
 from trocket.spark import lag, register
 from trocket.spark.errors import SparkConnectorError
+from trocket.spark.jobs.connection import add_connection, writing
 from trocket.store.errors import StoreError
 
 EXIT_FINDINGS: Final = 1
@@ -58,27 +59,23 @@ class JobError(Exception):
 # ---- the command line --------------------------------------------------------------------
 
 
-def make_parser(name: str, doc: str | None) -> argparse.ArgumentParser:
+def make_parser(name: str, doc: str | None, *, has_sink: bool = False) -> argparse.ArgumentParser:
     """A job's command line, with the common flags.
 
     Args:
       doc: the job's docstring; its first line says what the job does.
+      has_sink: whether it writes by the format `rocketmq`.
     """
     parser = argparse.ArgumentParser(
         prog=name,
         description=(doc or "").split("\n")[0],
         epilog=f"Example: trocket pipeline {name} --demo (a broker and data of its own)",
     )
-    add_common(parser)
-    return parser
-
-
-def add_common(parser: argparse.ArgumentParser) -> None:
-    """The flags that every job takes."""
-    parser.add_argument("--name-server", metavar="HOST:PORT", help="several with ; between them")
     parser.add_argument("--master", help="Spark's; unless said spark-submit's, or local[*]")
     parser.add_argument("--json", action="store_true", help="the summary as JSON")
     parser.add_argument("--quiet", action="store_true", help="no progress")
+    add_connection(parser, has_sink=has_sink)
+    return parser
 
 
 def need(parser: argparse.ArgumentParser, given: argparse.Namespace, *flags: str) -> None:
@@ -232,16 +229,16 @@ def _text(value: Any) -> str:
 # ---- messages ----------------------------------------------------------------------------
 
 
-def send(rows: DataFrame, name_server: str, topic: str, **options: str) -> None:
+def send(rows: DataFrame, given: argparse.Namespace, topic: str, **options: str) -> None:
     """Write rows as messages, at least once; `id` is their SPARK_ROW_ID if they have it.
 
     A micro-batch that runs again sends again: ids that depend on the rows alone let consumers drop
     what they saw.
     """
-    writer = rows.write.format("rocketmq").options(nameServer=name_server, topic=topic, **options)
     if "id" in rows.columns:
-        writer = writer.option("rowId", "id")
-    writer.mode("append").save()
+        options["rowId"] = "id"
+    found = writing(given, topic=topic, **options)
+    rows.write.format("rocketmq").options(**found).mode("append").save()
 
 
 # ---- streams -----------------------------------------------------------------------------
