@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -148,11 +149,17 @@ def test_ctrl_c_in_a_call_to_java_is_no_traceback(spark, caplog, tmp_path) -> No
 def test_ctrl_c_while_spark_starts_is_status_130_and_leaves_no_java() -> None:
     line = [sys.executable, load("dlq_report").__file__, "--name-server", "127.0.0.1:1"]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT.parent), *sys.path])}
-    job = subprocess.Popen(line, stderr=subprocess.PIPE, text=True, env=environment)
-    said = job.stderr.readline()  # of Java, which has begun
-    job.send_signal(signal.SIGINT)
-    # Java has the other end, too, so that all of it is there only when Java is gone.
-    said += job.communicate(timeout=60)[1]
+    job = subprocess.Popen(
+        line, stderr=subprocess.PIPE, text=True, env=environment, start_new_session=True
+    )
+    try:
+        said = job.stderr.readline()  # of Java, which has begun
+        job.send_signal(signal.SIGINT)
+        # Java has the other end, too, so that all of it is there only when Java is gone.
+        said += job.communicate(timeout=60)[1]
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(job.pid, signal.SIGKILL)
     assert job.returncode == 130
     assert STARTING in said
     assert "Traceback" not in said
