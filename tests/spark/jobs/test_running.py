@@ -19,6 +19,7 @@ import pytest
 pytest.importorskip("pyspark", reason="pyspark is of the extra `spark`")
 
 from trocket.cli.main import main as trocket
+from trocket.spark import jobs
 from trocket.spark.jobs import JOBS, load
 from trocket.spark.jobs.demo import load_demo
 from trocket.spark.jobs.running import STARTING, JobError, Summary, follow, reason, run, show
@@ -118,6 +119,14 @@ def test_ctrl_c_is_status_130(spark) -> None:
         raise KeyboardInterrupt
 
     assert run("job", GIVEN, work) == 130
+
+
+def test_ctrl_c_while_spark_is_imported_is_status_130(monkeypatch) -> None:
+    def interrupted(name):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(jobs, "load", interrupted)
+    assert trocket(["pipeline", "dlq_report"]) == 130
 
 
 def test_ctrl_c_in_a_call_to_java_is_no_traceback(spark, caplog, tmp_path) -> None:
