@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import typer
 
 from ..spark.jobs import JOBS
-from .session import EXIT_INTERRUPTED, EXIT_USAGE, AsJson, emit, say, show
+from .session import EXIT_USAGE, AsJson, emit, say, show
 
 _PASSED_ON = {
     "ignore_unknown_options": True,
@@ -57,8 +57,6 @@ def _run(name: str, words: Sequence[str]) -> int:
         if "--demo" in words:
             return play(name, [word for word in words if word != "--demo"])
         return int(load(name).main(list(words)))
-    except KeyboardInterrupt:  # in the second that the import of Spark takes
-        return EXIT_INTERRUPTED
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in _SPARK_PACKAGES:
             raise
