@@ -38,6 +38,7 @@ from trocket.interop.usage import cpu_seconds
 from trocket.remoting.message_codec import decode_record, encode_record
 from trocket.spark.batch_plan import ranges
 from trocket.spark.cluster import Cluster
+from trocket.spark.local_settings import local_settings
 from trocket.spark.log_read import read_log
 from trocket.spark.pull_read import read_range
 from trocket.spark.source import message_request
@@ -127,6 +128,7 @@ def spark_session() -> Any:
 
     spark = (
         SparkSession.builder.master("local[2]")
+        .config(map=local_settings(os.environ))
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.driver.memory", "1g")

@@ -416,7 +416,17 @@ def _more(options: ConnectionOptions) -> dict[str, Any]:
             token.reveal() if token is not None else None,
         )
     if options.tls_ca_file is not None:
-        more["tls"] = ssl.create_default_context(cafile=options.tls_ca_file)
+        more["tls"] = _trusting(options.tls_ca_file)
     elif options.tls:
         more["tls"] = True
     return more
+
+
+def _trusting(path: str) -> ssl.SSLContext:
+    try:
+        return ssl.create_default_context(cafile=path)
+    except OSError as error:  # no certificate in it is an SSLError, which is one, too
+        raise OptionError(
+            f"tlsCaFile {path} cannot be used on this machine: {error.strerror}; it must be on all"
+            " that run tasks"
+        ) from None

@@ -35,6 +35,7 @@ from trocket.spark.jobs.archive_checks import rebuilt
 from trocket.spark.jobs.archive_compaction import JOURNAL, compact, complete
 from trocket.spark.jobs.archive_manifest import Manifest, read_manifest, read_offset_log
 from trocket.spark.jobs.archive_verify import verify
+from trocket.spark.jobs.connection import reading
 from trocket.spark.jobs.files import Files
 from trocket.spark.jobs.running import JobError, Summary, follow, make_parser, need, run
 from trocket.spark.queue_offsets import EARLIEST, as_tree
@@ -153,21 +154,21 @@ def begin(archive: Archive, given: argparse.Namespace) -> str:
     return json.dumps(as_tree({**starts, **manifest.next}))
 
 
-def source(given: argparse.Namespace) -> dict[str, str]:
-    """The options of the stream."""
+def source(given: argparse.Namespace, **more: str) -> dict[str, str]:
+    """The options of the stream. Raises: OptionError: they cannot be right."""
     what = {"topicPattern": given.topic_pattern} if given.topic_pattern else {"topic": given.topic}
-    return {
-        "nameServer": given.name_server,
+    return reading(
+        given,
+        maxOffsetsPerTrigger=str(given.max_offsets_per_trigger),
+        failOnDataLoss=str(not given.allow_loss).lower(),
         **what,
-        "maxOffsetsPerTrigger": str(given.max_offsets_per_trigger),
-        "failOnDataLoss": str(not given.allow_loss).lower(),
-    }
+        **more,
+    )
 
 
 def start(spark: SparkSession, archive: Archive, given: argparse.Namespace) -> StreamingQuery:
     """Start archiving."""
-    options = {**source(given), "startingOffsets": begin(archive, given)}
-    source_options(options)  # here, as Spark hides what its worker says of them
+    options = source(given, startingOffsets=begin(archive, given))
     stream = spark.readStream.format("rocketmq").options(**options)
     writer = (
         stream.load()

@@ -12,6 +12,7 @@ from trocket.spark.cluster import Cluster
 from trocket.spark.errors import OptionError
 from trocket.spark.jobs.archive_checks import Ends, Finding, findings, held
 from trocket.spark.jobs.archive_manifest import Manifest
+from trocket.spark.jobs.connection import reading
 from trocket.spark.jobs.running import EXIT_FINDINGS, JobError, Summary, show
 from trocket.spark.queue_offsets import Queue
 from trocket.spark.source_options import source_options
@@ -25,7 +26,8 @@ def verify(rows: DataFrame, manifest: Manifest, given: argparse.Namespace, summa
 
     Args:
       rows: all of the archive.
-      given: `topic` or `topic_pattern`, "" for all; `offline`, `name_server`, `findings`.
+      given: `topic` or `topic_pattern`, "" for all; `offline`, `findings`, and how the cluster is
+        reached.
 
     Raises:
       JobError: the archive has not that topic. ClientError: brokers cannot be asked.
@@ -39,7 +41,7 @@ def verify(rows: DataFrame, manifest: Manifest, given: argparse.Namespace, summa
             f" {', '.join(manifest.topics) or 'none'}"
         )
     manifest = manifest.of_topics(topics)
-    ends = None if given.offline else queue_ends(given.name_server, topics)
+    ends = None if given.offline else queue_ends(given, topics)
     found = held(rows.where(rows["topic"].isin(topics)))
     wrong = findings(manifest, found, ends)
     summary.row("topics", len(topics))
@@ -72,7 +74,7 @@ def _tell(wrong: list[Finding], given: argparse.Namespace, summary: Summary) -> 
     return status
 
 
-def queue_ends(name_server: str, topics: list[str]) -> dict[Queue, Ends]:
+def queue_ends(given: argparse.Namespace, topics: list[str]) -> dict[Queue, Ends]:
     """What brokers have of these topics; nothing of one that was deleted.
 
     Raises:
@@ -80,7 +82,7 @@ def queue_ends(name_server: str, topics: list[str]) -> dict[Queue, Ends]:
     """
     found: dict[Queue, Ends] = {}
     for topic in topics:
-        options = source_options({"nameServer": name_server, "topic": topic})
+        options = source_options(reading(given, topic=topic))
         cluster = Cluster(options)
         try:
             queues = cluster.queues(options)

@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark.sql import functions as F
 
 from trocket.blocking import Admin
+from trocket.client.core.namespaces import NAMESPACE_SEPARATOR
 from trocket.client.core.routes import subscribe_queues
 from trocket.remoting.topic_names import DLQ_TOPIC_PREFIX
-from trocket.spark.cluster import client_of
+from trocket.spark.jobs.connection import client, reading
 from trocket.spark.jobs.running import JobError
-from trocket.spark.source_options import ConnectionOptions, source_options
+from trocket.spark.source_options import source_options
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -64,8 +65,8 @@ def dlq_topics(given: argparse.Namespace) -> tuple[list[str], list[str]]:
     Raises:
       JobError: a group that is named has none. ClientError: no name server answers.
     """
-    client = client_of(ConnectionOptions(name_server=given.name_server))
-    with Admin(client) as admin:
+    asked = client(given)
+    with Admin(asked) as admin:
         there = [name for name in admin.topics(is_all=True) if name.startswith(DLQ_TOPIC_PREFIX)]
     groups = _names(given.group)
     for group in groups:
@@ -78,7 +79,8 @@ def dlq_topics(given: argparse.Namespace) -> tuple[list[str], list[str]]:
     meant = [DLQ_TOPIC_PREFIX + group for group in groups] or [
         name for name in there if re.fullmatch(pattern, name.removeprefix(DLQ_TOPIC_PREFIX))
     ]
-    closed = [name for name in meant if not subscribe_queues(name, client.route(name))]
+    full = {name: asked.with_namespace(name) for name in meant}
+    closed = [name for name in meant if not subscribe_queues(name, asked.route(full[name]))]
     return [name for name in meant if name not in closed], closed
 
 
@@ -95,12 +97,12 @@ def dead_letters(
     if not topics:
         return None
     times = {"startingTimestamp": given.since, "endingTimestamp": given.until}
-    options = {
-        "nameServer": given.name_server,
-        "topic": ",".join(topics),
-        "startingOffsetsByTimestampStrategy": "latest",
+    options = reading(
+        given,
+        topic=",".join(topics),
+        startingOffsetsByTimestampStrategy="latest",
         **{name: text for name, text in times.items() if text},
-    }
+    )
     parsed = source_options(options)
     found = explained(spark.read.format("rocketmq").options(**options).load(), given)
     # The offsets of a time are about right where a broker's clock was set back; this is exact.
@@ -127,6 +129,10 @@ def explained(messages: DataFrame, given: argparse.Namespace) -> DataFrame:
         _property("DLQ_ORIGIN_MESSAGE_ID"), _property("ORIGIN_MESSAGE_ID"), F.col("uniqKey")
     )
     origin_topic = F.coalesce(_property("DLQ_ORIGIN_TOPIC"), _property("RETRY_TOPIC"))
+    if given.namespace:  # as the topic itself is called here: by its name in the namespace
+        head = given.namespace + NAMESPACE_SEPARATOR
+        rest = F.substr(origin_topic, F.lit(len(head) + 1))
+        origin_topic = F.when(F.startswith(origin_topic, F.lit(head)), rest).otherwise(origin_topic)
     return messages.withColumns(
         {
             "consumerGroup": F.substr("topic", F.lit(len(DLQ_TOPIC_PREFIX) + 1)),

@@ -29,9 +29,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.window import Window
 
-from trocket.blocking import Admin, Client
+from trocket.blocking import Admin
 from trocket.client import NotFoundError, RouteNotFoundError
 from trocket.remoting.topic_names import is_system_group, is_system_topic
+from trocket.spark.jobs.connection import client, reading
 from trocket.spark.jobs.lag_rows import Held, Place, lag_rows, next_unread
 from trocket.spark.jobs.report_page import page
 from trocket.spark.jobs.running import EXIT_FINDINGS, JobError, Summary, make_parser, run
@@ -93,11 +94,13 @@ def of_store(
     return messages, queues, committed
 
 
-def of_cluster(spark: SparkSession, name_server: str) -> tuple[DataFrame, Queues, Committed]:
+def of_cluster(
+    spark: SparkSession, given: argparse.Namespace
+) -> tuple[DataFrame, Queues, Committed]:
     """The same of brokers that run."""
     queues: Queues = {}
     committed: Committed = {}
-    with Client(name_server) as client, Admin(client) as admin:
+    with Admin(client(given)) as admin:
         for topic in admin.topics(is_all=True):
             if is_system_topic(topic):
                 continue
@@ -121,10 +124,11 @@ def of_cluster(spark: SparkSession, name_server: str) -> tuple[DataFrame, Queues
                     committed[group, place] = lag.committed
     topics = sorted({place.topic for place, held in queues.items() if held.end > held.begin})
     if not topics:
-        raise JobError(f"{name_server}: no topic has a message, so there is nothing to report")
-    source = spark.read.format("rocketmq").options(
-        nameServer=name_server, topics=",".join(topics), failOnDataLoss="false"
-    )
+        raise JobError(
+            f"{given.name_server}: no topic has a message, so there is nothing to report"
+        )
+    options = reading(given, topics=",".join(topics), failOnDataLoss="false")
+    source = spark.read.format("rocketmq").options(**options)
     rows = source.schema(f"{COLUMNS}, body binary, commitLogOffset bigint").load()
     size = F.octet_length("body").alias("size")
     return rows.withColumn("size", size).drop("body").persist(), queues, committed
@@ -200,7 +204,7 @@ def make(spark: SparkSession, given: argparse.Namespace) -> dict[str, Any]:
     if given.store:
         messages, queues, committed = of_store(spark, given.store, given.broker_name)
     else:
-        messages, queues, committed = of_cluster(spark, given.name_server)
+        messages, queues, committed = of_cluster(spark, given)
     newest = messages.agg(F.unix_millis(F.max("storeTimestamp")).alias("ms")).collect()[0]["ms"]
     if newest is None:
         raise JobError(f"{given.store or given.name_server}: there is no message to report on")

@@ -31,6 +31,7 @@ from trocket.remoting.topic_names import (
     TRANS_HALF_TOPIC,
     TRANS_OP_HALF_TOPIC,
 )
+from trocket.spark.jobs.connection import reading
 from trocket.spark.jobs.running import EXIT_FINDINGS, Summary, follow, make_parser, need, run, send
 
 NAME = "order_reconcile"
@@ -139,9 +140,8 @@ def start(spark: SparkSession, given: argparse.Namespace, summary: Summary) -> l
 
 
 def _stream(spark: SparkSession, given: argparse.Namespace, topic: str) -> DataFrame:
-    source = spark.readStream.format("rocketmq").options(
-        nameServer=given.name_server, topic=topic, startingOffsets="earliest"
-    )
+    options = reading(given, topic=topic, startingOffsets="earliest")
+    source = spark.readStream.format("rocketmq").options(**options)
     side = read_side(source.schema(COLUMNS).load())
     return side.withWatermark("at", f"{given.skew} seconds")
 
@@ -155,7 +155,7 @@ def _writer(
             count = alerts.count()
             summary.add(kind, count)
             if count:
-                send(as_messages(alerts, given.delay_level), given.name_server, given.alert_topic)
+                send(as_messages(alerts, given.delay_level), given, given.alert_topic)
         finally:
             alerts.unpersist()
 
@@ -201,16 +201,14 @@ def _topics(given: argparse.Namespace) -> tuple[str, str, str]:
 
 def _table(spark: SparkSession, given: argparse.Namespace, topic: str) -> DataFrame:
     if given.store:
-        source = spark.read.format("rocketmq-store").option("path", given.store)
+        source = spark.read.format("rocketmq-store").options(path=given.store, topic=topic)
     else:
-        source = spark.read.format("rocketmq").option("nameServer", given.name_server)
-    return source.option("topic", topic).schema(COLUMNS).load()
+        source = spark.read.format("rocketmq").options(**reading(given, topic=topic))
+    return source.schema(COLUMNS).load()
 
 
 def _told(spark: SparkSession, given: argparse.Namespace) -> DataFrame:
-    source = spark.read.format("rocketmq").options(
-        nameServer=given.name_server, topic=given.alert_topic
-    )
+    source = spark.read.format("rocketmq").options(**reading(given, topic=given.alert_topic))
     body = F.from_json(F.col("body").cast("string"), ALERT).alias("alert")
     return source.schema("body binary").load().select(body).select("alert.*").distinct()
 
@@ -280,7 +278,7 @@ def open_halves(spark: SparkSession, store: str, after_s: float) -> DataFrame:
 
 def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     """The command line."""
-    parser = make_parser(NAME, __doc__)
+    parser = make_parser(NAME, __doc__, has_sink=True)
     parser.add_argument("--order-topic", default="TopicOrder")
     parser.add_argument("--payment-topic", default="TopicPayment")
     parser.add_argument("--shipment-topic", default="TopicShipment")

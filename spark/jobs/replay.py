@@ -35,7 +35,7 @@ from trocket.blocking import Message, Producer
 from trocket.client.clock import wall_ms
 from trocket.client.errors import ClientError
 from trocket.client.message import SYSTEM_PROPERTIES
-from trocket.spark.cluster import client_of
+from trocket.spark.jobs.connection import client
 from trocket.spark.jobs.dead_letters import add_flags, check_flags, dead_letters, dlq_topics
 from trocket.spark.jobs.files import Files
 from trocket.spark.jobs.running import (
@@ -47,7 +47,6 @@ from trocket.spark.jobs.running import (
     run,
     show,
 )
-from trocket.spark.source_options import ConnectionOptions
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -258,8 +257,7 @@ def work(spark: SparkSession, given: argparse.Namespace, summary: Summary) -> in
     if given.dry_run:
         is_through = replay.all(rows, given.batch)
     else:
-        client = client_of(ConnectionOptions(name_server=given.name_server))
-        with Producer(client, group=GROUP) as replay.send:
+        with Producer(client(given), group=GROUP) as replay.send:
             is_through = replay.all(rows, given.batch)
     return _tell(replay, would, given, summary, is_through)
 

@@ -22,15 +22,18 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import logging
 import os
 import re
 import shutil
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from types import FrameType
 from typing import Any, Final, TextIO
 
+from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
@@ -38,11 +41,15 @@ from pyspark.sql.streaming import StreamingQuery
 from trocket.client.errors import ClientError
 from trocket.spark import lag, register
 from trocket.spark.errors import SparkConnectorError
+from trocket.spark.jobs.connection import add_connection, writing
+from trocket.spark.local_settings import local_settings
 from trocket.store.errors import StoreError
 
 EXIT_FINDINGS: Final = 1
 EXIT_FAILED: Final = 2
 EXIT_INTERRUPTED: Final = 130
+
+STARTING: Final = "Spark is starting, and ends when it has; Ctrl-C once more ends it now"
 
 POLL_S: Final = 0.5
 """How often progress is looked at. Spark keeps the last 100 batches; none is missed so."""
@@ -58,27 +65,23 @@ class JobError(Exception):
 # ---- the command line --------------------------------------------------------------------
 
 
-def make_parser(name: str, doc: str | None) -> argparse.ArgumentParser:
+def make_parser(name: str, doc: str | None, *, has_sink: bool = False) -> argparse.ArgumentParser:
     """A job's command line, with the common flags.
 
     Args:
       doc: the job's docstring; its first line says what the job does.
+      has_sink: whether it writes by the format `rocketmq`.
     """
     parser = argparse.ArgumentParser(
         prog=name,
         description=(doc or "").split("\n")[0],
         epilog=f"Example: trocket pipeline {name} --demo (a broker and data of its own)",
     )
-    add_common(parser)
-    return parser
-
-
-def add_common(parser: argparse.ArgumentParser) -> None:
-    """The flags that every job takes."""
-    parser.add_argument("--name-server", metavar="HOST:PORT", help="several with ; between them")
     parser.add_argument("--master", help="Spark's; unless said spark-submit's, or local[*]")
     parser.add_argument("--json", action="store_true", help="the summary as JSON")
     parser.add_argument("--quiet", action="store_true", help="no progress")
+    add_connection(parser, has_sink=has_sink)
+    return parser
 
 
 def need(parser: argparse.ArgumentParser, given: argparse.Namespace, *flags: str) -> None:
@@ -97,6 +100,7 @@ def run(
     work: Callable[[SparkSession, argparse.Namespace, Summary], int],
 ) -> int:
     """Do a job's work; its exit status. What hinders it becomes one line on standard error."""
+    logging.getLogger().addFilter(_is_no_interrupt)
     try:
         return work(session(name, given), given, Summary(name, given))
     except KeyboardInterrupt:
@@ -104,16 +108,24 @@ def run(
     except (JobError, PySparkException, ClientError, StoreError, SparkConnectorError) as error:
         print(f"{name}: {reason(error)}", file=sys.stderr, flush=True)
         return EXIT_FAILED
+    finally:
+        logging.getLogger().removeFilter(_is_no_interrupt)
+
+
+def _is_no_interrupt(record: logging.LogRecord) -> bool:
+    """Not what py4j logs, with a traceback, when Ctrl-C meets a call to Java."""
+    return record.msg != "KeyboardInterrupt while sending command."
 
 
 def session(name: str, given: argparse.Namespace) -> SparkSession:
     """Spark's session, with our formats. Days and hours of timestamps are those of UTC.
 
-    Raises: JobError: there is no Java.
+    Raises:
+      JobError: there is no Java. KeyboardInterrupt: Ctrl-C came, as soon as Spark has started.
     """
-    builder = SparkSession.builder.appName(name).config("spark.sql.session.timeZone", "UTC")
+    settings = {"spark.app.name": name, "spark.sql.session.timeZone": "UTC"}
     if given.master:
-        builder = builder.master(given.master)
+        settings["spark.master"] = given.master
     if "PYSPARK_GATEWAY_PORT" not in os.environ:  # spark-submit has not set anything up
         if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
             raise JobError("Spark needs Java 17 or newer, and there is no `java`: install it")
@@ -121,14 +133,33 @@ def session(name: str, given: argparse.Namespace) -> SparkSession:
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         if (given.master or "local").startswith("local"):
             os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-            builder = builder.config("spark.ui.showConsoleProgress", "false")
+            settings["spark.ui.showConsoleProgress"] = "false"
             # Spark's 200 partitions, of a few rows each, take a minute per micro-batch here.
-            builder = builder.config("spark.sql.shuffle.partitions", str(os.cpu_count() or 2))
-        builder = builder.config("spark.log.level", "ERROR")
-    spark = builder.getOrCreate()
-    # What fails is told in one line by `run`; Spark would print it twice, with Java's stack.
-    spark.sparkContext.setLogLevel("OFF")
+            settings["spark.sql.shuffle.partitions"] = str(os.cpu_count() or 2)
+            if SparkSession.getActiveSession() is None:
+                settings |= local_settings(os.environ)
+        settings["spark.log.level"] = "ERROR"
+    spark = _started(settings)
     register(spark)
+    return spark
+
+
+def _started(settings: Mapping[str, str]) -> SparkSession:
+    """Start Spark, or take the session that there is.
+
+    Ctrl-C waits until that is done: who leaves while Java starts leaves Java behind, for good. A
+    second one does not wait, as a cluster's manager may have Spark wait for hours.
+    """
+    with _interrupts(STARTING) as is_interrupted:
+        # A context takes Ctrl-C for itself when it is made, which is not the end yet.
+        SparkContext.getOrCreate(SparkConf().setAll(list(settings.items())))
+        with _interrupts(STARTING) as is_interrupted_late:
+            spark = SparkSession.builder.config(map=dict(settings)).getOrCreate()
+            # What fails is told in one line by `run`; Spark would print it twice, with Java's
+            # stack.
+            spark.sparkContext.setLogLevel("OFF")
+        if is_interrupted() or is_interrupted_late():
+            raise KeyboardInterrupt
     return spark
 
 
@@ -232,16 +263,16 @@ def _text(value: Any) -> str:
 # ---- messages ----------------------------------------------------------------------------
 
 
-def send(rows: DataFrame, name_server: str, topic: str, **options: str) -> None:
+def send(rows: DataFrame, given: argparse.Namespace, topic: str, **options: str) -> None:
     """Write rows as messages, at least once; `id` is their SPARK_ROW_ID if they have it.
 
     A micro-batch that runs again sends again: ids that depend on the rows alone let consumers drop
     what they saw.
     """
-    writer = rows.write.format("rocketmq").options(nameServer=name_server, topic=topic, **options)
     if "id" in rows.columns:
-        writer = writer.option("rowId", "id")
-    writer.mode("append").save()
+        options["rowId"] = "id"
+    found = writing(given, topic=topic, **options)
+    rows.write.format("rocketmq").options(**found).mode("append").save()
 
 
 # ---- streams -----------------------------------------------------------------------------
@@ -315,17 +346,32 @@ def follow(queries: Sequence[StreamingQuery], *, quiet: bool = False) -> dict[st
 
 
 @contextlib.contextmanager
-def _interrupts() -> Iterator[Callable[[], bool]]:
-    """Ctrl-C as a question: as an exception in a call to Java it breaks the line to it."""
+def _interrupts(excuse: str = "") -> Iterator[Callable[[], bool]]:
+    """Ctrl-C as a question: as an exception in a call to Java it breaks the line to it.
+
+    Args:
+      excuse: what is said if it may take long until somebody asks; then a second Ctrl-C is an
+        exception.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield lambda: False
         return
-    told = threading.Event()
-    before = signal.signal(signal.SIGINT, lambda number, frame: told.set())
+    told = 0
+
+    def tell(number: int, frame: FrameType | None) -> None:
+        nonlocal told
+        told += 1
+        if excuse and told > 1:
+            raise KeyboardInterrupt
+        if excuse:
+            os.write(2, f"{excuse}\n".encode())
+
+    before = signal.signal(signal.SIGINT, tell)
     try:
-        yield told.is_set
+        yield lambda: told > 0
     finally:
-        signal.signal(signal.SIGINT, before)
+        if signal.getsignal(signal.SIGINT) is tell:  # else Spark has taken it, and keeps it
+            signal.signal(signal.SIGINT, before)
 
 
 def _check(queries: Iterable[StreamingQuery]) -> None:

@@ -32,6 +32,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming import StreamingQuery
 
+from trocket.spark.jobs.connection import reading
 from trocket.spark.jobs.instruments import Instruments
 from trocket.spark.jobs.running import EXIT_FINDINGS, Summary, follow, make_parser, need, run, send
 
@@ -133,9 +134,8 @@ def as_messages(bar: DataFrame) -> DataFrame:
 
 def start(spark: SparkSession, given: argparse.Namespace, summary: Summary) -> list[StreamingQuery]:
     """Start both streams: bars, and what is no part of one."""
-    source = spark.readStream.format("rocketmq").options(
-        nameServer=given.name_server, topic=given.topic, startingOffsets=given.starting_offsets
-    )
+    options = reading(given, topic=given.topic, startingOffsets=given.starting_offsets)
+    source = spark.readStream.format("rocketmq").options(**options)
     trades = read_trades(source.load(), given.late_after)
     good = trades.where("problem IS NULL")
     timely = good.withWatermark("at", f"{given.late_after + SKEW_S} seconds")
@@ -167,7 +167,7 @@ def _bar_writer(spark: SparkSession, given: argparse.Namespace, summary: Summary
         try:
             count = kept.count()
             if count:
-                send(as_messages(kept), given.name_server, given.bar_topic, ordered="true")
+                send(as_messages(kept), given, given.bar_topic, ordered="true")
             summary.add("bars", count)
             if instruments:
                 summary.add("bars of unknown symbols", kept.where("NOT known").count())
@@ -186,7 +186,7 @@ def _problem_writer(given: argparse.Namespace, summary: Summary) -> Write:
             if kept.isEmpty():
                 return
             messages = kept.selectExpr("body", "problem AS tags", "id")
-            send(messages, given.name_server, given.late_topic)
+            send(messages, given, given.late_topic)
             if given.late_files:
                 # A batch that runs again replaces what it wrote; another query's stays.
                 query = kept.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
@@ -214,14 +214,12 @@ def _instruments(spark: SparkSession, given: argparse.Namespace) -> Instruments 
 def batch(spark: SparkSession, given: argparse.Namespace, summary: Summary) -> int:
     """Bars of the queues, or of a store's files: into Parquet, or compared with the bar topic."""
     if given.store:
-        source = spark.read.format("rocketmq-store").option("path", given.store)
+        source = spark.read.format("rocketmq-store").options(path=given.store, topic=given.topic)
     else:
-        source = spark.read.format("rocketmq").option("nameServer", given.name_server)
+        source = spark.read.format("rocketmq").options(**reading(given, topic=given.topic))
     columns = "topic string, brokerName string, queueId int, queueOffset bigint, body binary"
-    messages = source.option("topic", given.topic)
-    trades = read_trades(
-        messages.schema(f"{columns}, storeTimestamp timestamp").load(), given.late_after
-    ).persist()
+    messages = source.schema(f"{columns}, storeTimestamp timestamp").load()
+    trades = read_trades(messages, given.late_after).persist()
     for row in trades.groupBy("problem").count().orderBy("problem").collect():
         summary.row(row["problem"] or "trades", row["count"])
     found = closed_bars(trades, given.window, given.late_after)
@@ -243,9 +241,7 @@ def batch(spark: SparkSession, given: argparse.Namespace, summary: Summary) -> i
 def _verify(
     spark: SparkSession, given: argparse.Namespace, summary: Summary, found: DataFrame
 ) -> int:
-    told = spark.read.format("rocketmq").options(
-        nameServer=given.name_server, topic=given.bar_topic
-    )
+    told = spark.read.format("rocketmq").options(**reading(given, topic=given.bar_topic))
     stored = told.schema("body binary").load()
     bar = F.from_json(F.col("body").cast("string"), BAR).alias("bar")
     counted = compare(found, stored.select(bar).select("bar.*"))
@@ -283,7 +279,7 @@ def compare(expected: DataFrame, told: DataFrame) -> dict[str, int]:
 
 def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     """The command line."""
-    parser = make_parser(NAME, __doc__)
+    parser = make_parser(NAME, __doc__, has_sink=True)
     parser.add_argument("--topic", default="TopicTrade")
     parser.add_argument("--bar-topic", default="TopicBar")
     parser.add_argument("--late-topic", default="TopicTradeLate")

@@ -31,9 +31,12 @@ def spark(tmp_path_factory):
     environment.setenv("SPARK_LOCAL_IP", "127.0.0.1")
     environment.setenv("PYTHONPATH", os.pathsep.join(path for path in packages if path))
     scratch = tmp_path_factory.mktemp("spark")
+    from trocket.spark.local_settings import local_settings
+
     session = (
         sql.SparkSession.builder.master("local[2,4]")
         .appName("trocket-tests")
+        .config(map=local_settings(os.environ))  # as jobs start it, but for the JVM's flags
         .config("spark.ui.enabled", "false")
         .config("spark.driver.memory", "768m")
         .config("spark.driver.bindAddress", "127.0.0.1")

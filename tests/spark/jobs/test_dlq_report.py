@@ -88,7 +88,7 @@ def test_properties_of_a_proxy_and_of_nobody_are_understood(spark) -> None:
     both = {"DLQ_ORIGIN_TOPIC": "A", "RETRY_TOPIC": "B", "DLQ_ORIGIN_MESSAGE_ID": "one",
             "ORIGIN_MESSAGE_ID": "two", "why": "tired"}  # fmt: skip
     rows = [("%DLQ%g", "b", 0, 7, "U", both), ("%DLQ%g", "b", 0, 8, None, {})]
-    given = argparse.Namespace(reason_property="why")
+    given = argparse.Namespace(reason_property="why", namespace="")
     first, second = explained(spark.createDataFrame(rows, columns), given).collect()
     assert (first.consumerGroup, first.originTopic, first.originId) == ("g", "A", "A one U")
     assert first.reason == "tired"

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
 import signal
 import subprocess
 import sys
+import threading
+import time
 from argparse import Namespace
 from pathlib import Path
 
@@ -16,9 +19,10 @@ import pytest
 pytest.importorskip("pyspark", reason="pyspark is of the extra `spark`")
 
 from trocket.cli.main import main as trocket
+from trocket.spark import jobs
 from trocket.spark.jobs import JOBS, load
 from trocket.spark.jobs.demo import load_demo
-from trocket.spark.jobs.running import JobError, Summary, follow, reason, run, show
+from trocket.spark.jobs.running import STARTING, JobError, Summary, follow, reason, run, show
 
 pytestmark = pytest.mark.slow
 
@@ -115,6 +119,60 @@ def test_ctrl_c_is_status_130(spark) -> None:
         raise KeyboardInterrupt
 
     assert run("job", GIVEN, work) == 130
+
+
+def test_ctrl_c_while_spark_is_imported_is_status_130(monkeypatch) -> None:
+    def interrupted(name):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(jobs, "load", interrupted)
+    assert trocket(["pipeline", "dlq_report"]) == 130
+
+
+def test_ctrl_c_in_a_call_to_java_is_no_traceback(spark, caplog, tmp_path) -> None:
+    end = tmp_path / "end"
+
+    def wait(batches):
+        deadline_s = time.monotonic() + 30
+        while not end.exists() and time.monotonic() < deadline_s:
+            threading.Event().wait(0.02)
+        yield from batches
+
+    def interrupt():
+        deadline_s = time.monotonic() + 30
+        while not spark.sparkContext.statusTracker().getActiveJobsIds():
+            assert time.monotonic() < deadline_s
+            threading.Event().wait(0.02)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    def work(session, given, summary):
+        threading.Thread(target=interrupt).start()
+        return session.range(1).mapInArrow(wait, "id bigint").count()
+
+    assert run("job", GIVEN, work) == 130
+    end.touch()
+    assert "KeyboardInterrupt" not in caplog.text
+    assert spark.range(3).count() == 3
+
+
+def test_ctrl_c_while_spark_starts_is_status_130_and_leaves_no_java() -> None:
+    line = [sys.executable, load("dlq_report").__file__, "--name-server", "127.0.0.1:1"]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT.parent), *sys.path])}
+    job = subprocess.Popen(
+        line, stderr=subprocess.PIPE, text=True, env=environment, start_new_session=True
+    )
+    try:
+        said = job.stderr.readline()  # of Java, which has begun
+        job.send_signal(signal.SIGINT)
+        # Java has the other end, too, so that all of it is there only when Java is gone.
+        said += job.communicate(timeout=60)[1]
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(job.pid, signal.SIGKILL)
+    assert job.returncode == 130
+    assert STARTING in said
+    assert "Traceback" not in said
+    assert "Exception" not in said
 
 
 def stream(spark, folder, name, write):
