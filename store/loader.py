@@ -118,13 +118,14 @@ class Loader:
 
     @property
     def ends(self) -> QueueEnds:
-        """What was known of the queues' ends at the checkpoint."""
+        """What was known of the queues' ends at the checkpoint; nothing: of no checkpoint."""
         if self._ends is not None:
             return self._ends
         return QueueEnds(
             -1,
             self._config.queue_file_size,
             log_start=max(self._log_start, 0),
+            own_from=NOWHERE if self._has_foreign else 0,
             begun_midway=self._begun_midway,
         )
 
@@ -242,11 +243,12 @@ class Loader:
             self._log_start = ends.log_start
             self._begun_midway = ends.begun_midway
             self._has_foreign = ends.own_from == NOWHERE
-        if ends is not None and ends.dispatched_offset == dispatched:
+            damaged |= {key for key, end in ends.ends.items() if end == REBUILD}
+        if ends is not None and ends.dispatched_offset == dispatched >= 0:
             self._ends = ends
             for key, end in ends.ends.items():
                 queue = queue_store.queues.get(key)
-                if queue is None or end == REBUILD or not self._ends_at(queue, end):
+                if queue is None or key in damaged or not self._ends_at(queue, end):
                     damaged.add(key)
                 elif not queue.is_batch:
                     self._kept[key] = end
@@ -410,16 +412,9 @@ class Loader:
             queue.correct_min_offset(log.min_offset)
 
     def _announce_rebuilding(self) -> None:
-        dispatched = self._checkpoint.dispatched_offset
-        known = self._ends.ends if self._ends is not None else {}
-        ends = {**known, **dict.fromkeys(self._rebuilding, REBUILD)}
-        if dispatched < 0 or self._ends is None:
-            ends = dict.fromkeys(self._rebuilding, REBUILD)
-        write_queue_ends(
-            self._disk,
-            self._config.store_path_root_dir,
-            replace(self.ends, dispatched_offset=dispatched, ends=ends),
-        )
+        known = self.ends
+        ends = {**known.ends, **dict.fromkeys(self._rebuilding, REBUILD)}
+        write_queue_ends(self._disk, self._config.store_path_root_dir, replace(known, ends=ends))
 
     def _cut_queue(self, key: Key, queue: ConsumeQueue, state: QueueState | None) -> None:
         if key in self._rebuilding or (state is not None and state.kept < 0):

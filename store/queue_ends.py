@@ -27,7 +27,8 @@ VERSION = 1
 
 REBUILD = -1
 """The end of a queue that is being built again: no queue ends there, so a start that finds it
-builds the queue from its beginning, whatever its files hold by then."""
+builds the queue from its beginning, whatever its files hold by then, and whichever checkpoint the
+file belongs to."""
 
 Key = tuple[str, int]
 """(topic, queue id)."""
@@ -38,8 +39,8 @@ class QueueEnds:
     """What the file says.
 
     Attributes:
-      dispatched_offset: of the checkpoint it belongs to, bytes; -1: of a checkpoint that is not
-        ours. Then only queues that are being rebuilt are named.
+      dispatched_offset: of the checkpoint it belongs to, bytes; -1: it belongs to none. Then only
+        queues that are being rebuilt are named, and of others it says nothing.
       file_size: bytes of one file of a plain queue.
       log_start: physical offset of the oldest byte of the log, or where retention is about to let
         it begin.
