@@ -14,6 +14,7 @@ from functools import partial
 from typing import Final
 
 from trocket.blocking import Client
+from trocket.remoting.hosts import URL_SCHEME
 from trocket.spark.cluster import client_of
 from trocket.spark.errors import OptionError, nearest
 from trocket.spark.options import key_of, read_options
@@ -89,6 +90,14 @@ def connection(given: argparse.Namespace) -> dict[str, str]:
         **_account(given),
     }
     return {name: text for name, text in found.items() if text}
+
+
+def cluster_name(given: argparse.Namespace) -> str:
+    """The name servers, as reports and errors may show them: without account, token and the like.
+
+    `rocketmq://access:secret@host:9876?security_token=…` is `host:9876`.
+    """
+    return str(given.name_server).rpartition("@")[2].partition("?")[0].removeprefix(URL_SCHEME)
 
 
 def _account(given: argparse.Namespace) -> dict[str, str]:

@@ -18,7 +18,7 @@ from trocket.blocking import Admin
 from trocket.client.core.namespaces import NAMESPACE_SEPARATOR
 from trocket.client.core.routes import subscribe_queues
 from trocket.remoting.topic_names import DLQ_TOPIC_PREFIX
-from trocket.spark.jobs.connection import client, reading
+from trocket.spark.jobs.connection import client, cluster_name, reading
 from trocket.spark.jobs.running import JobError
 from trocket.spark.source_options import source_options
 
@@ -72,7 +72,7 @@ def dlq_topics(given: argparse.Namespace) -> tuple[list[str], list[str]]:
     for group in groups:
         if DLQ_TOPIC_PREFIX + group not in there:
             raise JobError(
-                f"the group {group} has no dead letters: {given.name_server} knows no topic"
+                f"the group {group} has no dead letters: {cluster_name(given)} knows no topic"
                 f" {DLQ_TOPIC_PREFIX}{group}"
             )
     pattern = given.pattern or ".*"

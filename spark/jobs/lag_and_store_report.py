@@ -32,7 +32,7 @@ from pyspark.sql.window import Window
 from trocket.blocking import Admin
 from trocket.client import NotFoundError, RouteNotFoundError
 from trocket.remoting.topic_names import is_system_group, is_system_topic
-from trocket.spark.jobs.connection import client, reading
+from trocket.spark.jobs.connection import client, cluster_name, reading
 from trocket.spark.jobs.lag_rows import Held, Place, lag_rows, next_unread
 from trocket.spark.jobs.report_page import page
 from trocket.spark.jobs.running import EXIT_FINDINGS, JobError, Summary, make_parser, run
@@ -125,7 +125,7 @@ def of_cluster(
     topics = sorted({place.topic for place, held in queues.items() if held.end > held.begin})
     if not topics:
         raise JobError(
-            f"{given.name_server}: no topic has a message, so there is nothing to report"
+            f"{cluster_name(given)}: no topic has a message, so there is nothing to report"
         )
     options = reading(given, topics=",".join(topics), failOnDataLoss="false")
     source = spark.read.format("rocketmq").options(**options)
@@ -207,7 +207,7 @@ def make(spark: SparkSession, given: argparse.Namespace) -> dict[str, Any]:
         messages, queues, committed = of_cluster(spark, given)
     newest = messages.agg(F.unix_millis(F.max("storeTimestamp")).alias("ms")).collect()[0]["ms"]
     if newest is None:
-        raise JobError(f"{given.store or given.name_server}: there is no message to report on")
+        raise JobError(f"{given.store or cluster_name(given)}: there is no message to report on")
     at_ms = newest if given.store else max(newest, SystemClock().wall_ms())
     rows = lag_rows(
         committed,
@@ -230,7 +230,7 @@ def make(spark: SparkSession, given: argparse.Namespace) -> dict[str, Any]:
     }
     report: dict[str, Any] = {
         "at_ms": at_ms,
-        "source": given.store or given.name_server,
+        "source": given.store or cluster_name(given),
         "bytes_of": "records" if given.store else "bodies",
         "retention_hours": given.retention_hours,
         "lag": [dataclasses.asdict(row) for row in rows],

@@ -14,7 +14,7 @@ from trocket.blocking import Admin, Client
 from trocket.client import Credentials
 from trocket.spark.errors import OptionError
 from trocket.spark.jobs import archive_parquet, dlq_report, lag_and_store_report, replay
-from trocket.spark.jobs.connection import KEYS, client, reading, writing
+from trocket.spark.jobs.connection import KEYS, client, cluster_name, reading, writing
 from trocket.spark.jobs.demo.dlq_report import consume
 from trocket.spark.jobs.running import make_parser, send
 
@@ -82,6 +82,15 @@ def test_values_are_checked_and_what_the_job_says_is_not_said_again() -> None:
         writing(parsed("--option", "topic=U"), topic="T")
     with pytest.raises(OptionError, match="--option nameServer: the job says it itself"):
         client(parsed("--option", "nameServer=x"))
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["h:1;[::1]:2", "rocketmq://h:1;[::1]:2", "rocketmq://a:swordfish@h:1;[::1]:2",
+     "rocketmq://a:b@h:1;[::1]:2?security_token=swordfish&tls=true"],
+)  # fmt: skip
+def test_reports_and_errors_name_a_cluster_without_its_secrets(text) -> None:
+    assert cluster_name(parsed("--name-server", text)) == "h:1;[::1]:2"
 
 
 def test_keys_are_read_from_the_variables_of_the_command(environment, tmp_path) -> None:

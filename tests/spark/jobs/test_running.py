@@ -149,8 +149,13 @@ def test_ctrl_c_in_a_call_to_java_is_no_traceback(spark, caplog, tmp_path) -> No
         threading.Thread(target=interrupt).start()
         return session.range(1).mapInArrow(wait, "id bigint").count()
 
-    assert run("job", GIVEN, work) == 130
-    end.touch()
+    try:
+        assert run("job", GIVEN, work) == 130
+    finally:
+        end.touch()
+        # Java has another thread for us now, and Spark looks for formats in the session of its
+        # thread. Other tests have this session, too.
+        spark._jvm.SparkSession.setActiveSession(spark._jsparkSession)
     assert "KeyboardInterrupt" not in caplog.text
     assert spark.range(3).count() == 3
 
