@@ -14,7 +14,6 @@ from typing import Any
 SOURCE = "In"
 SINK = "Out"
 ROWS_PER_BATCH = 40
-STARTS_MAX = 4
 
 
 def start(
@@ -108,28 +107,8 @@ def main(name_server: str, folder: str) -> None:
     spark.sparkContext.setLogLevel("OFF")
     trocket.spark.register(spark)
     spark.streams.addListener(Told())
-    run(spark, name_server, folder)
-
-
-def run(spark: Any, name_server: str, folder: str) -> None:
-    """Keep both running until killed.
-
-    Raises: StreamingQueryException: they end again and again.
-    """
-    from pyspark.errors import StreamingQueryException
-
-    queries: dict[str, Any] = {}
-    for again in range(STARTS_MAX):
-        ended = [name for name, query in queries.items() if not query.isActive]
-        queries.update(start(spark, name_server, folder, only=ended))
-        try:
-            spark.streams.awaitAnyTermination()
-        except StreamingQueryException as error:
-            # docs/spark.md: of two that start at the same moment Spark may end one.
-            if again == STARTS_MAX - 1:
-                raise
-            print(f"started again: {error}", file=sys.stderr, flush=True)
-        spark.streams.resetTerminated()
+    start(spark, name_server, folder)
+    spark.streams.awaitAnyTermination()
 
 
 if __name__ == "__main__":
