@@ -20,7 +20,7 @@ any point harmless:
 3. The queues: what lies behind the checkpoint is overwritten with zeros, then written anew.
 4. Log and queues are synced, then queue_ends.trocket, then the checkpoint is written. Until the
    checkpoint is on the device the next start begins where this one did; ends that do not belong to
-   the checkpoint do not count.
+   the checkpoint do not count, but for the names of queues that were being built again.
 
 What a queue has before the checkpoint is checked by its end only (queue_ends.trocket, and the last
 unit's record); units in between are verified when they are read (record_check.py).

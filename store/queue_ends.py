@@ -5,8 +5,9 @@ were cut, looks like a queue that is new or short; one that lacks its oldest fil
 that retention has been at, and so does a log. This file tells the difference.
 
 Text: the CRC32 of all that follows the first line, as 8 hex digits, a newline, then JSON. It counts
-only together with the checkpoint whose `dispatched_offset` it names, so it says nothing once
-Apache's broker has written the checkpoint. Written to a temporary file, synced, renamed.
+only together with the checkpoint whose `dispatched_offset` it names, so of queues' ends it says
+nothing once Apache's broker has written the checkpoint; where the log begins, and which queues are
+being built again (`REBUILD`), counts without one. Written to a temporary file, synced, renamed.
 """
 
 from __future__ import annotations
