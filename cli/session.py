@@ -142,20 +142,14 @@ def new_client(url: str, timeout_s: float) -> Client:
     Environment: ROCKETMQ_ACCESS_KEY, ROCKETMQ_SECRET_KEY, ROCKETMQ_SECURITY_TOKEN; the URL's
     account counts more.
     """
-    from ..client import Client, ConfigurationError, Credentials
+    from ..client import Client, ConfigurationError
+    from ..client.core.signature import credentials_of
     from ..client.core.url import parse_url
 
     try:
-        credentials = parse_url(url).credentials
+        credentials = parse_url(url).credentials or credentials_of(os.environ)
     except ValueError as error:
         raise ConfigurationError(str(error)) from None
-    access_key = os.environ.get("ROCKETMQ_ACCESS_KEY", "")
-    secret_key = os.environ.get("ROCKETMQ_SECRET_KEY", "")
-    if credentials is None and (access_key or secret_key):
-        if not (access_key and secret_key):
-            raise ConfigurationError("set both ROCKETMQ_ACCESS_KEY and ROCKETMQ_SECRET_KEY")
-        token = os.environ.get("ROCKETMQ_SECURITY_TOKEN") or None
-        credentials = Credentials(access_key, secret_key, token)
     if credentials is None:
         return Client(url, timeout_s=timeout_s)
     return Client(url, timeout_s=timeout_s, credentials=credentials)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import hmac
 from base64 import b64encode
-from collections.abc import Iterable, MutableMapping
+from collections.abc import Iterable, Mapping, MutableMapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -46,6 +46,21 @@ class Credentials:
         for name in ("access_key", "secret_key"):
             if not getattr(self, name):
                 raise ValueError(f"the {name} is empty: give both keys of the account, or neither")
+
+
+def credentials_of(environment: Mapping[str, str]) -> Credentials | None:
+    """The account that ROCKETMQ_ACCESS_KEY, ROCKETMQ_SECRET_KEY and ROCKETMQ_SECURITY_TOKEN name.
+
+    Returns: None: neither key is set.
+    Raises: ValueError: one of the keys is set without the other.
+    """
+    access_key = environment.get("ROCKETMQ_ACCESS_KEY", "")
+    secret_key = environment.get("ROCKETMQ_SECRET_KEY", "")
+    if not (access_key or secret_key):
+        return None
+    if not (access_key and secret_key):
+        raise ValueError("set both ROCKETMQ_ACCESS_KEY and ROCKETMQ_SECRET_KEY")
+    return Credentials(access_key, secret_key, environment.get("ROCKETMQ_SECURITY_TOKEN") or None)
 
 
 def sign(

@@ -14,6 +14,7 @@ from functools import partial
 from typing import Final
 
 from trocket.blocking import Client
+from trocket.client.core.signature import credentials_of
 from trocket.remoting.hosts import URL_SCHEME
 from trocket.spark.cluster import client_of
 from trocket.spark.errors import OptionError, nearest
@@ -103,13 +104,19 @@ def cluster_name(given: argparse.Namespace) -> str:
 def _account(given: argparse.Namespace) -> dict[str, str]:
     if given.secrets_file:
         return {"secretsFile": given.secrets_file}
-    keys = {key: os.environ.get(name, "") for key, name in KEYS.items()}
-    has_account = "@" in given.name_server  # a URL's, which counts more
-    if has_account or not (keys["accessKey"] or keys["secretKey"]):
+    if "@" in given.name_server:  # a URL's account, which counts more
         return {}
-    if not (keys["accessKey"] and keys["secretKey"]):
-        raise OptionError(f"set both {KEYS['accessKey']} and {KEYS['secretKey']}, or neither")
-    return keys
+    try:
+        found = credentials_of(os.environ)
+    except ValueError as error:
+        raise OptionError(str(error)) from None
+    if found is None:
+        return {}
+    return {
+        "accessKey": found.access_key,
+        "secretKey": found.secret_key,
+        "securityToken": found.security_token or "",
+    }
 
 
 def reading(given: argparse.Namespace, **own: str) -> dict[str, str]:
