@@ -15,9 +15,9 @@ import re
 import ssl
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from functools import partial
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple
 
 from ..blocking import Admin, Client
 from ..client.core.routes import subscribe_queues
@@ -26,9 +26,7 @@ from ..client.core.subscription import build_subscription
 from ..client.errors import (
     ConfigurationError,
     ConnectError,
-    RequestTimeoutError,
     RouteNotFoundError,
-    ServerError,
 )
 from ..client.pulling import SUBSCRIPTION, PullStatus
 from ..remoting.bodies import SubscriptionData
@@ -52,16 +50,12 @@ from .record_columns import RecordColumns, walk
 from .secrets import read_secrets
 from .source_options import ConnectionOptions, ReadFrom, SourceOptions, read_assignment
 from .time_search import first_new
+from .tries import PASSING, again
 
 logger = logging.getLogger(__name__)
 
-T = TypeVar("T")
-
 _PULL_CODES: Final = tuple(status.value for status in PullStatus)
 _PULL_NOTHING: Final = (ResponseCode.PULL_NOT_FOUND, ResponseCode.PULL_OFFSET_MOVED)
-_PASSING: Final = (ConnectError, RequestTimeoutError)
-"""What may be better the next time."""
-
 SAMPLE_COUNT: Final = 32
 """Messages by which the size of the next ones is known: what Apache's brokers give at once."""
 
@@ -139,7 +133,7 @@ class Cluster:
 
     def _matching(self, pattern: str) -> list[str]:
         with Admin(self._client) as admin:
-            names = self._again(partial(admin.topics, is_all=True))
+            names = again(self._options, partial(admin.topics, is_all=True))
         special = (RETRY_TOPIC_PREFIX, DLQ_TOPIC_PREFIX)
         return [
             name
@@ -153,7 +147,7 @@ class Cluster:
     def _queues_of(self, topic: str) -> Iterable[Queue]:
         full = self._client.with_namespace(topic)
         try:
-            route = self._again(partial(self._client.route, full, is_fresh=True))
+            route = again(self._options, partial(self._client.route, full, is_fresh=True))
         except RouteNotFoundError as error:
             raise OptionError(
                 f"no name server of {self._options.name_server} knows the topic {topic}: {error}"
@@ -302,7 +296,7 @@ class Cluster:
             return None
         try:
             answer = self._client.request(address, RequestCode.PULL_MESSAGE, header, ok=_PULL_CODES)
-        except _PASSING as error:
+        except PASSING as error:
             logger.warning("%s; its master is asked", error)
             return None
         return None if answer.code in _PULL_NOTHING else answer
@@ -325,18 +319,20 @@ class Cluster:
         self, queue: Queue, code: int, header: Header, ok: tuple[int, ...] = (ResponseCode.SUCCESS,)
     ) -> Any:
         def once() -> Any:
-            return self._client.request(self._address(queue), code, header, ok=ok)
-
-        try:
-            return self._again(once)
-        except ServerError as error:
-            if error.code != ResponseCode.TOPIC_NOT_EXIST:
+            address = self._address(queue)
+            try:
+                return self._client.request(address, code, header, ok=ok)
+            except RouteNotFoundError as error:  # the broker itself has no such topic
+                offset = getattr(header, "queue_offset", None)
+                where = queue if offset is None else f"{queue}, offset {offset}"
+                raise SparkConnectorError(
+                    f"{where}: the topic was deleted, or its broker has it no more: {error}"
+                ) from error
+            except PASSING:
+                self._addresses.clear()
                 raise
-            offset = getattr(header, "queue_offset", None)
-            where = queue if offset is None else f"{queue}, offset {offset}"
-            raise SparkConnectorError(
-                f"{where}: the topic was deleted, or its broker has it no more: {error}"
-            ) from error
+
+        return again(self._options, once)
 
     def _address(self, queue: Queue) -> str:
         address, until_s = self._addresses.get(queue.broker_name, ("", 0.0))
@@ -354,19 +350,6 @@ class Cluster:
         if address is None:
             raise ConnectError(queue.broker_name, "no name server says where its master is")
         return address
-
-    def _again(self, ask: Callable[[], T]) -> T:
-        """Ask once, and again as often as the options say while it may get better."""
-        for left in range(self._options.num_retries, -1, -1):
-            try:
-                return ask()
-            except _PASSING as error:
-                self._addresses.clear()
-                if not left:
-                    raise
-                logger.warning("%s; once more in %d ms", error, self._options.retry_interval_ms)
-                threading.Event().wait(self._options.retry_interval_ms / 1000)
-        raise AssertionError("the last try returns or raises")
 
 
 def client_of(options: ConnectionOptions) -> Client:

@@ -19,6 +19,7 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 from typing import Any, Final, NamedTuple, Protocol
 
 import pyarrow as pa
@@ -31,6 +32,7 @@ from ..remoting.java_hash import java_hash_code
 from ..remoting.topic_names import RETRY_TOPIC_PREFIX
 from .errors import RowRefusedError, SparkConnectorError
 from .sink_options import BAD_ROW, BAD_ROW_TOPIC, FAIL, ROW_ID, RowLayout, SinkOptions
+from .tries import again
 
 logger = logging.getLogger(__name__)
 
@@ -231,7 +233,8 @@ class SinkWriter:
         found = self._queues.get(topic)
         if found is None:
             full = self._routes.with_namespace(topic)
-            found = tuple(publish_info(full, self._routes.route(full)).queues)
+            route = again(self._options, partial(self._routes.route, full))
+            found = tuple(publish_info(full, route).queues)
             if not found:
                 raise SparkConnectorError(f"no queue of the topic {topic} can be written to")
             self._queues[topic] = found
@@ -253,24 +256,22 @@ class SinkWriter:
 
     def _send(self, pending: _Pending, queue: MessageQueue | None) -> None:
         messages, timeout_s = pending.messages, self._options.send_timeout_ms / 1000
-        # A message for a queue is tried once by the client; without one it goes to others.
-        tries = 1 + (self._options.retries if queue is not None else 0)
-        for left in range(tries - 1, -1, -1):
-            try:
-                if len(messages) == 1:
-                    result = self._sender.send(messages[0], queue=queue, timeout_s=timeout_s)
-                else:
-                    result = self._sender.send_batch(messages, queue=queue, timeout_s=timeout_s)
-                break
-            except MessageRefusedError as error:
-                self._send_refused(pending, queue, error)
-                return
-            except ClientError as error:
-                if not left:
-                    raise SparkConnectorError(
-                        f"{len(messages)} rows for {queue or messages[0].topic} were not stored:"
-                        f" {error}"
-                    ) from error
+
+        def once() -> SendResult:
+            if len(messages) == 1:
+                return self._sender.send(messages[0], queue=queue, timeout_s=timeout_s)
+            return self._sender.send_batch(messages, queue=queue, timeout_s=timeout_s)
+
+        try:
+            result = again(self._options, once)
+        except MessageRefusedError as error:
+            self._send_refused(pending, queue, error)
+            return
+        except ClientError as error:
+            raise SparkConnectorError(
+                f"{len(messages)} rows for {queue or messages[0].topic} were not stored: {error};"
+                " numRetries and retryIntervalMs say how long a broker may be away"
+            ) from error
         if self._options.require_flushed and result.status is not SendStatus.SEND_OK:
             raise SparkConnectorError(
                 f"{len(messages)} rows for {result.queue} are stored, but not safely:"

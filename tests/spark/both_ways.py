@@ -26,6 +26,8 @@ def start(
         topic=SOURCE,
         startingOffsets="earliest",
         maxOffsetsPerTrigger=str(ROWS_PER_BATCH),
+        # So that the topic is looked up while its only broker is away, too.
+        queueDiscoveryInterval="0s",
     )
     place = ("brokerName", "queueId", "queueOffset", "string(body) AS text")
     outputs = {

@@ -11,8 +11,17 @@ pytest.importorskip("pyarrow", reason="pyarrow is of the extra `spark`")
 import pyarrow as pa
 
 from trocket.blocking import Producer
-from trocket.client.errors import SendError
+from trocket.client.errors import (
+    Attempt,
+    ConnectError,
+    RequestTimeoutError,
+    RouteNotFoundError,
+    SendError,
+    server_error,
+)
 from trocket.client.message import MessageQueue, SendResult, SendStatus
+from trocket.remoting.bodies import BrokerData, QueueData, TopicRouteData
+from trocket.remoting.response_codes import ResponseCode
 from trocket.spark.cluster import client_of
 from trocket.spark.errors import OptionError, RowRefusedError, SparkConnectorError
 from trocket.spark.sink_options import BAD_ROW, BAD_ROW_TOPIC, ROW_ID, row_layout, sink_options
@@ -155,8 +164,8 @@ def test_rows_that_cannot_be_messages_go_to_a_topic_of_their_own(broker) -> None
 class Flaky:
     """A sender whose first tries fail, or whose stores are not safe."""
 
-    def __init__(self, failures=0, status=SendStatus.SEND_OK) -> None:
-        self.failures = failures
+    def __init__(self, *failures, status=SendStatus.SEND_OK) -> None:
+        self.failures = list(failures)
         self.status = status
         self.sent = []
 
@@ -165,8 +174,7 @@ class Flaky:
 
     def send_batch(self, messages, *, queue, timeout_s):
         if self.failures:
-            self.failures -= 1
-            raise SendError(messages[0].topic, [])
+            raise self.failures.pop(0)
         self.sent += messages
         return SendResult(self.status, "id", queue or QUEUE, 0, "offset")
 
@@ -174,29 +182,66 @@ class Flaky:
 QUEUE = MessageQueue(topic="T", broker_name="b", queue_id=0)
 
 
-class NoRoutes:
+class Routes:
+    """Of a topic with one queue, which is not known for the first `unknown` times."""
+
+    def __init__(self, unknown=0) -> None:
+        self.unknown = unknown
+
     def with_namespace(self, resource):
         return resource
 
+    def route(self, topic):
+        if self.unknown:
+            self.unknown -= 1
+            raise RouteNotFoundError(17, "No topic route info", "n:1", "GET_ROUTEINFO_BY_TOPIC")
+        return TopicRouteData(
+            queue_datas=[QueueData("b", 1, 1, 6, 0)],
+            broker_datas=[BrokerData(cluster="c", broker_name="b", broker_addrs={0: "b:1"})],
+        )
 
-def flaky(sender, row, **given):
-    options = sink_options({"nameServer": "a:1", **given})
+
+def flaky(sender, row, routes=None, **given):
+    options = sink_options({"nameServer": "a:1", "retryIntervalMs": "0", **given})
     layout = row_layout([("body", "binary"), ("topic", "string"), ("brokerName", "string"),
-                         ("queueId", "int")], options)  # fmt: skip
+                         ("queueId", "int"), ("shardingKey", "string")], options)  # fmt: skip
     schema = pa.schema([("body", pa.binary()), ("topic", pa.string()),
-                        ("brokerName", pa.string()), ("queueId", pa.int32())])  # fmt: skip
+                        ("brokerName", pa.string()), ("queueId", pa.int32()),
+                        ("shardingKey", pa.string())])  # fmt: skip
     rows = pa.RecordBatch.from_pylist([row], schema)
-    return SinkWriter(sender, NoRoutes(), options, layout, None).write([rows])
+    return SinkWriter(sender, routes or Routes(), options, layout, None).write([rows])
 
 
 NAMED = {"body": b"x", "topic": "T", "brokerName": "b", "queueId": 0}
 
 
-def test_a_row_for_a_queue_is_tried_again_there() -> None:
-    sender = Flaky(failures=2)
-    assert flaky(sender, NAMED).row_count == 1
-    with pytest.raises(SparkConnectorError, match=r"1 rows for .* were not stored"):
-        flaky(Flaky(failures=3), NAMED)
+AWAY = ConnectError("b", "no name server says where its master is")
+BUSY = server_error(ResponseCode.SYSTEM_BUSY, "busy", "b:1", "SEND_MESSAGE_V2")
+CLOSING = server_error(ResponseCode.SERVICE_NOT_AVAILABLE, "", "b:1", "SEND_MESSAGE_V2")
+DENIED = server_error(ResponseCode.NO_PERMISSION, "no", "b:1", "SEND_MESSAGE_V2")
+NOT_CONFIRMED = SendError("T", [Attempt("b", 0.1, DENIED), Attempt("b", 0.1, AWAY)])
+
+
+@pytest.mark.parametrize(
+    "failures", [[AWAY, BUSY], [NOT_CONFIRMED, CLOSING], [RequestTimeoutError("SEND", "b:1", 3)]]
+)
+def test_rows_wait_for_a_broker_that_is_away_as_long_as_the_options_say(failures) -> None:
+    assert flaky(Flaky(*failures), NAMED, numRetries="2").row_count == 1
+    text = r"1 rows for .* were not stored: .*; numRetries and retryIntervalMs say how long"
+    with pytest.raises(SparkConnectorError, match=text):
+        flaky(Flaky(*failures), NAMED, numRetries=str(len(failures) - 1))
+
+
+def test_what_does_not_get_better_is_not_tried_again() -> None:
+    with pytest.raises(SparkConnectorError, match="were not stored"):
+        flaky(Flaky(DENIED), NAMED)
+
+
+def test_a_topic_is_waited_for_where_rows_choose_their_queues() -> None:
+    row = {"body": b"x", "topic": "T", "shardingKey": "k"}
+    assert flaky(Flaky(), row, Routes(unknown=2), numRetries="2").row_count == 1
+    with pytest.raises(RouteNotFoundError):
+        flaky(Flaky(), row, Routes(unknown=2), numRetries="1")
 
 
 def test_what_is_not_stored_safely_is_a_failure_unless_allowed() -> None:
