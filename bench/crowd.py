@@ -214,6 +214,7 @@ class Consumer:
         first = number // GROUP_SIZE * GROUP_SIZE
         self.topics = [f"crowd-{first + each}" for each in range(GROUP_SIZE)]
         self.queues: set[tuple[str, int]] = set()
+        self._consuming: set[tuple[str, int]] = set()
         self._address = address
         self._crowd = crowd
         self._changed = trio.Event()
@@ -249,8 +250,10 @@ class Consumer:
             return
         queues = [(topic, queue) for topic in self.topics for queue in range(QUEUES)]
         mine = set(queues[members.index(self.client_id) :: len(members)])
-        for queue in mine - self.queues:
+        # A queue that comes back while its last pull still waits goes on with that.
+        for queue in mine - self._consuming:
             nursery.start_soon(self._consume, peer, queue)
+        self._consuming |= mine
         self.queues = mine
 
     async def _consume(self, peer: Peer, queue: tuple[str, int]) -> None:
@@ -259,10 +262,11 @@ class Consumer:
             fields: dict[str, object] = dict(pull_fields(self.group, *queue, offset, 5))
             answer = await peer.ask(Code.PULL_MESSAGE, fields)
             if queue not in self.queues:
-                return
+                break
             for message in decode_messages(answer.body) if answer.code == 0 else ():
                 self._crowd.received[message.unique_key or ""] += 1
             offset = int(answer.ext_fields.get("nextBeginOffset", offset))
+        self._consuming.discard(queue)
 
 
 class Crowd:
@@ -302,9 +306,8 @@ async def clients(cluster: TrocketCluster, count: int) -> Outcome:
         joined_s = time.perf_counter()
         for consumer in consumers:
             nursery.start_soon(consumer.run, nursery)
-        expected = count // GROUP_SIZE * GROUP_SIZE * QUEUES
         with trio.fail_after(SETTLE_TIMEOUT_S):
-            await until(lambda: _held(consumers) == (expected, expected))
+            await until(lambda: is_settled(consumers))
         settled_s = time.perf_counter() - joined_s
         async with trio.open_nursery() as producers:
             for number in range(count):
@@ -334,10 +337,12 @@ async def clients(cluster: TrocketCluster, count: int) -> Outcome:
     )
 
 
-def _held(consumers: list[Consumer]) -> tuple[int, int]:
-    """How many queues are held, and how many different ones: the same when it has settled."""
+def is_settled(consumers: list[Consumer]) -> bool:
+    """Whether each holds its own share: before all have joined, a few may hold everything."""
     held = [queue for consumer in consumers for queue in consumer.queues]
-    return len(held), len(set(held))
+    return len(set(held)) == len(held) and all(
+        len(consumer.queues) == QUEUES for consumer in consumers
+    )
 
 
 # ---- a hundred thousand ----------------------------------------------------------------------
@@ -495,6 +500,8 @@ def main(
     unknown = [name for name in names if name not in CASES]
     if unknown:
         raise typer.BadParameter(f"{unknown[0]}: the cases are {', '.join(CASES)}")
+    if clients_count % GROUP_SIZE:
+        raise typer.BadParameter(f"--clients {clients_count}: groups have {GROUP_SIZE} members")
     outcomes = []
     for name in names:
         with Console(file=sys.stderr).status(name):

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from trocket.bench.crowd import CASES, Outcome, long_polls, report
+from trocket.bench.crowd import CASES, Consumer, Crowd, Outcome, is_settled, long_polls, report
 from trocket.interop.trocket_peer import TrocketCluster
 
 
@@ -34,3 +34,31 @@ def test_what_went_wrong_stands_in_the_table() -> None:
     outcomes = [Outcome("clients", right, 1.0, 40.0, 50.0, 2.0) for right in (True, False)]
     assert report(outcomes).row_count == 2
     assert list(report(outcomes).columns[1].cells) == ["yes", "NO"]
+
+
+def test_a_group_is_settled_when_each_member_has_its_share_and_not_before() -> None:
+    consumers = [Consumer(number, "b:1", Crowd()) for number in range(10)]
+    queues = [(topic, queue) for topic in consumers[0].topics for queue in range(4)]
+    consumers[0].queues = set(queues)  # it came first, and knows of nobody else
+    assert not is_settled(consumers)
+    for number, consumer in enumerate(consumers):
+        consumer.queues = set(queues[number::10])
+    assert is_settled(consumers)
+    consumers[1].queues = consumers[0].queues
+    assert not is_settled(consumers)
+
+
+def test_a_queue_that_comes_back_is_not_consumed_twice() -> None:
+    started = []
+
+    class Nursery:
+        def start_soon(self, consume, peer, queue):
+            started.append(queue)
+
+    consumer = Consumer(0, "b:1", Crowd())
+    # The first of 3 has queue 6 of the group, the first of 4 has not, the first of 6 has again.
+    for count in (3, 4, 6):
+        members = [f"consumer-{number:04d}@crowd" for number in range(count)]
+        consumer._share(members, None, Nursery())
+    assert len(consumer.queues) == 7
+    assert len(set(started)) == len(started)
