@@ -36,6 +36,11 @@ def file_name(base: int) -> str:
     return f"{base:020d}"
 
 
+def zeros_left(size: int) -> int:
+    """How many bytes of zeros always lie ahead where `size` are written at once: an eighth."""
+    return size // 8
+
+
 class CommitLog:
     """The files of the log. Owned by the store's task except where a method says otherwise.
 
@@ -242,12 +247,12 @@ class CommitLog:
 
         Args:
           end: of the log; nothing that counts lies behind it.
-          size: bytes to write at once, within one file; an eighth of it always lies ahead.
+          size: bytes to write at once, within one file; `zeros_left` of them always lie ahead.
 
         Raises:
           StoreIOError: they could not be written; nothing is lost by that.
         """
-        if end + size // 8 <= self._zeroed_end:
+        if end + zeros_left(size) <= self._zeroed_end:
             return
         start = max(end, self._zeroed_end)
         base = start - start % self.file_size

@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection
 import trio
 
 from .clock import Clock
-from .commit_log import CommitLog, blank
+from .commit_log import CommitLog, blank, zeros_left
 from .config import BrokerRole, FlushDiskType, MessageStoreConfig
 from .consume_queue import PRE_BLANK, ConsumeQueue
 from .consume_queue_store import ConsumeQueueStore
@@ -185,7 +185,7 @@ class LogWriter:
                 queue.committed_offset = queue.next_offset
                 ends.append((queue, queue.next_offset))
             self._hidden.append((end, ends, items))
-            if size < self._zero_ahead_size // 8:  # else the disk has enough to write
+            if size < zeros_left(self._zero_ahead_size):  # else the disk has enough to write
                 self._zero_ahead(end)
             self.flusher.want()
             return ()

@@ -8,11 +8,11 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from trocket.blocking import Admin
 from trocket.spark.cluster import Cluster
-from trocket.spark.errors import OptionError
 from trocket.spark.jobs.archive_checks import Ends, Finding, findings, held
 from trocket.spark.jobs.archive_manifest import Manifest
-from trocket.spark.jobs.connection import reading
+from trocket.spark.jobs.connection import client, reading
 from trocket.spark.jobs.running import EXIT_FINDINGS, JobError, Summary, show
 from trocket.spark.queue_offsets import Queue
 from trocket.spark.source_options import source_options
@@ -78,17 +78,18 @@ def queue_ends(given: argparse.Namespace, topics: list[str]) -> dict[Queue, Ends
     """What brokers have of these topics; nothing of one that was deleted.
 
     Raises:
+      OptionError: the flags cannot be right, or a topic was deleted at this moment.
       ClientError: no name server answers, or a broker does not.
     """
+    with Admin(client(given)) as admin:
+        there = set(admin.topics(is_all=True))
     found: dict[Queue, Ends] = {}
     for topic in topics:
+        if topic not in there:
+            continue
         options = source_options(reading(given, topic=topic))
         cluster = Cluster(options)
-        try:
-            queues = cluster.queues(options)
-        except OptionError:
-            continue
-        for queue in queues:
+        for queue in cluster.queues(options):
             found[queue] = Ends(cluster.min_offset(queue), cluster.max_offset(queue))
     return found
 
