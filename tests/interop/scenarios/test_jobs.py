@@ -19,6 +19,7 @@ from trocket.interop.scenarios.table import (
     CPP,
     GO,
     JAVA_5,
+    JAVA_42,
     SCENARIOS,
     Scenario,
 )
@@ -128,9 +129,10 @@ def test_a_pair_that_lacks_a_feature_is_not_asked() -> None:
     assert reason_to_skip(pull, JAVA_5, "trocket") is None
 
 
-def test_what_would_take_a_program_down_is_left_out() -> None:
+def test_what_a_client_cannot_do_without_harm_is_left_out() -> None:
     scenario = next(one for one in FAULT_SCENARIOS if one.name == "through_async")
     assert "panics" in (reason_to_skip(scenario, GO, "trocket") or "")
+    assert "opaque id" in (reason_to_skip(scenario, JAVA_42, "trocket") or "")
     assert reason_to_skip(scenario, JAVA_5, "trocket") is None
 
 
