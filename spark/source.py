@@ -23,7 +23,7 @@ from .sink import BatchSink, refuse_overwrite
 from .sink_options import RowLayout, SinkOptions, row_layout, sink_options
 from .source_options import FORMAT, SourceOptions, source_options
 from .store_options import LogRequest
-from .versions import require
+from .versions import require, require_streams
 from .worker import settle
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ class RocketMQSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """A stream of the columns that the user's schema picks."""
-        require(f'readStream.format("{FORMAT}")', 4, 2)
+        require_streams()
         from .stream_reader import QueueStreamReader
 
         options = source_options(self._given)

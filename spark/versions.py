@@ -28,3 +28,11 @@ def require(feature: str, major: int, minor: int) -> None:
             f"{feature} needs PySpark {major}.{minor} or newer, and this is {pyspark.__version__};"
             " docs/spark.md has a table of what works with which"
         )
+
+
+def require_streams() -> None:
+    """Refuse to read a stream with a PySpark that does not tell sources where they are.
+
+    Raises: OptionError.
+    """
+    require('readStream.format("rocketmq")', 4, 2)

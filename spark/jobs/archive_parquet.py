@@ -37,7 +37,15 @@ from trocket.spark.jobs.archive_manifest import Manifest, read_manifest, read_of
 from trocket.spark.jobs.archive_verify import verify
 from trocket.spark.jobs.connection import reading
 from trocket.spark.jobs.files import Files
-from trocket.spark.jobs.running import JobError, Summary, follow, make_parser, need, run
+from trocket.spark.jobs.running import (
+    JobError,
+    Summary,
+    follow,
+    make_parser,
+    need,
+    read_stream,
+    run,
+)
 from trocket.spark.queue_offsets import EARLIEST, as_tree
 from trocket.spark.source_options import source_options
 
@@ -169,7 +177,7 @@ def source(given: argparse.Namespace, **more: str) -> dict[str, str]:
 def start(spark: SparkSession, archive: Archive, given: argparse.Namespace) -> StreamingQuery:
     """Start archiving."""
     options = source(given, startingOffsets=begin(archive, given))
-    stream = spark.readStream.format("rocketmq").options(**options)
+    stream = read_stream(spark, options)
     writer = (
         stream.load()
         .writeStream.queryName(NAME)

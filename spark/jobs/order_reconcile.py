@@ -32,7 +32,16 @@ from trocket.remoting.topic_names import (
     TRANS_OP_HALF_TOPIC,
 )
 from trocket.spark.jobs.connection import reading
-from trocket.spark.jobs.running import EXIT_FINDINGS, Summary, follow, make_parser, need, run, send
+from trocket.spark.jobs.running import (
+    EXIT_FINDINGS,
+    Summary,
+    follow,
+    make_parser,
+    need,
+    read_stream,
+    run,
+    send,
+)
 
 NAME = "order_reconcile"
 COLUMNS = "body binary, storeTimestamp timestamp"
@@ -141,7 +150,7 @@ def start(spark: SparkSession, given: argparse.Namespace, summary: Summary) -> l
 
 def _stream(spark: SparkSession, given: argparse.Namespace, topic: str) -> DataFrame:
     options = reading(given, topic=topic, startingOffsets="earliest")
-    source = spark.readStream.format("rocketmq").options(**options)
+    source = read_stream(spark, options)
     side = read_side(source.schema(COLUMNS).load())
     return side.withWatermark("at", f"{given.skew} seconds")
 

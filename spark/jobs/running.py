@@ -36,13 +36,15 @@ from typing import Any, Final, TextIO
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql.streaming import DataStreamReader, StreamingQuery
 
 from trocket.client.errors import ClientError
 from trocket.spark import lag, register
 from trocket.spark.errors import SparkConnectorError
 from trocket.spark.jobs.connection import add_connection, writing
 from trocket.spark.local_settings import local_settings
+from trocket.spark.source_options import FORMAT
+from trocket.spark.versions import require_streams
 from trocket.store.errors import StoreError
 
 EXIT_FINDINGS: Final = 1
@@ -272,10 +274,20 @@ def send(rows: DataFrame, given: argparse.Namespace, topic: str, **options: str)
     if "id" in rows.columns:
         options["rowId"] = "id"
     found = writing(given, topic=topic, **options)
-    rows.write.format("rocketmq").options(**found).mode("append").save()
+    rows.write.format(FORMAT).options(**found).mode("append").save()
 
 
 # ---- streams -----------------------------------------------------------------------------
+
+
+def read_stream(spark: SparkSession, options: Mapping[str, str]) -> DataStreamReader:
+    """A stream of messages.
+
+    Raises:
+      OptionError: this PySpark has none; 4.0 itself hides what the format says of that.
+    """
+    require_streams()
+    return spark.readStream.format(FORMAT).options(**options)
 
 
 class Progress:

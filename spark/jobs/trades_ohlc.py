@@ -34,7 +34,16 @@ from pyspark.sql.streaming import StreamingQuery
 
 from trocket.spark.jobs.connection import reading
 from trocket.spark.jobs.instruments import Instruments
-from trocket.spark.jobs.running import EXIT_FINDINGS, Summary, follow, make_parser, need, run, send
+from trocket.spark.jobs.running import (
+    EXIT_FINDINGS,
+    Summary,
+    follow,
+    make_parser,
+    need,
+    read_stream,
+    run,
+    send,
+)
 
 NAME = "trades_ohlc"
 TRADE = "symbol string, price double, quantity bigint, time bigint"
@@ -135,7 +144,7 @@ def as_messages(bar: DataFrame) -> DataFrame:
 def start(spark: SparkSession, given: argparse.Namespace, summary: Summary) -> list[StreamingQuery]:
     """Start both streams: bars, and what is no part of one."""
     options = reading(given, topic=given.topic, startingOffsets=given.starting_offsets)
-    source = spark.readStream.format("rocketmq").options(**options)
+    source = read_stream(spark, options)
     trades = read_trades(source.load(), given.late_after)
     good = trades.where("problem IS NULL")
     timely = good.withWatermark("at", f"{given.late_after + SKEW_S} seconds")

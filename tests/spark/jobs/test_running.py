@@ -20,9 +20,19 @@ pytest.importorskip("pyspark", reason="pyspark is of the extra `spark`")
 
 from trocket.cli.main import main as trocket
 from trocket.spark import jobs
+from trocket.spark.errors import OptionError
 from trocket.spark.jobs import JOBS, load
 from trocket.spark.jobs.demo import load_demo
-from trocket.spark.jobs.running import STARTING, JobError, Summary, follow, reason, run, show
+from trocket.spark.jobs.running import (
+    STARTING,
+    JobError,
+    Summary,
+    follow,
+    read_stream,
+    reason,
+    run,
+    show,
+)
 
 pytestmark = pytest.mark.slow
 
@@ -112,6 +122,13 @@ def test_wrong_use_is_told_with_the_nearest_option(spark, capsys) -> None:
 
     assert run("job", GIVEN, work) == 2
     assert "the nearest there is: nameServer" in capsys.readouterr().err
+
+
+def test_a_pyspark_without_streams_of_python_is_named(monkeypatch) -> None:
+    # PySpark 4.0 ends such a query with an error of its own worker, which hides ours.
+    monkeypatch.setattr("pyspark.__version__", "4.0.5")
+    with pytest.raises(OptionError, match=r"needs PySpark 4\.2 or newer, and this is 4\.0\.5"):
+        read_stream(None, {})
 
 
 def test_ctrl_c_is_status_130(spark) -> None:
