@@ -331,10 +331,10 @@ def test_what_breaks_in_a_callback_is_told_at_the_end() -> None:
 # ---- a cluster -----------------------------------------------------------------------------------
 
 
-def send_all(url: str, topic: str) -> None:
-    """Send what BODIES has; a send that failed is sent again."""
+def send_all(url: str, topic: str, timeout_s: float) -> None:
+    """Send what BODIES has; a send that failed, or had no answer in time, is sent again."""
     deadline_s = time.monotonic() + WAIT_S
-    with Producer(f"rocketmq://{url}", route_refresh_s=0.2, timeout_s=1.0) as producer:
+    with Producer(f"rocketmq://{url}", route_refresh_s=0.2, timeout_s=timeout_s) as producer:
         for body in BODIES:
             while True:
                 try:
@@ -390,7 +390,8 @@ def test_sends_arrive(broker: Broker, faults: Faults, request: pytest.FixtureReq
     topic = f"Arrive-{request.node.callspec.id}"
     seen = Seen()
     with ClusterRelay(broker.namesrv_address, faults=faults, on_frame=seen) as relay:
-        send_all(relay.namesrv_address, topic)
+        # In pieces of 7 bytes a send takes 0.1 s, and several times that on a busy machine.
+        send_all(relay.namesrv_address, topic, timeout_s=WAIT_S)
     assert bodies(broker, topic) == set(BODIES)
     sends = [
         frame
@@ -425,7 +426,7 @@ def test_sends_arrive_over_connections_that_are_cut(broker: Broker) -> None:
                 faults.cut()
 
     with ClusterRelay(broker.namesrv_address, faults=faults, on_frame=on_frame) as relay:
-        send_all(relay.namesrv_address, "Cut")
+        send_all(relay.namesrv_address, "Cut", timeout_s=1.0)
     assert faults.cut_count >= 8
     assert bodies(broker, "Cut") == set(BODIES)
 
