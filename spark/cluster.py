@@ -131,13 +131,16 @@ class Cluster:
             raise OptionError(f"assign names what is not there: {missing[0]}")
         return sorted(set(wanted))
 
-    def _matching(self, pattern: str) -> list[str]:
+    def topics(self) -> list[str]:
+        """All that a name server knows, RocketMQ's own too. Raises: ClientError."""
         with Admin(self._client) as admin:
-            names = again(self._options, partial(admin.topics, is_all=True))
+            return again(self._options, partial(admin.topics, is_all=True))
+
+    def _matching(self, pattern: str) -> list[str]:
         special = (RETRY_TOPIC_PREFIX, DLQ_TOPIC_PREFIX)
         return [
             name
-            for name in names
+            for name in self.topics()
             if re.fullmatch(pattern, name)
             # Those only when the pattern itself speaks of them.
             and (not name.startswith(special) or "%" in pattern)

@@ -10,6 +10,7 @@ import re
 import pyspark
 
 from .errors import OptionError
+from .source_options import FORMAT
 
 
 def require(feature: str, major: int, minor: int) -> None:
@@ -35,4 +36,4 @@ def require_streams() -> None:
 
     Raises: OptionError.
     """
-    require('readStream.format("rocketmq")', 4, 2)
+    require(f'readStream.format("{FORMAT}")', 4, 2)

@@ -8,11 +8,10 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from trocket.blocking import Admin
 from trocket.spark.cluster import Cluster
 from trocket.spark.jobs.archive_checks import Ends, Finding, findings, held
 from trocket.spark.jobs.archive_manifest import Manifest
-from trocket.spark.jobs.connection import client, reading
+from trocket.spark.jobs.connection import reading
 from trocket.spark.jobs.running import EXIT_FINDINGS, JobError, Summary, show
 from trocket.spark.queue_offsets import Queue
 from trocket.spark.source_options import source_options
@@ -81,17 +80,18 @@ def queue_ends(given: argparse.Namespace, topics: list[str]) -> dict[Queue, Ends
       OptionError: the flags cannot be right, or a topic was deleted at this moment.
       ClientError: no name server answers, or a broker does not.
     """
-    with Admin(client(given)) as admin:
-        there = set(admin.topics(is_all=True))
-    found: dict[Queue, Ends] = {}
-    for topic in topics:
-        if topic not in there:
-            continue
-        options = source_options(reading(given, topic=topic))
-        cluster = Cluster(options)
-        for queue in cluster.queues(options):
-            found[queue] = Ends(cluster.min_offset(queue), cluster.max_offset(queue))
-    return found
+    if not topics:
+        return {}
+    cluster = Cluster(source_options(reading(given, topics=",".join(topics))))
+    there = set(cluster.topics())
+    left = [topic for topic in topics if topic in there]
+    if not left:
+        return {}
+    options = source_options(reading(given, topics=",".join(left)))
+    return {
+        queue: Ends(cluster.min_offset(queue), cluster.max_offset(queue))
+        for queue in cluster.queues(options)
+    }
 
 
 def behind(manifest: Manifest, ends: Mapping[Queue, Ends]) -> int:
