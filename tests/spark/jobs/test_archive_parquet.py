@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import threading
+from argparse import Namespace
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ import pytest
 pytest.importorskip("pyspark", reason="pyspark is of the extra `spark`")
 
 from trocket.blocking import Message, Producer
-from trocket.spark.jobs import archive_compaction, archive_parquet
+from trocket.spark.jobs import archive_compaction, archive_parquet, archive_verify
 from trocket.spark.jobs.archive_checks import Ends, Held, findings, without
 from trocket.spark.jobs.archive_manifest import Manifest, read_manifest
 from trocket.spark.jobs.archive_parquet import Archive, arguments, main, start
@@ -333,3 +334,28 @@ def test_runs_that_are_killed_archive_each_message_once(place, spark, capsys) ->
     assert place.main() == 0
     assert len(place.rows(spark)) == 5000
     assert place.kinds(capsys) == []
+
+
+def test_a_topic_that_was_deleted_has_no_ends_at_brokers(monkeypatch) -> None:
+    class Cluster:
+        def __init__(self, options):
+            pass
+
+        def topics(self):
+            return ["Kept", "Other"]
+
+        def queues(self, options):
+            return [Queue(topic, "b", 0) for topic in options.topic_names]
+
+        def min_offset(self, queue):
+            return 3
+
+        def max_offset(self, queue):
+            return 7
+
+    monkeypatch.setattr(archive_verify, "Cluster", Cluster)
+    given = Namespace(name_server="n:1", namespace=None, tls=False, tls_ca_file=None,
+                      secrets_file=None, option=[])  # fmt: skip
+    ends = archive_verify.queue_ends(given, ["Deleted", "Kept"])
+    assert ends == {Queue("Kept", "b", 0): Ends(3, 7)}
+    assert archive_verify.queue_ends(given, ["Deleted"]) == {}
