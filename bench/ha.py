@@ -40,6 +40,7 @@ from trocket.store.config import BrokerRole, FlushDiskType, MessageStoreConfig
 from trocket.store.ha.master import HaMaster, open_ha_listener
 from trocket.store.ha.slave import HaSlave
 from trocket.store.message_store import MessageStore
+from trocket.store.services import run_services
 from trocket.store.status import PutMessageStatus
 
 CATCH_UP_GOAL = 150
@@ -59,7 +60,7 @@ async def follow(folder: Path, port: int, until: int, flush: FlushDiskType) -> N
     store = MessageStore(config)
     store.load()
     async with trio.open_nursery() as nursery:
-        await nursery.start(store.run)
+        await nursery.start(run_services, store)
         slave = HaSlave(store)
         slave.set_master(f"127.0.0.1:{port}")
         start_s, start_cpu_s = time.perf_counter(), time.process_time()
@@ -89,7 +90,7 @@ async def with_slave(
     command += ["--flush", store.config.flush_disk_type.value]
     printed = ""
     async with trio.open_nursery() as nursery:
-        await nursery.start(store.run)
+        await nursery.start(run_services, store)
         master = HaMaster(store)
         await nursery.start(master.serve, [listener])
 

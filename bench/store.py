@@ -32,8 +32,8 @@ from trocket.bench.pulls import pull_cpu_us
 from trocket.broker.filter.sql92 import compile_expression
 from trocket.store.config import FlushDiskType, MessageStoreConfig
 from trocket.store.message_store import MessageStore
-from trocket.store.record_filter import RecordFilter
-from trocket.store.services import QUEUE_WRITE_COUNT
+from trocket.store.reading.record_filter import RecordFilter
+from trocket.store.services import QUEUE_WRITE_COUNT, run_services
 
 BATCH = 64
 """Messages put between two commits: what a busy turn of the broker brings together."""
@@ -211,7 +211,7 @@ async def _group_commit(store: MessageStore, body: bytes, seconds: float) -> flo
             done += SENDERS
 
     async with trio.open_nursery() as nursery:
-        await nursery.start(store.run)
+        await nursery.start(run_services, store)
         nursery.start_soon(senders)
         await trio.sleep(seconds / 4)
         before, start_s = done, time.perf_counter()

@@ -94,7 +94,7 @@ async def _run(
     import trio
 
     from ..store.clock import SystemClock
-    from ..store.disk import OsDisk
+    from ..store.disk.os_disk import OsDisk
     from .controller import BrokerController
 
     controller = BrokerController(broker, store, clock=SystemClock(), disk=OsDisk())

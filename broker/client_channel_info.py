@@ -17,6 +17,12 @@ GROUPS_PER_CHANNEL_MAX: Final = 10_000
 """Groups of one kind that one connection may register. RocketMQ has no bound; its clients hold
 one connection for all their groups, of which there are a handful."""
 
+CLIENT_ID_LENGTH_MAX: Final = 1_024
+"""Characters of a client id. RocketMQ's clients make it of address, process and unit: some 40."""
+
+CLIENT_SIZE: Final = 500
+"""Bytes of one client in the table of one group, without what it subscribes to."""
+
 
 class ClientChannel(Protocol):
     """What the tables need of a connection; `remoting.channel.Channel` is one."""

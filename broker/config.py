@@ -15,9 +15,10 @@ from typing import Any
 
 from ..remoting.config import ConfigError, Entry, KnownKey, configure, parse_known_keys, setting
 from ..remoting.hosts import join_address
+from ..remoting.memory_budget import BUDGET_MIN
 from ..remoting.names import FILTER_SERVERS_MAX
 from ..store.config import BrokerRole, MessageStoreConfig
-from ..store.retention import delete_hours
+from ..store.retention.retention_rules import delete_hours
 from .filter_policy import FilterPolicy
 
 MASTER_ID = 0
@@ -98,12 +99,19 @@ class BrokerConfig(FilterPolicy):
       register_name_server_period: between registrations; taken into 10,000 to 60,000 as RocketMQ
         does, because a name server forgets a broker after 120,000.
       force_register: register even where the name server's copy of the topics is current.
+      enable_split_registration, split_registration_size: register a table of more topics than that
+        in parts. One of more than 5,000 topics is registered in parts without that key, too.
+      compressed_register: register the table deflated and in one part. For name servers with
+        deleteTopicWithBrokerRegistration, which take each part for the whole table.
       reject_pull_consumer_enable: refuse consumers that only pull (heartbeat says
         CONSUME_ACTIVELY).
       server_channel_max_idle_time_seconds: a connection without traffic for so long is closed.
       channel_expired_timeout: a client without heartbeat for so long leaves its groups.
       slave_read_enable: a master may send consumers that are far behind to a slave
         (whichBrokerWhenConsumeSlowly of their group), and a slave answers pulls.
+      remoting_bytes_max: ours. Bytes that all connections together may hold of half frames, held
+        pulls, unread answers and subscriptions (`remoting/memory_budget.py`); None: a quarter of
+        the memory, at most 1 GiB. RocketMQ has the limits of its JVM.
       slave_sync_interval: ours. Between two rounds in which a slave asks its master for topics,
         groups and offsets. RocketMQ: 10,000 in 4.9, 60,000 in 5.x, and no key.
     """
@@ -149,11 +157,15 @@ class BrokerConfig(FilterPolicy):
     register_broker_timeout_mills: int = setting(24_000, minimum=1)
     register_name_server_period: int = setting(30_000, minimum=1)
     force_register: bool = True
+    enable_split_registration: bool = False
+    split_registration_size: int = setting(800, minimum=10)
+    compressed_register: bool = False
     reject_pull_consumer_enable: bool = False
     server_channel_max_idle_time_seconds: int = setting(120, minimum=1)
     channel_expired_timeout: int = setting(120_000, minimum=1)
     slave_read_enable: bool = False
     slave_sync_interval: int = setting(10_000, minimum=100)
+    remoting_bytes_max: int | None = setting(None, minimum=BUDGET_MIN)
 
     @property
     def namesrv_addresses(self) -> tuple[str, ...]:

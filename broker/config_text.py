@@ -4,7 +4,7 @@ fastjson's pretty form: one member a line, tabs, numbers bare as keys, empty map
 that Apache 5.5.0 wrote come out again byte by byte.
 
 Java counterpart: common/ConfigManager.java with RemotingSerializable.toJson of 5.5.0. Pure;
-`store/json_config.py` puts the text on disk.
+`store/disk/json_config.py` puts the text on disk.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import itertools
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -56,6 +57,7 @@ Json = (
 T = TypeVar("T")
 
 _encode = msgspec.json.encode
+_SCALARS: Final = frozenset((str, int, bool, type(None)))
 _BARE_KEY: Final = re.compile(rb"([{,]\s*)([0-9]+)\s*:")
 
 
@@ -121,13 +123,15 @@ def _sorted(value: Any) -> Any:
 
 
 def _append(value: Json, indent: str, parts: list[str]) -> None:
-    if isinstance(value, Mapping):
+    if type(value) in _SCALARS:  # first: asking for an abstract class takes 0.5 us
+        parts.append(_scalar(value))  # type: ignore[arg-type]
+    elif isinstance(value, Mapping):
         if not value:
             parts.append("{}")
             return
         separator = "{"
         for key, member in value.items():
-            parts += (separator, indent, _scalar(key), ":")
+            parts += (separator, indent, _key(key), ":")
             _append(member, indent + "\t", parts)
             separator = ","
         parts += (indent[:-1], "}")
@@ -147,24 +151,29 @@ def _append(value: Json, indent: str, parts: list[str]) -> None:
         parts.append(_scalar(value))
 
 
+@lru_cache(maxsize=256)
+def _key(key: str | int) -> str:
+    """A key, written; those of bodies are few and come again."""
+    return _scalar(key)
+
+
 def _scalar(value: str | int | bool | None) -> str:
     return str(value) if type(value) is int else _encode(value).decode()
 
 
-def written_table(table: Mapping[str, Body], texts: dict[str, Written]) -> dict[str, Written]:
-    """A table's values written one below the top; what is in `texts` is not written again.
+def written_table(table: Mapping[str, Body], texts: dict[str, str]) -> Written:
+    """A table one below the top; members that are in `texts` are not written again.
 
     Args:
       table: by name.
-      texts: what was written before, by name; the caller drops what changed. Filled here.
+      texts: the members written before, by name; the caller drops what changed. Filled here.
     """
-    found: dict[str, Written] = {}
-    for name, value in table.items():
-        text = texts.get(name)
-        if text is None:
-            text = texts[name] = written(value, depth=2)
-        found[name] = text
-    return found
+    if not table:
+        return Written("{}")
+    for name in [name for name in table if name not in texts]:
+        texts[name] = f"{_scalar(name)}:{written(table[name], depth=2).text}"
+    members = ",\n\t\t".join([texts[name] for name in table])
+    return Written(f"{{\n\t\t{members}\n\t}}")
 
 
 def page(table: Mapping[str, T], *, begin: int, count: int) -> dict[str, T]:

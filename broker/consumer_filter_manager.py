@@ -23,10 +23,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from functools import lru_cache
 from typing import Final
 
-from ..store.clock import Clock
+from ..remoting.sized_cache import sized_cache
+from ..store.clock import LATEST_MS, Clock
 from .config_text import CONSUMER_FILTERS, Save
 from .consumer_filter_data import (
     SQL92,
@@ -37,11 +37,12 @@ from .consumer_filter_data import (
 )
 from .filter.bloom import BloomFilter
 from .filter.sql92 import (
-    EXPRESSION_CACHE_COUNT_MAX,
+    EXPRESSION_CACHE_SIZE_MAX,
     EXPRESSION_LENGTH_MAX,
     Expression,
     FilterSyntaxError,
     compile_expression,
+    expression_size,
 )
 from .saved_table import SavedTable
 from .subscription import Subscription
@@ -83,7 +84,7 @@ def compile_filter(expression_type: str, text: str) -> Expression | str:
     return _compiled(text)
 
 
-@lru_cache(maxsize=EXPRESSION_CACHE_COUNT_MAX)
+@sized_cache(size_max=EXPRESSION_CACHE_SIZE_MAX, size_of=expression_size)
 def _compiled(text: str) -> Expression | str:
     try:
         return compile_expression(text)
@@ -247,6 +248,11 @@ class ConsumerFilterManager(SavedTable):
         self._dirty = count < len(stored)
         return count
 
+    async def take_changed_in_steps(self) -> bytes | None:
+        """As every table's; what is dead for too long is forgotten first."""
+        self.clean()
+        return await super().take_changed_in_steps()
+
     def _taken_over(self, stored: StoredFilter) -> ConsumerFilterData | None:
         group, topic, text = stored.consumer_group, stored.topic, stored.expression or ""
         bits = stored.bloom_filter_data
@@ -263,6 +269,13 @@ class ConsumerFilterManager(SavedTable):
         if isinstance(expression, str):
             logger.warning("the filter of group %s for %s: %s", group, topic, expression)
             return None
+        for time_ms in (stored.born_time, stored.dead_time):
+            if not 0 <= time_ms <= LATEST_MS:
+                logger.warning(
+                    "%s: a time of the filter of group %s for %s is %d: the filter is left out, "
+                    "and the group registers it anew", CONSUMER_FILTERS, group, topic, time_ms,
+                )  # fmt: skip
+                return None
         dead_ms = stored.dead_time or self._clock.wall_ms() - LEFT_BEFORE_START_MS
         return ConsumerFilterData(
             group,

@@ -73,6 +73,7 @@ class ConsumerManager:
         self._on_group_gone = on_group_gone
         self._groups: dict[str, ConsumerGroupInfo] = {}
         self._groups_of: dict[ClientChannel, set[str]] = {}
+        self._sizes: dict[ClientChannel, int] = {}
 
     @property
     def consumer_table(self) -> Mapping[str, ConsumerGroupInfo]:
@@ -125,9 +126,12 @@ class ConsumerManager:
             return False
         self._groups[group] = info
         groups.add(group)
+        channel = client.channel
+        before = info.size_of(channel) if channel in info.channel_info_table else 0
         changed = info.update_channel(client, data)
         if with_subscriptions and info.update_subscription(client, data.subscription_data_set):
             changed = True
+        self._sizes[channel] = self._sizes.get(channel, 0) + info.size_of(channel) - before
         if changed and notify and not info.is_broadcasting:
             self._notify(group, info.all_channels())
         return changed
@@ -142,13 +146,15 @@ class ConsumerManager:
         Returns: whether the client was there.
         """
         info = self._groups.get(group)
+        size = info.size_of(channel) if info is not None else 0
         client = info.remove_channel(channel) if info is not None else None
         if info is None or client is None:
             return False
         groups = self._groups_of[channel]
         groups.discard(group)
+        self._sizes[channel] -= size
         if not groups:
-            del self._groups_of[channel]
+            del self._groups_of[channel], self._sizes[channel]
         logger.info("consumer left, group: %s %s", group, client)
         if not info.channel_info_table:
             del self._groups[group]
@@ -156,6 +162,10 @@ class ConsumerManager:
         elif notify and not info.is_broadcasting:
             self._notify(group, info.all_channels())
         return True
+
+    def size_of(self, channel: ClientChannel) -> int:
+        """About how many bytes the consumers of a connection and their subscriptions take."""
+        return self._sizes.get(channel, 0)
 
     def channel_closed(self, channel: ClientChannel) -> bool:
         """Forget every client of a closed connection and tell the others of their groups.

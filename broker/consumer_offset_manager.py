@@ -13,12 +13,13 @@ has the clients do it.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
-from typing import Any, Final
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final, TypeVar
 
 import msgspec
 
 from ..remoting.bodies import DataVersion
+from ..remoting.steps import Steps, at_once, in_parts, json_members
 from ..store.clock import Clock
 from .config_text import (
     CONSUMER_OFFSETS,
@@ -31,8 +32,15 @@ from .config_text import (
     written,
 )
 from .saved_table import SavedTable
+from .table_numbers import correct_offsets, correct_version, whole_number
+from .transactions import TRANSACTION_GROUP
 
 logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+STEP_KEYS: Final = 1_000
+"""Keys of a table that are written in one go, some 5 ms."""
 
 SEPARATOR: Final = "@"
 """Between topic and group in a key; neither may contain it."""
@@ -50,6 +58,9 @@ class ConsumerOffsetManager(SavedTable):
     Args:
       clock: tells when the data version moved.
       save: writes the file.
+
+    Attributes:
+      is_corrected: the file that was read had numbers that cannot be right.
     """
 
     file_name = CONSUMER_OFFSETS
@@ -58,6 +69,7 @@ class ConsumerOffsetManager(SavedTable):
         super().__init__(save)
         self._clock = clock
         self._commits = 0
+        self.is_corrected = False
         self.data_version = DataVersion(timestamp=clock.wall_ms(), counter=0)
         self.offset_table: OffsetTable = {}
         self.pull_offset_table: OffsetTable = {}
@@ -85,6 +97,29 @@ class ConsumerOffsetManager(SavedTable):
         self._commits += 1
         if self._commits % VERSION_STEP == 0:
             self.data_version = next_version(self.data_version, self._clock.wall_ms())
+
+    def commit_within(
+        self, group: str, topic: str, queue_id: int, offset: int, end: int, *, is_slave: bool
+    ) -> bool:
+        """Note how far a group says that it has consumed a queue, where that can be true.
+
+        An offset past the queue's end would hide the messages that come next. A master has all that
+        its consumers can have seen, but for what a power cut took, so the offset is wrong. A slave
+        may be behind: its queue's end is noted there, or what was known if that is past the end,
+        too, because a hole in the log may end queues early.
+
+        Args:
+          offset: the next queue offset to consume, >= 0; the rest are `commit_offset`'s.
+          end: the queue's next offset.
+          is_slave: whether the broker is a slave.
+        Returns: whether something was noted.
+        """
+        if offset > end:
+            if not is_slave:
+                return False
+            offset = min(offset, max(end, self.query_offset(group, topic, queue_id)))
+        self.commit_offset(group, topic, queue_id, offset)
+        return True
 
     def query_offset(self, group: str, topic: str, queue_id: int) -> int:
         """How far a group has consumed a queue.
@@ -121,23 +156,43 @@ class ConsumerOffsetManager(SavedTable):
 
     def which_topic_by_consumer(self, group: str) -> set[str]:
         """The topics of which a group has consumed something."""
-        return {topic for _, topic, of in self._pairs() if of == group}
+        return {
+            key.removesuffix(f"{SEPARATOR}{group}")
+            for key in self._keys_of_group(self.offset_table, group)
+            if key.count(SEPARATOR) == 1
+        }
 
     def which_group_by_topic(self, topic: str) -> set[str]:
         """The groups that have consumed something of a topic."""
-        return {group for _, of, group in self._pairs() if of == topic}
+        return {
+            key.removeprefix(f"{topic}{SEPARATOR}")
+            for key in self._keys_of_topic(self.offset_table, topic)
+            if key.count(SEPARATOR) == 1
+        }
 
     def clean_offset_by_topic(self, topic: str) -> None:
         """Forget a deleted topic."""
-        self._remove(f"{topic}{SEPARATOR}", str.startswith)
+        self._remove(self._keys_of_topic, topic)
 
     def remove_offset(self, group: str) -> None:
         """Forget a deleted group."""
-        self._remove(f"{SEPARATOR}{group}", str.endswith)
+        self._remove(self._keys_of_group, group)
 
-    def _remove(self, part: str, matches: Callable[[str, str], bool]) -> None:
+    # One pass over 100,000 keys each, some 5 ms: nothing but the method is called in it.
+
+    @staticmethod
+    def _keys_of_topic(table: OffsetTable, topic: str) -> list[str]:
+        prefix = f"{topic}{SEPARATOR}"
+        return [key for key in table if key.startswith(prefix)]
+
+    @staticmethod
+    def _keys_of_group(table: OffsetTable, group: str) -> list[str]:
+        suffix = f"{SEPARATOR}{group}"
+        return [key for key in table if key.endswith(suffix)]
+
+    def _remove(self, keys_of: Callable[[OffsetTable, str], list[str]], name: str) -> None:
         for table in (self.offset_table, self.pull_offset_table):
-            for key in [key for key in table if matches(key, part)]:
+            for key in keys_of(table, name):
                 logger.info("the offsets of %s are dropped: %s", key, table.pop(key))
                 self._dirty = True
 
@@ -176,19 +231,36 @@ class ConsumerOffsetManager(SavedTable):
         A power cut under ASYNC_FLUSH may take messages whose consumption was saved already. What
         comes in their place would be passed over (L15); RocketMQ passes it over.
 
+        How far the transactions are through is noted only after the log is on the device. Behind
+        the end it is no power cut's but a wrong number, and 0 is used: half messages that are open
+        would be lost else.
+
         Args:
           max_offset: next queue offset, of topic and queue id.
         """
-        for key, topic, _ in self._pairs():
-            for queue_id, offset in self.offset_table[key].items():
-                end = max_offset(topic, queue_id)
-                if offset > end:
-                    logger.warning(
-                        "the offset of %s queue %d goes back from %d to the queue's end, %d",
-                        key, queue_id, offset, end,
-                    )  # fmt: skip
-                    self.offset_table[key][queue_id] = end
-                    self._dirty = True
+        forgotten = False
+        for noun, table, where in (
+            ("offset", self.offset_table, "the queue's end"),
+            ("pull offset", self.pull_offset_table, "that"),
+        ):
+            for key, offsets in table.items():
+                topic, _, group = key.partition(SEPARATOR)
+                for queue_id, offset in offsets.items():
+                    end = max_offset(topic, queue_id)
+                    if offset > end:
+                        logger.warning(
+                            "%s: the %s of %s queue %d is %d, but the queue ends at %d: it "
+                            "goes back to %s",
+                            CONSUMER_OFFSETS, noun, key, queue_id, offset, end,
+                            "0, as all of this group do" if group == TRANSACTION_GROUP
+                            else where,
+                        )  # fmt: skip
+                        offsets[queue_id] = end
+                        self._dirty = self.is_corrected = True
+                        forgotten |= group == TRANSACTION_GROUP
+        if forgotten:
+            for topic in self.which_topic_by_consumer(TRANSACTION_GROUP):
+                self.offset_table[f"{topic}{SEPARATOR}{TRANSACTION_GROUP}"] = {0: 0}
 
     def put_offset(self, key: str, queue_id: int, offset: int) -> None:
         """Take over what a slave's master knows; `key` is topic@group."""
@@ -203,36 +275,50 @@ class ConsumerOffsetManager(SavedTable):
             if not offsets:
                 del self.offset_table[key]
 
-    def to_body(self) -> bytes:
-        """The answer to GET_ALL_CONSUMER_OFFSET (43): what the file says, without white space.
+    def to_body(self) -> Steps[bytes]:
+        """Steps to the answer to GET_ALL_CONSUMER_OFFSET (43): the file without white space.
 
         The slave of 5.5.0 cannot read it with: fastjson 2 wants a bare key right behind its brace.
         """
+        version = self.data_version.to_body()
+        topics = yield from self._topics_of()
         parts = (
-            b'"dataVersion":%b' % self.data_version.to_body(),
-            b'"groupTopicMap":%b' % msgspec.json.encode(self._topics_of()),
-            b'"offsetTable":%b' % _compact_table(self.offset_table),
-            b'"pullOffsetTable":%b' % _compact_table(self.pull_offset_table),
+            b'"dataVersion":%b' % version,
+            b'"groupTopicMap":%b' % (yield from json_members(topics, msgspec.json.encode)),
+            b'"offsetTable":%b' % (yield from json_members(self.offset_table, compact_table)),
+            b'"pullOffsetTable":%b'
+            % (yield from json_members(self.pull_offset_table, compact_table)),
         )
         return b"{%b}" % b",".join(parts)
 
-    def _topics_of(self) -> dict[str, list[Json]]:
-        """The topics of each group."""
+    def _topics_of(self) -> Steps[dict[str, list[Json]]]:
+        """Steps to the topics of each group."""
         topics_of: dict[str, list[Json]] = {}
-        for _, topic, group in self._pairs():
-            topics_of.setdefault(group, []).append(topic)
+        for part in in_parts(list(self._pairs()), STEP_KEYS):
+            for _, topic, group in part:
+                topics_of.setdefault(group, []).append(topic)
+            if len(part) == STEP_KEYS:
+                yield
         return topics_of
 
     def encode(self) -> bytes:
         """The text of `consumerOffset.json`."""
-        return pretty(
-            {
-                "dataVersion": written(self.data_version, depth=1),
-                "groupTopicMap": self._topics_of(),
-                "offsetTable": _written_table(self.offset_table),
-                "pullOffsetTable": _written_table(self.pull_offset_table),
-            }
-        )
+        return at_once(self.encode_in_steps())
+
+    def encode_in_steps(self) -> Steps[bytes]:
+        """Steps to the text of `consumerOffset.json`; the offsets are those of each step."""
+        version = written(self.data_version, depth=1)
+        topics = yield from self._topics_of()
+        tree = {
+            "dataVersion": version,
+            "groupTopicMap": (yield from _written_in_steps(topics, _written_topics)),
+            "offsetTable": (yield from _written_in_steps(self.offset_table, _written_offsets)),
+            "pullOffsetTable": (
+                yield from _written_in_steps(self.pull_offset_table, _written_offsets)
+            ),
+        }
+        yield
+        return pretty(tree)
 
     def decode(self, text: bytes) -> int:
         """Take over what `consumerOffset.json` holds, in place of what is here.
@@ -243,10 +329,15 @@ class ConsumerOffsetManager(SavedTable):
         Raises: ValueError: it is no table of offsets; nothing is changed then.
         """
         offsets, pull_offsets, data_version = parse_offsets(text)
-        self.offset_table = offsets
-        self.pull_offset_table = pull_offsets
-        self.data_version = data_version or self.data_version
-        self._dirty = False
+        self.offset_table = _corrected(offsets)
+        self.pull_offset_table = _corrected(pull_offsets)
+        version = data_version or self.data_version
+        self.data_version = correct_version(CONSUMER_OFFSETS, version, self.data_version)
+        self.is_corrected = self._dirty = (
+            self.offset_table != offsets
+            or self.pull_offset_table != pull_offsets
+            or self.data_version is not version
+        )
         return len(offsets)
 
 
@@ -267,20 +358,35 @@ def parse_offsets(text: bytes) -> tuple[OffsetTable, OffsetTable, DataVersion | 
         raise ValueError(f"not a table of consumer offsets: {error}") from error
 
 
-def _written_table(table: OffsetTable) -> dict[str, Json]:
-    """What `pretty` would make of it, five times faster: this is written every 5 s."""
-    return {
-        key: Written(
-            "{\n\t\t\t"
-            + ",\n\t\t\t".join([f"{queue_id}:{offset}" for queue_id, offset in offsets.items()])
-            + "\n\t\t}"
-        )
-        for key, offsets in table.items()
-    }
+def _written_offsets(offsets: dict[int, int]) -> str:
+    lines = ",\n\t\t\t".join([f"{queue_id}:{offset}" for queue_id, offset in offsets.items()])
+    return f"{{\n\t\t\t{lines}\n\t\t}}"
 
 
-def _compact_table(table: OffsetTable) -> bytes:
-    """The same without white space, as fastjson writes it by itself."""
+def _written_topics(topics: list[Json]) -> str:
+    lines = ",\n\t\t\t".join([_text(topic) for topic in topics])
+    return f"[\n\t\t\t{lines}\n\t\t]"
+
+
+def _text(value: object) -> str:
+    return msgspec.json.encode(value).decode()
+
+
+def _written_in_steps(table: dict[str, T], write: Callable[[T], str]) -> Steps[Written]:
+    """Steps to what `pretty` would make of a table; it is written every 5 s."""
+    if not table:
+        return Written("{}")
+    members: list[str] = []
+    for part in in_parts(list(table.items()), STEP_KEYS):
+        if members:
+            yield
+        members += [f"{_text(key)}:{write(value)}" for key, value in part]
+    text = ",\n\t\t".join(members)
+    return Written(f"{{\n\t\t{text}\n\t}}")
+
+
+def compact_table(table: Mapping[str, Mapping[int, int]]) -> bytes:
+    """The table as JSON without white space, as fastjson writes it by itself."""
     entries = (
         f"{msgspec.json.encode(key).decode()}:"
         "{" + ",".join([f"{queue_id}:{offset}" for queue_id, offset in offsets.items()]) + "}"
@@ -289,8 +395,14 @@ def _compact_table(table: OffsetTable) -> bytes:
     return f"{{{','.join(entries)}}}".encode()
 
 
+def _corrected(table: OffsetTable) -> OffsetTable:
+    return {key: correct_offsets(CONSUMER_OFFSETS, key, each) for key, each in table.items()}
+
+
 def _table(tree: Any) -> OffsetTable:
     return {
-        str(key): {int(queue_id): int(offset) for queue_id, offset in offsets.items()}
+        str(key): {
+            whole_number(queue_id): whole_number(offset) for queue_id, offset in offsets.items()
+        }
         for key, offsets in (tree or {}).items()
     }

@@ -15,6 +15,7 @@ import logging
 import os
 import socket
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from functools import partial
 from pathlib import PurePosixPath
 from random import Random
 
@@ -23,29 +24,23 @@ import trio
 from ..remoting.bodies import TopicConfig
 from ..remoting.channel import Channel, Processor
 from ..remoting.client import RemotingClient
-from ..remoting.connection import ConnectionLimits
 from ..remoting.errors import LocalProtocolError
 from ..remoting.hosts import host_bytes, join_address
 from ..remoting.message_id import UniqueIdGenerator
 from ..remoting.request_codes import RequestCode
 from ..remoting.server import RemotingServer
+from ..remoting.supervision import FailureLog, Supervisor, notify_each
 from ..remoting.transport import format_address
 from ..remoting.turn import Turn
 from ..store.clock import Clock
 from ..store.config import MessageStoreConfig
-from ..store.disk import Disk
-from ..store.errors import CorruptRecordError, StoreError
+from ..store.disk.os_disk import Disk
+from ..store.errors import StoreError
 from ..store.ha.slave import Connect, HaSlave, connect_tcp
 from ..store.message_store import MessageStore
+from ..store.services import run_services
 from .attributes import BATCH_CQ, QUEUE_TYPE
 from .config import BrokerConfig
-from .config_text import (
-    CONSUMER_FILTERS,
-    CONSUMER_OFFSETS,
-    DELAY_OFFSETS,
-    SUBSCRIPTION_GROUPS,
-    TOPICS,
-)
 from .consumer_filter_manager import ConsumerFilterManager, warm_up
 from .consumer_manager import ConsumerManager, notify_consumer_ids_changed, notify_nobody
 from .consumer_offset_manager import ConsumerOffsetManager
@@ -55,7 +50,7 @@ from .filter_bit_maps import FilterBitMaps
 from .filter_server_keeper import FilterServerKeeper, OpenProcess, open_filter_server
 from .filter_server_manager import FilterServerManager
 from .inner_message import DelayLevels, InnerPuts
-from .listening import ha_port, listen, listen_for_slaves
+from .listening import connection_limits, ha_port, listen, listen_for_slaves
 from .machine import local_address
 from .processors.client_admin import ClientAdminProcessor
 from .processors.client_manage import ClientManageProcessor
@@ -75,7 +70,6 @@ from .processors.send_message import SendMessageProcessor
 from .processors.slave import slave_refusals
 from .processors.topic_admin import TopicAdminProcessor
 from .producer_manager import ProducerManager
-from .pull_request_hold import CHECK_INTERVAL_S
 from .rebalance_lock_manager import RebalanceLockManager
 from .registration import Registrar
 from .replication import MasterSide, SlaveSide
@@ -84,12 +78,14 @@ from .slave_offsets import SlaveOffsets
 from .slave_synchronize import SlaveSynchronize
 from .state_files import StateFiles
 from .subscription_group_manager import SubscriptionGroupManager
+from .table_loading import TableLoader, note_made
 from .table_saver import TableSaver
 from .timer_message_service import TimerMessageService
 from .topic_config_manager import TopicConfigManager
 from .transaction_service import TransactionService
 
 logger = logging.getLogger(__name__)
+_failures = FailureLog(logger)
 
 SCAN_CLIENTS_INTERVAL_S = 10.0
 """Between two looks for clients whose heartbeats stay away. RocketMQ: ClientHousekeepingService."""
@@ -156,7 +152,7 @@ class BrokerController:
             clock=clock, version_step=config.delay_offset_update_version_step, save=files.save
         )
         levels = DelayLevels(store_config.message_delay_level)
-        self._puts = InnerPuts(self.store, levels)
+        self._puts = InnerPuts(self.store, levels, config.msg_trace_topic_name)
         self.producers = ProducerManager(expired_s=config.channel_expired_timeout / 1000)
         self.transactions = TransactionService(
             config,
@@ -233,14 +229,13 @@ class BrokerController:
                 )
             if self.config.enable_property_filter:
                 warm_up()
-            self._load_tables()
+            tables = self._load_tables()
             self._tell_batch_topics(self.topics.topic_config_table.values())
             was_killed = self.store.disk.exists(f"{self.store.config.store_path_root_dir}/abort")
             self.store.load()
+            tables.make_good(self.store)
             if was_killed:
                 self.filters.bear_again()
-            if not self.store.read_only:  # where a hole is, queues may end too early
-                self.offsets.correct(self.store.max_offset)
             if not self.store.is_slave:
                 self.transactions.load()
             self.timers.load()
@@ -255,7 +250,7 @@ class BrokerController:
             self._processors(send),
             turn=self._turn,
             on_channel_closed=self._on_channel_closed,
-            limits=ConnectionLimits(idle_s=self.config.server_channel_max_idle_time_seconds),
+            limits=connection_limits(self.config),
         )
         # Outlive the cancellation: what stops still needs the store, and says goodbye.
         scopes = [trio.CancelScope(shield=True), trio.CancelScope(shield=True)]
@@ -263,7 +258,7 @@ class BrokerController:
             async with trio.open_nursery() as base:
                 # Who is told to stop while he starts them would wait for services that never end.
                 with trio.CancelScope(shield=True):
-                    await base.start(_run_in, scopes[0], self.store.run)
+                    await base.start(_run_in, scopes[0], partial(run_services, self.store))
                     await base.start(_run_in, scopes[1], self.client.run)
                 try:
                     await self._serve(self.server, listeners, ha_listeners, task_status)
@@ -287,39 +282,38 @@ class BrokerController:
         async with trio.open_nursery() as nursery:
             await nursery.start(server.serve, listeners)
             await nursery.start(self.replication.run, ha_listeners)
-            await self.registrar.register_all()
-            nursery.start_soon(self.registrar.run)
-            nursery.start_soon(self._keeper.run)
-            nursery.start_soon(self._every, CHECK_INTERVAL_S, self._check_pulls)
-            nursery.start_soon(self._every, SCAN_CLIENTS_INTERVAL_S, self._scan_clients)
+            services = Supervisor(nursery, logger)
+            await services.start("the registration", self.registrar.run)
+            services.start_soon("the keeping of filter servers", self._keeper.run)
+            services.start_soon("the waking of held pulls", self.pulls.hold_service.run)
+            services.every("the look for lost clients", SCAN_CLIENTS_INTERVAL_S, self._scan_clients)
             saver = TableSaver(self._files, self.store)
             offsets_s = self.config.flush_consumer_offset_interval / 1000
             delay_offsets_s = self.store.config.flush_delay_offset_interval / 1000
-            for table, interval_s, before in (
-                (self.offsets, offsets_s, saver.sync_log),
-                (self.delay_offsets, delay_offsets_s, saver.sync_log_or_fail),
-                (self.filters, SAVE_FILTERS_INTERVAL_S, trio.lowlevel.checkpoint),
-            ):
-                nursery.start_soon(saver.run, table, interval_s, before)
-            nursery.start_soon(saver.run_files, (self.topics, self.groups))
+            saver.start(services, self.offsets, offsets_s, saver.sync_log)
+            saver.start(services, self.delay_offsets, delay_offsets_s, saver.sync_log_or_fail)
+            checkpoint = trio.lowlevel.checkpoint
+            saver.start(services, self.filters, SAVE_FILTERS_INTERVAL_S, checkpoint)
+            tables = self.topics, self.groups
+            services.start_soon("the saving of topics and groups", saver.run_files, tables)
             if not self.store.is_slave:
-                await self._deliver(nursery)
+                await self._deliver(services)
             logger.info("the broker %s listens on %s", self.config.broker_name, self._addresses)
             task_status.started()
             await trio.sleep_forever()
 
-    async def _deliver(self, nursery: trio.Nursery) -> None:
+    async def _deliver(self, services: Supervisor) -> None:
         """Start what delivers, and asks producers: a master's work."""
-        await nursery.start(self.schedule.run)
-        await nursery.start(self.transactions.run)
-        nursery.start_soon(self.transactions.save)
+        await services.start("the delivery of delayed messages", self.schedule.run)
+        await services.start("the checks of transactions", self.transactions.run)
+        services.start_soon("the saving of transactions", self.transactions.save)
         if self.store.config.timer_wheel_enable:
-            nursery.start_soon(self.timers.run)
-            nursery.start_soon(self.timers.save)
+            services.start_soon("the delivery of timer messages", self.timers.run)
+            services.start_soon("the saving of timers", self.timers.save)
 
     def _close(self) -> None:
-        self.store.flush()  # what was delivered, before it is noted so
         for what, close in (
+            ("the log", self.store.flush),  # what was delivered, before it is noted so
             ("the delay offsets", self._persist_delay_offsets),
             ("the transactions", self._note_transactions),
             ("the timers", self.timers.note_progress),
@@ -332,6 +326,8 @@ class BrokerController:
                 close()
             except StoreError as error:
                 logger.error("%s could not be saved: %s", what, error)
+            except Exception as error:  # noqa: BLE001 - our bug: the others are saved
+                _failures.note(f"saving {what}", "What it says stays as it was", error)
         self.store.close()
 
     def _make_registrar(self) -> Registrar:
@@ -430,7 +426,7 @@ class BrokerController:
 
     def _processors(self, send: SendMessageProcessor) -> dict[int, Processor]:
         self.store.on_visible = self._on_copied if self.store.is_slave else self._on_messages
-        register_all = self.registrar.register_all
+        register_topics = self.registrar.register_topics
         tables: list[dict[RequestCode, Processor]] = [
             send.processors,
             SendBackProcessor(
@@ -459,7 +455,7 @@ class BrokerController:
                 groups=self.groups,
                 topics=self.topics,
                 clock=self._clock,
-                register_broker_all=register_all,
+                register_topics=register_topics,
                 filters=self.filters if self.config.enable_property_filter else None,
             ).processors,
             ConsumerManageProcessor(
@@ -486,7 +482,7 @@ class BrokerController:
                 topics=self.topics,
                 offsets=self.offsets,
                 store=self.store,
-                register_broker_all=register_all,
+                register_topics=register_topics,
             ).processors,
             GroupAdminProcessor(groups=self.groups, offsets=self.offsets).processors,
             self._replication_processor().processors,
@@ -504,9 +500,10 @@ class BrokerController:
         )
 
     def _on_messages(self, queues: Collection[tuple[str, int]]) -> None:
-        self.pulls.hold_service.notify_messages(queues)
-        self.schedule.arrived(queues)
-        self.timers.arrived(queues)
+        notify_each(
+            (self.pulls.hold_service.notify_messages, self.schedule.arrived, self.timers.arrived),
+            queues, _failures, "notifying of new messages", "They may be delivered late",
+        )  # fmt: skip
 
     def _on_copied(self, queues: Collection[tuple[str, int]]) -> None:
         """Of a slave: its master's messages."""
@@ -515,7 +512,8 @@ class BrokerController:
 
     def _on_topics_changed(self, topics: Sequence[TopicConfig]) -> None:
         self._tell_batch_topics(topics)
-        self.registrar.changed()
+        self.registrar.topics_changed(topics)
+        note_made(self.store, topics)
 
     def _tell_batch_topics(self, topics: Iterable[TopicConfig]) -> None:
         for topic in topics:
@@ -527,22 +525,12 @@ class BrokerController:
         self._keeper.wake()
 
     def _on_channel_closed(self, channel: Channel) -> None:
-        self.filter_servers.channel_closed(channel)
-        self.consumers.channel_closed(channel)
-        self.producers.channel_closed(channel)
+        clients = self.filter_servers, self.consumers, self.producers
+        meaning = "Its group learns of that when its heartbeats stay away"
+        forget = [table.channel_closed for table in clients]
+        notify_each(forget, channel, _failures, "forgetting a client", meaning)
 
     # What runs from time to time
-
-    async def _every(self, interval_s: float, act: Callable[[], object]) -> None:
-        while True:
-            await trio.sleep(interval_s)
-            try:
-                act()
-            except StoreError as error:
-                logger.error("%s", error)
-
-    def _check_pulls(self) -> None:
-        self.pulls.hold_service.check(trio.current_time())
 
     def _scan_clients(self) -> None:
         now_s = self._clock.monotonic_s()
@@ -565,19 +553,17 @@ class BrokerController:
 
     # Files and name servers
 
-    def _load_tables(self) -> None:
-        for name, decode in (
-            (TOPICS, self.topics.decode),
-            (SUBSCRIPTION_GROUPS, self.groups.decode),
-            (CONSUMER_OFFSETS, self.offsets.decode),
-            (DELAY_OFFSETS, self.delay_offsets.decode),
-        ):
-            self._files.load(name, decode)
-        if self.config.enable_property_filter:
-            try:
-                self._files.load(CONSUMER_FILTERS, self.filters.decode)
-            except CorruptRecordError as error:  # it saves work only, so the broker starts
-                logger.error("%s: consumers register their expressions anew", error)
+    def _load_tables(self) -> TableLoader:
+        tables = TableLoader(
+            self._files,
+            topics=self.topics,
+            groups=self.groups,
+            offsets=self.offsets,
+            delay_offsets=self.delay_offsets,
+            filters=self.filters if self.config.enable_property_filter else None,
+        )
+        tables.load()
+        return tables
 
     @property
     def _port(self) -> int:

@@ -7,6 +7,8 @@ Pure, but for the `save` it is given. `schedule_message_service.py` delivers.
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Callable
 from typing import Final
 
 import msgspec
@@ -15,6 +17,9 @@ from ..remoting.bodies import DataVersion
 from ..store.clock import Clock
 from .config_text import DELAY_OFFSETS, Save, next_version, parse, pretty, written
 from .saved_table import SavedTable
+from .table_numbers import correct_version, whole_number
+
+logger = logging.getLogger(__name__)
 
 LEVEL_MAX: Final = 1000
 """Levels beyond it are taken for a damaged file; messageDelayLevel has 18 by default."""
@@ -58,17 +63,38 @@ class DelayOffsetManager(SavedTable):
         if self._updates % self._version_step == 0:
             self.data_version = next_version(self.data_version, self._clock.wall_ms())
 
-    def correct(self, level: int, *, min_offset: int, max_offset: int) -> None:
+    def correct(
+        self,
+        level: int,
+        *,
+        min_offset: int,
+        max_offset: int,
+        waiting: Callable[[], int] | None = None,
+    ) -> None:
         """Bring a level's offset into its queue, when one is known.
+
+        What is delivered is on the device before it is noted, so an offset behind the queue's end
+        is wrong, whatever happened. RocketMQ goes on at the end, and delivers none of what waits.
 
         Args:
           min_offset, max_offset: of the level's queue.
+          waiting: gives the offset of the first message that may wait still; used in place of an
+            offset behind the end. None: the end is used.
         Source: ScheduleMessageService.correctDelayOffset.
         """
         offset = self.offset_table.get(level)
-        if offset is not None and not min_offset <= offset <= max_offset:
-            self.offset_table[level] = min(max(offset, min_offset), max_offset)
-            self._dirty = True
+        if offset is None or min_offset <= offset <= max_offset:
+            return
+        used = min_offset
+        if offset > max_offset:
+            used = max_offset if waiting is None else waiting()
+            logger.warning(
+                "%s: the offset of level %d is %d, but its queue ends at %d: %d is used in its "
+                "place, some messages may be delivered twice, and the file is written again",
+                DELAY_OFFSETS, level, offset, max_offset, used,
+            )  # fmt: skip
+        self.offset_table[level] = used
+        self._dirty = True
 
     def take_over(self, text: bytes) -> None:
         """As `decode`, of what a slave's master answers to 45; saved soon if it is new.
@@ -99,7 +125,8 @@ class DelayOffsetManager(SavedTable):
         try:
             tree = parse(text)
             table = {
-                int(level): int(offset) for level, offset in (tree.get("offsetTable") or {}).items()
+                whole_number(level): whole_number(offset)
+                for level, offset in (tree.get("offsetTable") or {}).items()
             }
             version = tree.get("dataVersion")
             data_version = (
@@ -111,6 +138,6 @@ class DelayOffsetManager(SavedTable):
             if not 0 < level <= LEVEL_MAX or not 0 <= offset <= OFFSET_MAX:
                 raise ValueError(f"not a table of delay offsets: level {level} at {offset}")
         self.offset_table = table
-        self.data_version = data_version
-        self._dirty = False
+        self.data_version = correct_version(DELAY_OFFSETS, data_version, self.data_version)
+        self._dirty = self.data_version is not data_version
         return len(table)

@@ -9,6 +9,7 @@ from typing import Final
 
 import trio
 
+from ..remoting.supervision import PAUSE_S_MAX, FailureLog
 from ..store.errors import StoreError
 
 logger = logging.getLogger(__name__)
@@ -22,13 +23,19 @@ RETRY_S: Final = 0.1
 """Before what failed is tried again. Source: ScheduleMessageService, DELAY_FOR_A_WHILE."""
 
 
+DELIVERY_LAG_MS: Final = 60_000
+"""A message that was due so long before the log's newest one counts as delivered, where nothing
+else tells. A broker that is busy delivers late, but not a minute."""
+
+
 class DueTask:
     """Calls `work` whenever something is due.
 
     Args:
       work: does one slice of what is due, about a millisecond of it; returns how many seconds from
-        now on the next is: 0 or less for now, infinity for not before `wake`. What it raises of
-        StoreError is logged once, and tried again.
+        now on the next is: 0 or less for now, infinity for not before `wake`. What it raises is
+        logged, and it is called again: after a StoreError when `retry_s` is over, after any other
+        error at growing intervals.
       failing: begins the log line of an error, such as "delayed messages are delivered later".
       retry_s: the pause before what failed is tried again.
     """
@@ -40,6 +47,7 @@ class DueTask:
         self._retry_s = retry_s
         self._failing = failing
         self._changed = trio.Event()
+        self._failures = FailureLog(logger)
 
     def wake(self) -> None:
         """Something may be due earlier than `work` said."""
@@ -47,16 +55,20 @@ class DueTask:
 
     async def run(self) -> None:
         """Work until cancelled."""
-        told = ""
+        told, pause_s = "", self._retry_s
         while True:
             try:
                 left_s = self._work()
-                told = ""
+                told, pause_s = "", self._retry_s
             except StoreError as error:
                 if str(error) != told:
                     logger.error("%s: %s", self._failing, error)
                 told = str(error)
                 left_s = self._retry_s
+            except Exception as error:  # noqa: BLE001 - our bug: it is tried again
+                left_s, pause_s = pause_s, min(2 * pause_s, PAUSE_S_MAX)
+                meaning = f"Nothing is lost: {self._failing}"
+                self._failures.note("what is due now and then", meaning, error)
             if left_s <= 0:
                 await trio.lowlevel.checkpoint()
                 continue

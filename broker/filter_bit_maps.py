@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from ..remoting.message_properties import properties_from_bytes
-from ..store.consume_queue_ext import ExtUnit
+from ..store.queues.consume_queue_ext import ExtUnit
 from .consumer_filter_manager import ConsumerFilterManager
 from .filter.sql92 import Expression
 

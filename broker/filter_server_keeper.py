@@ -26,6 +26,7 @@ import trio
 
 from ..remoting.config import to_properties
 from ..remoting.hosts import join_address
+from ..remoting.supervision import FailureLog, split_fatal
 from .config import BrokerConfig
 from .filter_policy import FilterPolicy
 from .filter_server_manager import EXPIRED_S, FilterServerManager
@@ -213,6 +214,7 @@ class FilterServerKeeper:
         self._arrivals = 0
         self._pause_s = PAUSE_S_MIN
         self._not_before_s = self._well_s = 0.0
+        self._failures = FailureLog(logger)
 
     @property
     def child_count(self) -> int:
@@ -262,6 +264,13 @@ class FilterServerKeeper:
                 await self._run_child()
         except OSError as error:
             logger.error("a filter server could not be started: %s", error)
+        except BaseException as error:
+            fatal, other = split_fatal(error)
+            if other is None:
+                raise
+            self._failures.note("keeping a filter server", "Another one is started", other)
+            if fatal is not None:
+                raise fatal from None
         finally:
             self._children.discard(scope)
             if self._servers.arrivals != self._arrivals:

@@ -17,29 +17,40 @@ from ..remoting.message import MessageExt
 from ..remoting.message_properties import (
     PROPERTY_CRC32,
     PROPERTY_TIMER_DEL_UNIQKEY,
-    PROPERTY_TIMER_DELAY_MS,
     PROPERTY_TIMER_DELAY_SEC,
     PROPERTY_TIMER_DELIVER_MS,
+    PROPERTY_TIMER_DEQUEUE_MS,
+    PROPERTY_TIMER_ENQUEUE_MS,
     PROPERTY_TIMER_OUT_MS,
+    PROPERTY_TRANSACTION_CHECK_TIMES,
     change_properties,
     find_property,
     properties_from_bytes,
+    properties_to_bytes,
 )
 from ..remoting.sys_flag import TRANSACTION_COMMIT_TYPE, TRANSACTION_MASK
-from ..remoting.topic_names import SCHEDULE_TOPIC, TIMER_TOPIC
+from ..remoting.topic_names import SCHEDULE_TOPIC, TIMER_TOPIC, TRANS_CHECK_MAX_TIME_TOPIC
 from ..store.config import MessageStoreConfig
-from ..store.message_appender import PutResult
 from ..store.message_store import MessageStore
-from ..store.projection import delay_levels_ms
+from ..store.queues.projection import delay_levels_ms
 from ..store.status import PutMessageStatus
+from ..store.writing.message_appender import PutResult
+from .admission import TIMER_NAMES, TopicKinds
 from .timer_wheel import out_ms
 
-_TIMER_NAMES: Final = (
-    PROPERTY_TIMER_DELAY_SEC,
-    PROPERTY_TIMER_DELAY_MS,
-    PROPERTY_TIMER_DELIVER_MS,
+_INT64_TEXT: Final = str(0x7FFFFFFFFFFFFFFF)
+_DELIVERY_ROOM: Final = len(
+    properties_to_bytes(
+        {PROPERTY_TIMER_ENQUEUE_MS: _INT64_TEXT, PROPERTY_TIMER_DEQUEUE_MS: _INT64_TEXT}
+    )
 )
-"""The first of them that a message has counts."""
+"""Bytes of the properties that a timer message gets when it is delivered."""
+_TIMER_ROOM: Final = _DELIVERY_ROOM + len(properties_to_bytes({PROPERTY_TIMER_OUT_MS: _INT64_TEXT}))
+"""Bytes of the properties that a timer message gets in all."""
+_CHECK_ROOM: Final = len(
+    properties_to_bytes({PROPERTY_TRANSACTION_CHECK_TIMES: _INT64_TEXT, "WAIT": "false"})
+)
+"""Bytes of the properties that a half message gets when its producer is asked about it."""
 _CRC32_NAME: Final = PROPERTY_CRC32.encode("ascii") + b"\1"
 
 
@@ -113,17 +124,6 @@ class DelayLevels:
         return self._delays_ms[min(level, self.level_max) - 1]
 
 
-def real_place(waiting: MessageExt) -> tuple[str, int]:
-    """The topic and queue that a message was sent to, which waits in another.
-
-    Raises: ValueError: it does not say.
-    """
-    topic, queue_id = waiting.find(b"REAL_TOPIC"), waiting.find(b"REAL_QID")
-    if topic is None or queue_id is None or int(queue_id) < 0:
-        raise ValueError(f"REAL_TOPIC is {topic}, REAL_QID is {queue_id}")
-    return topic, int(queue_id)
-
-
 def delay_level(properties: bytes) -> int:
     """A message's delay level; 0 or less: it is not delayed.
 
@@ -147,16 +147,23 @@ def delayed(message: InnerMessage, level: int, levels: DelayLevels) -> InnerMess
     waiting = message.moved(SCHEDULE_TOPIC, level - 1)
     waiting.change_properties(
         {"DELAY": str(level), "REAL_TOPIC": message.topic, "REAL_QID": str(message.queue_id)},
-        *_TIMER_NAMES,  # the level counts
+        *TIMER_NAMES,  # the level counts
     )
     return waiting
 
 
-class TimerRefused(Exception):
-    """A timer message that must not be stored.
+TOO_LARGE: Final = frozenset(
+    {PutMessageStatus.MESSAGE_ILLEGAL, PutMessageStatus.PROPERTIES_SIZE_EXCEEDED}
+)
+"""Refusals of the store that no later try will change."""
+
+
+class WaitingRefused(Exception):
+    """A message that would wait and must not be stored.
 
     Attributes:
-      status: why; WHEEL_TIMER_NOT_ENABLE or WHEEL_TIMER_MSG_ILLEGAL.
+      status: why; WHEEL_TIMER_NOT_ENABLE, WHEEL_TIMER_MSG_ILLEGAL, or MESSAGE_ILLEGAL: it will be
+        too large when it is delivered.
     """
 
     def __init__(self, status: PutMessageStatus) -> None:
@@ -167,29 +174,29 @@ class TimerRefused(Exception):
 def timed(message: InnerMessage, now_ms: int, config: MessageStoreConfig) -> InnerMessage:
     """The message as it waits in rmq_sys_wheel_timer, or as it is when nothing is to be waited for.
 
-    Raises: TimerRefused: timers are off, its time is no number or too far away, or it takes back
+    Raises: WaitingRefused: timers are off, its time is no number or too far away, or it takes back
       a message that is due.
     Source: HookUtils.checkIfTimerMessage, transformTimerMessage.
     """
     properties = properties_from_bytes(message.properties)
-    name = next((name for name in _TIMER_NAMES if name in properties), None)
+    name = next((name for name in TIMER_NAMES if name in properties), None)
     if name is None or PROPERTY_TIMER_OUT_MS in properties or message.topic == TIMER_TOPIC:
         return message  # delivered already, or written on by Apache's broker
     if not config.timer_wheel_enable:
-        raise TimerRefused(PutMessageStatus.WHEEL_TIMER_NOT_ENABLE)
+        raise WaitingRefused(PutMessageStatus.WHEEL_TIMER_NOT_ENABLE)
     try:
         number = int(properties[name])
     except ValueError as error:
-        raise TimerRefused(PutMessageStatus.WHEEL_TIMER_MSG_ILLEGAL) from error
+        raise WaitingRefused(PutMessageStatus.WHEEL_TIMER_MSG_ILLEGAL) from error
     deliver_ms = number
     if name != PROPERTY_TIMER_DELIVER_MS:
         deliver_ms = now_ms + number * (1000 if name == PROPERTY_TIMER_DELAY_SEC else 1)
     if deliver_ms <= now_ms:
         if PROPERTY_TIMER_DEL_UNIQKEY in properties:
-            raise TimerRefused(PutMessageStatus.WHEEL_TIMER_MSG_ILLEGAL)
+            raise WaitingRefused(PutMessageStatus.WHEEL_TIMER_MSG_ILLEGAL)
         return message
     if deliver_ms - now_ms > config.timer_max_delay_sec * 1000:
-        raise TimerRefused(PutMessageStatus.WHEEL_TIMER_MSG_ILLEGAL)
+        raise WaitingRefused(PutMessageStatus.WHEEL_TIMER_MSG_ILLEGAL)
     waiting = message.moved(TIMER_TOPIC, 0)
     waiting.change_properties(
         {
@@ -207,18 +214,24 @@ class InnerPuts:
     Args:
       store: already loaded.
       levels: of this broker.
+      client_topics: see `TopicKinds`.
+
+    Attributes:
+      kinds: of this broker's topics.
     """
 
-    def __init__(self, store: MessageStore, levels: DelayLevels) -> None:
+    def __init__(self, store: MessageStore, levels: DelayLevels, *client_topics: str) -> None:
         self._store = store
         self._levels = levels
+        self.kinds = TopicKinds(*client_topics)
 
     def waiting(self, message: InnerMessage) -> InnerMessage:
         """The message where it is to be stored first: elsewhere if it is to be delivered later.
 
         Raises:
           ValueError: its delay level is no number.
-          TimerRefused: it is a timer message that must not be stored.
+          WaitingRefused: it is a timer message that must not be stored, or it would not fit the
+            commit log when it is delivered.
         Source: HookUtils.handleScheduleMessage.
         """
         if message.sys_flag & TRANSACTION_MASK not in (0, TRANSACTION_COMMIT_TYPE):
@@ -227,11 +240,39 @@ class InnerPuts:
         if level > 0:
             # It may have been made after the turn it came in began: it would be early by that.
             self._store.read_clock()
-            return delayed(message, level, self._levels)
+            waiting = delayed(message, level, self._levels)
+            self._refuse_too_large(waiting, message.topic, len(waiting.properties))
+            return waiting
         if b"TIMER_DEL" in message.properties:
             self._store.read_clock()
-            return timed(message, self._store.now_ms, self._store.config)
+            waiting = timed(message, self._store.now_ms, self._store.config)
+            if waiting is not message:
+                size = len(waiting.properties) + _DELIVERY_ROOM
+                self._refuse_too_large(waiting, message.topic, size)
+            return waiting
         return message
+
+    def refuse_half_too_large(self, half: InnerMessage, topic: str) -> None:
+        """Refuse a half message that could not be written again or committed later.
+
+        Args:
+          half: as it will be stored.
+          topic: that it was sent to.
+        Raises: WaitingRefused: MESSAGE_ILLEGAL.
+        """
+        size = len(half.properties) + _CHECK_ROOM
+        if b"TIMER_DEL" in half.properties:
+            size += _TIMER_ROOM
+        # It is written again in its own topic, and may be parked in the one with the longer name.
+        self._refuse_too_large(half, max(topic, TRANS_CHECK_MAX_TIME_TOPIC, key=len), size)
+
+    def _refuse_too_large(self, waiting: InnerMessage, topic: str, properties_size: int) -> None:
+        hosts_size = len(waiting.born_host) + len(waiting.store_host)
+        has_nul = b"\0" in waiting.properties
+        if not self._store.fits(
+            topic, len(waiting.body), properties_size, hosts_size, has_nul=has_nul
+        ):
+            raise WaitingRefused(PutMessageStatus.MESSAGE_ILLEGAL)
 
     def put(self, message: InnerMessage) -> PutResult:
         """Append one message where it says; returns as `MessageStore.put_message`."""

@@ -316,5 +316,6 @@ filterUploadGroups str -
 filterWorkerMemoryMax int 128
 javaFilterEnable bool false
 pythonFilterEnable bool false
+remotingBytesMax int -
 slaveSyncInterval int 10000
 """

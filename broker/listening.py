@@ -1,4 +1,4 @@
-"""The sockets that a broker listens on.
+"""The sockets that a broker listens on, and the limits of their connections.
 
 Java counterpart: the two servers of BrokerController.java; MixAll.brokerVIPChannel.
 """
@@ -8,10 +8,11 @@ from __future__ import annotations
 import logging
 import socket
 
+from ..remoting.connection import ConnectionLimits
 from ..remoting.server import open_listener
 from ..store.config import BrokerRole, MessageStoreConfig
 from ..store.ha.master import open_ha_listener
-from .config import HA_PORT_STEP
+from .config import HA_PORT_STEP, BrokerConfig
 
 logger = logging.getLogger(__name__)
 
@@ -20,6 +21,13 @@ VIP_PORT_STEP = 2
 
 FREE_PORT_TRIES = 50
 """How often free ports (one, the VIP port two below, slaves' one above) are looked for."""
+
+
+def connection_limits(config: BrokerConfig) -> ConnectionLimits:
+    """What a broker's connections may do, as its file says."""
+    return ConnectionLimits(
+        idle_s=config.server_channel_max_idle_time_seconds, memory_max=config.remoting_bytes_max
+    )
 
 
 def listen(host: str, port: int) -> list[socket.socket]:

@@ -22,6 +22,8 @@ from ..remoting.client import RemotingClient, split_address
 from ..remoting.codec import RemotingCommand
 from ..remoting.errors import RemoteProtocolError, RemotingConnectError, RequestRefused
 from ..remoting.headers import (
+    GetAllConsumerOffsetRequestHeader,
+    GetAllConsumerOffsetResponseHeader,
     GetAllSubscriptionGroupRequestHeader,
     GetAllSubscriptionGroupResponseHeader,
     GetAllTopicConfigRequestHeader,
@@ -33,6 +35,7 @@ from ..remoting.hosts import join_address
 from ..remoting.request_codes import RequestCode
 from ..remoting.response_codes import ResponseCode
 from .listening import VIP_PORT_STEP
+from .offset_pages import OFFSETS_OF_A_PAGE, join_pages
 
 TIMEOUT_S: Final = 3.0
 """For one answer. Source: BrokerOuterAPI."""
@@ -91,8 +94,24 @@ class MasterApi:
         return await _whole(ask, lambda page: page.subscription_group_table)
 
     async def consumer_offsets(self) -> bytes:
-        """The text of its consumerOffset.json."""
-        return (await self._ask(RemotingCommand(RequestCode.GET_ALL_CONSUMER_OFFSET))).body
+        """The text of its consumerOffset.json, or as much of it as a slave needs.
+
+        Raises: ValueError: a page of it is no table of offsets.
+        """
+        pages: list[bytes] = []
+        after = ""
+        for _ in range(PAGES_MAX):
+            header = GetAllConsumerOffsetRequestHeader(
+                after_topic_group=after, max_offset_num=OFFSETS_OF_A_PAGE
+            )
+            code = RequestCode.GET_ALL_CONSUMER_OFFSET
+            answer = await self._ask(RemotingCommand(code, encode_header(header)))
+            pages.append(answer.body)
+            last = decode(GetAllConsumerOffsetResponseHeader, answer.ext_fields).last_topic_group
+            if last is None:
+                return answer.body if len(pages) == 1 else join_pages(pages)
+            after = last
+        raise RemoteProtocolError(f"the offsets have not come whole in {PAGES_MAX} pages")
 
     async def delay_offsets(self) -> bytes:
         """The text of its delayOffset.json."""

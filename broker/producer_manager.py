@@ -13,6 +13,7 @@ from collections.abc import Mapping
 
 from .client_channel_info import (
     CHANNEL_EXPIRED_S,
+    CLIENT_SIZE,
     GROUPS_PER_CHANNEL_MAX,
     ClientChannel,
     ClientChannelInfo,
@@ -115,6 +116,10 @@ class ProducerManager:
             self.channel_closed(channel)
             channel.close(f"no heartbeat of a producer for {self._expired_s:g} s")
         return list(expired)
+
+    def size_of(self, channel: ClientChannel) -> int:
+        """About how many bytes the producers of a connection take, whose names are bounded."""
+        return CLIENT_SIZE * len(self._groups_of.get(channel, ()))
 
     def is_online(self, group: str) -> bool:
         """Whether a group has a connected producer."""

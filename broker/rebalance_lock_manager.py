@@ -22,7 +22,8 @@ LOCK_EXPIRED_S: Final = 60.0
 RocketMQ: rocketmq.broker.rebalance.lockMaxLiveTime."""
 
 LOCKS_MAX: Final = 200_000
-"""Locks of one broker at a time, some 60 MB. RocketMQ has no bound, and never drops an entry."""
+"""Locks of one broker at a time, some 60 MB; 160 MB with the longest names. RocketMQ has no bound,
+and never drops an entry."""
 
 
 class _Lock:

@@ -1,129 +1,48 @@
-"""What a broker tells the name servers: the requests as data, and the loop that sends them.
+"""Registrar: keeps the broker and its topics known to its name servers.
 
-Every name server is told on its own; one that does not answer delays the others by nothing.
+Every name server has a link and a task of its own; one that does not answer delays no other.
+Callers who wait until a topic is known are not kept for long, either: a hung name server costs
+the first of them REGISTRATION_WAIT_S, and the later ones nothing while another one answers.
 
-Java counterpart: broker/out/BrokerOuterAPI.java, BrokerController.registerBrokerAll of 5.3.3.
+Java counterpart: BrokerController.registerBrokerAll of 5.3.3, which waits for the slowest.
 """
 
 from __future__ import annotations
 
 import logging
-import zlib
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import trio
 
-from ..remoting.bodies import (
-    DataVersion,
-    RegisterBrokerBody,
-    TopicConfig,
-    TopicConfigSerializeWrapper,
-)
+from ..remoting.bodies import TopicConfig
 from ..remoting.client import RemotingClient
-from ..remoting.codec import RemotingCommand
-from ..remoting.errors import RemotingError, RequestRefused
-from ..remoting.headers import (
-    RegisterBrokerRequestHeader,
-    UnregisterBrokerRequestHeader,
-    encode_header,
-)
-from ..remoting.request_codes import RequestCode
-from ..remoting.response_codes import ResponseCode
+from ..remoting.errors import RemotingError
+from ..remoting.supervision import FailureLog, Supervisor, contained
 from .config import MASTER_ID, BrokerConfig
-from .registration_answer import (
-    Master,
-    master_of,
-    needs_registration,
-    order_topics,
-    query_data_version_request,
-)
+from .registration_answer import Master
+from .registration_link import RegistrationLink
+from .registration_request import BrokerIdentity, is_one_part
 from .topic_config_manager import TopicConfigManager
 
 logger = logging.getLogger(__name__)
 
-UNREGISTER_TIMEOUT_S = 3.0
-"""For saying goodbye to one name server. RocketMQ: 3,000 ms; those that are gone are not waited
-for longer, because a stopping broker must stop."""
+REGISTRATION_WAIT_S = 1.0
+"""How long a request is kept for a name server that is late. Clients give up after 3 to 5 s.
+RocketMQ: registerBrokerTimeoutMills, 24 s."""
 
 MASTER_UNKNOWN_PERIOD_S = 10.0
 """Between the registrations of a slave that knows no master: that is how it hears of one. RocketMQ:
 as always, up to 30 s."""
 
-_PERM_RW = 6
 
-
-def _nobody(_: Master | None) -> None:
+def _ignore_master(_: Master | None) -> None:
     """A master has no master."""
-
-
-def register_request(
-    config: BrokerConfig,
-    broker_addr: str,
-    ha_server_addr: str,
-    topics: dict[str, TopicConfig],
-    data_version: DataVersion,
-    filter_servers: Sequence[str] = (),
-) -> RemotingCommand:
-    """REGISTER_BROKER 103 with the whole topic table.
-
-    Args:
-      config: the broker's; its permission limits that of every topic.
-      broker_addr: `host:port` that clients are told.
-      ha_server_addr: `host:port` for slaves.
-      topics: by name.
-      data_version: of the table.
-      filter_servers: `host:port` of each that consumers may pull from.
-    Source: BrokerOuterAPI.registerBroker; bodyCrc32 as observed: without the sign bit.
-    """
-    if config.broker_permission & _PERM_RW != _PERM_RW:
-        topics = {
-            name: TopicConfig(
-                topic_name=name,
-                read_queue_nums=topic.read_queue_nums,
-                write_queue_nums=topic.write_queue_nums,
-                perm=topic.perm & config.broker_permission,
-                topic_sys_flag=topic.topic_sys_flag,
-            )
-            for name, topic in topics.items()
-        }
-    wrapper = TopicConfigSerializeWrapper(
-        topic_config_table=topics,
-        data_version=data_version,
-        mapping_data_version=DataVersion(timestamp=data_version.timestamp, counter=0),
-        topic_queue_mapping_info_map={},
-        topic_queue_mapping_detail_map={},
-    )
-    body = RegisterBrokerBody(
-        topic_config_serialize_wrapper=wrapper, filter_server_list=list(filter_servers)
-    ).to_body()
-    header = RegisterBrokerRequestHeader(
-        broker_name=config.broker_name,
-        broker_addr=broker_addr,
-        cluster_name=config.broker_cluster_name,
-        ha_server_addr=ha_server_addr,
-        broker_id=config.broker_id,
-        enable_acting_master=False,
-        compressed=False,
-        body_crc32=zlib.crc32(body) & 0x7FFFFFFF,
-    )
-    return RemotingCommand(RequestCode.REGISTER_BROKER, encode_header(header), body)
-
-
-def unregister_request(config: BrokerConfig, broker_addr: str) -> RemotingCommand:
-    """UNREGISTER_BROKER 104."""
-    header = UnregisterBrokerRequestHeader(
-        broker_name=config.broker_name,
-        broker_addr=broker_addr,
-        cluster_name=config.broker_cluster_name,
-        broker_id=config.broker_id,
-    )
-    return RemotingCommand(RequestCode.UNREGISTER_BROKER, encode_header(header))
 
 
 class Registrar:
     """Keeps the broker known to its name servers.
 
-    Owner: the controller's nursery, by `run`.
+    Lifecycle: `run` owns the tasks, in the controller's nursery; `unregister_all` after its end.
 
     Args:
       config: the broker's; read at every registration.
@@ -132,8 +51,8 @@ class Registrar:
       broker_addr: gives `host:port` that clients are told.
       ha_server_addr: gives `host:port` for slaves.
       filter_servers: gives the addresses of the broker's filter servers.
-      on_master: of a slave; told after each answer what the first of the name servers that knows a
-        master says; None: none does.
+      on_master: of a slave; called after each answer with what the first of the name servers that
+        knows a master says; None: none does.
     """
 
     def __init__(
@@ -144,7 +63,7 @@ class Registrar:
         broker_addr: Callable[[], str],
         ha_server_addr: Callable[[], str],
         filter_servers: Callable[[], tuple[str, ...]],
-        on_master: Callable[[Master | None], None] = _nobody,
+        on_master: Callable[[Master | None], None] = _ignore_master,
     ) -> None:
         self._config = config
         self._client = client
@@ -154,88 +73,114 @@ class Registrar:
         self._filter_servers = filter_servers
         self._on_master = on_master
         self._masters: dict[str, Master] = {}  # by name server
-        self._told_filter_servers: dict[str, tuple[str, ...]] = {}
-        self._changed = trio.Event()
-        self._unreachable: set[str] = set()
+        self._links: list[RegistrationLink] = []
+        self._progress = trio.Event()
+        self._failures = FailureLog(logger)
 
-    async def run(self) -> None:
-        """Register every period, and soon after `changed` was called; until cancelled."""
-        while True:
-            with trio.move_on_after(self._period_s):
-                await self._changed.wait()
-            self._changed = trio.Event()
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Register now, every period, and soon after every change; until cancelled.
+
+        Started when the first registration is done, as `register_all` waits for it.
+        """
+        self._links = [
+            RegistrationLink(
+                address,
+                self._client,
+                self._topics,
+                self._identity,
+                period_s=lambda: self._period_s,
+                on_master=self._note_master,
+                on_progress=self._note_progress,
+            )
+            for address in self._config.namesrv_addresses
+        ]
+        async with trio.open_nursery() as nursery:
+            links = Supervisor(nursery, logger)
+            for link in self._links:
+                links.start_soon(f"the registration with name server {link.address}", link.run)
             await self.register_all()
+            task_status.started()
+            await trio.sleep_forever()
 
     @property
     def _period_s(self) -> float:
         wants_master = self._config.broker_id != MASTER_ID and not self._masters
         return MASTER_UNKNOWN_PERIOD_S if wants_master else self._config.register_period_s
 
+    def _identity(self) -> BrokerIdentity:
+        return BrokerIdentity(
+            self._config, self._broker_addr(), self._ha_server_addr(), self._filter_servers()
+        )
+
     def changed(self) -> None:
-        """The topics or the filter servers changed: register at the next opportunity."""
-        self._changed.set()
+        """The filter servers changed: register soon."""
+        for link in self._links:
+            link.want()
+
+    def topics_changed(self, topics: Sequence[TopicConfig]) -> None:
+        """Register soon what changed.
+
+        Args:
+          topics: that are new or different; empty: topics were deleted. A name server hears of a
+            deletion from a table that comes in one part, if it hears of it at all.
+        """
+        count = len(self._topics.topic_config_table)
+        deletes = not topics and is_one_part(self._config, count)
+        for link in self._links:
+            link.want((topic.topic_name for topic in topics), whole=deletes)
 
     async def register_all(self) -> None:
-        """Tell every name server, and wait for their answers; failures are logged, not raised."""
-        await self._each(self._register)
+        """Register the whole table with every name server, and wait as `register_topics` does."""
+        await self._register((), whole=True)
+
+    async def register_topics(self, topics: Iterable[str] = ()) -> None:
+        """Register topics, and what else changed, and wait until the name servers know them.
+
+        It waits for all name servers that answer, or for REGISTRATION_WAIT_S, and then returns: a
+        name server that was late is told in the background. Failures are logged, not raised.
+
+        Args:
+          topics: names; these are registered even where the name servers have them.
+        """
+        await self._register(topics, whole=False)
+
+    async def _register(self, topics: Iterable[str], *, whole: bool) -> None:
+        names = list(topics)
+        waiting: dict[RegistrationLink, int] = {}
+        for link in self._links:
+            link.want(names, whole=whole)
+            waiting[link] = link.asked
+        with trio.move_on_after(REGISTRATION_WAIT_S):
+            while not _is_enough(waiting):
+                await self._progress.wait()
+            return
+        for link, asked in waiting.items():
+            # A large table takes longer than that, part by part; then it answers all the while.
+            is_silent = trio.current_time() - link.heard_s > REGISTRATION_WAIT_S / 2
+            if link.done < asked and is_silent:
+                link.note_silence(f"no answer to a registration within {REGISTRATION_WAIT_S:g} s")
+
+    def _note_progress(self) -> None:
+        self._progress.set()
+        self._progress = trio.Event()
 
     async def unregister_all(self) -> None:
         """Say goodbye to every name server."""
-        await self._each(self._unregister)
-
-    async def _each(self, tell: Callable[[str], Awaitable[None]]) -> None:
         async with trio.open_nursery() as nursery:
-            for address in self._config.namesrv_addresses:
-                nursery.start_soon(self._tell, address, tell)
+            for link in self._links:
+                nursery.start_soon(self._unregister, link)
 
-    async def _tell(self, address: str, tell: Callable[[str], Awaitable[None]]) -> None:
-        try:
-            await tell(address)
-        except (RemotingError, RequestRefused) as error:
-            # Once, and not every 30 s, while it stays away.
-            level = logging.DEBUG if address in self._unreachable else logging.WARNING
-            self._unreachable.add(address)
-            logger.log(level, "name server %s: %s", address, error)
-            return
-        if address in self._unreachable:
-            self._unreachable.discard(address)
-            logger.info("name server %s answers again", address)
-
-    async def _register(self, address: str) -> None:
-        """Register with one name server; unless forceRegister, only where it has old topics.
-
-        Their version says nothing of the filter servers: the list is told whenever the name server
-        may have another one. A slave always registers: the answer names its master.
-
-        Raises: RemotingError, RequestRefused.
-        """
-        timeout_s = self._config.register_broker_timeout_mills / 1000
-        broker_addr, version = self._broker_addr(), self._topics.data_version
-        is_told = self._told_filter_servers.get(address) == self._filter_servers()
-        may_ask_first = is_told and self._config.broker_id == MASTER_ID
-        if not self._config.force_register and may_ask_first:
-            question = query_data_version_request(self._config, broker_addr, version)
-            known = await self._client.call(address, question, timeout_s)
-            if not needs_registration(known, version):
-                return
-        filter_servers = self._filter_servers()
-        request = register_request(
-            self._config,
-            broker_addr,
-            self._ha_server_addr(),
-            self._topics.topic_config_table,
-            self._topics.data_version,
-            filter_servers,
-        )
-        self._told_filter_servers.pop(address, None)  # without an answer, who knows
-        answer = await self._client.call(address, request, timeout_s)
-        if answer.code != ResponseCode.SUCCESS:
-            raise RequestRefused(answer.code, f"the registration is refused: {answer.remark}")
-        self._told_filter_servers[address] = filter_servers
-        self._note_master(address, master_of(answer))
-        ordered = order_topics(answer)
-        if ordered:
-            self._topics.update_order_topics(ordered)
+    async def _unregister(self, link: RegistrationLink) -> None:
+        what = f"saying goodbye to name server {link.address}"
+        with contained(self._failures, what, "It may know this broker for 2 minutes more"):
+            try:
+                await link.unregister()
+            except RemotingError as error:
+                logger.warning(
+                    "name server %s: %s. It was not told that the broker stops, and forgets it "
+                    "when the connection closes, or after 2 minutes",
+                    link.address, error,
+                )  # fmt: skip
 
     def _note_master(self, address: str, master: Master | None) -> None:
         """A slave's name servers may differ for a while: the first one that knows a master counts.
@@ -250,6 +195,14 @@ class Registrar:
         known = map(self._masters.get, self._config.namesrv_addresses)
         self._on_master(next(filter(None, known), None))
 
-    async def _unregister(self, address: str) -> None:
-        goodbye = unregister_request(self._config, self._broker_addr())
-        await self._client.call(address, goodbye, UNREGISTER_TIMEOUT_S)
+
+def _is_enough(waiting: dict[RegistrationLink, int]) -> bool:
+    """Whether a caller need not wait any longer.
+
+    That is when none is late, or only such as are known not to answer, and not all are.
+
+    Args:
+      waiting: which attempt of each link the caller waits for.
+    """
+    late = [link for link, asked in waiting.items() if link.done < asked]
+    return not late or (len(late) < len(waiting) and not any(link.is_answering for link in late))

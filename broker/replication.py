@@ -9,18 +9,22 @@ Java counterpart: the HA half of BrokerController.java, DefaultHAService.getRunt
 
 from __future__ import annotations
 
+import logging
 import socket
 from collections.abc import Collection, Sequence
 
 import trio
 
 from ..remoting.bodies import HAClientRuntimeInfo, HAConnectionRuntimeInfo, HARuntimeInfo
+from ..remoting.supervision import Supervisor
 from ..store.clock import Clock
 from ..store.ha.master import HaMaster, MasterState
 from ..store.ha.slave import FollowerState, HaSlave
 from ..store.message_store import MessageStore
 from .registration_answer import Master
 from .slave_synchronize import SlaveSynchronize
+
+logger = logging.getLogger(__name__)
 
 
 class MasterSide:
@@ -93,8 +97,9 @@ class SlaveSide:
           listeners: none: slaves have no slaves.
         """
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._ha.run)
-            nursery.start_soon(self._synchronize.run)
+            services = Supervisor(nursery, logger)
+            services.start_soon("the copying of the master's log", self._ha.run)
+            services.start_soon("the copying of the master's tables", self._synchronize.run)
             task_status.started()
 
     def on_master(self, master: Master | None) -> None:

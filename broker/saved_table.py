@@ -8,6 +8,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import ClassVar
 
+from ..remoting.steps import Steps, in_steps
 from .config_text import Save
 
 
@@ -51,6 +52,22 @@ class SavedTable(ABC):
             return None
         self._dirty = False
         return self.encode()
+
+    def encode_in_steps(self) -> Steps[bytes]:
+        """Steps to the file's text; one step, unless the subclass divides it."""
+        return self.encode()
+        yield  # what makes it a generator
+
+    async def take_changed_in_steps(self) -> bytes | None:
+        """`take_changed`, while others are served."""
+        if not self._dirty:
+            return None
+        self._dirty = False
+        try:
+            return await in_steps(self.encode_in_steps())
+        except BaseException:
+            self._dirty = True
+            raise
 
     def note_unsaved(self) -> None:
         """What `take_changed` gave could not be saved: the next call gives it again."""

@@ -15,26 +15,33 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable, Collection
-from heapq import heapify, heappop, heappush
+from functools import partial
+from heapq import heapify, heappop, heappush, heapreplace
 from typing import Final
 
 import trio
 
 from ..remoting.errors import RemoteProtocolError
 from ..remoting.message_codec import decode_record
-from ..remoting.topic_names import SCHEDULE_TOPIC, TRANS_HALF_TOPIC
+from ..remoting.supervision import FailureLog
+from ..remoting.topic_names import SCHEDULE_TOPIC
 from ..store.clock import Clock
 from ..store.errors import CorruptRecordError, StoreError, StoreIOError
 from ..store.message_store import MessageStore
 from ..store.status import PutMessageStatus
+from .admission import NotDeliverableError
 from .delay_offset_manager import DelayOffsetManager
-from .due_task import DueTask
-from .inner_message import DelayLevels, InnerMessage, InnerPuts, real_place
+from .due_task import DELIVERY_LAG_MS, DueTask
+from .inner_message import TOO_LARGE, DelayLevels, InnerMessage, InnerPuts
 
 logger = logging.getLogger(__name__)
 
 SLICE_COUNT: Final = 64
 """Messages delivered before other work has its turn: about a millisecond."""
+
+PUT_OFF_MS: Final = 1_000
+"""Before a level whose next message failed with an error that is not expected is tried again. The
+message is not left out: it was acknowledged."""
 
 Queues = Collection[tuple[str, int]]
 
@@ -73,6 +80,7 @@ class ScheduleMessageService:
         self._on_messages = on_messages
         self._due: list[tuple[int, int]] = []  # (ms, level), a heap: each level once
         self._idle: set[tuple[str, int]] = set()  # queues in which nothing is known to wait
+        self._failures = FailureLog(logger)
         self._task = DueTask(self._work, failing="delayed messages are delivered later")
         self._start_over()
 
@@ -92,9 +100,28 @@ class ScheduleMessageService:
                 queue[1] + 1,
                 min_offset=self._store.min_offset(*queue),
                 max_offset=self._store.max_offset(*queue),
+                waiting=partial(self._first_waiting, queue),
             )
         task_status.started()
         await self._task.run()
+
+    def _first_waiting(self, queue: tuple[str, int]) -> int:
+        """The offset of a level's first message that was due after this broker was last at work.
+
+        It is found by halving: messages of one level are due in the order of their offsets.
+        """
+        low, high = self._store.min_offset(*queue), self._store.max_offset(*queue)
+        delivered_ms = self._store.newest_at_start_ms - DELIVERY_LAG_MS
+        try:
+            while low < high:
+                middle = (low + high) // 2
+                if self._store.tags_code_at(*queue, middle) <= delivered_ms:
+                    low = middle + 1
+                else:
+                    high = middle
+        except CorruptRecordError:
+            return self._store.min_offset(*queue)
+        return low
 
     def _work(self) -> float:
         """One slice of what is due; seconds until something is."""
@@ -153,11 +180,13 @@ class ScheduleMessageService:
     def _deliver_slice(self) -> None:
         """Deliver some of what is due, in the order of due times, and commit it.
 
+        A message that fails with an error that is not expected puts off its level only.
+
         Raises: StoreError: nothing was delivered, or the store could not be read.
         """
         now_ms = self._clock.wall_ms()
         reached: dict[int, int] = {}
-        count = 0
+        count = failed = 0
         self._store.begin_burst()
         try:
             while self._due and self._due[0][0] <= now_ms and count < SLICE_COUNT:
@@ -165,8 +194,17 @@ class ScheduleMessageService:
                 offset = reached.get(level)
                 if offset is None:
                     offset = self._offset(level)
-                if not self._deliver(level, offset):
-                    break
+                try:
+                    if not self._deliver(level, offset):
+                        break
+                except StoreError:
+                    raise
+                except Exception as error:  # noqa: BLE001 - other levels are delivered
+                    meaning = "The messages of that level wait; it is tried again each second"
+                    self._failures.note(f"delivering delay level {level}", meaning, error)
+                    heapreplace(self._due, (now_ms + PUT_OFF_MS, level))
+                    failed += 1
+                    continue
                 count += 1
                 reached[level] = offset + 1
                 heappop(self._due)
@@ -176,7 +214,8 @@ class ScheduleMessageService:
                 else:
                     heappush(self._due, (due_ms, level))
             arrivals = self._store.commit()
-        except StoreError:
+        except Exception as error:
+            self._store.roll_back(error)
             self._start_over()
             raise
         for level, offset in reached.items():
@@ -184,7 +223,7 @@ class ScheduleMessageService:
         self.delivered += count
         if arrivals:
             self._on_messages(arrivals)
-        if not count:
+        if not count and not failed:
             raise StoreIOError(SCHEDULE_TOPIC, self._store.refusal or "the store takes no message")
 
     def _start_over(self) -> None:
@@ -200,17 +239,14 @@ class ScheduleMessageService:
             if not result.buffers:
                 return True  # its log file was deleted
             message = decode_record(result.buffers[0])
-            real_topic, real_queue_id = real_place(message)
-        except (CorruptRecordError, RemoteProtocolError, ValueError) as error:
-            logger.error("%s is left out, it cannot be told where it belongs: %r", place, error)
-            return True
-        if real_topic in (TRANS_HALF_TOPIC, SCHEDULE_TOPIC):
-            logger.error("%s is left out: it belongs to %s", place, real_topic)
+            real_topic, real_queue_id = self._puts.kinds.real_place(message)
+        except (CorruptRecordError, RemoteProtocolError, NotDeliverableError) as error:
+            logger.error("%s is left out and will not be delivered: %s", place, error)
             return True
         again = InnerMessage.of(message)
         again.topic, again.queue_id = real_topic, real_queue_id
         status, _, _ = self._puts.put(again)
-        if status in (PutMessageStatus.MESSAGE_ILLEGAL, PutMessageStatus.PROPERTIES_SIZE_EXCEEDED):
+        if status in TOO_LARGE:
             logger.error("%s is left out, %s does not take it: %s", place, real_topic, status.name)
             return True
         return status is PutMessageStatus.PUT_OK

@@ -25,6 +25,7 @@ import trio
 
 from ..remoting.client import RemotingClient
 from ..remoting.errors import RemotingError, RequestRefused
+from ..remoting.supervision import FailureLog
 from ..store.errors import StoreError
 from ..store.ha.slave import HaSlave
 from ..store.message_store import MessageStore
@@ -79,6 +80,7 @@ class SlaveSynchronize:
         self._wanted = trio.Event()
         self._changed = trio.Event()
         self._copying = trio.CancelScope()
+        self._failures = FailureLog(logger)
 
     def set_master(self, address: str) -> None:
         """Copy from the master at `host:port` from now on; "": there is none."""
@@ -128,6 +130,9 @@ class SlaveSynchronize:
                 if str(error) != failing:
                     logger.warning("the master's %s are copied later: %s", what, error)
                 failing = str(error)
+            except Exception as error:  # noqa: BLE001 - our bug: the next round tries again
+                meaning = "They are copied later"
+                self._failures.note(f"copying the master's {what}", meaning, error)
             with trio.move_on_after(self._config.slave_sync_interval / 1000):
                 await wanted()
 
@@ -136,8 +141,13 @@ class SlaveSynchronize:
 
     async def _settings(self, master: MasterApi) -> None:
         self._wanted = trio.Event()
-        if self._topics.take_over(await master.topics()):
+        master_topics = await master.topics()
+        before = set(self._topics.topic_config_table)
+        if self._topics.take_over(master_topics):
             self._unknown.clear()
+            # Of queues that stay here the broker must not make the topic again as a master.
+            gone = before - self._topics.topic_config_table.keys()
+            self._store.deleted_topics.add(gone, self._store.max_physical_offset)
         self._groups.take_over(await master.groups())
 
     async def _progress(self, master: MasterApi) -> None:

@@ -8,6 +8,7 @@ Java counterpart: common/ConfigManager.java persist of 5.3.3, called by whoever 
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections import defaultdict
 from collections.abc import Callable
@@ -16,10 +17,13 @@ from typing import TypeVar
 
 import trio
 
-from ..store.disk import Disk
+from ..remoting.supervision import FailureLog
+from ..store.disk.json_config import load_newest, save_json
+from ..store.disk.os_disk import Disk
 from ..store.errors import StoreIOError
-from ..store.json_config import load_json, save_json
 from .table_file import TableFile
+
+logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -42,12 +46,14 @@ class StateFiles:
         self._disk = disk
         self._folder = folder
         self._locks: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
+        self._from_spare: dict[str, bytes] = {}
         self._count = 0
         self._newest: dict[str, int] = {}
         self._put_off: list[TableFile] = []
         self._in_work: list[TableFile] = []
         self._wanted = trio.Event()
         self._failed = trio.Event()
+        self._failures = FailureLog(logger)
 
     @property
     def may_put_off(self) -> bool:
@@ -55,8 +61,52 @@ class StateFiles:
         return self._disk.threaded
 
     def load(self, name: str, decode: Callable[[bytes], T]) -> T | None:
-        """Read a file; see `load_json`."""
-        return load_json(self._disk, self._path(name), decode)
+        """Read a file; see `load_newest`."""
+        used = b""
+
+        def parse(text: bytes) -> T:
+            nonlocal used
+            used = text
+            return decode(text)
+
+        found = load_newest(self._disk, self._path(name), parse)
+        if found is None:
+            return None
+        value, is_spare = found
+        if is_spare:
+            self._from_spare[name] = used
+        return value
+
+    def load_spare(self, name: str, decode: Callable[[bytes], T]) -> T | None:
+        """Read the `.bak` of a file that has no entry; `replace_damaged` makes it the file.
+
+        Returns: what `decode` made of it; None: it is not there, or has no entry either.
+        """
+        spare = f"{name}.bak"
+        used = b""
+
+        def parse(text: bytes) -> T:
+            nonlocal used
+            used = text
+            return decode(text)
+
+        found = load_newest(self._disk, self._path(spare), parse)
+        if found is None or not found[0]:
+            return None
+        self._from_spare[name] = used
+        return found[0]
+
+    def replace_damaged(self) -> None:
+        """Write again the files in whose place a `.bak` was read; a failure is logged.
+
+        To be called once the store is open: before that the folder may be another process's.
+        """
+        for name, text in self._from_spare.items():
+            try:
+                self.save(name, text)
+            except StoreIOError as error:
+                logger.error("%s is still damaged: %s", self._path(name), error)
+        self._from_spare.clear()
 
     def save(self, name: str, text: bytes) -> None:
         """Save a file now.
@@ -110,11 +160,15 @@ class StateFiles:
         """Save one table until no save of it is wanted any more."""
         while table in self._put_off:
             self._put_off.remove(table)
-            text = table.begin_save()
             try:
-                await self.save_off_loop(table.name, text)
+                await self.save_off_loop(table.name, table.begin_save())
             except StoreIOError as error:
                 table.end_save(error)
+            except Exception as error:  # noqa: BLE001 - our bug: it is saved again
+                meaning = "It is tried again; a crash before that loses its last changes"
+                self._failures.note(f"saving {table.name}", meaning, error)
+                table.end_save(StoreIOError(table.name, f"{type(error).__name__}: {error}"))
+                self._failed.set()
             else:
                 table.end_save(None)
         self._in_work.remove(table)

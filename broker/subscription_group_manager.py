@@ -17,16 +17,21 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from ..remoting.bodies import DataVersion, SubscriptionGroupConfig, SubscriptionGroupWrapper
+from ..remoting.bodies import (
+    DataVersion,
+    SubscriptionGroupConfig,
+    SubscriptionGroupWrapper,
+    out_of_range,
+)
 from ..remoting.errors import RequestRefused
 from ..remoting.response_codes import ResponseCode
 from ..remoting.topic_names import is_system_group
 from ..store.clock import Clock
+from ..store.errors import StoreIOError
 from .attributes import GROUP_ATTRIBUTES, alter_attributes
 from .config_text import (
     SUBSCRIPTION_GROUPS,
     Save,
-    Written,
     next_version,
     parse,
     pretty,
@@ -34,6 +39,8 @@ from .config_text import (
     written_table,
 )
 from .table_file import TableFile
+from .table_numbers import correct_groups, correct_version
+from .topic_queues import MASTERS_TABLE, mended_group
 from .topic_validator import refuse_group
 
 if TYPE_CHECKING:
@@ -71,6 +78,7 @@ class SubscriptionGroupManager:
       subscription_group_table: group by name, always the same dict; only this class changes it.
       forbidden_table: what `subscriptionGroup.json` had under that name.
       data_version: moves on with every change.
+      is_corrected: the file that was read had numbers that cannot be right.
     """
 
     def __init__(
@@ -83,8 +91,13 @@ class SubscriptionGroupManager:
     ) -> None:
         self._config = config
         self._clock = clock
-        self._file = TableFile(SUBSCRIPTION_GROUPS, "groups", save, self.encode, save_later)
-        self._texts: dict[str, Written] = {}
+        self._file = TableFile(
+            SUBSCRIPTION_GROUPS, "groups", save, self._text_to_save, save_later, self._on_saved
+        )
+        self._texts: dict[str, str] = {}
+        self.is_corrected = False
+        self._unsaved: set[str] = set()
+        self._saving: set[str] = set()  # those of `_unsaved` that the save has
         self.data_version = DataVersion(timestamp=clock.wall_ms(), counter=0)
         self.forbidden_table: dict[str, dict[str, int]] = {}
         self.subscription_group_table: dict[str, SubscriptionGroupConfig] = {
@@ -120,8 +133,23 @@ class SubscriptionGroupManager:
         created = SubscriptionGroupConfig(group_name=group)
         logger.info("create new group: %s", created)
         self.subscription_group_table[group] = created
+        self._unsaved.add(group)
         self._changed()
         return created
+
+    def is_saved(self, group: str) -> bool:
+        """Whether a group that there is will be known after a crash, too."""
+        return group not in self._unsaved
+
+    def require_saved(self, group: str) -> None:
+        """Let a request that relies on a group go on only when that is saved.
+
+        Raises:
+          Postponed: it is being saved.
+          RequestRefused: SERVICE_NOT_AVAILABLE, it could not be saved.
+        """
+        if group in self._unsaved:
+            self._file.wait_for(f"group[{group}]", lambda: group not in self._unsaved)
 
     def update(self, groups: Iterable[SubscriptionGroupConfig]) -> list[SubscriptionGroupConfig]:
         """Create or change groups as an administrator says.
@@ -129,7 +157,7 @@ class SubscriptionGroupManager:
         Args:
           groups: as they shall be, but `attributes` are changes (`+key`, `-key`).
         Returns: the groups as they are now.
-        Raises: RequestRefused: a name, an attribute or a count is not allowed; none of the groups
+        Raises: RequestRefused: a name, an attribute or a number is not allowed; none of the groups
           is changed then.
         Source: SubscriptionGroupManager.updateSubscriptionGroupConfigList.
         """
@@ -137,7 +165,7 @@ class SubscriptionGroupManager:
         changed: dict[str, SubscriptionGroupConfig] = {}
         for group in groups:
             name = group.group_name
-            reason = refuse_group(name)
+            reason = refuse_group(name) or out_of_range(group)
             if reason is not None:
                 raise RequestRefused(ResponseCode.INVALID_PARAMETER, reason)
             old = changed.get(name) or table.get(name)
@@ -171,12 +199,21 @@ class SubscriptionGroupManager:
             return False
         logger.info("delete group: %s", group)
         self._texts.pop(group, None)
+        self._unsaved.discard(group)
         self._changed()
         return True
 
     def _changed(self) -> None:
         self.data_version = next_version(self.data_version, self._clock.wall_ms())
-        self._file.changed()
+        self._file.changed_by_client()
+
+    def _text_to_save(self) -> bytes:
+        self._saving = set(self._unsaved)
+        return self.encode()
+
+    def _on_saved(self, error: StoreIOError | None) -> None:
+        if error is None:
+            self._unsaved -= self._saving
 
     def saving_once(self) -> AbstractContextManager[None]:
         """Inside, what is created by itself is not saved one by one but together at the end."""
@@ -223,7 +260,11 @@ class SubscriptionGroupManager:
             wrapper = msgspec.convert(parse(text), SubscriptionGroupWrapper)
         except msgspec.ValidationError as error:
             raise ValueError(f"not a table of groups: {error}") from error
-        self._replace(wrapper)
+        table, version = wrapper.subscription_group_table, wrapper.data_version
+        is_corrected = correct_groups(SUBSCRIPTION_GROUPS, table)
+        wrapper.data_version = correct_version(SUBSCRIPTION_GROUPS, version, self.data_version)
+        is_mended = self._replace(wrapper, SUBSCRIPTION_GROUPS)
+        self.is_corrected = is_corrected or is_mended or wrapper.data_version is not version
         return len(wrapper.subscription_group_table)
 
     def take_over(self, master: SubscriptionGroupWrapper) -> bool:
@@ -236,15 +277,18 @@ class SubscriptionGroupManager:
         """
         if master.data_version == self.data_version:
             return False
-        self._replace(master)
+        self._replace(master, MASTERS_TABLE)
         logger.info("the master has changed groups: %d", len(self.subscription_group_table))
         self._file.changed()
         return True
 
-    def _replace(self, wrapper: SubscriptionGroupWrapper) -> None:
-        loaded = wrapper.subscription_group_table
+    def _replace(self, wrapper: SubscriptionGroupWrapper, source: str) -> bool:
+        """Have other groups; whether one of them had to be mended."""
+        loaded, is_mended = wrapper.subscription_group_table, False
         for name, group in loaded.items():
             group.group_name = name
+            loaded[name] = mended_group(group, source)
+            is_mended = is_mended or loaded[name] is not group
         self.subscription_group_table.clear()
         self.subscription_group_table.update(loaded)
         for name in SYSTEM_GROUPS:
@@ -253,3 +297,4 @@ class SubscriptionGroupManager:
         self.forbidden_table = wrapper.forbidden_table
         self.data_version = wrapper.data_version
         self._texts.clear()
+        return is_mended

@@ -1,9 +1,10 @@
 """When a table of the broker is written to its file.
 
-What an administrator changes is saved before he is answered, and he hears when that failed. What
-happens by itself (a first send makes a topic) is saved too, but clients are served on when the disk
-is full. Where a disk is slow, saves are put off to a thread: a busy one takes seconds for an fsync,
-and others must be served meanwhile. Who waits is called back. Pure but for what it is given.
+A change is saved before anything is answered that relies on it: an administrator's request, a send
+into a new topic. Where a save fails it is tried again until it succeeds, and what waits for it is
+refused meanwhile. Where a disk is slow, saves are put off to a thread: a busy one takes seconds for
+an fsync, and others must be served meanwhile. Who waits is called back. Pure but for what it is
+given.
 """
 
 from __future__ import annotations
@@ -11,9 +12,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 
 import trio
 
+from ..remoting.channel import Postponed
+from ..remoting.errors import RequestRefused
+from ..remoting.response_codes import ResponseCode
+from ..remoting.supervision import FailureLog, call_each
 from ..store.errors import StoreIOError
 from .config_text import Save
 
@@ -33,6 +39,10 @@ class TableFile:
       encode: gives its text.
       later: is told of a save that may be put off, and sees to it with `begin_save` and `end_save`;
         None: none is put off.
+      on_saved: called after each save, before those who wait for it.
+
+    Attributes:
+      failure: why the last save failed; None: it succeeded.
     """
 
     def __init__(
@@ -42,8 +52,11 @@ class TableFile:
         save: Save,
         encode: Callable[[], bytes],
         later: Callable[[TableFile], None] | None = None,
+        on_saved: OnSaved = lambda error: None,
     ) -> None:
         self.name = name
+        self.failure: StoreIOError | None = None
+        self._on_saved = on_saved
         self._what = what
         self._save = save
         self._encode = encode
@@ -54,6 +67,8 @@ class TableFile:
         self._is_put_off = self._is_saving = False
         self._waiting: list[OnSaved] = []
         self._begun: list[OnSaved] = []
+        self._serve: dict[str, list[Callable[[], None]]] = {}
+        self._failures = FailureLog(logger)
 
     def changed(self) -> None:
         """Save a change, now or soon. A failure is logged, and made good by `save_again`."""
@@ -65,6 +80,16 @@ class TableFile:
             self._later(self)
         else:
             self._persist_or_log()
+
+    def changed_by_client(self) -> None:
+        """As `changed`, but `save_again` saves it where the last save failed.
+
+        Clients try again at once, and each try encodes the whole table.
+        """
+        if self.failure is None or self.is_put_off:
+            self.changed()
+        else:
+            self._dirty = True
 
     def save_again(self) -> None:
         """Save what could not be saved; nothing where all is."""
@@ -110,9 +135,16 @@ class TableFile:
 
         Raises: StoreIOError: it could not be.
         """
-        self._save(self.name, self._encode())
+        try:
+            self._save(self.name, self._encode())
+        except StoreIOError as error:
+            self.failure = error
+            self._on_saved(error)
+            raise
         self._dirty = False
+        self.failure = None
         self._told = ""
+        self._on_saved(None)
 
     @property
     def is_put_off(self) -> bool:
@@ -128,6 +160,39 @@ class TableFile:
         else:
             callback(None)
 
+    def wait_for(self, name: str, is_saved: Callable[[], bool]) -> None:
+        """Let a request go on only when something new is saved.
+
+        Requests that wait for one name are served again in the order in which they came.
+
+        Args:
+          name: of what is new; it was not saved when this was called.
+          is_saved: whether it is now.
+        Raises:
+          Postponed: it is being saved.
+          RequestRefused: SERVICE_NOT_AVAILABLE, the last save failed. Producers of RocketMQ send to
+            another broker then (DefaultMQProducer.retryResponseCodes), and here again later.
+        """
+        if not self.is_put_off and self.failure is None:
+            self.changed()
+        if is_saved():
+            return
+        if not self.is_put_off:
+            raise RequestRefused(
+                ResponseCode.SERVICE_NOT_AVAILABLE,
+                f"service not available now: {name} is new, and the {self._what} could not be "
+                f"saved ({self.failure}); that is tried again each second, and then this is "
+                "served again",
+            )
+        if name not in self._serve:
+            self._serve[name] = []
+            self.when_saved(lambda _: self._serve_again(name))
+        raise Postponed(self._serve[name].append)
+
+    def _serve_again(self, name: str) -> None:
+        for serve in self._serve.pop(name, ()):
+            serve()
+
     def begin_save(self) -> bytes:
         """The text to be saved; what changes from now on is for the next time."""
         self._dirty = self._is_put_off = False
@@ -138,14 +203,17 @@ class TableFile:
     def end_save(self, error: StoreIOError | None) -> None:
         """Tell how the save came out, and call back who waited for it."""
         self._is_saving = False
+        self.failure = error
         if error is None:
             self._told = ""
         else:
             self._dirty = True
             self._log(error)
+        self._on_saved(error)
         begun, self._begun = self._begun, []
-        for callback in begun:
-            callback(error)
+        meaning = "Requests that waited for it may stay without an answer, and are sent again"
+        what = f"answering what waited for {self.name}"
+        call_each([partial(callback, error) for callback in begun], self._failures, what, meaning)
 
     def _persist_or_log(self) -> None:
         try:
@@ -155,5 +223,9 @@ class TableFile:
 
     def _log(self, error: StoreIOError) -> None:
         if str(error) != self._told:
-            logger.error("the %s are not saved yet, that is tried again: %s", self._what, error)
+            logger.error(
+                "the %s are not saved yet: %s; what is new in them is refused until a save "
+                "succeeds, which is tried again each second (see to room on the disk, and to the "
+                "rights of the folder)", self._what, error,
+            )  # fmt: skip
         self._told = str(error)

@@ -11,6 +11,7 @@ from typing import Final, Protocol
 
 import trio
 
+from ..remoting.supervision import FailureLog, Supervisor, call_each
 from ..store.errors import StoreError
 from ..store.message_store import MessageStore
 from .saved_table import SavedTable
@@ -42,6 +43,18 @@ class TableSaver:
     def __init__(self, files: StateFiles, store: MessageStore) -> None:
         self._files = files
         self._store = store
+        self._failures = FailureLog(logger)
+
+    def start(
+        self,
+        services: Supervisor,
+        table: SavedTable,
+        interval_s: float,
+        before: Callable[[], Awaitable[None]],
+    ) -> None:
+        """Save a table from now on; see `run`."""
+        what = f"the saving of {table.file_name}"
+        services.start_soon(what, self.run, table, interval_s, before)
 
     async def run(
         self, table: SavedTable, interval_s: float, before: Callable[[], Awaitable[None]]
@@ -53,15 +66,18 @@ class TableSaver:
         """
         while True:
             await trio.sleep(interval_s)
-            text = table.take_changed()
-            if text is None:
-                continue
             try:
+                text = await table.take_changed_in_steps()
+                if text is None:
+                    continue
                 await before()
                 await self._files.save_off_loop(table.file_name, text)
             except StoreError as error:
                 table.note_unsaved()
                 logger.error("%s is not saved: %s", table.file_name, error)
+            except Exception:
+                table.note_unsaved()
+                raise
 
     async def run_files(self, tables: Collection[AtOnce]) -> None:
         """Save what was put off, and what could not be saved, until cancelled.
@@ -70,12 +86,14 @@ class TableSaver:
           tables: that are saved when they change.
         """
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._files.run)
+            services = Supervisor(nursery, logger)
+            services.start_soon("the saving of tables that changed", self._files.run)
             while True:
                 await self._files.wait_failed()
                 await trio.sleep(SAVE_AGAIN_S)
-                for table in tables:
-                    table.save_again()
+                again = [table.save_again for table in tables]
+                meaning = "It is tried again with the next change"
+                call_each(again, self._failures, "saving a table again", meaning)
 
     async def sync_log(self) -> None:
         """What was sent back, and what was consumed, is on the device before the group is noted to

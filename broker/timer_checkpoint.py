@@ -11,8 +11,10 @@ Java counterpart: store/timer/TimerCheckpoint.java of 5.3.3. Pure.
 
 from __future__ import annotations
 
+import logging
 import zlib
 from dataclasses import dataclass
+from typing import Final
 
 from ..store.format import (
     TIMER_FILE_SIZE,
@@ -21,6 +23,12 @@ from ..store.format import (
     TIMER_PROGRESS_MAGIC,
     TIMER_PROGRESS_POSITION,
 )
+
+logger = logging.getLogger(__name__)
+
+
+CLOCK_STEP_MAX_MS: Final = 60_000
+"""A clock may have been set back by this much since the page was written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +61,34 @@ class TimerCheckpoint:
         ):
             return cls(read_time_ms, read_offset, queue_offset)
         return cls(max(read_time_ms, 0), max(queue_offset, 0), None)
+
+    def correct(
+        self, path: str, *, queue_end: int, latest_ms: int, delivered_ms: int
+    ) -> TimerCheckpoint:
+        """The same, with what cannot be right replaced; a warning names it.
+
+        What is delivered is on the device before it is noted, so an offset behind the queue's end
+        is wrong, whatever happened. Apache's times have no checksum.
+
+        Args:
+          path: of the page, for the warning.
+          queue_end: offset after the newest message of rmq_sys_wheel_timer.
+          latest_ms: the later of the wall clock and the log's newest store timestamp.
+          delivered_ms: what was due before it counts as delivered where the page does not tell.
+        """
+        offset = max(self.read_offset, self.waiting_offset or 0)
+        time_ms = self.read_time_ms
+        if offset <= queue_end and (
+            self.waiting_offset is not None or time_ms <= latest_ms + CLOCK_STEP_MAX_MS
+        ):
+            return self
+        logger.warning(
+            "%s: all before offset %d that was due before %d is delivered, it says, but the queue "
+            "ends at %d, and clock and log at %d. In its place what was due before %d counts as "
+            "delivered: some messages may come twice. The file is written again",
+            path, offset, time_ms, queue_end, latest_ms, delivered_ms,
+        )  # fmt: skip
+        return TimerCheckpoint(max(delivered_ms, 0), queue_end, 0)
 
     def to_answer(self, now_ms: int) -> bytes:
         """The answer to GET_TIMER_CHECK_POINT (60): Apache's part of the page, and ours if known.

@@ -34,8 +34,9 @@ from ..store.errors import CorruptRecordError, StoreError, StoreIOError
 from ..store.format import TIMER_FILE_SIZE
 from ..store.message_store import MessageStore
 from ..store.status import PutMessageStatus
-from .due_task import DueTask
-from .inner_message import InnerMessage, InnerPuts, real_place
+from .admission import NotDeliverableError
+from .due_task import DELIVERY_LAG_MS, DueTask
+from .inner_message import TOO_LARGE, InnerMessage, InnerPuts
 from .timer_checkpoint import TimerCheckpoint
 from .timer_wheel import Slot, TimerWheel
 
@@ -45,7 +46,16 @@ SLICE_COUNT: Final = 64
 """Messages read or delivered before other work has its turn: about a millisecond."""
 
 _QUEUE: Final = (TIMER_TOPIC, 0)
-_NOT_TAKEN: Final = (PutMessageStatus.MESSAGE_ILLEGAL, PutMessageStatus.PROPERTIES_SIZE_EXCEEDED)
+_MS_DIGITS: Final = 18
+"""Digits of a time in ms since 1970 that every field of the checkpoint can hold."""
+
+
+def _name(topic: str, unique_key: str | None) -> str:
+    """What tells a message of a slot from the others; unique keys are so within a topic.
+
+    Source: TimerMessageStore.buildDeleteKey with appendTopicForTimerDeleteKey.
+    """
+    return f"{topic}+{unique_key or ''}"
 
 
 class TimerMessageService:
@@ -98,15 +108,23 @@ class TimerMessageService:
     def load(self) -> None:
         """Read how far the messages were delivered; the queue itself is read by `run`.
 
-        Raises: StoreIOError: the file could not be read.
+        Raises: StoreIOError: the file could not be read, or not be put right.
         """
         disk = self._store.disk
         if disk.exists(self._path):
             file = disk.open(self._path)
             try:
-                self._known = TimerCheckpoint.from_page(file.pread(TIMER_FILE_SIZE, 0))
+                page = TimerCheckpoint.from_page(file.pread(TIMER_FILE_SIZE, 0))
             finally:
                 file.close()
+            self._known = page.correct(
+                self._path,
+                queue_end=self._store.max_offset(*_QUEUE),
+                latest_ms=max(self._clock.wall_ms(), self._store.newest_at_start_ms),
+                delivered_ms=self._store.newest_at_start_ms - DELIVERY_LAG_MS,
+            )
+            if self._known is not page and not self._store.read_only:
+                self._write(self._known.to_page(self._clock.wall_ms()))
         self._read_offset = self._known.waiting_offset or 0
 
     # ---- delivering ----------------------------------------------------------------------
@@ -145,21 +163,38 @@ class TimerMessageService:
 
     def _enter(self, message: MessageExt, queue_offset: int) -> None:
         properties = message.properties
-        try:
-            moment_ms = int(properties[PROPERTY_TIMER_OUT_MS])
-        except (KeyError, ValueError):
-            logger.error("timer message %d is left out: it has no time", queue_offset)
+        text = properties.get(PROPERTY_TIMER_OUT_MS, "")
+        moment_ms = int(text) if text.isdecimal() and len(text) <= _MS_DIGITS else None
+        if moment_ms is None:
+            logger.error(
+                "timer message %d is left out and will not be delivered: its time is %r",
+                queue_offset, text[:40],
+            )  # fmt: skip
             return
         known = self._known
         if queue_offset < known.read_offset and moment_ms < known.read_time_ms:
             return  # delivered
         recalled = properties.get(PROPERTY_TIMER_DEL_UNIQKEY)
-        if recalled is not None:
-            self.wheel.slot(moment_ms).recalled.add(recalled)
-            return
-        if PROPERTY_TIMER_ROLL_TIMES in properties:
-            self.wheel.slot(moment_ms).rolled.add(message.unique_key or "")
+        if recalled is not None or PROPERTY_TIMER_ROLL_TIMES in properties:
+            place = self._real_place(message, queue_offset)
+            if place is None:
+                return
+            slot, topic = self.wheel.slot(moment_ms), place[0]
+            if recalled is not None:
+                slot.recalled.add(_name(topic, recalled.removeprefix(_name(topic, ""))))
+                return
+            slot.rolled.add(_name(topic, message.unique_key))
         self.wheel.add(moment_ms, queue_offset)
+
+    def _real_place(self, message: MessageExt, queue_offset: int) -> tuple[str, int] | None:
+        """Where a message belongs; None: it does not say, or nothing may be delivered there."""
+        try:
+            return self._puts.kinds.real_place(message)
+        except NotDeliverableError as error:
+            logger.error(
+                "timer message %d is left out and will not be delivered: %s", queue_offset, error
+            )
+            return None
 
     def _deliver_slice(self) -> None:
         """Deliver some of the earliest slot, which is due, and commit it.
@@ -172,19 +207,30 @@ class TimerMessageService:
         slot = first[1]
         offsets = slot.offsets[slot.next : slot.next + SLICE_COUNT]
         count = delivered = 0
+        failure: Exception | None = None
         self._store.begin_burst()
         for queue_offset in offsets:
-            done = self._deliver(slot, queue_offset)
+            try:
+                done = self._deliver(slot, queue_offset)
+            except Exception as error:  # noqa: BLE001 - raised again when the others are stored
+                failure = error
+                break
             if done is None:
                 break
             count += 1
             delivered += done
-        arrivals = self._store.commit()
+        try:
+            arrivals = self._store.commit()
+        except Exception as error:
+            self._store.roll_back(error)
+            raise
         self.wheel.took(count)
         self._moved.set()
         self.delivered += delivered
         if arrivals:
             self._on_messages(arrivals)
+        if failure is not None:
+            raise failure
         if offsets and not count:
             raise StoreIOError(TIMER_TOPIC, self._store.refusal or "the store takes no message")
 
@@ -196,19 +242,14 @@ class TimerMessageService:
         message = self._message(queue_offset)
         if message is None:
             return False
-        properties = message.properties
-        unique_key = message.unique_key or ""
-        try:
-            topic, queue_id = real_place(message)
-        except ValueError as error:
-            logger.error("timer message %d is left out: %s", queue_offset, error)
+        place = self._real_place(message, queue_offset)
+        if place is None:
             return False
-        if unique_key in slot.recalled or f"{topic}+{unique_key}" in slot.recalled:
+        topic, queue_id = place
+        name = _name(topic, message.unique_key)
+        if name in slot.recalled:
             return False
-        if unique_key in slot.rolled and PROPERTY_TIMER_ROLL_TIMES not in properties:
-            return False
-        if topic == TIMER_TOPIC:
-            logger.error("timer message %d is left out: it belongs to %s", queue_offset, topic)
+        if name in slot.rolled and PROPERTY_TIMER_ROLL_TIMES not in message.properties:
             return False
         again = InnerMessage.of(message)
         again.topic, again.queue_id = topic, queue_id
@@ -219,7 +260,7 @@ class TimerMessageService:
             }
         )
         status, _, _ = self._puts.put(again)
-        if status in _NOT_TAKEN:
+        if status in TOO_LARGE:
             logger.error("timer message %d is left out, %s: %s", queue_offset, topic, status.name)
             return False
         return True if status is PutMessageStatus.PUT_OK else None
@@ -284,6 +325,9 @@ class TimerMessageService:
             except StoreError as error:
                 self._moved.set()
                 logger.error("how far timer messages are delivered is not saved: %s", error)
+            except Exception:
+                self._moved.set()
+                raise
 
     def note_progress(self) -> None:
         """Note it now, at a stop; the store must be flushed.

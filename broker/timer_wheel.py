@@ -30,9 +30,9 @@ class Slot:
 
     Attributes:
       offsets: queue offsets of its messages, rising.
-      recalled: unique keys, or `topic+unique key`, of messages that were taken back.
-      rolled: unique keys of messages that Apache's broker wrote a second time to keep them longer;
-        the earlier copies do not count.
+      recalled: `topic+unique key` of messages that were taken back.
+      rolled: `topic+unique key` of messages that Apache's broker wrote a second time to keep them
+        longer; the earlier copies do not count.
       next: index of the next message to deliver.
     """
 

@@ -2,18 +2,22 @@
 
 A topic comes from an administrator (17, 18), from a first send to an unknown name
 (`create_topic_in_send_message`, after the pattern of TBW102), or from a consumer group that needs
-its retry topic. Every change goes to disk at once and to the name servers through `on_change`.
+its retry topic. A topic counts once `topics.json` has it, and a change of one likewise: a broker
+that is killed knows every topic that it took messages for, and every queue. Until then it is
+staged; requests that need it wait, and are refused where the save failed. Then the name servers
+hear of it through `on_change`.
 
 Java counterpart: broker/topic/TopicConfigManager.java of 5.3.3. Pure, but for the `save` it is
 given. A `TopicConfig` is never changed in place, always replaced.
-Not done: static topics (queue mappings), rocksdb, split registration.
+Not done: static topics (queue mappings), rocksdb.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Set
 from contextlib import AbstractContextManager
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -26,13 +30,25 @@ from ..remoting.bodies import (
     DataVersion,
     TopicConfig,
     TopicConfigSerializeWrapper,
+    out_of_range,
 )
 from ..remoting.errors import RequestRefused
 from ..remoting.response_codes import ResponseCode
 from ..store.clock import Clock
+from ..store.errors import StoreIOError
 from .attributes import TOPIC_ATTRIBUTES, alter_attributes
-from .config_text import TOPICS, Save, Written, next_version, parse, pretty, written, written_table
-from .table_file import OnSaved, TableFile
+from .config_text import TOPICS, Save, next_version, parse, pretty, written, written_table
+from .table_file import TableFile
+from .table_numbers import correct_topics, correct_version
+from .topic_limit import limit_remark, warn_near_limit
+from .topic_queues import (
+    bounded_topic,
+    has_usable_counts,
+    mended_topic,
+    queue_count_of_new_topic,
+    readable_topic,
+    retry_queue_count,
+)
 from .topic_validator import RETRY_OR_DLQ_TOPIC_LENGTH_MAX, refuse_topic
 
 if TYPE_CHECKING:
@@ -51,9 +67,6 @@ SCHEDULE_QUEUE_COUNT: Final = 18
 BENCHMARK_QUEUE_COUNT: Final = 1024
 CLUSTER_QUEUE_COUNT: Final = 16
 """Queues of the topic named after the cluster: TopicConfig's default."""
-
-QUEUE_COUNT_MAX: Final = 65_536
-"""Queues of one topic. RocketMQ has no bound; each queue is a folder, a file and a route entry."""
 
 TOPIC_COUNT_MAX: Final = 100_000
 """Topics of one broker. RocketMQ has no bound, and names that anybody sends become topics; each
@@ -76,7 +89,7 @@ class TopicConfigManager:
         path does; only this class changes it.
       data_version: moves on with every change; name servers compare it.
       system_topics: the names of this broker's own topics that it made at its start.
-      unsaved: the names of topics that are new and not saved yet.
+      is_corrected: the file that was read had numbers that cannot be right.
     """
 
     def __init__(
@@ -90,9 +103,14 @@ class TopicConfigManager:
     ) -> None:
         self._config = config
         self._clock = clock
-        self._file = TableFile(TOPICS, "topics", save, self.encode, save_later)
-        self._texts: dict[str, Written] = {}
-        self.unsaved: set[str] = set()
+        self._file = TableFile(
+            TOPICS, "topics", save, self._text_to_save, save_later, self._on_saved
+        )
+        self._texts: dict[str, str] = {}
+        self.is_corrected = False
+        self._wrong_counts: set[str] = set()  # topics of the file whose queue counts were wrong
+        self._staged: dict[str, TopicConfig] = {}
+        self._saving: dict[str, TopicConfig] = {}  # those of `_staged` that the save has
         self.on_change = on_change
         self.data_version = DataVersion(timestamp=clock.wall_ms(), counter=0)
         self.topic_config_table: dict[str, TopicConfig] = {
@@ -100,9 +118,31 @@ class TopicConfigManager:
         }
         self.system_topics: frozenset[str] = frozenset(self.topic_config_table)
 
+    @property
+    def unsaved(self) -> Set[str]:
+        """The names of topics that are new or different and not saved yet: these do not count."""
+        return self._staged.keys()
+
     def select(self, topic: str) -> TopicConfig | None:
         """A topic by name; None: there is none."""
         return self.topic_config_table.get(topic)
+
+    def refuse_new(self, topic: str) -> str | None:
+        """Why no topic may be created for want of room; None: there is room."""
+        return None if self._has_room else limit_remark(topic, TOPIC_COUNT_MAX)
+
+    @property
+    def _has_room(self) -> bool:
+        """Whether one more topic may be created. A heartbeat stages 10,000, one after the other, so
+        they are counted only where that may matter."""
+        most = len(self.topic_config_table) + len(self._staged)
+        return most < TOPIC_COUNT_MAX or self._count < TOPIC_COUNT_MAX
+
+    @property
+    def _count(self) -> int:
+        """Topics that count, and those that will once they are saved."""
+        table = self.topic_config_table
+        return len(table) + len(self._staged.keys() - table.keys())
 
     def is_order_topic(self, topic: str) -> bool:
         """Whether a topic is marked as consumed in order."""
@@ -131,11 +171,17 @@ class TopicConfigManager:
           sys_flag: topicSysFlag of the new topic.
         Returns: the topic, old or new; None: the pattern allows none, or there are
           TOPIC_COUNT_MAX topics already.
+        Raises:
+          Postponed: the topic is being saved.
+          RequestRefused: the client asks for less than one queue; or SERVICE_NOT_AVAILABLE, the
+            topic could not be saved.
         Source: TopicConfigManager.createTopicInSendMessageMethod.
         """
         known = self.topic_config_table.get(topic)
         if known is not None:
             return known
+        if topic in self._staged:
+            return self._when_saved(topic)
         pattern = self.topic_config_table.get(default_topic)
         if default_topic == names.AUTO_CREATE_TOPIC and not self._config.auto_create_topic_enable:
             pattern = None
@@ -147,7 +193,7 @@ class TopicConfigManager:
                 else f"has perm {pattern.perm}, which nothing may inherit",
             )  # fmt: skip
             return None
-        count = max(0, min(queue_count, pattern.write_queue_nums))
+        count = queue_count_of_new_topic(topic, queue_count, pattern)
         created = TopicConfig(
             topic_name=topic,
             read_queue_nums=count,
@@ -156,7 +202,7 @@ class TopicConfigManager:
             topic_filter_type=pattern.topic_filter_type,
             topic_sys_flag=sys_flag,
         )
-        return self._create(created, remote_address)
+        return self._when_saved(topic) if self._create(created, remote_address) else None
 
     def create_topic_in_send_message_back(
         self,
@@ -167,58 +213,94 @@ class TopicConfigManager:
         order: bool = False,
         sys_flag: int = 0,
     ) -> TopicConfig | None:
-        """Create the retry or dead-letter topic of a group.
+        """The retry or dead-letter topic of a group, created if there is none; see `stage_topic`.
+
+        Returns: the topic; None: there are TOPIC_COUNT_MAX topics already.
+        Raises:
+          Postponed: the topic is being saved.
+          RequestRefused: SERVICE_NOT_AVAILABLE, it could not be saved.
+        Source: TopicConfigManager.createTopicInSendMessageBackMethod.
+        """
+        has_room = self.stage_topic(
+            topic, queue_count=queue_count, perm=perm, order=order, sys_flag=sys_flag
+        )
+        return self._when_saved(topic) if has_room else None
+
+    def stage_topic(
+        self,
+        topic: str,
+        *,
+        queue_count: int,
+        perm: int = PERM_READ | PERM_WRITE,
+        order: bool = False,
+        sys_flag: int = 0,
+    ) -> bool:
+        """Begin to create the retry or dead-letter topic of a group; `saved` waits for it.
 
         An existing topic is taken as it is, but for its order flag.
 
         Args:
           topic: a name that `topic_validator.refuse_topic` let pass.
-          queue_count: read and write queues of a new topic.
+          queue_count: read and write queues of a new topic; brought into 1..QUEUE_COUNT_MAX.
           perm: PERM_ bits of a new topic.
           order: the topic's order flag.
           sys_flag: topicSysFlag of a new topic.
-        Returns: the topic; None: there are TOPIC_COUNT_MAX topics already.
-        Source: TopicConfigManager.createTopicInSendMessageBackMethod.
+        Returns: whether there is such a topic, or soon will be; False: there are TOPIC_COUNT_MAX
+          topics already.
         """
         known = self.topic_config_table.get(topic)
         if known is not None:
             if known.order != order:
-                known = msgspec.structs.replace(known, order=order)
-                self._put([known])
-            return known
+                self._put([msgspec.structs.replace(known, order=order)])
+            return True
+        if topic in self._staged:
+            return True
+        count = retry_queue_count(queue_count)
         created = TopicConfig(
             topic_name=topic,
-            read_queue_nums=queue_count,
-            write_queue_nums=queue_count,
+            read_queue_nums=count,
+            write_queue_nums=count,
             perm=perm,
             order=order,
             topic_sys_flag=sys_flag,
         )
         return self._create(created, "")
 
-    def _create(self, created: TopicConfig, remote_address: str) -> TopicConfig | None:
-        if len(self.topic_config_table) >= TOPIC_COUNT_MAX:
+    def _create(self, created: TopicConfig, remote_address: str) -> bool:
+        if not self._has_room:
             logger.error(
                 "topic %s is not created: there are %d topics, and no more are allowed",
                 created.topic_name, TOPIC_COUNT_MAX,
             )  # fmt: skip
-            return None
+            return False
         logger.info("create new topic for %s: %s", remote_address or "the broker", created)
-        self._put([created])
-        return created
+        self._stage([created])
+        return True
+
+    def _when_saved(self, topic: str) -> TopicConfig:
+        """A topic that there is, or that is staged.
+
+        Raises:
+          Postponed: it is being saved; all that wait for one topic are served again in order.
+          RequestRefused: SERVICE_NOT_AVAILABLE, the last save failed. Producers of RocketMQ send to
+            another broker then, and again later (DefaultMQProducer.retryResponseCodes).
+        """
+        if topic not in self.topic_config_table:
+            self._file.wait_for(f"topic[{topic}]", lambda: topic not in self._staged)
+        return self.topic_config_table[topic]
 
     def update(self, topics: Iterable[TopicConfig]) -> list[TopicConfig]:
-        """Create or change topics as an administrator says.
+        """Create or change topics as an administrator says; this counts once it is saved.
 
         Args:
           topics: as they shall be, but `attributes` are changes (`+key`, `-key`), as requests
             carry them. The names are checked by the caller.
-        Returns: the topics as they are now; those that were so before are no change.
+        Returns: the topics as they will be; those that were so before are no change.
         Raises: RequestRefused: an attribute, a count or a perm is not allowed, or there are
           TOPIC_COUNT_MAX topics; none of the topics is changed then.
         Source: TopicConfigManager.updateTopicConfigList.
         """
-        table = self.topic_config_table
+        table = {**self.topic_config_table, **self._staged}
         changed: dict[str, TopicConfig] = {}
         for topic in topics:
             name = topic.topic_name
@@ -233,12 +315,14 @@ class TopicConfigManager:
             changed[name] = msgspec.structs.replace(topic, attributes=attributes)
         if len(table) + sum(name not in table for name in changed) > TOPIC_COUNT_MAX:
             raise RequestRefused(
-                ResponseCode.SYSTEM_ERROR, f"no more than {TOPIC_COUNT_MAX} topics are allowed"
+                ResponseCode.SYSTEM_ERROR,
+                f"no more than {TOPIC_COUNT_MAX} topics are allowed on a broker: "
+                f"{max(TOPIC_COUNT_MAX - len(table), 0)} more fit, and none of these was created",
             )
         different = [topic for name, topic in changed.items() if topic != table.get(name)]
         if different:
             logger.info("update topics: %s", different)
-            self._put(different)
+            self._stage(different)
         return list(changed.values())
 
     def update_order_topics(self, order_topics: Iterable[str]) -> list[TopicConfig]:
@@ -265,24 +349,54 @@ class TopicConfigManager:
 
         Returns: the names of those that were there.
         """
-        gone = [name for name in topics if self.topic_config_table.pop(name, None) is not None]
+        table, staged = self.topic_config_table, self._staged
+        gone = [name for name in topics if name in table or name in staged]
         if gone:
             logger.info("delete topics: %s", gone)
             for name in gone:
+                table.pop(name, None)
+                staged.pop(name, None)
                 self._texts.pop(name, None)
             self._changed([])
         return gone
 
-    def _put(self, topics: Iterable[TopicConfig]) -> None:
-        changed = list(topics)
-        new = {topic.topic_name for topic in changed} - self.topic_config_table.keys()
-        for topic in changed:
-            self.topic_config_table[topic.topic_name] = topic
+    def _stage(self, topics: Iterable[TopicConfig]) -> None:
+        """Have topics count once they are saved."""
+        for topic in topics:
+            self._staged[topic.topic_name] = topic
             self._texts.pop(topic.topic_name, None)
+        self._file.changed_by_client()
+
+    def _text_to_save(self) -> bytes:
+        self._saving = dict(self._staged)
+        return self.encode()
+
+    def _on_saved(self, error: StoreIOError | None) -> None:
+        saving, self._saving = self._saving, {}
+        if error is not None:
+            return
+        staged = self._staged
+        saved = [topic for name, topic in saving.items() if staged.get(name) is topic]
+        if not saved:
+            return
+        count = len(self.topic_config_table)
+        for topic in saved:
+            self.topic_config_table[topic.topic_name] = staged.pop(topic.topic_name)
+        warn_near_limit(count, len(self.topic_config_table), TOPIC_COUNT_MAX)
+        self.data_version = next_version(self.data_version, self._clock.wall_ms())
+        self.on_change(saved)
+
+    def _put(self, topics: Iterable[TopicConfig]) -> None:
+        """Have topics that need not be saved first: the store tells of them, or would do without
+        the change."""
+        changed = list(topics)
+        for topic in changed:
+            name = topic.topic_name
+            self.topic_config_table[name] = topic
+            if name in self._staged:
+                self._staged[name] = msgspec.structs.replace(self._staged[name], order=topic.order)
+            self._texts.pop(name, None)
         self._changed(changed)
-        if new and self._file.is_put_off:
-            self.unsaved |= new
-            self._file.when_saved(lambda _: self.unsaved.difference_update(new))
 
     def _changed(self, topics: list[TopicConfig]) -> None:
         self.data_version = next_version(self.data_version, self._clock.wall_ms())
@@ -292,10 +406,6 @@ class TopicConfigManager:
     def saving_once(self) -> AbstractContextManager[None]:
         """Inside, what is created by itself is not saved one by one but together at the end."""
         return self._file.saving_once()
-
-    def when_saved(self, callback: OnSaved) -> None:
-        """Call back once all topics that there are were saved, or could not be."""
-        self._file.when_saved(callback)
 
     async def saved(self) -> None:
         """Wait until the table is saved as it is now.
@@ -316,11 +426,12 @@ class TopicConfigManager:
         self._file.persist()
 
     def encode(self) -> bytes:
-        """The text of `topics.json`."""
-        table = written_table(self.topic_config_table, self._texts)
-        return pretty(
-            {"dataVersion": written(self.data_version, depth=1), "topicConfigTable": table}
-        )
+        """The text of `topics.json`, with what is staged."""
+        version = self.data_version
+        if self._staged:
+            version = next_version(version, self._clock.wall_ms())
+        table = written_table({**self.topic_config_table, **self._staged}, self._texts)
+        return pretty({"dataVersion": written(version, depth=1), "topicConfigTable": table})
 
     def decode(self, text: bytes) -> int:
         """Take over what `topics.json` holds; system topics that it lacks stay.
@@ -337,8 +448,39 @@ class TopicConfigManager:
             wrapper = msgspec.convert(parse(text), TopicConfigSerializeWrapper)
         except msgspec.ValidationError as error:
             raise ValueError(f"not a table of topics: {error}") from error
-        self._replace(wrapper)
+        table, version = wrapper.topic_config_table, wrapper.data_version
+        is_corrected = correct_topics(TOPICS, table)
+        wrapper.data_version = correct_version(TOPICS, version, self.data_version)
+        self._wrong_counts = {name for name in table if not has_usable_counts(table[name])}
+        self._replace(wrapper, partial(readable_topic, table=TOPICS))
+        self._wrong_counts &= self.topic_config_table.keys()
+        self.is_corrected = bool(
+            is_corrected or self._wrong_counts or wrapper.data_version is not version
+        )
         return len(wrapper.topic_config_table)
+
+    def cover_queues(self, stored: Mapping[str, list[int]]) -> None:
+        """Give topics whose counts could not be right as many queues as the store has of them.
+
+        Args:
+          stored: the ids of the queues in the store, by topic.
+        """
+        for name in sorted(self._wrong_counts & self.topic_config_table.keys()):
+            stored_count = max(stored.get(name, ()), default=-1) + 1
+            self.topic_config_table[name] = bounded_topic(
+                self.topic_config_table[name],
+                stored_count,
+                self._config.default_topic_queue_nums,
+                TOPICS,
+            )
+            self._texts.pop(name, None)
+        self._wrong_counts.clear()
+
+    def restore(self, topics: Iterable[TopicConfig]) -> None:
+        """Have topics again that the table lacks, at the broker's start; they are saved soon."""
+        restored = [topic for topic in topics if topic.topic_name not in self.topic_config_table]
+        if restored:
+            self._put(restored)
 
     def take_over(self, master: TopicConfigSerializeWrapper) -> bool:
         """Of a slave: have its master's topics, by the rules of `decode`, and save them soon.
@@ -351,14 +493,16 @@ class TopicConfigManager:
         if master.data_version == self.data_version:
             return False
         before = dict(self.topic_config_table)
-        self._replace(master)
+        self._replace(master, mended_topic)
         changed = [t for name, t in self.topic_config_table.items() if t != before.get(name)]
         logger.info("the master has changed topics: %s", [topic.topic_name for topic in changed])
         self.on_change(changed)
         self._file.changed()
         return True
 
-    def _replace(self, wrapper: TopicConfigSerializeWrapper) -> None:
+    def _replace(
+        self, wrapper: TopicConfigSerializeWrapper, mended: Callable[[TopicConfig], TopicConfig]
+    ) -> None:
         own = dict(self.topic_config_table)
         table = self.topic_config_table
         table.clear()  # the file's order first, so that it comes out as it went in
@@ -366,7 +510,7 @@ class TopicConfigManager:
             reason = refuse_topic(name, length_max=RETRY_OR_DLQ_TOPIC_LENGTH_MAX)
             if reason is None or name in self.system_topics:
                 topic.topic_name = name
-                table[name] = topic
+                table[name] = mended(topic)
             else:
                 logger.error("topic %r is left out: %s", name, reason)
         for name in sorted(self.system_topics & own.keys()):
@@ -407,17 +551,6 @@ def _system_topics(config: BrokerConfig) -> list[TopicConfig]:
 
 def _refuse_numbers(topic: TopicConfig) -> None:
     """Raises: RequestRefused: INVALID_PARAMETER. RocketMQ takes any number here."""
-    for what, count in (
-        ("readQueueNums", topic.read_queue_nums),
-        ("writeQueueNums", topic.write_queue_nums),
-    ):
-        if not 0 <= count <= QUEUE_COUNT_MAX:
-            raise RequestRefused(
-                ResponseCode.INVALID_PARAMETER,
-                f"topic {topic.topic_name}: {what} {count} is not in 0..{QUEUE_COUNT_MAX}",
-            )
-    if not 0 <= topic.perm <= PERM_ALL:
-        raise RequestRefused(
-            ResponseCode.INVALID_PARAMETER,
-            f"topic {topic.topic_name}: perm {topic.perm} is not in 0..{PERM_ALL}",
-        )
+    fault = out_of_range(topic)
+    if fault is not None:
+        raise RequestRefused(ResponseCode.INVALID_PARAMETER, f"topic {topic.topic_name}: {fault}")

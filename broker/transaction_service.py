@@ -18,20 +18,21 @@ import trio
 
 from ..remoting.codec import RemotingCommand
 from ..remoting.errors import RemoteProtocolError
+from ..remoting.hosts import host_text
 from ..remoting.message import MessageExt
 from ..remoting.message_codec import decode_record
 from ..remoting.message_id import encode_offset_id
 from ..remoting.request_codes import RequestCode
 from ..remoting.topic_names import TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC
 from ..store.clock import Clock
-from ..store.errors import CorruptRecordError, StoreError, StoreIOError
+from ..store.errors import CorruptRecordError, StoreIOError
 from ..store.message_store import MessageStore
 from ..store.status import PutMessageStatus
 from .client_channel_info import ClientChannel
 from .config import BrokerConfig
 from .consumer_offset_manager import ConsumerOffsetManager
 from .due_task import DueTask
-from .inner_message import InnerMessage, InnerPuts
+from .inner_message import TOO_LARGE, InnerMessage, InnerPuts
 from .producer_manager import ProducerManager
 from .transactions import (
     TRANSACTION_GROUP,
@@ -39,6 +40,7 @@ from .transactions import (
     check_times,
     ended_offsets,
     immunity_ms,
+    is_op_message,
     op_message,
     parked_half,
     question,
@@ -61,7 +63,15 @@ SCAN_COUNT: Final = 32
 
 
 class _Refused(StoreIOError):
-    """The store does not take a message now."""
+    """The store does not take a message.
+
+    Attributes:
+      status: why.
+    """
+
+    def __init__(self, topic: str, reason: str, status: PutMessageStatus) -> None:
+        super().__init__(topic, reason)
+        self.status = status
 
 
 class _Check(NamedTuple):
@@ -184,6 +194,7 @@ class TransactionService:
         through = {
             offset
             for op in self._read(TRANS_OP_HALF_TOPIC, op_start)
+            if self._is_own(op)
             for offset in ended_offsets(op)
             if offset >= half_start
         }
@@ -191,10 +202,28 @@ class TransactionService:
             if self.open.is_full:
                 logger.error("more than %d transactions are open", len(self.open))
                 break
+            try:
+                self._puts.kinds.real_place(half)
+            except ValueError as error:
+                logger.error(
+                    "half message %d is left out, its transaction cannot be committed: %s",
+                    half.queue_offset, error,
+                )  # fmt: skip
+                continue
             due_ms = half.store_timestamp_ms + self._wait_ms(half.properties_bytes)
             self.open.open(half.queue_offset, due_ms, op_start)
         if len(self.open):
             logger.info("%d transactions are open", len(self.open))
+
+    def _is_own(self, op: MessageExt) -> bool:
+        """Whether a broker wrote an op message by itself; an old store may hold a client's."""
+        if is_op_message(op):
+            return True
+        logger.error(
+            "op message %d is left out, a client at %s made it: it would end the transactions %r",
+            op.queue_offset, host_text(op.born_host), op.body[:80],
+        )  # fmt: skip
+        return False
 
     def _read(
         self, topic: str, queue_offset: int, skip: Collection[int] = ()
@@ -238,10 +267,19 @@ class TransactionService:
         Raises: StoreError: nothing was written; all of it is due again a little later.
         """
         now_ms = self._clock.wall_ms()
+        taken: list[int] = []
+        try:
+            self._ask_taken(now_ms, taken)
+        except Exception as error:
+            self._store.roll_back(error)
+            self._put_off(taken, now_ms)
+            raise
+
+    def _ask_taken(self, now_ms: int, taken: list[int]) -> None:
+        """See `_ask_slice`; `taken` gets the queue offsets of what it begins with."""
         later_ms = now_ms + self._config.transaction_check_interval
         checks: list[_Check] = []
         parked: list[int] = []
-        taken: list[int] = []
         self._store.begin_burst()
         try:
             for _ in range(SLICE_COUNT):
@@ -249,6 +287,9 @@ class TransactionService:
                 if offset is None:
                     break
                 taken.append(offset)
+                if offset >= self._store.max_offset(TRANS_HALF_TOPIC, 0):
+                    self.open.put_off(offset, later_ms)  # its fsync is not over yet
+                    continue
                 half = next(self._read(TRANS_HALF_TOPIC, offset), None)
                 if half is None or half.queue_offset != offset:
                     logger.error("half message %d is not there any more, it is given up", offset)
@@ -267,14 +308,14 @@ class TransactionService:
                 if channel is None:
                     self.open.put_off(offset, later_ms)
                     continue
-                place = self._put(renewed_half(half, times + 1))
+                place = self._put_renewed(half, times + 1)
+                if place is None:
+                    self.open.put_off(offset, later_ms)
+                    continue
                 checks.append(_Check(half, offset, *place, channel))
             refused = None
         except _Refused as error:
             refused = error
-        except StoreError:
-            self._put_off(taken, now_ms)
-            raise
         op_mark = self._op_end
         try:
             through = [*parked, *(check.old for check in checks)]
@@ -282,11 +323,7 @@ class TransactionService:
                 self._put(op_message(through, self.store_host, now_ms))
         except _Refused as error:
             refused = error
-        try:
-            arrivals = self._store.commit()
-        except StoreError:
-            self._put_off(taken, now_ms)
-            raise
+        arrivals = self._store.commit()
         for offset in parked:
             self.open.end(offset)
         self.parked += len(parked)
@@ -296,7 +333,6 @@ class TransactionService:
         if arrivals:
             self._on_messages(arrivals)
         if refused is not None:
-            self._put_off(taken, now_ms)
             raise refused
 
     def _put_off(self, offsets: Iterable[int], due_ms: int) -> None:
@@ -322,8 +358,23 @@ class TransactionService:
         status, physical_offset, queue_offset = self._puts.put(message)
         if status is not PutMessageStatus.PUT_OK:
             reason = self._store.refusal or f"the store answers {status.name}"
-            raise _Refused(message.topic, reason)
+            raise _Refused(message.topic, reason, status)
         return physical_offset, queue_offset
+
+    def _put_renewed(self, half: MessageExt, times: int) -> tuple[int, int] | None:
+        """Write a half message again; None: it is too large, and no later try will be better."""
+        message = renewed_half(half, times)
+        try:
+            return self._put(message)
+        except _Refused as error:
+            if error.status not in TOO_LARGE:
+                raise
+        logger.error(
+            "half message %d of %s stays open and its producer is not asked about it: it is too "
+            "large to be written again; end the transaction from its producer",
+            half.queue_offset, half.properties.get("PGROUP"),
+        )  # fmt: skip
+        return None
 
     def _producer(self, group: str) -> ClientChannel | None:
         """One of a group's producers, each in its turn."""

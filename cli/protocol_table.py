@@ -23,7 +23,7 @@ from ..namesrv.controller import NamesrvController
 from ..remoting.request_codes import RequestCode
 from ..store.clock import ManualClock
 from ..store.config import MessageStoreConfig
-from ..store.memory_disk import MemoryDisk
+from ..store.disk.memory_disk import MemoryDisk
 
 HEAD = """\
 # Protocol

@@ -294,7 +294,7 @@ def _repair(
     conf: str,
     as_json: bool,
 ) -> None:
-    from ..store.disk import OsDisk
+    from ..store.disk.os_disk import OsDisk
     from ..store.offline.mend import carry_out, plan_for
     from ..store.offline.plan import HolePolicy, Rebuild
     from ..store.offline.read_only import ReadOnlyDisk
@@ -394,7 +394,7 @@ def _export(
     *,
     inflate: bool,
 ) -> int:
-    from ..store.disk import OsDisk
+    from ..store.disk.os_disk import OsDisk
     from ..store.offline.export import JsonWriter, NewFile, ParquetWriter, Writer
     from ..store.offline.read_only import ReadOnlyDisk
     from ..store.offline.selection import Bodies, selected

@@ -123,7 +123,7 @@ class Up:
         from ..remoting.client import split_address
         from ..remoting.turn import Turn
         from ..store.clock import SystemClock
-        from ..store.disk import OsDisk
+        from ..store.disk.os_disk import OsDisk
 
         clock, turn = SystemClock(), Turn()
         async with trio.open_nursery() as outer:

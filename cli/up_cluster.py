@@ -33,7 +33,7 @@ from ..remoting.hosts import join_address
 from ..remoting.request_codes import RequestCode
 from ..remoting.response_codes import ResponseCode
 from ..store.clock import SystemClock
-from ..store.disk import OsDisk
+from ..store.disk.os_disk import OsDisk
 from .self_check import check
 from .up_child import Child
 from .up_plan import Member, Shape, reachable, usage

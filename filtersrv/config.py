@@ -12,6 +12,7 @@ from ..broker.filter_policy import FilterPolicy
 from ..remoting.client import split_address
 from ..remoting.config import ConfigError, Entry, KnownKey, configure, parse_known_keys, setting
 from ..remoting.hosts import join_address
+from ..remoting.memory_budget import BUDGET_MIN
 
 REGISTER_INTERVAL_S = 10.0
 """Between two 301. Source: 4.2.0 FiltersrvController.initialize; the broker forgets after 30 s."""
@@ -29,6 +30,9 @@ class FiltersrvConfig(FilterPolicy):
       listen_port: port to listen on and to tell consumers; 0 = a free one, as with RocketMQ, which
         has no such key (in a broker's own file listenPort is the broker's).
       server_channel_max_idle_time_seconds: a connection without traffic for so long is closed.
+      remoting_bytes_max: ours. Bytes that all connections together may hold of half frames, held
+        requests and unread answers (`remoting/memory_budget.py`); None: a quarter of the memory,
+        at most 1 GiB.
     """
 
     connect_which_broker: str = ""
@@ -36,6 +40,7 @@ class FiltersrvConfig(FilterPolicy):
     bind_address: str = "0.0.0.0"
     listen_port: int = setting(0, minimum=0, maximum=65_535)
     server_channel_max_idle_time_seconds: int = setting(120, minimum=1)
+    remoting_bytes_max: int | None = setting(None, minimum=BUDGET_MIN)
 
     def address(self, port: int) -> str:
         """What consumers are told for a port of ours."""

@@ -26,6 +26,7 @@ from ..remoting.headers import (
 from ..remoting.request_codes import RequestCode
 from ..remoting.response_codes import ResponseCode
 from ..remoting.server import RemotingServer, open_listener
+from ..remoting.supervision import Supervisor
 from ..remoting.transport import format_address
 from ..remoting.turn import Turn
 from .config import REGISTER_INTERVAL_S, FiltersrvConfig
@@ -90,7 +91,10 @@ class FiltersrvController:
         self.server = RemotingServer(
             {int(code): process for code, process in processors.processors.items()},
             turn=self._turn,
-            limits=ConnectionLimits(idle_s=config.server_channel_max_idle_time_seconds),
+            limits=ConnectionLimits(
+                idle_s=config.server_channel_max_idle_time_seconds,
+                memory_max=config.remoting_bytes_max,
+            ),
         )
 
     @property
@@ -114,8 +118,10 @@ class FiltersrvController:
             async with trio.open_nursery() as nursery:
                 await nursery.start(self._client.run)
                 await nursery.start(self.server.serve, listeners)
-                await nursery.start(self._register)
-                nursery.start_soon(self._every, REFRESH_INTERVAL_S, self.classes.refresh)
+                services = Supervisor(nursery, logger, ends=(UnknownToBrokerError,))
+                await services.start("the registration at the broker", self._register)
+                what = "the refreshing of filter classes"
+                services.every(what, REFRESH_INTERVAL_S, self.classes.refresh)
                 task_status.started()
         finally:
             with trio.CancelScope(shield=True):
@@ -203,8 +209,3 @@ class FiltersrvController:
                 await worker.aclose()
             raise
         return worker
-
-    async def _every(self, interval_s: float, act: Callable[[], Awaitable[None]]) -> None:
-        while True:
-            await trio.sleep(interval_s)
-            await act()

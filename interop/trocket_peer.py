@@ -27,10 +27,14 @@ class TrocketCluster:
     Args:
       folder: everything of this run: the logs and, in `home`, the data.
       options: further options of `trocket up`, before it starts.
+      command: what stands before `up`, such as the interpreter of another checkout.
     """
 
-    def __init__(self, folder: Path, *, options: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self, folder: Path, *, options: tuple[str, ...] = (), command: tuple[str, ...] = COMMAND
+    ) -> None:
         self.label = "trocket"
+        self._command = command
         self.folder = folder
         self._namesrv_port = free_port()
         self._broker_port = free_broker_port()
@@ -59,7 +63,7 @@ class TrocketCluster:
         """
         if self._process is not None:
             return
-        command = [*COMMAND, "up", "--home", str(self.folder / "home"), "--host", "127.0.0.1"]
+        command = [*self._command, "up", "--home", str(self.folder / "home"), "--host", "127.0.0.1"]
         command += ["--namesrv-port", str(self._namesrv_port)]
         command += ["--broker-port", str(self._broker_port), *self._options]
         # Unbuffered: the line must come when it is printed, into a pipe too.

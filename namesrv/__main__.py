@@ -46,7 +46,7 @@ async def _run(config: NamesrvConfig, stop: trio.CancelScope) -> None:
     import trio
 
     from ..store.clock import SystemClock
-    from ..store.disk import OsDisk
+    from ..store.disk.os_disk import OsDisk
     from .controller import NamesrvController
 
     controller = NamesrvController(config, clock=SystemClock(), disk=OsDisk())

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..remoting.config import Entry, KnownKey, configure, parse_known_keys, setting
+from ..remoting.memory_budget import BUDGET_MIN
 
 
 @dataclass(slots=True)
@@ -36,6 +37,9 @@ class NamesrvConfig:
       need_wait_for_service, wait_seconds_for_service: whether route questions are refused in the
         first seconds after the start, until brokers had time to register.
       server_channel_max_idle_time_seconds: a connection without traffic for so long is closed.
+      remoting_bytes_max: ours. Bytes that all connections together may hold of half frames, held
+        requests and unread answers (`remoting/memory_budget.py`); None: a quarter of the memory,
+        at most 1 GiB.
     """
 
     listen_port: int = setting(9876, minimum=0, maximum=65_535)
@@ -53,6 +57,7 @@ class NamesrvConfig:
     need_wait_for_service: bool = False
     wait_seconds_for_service: int = setting(45, minimum=0)
     server_channel_max_idle_time_seconds: int = setting(120, minimum=1)
+    remoting_bytes_max: int | None = setting(None, minimum=BUDGET_MIN)
 
 
 def known_keys() -> Mapping[str, KnownKey]:

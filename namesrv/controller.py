@@ -23,12 +23,13 @@ from ..remoting.errors import RemotingError
 from ..remoting.headers import NotifyMinBrokerIdChangeRequestHeader, encode_header
 from ..remoting.request_codes import RequestCode
 from ..remoting.server import RemotingServer, open_listener
+from ..remoting.supervision import FailureLog, Supervisor
 from ..remoting.transport import format_address
 from ..remoting.turn import Turn
 from ..store.clock import Clock
-from ..store.disk import Disk
+from ..store.disk.json_config import save_json
+from ..store.disk.os_disk import Disk
 from ..store.errors import StoreError
-from ..store.json_config import save_json
 from .config import NamesrvConfig
 from .kv_config import KVConfigManager
 from .processors import NamesrvServices, name_server_processors
@@ -79,6 +80,7 @@ class NamesrvController:
         self._disk = disk
         self._listeners = listeners
         self._addresses: tuple[str, ...] = ()
+        self._failures = FailureLog(logger)
         # Absolute, so that both files have a folder, and stay where they are.
         self._kv_path = str(Path(config.kv_config_path).absolute())
         self._config_path = str(Path(config.config_store_path).absolute())
@@ -103,7 +105,10 @@ class NamesrvController:
             {int(code): process for code, process in name_server_processors(services).items()},
             turn=turn,
             on_channel_closed=self._on_channel_closed,
-            limits=ConnectionLimits(idle_s=config.server_channel_max_idle_time_seconds),
+            limits=ConnectionLimits(
+                idle_s=config.server_channel_max_idle_time_seconds,
+                memory_max=config.remoting_bytes_max,
+            ),
         )
 
     @property
@@ -127,8 +132,9 @@ class NamesrvController:
             async with trio.open_nursery() as nursery:
                 await nursery.start(self._client.run)
                 await nursery.start(self.server.serve, listeners)
-                nursery.start_soon(self._expire_silent_brokers)
-                nursery.start_soon(self._send_notifications)
+                services = Supervisor(nursery, logger)
+                services.start_soon("the look for silent brokers", self._expire_silent_brokers)
+                services.start_soon("the notifications of brokers", self._send_notifications)
                 logger.info("the name server listens on %s", ", ".join(self._addresses) or "-")
                 task_status.started()
         finally:
@@ -187,6 +193,9 @@ class NamesrvController:
                 await self._client.send_oneway(address, command)
         except (RemotingError, OSError, ValueError, trio.TooSlowError) as error:
             logger.warning("broker %s not told of %s: %s", address, change, error)
+        except Exception as error:  # noqa: BLE001 - our bug: the others are notified
+            meaning = "That broker asks for its group by itself from time to time"
+            self._failures.note(f"notifying the broker {address}", meaning, error)
 
     # Files
 
@@ -211,3 +220,5 @@ class NamesrvController:
                 await saver.save_rest()
             except StoreError as error:
                 logger.error("not saved: %s", error)
+            except Exception as error:  # noqa: BLE001 - our bug: the other file is saved
+                self._failures.note("saving at the stop", "A changed file stays as it was", error)

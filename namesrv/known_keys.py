@@ -2,9 +2,9 @@
 
 Read out of the setters and fresh instances of
 NamesrvConfig, ControllerConfig and JraftConfig
-of RocketMQ 5.5.0; keys that 4.x and 5.0 to 5.3 had besides are under `[gone]`. The sections say
-what it means that trocket does not support a key (`EFFECTS` in remoting/known_keys.py); whether it
-does, the dataclass says. Format: `parse_known_keys`.
+of RocketMQ 5.5.0; keys that 4.x and 5.0 to 5.3 had besides are under `[gone]`, our own under
+`[trocket]`. The sections say what it means that trocket does not support a key (`EFFECTS` in
+remoting/known_keys.py); whether it does, the dataclass says. Format: `parse_known_keys`.
 """
 
 from __future__ import annotations
@@ -66,4 +66,6 @@ clientRequestThreadPoolQueueCapacity int 50000
 defaultThreadPoolNums int 16
 defaultThreadPoolQueueCapacity int 10000
 unRegisterBrokerQueueCapacity int 3000
+[trocket]
+remotingBytesMax int -
 """

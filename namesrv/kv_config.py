@@ -18,8 +18,8 @@ import msgspec
 
 from ..remoting.errors import RequestRefused
 from ..remoting.response_codes import ResponseCode
-from ..store.disk import Disk
-from ..store.json_config import load_json
+from ..store.disk.json_config import load_json
+from ..store.disk.os_disk import Disk
 from .limits import KV_ITEMS_MAX, KV_NAME_SIZE_MAX, KV_NAMESPACES_MAX, KV_VALUE_SIZE_MAX
 
 logger = logging.getLogger(__name__)

@@ -142,5 +142,5 @@ class BrokerGroup:
     enable_acting_master: bool = False
 
     def has_master(self) -> bool:
-        """Whether the broker of the smallest id is a master; ids below 0 count as one."""
+        """Whether the broker of the smallest id is a master."""
         return min(self.broker_addrs) <= MASTER_ID

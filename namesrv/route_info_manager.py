@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
+from typing import Final
 
 from ..remoting.bodies import (
     PERM_READ,
@@ -31,6 +32,7 @@ from ..remoting.bodies import (
 from ..remoting.errors import RequestRefused
 from ..remoting.names import FILTER_SERVERS_MAX, check_address, check_name, is_address
 from ..remoting.response_codes import ResponseCode
+from ..remoting.steps import Steps, at_once
 from .limits import BROKERS_MAX, HEARTBEAT_TIMEOUT_MS_MAX, HEARTBEAT_TIMEOUT_MS_MIN
 from .registration import (
     BROKER_CHANNEL_EXPIRED_MS,
@@ -46,6 +48,9 @@ from .registration import (
 from .topic_table import TopicTable
 
 logger = logging.getLogger(__name__)
+
+TOPICS_PER_STEP: Final = 2_000
+"""Topics of a registration that are taken in one go, some 4 ms."""
 
 UNIT_FLAG = 1 << 0
 UNIT_SUB_FLAG = 1 << 1
@@ -75,10 +80,29 @@ class RouteInfoManager:
         now_ms: int,
         delete_missing_topics: bool = False,
     ) -> RegisterBrokerResult:
+        """`register_broker_in_steps` at once. Raises: RequestRefused: as that."""
+        return at_once(
+            self.register_broker_in_steps(
+                registration,
+                channel=channel,
+                now_ms=now_ms,
+                delete_missing_topics=delete_missing_topics,
+            )
+        )
+
+    def register_broker_in_steps(
+        self,
+        registration: BrokerRegistration,
+        *,
+        channel: object,
+        now_ms: int,
+        delete_missing_topics: bool = False,
+    ) -> Steps[RegisterBrokerResult]:
         """Take in what a broker tells of itself: its first registration, or a renewal.
 
         A topic that is not in the registration stays: a broker that creates a topic registers with
-        that one alone.
+        that one alone. Its topics come last, in steps; where the broker goes or registers anew
+        between two of them, the rest is left out.
 
         Args:
           registration: what it told.
@@ -112,8 +136,7 @@ class RouteInfoManager:
         group.enable_acting_master = bool(registration.enable_acting_master)
         group.zone_name = registration.zone_name
         is_first = self._put_address(group, registration)
-        self._take_topics(registration, group, before, is_first, delete_missing_topics)
-        self._live[addr_info] = BrokerLiveInfo(
+        live = self._live[addr_info] = BrokerLiveInfo(
             name,
             now_ms,
             _heartbeat_timeout_ms(registration.heartbeat_timeout_ms),
@@ -127,7 +150,13 @@ class RouteInfoManager:
         change = None
         if registration.broker_id < min_id_before:
             change = _min_broker_id_change(group, None, registration.ha_server_addr)
-        return self._result(registration, group, change)
+        result = self._result(registration, group, change)
+        steps = self._take_topics(registration, group, before, is_first, delete_missing_topics)
+        for _ in steps:
+            yield
+            if self._live.get(addr_info) is not live:
+                break
+        return result
 
     def _check(self, registration: BrokerRegistration) -> None:
         check_name("cluster name", registration.cluster_name)
@@ -194,7 +223,7 @@ class RouteInfoManager:
         before: BrokerLiveInfo | None,
         is_first: bool,
         delete_missing_topics: bool,
-    ) -> None:
+    ) -> Steps[None]:
         """Update the queues from a master, or from the slave that would act for it."""
         is_master = registration.broker_id == MASTER_ID
         is_prime_slave = (
@@ -215,7 +244,9 @@ class RouteInfoManager:
                 self.topics.remove_broker(name, missing)
         changed = is_first or before is None or before.data_version != registration.data_version
         keep = ~PERM_WRITE if is_prime_slave and group.enable_acting_master else -1
-        for topic in registration.topics:
+        for count, topic in enumerate(registration.topics, 1):
+            if count % TOPICS_PER_STEP == 0:
+                yield
             # An unchanged version still adds what is missing: a split registration has one version.
             if changed or name not in self.topics.queues(topic.topic_name):
                 queue_data = _queue_data(name, topic, keep)
@@ -436,15 +467,6 @@ class RouteInfoManager:
         for group in self._groups.values():
             return names, group.broker_addrs[min(group.broker_addrs)]
         return names, None
-
-    def topics_with_flags(self, *, wanted: int, unwanted: int = 0) -> list[str]:
-        """The topics whose sysFlag, on their first broker, has `wanted` and not `unwanted`."""
-        found: list[str] = []
-        for topic in self.topics.topics():
-            flag = next(iter(self.topics.queues(topic).values())).topic_sys_flag
-            if flag & wanted == wanted and not flag & unwanted:
-                found.append(topic)
-        return found
 
     def live_brokers(self) -> dict[BrokerAddrInfo, str]:
         """The brokers that live, with their names."""

@@ -9,8 +9,8 @@ from collections.abc import Callable
 
 import trio
 
-from ..store.disk import Disk
-from ..store.json_config import save_text
+from ..store.disk.json_config import save_text
+from ..store.disk.os_disk import Disk
 
 
 class Saver:

@@ -55,6 +55,10 @@ def show(config: NamesrvConfig) -> bytes:
     return "".join(f"{key}={value}\n" for key, value in pairs).encode()
 
 
+SETTINGS_SIZE_MAX: Final = 32 * 1024
+"""Bytes of an UPDATE_NAMESRV_CONFIG: 10 ms. There are some ten keys that may be set."""
+
+
 def change(config: NamesrvConfig, body: bytes) -> dict[str, str]:
     """Carry out an UPDATE_NAMESRV_CONFIG: all of it, or nothing.
 
@@ -65,6 +69,11 @@ def change(config: NamesrvConfig, body: bytes) -> dict[str, str]:
     Raises: RequestRefused: NO_PERMISSION for a key that is not in SETTABLE, SYSTEM_ERROR for a
       text that is no properties text, and for a value of a wrong type or range.
     """
+    if len(body) > SETTINGS_SIZE_MAX:
+        raise RequestRefused(
+            ResponseCode.SYSTEM_ERROR,
+            f"settings of {len(body)} bytes, at most {SETTINGS_SIZE_MAX} are read",
+        )
     try:
         entries = parse_properties(body.decode("utf-8"))
     except (UnicodeDecodeError, ConfigError) as error:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from itertools import islice
 from typing import Protocol
 
 import trio
@@ -17,9 +18,12 @@ import trio
 from .codec import ONEWAY_FLAG, RemotingCommand, encode
 from .errors import RemotingConnectError, RemotingTimeoutError
 from .hosts import host_bytes
+from .memory_budget import MemoryBudget
+from .supervision import FailureLog
 from .turn import Turn
 
 logger = logging.getLogger(__name__)
+_failures = FailureLog(logger)
 
 Buffer = bytes | memoryview
 
@@ -31,6 +35,14 @@ grows the heap. 4 MiB is a few pull answers of the largest size."""
 OUTBOX_SIZE_MAX = 64 * 1024 * 1024
 """Unsent bytes of one connection above which it is closed: woken pulls alone can pass the high
 water, since they were accepted before."""
+
+OUTBOX_TIGHT_HIGH_WATER = 64 * 1024
+"""The high water while more than half of the server's share for unread answers is used: slow peers
+then wait with their requests, before any of them has to be closed."""
+
+_BUFFER_SIZE = 64
+_VIEW_SIZE = 200
+"""Bytes of a bytes object and of a memoryview, without their content."""
 
 JOIN_PIECE_SIZE = 2048
 """A frame whose buffers have fewer bytes than this on average is joined: a segment costs the kernel
@@ -54,6 +66,20 @@ class Deferred:
         self.run = run
 
 
+class Postponed(Exception):
+    """A processor raises it before it has changed anything: the request is served again later.
+
+    The connection serves it from its beginning, in a turn, when `when`'s callback is called.
+
+    Args:
+      when: takes that callback; it is called once, and never inside a turn.
+    """
+
+    def __init__(self, when: Callable[[Callable[[], None]], None]) -> None:
+        super().__init__()
+        self.when = when
+
+
 Answer = RemotingCommand | bytes | Deferred | None
 
 
@@ -63,7 +89,9 @@ class Processor(Protocol):
     Returns the answer, or the whole encoded frame of it; `Deferred` when it must await something;
     None when the answer is written later through the channel, or there is none.
 
-    Raises: RequestRefused: the refusal that the peer is told.
+    Raises:
+      RequestRefused: the refusal that the peer is told.
+      Postponed: the request is to be served again later.
     """
 
     def __call__(self, request: RemotingCommand, channel: Channel, /) -> Answer: ...
@@ -89,6 +117,15 @@ def _nobody() -> None:
     """Nobody listens yet."""
 
 
+def _memory_of(buffer: Buffer) -> int:
+    """Bytes of this process's own memory that a buffer keeps. A view of a mapped file keeps none:
+    the kernel drops the file's pages when it needs them, and reads them again."""
+    if isinstance(buffer, memoryview):
+        owner = buffer.obj
+        return _VIEW_SIZE + (len(owner) if isinstance(owner, (bytes, bytearray)) else 0)
+    return _BUFFER_SIZE + len(buffer)
+
+
 def _host_of(address: str) -> bytes:
     ip, _, port = address.rpartition(":")
     return host_bytes(ip.strip("[]"), int(port))
@@ -100,6 +137,11 @@ class Channel:
     Owner: the connection's task (`connection.py`). `write`, `send_oneway` and `close` may be
     called from any code of the same trio run, and never block.
 
+    Args:
+      transport: connected.
+      turn: shared by all connections of the process.
+      memory: shared by all connections of the server; None: there is no limit.
+
     Attributes:
       remote_address: "ip:port" of the peer.
       remote_host: the same as a record holds it, 8 or 20 bytes.
@@ -108,16 +150,20 @@ class Channel:
       heard: how often bytes came from the peer.
       on_backlog: called when the network does not take what is written: `drain` is to be run.
       on_attention: called when the channel was closed, or too much waits for the peer.
+      memory: the budget of the server's connections.
       attributes: what the processors of higher layers keep for this connection.
     """
 
     __slots__ = (
         "_calls",
+        "_counted",
         "_dirty",
         "_drained",
         "_opaque",
         "_outbox",
+        "_outbox_memory",
         "_outbox_size",
+        "_sending_memory",
         "_transport",
         "_turn",
         "attributes",
@@ -126,6 +172,7 @@ class Channel:
         "heard",
         "language",
         "local_address",
+        "memory",
         "on_attention",
         "on_backlog",
         "remote_address",
@@ -133,13 +180,16 @@ class Channel:
         "version",
     )
 
-    def __init__(self, transport: Transport, turn: Turn) -> None:
+    def __init__(
+        self, transport: Transport, turn: Turn, memory: MemoryBudget | None = None
+    ) -> None:
         self.remote_address = transport.remote_address
         self.remote_host = _host_of(transport.remote_address)
         self.local_address = transport.local_address
         self.closed = False
         self.heard = 0
         self.close_reason = ""
+        self.memory = memory or MemoryBudget()
         self.attributes: dict[str, object] = {}
         self.language = 0
         self.version = 0
@@ -149,6 +199,10 @@ class Channel:
         self._turn = turn
         self._outbox: list[Buffer] = []
         self._outbox_size = 0
+        # What of the backlog is in memory of ours: counted only while there is one.
+        self._counted = 0
+        self._outbox_memory = 0
+        self._sending_memory = 0
         self._dirty = False
         self._drained: trio.Event | None = None
         self._opaque = 0
@@ -217,6 +271,13 @@ class Channel:
         except OSError as error:
             self.close(f"sending failed: {error}")
             return
+        except MemoryError:
+            self.run_out_of_memory("sending answers to it")
+            return
+        except Exception as error:  # noqa: BLE001 - our bug: the writer has others to write to
+            _failures.note("sending to a client", "Its connection is closed", error)
+            self.close(f"sending failed: {type(error).__name__}")
+            return
         self._outbox = left
         if not left:
             self._outbox_size = 0
@@ -229,18 +290,39 @@ class Channel:
     def _check_size(self) -> None:
         if self._outbox_size > OUTBOX_SIZE_MAX:
             self.close(f"the peer does not read: {self._outbox_size} bytes of answers wait for it")
-        elif self._outbox_size > OUTBOX_HIGH_WATER:
+            return
+        if self._drained is not None and not self.closed:
+            self._count_backlog()
+        if self._outbox_size > self._high_water:
             self.on_attention()
+
+    def _count_backlog(self) -> None:
+        """Tell the memory budget what the backlog takes; looks at new buffers only."""
+        self._outbox_memory += sum(map(_memory_of, islice(self._outbox, self._counted, None)))
+        self._counted = len(self._outbox)
+        self.memory.unread_answers.hold(self, self._sending_memory + self._outbox_memory)
+
+    @property
+    def _high_water(self) -> int:
+        is_tight = self.memory.unread_answers.is_tight
+        return OUTBOX_TIGHT_HIGH_WATER if is_tight else OUTBOX_HIGH_WATER
 
     async def drain(self) -> None:
         """Send the backlog, waiting for the network. Only the connection's writer task calls it."""
         try:
             while self._outbox and not self.closed:
                 sending, self._outbox = self._outbox, []
+                self._sending_memory = sum(map(_memory_of, sending))
+                self._counted = self._outbox_memory = 0
                 await self._transport.send_all(sending)
                 self._outbox_size = sum(map(len, self._outbox))
+                self._sending_memory = 0
+                if not self.closed:
+                    self._count_backlog()
         except (OSError, trio.BrokenResourceError, trio.ClosedResourceError) as error:
             self.close(f"sending failed: {error}")
+        except MemoryError:
+            self.run_out_of_memory("sending answers to it")
         finally:
             drained, self._drained = self._drained, None
             if drained is not None:
@@ -249,7 +331,7 @@ class Channel:
     @property
     def is_backlogged(self) -> bool:
         """Whether so much waits for the peer that its requests should no longer be read."""
-        return self._outbox_size > OUTBOX_HIGH_WATER and self._drained is not None
+        return self._drained is not None and self._outbox_size > self._high_water
 
     async def wait_writable(self) -> None:
         """Wait until the backlog is below the high water mark; at once when it is."""
@@ -269,14 +351,26 @@ class Channel:
         self.close_reason = reason
         self._outbox = []
         self._outbox_size = 0
+        self.memory.forget_closed(self)
         if self._drained is not None:
             self._drained.set()
         for call in self._calls.values():
             event = call[0]
             if isinstance(event, trio.Event):
                 event.set()
-        self._transport.abort()
+        try:
+            self._transport.abort()
+        except Exception as error:  # noqa: BLE001 - who closes has others to serve
+            _failures.note("closing a connection", "Its descriptor may stay open", error)
         self.on_attention()
+
+    def run_out_of_memory(self, doing: str) -> None:
+        """An allocation for this connection failed: close it, and free what others hold.
+
+        Args:
+          doing: what was done, such as "reading what it sent".
+        """
+        self.memory.run_out(self, doing)
 
     # Calls of ours to the peer
 

@@ -7,6 +7,7 @@ Java counterpart: NettyRemotingClient.
 
 from __future__ import annotations
 
+import logging
 import socket
 from collections.abc import Awaitable, Callable, Mapping
 
@@ -16,9 +17,14 @@ from .channel import Channel, Processor
 from .codec import RemotingCommand
 from .connection import Connection, ConnectionLimits
 from .errors import RemotingConnectError, RemotingTimeoutError
+from .memory_budget import MemoryBudget
+from .memory_limit import default_budget
 from .poller import SocketPoller
+from .supervision import FailureLog, contained
 from .transport import SocketTransport, StreamTransport
 from .turn import Turn
+
+_failures = FailureLog(logging.getLogger(__name__))
 
 CONNECT_TIMEOUT_S = 3.0
 """RocketMQ: connectTimeoutMillis 3000."""
@@ -66,6 +72,7 @@ class RemotingClient:
         self._connect_timeout_s = connect_timeout_s
         self._open_stream = open_stream
         self._limits = ConnectionLimits()
+        self._memory = MemoryBudget(default_budget())
         self._channels: dict[str, Channel] = {}
         self._locks: dict[str, trio.Lock] = {}
         self._nursery: trio.Nursery | None = None
@@ -139,7 +146,12 @@ class RemotingClient:
             why = str(error) or f"no answer within {self._connect_timeout_s:g} s"
             raise RemotingConnectError(f"cannot connect to {address}: {why}") from error
         connection = Connection(
-            transport, self._processors, self._turn, self._limits, self._on_channel_closed
+            transport,
+            self._processors,
+            self._turn,
+            self._limits,
+            self._on_channel_closed,
+            self._memory,
         )
         self._channels[address] = connection.channel
         self._nursery.start_soon(self._run_connection, address, connection)
@@ -152,11 +164,18 @@ class RemotingClient:
             return StreamTransport(await self._open_stream(host, port), address)
         trio_socket = (await trio.open_tcp_stream(host, port)).socket
         # Off trio's wrapper: SocketTransport waits and sends by itself.
-        return SocketTransport(socket.socket(fileno=trio_socket.detach()), self._poller)
+        sock = socket.socket(fileno=trio_socket.detach())
+        try:
+            return SocketTransport(sock, self._poller)
+        except OSError:  # the peer is gone already
+            sock.close()
+            raise
 
     async def _run_connection(self, address: str, connection: Connection) -> None:
-        try:
-            await connection.run()
-        finally:
-            if self._channels.get(address) is connection.channel:
-                del self._channels[address]
+        meaning = "The next call makes a new one"
+        with contained(_failures, f"the connection to {address}", meaning):
+            try:
+                await connection.run()
+            finally:
+                if self._channels.get(address) is connection.channel:
+                    del self._channels[address]

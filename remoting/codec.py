@@ -11,7 +11,7 @@ The binary header is `ROCKETMQ_HEADER` below; the JSON one an object with the me
 `extFields`, `flag`, `language`, `opaque`, `remark`, `serializeTypeCurrentRPC`, `version`.
 
 Pure: bytes in, commands out. Every frame may cost a broker its rate, so there is no object per
-field here, and the binary header has a remembered layout (`_Layout`).
+field here, and the binary header has a remembered layout (`header_layouts.py`).
 
 Source: RocketMQ 5.3.3 remoting/protocol/RemotingCommand.java, RocketMQSerializable.java,
 remoting/netty/NettyDecoder.java; frames recorded from 4.9.7 and 5.5.0.
@@ -22,14 +22,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import IntEnum
 from types import MappingProxyType
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 from construct import Int8ub, Int16sb, Int32sb
 from construct import Struct as Schema
 
-from .errors import LocalProtocolError, RemoteProtocolError
+from .errors import FrameTooLargeError, LocalProtocolError, RemoteProtocolError
+from .header_layouts import HeaderLayouts
 from .language_codes import LanguageCode
+from .numbers import INT32
 from .schema import derive_struct
 
 FRAME_SIZE_MAX = 16 * 1024 * 1024
@@ -40,7 +42,8 @@ HEADER_SIZE_MAX = 64 * 1024 + 32_767 * 6
 properties, which JSON may escape sixfold, so nothing that RocketMQ sends is longer than this."""
 
 EXT_FIELDS_MAX = 256
-"""Fields of one header. RocketMQ's largest typed header has 20; tracing and ACL add a few."""
+"""Fields of one header, whichever way it is written. RocketMQ's largest typed header has 20;
+tracing and ACL add a few."""
 
 CURRENT_VERSION = 513
 """MQVersion ordinal V5_5_0: what our frames say of us. Clients look at the heartbeat's answer
@@ -114,6 +117,17 @@ class RemotingCommand(msgspec.Struct, gc=False):
             serialize_type=self.serialize_type,
         )
 
+    def without_content(self) -> RemotingCommand:
+        """This request without fields, body and remark: all that is needed to answer it later."""
+        return RemotingCommand(
+            self.code,
+            opaque=self.opaque,
+            flag=self.flag,
+            language=self.language,
+            version=self.version,
+            serialize_type=self.serialize_type,
+        )
+
 
 FRAME = Schema("length" / Int32sb, "mark" / Int32sb)
 _FRAME_START = derive_struct(FRAME)
@@ -148,16 +162,18 @@ _OTHER = int(LanguageCode.OTHER)
 class _JsonHeader(msgspec.Struct, gc=False):
     """The JSON header; its members in the order in which Java's peers write them."""
 
-    code: int
+    code: Annotated[int, INT32.meta]
     extFields: dict[str, str] | msgspec.UnsetType | None = msgspec.UNSET
-    flag: int = 0
+    flag: Annotated[int, INT32.meta] = 0
     language: str = "OTHER"
-    opaque: int = 0
+    opaque: Annotated[int, INT32.meta] = 0
     remark: str | msgspec.UnsetType | None = msgspec.UNSET
     serializeTypeCurrentRPC: str = "JSON"
-    version: int = 0
+    version: Annotated[int, INT32.meta] = 0
 
 
+_layouts = HeaderLayouts()
+_layout_of = _layouts.by_size.get
 _decode_json_header = msgspec.json.Decoder(_JsonHeader).decode
 _encode_json = msgspec.json.Encoder().encode
 
@@ -170,20 +186,20 @@ class FrameDecoder:
 
     Args:
       frame_size_max: bytes, the largest frame accepted after its length word.
+
+    Attributes:
+      error: the first fault; None: there was none.
+      partial_size: bytes of the frame that has begun and not ended; at most frame_size_max + 4.
     """
 
-    __slots__ = ("_needed", "_partial", "error", "frame_size_max")
+    __slots__ = ("_needed", "_partial", "error", "frame_size_max", "partial_size")
 
     def __init__(self, *, frame_size_max: int = FRAME_SIZE_MAX) -> None:
         self.frame_size_max = frame_size_max
         self.error: RemoteProtocolError | None = None
+        self.partial_size = 0
         self._partial = bytearray()
         self._needed = 0
-
-    @property
-    def partial_size(self) -> int:
-        """Bytes of the frame that has begun and not ended; at most frame_size_max + 4."""
-        return len(self._partial)
 
     def receive_data(self, data: bytes) -> list[RemotingCommand]:
         """Take bytes as they came; return the commands that are complete by now, in order."""
@@ -191,10 +207,11 @@ class FrameDecoder:
             return []
         if self._partial:
             self._partial += data
-            if len(self._partial) < self._needed:
+            self.partial_size = len(self._partial)
+            if self.partial_size < self._needed:
                 return []
             data = bytes(self._partial)
-            self._partial = bytearray()
+            self.clear()
         commands: list[RemotingCommand] = []
         position = 0
         size = len(data)
@@ -219,8 +236,14 @@ class FrameDecoder:
                 position = end
             self._keep(data, position)
         except RemoteProtocolError as error:
-            self.error = error
+            # Without the traceback, whose frames would keep `data` until the cyclic collector runs.
+            self.error = RemoteProtocolError(error.reason, error.position)
         return commands
+
+    def clear(self) -> None:
+        """Free the bytes of the frame that has begun."""
+        self._partial = bytearray()
+        self.partial_size = 0
 
     def _keep(self, data: bytes, position: int) -> None:
         """Remember the frame that is not complete, and how many bytes complete it."""
@@ -234,6 +257,7 @@ class FrameDecoder:
                 self._refuse_start(length, 0, position)
             self._needed = length + 4 if left >= 8 else 8
         self._partial += data[position:]
+        self.partial_size = left
 
     def _refuse_start(self, length: int, header_size: int, position: int) -> None:
         if not 4 <= length <= self.frame_size_max:
@@ -284,13 +308,21 @@ def _decode_text(
 def _decode_json(text: bytes, start: int, body: bytes) -> RemotingCommand:
     try:
         header = _decode_json_header(text)
+    except RecursionError as error:
+        raise RemoteProtocolError("JSON header: nested too deeply", start) from error
     except (msgspec.DecodeError, UnicodeDecodeError):
         header = _decode_loose_json(text, start)
     fields = header.extFields
     remark = header.remark
+    if fields is None or fields is msgspec.UNSET:
+        ext_fields = NO_EXT_FIELDS
+    elif len(fields) > EXT_FIELDS_MAX:
+        raise _too_many_fields(start)
+    else:
+        ext_fields = fields
     return RemotingCommand(
         header.code,
-        NO_EXT_FIELDS if fields is None or fields is msgspec.UNSET else fields,
+        ext_fields,
         body,
         None if remark is msgspec.UNSET else remark,
         header.opaque,
@@ -301,6 +333,10 @@ def _decode_json(text: bytes, start: int, body: bytes) -> RemotingCommand:
     )
 
 
+def _too_many_fields(start: int) -> RemoteProtocolError:
+    return RemoteProtocolError(f"more than {EXT_FIELDS_MAX} extFields", start)
+
+
 def _decode_loose_json(text: bytes, start: int) -> _JsonHeader:
     """A header that strict JSON refuses but fastjson reads: bare keys, numbers for texts.
 
@@ -309,7 +345,7 @@ def _decode_loose_json(text: bytes, start: int) -> _JsonHeader:
     from . import fastjson
 
     try:
-        tree: Any = fastjson.loads(text)
+        tree: Any = fastjson.loads(text, tolerant_size_max=fastjson.REQUEST_TOLERANT_SIZE_MAX)
         if isinstance(tree, dict) and isinstance(tree.get("extFields"), dict):
             fields = tree["extFields"].items()
             tree = {**tree, "extFields": {str(k): _as_text(v) for k, v in fields if v is not None}}
@@ -330,29 +366,6 @@ def _as_text(value: object) -> str:
     raise TypeError(f"an extFields member is a {type(value).__name__}, not a text")
 
 
-class _Layout:
-    """Where the fields of a binary header of one size stand.
-
-    A client's headers of one kind differ only in their values, seldom in the sizes of these. So
-    the layout of the last header of each size is kept; whether another one has the same is a
-    comparison of two big integers: all bytes that are not of a value must be equal.
-    """
-
-    __slots__ = ("frame", "mask", "places")
-
-    def __init__(self, fields: bytes, places: list[tuple[str, slice]]) -> None:
-        mask = bytearray(b"\xff" * len(fields))
-        for _, place in places:
-            mask[place] = bytes(place.stop - place.start)
-        self.mask = int.from_bytes(mask, "little")
-        self.frame = int.from_bytes(fields, "little") & self.mask
-        self.places = tuple(places)
-
-
-_LAYOUTS_MAX = 4096
-_layouts: dict[int, _Layout] = {}
-
-
 def _decode_rocketmq(data: bytes, start: int, header_end: int, end: int) -> RemotingCommand:
     if header_end - start < _PLAIN_SIZE:
         raise RemoteProtocolError(
@@ -370,7 +383,7 @@ def _decode_rocketmq(data: bytes, start: int, header_end: int, end: int) -> Remo
         raise RemoteProtocolError(reason, position - 4)
     else:
         block = data[position : position + fields_size]
-        layout = _layouts.get(fields_size)
+        layout = _layout_of(fields_size)
         if (
             layout is not None
             and _int_of(block, "little") & layout.mask == layout.frame
@@ -418,18 +431,16 @@ def _decode_fields(block: bytes, start: int) -> dict[str, str]:
         fields[name] = block[begin:position].decode("utf-8", "replace")
         places.append((name, slice(begin, position)))
         if len(places) > EXT_FIELDS_MAX:
-            raise RemoteProtocolError(f"more than {EXT_FIELDS_MAX} extFields", start)
-    if block.isascii():
-        if len(_layouts) >= _LAYOUTS_MAX:
-            _layouts.clear()
-        _layouts[size] = _Layout(block, places)
+            raise _too_many_fields(start)
+    _layouts.remember(block, places)
     return fields
 
 
 def encode(command: RemotingCommand) -> bytes:
     """The whole frame of a command.
 
-    Raises: LocalProtocolError: a field does not fit the protocol.
+    Raises: LocalProtocolError: a field does not fit the protocol; FrameTooLargeError: the frame
+      is larger than FRAME_SIZE_MAX, and its receiver would close the connection.
     """
     return encode_head(command, len(command.body)) + command.body
 
@@ -437,7 +448,7 @@ def encode(command: RemotingCommand) -> bytes:
 def encode_head(command: RemotingCommand, body_size: int) -> bytes:
     """The frame's start and header, for a body of `body_size` bytes that is sent after it.
 
-    Raises: LocalProtocolError: a field does not fit the protocol.
+    Raises: LocalProtocolError, FrameTooLargeError: as `encode`.
     """
     if command.serialize_type == 1:
         header = _encode_rocketmq(command)
@@ -446,8 +457,8 @@ def encode_head(command: RemotingCommand, body_size: int) -> bytes:
     else:
         raise LocalProtocolError(f"no header serialization {command.serialize_type}")
     size = len(header)
-    if size > 0xFFFFFF or size + body_size + 4 > 0x7FFFFFFF:
-        raise LocalProtocolError(f"a header of {size} and a body of {body_size} bytes do not fit")
+    if size + body_size + 4 > FRAME_SIZE_MAX:
+        raise FrameTooLargeError(size + body_size + 4, FRAME_SIZE_MAX)
     return frame_start(size, body_size, command.serialize_type) + header
 
 

@@ -1,7 +1,8 @@
 """One connection, the same for both sides: receive, decode, process, answer.
 
-Limits, each with its reason, are in `ConnectionLimits`. A peer that breaks the protocol costs one
-log line and its own connection, nothing else.
+Limits, each with its reason, are in `ConnectionLimits`; what all connections of a server may hold
+together is its `MemoryBudget`. A peer that breaks the protocol, or whose bytes need more memory
+than there is, costs one log line and its own connection, nothing else.
 
 Java counterpart: NettyRemotingAbstract.processMessageReceived, NettyDecoder, IdleStateHandler.
 """
@@ -11,20 +12,28 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from time import perf_counter
+from typing import Final
 
 import trio
 
-from .channel import Answer, Channel, Deferred, Processor
+from .channel import Answer, Channel, Deferred, Postponed, Processor
 from .codec import FRAME_SIZE_MAX, NO_EXT_FIELDS, FrameDecoder, RemotingCommand, encode
-from .errors import RequestRefused
+from .errors import FrameTooLargeError, RequestRefused
+from .loop_monitor import SLOW_BURST_S
+from .memory_budget import MemoryBudget, request_size
 from .response_codes import ResponseCode
+from .supervision import FailureLog, contained
 from .transport import SocketTransport, StreamTransport
 from .turn import Turn
 
 logger = logging.getLogger(__name__)
+_failures = FailureLog(logger)
 
 SWEEP_INTERVAL_S = 1.0
 """How often a server looks for connections past their limits."""
+
+_BUSY: Final = "[OVERLOAD]system busy, start flow control for a while"
 
 _LAST_ANSWERS_S = 1.0
 """How long the answers to the good frames before a bad one may take to leave."""
@@ -41,8 +50,11 @@ class ConnectionLimits:
       first_frame_s: a new connection that began a frame must complete it in this time. RocketMQ
         has none: peers that send a byte now and then hold a slot for ever.
       frame_s: any later frame must be complete this long after it began.
-      deferred_max: answers of one connection that are being awaited; more are refused with
-        SYSTEM_BUSY. RocketMQ bounds them by its executors' queues (10,000 for admin).
+      deferred_max: answers of one connection that are being awaited, and requests that are
+        postponed; more are refused with SYSTEM_BUSY. RocketMQ bounds them by its executors' queues
+        (10,000 for admin).
+      memory_max: bytes that all connections of a server may hold together (`MemoryBudget`), at
+        least BUDGET_MIN; None: what `memory_limit.default_budget` finds.
     """
 
     frame_size_max: int = FRAME_SIZE_MAX
@@ -50,6 +62,7 @@ class ConnectionLimits:
     first_frame_s: float = 10.0
     frame_s: float = 120.0
     deferred_max: int = 10_000
+    memory_max: int | None = None
 
 
 class Connection:
@@ -63,6 +76,7 @@ class Connection:
       turn: shared by all connections of the process.
       limits: see ConnectionLimits.
       on_closed: called once, when nothing comes or goes any more.
+      memory: shared by all connections of the server; None: there is no limit.
     """
 
     def __init__(
@@ -72,10 +86,11 @@ class Connection:
         turn: Turn,
         limits: ConnectionLimits,
         on_closed: Callable[[Channel], None] | None = None,
+        memory: MemoryBudget | None = None,
     ) -> None:
-        self.channel = Channel(transport, turn)
+        self.channel = Channel(transport, turn, memory)
         self.channel.on_backlog = self._start_writer
-        self.channel.on_attention = self._wake
+        self.channel.on_attention = self._attend
         self._transport = transport
         self._processors = processors
         self._turn = turn
@@ -86,6 +101,7 @@ class Connection:
         self._nursery: trio.Nursery | None = None
         self._attention = trio.Event()
         self._deferred_count = 0
+        self._partial_size = 0
         # Noted in passing; `enforce_limits` turns them into times, once a second.
         self._has_received = True
         self._has_frames = False
@@ -107,15 +123,30 @@ class Connection:
                     else:
                         await self._read_stream(transport)
                     nursery.cancel_scope.cancel()
+                    self._nursery = None
         except* (OSError, trio.BrokenResourceError, trio.ClosedResourceError) as errors:
             channel.close(f"connection lost: {errors.exceptions[0]}")
+        except* MemoryError:
+            channel.run_out_of_memory("its task")
+        except* Exception as errors:  # noqa: BLE001 - our bug: others are served on
+            self._fail(errors)
         finally:
+            self._nursery = None
             channel.close("the connection ended")
-            if isinstance(transport, StreamTransport):
-                with trio.CancelScope(shield=True):
-                    await transport.aclose()
+            meaning = "The connection is closed, but may be remembered until its client's time ends"
+            with contained(_failures, "closing a connection", meaning):
+                if isinstance(transport, StreamTransport):
+                    with trio.CancelScope(shield=True):
+                        await transport.aclose()
             if self._on_closed is not None:
-                self._on_closed(channel)
+                with contained(_failures, "forgetting a connection", meaning):
+                    self._on_closed(channel)
+
+    def _fail(self, error: Exception) -> None:
+        """Close the connection after an error that is not expected."""
+        meaning = "That connection is closed; others are served on"
+        _failures.note("serving a connection", meaning, error)
+        self.channel.close("the server failed")
 
     async def _read_socket(self, transport: SocketTransport) -> None:
         """The poller reads; this task waits for the end, or for a peer that does not read."""
@@ -128,7 +159,13 @@ class Connection:
             except OSError as error:
                 self.channel.close(f"connection lost: {error}")
                 return
-            self._receive(data)
+            except MemoryError:
+                self.channel.run_out_of_memory("reading what it sent")
+                return
+            try:
+                self._receive(data)
+            except Exception as error:  # noqa: BLE001 - our bug: others are served on
+                self._fail(error)
 
         while await self._may_read():
             self._attention = trio.Event()
@@ -164,12 +201,34 @@ class Connection:
         self._has_received = True
         self.channel.heard += 1
         decoder = self._decoder
-        commands = decoder.receive_data(data)
-        if commands:
-            self._has_frames = True
-            self._process(commands)
+        began_s = perf_counter()
+        try:
+            commands = decoder.receive_data(data)
+            if commands:
+                self._has_frames = True
+                self._process(commands)
+            if decoder.partial_size != self._partial_size:
+                self._count_half_frame()
+        except MemoryError:
+            self.channel.run_out_of_memory("what it sent")
+            return
+        took_s = perf_counter() - began_s
+        if took_s > SLOW_BURST_S:
+            self._turn.monitor.served(commands, self.channel, took_s)
         if decoder.error is not None:
             self._wake()
+
+    def _count_half_frame(self) -> None:
+        """Tell the memory budget how much of a frame is there that is not complete."""
+        if not self.channel.closed:
+            self._partial_size = self._decoder.partial_size
+            self.channel.memory.half_frames.hold(self.channel, self._partial_size)
+
+    def _attend(self) -> None:
+        """The channel was closed, or too much waits for the peer."""
+        if self.channel.closed:
+            self._decoder.clear()  # now: the garbage collector may be long in coming
+        self._wake()
 
     def _wake(self) -> None:
         """Have the connection's task look what is the matter."""
@@ -192,6 +251,10 @@ class Connection:
                     answer = process(request, channel)
             except RequestRefused as refusal:
                 answer = _refused(request, refusal)
+            except Postponed as postponed:
+                answer = self._postpone(request, postponed)
+            except MemoryError:
+                raise  # `_receive` closes the connection
             except Exception as error:  # noqa: BLE001 - our bug: others are served on
                 answer = _system_error(request, channel, error)
             if answer is None or (flag & 2 and not isinstance(answer, Deferred)):
@@ -206,25 +269,55 @@ class Connection:
             channel.write_all(answers)
 
     def _start_deferred(self, request: RemotingCommand, deferred: Deferred) -> None:
-        if self._deferred_count >= self._limits.deferred_max or self._nursery is None:
-            busy = "[OVERLOAD]system busy, start flow control for a while"
-            self.channel.write(encode(request.answer(ResponseCode.SYSTEM_BUSY, busy)))
+        size = request_size(request)
+        if (
+            self._deferred_count >= self._limits.deferred_max
+            or self._nursery is None
+            or not self.channel.memory.held_requests.take(self.channel, size)
+        ):
+            self.channel.write(encode(_busy(request)))
             return
         self._deferred_count += 1
-        self._nursery.start_soon(self._run_deferred, request, deferred)
+        self._nursery.start_soon(self._run_deferred, request, deferred, size)
 
-    async def _run_deferred(self, request: RemotingCommand, deferred: Deferred) -> None:
+    async def _run_deferred(self, request: RemotingCommand, deferred: Deferred, size: int) -> None:
         answer: RemotingCommand | None
+        self._turn.monitor.served([request], self.channel, 0.0)
         try:
             answer = await deferred.run()
         except RequestRefused as refusal:
             answer = _refused(request, refusal)
+        except MemoryError:
+            self.channel.run_out_of_memory("answering it")
+            return
         except Exception as error:  # noqa: BLE001 - our bug: others are served on
             answer = _system_error(request, self.channel, error)
         finally:
             self._deferred_count -= 1
+            self.channel.memory.held_requests.give_back(self.channel, size)
         if answer is not None and not request.is_oneway:
             self.channel.write(_encoded(answer, request, self.channel))
+
+    def _postpone(self, request: RemotingCommand, postponed: Postponed) -> RemotingCommand | None:
+        """Serve a request again later; its refusal where too many wait already."""
+        channel, turn = self.channel, self._turn
+        held = channel.memory.held_requests
+        size = request_size(request)
+        if self._deferred_count >= self._limits.deferred_max or not held.take(channel, size):
+            return _busy(request)
+        self._deferred_count += 1
+
+        def serve_again() -> None:
+            held.give_back(channel, size)
+            self._deferred_count -= 1
+            turn.active = True
+            try:
+                self._process([request])
+            finally:
+                turn.end()
+
+        postponed.when(serve_again)
+        return None
 
     def _start_writer(self) -> None:
         if self._nursery is not None:
@@ -268,6 +361,10 @@ def _refused(request: RemotingCommand, refusal: RequestRefused) -> RemotingComma
     return request.answer(refusal.code, refusal.remark, refusal.fields or NO_EXT_FIELDS)
 
 
+def _busy(request: RemotingCommand) -> RemotingCommand:
+    return request.answer(ResponseCode.SYSTEM_BUSY, _BUSY)
+
+
 def _not_supported(request: RemotingCommand) -> RemotingCommand:
     # The blank in front is RocketMQ's: NettyRemotingAbstract.processRequestCommand.
     return request.answer(
@@ -284,5 +381,20 @@ def _encoded(answer: RemotingCommand, request: RemotingCommand, channel: Channel
 
 
 def _system_error(request: RemotingCommand, channel: Channel, error: Exception) -> RemotingCommand:
+    if isinstance(error, FrameTooLargeError):
+        return _too_large(request, channel, error)
     logger.exception("%s: request %d failed", channel.remote_address, request.code)
     return request.answer(ResponseCode.SYSTEM_ERROR, f"{type(error).__name__}: {error}")
+
+
+def _too_large(
+    request: RemotingCommand, channel: Channel, error: FrameTooLargeError
+) -> RemotingCommand:
+    """The refusal in place of an answer that the peer would close its connection for."""
+    logger.warning(
+        "%s: request %d is refused, because its answer is too large: %s. The tables that it asks "
+        "for must be read in pages, or have fewer entries",
+        channel.remote_address, request.code, error,
+    )  # fmt: skip
+    remark = f"the answer to request {request.code} is too large: {error}; ask for less, in pages"
+    return request.answer(ResponseCode.SYSTEM_ERROR, remark)

@@ -4,6 +4,7 @@
 
     RemotingError
     ├── LocalProtocolError      we broke the protocol's rules: our bug, or a caller's
+    │   └── FrameTooLargeError  what is to be sent is larger than a peer takes
     ├── RemoteProtocolError     the peer's bytes break them; `position` says where
     ├── RemotingConnectError    no connection, or it was lost before the answer came
     ├── RemotingTimeoutError    no answer within the time given
@@ -25,6 +26,21 @@ class RemotingError(Exception):
 
 class LocalProtocolError(RemotingError):
     """What we were about to send is not allowed by the protocol."""
+
+
+class FrameTooLargeError(LocalProtocolError):
+    """A request or an answer is larger than one frame may be.
+
+    Args:
+      size: bytes of the frame.
+      size_max: bytes that a frame may have.
+    """
+
+    def __init__(self, size: int, size_max: int) -> None:
+        super().__init__(
+            f"a frame of {size} bytes is larger than the limit of {size_max} "
+            "(RocketMQ: com.rocketmq.remoting.frameMaxLength)"
+        )
 
 
 class RemoteProtocolError(RemotingError):

@@ -119,13 +119,24 @@ def unique_id_time_ms(text: str, now_ms: int, timezone: tzinfo | None = None) ->
     return begin_ms + span_ms
 
 
+CALENDAR_CYCLE_MS: Final = 146_097 * 86_400_000
+"""After 400 years the Gregorian calendar repeats, days of the week included."""
+
+
 def month_bounds_ms(now_ms: int, timezone: tzinfo | None = None) -> tuple[int, int]:
-    """When the month of `now_ms` begins and the next one begins, in ms since 1970."""
+    """When the month of `now_ms` begins and the next one begins, in ms since 1970.
+
+    Args:
+      now_ms: any number; outside the years 1970 to 2369 the month is that of the same moment in
+        these 400 years, because `datetime` raises ValueError for years beyond 9999.
+    """
+    cycles, now_ms = divmod(now_ms, CALENDAR_CYCLE_MS)
     now = datetime.fromtimestamp(now_ms / 1000, timezone)
     begin = now.replace(day=1, hour=0, minute=0, second=0, microsecond=0, fold=0)
     year, month = divmod(now.year * 12 + now.month, 12)
     following = begin.replace(year=year, month=month + 1)
-    return int(begin.timestamp() * 1000), int(following.timestamp() * 1000)
+    shift_ms = cycles * CALENDAR_CYCLE_MS
+    return int(begin.timestamp() * 1000) + shift_ms, int(following.timestamp() * 1000) + shift_ms
 
 
 class UniqueIdGenerator:

@@ -15,14 +15,22 @@ On systems without epoll (macOS) a kqueue does the same by way of `selectors`.
 
 from __future__ import annotations
 
+import logging
 import select
 import selectors
 import socket
 from collections.abc import Callable
+from typing import Final
 
 import trio
 
+from .supervision import FailureLog
 from .turn import Turn
+
+logger = logging.getLogger(__name__)
+
+RENEW_PAUSE_S: Final = 0.1
+"""Before a poll that failed is made anew; without it a lasting failure would take the processor."""
 
 RECEIVE_SIZE = 256 * 1024
 """Bytes read in one turn: a burst of some hundred sends. All sockets of a poller share one buffer
@@ -82,42 +90,102 @@ class SocketPoller:
     def __init__(self, turn: Turn) -> None:
         self.buffer = memoryview(bytearray(RECEIVE_SIZE))
         self._turn = turn
-        self._poll: _Epoll | _Selector = _Epoll() if hasattr(select, "epoll") else _Selector()
+        self._poll = _new_poll()
         self._readers: dict[int, Callable[[], None]] = {}
         self._is_closed = False
+        self._sockets: dict[int, socket.socket] = {}
+        self._failures = FailureLog(logger)
 
     def add(self, sock: socket.socket, on_readable: Callable[[], None]) -> None:
-        """Call `on_readable` inside a turn whenever there is something to read, or the end."""
+        """Call `on_readable` inside a turn whenever there is something to read, or the end.
+
+        When it raises, its socket is shut down and removed; a reader closes its connection itself.
+
+        Raises: OSError, ValueError: the system does not take the socket.
+        """
         if self._is_closed:
             return
-        self._readers[sock.fileno()] = on_readable
-        self._poll.register(sock.fileno())
+        descriptor = sock.fileno()
+        self._poll.register(descriptor)
+        self._readers[descriptor] = on_readable
+        self._sockets[descriptor] = sock
 
     def remove(self, sock: socket.socket) -> None:
         """Stop; before the socket is closed. One that is not there is ignored."""
-        if self._readers.pop(sock.fileno(), None) is not None and not self._is_closed:
-            self._poll.unregister(sock.fileno())
+        descriptor = sock.fileno()
+        if self._readers.pop(descriptor, None) is not None and not self._is_closed:
+            del self._sockets[descriptor]
+            try:
+                self._poll.unregister(descriptor)
+            except (OSError, ValueError, KeyError) as error:
+                # The kernel drops a socket that is closed, and that is about to happen.
+                logger.debug("socket %d was not in the poll: %s", descriptor, error)
 
     async def run(self) -> None:
         """Serve the sockets until cancelled."""
-        descriptor = self._poll.fileno()
         try:
             while True:
-                await trio.lowlevel.wait_readable(descriptor)
-                self._serve()
+                try:
+                    await trio.lowlevel.wait_readable(self._poll.fileno())
+                    ready = self._poll.poll()
+                except Exception as error:  # noqa: BLE001 - all connections wait for this task
+                    meaning = "No request is read until the sockets are registered anew"
+                    self._failures.note("waiting for requests (epoll)", meaning, error)
+                    await trio.sleep(RENEW_PAUSE_S)
+                    self._renew()
+                    continue
+                self._serve(ready)
         finally:
             self._is_closed = True
             self._poll.close()
 
-    def _serve(self) -> None:
+    def _serve(self, ready: list[tuple[int, int]]) -> None:
         """One turn for all that is readable now."""
         turn, readers = self._turn, self._readers
         turn.active = True
         try:
-            for descriptor, _ in self._poll.poll():
+            for descriptor, _ in ready:
                 # A callback may have removed another's socket.
                 on_readable = readers.get(descriptor)
                 if on_readable is not None:
-                    on_readable()
+                    try:
+                        on_readable()
+                    except Exception as error:  # noqa: BLE001 - our bug: others are served on
+                        self._end(descriptor, error)
         finally:
             turn.end()
+
+    def _end(self, descriptor: int, error: Exception) -> None:
+        """Shut down a connection whose callback failed; its owner has not seen to that."""
+        meaning = "That connection is shut down; others are served on"
+        self._failures.note("reading a connection", meaning, error)
+        sock = self._sockets.get(descriptor)
+        if sock is None:  # closed already
+            return
+        self.remove(sock)
+        try:
+            sock.shutdown(socket.SHUT_RDWR)
+        except OSError as second:
+            logger.debug("socket %d is gone already: %s", descriptor, second)
+
+    def _renew(self) -> None:
+        """Register all sockets with a poll made anew; without one the old one is tried again."""
+        try:
+            poll = _new_poll()
+        except (OSError, MemoryError) as error:
+            logger.debug("no new poll: %s", error)
+            return
+        old, self._poll = self._poll, poll
+        try:
+            old.close()
+        except OSError as error:
+            logger.debug("the old poll is gone already: %s", error)
+        for descriptor in list(self._sockets):
+            try:
+                poll.register(descriptor)
+            except (OSError, ValueError) as error:
+                self._end(descriptor, error)
+
+
+def _new_poll() -> _Epoll | _Selector:
+    return _Epoll() if hasattr(select, "epoll") else _Selector()

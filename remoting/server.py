@@ -5,56 +5,31 @@ Java counterpart: NettyRemotingServer.
 
 from __future__ import annotations
 
-import errno
 import logging
 import socket
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 import trio
 
+from .acceptor import Acceptor, open_listener
 from .channel import Channel, Processor
 from .connection import SWEEP_INTERVAL_S, Connection, ConnectionLimits
+from .loop_monitor import LoopMonitor
+from .memory_budget import MemoryBudget
+from .memory_limit import default_budget
 from .poller import SocketPoller
+from .supervision import FailureLog, Supervisor, contained
 from .transport import SocketTransport, StreamTransport, format_address
 from .turn import Turn
 
-logger = logging.getLogger(__name__)
+__all__ = ["RemotingServer", "open_listener"]
 
-BACKLOG = 1024
-"""Connections that the kernel holds for us. RocketMQ: serverSocketBacklog 1024."""
+logger = logging.getLogger(__name__)
 
 CONNECTIONS_MAX = 10_000
 """Connections served at once; more are closed at once with a log line. RocketMQ has no limit and
 fails when file descriptors run out, for its own files too."""
-
-_OUT_OF_DESCRIPTORS = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
-_ACCEPT_PAUSE_S = 0.1
-
-
-def open_listener(host: str, port: int) -> socket.socket:
-    """A listening socket.
-
-    Args:
-      host: an address of this machine, IPv4 or IPv6; "" or "0.0.0.0" for all of IPv4.
-      port: 0 to 65,535; 0 takes a free one.
-
-    Raises: OSError: the address is taken or not ours; the text names it.
-    """
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    sock = socket.socket(family, socket.SOCK_STREAM)
-    try:
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        sock.bind((host, port))
-        sock.listen(BACKLOG)
-        sock.setblocking(False)
-    except OSError as error:
-        sock.close()
-        where = f"{host or '0.0.0.0'}:{port}"
-        hint = ""
-        if error.errno == errno.EADDRINUSE:
-            hint = ": another process listens there; choose another port, or stop that process"
-        raise OSError(error.errno, f"cannot listen on {where} ({error.strerror}){hint}") from error
-    return sock
 
 
 class RemotingServer:
@@ -66,8 +41,11 @@ class RemotingServer:
       processors: request code → processor. Read at every request; may be filled later.
       turn: shared with whoever else writes to the same connections; None: its own.
       on_channel_closed: called once for every connection that ended.
-      limits: of each connection.
+      limits: of each connection, and the memory of all.
       connections_max: see CONNECTIONS_MAX.
+
+    Attributes:
+      memory: what the connections hold now, and may hold.
     """
 
     def __init__(
@@ -85,8 +63,10 @@ class RemotingServer:
         self._poller = SocketPoller(self._turn)
         self._on_channel_closed = on_channel_closed
         self._limits = limits or ConnectionLimits()
+        self.memory = MemoryBudget(self._limits.memory_max or default_budget())
         self._connections: set[Connection] = set()
         self._connections_max = connections_max
+        self._failures = FailureLog(logger)
 
     @property
     def codes(self) -> frozenset[int]:
@@ -103,6 +83,11 @@ class RemotingServer:
         """The connections that are open."""
         return [connection.channel for connection in self._connections]
 
+    @property
+    def monitor(self) -> LoopMonitor:
+        """What took long in this server's event loop."""
+        return self._turn.monitor
+
     async def serve(
         self,
         listeners: Sequence[socket.socket],
@@ -117,9 +102,12 @@ class RemotingServer:
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._poller.run)
-                nursery.start_soon(self._sweep)
+                services = Supervisor(nursery, logger)
+                services.every("the look for idle connections", SWEEP_INTERVAL_S, self._sweep)
+                services.start_soon("the monitor of the event loop", self._turn.monitor.run)
                 for listener in listeners:
-                    nursery.start_soon(self._accept_loop, listener, nursery)
+                    acceptor = Acceptor(listener, partial(self._take, nursery))
+                    services.start_soon("the acceptance of connections", acceptor.run)
                 task_status.started()
         finally:
             for listener in listeners:
@@ -131,44 +119,46 @@ class RemotingServer:
         """Serve one stream, such as an end of a memory stream pair, until it ends."""
         await self._serve_transport(StreamTransport(stream, remote_address))
 
-    async def _accept_loop(self, listener: socket.socket, nursery: trio.Nursery) -> None:
-        while True:
-            await trio.lowlevel.wait_readable(listener)
-            try:
-                sock, address = listener.accept()
-            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
-                continue
-            except OSError as error:
-                if error.errno not in _OUT_OF_DESCRIPTORS:
-                    raise
-                logger.error("cannot accept a connection: %s", error)
-                await trio.sleep(_ACCEPT_PAUSE_S)
-                continue
-            if len(self._connections) >= self._connections_max:
-                peer = format_address(address)
-                logger.warning("%s: refused: %d connections", peer, self._connections_max)
-                sock.close()
-                continue
-            try:
-                transport = SocketTransport(sock, self._poller)
-            except OSError:  # gone already
-                sock.close()
-                continue
-            nursery.start_soon(self._serve_transport, transport)
+    def _take(self, nursery: trio.Nursery, sock: socket.socket, address: object) -> None:
+        """Serve a connection that was accepted."""
+        if len(self._connections) >= self._connections_max:
+            peer = format_address(address)
+            logger.warning("%s: refused: %d connections", peer, self._connections_max)
+            sock.close()
+            return
+        try:
+            transport = SocketTransport(sock, self._poller)
+        except OSError:  # gone already
+            sock.close()
+            return
+        nursery.start_soon(self._serve_transport, transport)
 
     async def _serve_transport(self, transport: SocketTransport | StreamTransport) -> None:
-        connection = Connection(
-            transport, self._processors, self._turn, self._limits, self._on_channel_closed
-        )
-        self._connections.add(connection)
-        try:
-            await connection.run()
-        finally:
-            self._connections.discard(connection)
+        meaning = "That connection is closed; others are served on"
+        with contained(self._failures, "a connection", meaning):
+            try:
+                connection = Connection(
+                    transport,
+                    self._processors,
+                    self._turn,
+                    self._limits,
+                    self._on_channel_closed,
+                    self.memory,
+                )
+                self._connections.add(connection)
+                try:
+                    await connection.run()
+                finally:
+                    self._connections.discard(connection)
+            finally:
+                transport.abort()
 
-    async def _sweep(self) -> None:
-        while True:
-            await trio.sleep(SWEEP_INTERVAL_S)
-            now_s = trio.current_time()
-            for connection in list(self._connections):
+    def _sweep(self) -> None:
+        now_s = trio.current_time()
+        for connection in list(self._connections):
+            try:
                 connection.enforce_limits(now_s)
+            except Exception as error:  # noqa: BLE001 - our bug: others are served on
+                meaning = "That connection is closed"
+                self._failures.note("looking at a connection's limits", meaning, error)
+                connection.channel.close("its limits could not be checked")

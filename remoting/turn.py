@@ -8,8 +8,14 @@ Java counterpart: none; Netty's channelReadComplete with flush comes nearest.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import Protocol
+
+from .loop_monitor import LoopMonitor
+from .supervision import FailureLog
+
+logger = logging.getLogger(__name__)
 
 
 class Writer(Protocol):
@@ -17,6 +23,9 @@ class Writer(Protocol):
 
     def flush(self) -> None:
         """Send it, as far as that goes without waiting."""
+
+    def close(self, reason: str) -> None:
+        """Close the connection: what it was to send cannot be sent."""
 
 
 class Turn:
@@ -29,23 +38,40 @@ class Turn:
     Attributes:
       active: a turn is under way; what is written leaves at its end.
       dirty: channels with something to send.
+      monitor: told of what takes long.
     """
 
-    __slots__ = ("active", "dirty", "on_end")
+    __slots__ = ("_failures", "active", "dirty", "monitor", "on_end")
 
     def __init__(self, on_end: Callable[[], None] | None = None) -> None:
         self.active = False
         self.dirty: list[Writer] = []
+        self.monitor = LoopMonitor()
         self.on_end = on_end
+        self._failures = FailureLog(logger)
 
     def end(self) -> None:
-        """Run `on_end`, then send what the turn wrote."""
+        """Run `on_end`, then send what the turn wrote.
+
+        An error that is not expected costs the step in which it happened: the channel whose flush
+        failed is closed, and the others are flushed. `on_end` must not have written an answer that
+        is not true when it raises.
+        """
         try:
             if self.on_end is not None:
                 self.on_end()
+        except Exception as error:  # noqa: BLE001 - our bug: others are served on
+            meaning = "Requests of that turn may stay without an answer; the next turn is served"
+            self._failures.note("the end of a turn", meaning, error)
         finally:
             self.active = False
             if self.dirty:
                 dirty, self.dirty = self.dirty, []
                 for channel in dirty:
-                    channel.flush()
+                    try:
+                        channel.flush()
+                    except Exception as error:  # noqa: BLE001 - the others are flushed
+                        self._failures.note(
+                            "sending to a client", "Its connection is closed", error
+                        )
+                        channel.close("sending failed")

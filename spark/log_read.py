@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ..store.commit_log import file_name
-from ..store.disk import Disk
+from ..store.disk.os_disk import Disk
+from ..store.log.commit_log import file_name
 from .arrow import repeated, schema_of, type_of
 from .errors import CorruptStoreError, DataLossError
 from .log_segment import RAW_SHOWN, Block, Hole, LogSegment

@@ -31,7 +31,7 @@ from ..remoting.record_schema import (
     RECORD_PREFIX,
     RECORD_SIZE_MIN,
 )
-from ..store.disk import DiskFile
+from ..store.disk.os_disk import DiskFile
 from ..store.offline.log_files import RECORD_SIZE_MAX
 from .record_columns import RecordColumns, is_blank, walk
 

@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from ..store.disk import Disk, DiskFile
+from ..store.disk.os_disk import Disk, DiskFile
 from ..store.format import CONSUME_QUEUE_UNIT, UNIT_SIZE
 from ..store.offline.layout import queue_folders
 from ..store.offline.log_files import numbered

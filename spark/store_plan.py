@@ -14,7 +14,7 @@ from itertools import pairwise
 from pathlib import Path, PurePosixPath
 from typing import Final
 
-from ..store.disk import Disk
+from ..store.disk.os_disk import Disk
 from ..store.offline.layout import Layout, NoStoreError
 from ..store.offline.log_files import LogFiles
 from ..store.offline.log_walk import LogWalk

@@ -16,9 +16,7 @@ from typing import Any, Final, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from ..store.batch_consume_queue import BatchUnit
-from ..store.checkpoint import read_checkpoint
-from ..store.disk import Disk, DiskFile
+from ..store.disk.os_disk import Disk, DiskFile
 from ..store.format import (
     BATCH_UNIT_SIZE,
     CONSUME_QUEUE_UNIT,
@@ -40,6 +38,8 @@ from ..store.offline.json_files import (
 )
 from ..store.offline.layout import NoStoreError, queue_folders, read_layout
 from ..store.offline.log_files import numbered, size_of
+from ..store.queues.batch_consume_queue import BatchUnit
+from ..store.recovery.checkpoint import read_checkpoint
 from .arrow import dtype_of, repeated, schema_of, timestamps, type_of
 from .columns import TABLES
 from .errors import CorruptStoreError, OptionError

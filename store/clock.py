@@ -7,11 +7,16 @@ for brokers embedded in tests.
 from __future__ import annotations
 
 import time
-from typing import Protocol
+from typing import Final, Protocol
 
 _ELAPSED = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 """Linux's CLOCK_MONOTONIC, which `time.monotonic` reads, stands still while the machine sleeps.
 macOS's does not (Python reads another one there)."""
+
+
+LATEST_MS: Final = 253_370_764_799_999
+"""The end of the year 9998, ms since 1970. No clock is right beyond it, `datetime` can show it in
+every time zone, and with a delay added it still fits the 8 bytes that records have for it."""
 
 
 class Clock(Protocol):
@@ -27,7 +32,10 @@ class Clock(Protocol):
         """As `monotonic_s`, but goes on while the machine sleeps, where the system can tell."""
 
     def local_time_name(self, wall_ms: int) -> str:
-        """A moment as the local time's 17 digits yyyyMMddHHmmssSSS (index files are named so)."""
+        """A moment as the local time's 17 digits yyyyMMddHHmmssSSS (index files are named so).
+
+        Moments before 1970 count as its beginning, those after `LATEST_MS` as that.
+        """
 
 
 class SystemClock:
@@ -47,6 +55,7 @@ class SystemClock:
 
     def local_time_name(self, wall_ms: int) -> str:
         """A moment as yyyyMMddHHmmssSSS in the machine's time zone."""
+        wall_ms = _sane(wall_ms)
         return _digits(time.localtime(wall_ms // 1000), wall_ms)
 
 
@@ -75,6 +84,7 @@ class ManualClock:
 
     def local_time_name(self, wall_ms: int) -> str:
         """A moment as yyyyMMddHHmmssSSS in UTC."""
+        wall_ms = _sane(wall_ms)
         return _digits(time.gmtime(wall_ms // 1000), wall_ms)
 
     def advance(self, milliseconds: int) -> None:
@@ -85,6 +95,10 @@ class ManualClock:
         """Set the wall clock on (or, negative, back) without time passing."""
         self.now_ms += milliseconds
         self.jumped_ms += milliseconds
+
+
+def _sane(wall_ms: int) -> int:
+    return min(max(wall_ms, 0), LATEST_MS)
 
 
 def _digits(moment: time.struct_time, wall_ms: int) -> str:

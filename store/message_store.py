@@ -7,11 +7,11 @@ Use::
 
     store = MessageStore(MessageStoreConfig(store_path_root_dir="…"))
     store.load()                        # lock, recover
-    await nursery.start(store.run)      # the services
+    await nursery.start(run_services, store)
     store.begin_burst()                 # once per burst of requests:
     store.put_message(…)                #   any number of puts
     for topic, queue_id in store.commit(): …    # one write; wake waiting pulls, then answer
-    …                                   # cancel run() and let it end, then
+    …                                   # cancel the services and let them end, then
     store.close()
 
 Invariants: an answer given after `commit` returned is in the file (the process may die). Under
@@ -25,34 +25,32 @@ is one pwrite, a new commit log file is made ahead in a worker thread.
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import partial
-from pathlib import PurePosixPath
 
-import trio
-
-from .checkpoint import Checkpoint, read_checkpoint, write_checkpoint
 from .clock import Clock, SystemClock
-from .commit_log import CommitLog
 from .config import MessageStoreConfig
-from .consume_queue import ConsumeQueue
-from .consume_queue_store import ConsumeQueueStore, offset_by_time
-from .disk import Disk, OsDisk, total_memory_bytes
-from .disk_space import DiskUse, measure
-from .doubt import clear_doubt, note_doubt, read_doubt
-from .errors import CorruptRecordError, StoreError, StoreIOError
-from .index_loading import LogSpan
-from .index_service import IndexService, IndexState
-from .loader import Loader
-from .log_scanner import NOWHERE, LogScanner, find_record_after
-from .message_appender import BatchResult, MessageAppender, PutResult
-from .message_reader import GetMessageResult, MessageReader, QueryResult
-from .queue_ends import QueueEnds, QueueEndsFile
-from .record_filter import RecordFilter
-from .services import run_services
+from .disk.data_folder import hold_lock, make_root, note_open
+from .disk.os_disk import Disk, OsDisk, total_memory_bytes
+from .errors import CorruptRecordError, StoreError, StoreIOError, StoreLockedError
+from .index.index_loading import LogSpan
+from .index.index_service import IndexService, IndexState
+from .log.commit_log import CommitLog
+from .log.log_scanner import NOWHERE, LogScanner, find_record_after
+from .next_checkpoint import next_checkpoint
+from .queues.consume_queue import ConsumeQueue
+from .queues.consume_queue_store import ConsumeQueueStore, offset_by_time
+from .queues.deleted_topics import DeletedTopics
+from .queues.queue_ends import QueueEnds, QueueEndsFile
+from .reading.message_reader import GetMessageResult, MessageReader, QueryResult
+from .reading.record_filter import RecordFilter
+from .recovery.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
+from .recovery.doubt import clear_doubt, note_doubt, read_doubt
+from .recovery.loader import Loader
+from .retention.disk_space import DiskUse, measure
 from .status import BoundaryType, GetMessageStatus, PutMessageStatus
+from .writing.message_appender import BatchResult, MessageAppender, PutResult
 
 __all__ = [
     "BatchResult",
@@ -82,11 +80,13 @@ class MessageStore(MessageAppender):
         `load` found a hole in the log. In the latter case nothing in the folder is changed; what
         is readable is served.
       verified_from: where the log ended when it was opened; bytes behind it this process wrote.
+      newest_at_start_ms: store timestamp of the newest message when it was opened; 0: it had none.
       own_from: from this physical offset on all records are known to be written by this program.
       queues_failed: queue files could not be synced. Nothing is vouched for from then on: the next
         start makes their units again from the log.
       disk_full: why puts are refused until there is room again; "": there is.
       refusal: why the last put was refused or the last commit failed; for remarks and the log.
+      deleted_topics: the names of topics that were deleted.
       on_visible: called with the (topic, queue_id) that became visible without a caller's `commit`,
         which returns them: by an fsync under SYNC_FLUSH, or before topics are deleted.
       on_read_only: called once when the store turns read-only.
@@ -122,11 +122,12 @@ class MessageStore(MessageAppender):
             writes_ext=config.enable_consume_queue_ext,
         )
         super().__init__(config, clock, log, queue_store, index)
-        self.verified_from = 0
+        self.verified_from = self.newest_at_start_ms = 0
         self.own_from = 0
         self.queues_failed = False
         known = QueueEnds(-1, config.queue_file_size)
         self._ends_file = QueueEndsFile(self.disk, root, known)
+        self.deleted_topics = DeletedTopics(self.disk, root)
         memory = memory_bytes if memory_bytes is not None else total_memory_bytes()
         self._reader = MessageReader(log, queue_store.queues, index, config, memory)
 
@@ -141,22 +142,30 @@ class MessageStore(MessageAppender):
           StoreIOError: the folder or a file could not be read or written.
         """
         root, disk = self.config.store_path_root_dir, self.disk
-        self._make_root()
+        make_root(disk, root)
         disk.lock(f"{root}/lock")
         try:
             clean = not disk.exists(f"{root}/abort")
+            self.deleted_topics.load()
             self.checkpoint = read_checkpoint(disk, f"{root}/checkpoint")
             loader = Loader(
-                self.config, self.log, self.queue_store, self.checkpoint, disk, clean=clean
+                self.config,
+                self.log,
+                self.queue_store,
+                self.checkpoint,
+                disk,
+                clean=clean,
+                wall_ms=self.clock.wall_ms(),
             )
             found = loader.look()
             self.now_ms, self.verified_from = found.newest_ms, found.end
-            doubt = read_doubt(disk, root)
+            self.newest_at_start_ms = found.newest_ms
+            doubt = read_doubt(disk, root, self.log.end_of_files)
             if not found.refusal:
                 if not found.as_closed:
                     note_doubt(disk, root, min(found.start, doubt) if doubt >= 0 else found.start)
                 loader.settle_log()
-                self._note_open()
+                note_open(disk, self.config)
             loader.build_queues()
             self._ends_file.known = loader.ends
             self.own_from = min(loader.own_from, found.end)
@@ -176,31 +185,6 @@ class MessageStore(MessageAppender):
             raise
         self._is_open = True
         self.begin_burst()
-
-    def _make_root(self) -> None:
-        """Have the data folder, and its own name on the device before there is anything in it."""
-        disk = self.disk
-        folder, missing = PurePosixPath(self.config.store_path_root_dir), []
-        while not disk.exists(str(folder)) and folder != folder.parent:
-            missing.append(folder.parent)
-            folder = folder.parent
-        disk.make_folder(self.config.store_path_root_dir)
-        for parent in reversed(missing):
-            disk.sync_folder(str(parent))
-
-    def _note_open(self) -> None:
-        """Make the abort file: what is on disk from now on is not what a clean exit leaves."""
-        root, disk = self.config.store_path_root_dir, self.disk
-        file = disk.open(f"{root}/abort", create=True)
-        try:
-            file.pwrite(str(os.getpid()).encode(), 0)
-        finally:
-            file.close()
-        # The folders' own names must be on the device before the first message is.
-        disk.make_folder(f"{root}/consumequeue")
-        disk.make_folder(self.config.commit_log_folder)
-        for folder in {root, self.config.commit_log_folder.rpartition("/")[0]}:
-            disk.sync_folder(folder)
 
     def _freeze(self, refusal: str) -> None:
         self.read_only = True
@@ -227,13 +211,10 @@ class MessageStore(MessageAppender):
 
     def _load_index(self, *, clean: bool, end: int) -> None:
         if self.config.message_index_enable:
-            log = LogSpan(self.log.min_offset, end, self._is_record)
+            latest_ms = max(self.now_ms, self.clock.wall_ms())
+            log = LogSpan(self.log.min_offset, end, self._is_record, latest_ms)
             self.index.load(self.checkpoint, log, clean=clean, read_only=self.read_only)
         self.checkpoint.index = None  # true of the files as they were; the next one says it anew
-
-    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Run the services until cancelled: fsync, queue files, checkpoint, index, files ahead."""
-        await run_services(self, task_status=task_status)
 
     def close(self) -> None:
         """Commit and flush everything, remove the abort file, unlock. Again: nothing.
@@ -356,6 +337,23 @@ class MessageStore(MessageAppender):
         real = queue.real_tags_code(code)
         return 0 if real is None else real
 
+    def is_in_queue(
+        self, topic: str, queue_id: int, queue_offset: int, physical_offset: int
+    ) -> bool:
+        """Whether a queue's message lies at a physical offset.
+
+        `message_at` takes any bytes that look like a record, a message's body may hold such bytes.
+
+        Raises:
+          StoreIOError: a file could not be read.
+          CorruptRecordError: the message is damaged.
+        """
+        queue = self._queues.get((topic, queue_id))
+        if queue is None or not queue.min_offset <= queue_offset < queue.max_offset:
+            return False
+        unit = self._reader.unit_at(queue, queue_offset, self._committed_offset)
+        return unit[0] == physical_offset
+
     def message_at(self, physical_offset: int) -> memoryview | None:
         """The record at a physical offset, which may come from a peer; None when none starts there.
 
@@ -418,6 +416,7 @@ class MessageStore(MessageAppender):
             for end, ends, items in self._hidden
         ]
         if not self.read_only:
+            self.deleted_topics.add(gone, self.max_physical_offset)
             # First: a start that misses queues it knows of would build them again from the log.
             self._ends_file.forget_topics(gone)
         return self.queue_store.delete_topics(gone)
@@ -461,6 +460,20 @@ class MessageStore(MessageAppender):
         """
         self._ends_file.note_log_start(physical_offset)
 
+    def hold_lock(self) -> None:
+        """See that the lock file is still there; the store turns read-only if another has it now.
+
+        Raises:
+          StoreIOError: it could not be made again.
+        """
+        try:
+            hold_lock(self.disk, self.config.store_path_root_dir)
+        except StoreLockedError as error:
+            path = error.path
+            reason = "another process took it when it was removed, and may write to this folder"
+            super()._turn_read_only(StoreIOError(path, reason))  # nothing is noted: it is not ours
+            raise StoreIOError(path, reason) from error
+
     def sync_queues(self, paths: list[str]) -> None:
         """Have queue files on the device; may run in a worker thread.
 
@@ -494,24 +507,7 @@ class MessageStore(MessageAppender):
         Raises:
           StoreIOError: it could not be written.
         """
-        checkpoint = replace(
-            self.checkpoint,
-            physic_msg_timestamp_ms=timestamp_ms,
-            dispatched_offset=dispatched_offset,
-        )
-        redo_from_ms = timestamp_ms
-        if index is not None:
-            checkpoint.index = index.progress
-            checkpoint.index_msg_timestamp_ms = max(
-                checkpoint.index_msg_timestamp_ms, index.finished_timestamp_ms
-            )
-            # After a kill Apache's broker throws away the index file that was being filled: it must
-            # read the log from far enough back to index all of that again.
-            redo_from_ms = index.unfinished_since_ms(dispatched_offset, timestamp_ms)
-        # 5.5.0 begins with the last log file whose first message was not stored after the logics
-        # time (older ones: 3 s before it). In the very millisecond in which what is to be done
-        # again begins, a file may begin behind it; before that millisecond, none does.
-        checkpoint.logics_msg_timestamp_ms = max(0, min(timestamp_ms, redo_from_ms) - 1)
+        checkpoint = next_checkpoint(self.checkpoint, dispatched_offset, timestamp_ms, index)
         ends = self.queue_ends() if ends is None else ends
         self._ends_file.note(replace(ends, dispatched_offset=dispatched_offset))
         write_checkpoint(self.disk, f"{self.config.store_path_root_dir}/checkpoint", checkpoint)

@@ -21,15 +21,15 @@ from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from .disk import errno_of
-from .disk_space import Verdict, judge, measure
+from .disk.os_disk import errno_of
 from .errors import StoreIOError
-from .log_age import first_timestamp_ms, newest_timestamp_ms, timestamp_before_ms
-from .retention import HOUR_MS, ClockGuard, Deletion, LogFileFacts, choose, is_due
+from .log.log_age import first_timestamp_ms, newest_timestamp_ms
+from .retention.disk_space import Verdict, judge, measure
+from .retention.retention_rules import HOUR_MS, ClockGuard, Deletion, LogFileFacts, choose, is_due
 
 if TYPE_CHECKING:
-    from .consume_queue import ConsumeQueue
     from .message_store import MessageStore
+    from .queues.consume_queue import ConsumeQueue
 
 logger = logging.getLogger(__name__)
 
@@ -132,7 +132,8 @@ class Retention:
         clock, config = self._store.clock, self._config
         now_ms = clock.wall_ms()
         if self._guard is None:
-            known_ms = await self._newest_at_start(now_ms, in_thread)
+            store = self._store
+            known_ms = store.newest_at_start_ms if store.verified_from else now_ms
             self._guard = ClockGuard(known_ms, config.file_reserved_time * HOUR_MS)
         doubt = self._guard.check(now_ms, clock.elapsed_s())
         hour = int(clock.local_time_name(now_ms)[8:10])
@@ -153,27 +154,6 @@ class Retention:
         else:
             self._said = ""
         return chosen(doubt=doubt)
-
-    async def _newest_at_start(self, now_ms: int, in_thread: InThread) -> int:
-        """Store timestamp of the newest message that was there when the store was opened."""
-        log, end = self._log, self._store.verified_from
-        if end == 0:
-            return now_ms
-        base = (end - 1) // log.file_size * log.file_size
-        if base not in log.files:
-            return 0
-        return int(
-            await in_thread(
-                partial(
-                    timestamp_before_ms,
-                    self._disk,
-                    log.files[base].path,
-                    base,
-                    end - base,
-                    log.file_size,
-                )
-            )
-        )
 
     async def _newest(self, base: int, after: int, in_thread: InThread) -> int:
         """Store timestamp of the newest message of a file that another one follows."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
+from ..remoting.supervision import Supervisor
 from .errors import StoreIOError
 from .retention_service import Retention
 
@@ -54,13 +55,14 @@ async def run_services(store: MessageStore, *, task_status: trio.TaskStatus[None
                 threaded=store.disk.threaded,
             )
 
-        nursery.start_soon(flush)
-        nursery.start_soon(_queue_files, store)
-        nursery.start_soon(_checkpoint, store)
-        nursery.start_soon(_prepare_files, store)
-        nursery.start_soon(_retention, store)
+        services = Supervisor(nursery, logger)
+        services.start_soon("the fsync of the commit log", flush)
+        services.start_soon("the writing of queue files", _queue_files, store)
+        services.start_soon("the checkpoint", _checkpoint, store)
+        services.start_soon("the making of commit log files ahead", _prepare_files, store)
+        services.start_soon("retention", _retention, store)
         if config.message_index_enable:
-            nursery.start_soon(_index, store)
+            services.start_soon("the index", _index, store)
         task_status.started()
 
 
@@ -119,6 +121,8 @@ async def checkpoint_now(store: MessageStore) -> None:
     if store.read_only or store.queues_failed:
         return
     try:
+        store.hold_lock()
+        store.index.replace_missing()
         index = store.index_state()
         known = store.checkpoint
         is_indexed = index is None or index.progress == known.index
@@ -129,7 +133,13 @@ async def checkpoint_now(store: MessageStore) -> None:
         if store.flusher.flushed_offset < target:
             return
         paths = store.queue_store.take_unsynced()
-        await _in_thread(store, store.sync_queues, paths)
+        try:
+            await _in_thread(store, store.sync_queues, paths)
+        except StoreIOError:
+            raise
+        except BaseException:  # the thread was not started
+            store.queue_store.put_back_unsynced(paths)
+            raise
         if index is not None and index.file is not None:
             await _in_thread(store, index.file.sync_entries)
         await _in_thread(store, store.note_checkpoint, target, timestamp_ms, index, ends)

@@ -10,9 +10,9 @@ import errno
 import os
 from typing import Protocol
 
-from ..store.disk import Disk, OsDisk, OsFile, Space, explain
+from ..store.disk.memory_disk import Fault, MemoryDisk
+from ..store.disk.os_disk import Disk, OsDisk, OsFile, Space, explain
 from ..store.errors import StoreIOError
-from ..store.memory_disk import Fault, MemoryDisk
 from .errors import EmbeddedBrokerError
 
 LOG_FOLDER = "/commitlog/"

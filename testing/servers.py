@@ -32,7 +32,7 @@ from ..remoting.request_codes import RequestCode
 from ..remoting.sys_flag import INNER_BATCH
 from ..remoting.turn import Turn
 from ..store.config import MessageStoreConfig
-from ..store.disk_space import judge, measure
+from ..store.retention.disk_space import judge, measure
 from .clock import TravelClock
 from .disks import EmbeddedDisk, failing_log_sync
 from .errors import EmbeddedBrokerError

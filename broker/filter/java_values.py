@@ -11,15 +11,22 @@ from __future__ import annotations
 
 import math
 import re
-from typing import Final
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any, Final, TypeVar
 
 from .errors import FilterEvaluationError
+
+T = TypeVar("T")
 
 INT32_MAX: Final = 2**31 - 1
 INT64_MAX: Final = 2**63 - 1
 _INT64_DIGITS_MAX: Final = 19
 _SAFE_DIGITS_MAX: Final = 9
 """So many ASCII digits fit into an int32, whatever they are."""
+
+_SHORT_TEXT_MAX: Final = 100
+"""Characters that are read anew each time: no usual number is longer."""
 
 _DOUBLE: Final = re.compile(
     r"[+-]?(?:NaN|Infinity|(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?[fFdD]?)"
@@ -35,13 +42,47 @@ def int32_of(text: str) -> int:
     """`Integer.valueOf(text)`. Raises: FilterEvaluationError: no such number."""
     if len(text) <= _SAFE_DIGITS_MAX and text.isdecimal() and text.isascii():
         return int(text)
-    return _integer(text, INT32_MAX)
+    return _value_of(_read_int32, text)
 
 
 def int64_of(text: str) -> int:
     """`Long.valueOf(text)`. Raises: FilterEvaluationError: no such number."""
     if len(text) <= _SAFE_DIGITS_MAX and text.isdecimal() and text.isascii():
         return int(text)
+    return _value_of(_read_int64, text)
+
+
+def double_of(text: str) -> float:
+    """`Double.valueOf(text)`. Raises: FilterEvaluationError: no such number."""
+    return _value_of(_read_double, text)
+
+
+def _value_of(read: Callable[[str], T], text: str) -> T:
+    """What `read` makes of a text; of long ones the last results are remembered.
+
+    An expression may compare one property of 32 kB several hundred times.
+    """
+    if len(text) <= _SHORT_TEXT_MAX:
+        return read(text)
+    value: T | FilterEvaluationError = _remembered(read, text)
+    if isinstance(value, FilterEvaluationError):
+        raise value
+    return value
+
+
+@lru_cache(maxsize=16)
+def _remembered(read: Callable[[str], Any], text: str) -> Any:
+    try:
+        return read(text)
+    except FilterEvaluationError as error:
+        return error
+
+
+def _read_int32(text: str) -> int:
+    return _integer(text, INT32_MAX)
+
+
+def _read_int64(text: str) -> int:
     return _integer(text, INT64_MAX)
 
 
@@ -61,8 +102,7 @@ def _integer(text: str, value_max: int) -> int:
     raise FilterEvaluationError(f"{text[:40]!r} is beyond {value_max}")
 
 
-def double_of(text: str) -> float:
-    """`Double.valueOf(text)`. Raises: FilterEvaluationError: no such number."""
+def _read_double(text: str) -> float:
     number = text.strip(_JAVA_SPACES)
     if _DOUBLE.fullmatch(number):
         # `Infinity` has an f too, but never as its last character.

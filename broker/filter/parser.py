@@ -17,6 +17,7 @@ from typing import Any, Final, NoReturn
 from lark import Lark, Token, Transformer, UnexpectedCharacters, UnexpectedInput, UnexpectedToken
 
 from . import operands
+from .comments import check_tokens, without_comments
 from .errors import FilterSyntaxError
 from .java_values import INT32_MAX, INT64_MAX
 from .operands import Kind, Operand
@@ -30,8 +31,10 @@ _TEXT_SHOWN_MAX: Final = 40
 def parse(text: str) -> Operand:
     """The condition that an expression's text is; what follows a complete one is ignored.
 
-    Raises: FilterSyntaxError: where and why RocketMQ would not take it.
+    Raises: FilterSyntaxError: where and why RocketMQ would not take it, or it is too long.
     """
+    text = without_comments(text)
+    check_tokens(text)
     try:
         return _operand(text)
     except UnexpectedToken as error:
@@ -42,7 +45,7 @@ def parse(text: str) -> Operand:
         # RocketMQ reads on as long as it understands, and needs no end: `a = 1 b` is `a = 1`. It
         # has then looked at one token more, so that must be a token.
         try:
-            return _operand(text[: refusal.pos_in_stream])
+            return _ended(refusal)
         except UnexpectedInput:
             pass
     line, column = refusal.line, refusal.column
@@ -54,6 +57,17 @@ def parse(text: str) -> Operand:
 
 def _operand(text: str) -> Operand:
     made: Any = _lark().parse(text)
+    assert isinstance(made, Operand)
+    return made
+
+
+def _ended(refusal: UnexpectedToken) -> Operand:
+    """What was read up to the refused token, as if the text ended there.
+
+    Raises: UnexpectedInput: that is not complete.
+    """
+    parser: Any = refusal.interactive_parser
+    made: Any = parser.feed_eof()
     assert isinstance(made, Operand)
     return made
 

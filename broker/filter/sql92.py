@@ -16,15 +16,16 @@ MessageEvaluationContext.java of 5.3.3. Pure.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import lru_cache
 from typing import Final
 
 from ...remoting.message_properties import find_property, properties_from_bytes
+from ...remoting.sized_cache import sized_cache
 from .errors import FilterError, FilterEvaluationError, FilterSyntaxError
 from .operands import NESTING_MAX, Operand
 
 __all__ = [
-    "EXPRESSION_CACHE_COUNT_MAX",
+    "EXPRESSION_CACHE_SIZE_MAX",
+    "EXPRESSION_CHARACTER_SIZE",
     "EXPRESSION_LENGTH_MAX",
     "NESTING_MAX",
     "Expression",
@@ -35,12 +36,16 @@ __all__ = [
 ]
 
 EXPRESSION_LENGTH_MAX: Final = 32_767
-"""Characters of an expression: as many bytes as all properties of a message may have. It bounds the
-time that compiling holds up a broker, some 0.3 s. RocketMQ has no limit but the frame's."""
+"""Characters of an expression: as many bytes as all properties of a message may have. Most of them
+may be those of texts; how many operators there are is bounded by TOKENS_MAX. RocketMQ has no limit
+but the frame's."""
 
-EXPRESSION_CACHE_COUNT_MAX: Final = 100
-"""Compiled expressions that are remembered, as in RocketMQ's SelectorParser; the longest ones take
-some 6 MB each, usual ones a few kB."""
+EXPRESSION_CHARACTER_SIZE: Final = 200
+"""Bytes that a compiled expression takes for each of its characters, at the worst."""
+
+EXPRESSION_CACHE_SIZE_MAX: Final = 32 * 1024 * 1024
+"""Bytes of the compiled expressions that are remembered, at the worst: some 160,000 characters.
+RocketMQ's SelectorParser remembers 100 expressions, of any length."""
 
 _NAMES_SOUGHT_MAX: Final = 2
 """With more names than this, all properties are parsed: measured to be the quicker way then."""
@@ -99,7 +104,12 @@ class Expression:
         return found
 
 
-@lru_cache(maxsize=EXPRESSION_CACHE_COUNT_MAX)
+def expression_size(text: str, result: object) -> int:
+    """Bytes that a compiled expression takes at the worst; or why it cannot be compiled."""
+    return len(text) * EXPRESSION_CHARACTER_SIZE
+
+
+@sized_cache(size_max=EXPRESSION_CACHE_SIZE_MAX, size_of=expression_size)
 def compile_expression(text: str) -> Expression:
     """The filter that an expression describes. The first call imports lark.
 

@@ -1,8 +1,8 @@
 """Clients that come and go: HEART_BEAT (34), UNREGISTER_CLIENT (35), CHECK_CLIENT_CONFIG (46).
 
 A heartbeat of a consumer makes its group, where that is allowed, and the group's retry topic; the
-answer then waits until the name servers know that topic, because the client looks for its route
-at once.
+answer then waits until both are saved, and is a refusal where they cannot be, and until the name
+servers know that topic, because the client looks for its route at once.
 
 Expressions that are no tags are compiled here, where enablePropertyFilter allows them: 46 answers
 what is wrong with one, so that its consumer fails at its start and not in silence.
@@ -14,18 +14,24 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ...remoting.bodies import CheckClientRequestBody, ConsumerData, ConsumeType, HeartbeatData
 from ...remoting.channel import Answer, Channel, Deferred, Processor
 from ...remoting.codec import RemotingCommand
 from ...remoting.errors import RequestRefused
 from ...remoting.headers import UnregisterClientRequestHeader, decode
+from ...remoting.names import NAME_SIZE_MAX
 from ...remoting.request_codes import RequestCode
 from ...remoting.response_codes import ResponseCode
+from ...remoting.steps import Steps, answer_of, in_parts
 from ...remoting.topic_names import retry_topic
 from ...store.clock import Clock
-from ..client_channel_info import ClientChannelInfo
+from ..client_channel_info import (
+    CLIENT_ID_LENGTH_MAX,
+    GROUPS_PER_CHANNEL_MAX,
+    ClientChannelInfo,
+)
 from ..consumer_filter_manager import (
     HEARTBEAT_CHARACTERS_MAX,
     ConsumerFilterManager,
@@ -33,16 +39,19 @@ from ..consumer_filter_manager import (
 )
 from ..consumer_manager import ConsumerManager
 from ..producer_manager import ProducerManager
-from ..subscription import is_tag_type
+from ..subscription import is_tag_type, refuse_subscription
 from ..subscription_group_manager import SubscriptionGroupManager
 from ..topic_config_manager import UNIT_SUB_FLAG, TopicConfigManager
 from ..topic_validator import refuse_topic
-from .request import read_body
+from .request import read_body, until_saved
 
 if TYPE_CHECKING:
     from ..config import BrokerConfig
 
 logger = logging.getLogger(__name__)
+
+HEARTBEAT_STEP_GROUPS: Final = 50
+"""Groups of a heartbeat that are registered in one go: each takes up to 0.1 ms where it is new."""
 
 
 class ClientManageProcessor:
@@ -52,8 +61,8 @@ class ClientManageProcessor:
       config: the broker's configuration.
       consumers, producers, groups, topics: the broker's tables.
       clock: its monotonic time goes into the tables.
-      register_broker_all: registers the topics with every name server; does not raise for a name
-        server that cannot be reached.
+      register_topics: registers what changed with the name servers; waits a short time for those
+        that answer, and does not raise.
       filters: where heartbeats register their expressions; None: enablePropertyFilter is false.
     """
 
@@ -66,7 +75,7 @@ class ClientManageProcessor:
         groups: SubscriptionGroupManager,
         topics: TopicConfigManager,
         clock: Clock,
-        register_broker_all: Callable[[], Awaitable[None]],
+        register_topics: Callable[[], Awaitable[None]],
         filters: ConsumerFilterManager | None = None,
     ) -> None:
         self._config = config
@@ -76,7 +85,7 @@ class ClientManageProcessor:
         self._groups = groups
         self._topics = topics
         self._clock = clock
-        self._register_broker_all = register_broker_all
+        self._register_topics = register_topics
         self.processors: dict[RequestCode, Processor] = {
             RequestCode.HEART_BEAT: self._heartbeat,
             RequestCode.UNREGISTER_CLIENT: self._unregister,
@@ -84,7 +93,16 @@ class ClientManageProcessor:
         }
 
     def _heartbeat(self, request: RemotingCommand, channel: Channel) -> Answer:
-        data = read_body(request, HeartbeatData.from_body)
+        return answer_of(self._register_client(request, channel))
+
+    def _register_client(
+        self, request: RemotingCommand, channel: Channel
+    ) -> Steps[RemotingCommand | Deferred]:
+        """Register a heartbeat's groups in steps, and answer."""
+        data = read_body(
+            request, HeartbeatData.from_request, lambda data: _bound_groups(data, channel)
+        )
+        _refuse_too_large(data)
         client = ClientChannelInfo(
             channel,
             data.client_id,
@@ -93,29 +111,49 @@ class ClientManageProcessor:
             last_update_s=self._clock.monotonic_s(),
         )
         version_before = self._topics.data_version
+        groups = [consumer.group_name for consumer in data.consumer_data_set]
         is_sub_change = data.heartbeat_fingerprint == 0
-        with self._topics.saving_once(), self._groups.saving_once():
-            for consumer in data.consumer_data_set:
-                if self._register_consumer(consumer, client, data):
-                    is_sub_change = True
+        for consumers in in_parts(data.consumer_data_set, HEARTBEAT_STEP_GROUPS):
+            if consumers[0] is not data.consumer_data_set[0]:
+                yield
+            # Not around the steps: what others save in between is saved at once.
+            with self._topics.saving_once(), self._groups.saving_once():
+                for consumer in consumers:
+                    if self._register_consumer(consumer, client, data):
+                        is_sub_change = True
         if self._filters is not None:
-            self._register_filters(self._filters, data)
-        for producer in data.producer_data_set:
-            if producer.group_name:
-                self._producers.register(producer.group_name, client)
+            yield from self._register_filters(self._filters, data)
+        for producers in in_parts(data.producer_data_set, HEARTBEAT_STEP_GROUPS):
+            if producers[0] is not data.producer_data_set[0]:
+                yield
+            for producer in producers:
+                if producer.group_name:
+                    self._producers.register(producer.group_name, client)
+        self._count(channel)
         answer = request.answer(
             ext_fields={
                 "IS_SUPPORT_HEART_BEAT_V2": "true",
                 "IS_SUB_CHANGE": "true" if is_sub_change else "false",
             }
         )
-        if self._topics.data_version is version_before:
+        is_saved = all(map(self._groups.is_saved, groups)) and self._topics.unsaved.isdisjoint(
+            map(retry_topic, groups)
+        )
+        if is_saved and self._topics.data_version is version_before:
             return answer
-        return Deferred(lambda: self._answer_registered(answer))
+        return Deferred(lambda: self._answer_saved(answer))
 
-    async def _answer_registered(self, answer: RemotingCommand) -> RemotingCommand:
-        await self._register_broker_all()
+    async def _answer_saved(self, answer: RemotingCommand) -> RemotingCommand:
+        await until_saved(self._groups)
+        await until_saved(self._topics)
+        await self._register_topics()
         return answer
+
+    def _count(self, channel: Channel) -> None:
+        """Tell the memory budget what the clients of a connection take."""
+        if not channel.closed:
+            size = self._consumers.size_of(channel) + self._producers.size_of(channel)
+            channel.memory.subscriptions.hold(channel, size)
 
     def _register_consumer(
         self, consumer: ConsumerData, client: ClientChannelInfo, data: HeartbeatData
@@ -137,7 +175,7 @@ class ClientManageProcessor:
             return False
         topic = retry_topic(group)
         if refuse_topic(topic) is None:
-            self._topics.create_topic_in_send_message_back(
+            self._topics.stage_topic(
                 topic,
                 queue_count=group_config.retry_queue_nums,
                 order=any(
@@ -163,12 +201,15 @@ class ClientManageProcessor:
             return data.is_without_sub
         return before != data.heartbeat_fingerprint
 
-    def _register_filters(self, filters: ConsumerFilterManager, data: HeartbeatData) -> None:
+    def _register_filters(self, filters: ConsumerFilterManager, data: HeartbeatData) -> Steps[None]:
         left = HEARTBEAT_CHARACTERS_MAX
         for consumer in data.consumer_data_set:
             info = self._consumers.get_consumer_group_info(consumer.group_name)
             if info is not None:
-                left -= filters.register(info.group_name, info.subscription_table, left)
+                compiled = filters.register(info.group_name, info.subscription_table, left)
+                left -= compiled
+                if compiled:
+                    yield
 
     def _unregister(self, request: RemotingCommand, channel: Channel) -> Answer:
         header = decode(UnregisterClientRequestHeader, request.ext_fields)
@@ -181,10 +222,11 @@ class ClientManageProcessor:
                 channel,
                 notify=known is None or known.notify_consumer_ids_changed_enable,
             )
+        self._count(channel)
         return request.answer(ext_fields={})
 
     def _check(self, request: RemotingCommand, channel: Channel) -> Answer:
-        body = read_body(request, CheckClientRequestBody.from_body)
+        body = read_body(request, CheckClientRequestBody.from_request)
         subscription = body.subscription_data
         if (
             subscription is None
@@ -206,3 +248,35 @@ class ClientManageProcessor:
             )  # fmt: skip
             raise RequestRefused(ResponseCode.SUBSCRIPTION_PARSE_FAILED, found)
         return request.answer()
+
+
+def _refuse_too_large(data: HeartbeatData) -> None:
+    """Raises: RequestRefused: SYSTEM_ERROR, something would take too much memory."""
+    reason = None
+    if len(data.client_id) > CLIENT_ID_LENGTH_MAX:
+        reason = f"a client id of {len(data.client_id)} characters, and {CLIENT_ID_LENGTH_MAX} fit"
+    for producer in data.producer_data_set:
+        if len(producer.group_name) > NAME_SIZE_MAX:
+            size = len(producer.group_name)
+            reason = f"a producer group's name of {size} characters, and {NAME_SIZE_MAX} fit"
+    for consumer in data.consumer_data_set:
+        for subscription in consumer.subscription_data_set:
+            why = refuse_subscription(subscription)
+            if why is not None:
+                reason = (
+                    f"the subscription of group {consumer.group_name[:NAME_SIZE_MAX]} has {why}"
+                )
+    if reason is not None:
+        raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"the heartbeat is refused: {reason}")
+
+
+def _bound_groups(data: HeartbeatData, channel: Channel) -> None:
+    """Leave out the groups of a heartbeat that are more than a connection may have."""
+    count = max(len(data.consumer_data_set), len(data.producer_data_set))
+    if count > GROUPS_PER_CHANNEL_MAX:
+        logger.warning(
+            "%s: a heartbeat of %d groups, only the first %d count",
+            channel.remote_address, count, GROUPS_PER_CHANNEL_MAX,
+        )  # fmt: skip
+        del data.consumer_data_set[GROUPS_PER_CHANNEL_MAX:]
+        del data.producer_data_set[GROUPS_PER_CHANNEL_MAX:]

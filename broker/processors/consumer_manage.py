@@ -21,19 +21,26 @@ from ...remoting.headers import (
 )
 from ...remoting.request_codes import RequestCode
 from ...remoting.response_codes import ResponseCode
+from ..admission import may_commit_offset, own_offsets
 from ..consumer_manager import ConsumerManager
 from ..consumer_offset_manager import ConsumerOffsetManager
 from ..subscription_group_manager import SubscriptionGroupManager
 from ..topic_config_manager import TopicConfigManager
 
 if TYPE_CHECKING:
-    from ...store.message_reader import GetMessageResult
+    from ...store.reading.message_reader import GetMessageResult
 
 logger = logging.getLogger(__name__)
 
 
 class Messages(Protocol):
-    """What is asked of the store; `store.message_store.MessageStore` has it."""
+    """What is asked of the store; `store.message_store.MessageStore` has it.
+
+    Attributes:
+      is_slave: whether its messages come from a master.
+    """
+
+    is_slave: bool
 
     def max_offset(self, topic: str, queue_id: int) -> int:
         """Next queue offset; 0 when there is no such queue."""
@@ -121,6 +128,8 @@ class ConsumerManageProcessor:
                 f"Group {group} not exist!",
                 ext_fields={},
             )
+        if not may_commit_offset(group):
+            return request.answer(ResponseCode.NO_PERMISSION, own_offsets(group), ext_fields={})
         config = self._topics.select(topic)
         if config is None:
             return request.answer(
@@ -128,16 +137,19 @@ class ConsumerManageProcessor:
             )
         # RocketMQ takes any queue id and any offset, and so grows without bound. A queue that the
         # topic had until lately is still consumed to its end.
-        queue_count = max(config.read_queue_nums, config.write_queue_nums)
-        if not 0 <= queue_id < queue_count and self._store.max_offset(topic, queue_id) == 0:
+        end = self._store.max_offset(topic, queue_id)
+        if queue_id >= max(config.read_queue_nums, config.write_queue_nums) and end == 0:
             remark = (
                 f"queueId[{queue_id}] is illegal, topic:[{topic}] "
                 f"topicConfig.readQueueNums:[{config.read_queue_nums}] "
                 f"consumer:[{channel.remote_address}]"
             )
             return request.answer(ResponseCode.INVALID_PARAMETER, remark, ext_fields={})
-        if header.commit_offset < 0:
-            remark = f"Offset {header.commit_offset} is negative, topic is {topic}"
+        offset, is_slave = header.commit_offset, self._store.is_slave
+        if not self._offsets.commit_within(group, topic, queue_id, offset, end, is_slave=is_slave):
+            remark = (
+                f"commitOffset[{offset}] is illegal, topic:[{topic}] queueId:[{queue_id}] "
+                f"ends at {end}: an offset past the end would hide the messages that come next"
+            )
             return request.answer(ResponseCode.INVALID_PARAMETER, remark, ext_fields={})
-        self._offsets.commit_offset(group, topic, queue_id, header.commit_offset)
         return request.answer(ext_fields={})

@@ -28,6 +28,7 @@ from ...remoting.sys_flag import (
     TRANSACTION_ROLLBACK_TYPE,
 )
 from ...remoting.topic_names import TRANS_CHECK_MAX_TIME_TOPIC, TRANS_HALF_TOPIC
+from ...store.errors import StoreError
 from ...store.message_store import MessageStore
 from ..config import BrokerConfig
 from ..transaction_service import TransactionService
@@ -81,6 +82,7 @@ class EndTransactionProcessor:
             return
         half = self._look(header.commit_log_offset)
         self._check(half, header)
+        self._refuse_forged(half)
         current = self._transactions.can_end(half.queue_offset)
         if current is None:
             raise RequestRefused(
@@ -88,6 +90,7 @@ class EndTransactionProcessor:
             )
         if kind == TRANSACTION_COMMIT_TYPE:
             try:
+                self._send.kinds.real_place(half)
                 message = final_message(half)
             except ValueError as error:
                 raise RequestRefused(
@@ -123,6 +126,20 @@ class EndTransactionProcessor:
             if not is_right:
                 raise RequestRefused(ResponseCode.SYSTEM_ERROR, what)
 
+    def _refuse_forged(self, half: MessageExt) -> None:
+        """Refuse what is no record of its queue: bytes in a body that look like a half message.
+
+        Raises: RequestRefused: SYSTEM_ERROR, as if nothing were there.
+        """
+        try:
+            is_there = self._store.is_in_queue(
+                half.topic, half.queue_id, half.queue_offset, half.physical_offset
+            )
+        except StoreError as error:
+            raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"{_NOT_FOUND}: {error}") from error
+        if not is_there:
+            raise RequestRefused(ResponseCode.SYSTEM_ERROR, _NOT_FOUND)
+
     def _look(self, physical_offset: int) -> MessageExt:
         return stored_message(
             self._store, physical_offset, failed=f"{_NOT_FOUND}: ", missing=_NOT_FOUND
@@ -143,4 +160,9 @@ class EndTransactionProcessor:
             raise RequestRefused(
                 ResponseCode.SYSTEM_ERROR, f"{failed} The message lies in {parked.topic}."
             )
+        self._refuse_forged(parked)
+        try:
+            self._send.kinds.real_place(parked)
+        except ValueError as error:
+            raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"{failed} {error}") from error
         self._send.put_half(request, channel, renewed_half(parked, 0))

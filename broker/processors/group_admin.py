@@ -11,8 +11,13 @@ Java counterpart: AdminBrokerProcessor.updateAndCreateSubscriptionGroup and the 
 from __future__ import annotations
 
 import logging
+import sys
+from collections.abc import Mapping
+from itertools import islice
 
+from ...remoting import fastjson
 from ...remoting.bodies import (
+    DataVersion,
     SubscriptionGroupConfig,
     SubscriptionGroupList,
     SubscriptionGroupWrapper,
@@ -28,11 +33,13 @@ from ...remoting.headers import (
 )
 from ...remoting.request_codes import RequestCode
 from ...remoting.response_codes import ResponseCode
+from ...remoting.steps import Steps, answer_of, json_page, with_member
+from ..admission import may_commit_offset, own_offsets
 from ..config_text import page
 from ..consumer_offset_manager import ConsumerOffsetManager
 from ..subscription_group_manager import SubscriptionGroupManager
 from .request import read_body, until_saved
-from .topic_admin import first_of_page, page_size
+from .topic_admin import PAGE_BODY_SIZE_MAX, check_list, first_of_page, page_size
 
 logger = logging.getLogger(__name__)
 
@@ -65,13 +72,17 @@ class GroupAdminProcessor:
         return Deferred(run)
 
     def _update(self, request: RemotingCommand, channel: Channel) -> Answer:
-        group = read_body(request, SubscriptionGroupConfig.from_body)
+        group = read_body(request, SubscriptionGroupConfig.from_request)
         logger.info("%s creates or changes group %r", channel.remote_address, group.group_name)
         self._groups.update([group])
         return self._saved(request)
 
     def _update_list(self, request: RemotingCommand, channel: Channel) -> Answer:
-        groups = read_body(request, SubscriptionGroupList.from_body).group_config_list
+        groups = read_body(
+            request,
+            SubscriptionGroupList.from_request,
+            lambda body: check_list(body.group_config_list),
+        ).group_config_list
         logger.info("%s creates or changes %d groups", channel.remote_address, len(groups))
         self._groups.update(groups)
         return self._saved(request)
@@ -79,25 +90,41 @@ class GroupAdminProcessor:
     def _all(self, request: RemotingCommand, channel: Channel) -> Answer:
         header = decode(GetAllSubscriptionGroupRequestHeader, request.ext_fields)
         table = self._groups.subscription_group_table
-        forbidden = self._groups.forbidden_table
         version = self._groups.data_version
         total = len(table)
         paging = (header.data_version, header.group_seq, header.max_group_num)
-        if paging != (None, None, None):
+        is_page = paging != (None, None, None)
+        if is_page:
             table = page(
                 table,
                 begin=first_of_page(header.data_version, version, header.group_seq),
                 count=page_size(header.max_group_num),
             )
-            forbidden = {group: topics for group, topics in forbidden.items() if group in table}
-        wrapper = SubscriptionGroupWrapper(
-            subscription_group_table=table, forbidden_table=forbidden, data_version=version
-        )
-        return request.answer(ext_fields={"totalGroupNum": str(total)}, body=wrapper.to_body())
+        size_max = PAGE_BODY_SIZE_MAX if is_page else sys.maxsize
+        return answer_of(self._answer_groups(request, table, total, version, size_max))
+
+    def _answer_groups(
+        self,
+        request: RemotingCommand,
+        table: Mapping[str, SubscriptionGroupConfig],
+        total: int,
+        version: DataVersion,
+        size_max: int,
+    ) -> Steps[RemotingCommand | Deferred]:
+        forbidden = self._groups.forbidden_table
+        groups, count = yield from json_page(table, fastjson.dumps, size_max)
+        if size_max < sys.maxsize:
+            named = set(islice(table, count))
+            forbidden = {group: topics for group, topics in forbidden.items() if group in named}
+        wrapper = SubscriptionGroupWrapper(forbidden_table=forbidden, data_version=version)
+        body = with_member(wrapper.to_body(), b'"subscriptionGroupTable":{}', groups)
+        return request.answer(ext_fields={"totalGroupNum": str(total)}, body=body)
 
     def _delete(self, request: RemotingCommand, channel: Channel) -> Answer:
         header = decode(DeleteSubscriptionGroupRequestHeader, request.ext_fields)
         logger.info("%s deletes group %r", channel.remote_address, header.group_name)
+        if not may_commit_offset(header.group_name):
+            raise RequestRefused(ResponseCode.NO_PERMISSION, own_offsets(header.group_name))
         if header.clean_offset or header.remove_offset:
             self._offsets.remove_offset(header.group_name)
         self._groups.delete(header.group_name)

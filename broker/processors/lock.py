@@ -6,6 +6,8 @@ Not done: lockInStrictMode, which asks the other replicas; there are none yet.
 
 from __future__ import annotations
 
+from typing import Final
+
 from ...remoting.bodies import (
     LockBatchRequestBody,
     LockBatchResponseBody,
@@ -13,10 +15,17 @@ from ...remoting.bodies import (
 )
 from ...remoting.channel import Answer, Channel, Processor
 from ...remoting.codec import RemotingCommand
+from ...remoting.errors import RequestRefused
+from ...remoting.names import NAME_SIZE_MAX
 from ...remoting.request_codes import RequestCode
+from ...remoting.response_codes import ResponseCode
 from ...store.clock import Clock
+from ..client_channel_info import CLIENT_ID_LENGTH_MAX
 from ..rebalance_lock_manager import RebalanceLockManager
 from .request import read_body
+
+QUEUES_MAX: Final = 5_000
+"""Queues of one request, at most: 12 ms. A client asks for those that it has of one broker."""
 
 
 class LockProcessor:
@@ -36,13 +45,39 @@ class LockProcessor:
         }
 
     def _lock(self, request: RemotingCommand, channel: Channel) -> Answer:
-        body = read_body(request, LockBatchRequestBody.from_body)
+        body = read_body(request, LockBatchRequestBody.from_request, _check_count)
+        _refuse_long_names(body)
         held = self._locks.try_lock_batch(
             body.consumer_group, body.mq_set, body.client_id, now_s=self._clock.monotonic_s()
         )
         return request.answer(body=LockBatchResponseBody(lock_ok_mq_set=held).to_body())
 
     def _unlock(self, request: RemotingCommand, channel: Channel) -> Answer:
-        body = read_body(request, UnlockBatchRequestBody.from_body)
+        body = read_body(request, UnlockBatchRequestBody.from_request, _check_count)
         self._locks.unlock_batch(body.consumer_group, body.mq_set, body.client_id)
         return request.answer()
+
+
+def _refuse_long_names(body: LockBatchRequestBody) -> None:
+    """Raises: RequestRefused: SYSTEM_ERROR, a name is longer than any topic's, group's or broker's;
+    the table of locks would keep it.
+    """
+    names = [body.consumer_group]
+    names += [name for queue in body.mq_set for name in (queue.topic, queue.broker_name)]
+    longest = max(map(len, names))
+    if longest > NAME_SIZE_MAX or len(body.client_id) > CLIENT_ID_LENGTH_MAX:
+        raise RequestRefused(
+            ResponseCode.SYSTEM_ERROR,
+            f"no queue is locked: names have at most {NAME_SIZE_MAX} characters, and client ids "
+            f"{CLIENT_ID_LENGTH_MAX}; here {longest} and {len(body.client_id)}",
+        )
+
+
+def _check_count(body: LockBatchRequestBody | UnlockBatchRequestBody) -> None:
+    """Raises: RequestRefused: SYSTEM_ERROR, more than QUEUES_MAX queues."""
+    if len(body.mq_set) > QUEUES_MAX:
+        raise RequestRefused(
+            ResponseCode.SYSTEM_ERROR,
+            f"{len(body.mq_set)} queues, at most {QUEUES_MAX} are taken at once: "
+            "divide the request",
+        )

@@ -27,7 +27,7 @@ from ...remoting.headers import (
 from ...remoting.request_codes import RequestCode
 from ...remoting.response_codes import ResponseCode
 from ...store.errors import StoreError
-from ...store.message_reader import QueryResult
+from ...store.reading.message_reader import QueryResult
 
 logger = logging.getLogger(__name__)
 

@@ -67,6 +67,11 @@ class RecallMessageProcessor:
             raise RequestRefused(
                 ResponseCode.TOPIC_NOT_EXIST, f"recall failed, the topic[{header.topic}] not exist"
             )
+        if not self._send.kinds.may_name(RequestCode.RECALL_MESSAGE, header.topic):
+            raise RequestRefused(
+                ResponseCode.NO_PERMISSION,
+                f"recall failed, topic[{header.topic}] holds the broker's own records",
+            )
         handle = self._read(header)
         now_ms = self._store.now_ms
         properties = {

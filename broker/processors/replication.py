@@ -15,14 +15,22 @@ from collections.abc import Callable
 
 from ...remoting import fastjson
 from ...remoting.bodies import DataVersion, HARuntimeInfo
-from ...remoting.channel import Answer, Channel, Processor
+from ...remoting.channel import Answer, Channel, Deferred, Processor
 from ...remoting.codec import RemotingCommand
 from ...remoting.errors import RequestRefused
+from ...remoting.headers import (
+    GetAllConsumerOffsetRequestHeader,
+    GetAllConsumerOffsetResponseHeader,
+    decode,
+    encode_header,
+)
 from ...remoting.request_codes import RequestCode
 from ...remoting.response_codes import ResponseCode
+from ...remoting.steps import Steps, answer_of
 from ...store.clock import Clock
 from ..consumer_offset_manager import ConsumerOffsetManager
 from ..delay_offset_manager import DelayOffsetManager
+from ..offset_pages import page_of_offsets
 from ..timer_message_service import TimerMessageService
 
 
@@ -60,7 +68,17 @@ class ReplicationProcessor:
         }
 
     def _consumer_offsets(self, request: RemotingCommand, _: Channel) -> Answer:
-        return request.answer(body=self._offsets.to_body())
+        header = decode(GetAllConsumerOffsetRequestHeader, request.ext_fields)
+        if header.max_offset_num is None:
+            return answer_of(self._answer_offsets(request))
+        body, last = page_of_offsets(
+            self._offsets, header.after_topic_group or "", header.max_offset_num
+        )
+        answer = GetAllConsumerOffsetResponseHeader(last_topic_group=last)
+        return request.answer(ext_fields=encode_header(answer), body=body)
+
+    def _answer_offsets(self, request: RemotingCommand) -> Steps[RemotingCommand | Deferred]:
+        return request.answer(body=(yield from self._offsets.to_body()))
 
     def _all_delay_offsets(self, request: RemotingCommand, _: Channel) -> Answer:
         return request.answer(body=self._delay_offsets.encode())

@@ -38,6 +38,7 @@ from ...remoting.response_codes import ResponseCode
 from ...store.errors import StoreError
 from ...store.message_store import MessageStore
 from ...store.status import PutMessageStatus
+from ..admission import admitted
 from ..config import BrokerConfig
 from ..inner_message import InnerMessage, InnerPuts
 from ..producer_manager import ProducerManager
@@ -167,7 +168,7 @@ class ReplyMessageProcessor:
             header.topic,
             queue_id,
             request.body,
-            (header.properties or "").encode("utf-8", "replace"),
+            admitted((header.properties or "").encode("utf-8", "replace")),
             header.born_timestamp,
             channel.remote_host,
             self._send.store_host,

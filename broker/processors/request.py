@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol, TypeVar
 
+from ...remoting.bodies import Body, out_of_range
 from ...remoting.codec import RemotingCommand
 from ...remoting.errors import RemoteProtocolError, RequestRefused
 from ...remoting.message import MessageExt
@@ -16,24 +17,38 @@ from ...remoting.response_codes import ResponseCode
 from ...store.errors import StoreError, StoreIOError
 from ...store.message_store import MessageStore
 
-T = TypeVar("T")
+BodyT = TypeVar("BodyT", bound=Body)
 
 
-def read_body(request: RemotingCommand, read: Callable[[bytes], T]) -> T:
+def read_body(
+    request: RemotingCommand,
+    read: Callable[[bytes], BodyT],
+    bound: Callable[[BodyT], None] = lambda body: None,
+) -> BodyT:
     """The body of a request.
 
     Args:
       request: whose body.
-      read: a body class's `from_body`.
+      read: a body class's `from_request`.
+      bound: refuses or shortens a body with too many items; called before they are looked at one
+        by one.
     Raises: RequestRefused: SYSTEM_ERROR, the body is not what the request needs. RocketMQ ends in
-      a NullPointerException or fastjson's own error here, with the same code.
+      a NullPointerException or fastjson's own error here, with the same code. INVALID_PARAMETER,
+      a number is outside of the range that its member declares.
     """
     try:
-        return read(request.body)
+        body = read(request.body)
     except RemoteProtocolError as error:
         raise RequestRefused(
             ResponseCode.SYSTEM_ERROR, f"the body of request {request.code} cannot be read: {error}"
         ) from error
+    bound(body)
+    fault = out_of_range(body)
+    if fault is not None:
+        raise RequestRefused(
+            ResponseCode.INVALID_PARAMETER, f"the body of request {request.code}: {fault}"
+        )
+    return body
 
 
 def stored_message(

@@ -25,6 +25,7 @@ from ..config import BrokerConfig
 from ..inner_message import InnerMessage
 from ..subscription_group_manager import SubscriptionGroupManager
 from ..topic_config_manager import TopicConfigManager
+from ..topic_queues import any_queue
 from .request import stored_message
 from .send_message import SendMessageProcessor
 
@@ -102,8 +103,11 @@ class SendBackProcessor:
     def send_back(self, request: RemotingCommand, channel: Channel) -> RemotingCommand | None:
         """Store a message again for its group; the answer leaves when that is written.
 
-        Raises: RequestRefused: with Apache's codes and remarks; SYSTEM_ERROR when the message is
-          not there any more, or damaged.
+        Raises:
+          RequestRefused: with Apache's codes and remarks; SYSTEM_ERROR when the message is not
+            there any more, or damaged; SERVICE_NOT_AVAILABLE when the group or a topic of it is new
+            and cannot be saved.
+          Postponed: the group or a topic of it is new and being saved.
         """
         header = decode(ConsumerSendMsgBackRequestHeader, request.ext_fields)
         group = self._groups.find(header.group)
@@ -112,6 +116,7 @@ class SendBackProcessor:
                 ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
                 f"subscription group not exist, {header.group} {FAQ_HELP}",
             )
+        self._groups.require_saved(header.group)
         if not self._config.broker_permission & _PERM_WRITE:
             raise RequestRefused(
                 ResponseCode.NO_PERMISSION,
@@ -130,15 +135,19 @@ class SendBackProcessor:
         message = stored_message(
             self._store, header.offset, failed=failed, missing=f"{failed}{header.offset}"
         )
+        if not self._send.kinds.may_name(RequestCode.CONSUMER_SEND_MSG_BACK, message.topic):
+            raise RequestRefused(
+                ResponseCode.NO_PERMISSION,
+                f"{failed}the message at {header.offset} is the broker's own record in "
+                f"{message.topic}",
+            )
         times_max = header.max_reconsume_times
         if times_max is None:
             times_max = group.retry_max_times
         verdict = judge(message.reconsume_times, header.delay_level, times_max)
-        queue_id = self._random.randrange(group.retry_queue_nums)
         if verdict.is_dead:
             topic = DLQ_TOPIC_PREFIX + header.group
-            self._topic(topic, DLQ_QUEUE_COUNT, 0)
-            queue_id = self._random.randrange(DLQ_QUEUE_COUNT)
+            config = self._topic(topic, DLQ_QUEUE_COUNT, 0)
             logger.warning(
                 "%s: message %s of %s is given up after %d tries, it goes to %s",
                 channel.remote_address, message.unique_key or message.offset_message_id,
@@ -146,7 +155,8 @@ class SendBackProcessor:
             )  # fmt: skip
         again = InnerMessage.of(message)
         again.topic = topic
-        again.queue_id = queue_id
+        # The topic may have other queues than the group asks for now, and only they are read.
+        again.queue_id = any_queue(config, self._random)
         first = {"RETRY_TOPIC": message.topic, "ORIGIN_MESSAGE_ID": message.offset_message_id}
         known = {name: message.properties.get(name, value) for name, value in first.items()}
         # A dead one keeps saying DELAY 0, as Apache's does.
@@ -162,5 +172,6 @@ class SendBackProcessor:
             topic, queue_count=queue_count, sys_flag=sys_flag
         )
         if config is None:
-            raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"topic[{topic}] not exist")
+            reason = self._topics.refuse_new(topic) or f"topic[{topic}] not exist"
+            raise RequestRefused(ResponseCode.SYSTEM_ERROR, reason)
         return config

@@ -22,9 +22,14 @@ from typing import Final
 
 from ...remoting.bodies import TopicConfig
 from ...remoting.channel import Channel, Processor
-from ...remoting.codec import RemotingCommand, encode
+from ...remoting.codec import RemotingCommand
 from ...remoting.errors import RemoteProtocolError, RequestRefused
-from ...remoting.headers import SendMessageRequestHeader, decode, decode_send_message_v2
+from ...remoting.headers import (
+    SendMessageRequestHeader,
+    decode,
+    decode_send_message_v2,
+    read_number,
+)
 from ...remoting.java_hash import tags_code
 from ...remoting.message_batch import iter_batch
 from ...remoting.message_codec import PROPERTIES_SIZE_MAX
@@ -34,25 +39,42 @@ from ...remoting.message_properties import (
     properties_from_bytes,
     properties_to_bytes,
 )
+from ...remoting.numbers import (
+    RECONSUME_TIMES_MAX,
+    WANTED_QUEUE_COUNT,
+)
 from ...remoting.recall_handle import recall_handle
 from ...remoting.request_codes import RequestCode
 from ...remoting.response_codes import FAQ_HELP, ResponseCode
+from ...remoting.sys_flag import (
+    TRANSACTION_NOT_TYPE,
+    reset_transaction_value,
+)
 from ...remoting.topic_names import (
     DLQ_TOPIC_PREFIX,
-    NOT_ALLOWED_SEND_TOPICS,
     RETRY_TOPIC_PREFIX,
+    SYSTEM_TOPIC_PREFIX,
     TIMER_TOPIC,
 )
 from ...store.message_store import MessageStore
 from ...store.status import PutMessageStatus
+from ..admission import (
+    CLOSED_TOPICS,
+    admitted,
+    is_special,
+    may_break_batch_rules,
+    refused_in_batch,
+)
 from ..attributes import BATCH_CQ, QUEUE_TYPE
 from ..config import BrokerConfig
-from ..inner_message import InnerMessage, InnerPuts, TimerRefused, delay_level
+from ..inner_message import InnerMessage, InnerPuts, WaitingRefused, delay_level
 from ..subscription_group_manager import SubscriptionGroupManager
 from ..topic_config_manager import TopicConfigManager
+from ..topic_queues import any_queue
 from ..topic_validator import refuse_topic
 from ..transaction_service import TransactionService
 from ..transactions import half_message
+from .send_numbers import BORN_DIGITS, QUEUE_IDS, read_numbers, refuse_hidden
 from .send_turn import SendTurn
 
 logger = logging.getLogger(__name__)
@@ -67,9 +89,6 @@ _V2_NAMES = ("b", "e", "f", "g", "h", "i", "j")
 _WORD_CODES: Final = frozenset({RequestCode.SEND_MESSAGE, RequestCode.SEND_REPLY_MESSAGE})
 """Sends whose header names are words and not letters."""
 _ZERO_TEXTS = ("0", "0", "0")
-_ZEROS = (0, 0, 0)
-_INT32_MAX = 0x7FFFFFFF
-_INT64_MAX = 0x7FFFFFFFFFFFFFFF
 
 
 class SendMessageProcessor(SendTurn):
@@ -94,6 +113,7 @@ class SendMessageProcessor(SendTurn):
 
     Attributes:
       store_host: as above.
+      kinds: of the broker's topics.
     """
 
     def __init__(
@@ -114,7 +134,6 @@ class SendMessageProcessor(SendTurn):
         trace_on = "true" if config.trace_on else "false"
         super().__init__(
             store,
-            topics,
             transactions,
             on_messages,
             store_host=store_host,
@@ -122,9 +141,11 @@ class SendMessageProcessor(SendTurn):
             held_max=config.send_thread_pool_queue_capacity,
         )
         self._config = config
+        self._topics = topics
         self._topic_table = topics.topic_config_table
         self.store_host = self._store_host = store_host
         self._inner = inner
+        self.kinds = inner.kinds
         self._groups = groups
         self._is_ordered = is_ordered
         self._is_read_only = not config.broker_permission & _PERM_WRITE
@@ -161,30 +182,42 @@ class SendMessageProcessor(SendTurn):
         n_topic, n_queue, n_sys_flag, n_born, n_flag, n_properties, n_reconsume = names
         try:
             topic = fields[n_topic]
-            queue_id = int(fields[n_queue])
-            born_ms = int(fields[n_born])
+            queue_id = QUEUE_IDS.get(fields[n_queue])
+            born = fields[n_born]
             numbers = (fields[n_flag], fields[n_sys_flag], fields.get(n_reconsume) or "0")
-            flag, sys_flag, reconsume = _ZEROS if numbers == _ZERO_TEXTS else map(_int32, numbers)
-            if not 0 <= born_ms <= _INT64_MAX:
-                raise ValueError(born_ms)
-        except (KeyError, ValueError) as error:
+            if (
+                queue_id is not None
+                and numbers == _ZERO_TEXTS
+                and len(born) == BORN_DIGITS
+                and born.isascii()
+                and born.isdecimal()
+            ):
+                born_ms = int(born)
+                flag = sys_flag = reconsume = 0
+            else:
+                queue_id, born_ms, flag, sys_flag, reconsume = read_numbers(fields, names)
+        except KeyError as error:
             raise _bad_header(request, error) from error
         config = self._topic_table.get(topic)
-        if config is None or self._is_read_only or topic in NOT_ALLOWED_SEND_TOPICS:
+        if (
+            config is None or self._is_read_only or topic in CLOSED_TOPICS
+            or (topic[0] == "r" and topic.startswith(SYSTEM_TOPIC_PREFIX))
+        ):  # fmt: skip
             config = self.check_topic(request, topic, channel)
         if not 0 <= queue_id < config.write_queue_nums:
             queue_id = self.other_queue(config, queue_id, channel)
         properties = fields.get(n_properties, "").encode("utf-8", "replace")
-        if topic[0] == "%" or b"DEL" in properties or b"TRAN_MSG" in properties:
+        has_key = b"UNIQ_KEY\1" in properties
+        if topic[0] == "%" or is_special(properties, has_key):
             message = InnerMessage(
-                topic, queue_id, request.body, properties, born_ms, channel.remote_host,
+                topic, queue_id, request.body, admitted(properties), born_ms, channel.remote_host,
                 self._store_host, flag, sys_flag, reconsume,
             )  # fmt: skip
             self._send_special(request, message)
             return
         tags = _tags_of(properties) if b"TAGS\1" in properties else 0
         waits = b"WAIT\1false" not in properties
-        if b"UNIQ_KEY\1" in properties and b"MSG_REGION\1" not in properties:
+        if has_key and b"MSG_REGION\1" not in properties:
             # 4.9 leaves the last separator out.
             properties += self._added if properties[-1] == 2 else self._added_after
         else:
@@ -222,21 +255,27 @@ class SendMessageProcessor(SendTurn):
         ):
             self._send_half(request, message)
             return
+        # Clients before 4.6.1 leave the bits in a message that is tried again; they would hide it.
+        message.sys_flag = reset_transaction_value(message.sys_flag, TRANSACTION_NOT_TYPE)
         if message.topic.startswith(RETRY_TOPIC_PREFIX) and self._is_dead(request, message):
             message.topic = DLQ_TOPIC_PREFIX + message.topic.removeprefix(RETRY_TOPIC_PREFIX)
             message.queue_id = 0
             dead = self._topics.create_topic_in_send_message_back(message.topic, queue_count=1)
             if dead is None:
-                raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"topic[{message.topic}] not exist")
+                reason = self._topics.refuse_new(message.topic)
+                raise RequestRefused(
+                    ResponseCode.SYSTEM_ERROR, reason or f"topic[{message.topic}] not exist"
+                )
             message.change_properties({"DELAY": "-1"})
         waits = b"WAIT\1false" not in message.properties
         message = self._waiting_message(message)
-        physical_offset, queue_offset = self._put(message)
-        if message.topic == TIMER_TOPIC and request.code != RequestCode.SEND_BATCH_MESSAGE:
+        if message.topic == TIMER_TOPIC:
             handle = recall_handle(message.properties, self._config.broker_name)
+            physical_offset, queue_offset = self._put(message)
             fields = self._place(physical_offset, queue_id, queue_offset) | {"recallHandle": handle}
             self._answer_with(request, fields, waits)
             return
+        physical_offset, queue_offset = self._put(message)
         self._accept(request, queue_id, physical_offset, queue_offset, waits)
 
     def _send_half(self, request: RemotingCommand, message: InnerMessage) -> None:
@@ -246,8 +285,12 @@ class SendMessageProcessor(SendTurn):
                 ResponseCode.NO_PERMISSION,
                 f"the broker[{self._config.broker_ip1}] sending transaction message is forbidden",
             )
-        queue_id = message.queue_id
+        topic, queue_id = message.topic, message.queue_id
         message = half_message(message)
+        try:
+            self._inner.refuse_half_too_large(message, topic)
+        except WaitingRefused as error:
+            raise self._refusal(error.status) from error
         waits = b"WAIT\1false" not in message.properties
         physical_offset, queue_offset = self._put_half(message)
         unique_key = find_property(message.properties, b"UNIQ_KEY") or b""
@@ -292,12 +335,12 @@ class SendMessageProcessor(SendTurn):
                 ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
                 f"subscription group not exist, {group_name} {FAQ_HELP}",
             )
-        letters = request.code not in _WORD_CODES
-        text = request.ext_fields.get("l" if letters else "maxReconsumeTimes")
-        try:
-            times_max = group.retry_max_times if text is None else _int32(text)
-        except ValueError as error:
-            raise _bad_header(request, error) from error
+        self._groups.require_saved(group_name)
+        name = "maxReconsumeTimes" if request.code in _WORD_CODES else "l"
+        text = request.ext_fields.get(name)
+        times_max = group.retry_max_times
+        if text is not None:
+            times_max = read_number(name, RECONSUME_TIMES_MAX, text)
         return message.reconsume_times > times_max or self._is_ordered(group_name)
 
     def _waiting_message(self, message: InnerMessage) -> InnerMessage:
@@ -309,7 +352,7 @@ class SendMessageProcessor(SendTurn):
             return self._inner.waiting(message)
         except ValueError as error:
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, str(error)) from error
-        except TimerRefused as error:
+        except WaitingRefused as error:
             raise self._refusal(error.status) from error
 
     def _put(self, message: InnerMessage) -> tuple[int, int]:
@@ -363,11 +406,12 @@ class SendMessageProcessor(SendTurn):
     def other_queue(self, config: TopicConfig, queue_id: int, channel: Channel) -> int:
         """The queue for an id that is not one of the writable ones.
 
-        A negative id leaves it to us. One below the read queues is taken, as Apache does: a topic
-        that is being shrunk still has clients with the old route.
+        A negative id leaves it to us; a topic without a queue is then refused. One below the read
+        queues is taken, as Apache does: a topic that is being shrunk still has clients with the old
+        route.
         """
         if queue_id < 0:
-            return self._random.randrange(max(config.write_queue_nums, 1))
+            return any_queue(config, self._random)
         if queue_id >= config.read_queue_nums:
             raise RequestRefused(
                 ResponseCode.INVALID_PARAMETER,
@@ -389,6 +433,9 @@ class SendMessageProcessor(SendTurn):
     def check_topic(self, request: RemotingCommand, topic: str, channel: Channel) -> TopicConfig:
         """What Apache checks of every send, in its order; creates a topic that may be created.
 
+        Raises:
+          RequestRefused: the send is not allowed, or its topic is new and cannot be saved.
+          Postponed: the topic is new and being saved.
         Source: AbstractSendMessageProcessor.msgCheck.
         """
         config = self._topic_table.get(topic)
@@ -400,7 +447,7 @@ class SendMessageProcessor(SendTurn):
         remark = refuse_topic(topic)
         if remark is not None:
             raise RequestRefused(ResponseCode.INVALID_PARAMETER, remark)
-        if topic in NOT_ALLOWED_SEND_TOPICS:
+        if not self.kinds.may_name(RequestCode(request.code), topic):
             raise RequestRefused(
                 ResponseCode.NO_PERMISSION, f"Sending message to topic[{topic}] is forbidden."
             )
@@ -410,8 +457,9 @@ class SendMessageProcessor(SendTurn):
         fields = request.ext_fields
         try:
             default_topic = fields["c" if letters else "defaultTopic"]
-            queue_nums = _int32(fields["d" if letters else "defaultTopicQueueNums"])
-        except (KeyError, ValueError) as error:
+            name = "d" if letters else "defaultTopicQueueNums"
+            queue_nums = read_number(name, WANTED_QUEUE_COUNT, fields[name])
+        except KeyError as error:
             raise _bad_header(request, error) from error
         unit = fields.get("k" if letters else "unitMode") == "true"
         retry = topic.startswith(RETRY_TOPIC_PREFIX)
@@ -427,7 +475,8 @@ class SendMessageProcessor(SendTurn):
         if config is None:
             raise RequestRefused(
                 ResponseCode.TOPIC_NOT_EXIST,
-                f"topic[{topic}] not exist, apply first please!{FAQ_HELP}",
+                self._topics.refuse_new(topic)
+                or f"topic[{topic}] not exist, apply first please!{FAQ_HELP}",
             )
         return config
 
@@ -440,28 +489,33 @@ class SendMessageProcessor(SendTurn):
             self._begin(channel)
         header = decode_send_message_v2(request.ext_fields)
         topic = header.topic
-        config = self._topic_table.get(topic)
-        if config is None or self._is_read_only or topic in NOT_ALLOWED_SEND_TOPICS:
-            config = self.check_topic(request, topic, channel)
-        queue_id = header.queue_id
-        if not 0 <= queue_id < config.write_queue_nums:
-            queue_id = self.other_queue(config, queue_id, channel)
+        refuse_hidden(header.sys_flag, b"")
         if topic.startswith(RETRY_TOPIC_PREFIX):
             raise RequestRefused(
                 ResponseCode.MESSAGE_ILLEGAL,
                 f"batch request does not support retry group {topic}",
             )
+        config = self._topic_table.get(topic)
+        if (
+            config is None or self._is_read_only or topic in CLOSED_TOPICS
+            or topic.startswith(SYSTEM_TOPIC_PREFIX)
+        ):  # fmt: skip
+            config = self.check_topic(request, topic, channel)
+        queue_id = header.queue_id
+        if not 0 <= queue_id < config.write_queue_nums:
+            queue_id = self.other_queue(config, queue_id, channel)
         if len(request.body) > self._message_size_max:
             raise self._refusal(PutMessageStatus.MESSAGE_ILLEGAL)
         added, unique_key = self._added, None
         if config.attributes.get(QUEUE_TYPE) == BATCH_CQ:
             # One record of its own, an inner batch, if the producer gave the batch a unique key.
             own = (header.properties or "").encode("utf-8", "replace")
+            _refuse_in_batch(own)
             unique_key = find_property(own, b"UNIQ_KEY")
             if unique_key is not None:
                 added = own + (self._added if own[-1] == 2 else self._added_after)
         try:
-            if b"DEL" in request.body or b"TRAN_MSG" in request.body:
+            if may_break_batch_rules(request.body):
                 for _, _, properties in iter_batch(request.body):
                     _refuse_in_batch(properties)
             status, offsets, queue_offset = self._store.put_batch(
@@ -489,17 +543,8 @@ class SendMessageProcessor(SendTurn):
         }
         if unique_key is not None:  # tells 5.x producers that it is one message with one key
             fields["batchUniqId"] = str(unique_key, "utf-8", "replace")
-        self._requests.append(request)
-        answer = request.answer(0, None, fields | self.answer_constants)
-        self._answers.append(b"" if request.is_oneway else encode(answer))
-        self._waiting.append("WAIT\1false" not in (header.properties or ""))
-
-
-def _int32(text: str) -> int:
-    value = int(text)
-    if not -_INT32_MAX - 1 <= value <= _INT32_MAX:
-        raise ValueError(f"{value} is not an int32")
-    return value
+        waits = "WAIT\1false" not in (header.properties or "")
+        self._answer_with(request, fields, waits)
 
 
 def _bad_header(request: RemotingCommand, error: Exception) -> RequestRefused:
@@ -517,21 +562,17 @@ def _tags_of(properties: bytes) -> int:
 
 
 def _refuse_in_batch(properties: bytes) -> None:
-    """Refuse what would be stored as a plain message.
+    """Refuse what would be stored as a plain message, or what only a broker sets.
 
-    Raises: RequestRefused: a delayed message, or a transaction's.
+    Raises: RequestRefused: REQUEST_CODE_NOT_SUPPORTED, see `admission.refused_in_batch`.
     """
-    for name in (b"TIMER_DELAY_SEC", b"TIMER_DELAY_MS", b"TIMER_DELIVER_MS", b"DELAY"):
-        if find_property(properties, name) not in (None, b"0"):
-            raise RequestRefused(
-                ResponseCode.REQUEST_CODE_NOT_SUPPORTED,
-                f"the property {name.decode()} is not supported in a batch",
-            )
-    if find_property(properties, b"TRAN_MSG") == b"true":
-        raise RequestRefused(
-            ResponseCode.REQUEST_CODE_NOT_SUPPORTED,
-            "transaction messages are not supported in a batch",
-        )
+    name = refused_in_batch(properties)
+    if name is None:
+        return
+    what = "transaction messages are" if name == "TRAN_MSG" else f"the property {name} is"
+    raise RequestRefused(
+        ResponseCode.REQUEST_CODE_NOT_SUPPORTED, f"{what} not supported in a batch"
+    )
 
 
 def _has_delay_level(properties: bytes) -> bool:

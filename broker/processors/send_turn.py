@@ -18,10 +18,10 @@ from ...remoting.codec import RemotingCommand, decode_frame, encode
 from ...remoting.errors import RequestRefused
 from ...remoting.request_codes import RequestCode
 from ...remoting.response_codes import ResponseCode
+from ...remoting.supervision import FailureLog
 from ...store.errors import StoreIOError
 from ...store.message_store import MessageStore
 from ...store.status import PutMessageStatus
-from ..topic_config_manager import TopicConfigManager
 from ..transaction_service import TransactionService
 from .put_refusal import refusal_of_put
 
@@ -34,12 +34,9 @@ _CODES: Final[Mapping[PutMessageStatus, ResponseCode]] = {
 }
 """What is answered for a message that is stored, but not as safe as it should be."""
 
-_TOPIC_FIELDS: Final[Mapping[int, str]] = {
-    RequestCode.SEND_MESSAGE: "topic",
-    RequestCode.SEND_MESSAGE_V2: "b",
-    RequestCode.SEND_BATCH_MESSAGE: "b",
-}
-"""Where the request of a send has its topic."""
+_SENDS: Final = frozenset(
+    {RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE}
+)
 
 
 _Answers = tuple[Channel, list[tuple[RemotingCommand, bytes]]]
@@ -51,7 +48,6 @@ class SendTurn:
 
     Args:
       store: already loaded.
-      topics: tells when a topic that an answer promises is saved.
       transactions: is told of each turn's commit.
       on_messages: called with the queues that have new messages, in the turn that made them
         visible.
@@ -66,7 +62,6 @@ class SendTurn:
     def __init__(
         self,
         store: MessageStore,
-        topics: TopicConfigManager,
         transactions: TransactionService,
         on_messages: Callable[[Collection[tuple[str, int]]], None],
         *,
@@ -74,11 +69,11 @@ class SendTurn:
         constants: Mapping[str, str],
         held_max: int,
     ) -> None:
+        self._failures = FailureLog(logger)
         self._held = 0
         self._held_max = held_max
         self._store = store
         self._answers_later = store.answers_later
-        self._topics = topics
         self._transactions = transactions
         self._on_messages = on_messages
         self._message_size_max = store.config.max_message_size
@@ -116,9 +111,7 @@ class SendTurn:
         waits: bool,
     ) -> None:
         """Keep the answer to a send until the turn's end."""
-        self._requests.append(request)
-        self._waiting.append(waits)
-        self._answers.append(
+        answer = (
             b""  # oneway
             if request.flag & 2
             else self._ok.encode(
@@ -129,13 +122,18 @@ class SendTurn:
                 b"%d" % queue_offset,
             )
         )
+        self._requests.append(request)
+        self._waiting.append(waits)
+        self._answers.append(answer)
 
     def _answer_at_end(
         self, request: RemotingCommand, answer: RemotingCommand, waits: bool
     ) -> None:
+        frame = b"" if request.is_oneway else encode(answer)
+        # All three or none: an answer that cannot be encoded must not shift those of others.
         self._requests.append(request)
         self._waiting.append(waits)
-        self._answers.append(b"" if request.is_oneway else encode(answer))
+        self._answers.append(frame)
 
     def answer_with_turn(
         self, request: RemotingCommand, channel: Channel, remark: str | None = None
@@ -151,11 +149,36 @@ class SendTurn:
             return
         self._channel = None
         senders, self._senders = self._senders, []
-        if not self._requests:  # all of them were refused
-            return
+        # Without an answer, too, there may be something to commit: a request may have failed after
+        # its message was appended.
         requests, self._requests = self._requests, []
         answers, self._answers = self._answers, []
         waiting, self._waiting = self._waiting, []
+        try:
+            self._commit_and_answer(senders, requests, answers, waiting)
+        except Exception as error:  # noqa: BLE001 - our bug: the next turn is served
+            self._give_up(senders, error)
+
+    def _give_up(self, senders: list[tuple[Channel, int]], error: Exception) -> None:
+        """End a turn that failed with an error that is not expected.
+
+        What is not written is undone. Nothing more is answered: the senders' connections are
+        closed, so they learn at once that they do not know, and send again.
+        """
+        meaning = "The connections of its senders are closed, and they send again"
+        self._failures.note("a turn of sends", meaning, error)
+        self._store.roll_back(error)
+        self._transactions.after_commit(False)
+        for channel, _ in senders:
+            channel.close("the turn of its sends failed")
+
+    def _commit_and_answer(
+        self,
+        senders: list[tuple[Channel, int]],
+        requests: list[RemotingCommand],
+        answers: list[bytes],
+        waiting: list[bool],
+    ) -> None:
         self._transactions.before_commit()
         try:
             arrivals = self._store.commit()
@@ -174,47 +197,14 @@ class SendTurn:
             if self._answers_later and any(waiting):
                 self._answer_when_safe(senders, requests, answers, waiting)
                 return
-        ends = [start for _, start in senders[1:]] + [len(answers)]
-        if self._topics.unsaved:
-            self._release(
-                [
-                    (channel, list(zip(requests[start:end], answers[start:end], strict=True)))
-                    for (channel, start), end in zip(senders, ends, strict=True)
-                ]
-            )
-        elif len(senders) == 1:
+        if not requests:
+            return
+        if len(senders) == 1:
             senders[0][0].write_all(answers)
         else:
+            ends = [start for _, start in senders[1:]] + [len(answers)]
             for (channel, start), end in zip(senders, ends, strict=True):
                 channel.write_all(answers[start:end])
-
-    def _release(self, turn: list[_Answers]) -> None:
-        """Write the answers; those that promise a message in a topic that is new and not saved yet,
-        which a crash would take, when it is."""
-        later: list[tuple[Channel, list[bytes]]] = []
-        for channel, pairs in turn:
-            now: list[bytes] = []
-            held: list[bytes] = []
-            for request, answer in pairs:
-                (held if self._promises_unsaved(request) else now).append(answer)
-            channel.write(now)
-            if held:
-                later.append((channel, held))
-
-        def saved(_: StoreIOError | None) -> None:
-            for channel, held in later:
-                channel.write(held)
-
-        if later:
-            self._topics.when_saved(saved)
-
-    def _promises_unsaved(self, request: RemotingCommand) -> bool:
-        unsaved = self._topics.unsaved
-        return bool(unsaved) and (
-            # Of others, such as what is sent back, the request does not name the topic.
-            request.code not in _TOPIC_FIELDS
-            or request.ext_fields.get(_TOPIC_FIELDS[request.code]) in unsaved
-        )
 
     def _answer_when_safe(
         self,
@@ -225,24 +215,18 @@ class SendTurn:
     ) -> None:
         """Answer now who does not wait for disk and slaves; the others together, later."""
         ends = [start for _, start in senders[1:]] + [len(answers)]
-        now: list[_Answers] = []
         later: list[_Answers] = []
         count = sum(waiting)
         self._held += count
         for (channel, start), end in zip(senders, ends, strict=True):
             turn = range(start, end)
-            now.append((channel, [(requests[at], answers[at]) for at in turn if not waiting[at]]))
+            channel.write([answers[at] for at in turn if not waiting[at]])
             later.append((channel, [(requests[at], answers[at]) for at in turn if waiting[at]]))
-        self._release(now)
 
         def safe(status: PutMessageStatus) -> None:
             self._held -= count
-            self._release(
-                [
-                    (channel, [(request, _as(status, request, answer)) for request, answer in held])
-                    for channel, held in later
-                ]
-            )
+            for channel, held in later:
+                channel.write([_as(status, request, answer) for request, answer in held])
 
         # All of the turn, with the op message that its commit ended in.
         self._store.when_replicated(self._store.max_physical_offset - 1, safe)
@@ -261,7 +245,7 @@ def _as(status: PutMessageStatus, request: RemotingCommand, answer: bytes) -> by
     code = _CODES.get(status)
     if code is None or not answer:  # safe, or oneway
         return answer
-    if code != ResponseCode.FLUSH_DISK_TIMEOUT and request.code not in _TOPIC_FIELDS:
+    if code != ResponseCode.FLUSH_DISK_TIMEOUT and request.code not in _SENDS:
         return answer
     command = decode_frame(answer)
     command.code = code

@@ -2,7 +2,7 @@
 GET_ALL_TOPIC_CONFIG (21), DELETE_TOPIC_IN_BROKER (215), GET_TOPIC_CONFIG (351).
 
 What changes topics is answered only after the name servers know, so that a route asked for right
-after the answer has them.
+after the answer has them. A name server that does not answer is waited for a second at most.
 
 Java counterpart: AdminBrokerProcessor.updateAndCreateTopic, updateAndCreateTopicList, deleteTopic,
 getAllTopicConfig, getTopicConfig of 5.3.3 and 5.5. Pure.
@@ -12,9 +12,11 @@ Not done: static topics, retry topics of pop.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Iterable
+import sys
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sized
 from typing import Final, Protocol
 
+from ...remoting import fastjson
 from ...remoting.bodies import (
     CreateTopicListRequestBody,
     DataVersion,
@@ -34,18 +36,23 @@ from ...remoting.headers import (
 )
 from ...remoting.request_codes import RequestCode
 from ...remoting.response_codes import NOT_SET, ResponseCode
+from ...remoting.steps import Steps, answer_of, json_page, with_member
 from ...store.errors import StoreIOError
 from ..attributes import MESSAGE_TYPE, parse_attributes
 from ..config_text import page
 from ..consumer_offset_manager import ConsumerOffsetManager
 from ..topic_config_manager import TopicConfigManager
 from ..topic_validator import refuse_topic
-from .request import read_body, unsaved, until_saved
+from .request import read_body, until_saved
 
 logger = logging.getLogger(__name__)
 
 PAGE_SIZE_MAX: Final = 2000
 """Topics or groups of one page. RocketMQ: splitMetadataSize."""
+
+
+PAGE_BODY_SIZE_MAX: Final = 8 * 1024 * 1024
+"""Bytes of one page, half of a frame: 2,000 groups may have more, with long lists of attributes."""
 
 
 class DeletesTopics(Protocol):
@@ -61,8 +68,8 @@ class TopicAdminProcessor:
     Args:
       topics, offsets: the broker's tables.
       store: the broker's messages.
-      register_broker_all: registers the topics with every name server; does not raise for a name
-        server that cannot be reached.
+      register_topics: registers topics by name, and what else changed, with the name servers; waits
+        a short time for those that answer, and does not raise.
     """
 
     def __init__(
@@ -71,12 +78,12 @@ class TopicAdminProcessor:
         topics: TopicConfigManager,
         offsets: ConsumerOffsetManager,
         store: DeletesTopics,
-        register_broker_all: Callable[[], Awaitable[None]],
+        register_topics: Callable[[Iterable[str]], Awaitable[None]],
     ) -> None:
         self._topics = topics
         self._offsets = offsets
         self._store = store
-        self._register_broker_all = register_broker_all
+        self._register_topics = register_topics
         self.processors: dict[RequestCode, Processor] = {
             RequestCode.UPDATE_AND_CREATE_TOPIC: self._update,
             RequestCode.UPDATE_AND_CREATE_TOPIC_LIST: self._update_list,
@@ -85,12 +92,16 @@ class TopicAdminProcessor:
             RequestCode.GET_TOPIC_CONFIG: self._one,
         }
 
-    def _saved(self, answer: RemotingCommand) -> Deferred:
-        """The answer once the topics are saved and the name servers know them."""
+    def _saved(self, answer: RemotingCommand, topics: Iterable[str] = ()) -> Deferred:
+        """The answer once the topics are saved and the name servers know them.
+
+        Args:
+          topics: are registered even if nothing changed: a name server may have lost them.
+        """
 
         async def run() -> RemotingCommand:
             await until_saved(self._topics)
-            await self._register_broker_all()
+            await self._register_topics(topics)
             return answer
 
         return Deferred(run)
@@ -120,16 +131,25 @@ class TopicAdminProcessor:
             attributes=parse_attributes(header.attributes),
         )
         self._refuse(topic)
-        self._topics.update([topic])
-        return self._saved(request.answer(remark=NOT_SET))
+        return self._updated(request, [topic])
 
     def _update_list(self, request: RemotingCommand, channel: Channel) -> Answer:
-        topics = read_body(request, CreateTopicListRequestBody.from_body).topic_config_list
+        topics = read_body(
+            request,
+            CreateTopicListRequestBody.from_request,
+            lambda body: check_list(body.topic_config_list),
+        ).topic_config_list
         logger.info("%s creates or changes %d topics", channel.remote_address, len(topics))
         for topic in topics:
             self._refuse(topic)
+        return self._updated(request, topics)
+
+    def _updated(self, request: RemotingCommand, topics: list[TopicConfig]) -> Deferred:
+        before = self._topics.data_version
         self._topics.update(topics)
-        return self._saved(request.answer(remark=NOT_SET))
+        # What changed is registered anyway.
+        again = topics if self._topics.data_version is before else []
+        return self._saved(request.answer(remark=NOT_SET), [topic.topic_name for topic in again])
 
     def _delete(self, request: RemotingCommand, channel: Channel) -> Answer:
         topic = decode(DeleteTopicRequestHeader, request.ext_fields).topic
@@ -141,14 +161,17 @@ class TopicAdminProcessor:
             reason = f"The topic[{topic}] is conflict with system topic."
         if reason is not None:
             raise RequestRefused(ResponseCode.INVALID_PARAMETER, reason)
-        self._offsets.clean_offset_by_topic(topic)
-        self._topics.delete([topic])
         if refuse_topic(topic) is None:
-            # Before anything is awaited: meanwhile a send may make the topic anew.
             try:
                 self._store.delete_topics([topic])
             except StoreIOError as error:
-                raise unsaved(error) from error
+                raise RequestRefused(
+                    ResponseCode.SYSTEM_ERROR,
+                    f"the topic[{topic}] was not deleted, or not all of it: {error}; try again",
+                ) from error
+        # Before anything is awaited: meanwhile a send may make the topic anew.
+        self._offsets.clean_offset_by_topic(topic)
+        self._topics.delete([topic])
         return self._saved(request.answer())
 
     def _all(self, request: RemotingCommand, channel: Channel) -> Answer:
@@ -157,20 +180,33 @@ class TopicAdminProcessor:
         version = self._topics.data_version
         total = len(table)
         paging = (header.data_version, header.topic_seq, header.max_topic_num)
-        if paging != (None, None, None):
+        is_page = paging != (None, None, None)
+        if is_page:
             table = page(
                 table,
                 begin=first_of_page(header.data_version, version, header.topic_seq),
                 count=page_size(header.max_topic_num),
             )
+        size_max = PAGE_BODY_SIZE_MAX if is_page else sys.maxsize
+        return answer_of(self._answer_topics(request, table, total, version, size_max))
+
+    def _answer_topics(
+        self,
+        request: RemotingCommand,
+        table: Mapping[str, TopicConfig],
+        total: int,
+        version: DataVersion,
+        size_max: int,
+    ) -> Steps[RemotingCommand | Deferred]:
+        topics, _ = yield from json_page(table, fastjson.dumps, size_max)
         wrapper = TopicConfigSerializeWrapper(
-            topic_config_table=table,
             data_version=version,
             mapping_data_version=DataVersion(timestamp=version.timestamp),
             topic_queue_mapping_info_map={},
             topic_queue_mapping_detail_map={},
         )
-        return request.answer(ext_fields={"totalTopicNum": str(total)}, body=wrapper.to_body())
+        body = with_member(wrapper.to_body(), b'"topicConfigTable":{}', topics)
+        return request.answer(ext_fields={"totalTopicNum": str(total)}, body=body)
 
     def _one(self, request: RemotingCommand, channel: Channel) -> Answer:
         name = decode(GetTopicConfigRequestHeader, request.ext_fields).topic
@@ -194,12 +230,21 @@ def first_of_page(seen_version: str | None, version: DataVersion, begin: int | N
     if seen_version is None or not seen_version.strip():
         return 0
     try:
-        seen = DataVersion.from_body(seen_version.encode())
+        seen = DataVersion.from_request(seen_version.encode())
     except RemoteProtocolError as error:
         raise RequestRefused(
             ResponseCode.SYSTEM_ERROR, f"dataVersion cannot be read: {error}"
         ) from error
     return begin or 0 if seen == version else 0
+
+
+def check_list(items: Sized) -> None:
+    """Raises: RequestRefused: INVALID_PARAMETER, a request creates too many topics or groups."""
+    if len(items) > PAGE_SIZE_MAX:
+        raise RequestRefused(
+            ResponseCode.INVALID_PARAMETER,
+            f"{len(items)} at once, at most {PAGE_SIZE_MAX} are taken: divide the request",
+        )
 
 
 def page_size(wanted: int | None) -> int:

@@ -8,6 +8,8 @@ from __future__ import annotations
 import logging
 import zlib
 
+import trio
+
 from ...remoting.bodies import (
     BrokerMemberGroup,
     DataVersion,
@@ -16,7 +18,7 @@ from ...remoting.bodies import (
     RegisterBrokerBody,
     TopicConfigSerializeWrapper,
 )
-from ...remoting.channel import Channel, Processor
+from ...remoting.channel import Answer, Channel, Deferred, Processor
 from ...remoting.codec import RemotingCommand
 from ...remoting.errors import RemoteProtocolError, RequestRefused
 from ...remoting.headers import (
@@ -37,6 +39,7 @@ from ...remoting.headers import (
 from ...remoting.mq_version import V3_0_11
 from ...remoting.request_codes import RequestCode
 from ...remoting.response_codes import NOT_SET, ResponseCode
+from ...remoting.steps import Steps, answer_of, in_steps
 from ..kv_config import NAMESPACE_ORDER_TOPIC_CONFIG
 from ..registration import BrokerAddrInfo, BrokerRegistration
 from .services import NamesrvServices
@@ -55,6 +58,7 @@ class BrokerProcessors:
         self._services = services
         self._config = services.config
         self._routes = services.routes
+        self._in_steps: dict[str, trio.Event] = {}
         self.processors: dict[RequestCode, Processor] = {
             RequestCode.REGISTER_BROKER: self.register,
             RequestCode.UNREGISTER_BROKER: self.unregister,
@@ -66,15 +70,51 @@ class BrokerProcessors:
             RequestCode.ADD_WRITE_PERM_OF_BROKER: self.add_write_perm,
         }
 
-    def register(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
+    def register(self, request: RemotingCommand, channel: Channel) -> Answer:
         """REGISTER_BROKER 103: a broker tells what it has; a slave is told its master."""
         header = decode(RegisterBrokerRequestHeader, request.ext_fields)
         crc32 = zlib.crc32(request.body) & 0x7FFFFFFF
         if header.body_crc32 and header.body_crc32 != crc32:
             logger.warning("%s: body of a registration is damaged", channel.remote_address)
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, "crc32 not match")
-        result = self._routes.register_broker(
-            registration_of(request, header),
+        if header.broker_addr in self._in_steps:
+            return Deferred(lambda: self._register_after(request, header, channel))
+        return answer_of(self._register(request, header, channel))
+
+    async def _register_after(
+        self, request: RemotingCommand, header: RegisterBrokerRequestHeader, channel: Channel
+    ) -> RemotingCommand:
+        """Register once the broker's earlier registration is through: the last one counts."""
+        while (earlier := self._in_steps.get(header.broker_addr)) is not None:
+            await earlier.wait()
+        return await in_steps(self._register(request, header, channel))
+
+    def _register(
+        self, request: RemotingCommand, header: RegisterBrokerRequestHeader, channel: Channel
+    ) -> Steps[RemotingCommand]:
+        """Register in steps; while there are more, no other registration of the broker begins."""
+        through: trio.Event | None = None
+        steps = self._registered(request, header, channel)
+        try:
+            while True:
+                try:
+                    next(steps)
+                except StopIteration as end:
+                    answer: RemotingCommand = end.value
+                    return answer
+                if through is None:
+                    through = self._in_steps[header.broker_addr] = trio.Event()
+                yield
+        finally:
+            if through is not None:
+                del self._in_steps[header.broker_addr]
+                through.set()
+
+    def _registered(
+        self, request: RemotingCommand, header: RegisterBrokerRequestHeader, channel: Channel
+    ) -> Steps[RemotingCommand]:
+        result = yield from self._routes.register_broker_in_steps(
+            (yield from registration_in_steps(request, header)),
             channel=channel,
             now_ms=self._services.now_ms(),
             delete_missing_topics=self._config.delete_topic_with_broker_registration,
@@ -111,7 +151,7 @@ class BrokerProcessors:
         """QUERY_DATA_VERSION 322: whether a broker must register again; also a heartbeat."""
         header = decode(QueryDataVersionRequestHeader, request.ext_fields)
         try:
-            asked = DataVersion.from_body(request.body)
+            asked = DataVersion.from_request(request.body)
         except RemoteProtocolError as error:
             raise _unreadable("DataVersion", error) from error
         addr_info = BrokerAddrInfo(header.cluster_name, header.broker_addr)
@@ -152,10 +192,10 @@ class BrokerProcessors:
         return request.answer(ext_fields=encode_header(header))
 
 
-def registration_of(
+def registration_in_steps(
     request: RemotingCommand, header: RegisterBrokerRequestHeader
-) -> BrokerRegistration:
-    """What a REGISTER_BROKER request tells.
+) -> Steps[BrokerRegistration]:
+    """Steps to what a REGISTER_BROKER request tells.
 
     Raises: RequestRefused: SYSTEM_ERROR for a body that cannot be read.
     """
@@ -165,9 +205,9 @@ def registration_of(
             wrapper = TopicConfigSerializeWrapper()
             filter_servers = []
         elif request.version < V3_0_11:
-            wrapper = TopicConfigSerializeWrapper.from_body(request.body)
+            wrapper = yield from TopicConfigSerializeWrapper.from_body_in_steps(request.body)
         else:
-            body = RegisterBrokerBody.from_body(request.body)
+            body = yield from RegisterBrokerBody.from_body_in_steps(request.body)
             wrapper = body.topic_config_serialize_wrapper
             filter_servers = body.filter_server_list
     except RemoteProtocolError as error:

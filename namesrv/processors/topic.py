@@ -99,19 +99,19 @@ class TopicProcessors:
     def list_unit(self, request: RemotingCommand, _channel: Channel) -> RemotingCommand:
         """GET_UNIT_TOPIC_LIST 311: topics of a unit."""
         self._check_enabled()
-        return _topic_list(request, self._routes.topics_with_flags(wanted=UNIT_FLAG))
+        return _topic_list(request, self._routes.topics.topics_with_flags(wanted=UNIT_FLAG))
 
     def list_unit_sub(self, request: RemotingCommand, _channel: Channel) -> RemotingCommand:
         """GET_HAS_UNIT_SUB_TOPIC_LIST 312: topics with subscriptions by unit."""
         self._check_enabled()
-        return _topic_list(request, self._routes.topics_with_flags(wanted=UNIT_SUB_FLAG))
+        return _topic_list(request, self._routes.topics.topics_with_flags(wanted=UNIT_SUB_FLAG))
 
     def list_unit_sub_not_unit(
         self, request: RemotingCommand, _channel: Channel
     ) -> RemotingCommand:
         """GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST 313: such topics that are of no unit themselves."""
         self._check_enabled()
-        topics = self._routes.topics_with_flags(wanted=UNIT_SUB_FLAG, unwanted=UNIT_FLAG)
+        topics = self._routes.topics.topics_with_flags(wanted=UNIT_SUB_FLAG, unwanted=UNIT_FLAG)
         return _topic_list(request, topics)
 
     def _check_enabled(self) -> None:
@@ -123,7 +123,7 @@ class TopicProcessors:
         header = decode(RegisterTopicRequestHeader, request.ext_fields)
         if request.body:
             try:
-                route = TopicRouteData.from_body(request.body)
+                route = TopicRouteData.from_request(request.body)
             except RemoteProtocolError as error:
                 raise RequestRefused(ResponseCode.SYSTEM_ERROR, str(error)) from error
             self._routes.register_topic(header.topic, route.queue_datas)

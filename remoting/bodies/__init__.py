@@ -49,6 +49,9 @@ from .queue import (
     MessageQueue,
     UnlockBatchRequestBody,
 )
+from .ranges import (
+    out_of_range,
+)
 from .registration import (
     INFLATED_SIZE_MAX,
     REGISTER_BROKER_BODY,
@@ -129,4 +132,5 @@ __all__ = [
     "TopicList",
     "TopicRouteData",
     "UnlockBatchRequestBody",
+    "out_of_range",
 ]

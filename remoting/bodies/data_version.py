@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from .base import Body, Int64
+from .base import Body
+from .fields import Version
 
 
 class DataVersion(Body, rename="camel"):
@@ -15,9 +16,9 @@ class DataVersion(Body, rename="camel"):
     Source: RocketMQ 5.5.0 DataVersion.
     """
 
-    timestamp: Int64 = 0
-    counter: Int64 = 0
-    state_version: Int64 = 0
+    timestamp: Version = 0
+    counter: Version = 0
+    state_version: Version = 0
 
     def next_version(self, now_ms: int, state_version: int = 0) -> None:
         """Note a change.

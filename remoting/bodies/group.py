@@ -6,8 +6,18 @@ from enum import StrEnum
 
 import msgspec
 
-from .base import Body, Int32, Int64
+from .base import Body, Int32
 from .data_version import DataVersion
+from .fields import (
+    BrokerId,
+    DelayMs,
+    Factor,
+    GroupSysFlag,
+    GroupTries,
+    Minutes,
+    QueueCount,
+    Version,
+)
 
 _S = 1000
 _MINUTE = 60 * _S
@@ -24,15 +34,15 @@ class GroupRetryPolicyType(StrEnum):
 class ExponentialRetryPolicy(Body, rename="camel"):
     """Delays that grow by a factor: the first and the longest in ms."""
 
-    initial: Int64 = 5 * _S
-    max: Int64 = 2 * _HOUR
-    multiplier: Int64 = 2
+    initial: DelayMs = 5 * _S
+    max: DelayMs = 2 * _HOUR
+    multiplier: Factor = 2
 
 
 class CustomizedRetryPolicy(Body, rename="camel"):
     """Delays one by one, in ms."""
 
-    next: list[Int64] = msgspec.field(
+    next: list[DelayMs] = msgspec.field(
         default_factory=lambda: (
             [1 * _S, 5 * _S, 10 * _S, 30 * _S]
             + [minutes * _MINUTE for minutes in (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 20, 30)]
@@ -62,7 +72,7 @@ class SimpleSubscriptionData(Body, rename="camel"):
     topic: str | None = None
     expression_type: str | None = None
     expression: str | None = None
-    version: Int64 = 0
+    version: Version = 0
 
 
 class SubscriptionGroupConfig(Body, rename="camel"):
@@ -92,14 +102,14 @@ class SubscriptionGroupConfig(Body, rename="camel"):
     consume_from_min_enable: bool = True
     consume_broadcast_enable: bool = True
     consume_message_orderly: bool = False
-    retry_queue_nums: Int32 = 1
-    retry_max_times: Int32 = 16
+    retry_queue_nums: QueueCount = 1
+    retry_max_times: GroupTries = 16
     group_retry_policy: GroupRetryPolicy = msgspec.field(default_factory=GroupRetryPolicy)
-    broker_id: Int64 = 0
-    which_broker_when_consume_slowly: Int64 = 1
+    broker_id: BrokerId = 0
+    which_broker_when_consume_slowly: BrokerId = 1
     notify_consumer_ids_changed_enable: bool = True
-    group_sys_flag: Int32 = 0
-    consume_timeout_minute: Int32 = 15
+    group_sys_flag: GroupSysFlag = 0
+    consume_timeout_minute: Minutes = 15
     subscription_data_set: list[SimpleSubscriptionData] | None = None
     attributes: dict[str, str] = msgspec.field(default_factory=dict)
 

@@ -7,7 +7,8 @@ from typing import Final
 
 import msgspec
 
-from .base import Body, Int32, Int64, name_of_ordinal
+from .base import Body, name_of_ordinal
+from .fields import Hash, Version
 
 
 class ConsumeType(StrEnum):
@@ -57,8 +58,8 @@ class SubscriptionData(Body, rename="camel"):
     topic: str = ""
     sub_string: str = ""
     tags_set: set[str] = msgspec.field(default_factory=set)
-    code_set: set[Int32] = msgspec.field(default_factory=set)
-    sub_version: Int64 = 0
+    code_set: set[Hash] = msgspec.field(default_factory=set)
+    sub_version: Version = 0
     expression_type: str = "TAG"
     class_filter_mode: bool = False
     filter_class_source: str | None = None
@@ -102,7 +103,7 @@ class HeartbeatData(Body, rename="camel"):
     client_id: str = msgspec.field(default="", name="clientID")
     producer_data_set: list[ProducerData] = msgspec.field(default_factory=list)
     consumer_data_set: list[ConsumerData] = msgspec.field(default_factory=list)
-    heartbeat_fingerprint: Int32 = 0
+    heartbeat_fingerprint: Hash = 0
     is_without_sub: bool = msgspec.field(default=False, name="withoutSub")
 
     @classmethod

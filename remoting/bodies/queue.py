@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from .base import Body, Int32
+from .base import Body
+from .fields import QueueId
 
 
 class MessageQueue(msgspec.Struct, frozen=True, order=True, rename="camel"):
@@ -12,7 +13,7 @@ class MessageQueue(msgspec.Struct, frozen=True, order=True, rename="camel"):
 
     topic: str
     broker_name: str
-    queue_id: Int32
+    queue_id: QueueId
 
 
 class LockBatchRequestBody(Body, rename="camel"):

@@ -9,8 +9,9 @@ Source: RocketMQ 5.3.3 remoting/protocol/body/RegisterBrokerBody.java; recording
 
 from __future__ import annotations
 
+import itertools
 import zlib
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import Final
 
 import construct
@@ -36,8 +37,14 @@ REGISTER_BROKER_BODY: Final = construct.Struct(
 
 _LENGTH: Final = derive_struct(construct.Struct("length" / construct.Int32ub))
 _ZLIB_FIRST_BYTE: Final = 0x78
-INFLATED_SIZE_MAX: Final = 16 * 1024 * 1024
-"""Bytes of an inflated registration, at most: no plain one is longer; some 400,000 topics."""
+INFLATED_SIZE_MAX: Final = 32 * 1024 * 1024
+"""Bytes of an inflated registration, at most: 100,000 topics whose names have the 255 bytes that a
+retry topic's may have, and 800,000 of usual ones."""
+
+TOPICS_OF_A_STEP: Final = 800
+"""Topics that are deflated at once, which takes 2 ms."""
+TOPICS_PER_STEP: Final = 1_000
+"""Topics of a deflated registration that are read in one go, some 5 ms."""
 
 
 class RegisterBrokerBody(Body, rename="camel"):
@@ -60,8 +67,32 @@ class RegisterBrokerBody(Body, rename="camel"):
         Raises: RemoteProtocolError: neither form, or it inflates to more than INFLATED_SIZE_MAX.
         """
         if body[:1] == bytes((_ZLIB_FIRST_BYTE,)):
-            return _from_pieces(_Pieces(_inflate(body)))
+            steps = _from_pieces(_Pieces(_inflate(body)))
+            while True:
+                try:
+                    next(steps)
+                except StopIteration as end:
+                    registration: RegisterBrokerBody = end.value
+                    return registration
         return super().from_body(body)
+
+    @classmethod
+    def from_body_in_steps(cls, body: bytes) -> Generator[None, None, RegisterBrokerBody]:
+        """Read either form in steps. Raises: RemoteProtocolError: as `from_body`."""
+        if body[:1] == bytes((_ZLIB_FIRST_BYTE,)):
+            return (yield from _from_pieces(_Pieces(_inflate(body))))
+        return (yield from super().from_body_in_steps(body))
+
+    @classmethod
+    def from_tree_in_steps(cls, tree: object) -> Generator[None, None, RegisterBrokerBody]:
+        """As any body's, with the topics in steps."""
+        wrapper = tree.get("topicConfigSerializeWrapper") if isinstance(tree, dict) else None
+        if not isinstance(tree, dict) or not isinstance(wrapper, dict):
+            return cls.from_tree(tree)
+        body = cls.from_tree({**tree, "topicConfigSerializeWrapper": {}})
+        topics = TopicConfigSerializeWrapper.from_tree_in_steps(wrapper)
+        body.topic_config_serialize_wrapper = yield from topics
+        return body
 
     def to_compressed_body(self, *, version: int = CURRENT_VERSION) -> bytes:
         """Write the deflated form.
@@ -69,23 +100,34 @@ class RegisterBrokerBody(Body, rename="camel"):
         Args:
           version: below 5.0.0 without attributes, mappings and stateVersion.
         """
+        return b"".join(self.compress(version=version))
+
+    def compress(self, *, version: int = CURRENT_VERSION) -> Iterator[bytes]:
+        """Write the deflated form bit by bit; no step is for more than TOPICS_OF_A_STEP topics.
+
+        Args:
+          version: as `to_compressed_body`.
+        """
         wrapper = self.topic_config_serialize_wrapper
         is_5 = version >= V5_0_0
         data_version: dict[str, int] = msgspec.to_builtins(wrapper.data_version)
         if not is_5:
             del data_version["stateVersion"]
-        configs = [
-            config.to_text(with_attributes=is_5).encode()
-            for config in wrapper.topic_config_table.values()
-        ]
-        pieces = [_piece(fastjson.dumps(data_version)), _LENGTH.pack(len(configs))]
-        pieces += map(_piece, configs)
-        pieces.append(_piece(fastjson.dumps(self.filter_server_list)))
+        deflater = zlib.compressobj(zlib.Z_BEST_COMPRESSION)
+        topics = iter(wrapper.topic_config_table.values())
+        count = _LENGTH.pack(len(wrapper.topic_config_table))
+        yield deflater.compress(_piece(fastjson.dumps(data_version)) + count)
+        while texts := [
+            _piece(topic.to_text(with_attributes=is_5).encode())
+            for topic in itertools.islice(topics, TOPICS_OF_A_STEP)
+        ]:
+            yield deflater.compress(b"".join(texts))
+        rest = [_piece(fastjson.dumps(self.filter_server_list))]
         if is_5:
             mappings = (wrapper.topic_queue_mapping_info_map or {}).values()
-            pieces.append(_LENGTH.pack(len(mappings)))
-            pieces += [_piece(fastjson.dumps(mapping)) for mapping in mappings]
-        return zlib.compress(b"".join(pieces), zlib.Z_BEST_COMPRESSION)
+            rest.append(_LENGTH.pack(len(mappings)))
+            rest += [_piece(fastjson.dumps(mapping)) for mapping in mappings]
+        yield deflater.compress(b"".join(rest)) + deflater.flush()
 
 
 def _piece(data: bytes) -> bytes:
@@ -135,9 +177,11 @@ class _Pieces:
         return data
 
 
-def _from_pieces(pieces: _Pieces) -> RegisterBrokerBody:
+def _from_pieces(pieces: _Pieces) -> Generator[None, None, RegisterBrokerBody]:
     wrapper = TopicConfigSerializeWrapper(data_version=DataVersion.from_body(pieces.piece()))
-    for text in pieces.array():
+    for count, text in enumerate(pieces.array(), 1):
+        if count % TOPICS_PER_STEP == 0:
+            yield
         config = TopicConfig.from_text(_decoded(text))
         wrapper.topic_config_table[config.topic_name] = config
     servers = fastjson.loads(pieces.piece())

@@ -7,17 +7,18 @@ from typing import Any
 import msgspec
 
 from .. import fastjson
-from .base import Body, Int32, Int64
+from .base import Body, Int64
+from .fields import QueueCount, RouteFlag, RoutePerm
 
 
 class QueueData(Body, rename="camel"):
     """A topic's queues on the brokers of one name; fields as in TopicConfig."""
 
     broker_name: str = ""
-    read_queue_nums: Int32 = 0
-    write_queue_nums: Int32 = 0
-    perm: Int32 = 0
-    topic_sys_flag: Int32 = 0
+    read_queue_nums: QueueCount = 0
+    write_queue_nums: QueueCount = 0
+    perm: RoutePerm = 0
+    topic_sys_flag: RouteFlag = 0
 
 
 class BrokerData(Body, rename="camel"):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Generator
 from enum import StrEnum
 from typing import Any, Final
 
@@ -9,8 +11,9 @@ import msgspec
 
 from .. import fastjson
 from ..errors import RemoteProtocolError
-from .base import Body, Int32
+from .base import Body
 from .data_version import DataVersion
+from .fields import Perm, QueueCount, ReadQueueCount, TopicSysFlag
 
 PERM_PRIORITY: Final = 8
 PERM_READ: Final = 4
@@ -45,11 +48,11 @@ class TopicConfig(Body, rename="camel"):
     """
 
     topic_name: str = ""
-    read_queue_nums: Int32 = 16
-    write_queue_nums: Int32 = 16
-    perm: Int32 = PERM_READ | PERM_WRITE
+    read_queue_nums: ReadQueueCount = 16
+    write_queue_nums: QueueCount = 16
+    perm: Perm = PERM_READ | PERM_WRITE
     topic_filter_type: TopicFilterType = TopicFilterType.SINGLE_TAG
-    topic_sys_flag: Int32 = 0
+    topic_sys_flag: TopicSysFlag = 0
     order: bool = False
     attributes: dict[str, str] = msgspec.field(default_factory=dict)
 
@@ -80,6 +83,9 @@ class TopicConfig(Body, rename="camel"):
         return cls.from_tree(tree)
 
 
+TOPICS_PER_STEP: Final = 1_000
+"""Topics of a table that are converted in one go, some 3 ms."""
+
 _WORDS_OF_TEXT: Final = ("topicName", "readQueueNums", "writeQueueNums", "perm", "topicFilterType")
 
 
@@ -108,6 +114,20 @@ class TopicConfigSerializeWrapper(Body, rename="camel"):
         """Refuse what passes through when it is nested too deep: it is to be written again."""
         fastjson.check_depth(self.topic_queue_mapping_info_map)
         fastjson.check_depth(self.topic_queue_mapping_detail_map)
+
+    @classmethod
+    def from_tree_in_steps(cls, tree: object) -> Generator[None, None, TopicConfigSerializeWrapper]:
+        """As any body's, with TOPICS_PER_STEP topics a step."""
+        table = tree.get("topicConfigTable") if isinstance(tree, dict) else None
+        if not isinstance(tree, dict) or not isinstance(table, dict):
+            return cls.from_tree(tree)
+        wrapper = cls.from_tree({**tree, "topicConfigTable": {}})
+        topics = iter(table.items())
+        while part := dict(itertools.islice(topics, TOPICS_PER_STEP)):
+            some = cls.from_tree({"topicConfigTable": part})
+            wrapper.topic_config_table.update(some.topic_config_table)
+            yield
+        return wrapper
 
 
 class CreateTopicListRequestBody(Body, rename="camel"):

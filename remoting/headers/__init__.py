@@ -11,6 +11,8 @@ from .admin import (
     CreateTopicRequestHeader,
     DeleteSubscriptionGroupRequestHeader,
     DeleteTopicRequestHeader,
+    GetAllConsumerOffsetRequestHeader,
+    GetAllConsumerOffsetResponseHeader,
     GetAllSubscriptionGroupRequestHeader,
     GetAllSubscriptionGroupResponseHeader,
     GetAllTopicConfigRequestHeader,
@@ -27,6 +29,7 @@ from .base import (
     TopicRequestHeader,
     decode,
     encode_header,
+    read_number,
 )
 from .consumer import (
     ConsumerGroupRequestHeader,
@@ -125,6 +128,8 @@ __all__ = [
     "DeleteTopicFromNamesrvRequestHeader",
     "DeleteTopicRequestHeader",
     "EndTransactionRequestHeader",
+    "GetAllConsumerOffsetRequestHeader",
+    "GetAllConsumerOffsetResponseHeader",
     "GetAllSubscriptionGroupRequestHeader",
     "GetAllSubscriptionGroupResponseHeader",
     "GetAllTopicConfigRequestHeader",
@@ -198,4 +203,5 @@ __all__ = [
     "decode",
     "decode_send_message_v2",
     "encode_header",
+    "read_number",
 ]

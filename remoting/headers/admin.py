@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from .base import Header, Int32, RpcRequestHeader, TopicRequestHeader
+from .fields import PagePlace, PageSize, Perm, QueueCount, ReadQueueCount, TopicSysFlag
 
 
 class CreateTopicRequestHeader(
@@ -25,11 +26,11 @@ class CreateTopicRequestHeader(
 
     topic: str
     default_topic: str
-    read_queue_nums: Int32
-    write_queue_nums: Int32
-    perm: Int32
+    read_queue_nums: ReadQueueCount
+    write_queue_nums: QueueCount
+    perm: Perm
     topic_filter_type: str
-    topic_sys_flag: Int32 | None = None
+    topic_sys_flag: TopicSysFlag | None = None
     order: bool
     attributes: str | None = None
     force: bool | None = None
@@ -66,15 +67,37 @@ class GetAllTopicConfigRequestHeader(Header, frozen=True, kw_only=True, rename="
       max_topic_num: at most so many topics.
     """
 
-    topic_seq: Int32 | None = None
+    topic_seq: PagePlace | None = None
     data_version: str | None = None
-    max_topic_num: Int32 | None = None
+    max_topic_num: PageSize | None = None
 
 
 class GetAllTopicConfigResponseHeader(Header, frozen=True, kw_only=True, rename="camel", gc=False):
     """Answer to a paged 21: number of all topics."""
 
     total_topic_num: Int32 | None = None
+
+
+class GetAllConsumerOffsetRequestHeader(
+    Header, frozen=True, kw_only=True, rename="camel", gc=False
+):
+    """Request of GET_ALL_CONSUMER_OFFSET (43); without fields, as RocketMQ's: everything at once.
+
+    Attributes:
+      after_topic_group: ours. The last key `topic@group` of the page before; "" or None: none.
+      max_offset_num: ours. At most so many offsets, and those of the last key beyond.
+    """
+
+    after_topic_group: str | None = None
+    max_offset_num: PageSize | None = None
+
+
+class GetAllConsumerOffsetResponseHeader(
+    Header, frozen=True, kw_only=True, rename="camel", gc=False
+):
+    """Answer to 43: ours, the last key of a page that others follow; None: none follows."""
+
+    last_topic_group: str | None = None
 
 
 class GetAllSubscriptionGroupRequestHeader(
@@ -88,9 +111,9 @@ class GetAllSubscriptionGroupRequestHeader(
       max_group_num: at most so many groups.
     """
 
-    group_seq: Int32 | None = None
+    group_seq: PagePlace | None = None
     data_version: str | None = None
-    max_group_num: Int32 | None = None
+    max_group_num: PageSize | None = None
 
 
 class GetAllSubscriptionGroupResponseHeader(

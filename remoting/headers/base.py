@@ -13,22 +13,22 @@ rpc/RpcRequestHeader.java, rpc/TopicRequestHeader.java.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from functools import cache
 from typing import Annotated, Final, TypeVar, get_args
 
 import msgspec
 
+from .. import numbers
 from ..errors import RequestRefused
+from ..numbers import Range, parse_integer, range_of
 from ..response_codes import ResponseCode
 
-Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
-"""Java's Integer."""
-Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
-"""Java's Long."""
+Int32 = Annotated[int, numbers.INT32.meta, numbers.INT32]
+"""Java's Integer, for answers: a request's field has one of the ranges in `numbers`."""
+Int64 = Annotated[int, numbers.INT64.meta, numbers.INT64]
+"""Java's Long, for answers."""
 
-_INTEGER: Final = re.compile(r"[+-]?[0-9]{1,64}", re.ASCII)
 _SHOWN_CHARS_MAX: Final = 64  # of a refused value, so that a remark stays short
 
 _HeaderT = TypeVar("_HeaderT", bound="Header")
@@ -69,10 +69,12 @@ def decode(header_class: type[_HeaderT], ext_fields: Mapping[str, str]) -> _Head
 
     Args:
       header_class: the class to make; fields that it does not have are ignored.
-      ext_fields: wire names to texts. An integer is decimal and fits its Java type; a boolean is
+      ext_fields: wire names to texts. An integer is decimal and in its field's range; msgspec also
+        reads "1e3" and "1.0" as the integers that they are, and "null" as not sent. A boolean is
         "true" (or "1") in any case, anything else is false.
     Returns: the header.
-    Raises: RequestRefused: SYSTEM_ERROR, a required field is missing or an integer is none.
+    Raises: RequestRefused: SYSTEM_ERROR, a required field is missing or an integer is none;
+      INVALID_PARAMETER, an integer is outside of the range that its field declares.
     """
     try:
         return msgspec.convert(ext_fields, header_class, strict=False)
@@ -113,22 +115,37 @@ def _decode_slowly(header_class: type[_HeaderT], ext_fields: Mapping[str, str]) 
                     ResponseCode.SYSTEM_ERROR, f"the custom field <{field.encode_name}> is null"
                 )
             continue
-        kinds = get_args(field.type) if not hasattr(field.type, "__metadata__") else ()
-        values[field.name] = _value(field.encode_name, kinds or (field.type,), text)
+        values[field.name] = _value(field.encode_name, field.type, text)
     return header_class(**values)
 
 
-def _value(wire_name: str, kinds: tuple[object, ...], text: str) -> object:
-    if bool in kinds:
-        return text.lower() == "true"
-    for bits, kind in ((32, Int32), (64, Int64)):
-        if kind in kinds:
-            number = int(text) if _INTEGER.fullmatch(text) else None
-            if number is None or not -(1 << (bits - 1)) <= number < 1 << (bits - 1):
-                raise RequestRefused(
-                    ResponseCode.SYSTEM_ERROR,
-                    f"the custom field <{wire_name}> is not an integer of {bits} bits: "
-                    f"{text[:_SHOWN_CHARS_MAX]!r}",
-                )
-            return number
-    return text
+def _value(wire_name: str, kind: object, text: str) -> object:
+    declared = range_of(kind)
+    if declared is not None:
+        return read_number(wire_name, declared, text)
+    return text.lower() == "true" if kind is bool or bool in get_args(kind) else text
+
+
+def read_number(wire_name: str, declared: Range, text: str) -> int:
+    """Read one numeric field.
+
+    Args:
+      wire_name: the field, for the refusal.
+      declared: the range that the number must be in.
+      text: as the peer sent it.
+    Raises: RequestRefused: SYSTEM_ERROR, it is no decimal integer of Java's type;
+      INVALID_PARAMETER, it is outside of the range.
+    """
+    number = parse_integer(text)
+    if number is None or not declared.java.has(number):
+        raise RequestRefused(
+            ResponseCode.SYSTEM_ERROR,
+            f"the custom field <{wire_name}> is not an integer of {declared.bits} bits: "
+            f"{text[:_SHOWN_CHARS_MAX]!r}",
+        )
+    if not declared.has(number):
+        raise RequestRefused(
+            ResponseCode.INVALID_PARAMETER,
+            f"the custom field <{wire_name}> {declared.refusal(number)}",
+        )
+    return number

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import msgspec
 
-from .base import Header, Int32, Int64, RpcRequestHeader, TopicRequestHeader
+from .base import Header, Int64, RpcRequestHeader, TopicRequestHeader
+from .fields import (
+    AskedQueueId,
+    DelayLevel,
+    PhysicalOffset,
+    QueueId,
+    QueueOffset,
+    ReconsumeTimesMax,
+    SearchedTimeMs,
+)
 
 
 class QueueRequestHeader(TopicRequestHeader, frozen=True, kw_only=True, rename="camel", gc=False):
@@ -16,7 +25,7 @@ class QueueRequestHeader(TopicRequestHeader, frozen=True, kw_only=True, rename="
     """
 
     topic: str
-    queue_id: Int32
+    queue_id: AskedQueueId
 
 
 class QueryConsumerOffsetRequestHeader(
@@ -41,11 +50,12 @@ class UpdateConsumerOffsetRequestHeader(
 
     Attributes:
       consumer_group: whose offset.
-      commit_offset: the next message to consume, in messages.
+      commit_offset: the next message to consume, in messages, >= 0.
     """
 
+    queue_id: QueueId
     consumer_group: str
-    commit_offset: Int64
+    commit_offset: QueueOffset
 
 
 class GetMaxOffsetRequestHeader(
@@ -78,7 +88,7 @@ class SearchOffsetRequestHeader(
       lite_topic: name of a lite topic (5.5).
     """
 
-    timestamp: Int64
+    timestamp: SearchedTimeMs
     boundary_type: str | None = None
     lite_topic: str | None = None
 
@@ -191,13 +201,13 @@ class ConsumerSendMsgBackRequestHeader(
     Source: RocketMQ 5.3.3 ConsumerSendMsgBackRequestHeader.
     """
 
-    offset: Int64
+    offset: PhysicalOffset
     group: str
-    delay_level: Int32
+    delay_level: DelayLevel
     origin_msg_id: str | None = None
     origin_topic: str | None = None
     unit_mode: bool = False
-    max_reconsume_times: Int32 | None = None
+    max_reconsume_times: ReconsumeTimesMax | None = None
 
 
 class GetConsumerConnectionListRequestHeader(
@@ -252,5 +262,5 @@ class ResetOffsetRequestHeader(
 
     group: str
     topic: str
-    timestamp: Int64
+    timestamp: SearchedTimeMs
     is_force: bool = False

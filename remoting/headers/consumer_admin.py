@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from .base import Int32, Int64, RpcRequestHeader
+from .base import RpcRequestHeader
 from .consumer import ResetOffsetRequestHeader
+from .fields import PullOffset, QueueIdOrAny
 
 
 class ResetQueueOffsetRequestHeader(
@@ -20,8 +21,8 @@ class ResetQueueOffsetRequestHeader(
     Source: RocketMQ 5.3.3 ResetOffsetRequestHeader.
     """
 
-    queue_id: Int32 = -1
-    offset: Int64 | None = None
+    queue_id: QueueIdOrAny = -1
+    offset: PullOffset | None = None
 
 
 class QueryTopicsByConsumerRequestHeader(

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import msgspec
 
-from .base import Header, Int32, Int64
+from .base import Header, Int64
+from .fields import Crc32
 
 
 class RegisterFilterServerRequestHeader(
@@ -62,5 +63,5 @@ class RegisterMessageFilterClassRequestHeader(
     """
 
     class_name: str
-    class_crc: Int32 = msgspec.field(name="classCRC")
+    class_crc: Crc32 = msgspec.field(name="classCRC")
     source_language: str | None = None

@@ -8,6 +8,27 @@ from typing import Final, cast
 import msgspec
 
 from .base import Header, Int32, Int64, RpcRequestHeader, TopicRequestHeader, decode
+from .fields import (
+    ByteCount,
+    MessageCount,
+    MessageSysFlag,
+    PhysicalOffset,
+    PullOffset,
+    PullSysFlag,
+    QueueId,
+    QueueIdOrAny,
+    ReconsumeTimes,
+    ReconsumeTimesMax,
+    RequestSource,
+    SearchedTimeMs,
+    TableOffset,
+    TimeMs,
+    TimeoutMs,
+    TransactionState,
+    UserFlag,
+    Version,
+    WantedQueueCount,
+)
 
 
 class SendMessageRequestHeader(
@@ -35,16 +56,16 @@ class SendMessageRequestHeader(
     producer_group: str
     topic: str
     default_topic: str
-    default_topic_queue_nums: Int32
-    queue_id: Int32
-    sys_flag: Int32
-    born_timestamp: Int64
-    flag: Int32
+    default_topic_queue_nums: WantedQueueCount
+    queue_id: QueueIdOrAny
+    sys_flag: MessageSysFlag
+    born_timestamp: TimeMs
+    flag: UserFlag
     properties: str | None = None
-    reconsume_times: Int32 | None = None
+    reconsume_times: ReconsumeTimes | None = None
     unit_mode: bool | None = None
     batch: bool | None = None
-    max_reconsume_times: Int32 | None = None
+    max_reconsume_times: ReconsumeTimesMax | None = None
 
 
 class ReplyMessageRequestHeader(
@@ -61,7 +82,7 @@ class ReplyMessageRequestHeader(
 
     born_host: str
     store_host: str
-    store_timestamp: Int64
+    store_timestamp: TimeMs
 
 
 class RecallMessageRequestHeader(
@@ -189,17 +210,17 @@ class PullMessageRequestHeader(
     consumer_group: str
     topic: str
     lite_topic: str | None = None
-    queue_id: Int32
-    queue_offset: Int64
-    max_msg_nums: Int32
-    sys_flag: Int32
-    commit_offset: Int64
-    suspend_timeout_millis: Int64
+    queue_id: QueueId
+    queue_offset: PullOffset
+    max_msg_nums: MessageCount
+    sys_flag: PullSysFlag
+    commit_offset: PullOffset
+    suspend_timeout_millis: TimeoutMs
     subscription: str | None = None
-    sub_version: Int64
+    sub_version: Version
     expression_type: str | None = None
-    max_msg_bytes: Int32 | None = None
-    request_source: Int32 | None = None
+    max_msg_bytes: ByteCount | None = None
+    request_source: RequestSource | None = None
     proxy_froward_client_id: str | None = None
 
 
@@ -247,9 +268,9 @@ class QueryMessageRequestHeader(
 
     topic: str
     key: str
-    max_num: Int32
-    begin_timestamp: Int64
-    end_timestamp: Int64
+    max_num: MessageCount
+    begin_timestamp: SearchedTimeMs
+    end_timestamp: SearchedTimeMs
     index_type: str | None = None
     last_key: str | None = None
     is_unique_key_query: bool | None = msgspec.field(default=None, name="_UNIQUE_KEY_QUERY")
@@ -276,7 +297,7 @@ class ViewMessageRequestHeader(Header, frozen=True, kw_only=True, rename="camel"
     """
 
     topic: str | None = None
-    offset: Int64
+    offset: PhysicalOffset
 
 
 class EndTransactionRequestHeader(
@@ -296,9 +317,9 @@ class EndTransactionRequestHeader(
     """
 
     producer_group: str
-    tran_state_table_offset: Int64
-    commit_log_offset: Int64
-    commit_or_rollback: Int32
+    tran_state_table_offset: TableOffset
+    commit_log_offset: PhysicalOffset
+    commit_or_rollback: TransactionState
     from_transaction_check: bool = False
     msg_id: str | None = None
     transaction_id: str | None = None

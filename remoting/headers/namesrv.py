@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from .base import Header, Int32, Int64, TopicRequestHeader
+from .base import Header, Int32, TopicRequestHeader
+from .fields import BrokerId, ControllerInt, ControllerLong, Crc32, HeartbeatBrokerId, TimeoutMs
 
 
 class BrokerIdentity(Header, frozen=True, kw_only=True, rename="camel", gc=False):
@@ -18,7 +19,7 @@ class BrokerIdentity(Header, frozen=True, kw_only=True, rename="camel", gc=False
     broker_name: str
     broker_addr: str
     cluster_name: str
-    broker_id: Int64
+    broker_id: BrokerId
 
 
 class RegisterBrokerRequestHeader(
@@ -36,10 +37,10 @@ class RegisterBrokerRequestHeader(
     """
 
     ha_server_addr: str
-    heartbeat_timeout_millis: Int64 | None = None
+    heartbeat_timeout_millis: TimeoutMs | None = None
     enable_acting_master: bool | None = None
     compressed: bool | None = None
-    body_crc32: Int32 | None = None
+    body_crc32: Crc32 | None = None
     zone_name: str | None = None
 
 
@@ -80,12 +81,12 @@ class BrokerHeartbeatRequestHeader(Header, frozen=True, kw_only=True, rename="ca
     cluster_name: str
     broker_addr: str
     broker_name: str
-    broker_id: Int64 | None = None
-    epoch: Int32 | None = None
-    max_offset: Int64 | None = None
-    confirm_offset: Int64 | None = None
-    heartbeat_timeout_mills: Int64 | None = None
-    election_priority: Int32 | None = None
+    broker_id: HeartbeatBrokerId | None = None
+    epoch: ControllerInt | None = None
+    max_offset: ControllerLong | None = None
+    confirm_offset: ControllerLong | None = None
+    heartbeat_timeout_mills: TimeoutMs | None = None
+    election_priority: ControllerInt | None = None
 
 
 class GetRouteInfoRequestHeader(
@@ -220,7 +221,7 @@ class NotifyMinBrokerIdChangeRequestHeader(
       ha_broker_addr: "host:port" to replicate from, or None.
     """
 
-    min_broker_id: Int64 | None = None
+    min_broker_id: BrokerId | None = None
     broker_name: str | None = None
     min_broker_addr: str | None = None
     offline_broker_addr: str | None = None

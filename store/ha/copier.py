@@ -23,12 +23,12 @@ from ...remoting.sys_flag import (
     TRANSACTION_PREPARED_TYPE,
     TRANSACTION_ROLLBACK_TYPE,
 )
-from ..batch_consume_queue import inner_batch
-from ..consume_queue import ConsumeQueue
 from ..errors import CopyError, StoreIOError
-from ..log_scanner import NOWHERE, LogScanner, ScannedRecord
-from ..projection import LIGHT_PREFIX, Key, Places, light_places
-from ..queue_states import LIGHT_BLANKS_MAX
+from ..log.log_scanner import NOWHERE, LogScanner, ScannedRecord
+from ..queues.batch_consume_queue import inner_batch
+from ..queues.consume_queue import ConsumeQueue
+from ..queues.projection import LIGHT_PREFIX, Key, Places, light_places
+from ..recovery.queue_states import LIGHT_BLANKS_MAX
 
 if TYPE_CHECKING:
     from ..message_store import MessageStore
@@ -144,8 +144,12 @@ class LogCopier:
             store.begin_copy(arrived.start)
         if not self._is_ours:
             store.note_foreign_records()
-        end, problem = self._dispatch()
-        self._commit(end)
+        try:
+            end, problem = self._dispatch()
+            self._commit(end)
+        except Exception as error:  # the next connection begins where the log ends now
+            store.roll_back(error)
+            raise
         if problem:
             raise CopyError(end, f"{problem}; look at the master's with `trocket store fsck`")
 

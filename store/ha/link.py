@@ -7,13 +7,18 @@ they are copied, and encrypted.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable, Sequence
 
 import trio
 
 from ...remoting.errors import RemoteProtocolError
+from ...remoting.supervision import FailureLog, contained, split_fatal
 from ..errors import StoreError
 from .flow import FlowMeter
+
+logger = logging.getLogger(__name__)
+_failures = FailureLog(logger)
 
 RECEIVE_SIZE = 512 * 1024
 """Bytes taken from a socket at once: 16 frames, and some 2 ms of work for a slave."""
@@ -54,7 +59,12 @@ class Link:
             with self._scope:
                 await self._guarded(task)
         finally:
-            with trio.CancelScope(shield=True):
+            with (
+                trio.CancelScope(shield=True),
+                contained(
+                    _failures, "closing a connection of replication", "Its descriptor may stay open"
+                ),
+            ):
                 await trio.aclose_forcefully(self._stream)
 
     async def side_by_side(self, *tasks: Callable[[], Awaitable[None]]) -> None:
@@ -68,6 +78,15 @@ class Link:
             await task()
         except (LinkEnded, RemoteProtocolError, StoreError) as error:
             self.end(str(error))
+        except BaseException as error:
+            fatal, other = split_fatal(error)
+            if other is None:
+                raise
+            meaning = "That connection of master and slave ends; the slave connects anew"
+            _failures.note("replication", meaning, other)
+            self.end(f"this broker failed: {other!r}")
+            if fatal is not None:
+                raise fatal from None
 
     def end(self, reason: str) -> None:
         """End the connection; only the first reason counts."""

@@ -13,7 +13,7 @@ from zlib import crc32
 
 import trio
 
-from ..commit_log import CommitLog
+from ..log.commit_log import CommitLog
 
 CHECKED_SIZE = 8 * 1024 * 1024
 """Bytes compared at the end of a slave's log: the longest usual record (maxMessageSize, 4 MiB) with

@@ -19,8 +19,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import trio
 
+from ...remoting.acceptor import Acceptor, open_listener
 from ...remoting.hosts import join_address
-from ...remoting.server import open_listener
+from ...remoting.supervision import FailureLog, Supervisor, contained
 from ..config import BrokerRole, MessageStoreConfig
 from .sender import NOT_YET, LogSender
 from .tls import TlsError, ha_tls
@@ -87,6 +88,7 @@ class HaMaster:
         self._handshake_count = 0
         self._senders: dict[LogSender, None] = {}
         self._said = ("", "")
+        self._failures = FailureLog(logger)
 
     async def serve(
         self,
@@ -100,12 +102,15 @@ class HaMaster:
           listeners: from `open_ha_listener`; closed in the end.
         """
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._store.slaves.expire)
-            if listeners:
-                sockets = [trio.socket.from_stdlib_socket(each) for each in listeners]
-                nursery.start_soon(
-                    trio.serve_listeners, self._accept, [trio.SocketListener(s) for s in sockets]
-                )
+            services = Supervisor(nursery, logger)
+            services.start_soon("the time limit of slaves", self._store.slaves.expire)
+
+            def take(sock: socket.socket, _: object) -> None:
+                stream = trio.SocketStream(trio.socket.from_stdlib_socket(sock))
+                nursery.start_soon(self._serve_accepted, stream)
+
+            for listener in listeners:
+                services.start_soon("the acceptance of slaves", Acceptor(listener, take).run)
             task_status.started()
 
     async def serve_stream(self, stream: trio.abc.Stream, address: str) -> None:
@@ -150,6 +155,14 @@ class HaMaster:
                 if sender.ack_offset != NOT_YET
             ],
         )
+
+    async def _serve_accepted(self, stream: trio.SocketStream) -> None:
+        meaning = "That connection is closed; the slave connects anew"
+        with contained(self._failures, "serving a slave", meaning):
+            try:
+                await self._accept(stream)
+            finally:
+                await trio.aclose_forcefully(stream)
 
     async def _accept(self, stream: trio.SocketStream) -> None:
         try:

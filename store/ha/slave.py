@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import trio
 
 from ...remoting.client import CONNECT_TIMEOUT_S, split_address
+from ...remoting.supervision import FailureLog, contained
 from ..config import BrokerRole
 from .copier import LogCopier
 from .flow import FlowMeter
@@ -116,6 +117,7 @@ class HaSlave:
         self._follower: LogFollower | None = None
         self._following = trio.Event()
         self._problem = ""
+        self._failures = FailureLog(logger)
         self._identity = random.SystemRandom().getrandbits(63)
 
     def set_master(self, address: str) -> None:
@@ -156,7 +158,9 @@ class HaSlave:
                 await self._address_changed.wait()
                 continue
             with trio.CancelScope() as self._attempt:
-                await self._follow(self._address)
+                meaning = f"The log is not copied until the next connection, in {RECONNECT_S:g} s"
+                with contained(self._failures, "following the master", meaning):
+                    await self._follow(self._address)
                 await trio.sleep(RECONNECT_S)
 
     async def _follow(self, address: str) -> None:

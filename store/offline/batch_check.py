@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from ...remoting.message import MessageExt
 from ...remoting.sys_flag import TRANSACTION_PREPARED_TYPE
-from ..batch_consume_queue import BatchUnit, unit_of_record
-from ..consume_queue import QueueFiles
-from ..disk import Disk
+from ..disk.os_disk import Disk
 from ..format import BATCH_UNIT_SIZE
-from ..projection import Places
+from ..queues.batch_consume_queue import BatchUnit, unit_of_record
+from ..queues.consume_queue import QueueFiles
+from ..queues.projection import Places
 from .findings import Findings, Severity
 from .layout import queue_folders
 from .log_files import numbered, size_of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from ..disk import Disk
+from ..disk.os_disk import Disk
 from ..errors import StoreIOError
 
 CHUNK = 1024 * 1024

@@ -8,11 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from ...remoting.java_hash import index_key_hash
-from ..batch_consume_queue import BatchUnit
-from ..checkpoint import read_checkpoint
-from ..consume_queue import QueueFiles
-from ..consume_queue_ext import EXT_ADDRESS_MAX
-from ..disk import Disk
+from ..disk.os_disk import Disk
 from ..format import (
     BATCH_UNIT_SIZE,
     ENTRY,
@@ -22,6 +18,10 @@ from ..format import (
     SLOT_SIZE,
     UNIT_SIZE,
 )
+from ..queues.batch_consume_queue import BatchUnit
+from ..queues.consume_queue import QueueFiles
+from ..queues.consume_queue_ext import EXT_ADDRESS_MAX
+from ..recovery.checkpoint import read_checkpoint
 from .findings import Findings
 from .index_counts import IndexCounts, find_counts, read_header
 from .json_files import is_json_name, read_json

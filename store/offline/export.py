@@ -18,7 +18,7 @@ from typing import Any, Protocol
 import msgspec
 
 from ...remoting.message import MessageExt
-from ..disk import Disk, DiskFile
+from ..disk.os_disk import Disk, DiskFile
 from ..errors import StoreError, StoreIOError
 from .selection import Bodies, as_json, readable_body
 

@@ -25,8 +25,8 @@ from ...remoting.message_codec import (
     record_topic,
 )
 from ...remoting.sys_flag import TRANSACTION_ROLLBACK_TYPE
-from ..commit_log import blank
-from ..projection import SCHEDULE_TOPIC
+from ..log.commit_log import blank
+from ..queues.projection import SCHEDULE_TOPIC
 from .log_walk import Hole
 from .losses import Lost
 

@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ...remoting.message import MessageExt
-from ..checkpoint import Checkpoint, read_checkpoint
-from ..disk import Disk
-from ..doubt import FILE_NAME as DOUBT
-from ..doubt import read_doubt
-from ..projection import Key, Places
-from ..queue_ends import read_queue_ends
+from ..disk.os_disk import Disk
+from ..queues.projection import Key, Places
+from ..queues.queue_ends import read_queue_ends
+from ..recovery.checkpoint import Checkpoint, read_checkpoint
+from ..recovery.doubt import FILE_NAME as DOUBT
+from ..recovery.doubt import read_doubt
 from .batch_check import BatchCheck
 from .findings import Findings, Severity
 from .index_check import IndexCheck
@@ -30,6 +30,7 @@ from .opening import kept_from_brokers
 from .queue_check import Misplaced, QueueCheck
 from .queue_files import QueuesOnDisk
 from .state_check import ConfigState, check_checkpoint
+from .topic_table import find_unknown_topics
 
 Progress = Callable[[int, int], None]
 """Called with (bytes done, bytes in all), about once per MiB."""
@@ -62,6 +63,7 @@ class Report:
       begins: for each queue where its first record lies; -1: the log has none of its messages.
       damaged_queues: queues to be built again; `lagging_queues`: those that the broker's next
         start puts right; `deleted_queues`: of topics that are no more.
+      unknown_topics: how many queues they have, of topics that `topics.json` lacks, by name.
       misplaced: records whose head is damaged, and what it should say.
       index_counts: of each index file; None: not known, or there is none.
       is_index_damaged: the index is to be built again.
@@ -92,6 +94,7 @@ class Report:
     damaged_queues: set[Key] = field(default_factory=set)
     lagging_queues: set[Key] = field(default_factory=set)
     deleted_queues: set[Key] = field(default_factory=set)
+    unknown_topics: dict[str, int] = field(default_factory=dict)
     misplaced: list[Misplaced] = field(default_factory=list)
     index_counts: IndexCounts | None = None
     is_index_damaged: bool = False
@@ -217,7 +220,7 @@ class _Check:
                 Severity.WARNING, "store.abort", f"{self._root}/abort", -1,
                 "the last broker did not stop cleanly", "the next start recovers the store",
             )  # fmt: skip
-        doubt = read_doubt(self._disk, self._root)
+        doubt = read_doubt(self._disk, self._root, self._files.end_of_files)
         if doubt >= 0 and not report.is_live:
             findings.add(
                 Severity.WARNING, "store.doubt", f"{self._root}/{DOUBT}", doubt,
@@ -412,6 +415,7 @@ class _Check:
         report.batch_topics, report.batch_queues = self._batch.topics, set(self._batch.queues)
         report.misplaced = list(self._queue_check.misplaced.values())
         report.deleted_queues = self._queue_check.deleted
+        find_unknown_topics(self._disk, report)
         report.counts = {
             "logFiles": len(files.sizes),
             "logBytes": report.log_end - report.log_start,

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from ...remoting.message import MessageExt
-from ..disk import Disk, DiskFile
+from ..disk.os_disk import Disk, DiskFile
 from ..format import ENTRY, ENTRY_SIZE, INDEX_HEADER_SIZE, SLOT_SIZE
 from .findings import Findings, Severity
 from .index_counts import Header, IndexCounts, key_hashes, read_header, tag_hash

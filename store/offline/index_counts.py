@@ -16,7 +16,7 @@ from ...remoting.message import MessageExt
 from ...remoting.message_properties import find_property
 from ...remoting.sys_flag import TRANSACTION_MASK, TRANSACTION_ROLLBACK_TYPE
 from ..config import MessageStoreConfig
-from ..disk import Disk, DiskFile
+from ..disk.os_disk import Disk, DiskFile
 from ..format import ENTRY, ENTRY_SIZE, INDEX_HEAD, INDEX_HEADER_SIZE, SLOT_SIZE
 from .log_files import LogFiles
 from .log_walk import LogWalk

@@ -14,8 +14,8 @@ import msgspec
 
 from ...remoting import fastjson
 from ...remoting.errors import RemoteProtocolError
-from ..disk import Disk
-from ..json_config import unsealed
+from ..disk.json_config import unsealed
+from ..disk.os_disk import Disk
 
 CONSUMER_OFFSETS = "consumerOffset.json"
 DELAY_OFFSETS = "delayOffset.json"

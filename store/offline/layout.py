@@ -12,12 +12,12 @@ from dataclasses import dataclass, fields
 from itertools import pairwise
 
 from ...remoting.config import ConfigError, decode, key_of, parse_properties
-from ..commit_log import file_name
 from ..config import MessageStoreConfig
-from ..disk import Disk
+from ..disk.os_disk import Disk
 from ..errors import StoreError
 from ..format import BATCH_UNIT_SIZE, UNIT_SIZE
-from ..queue_ends import read_queue_ends
+from ..log.commit_log import file_name
+from ..queues.queue_ends import read_queue_ends
 from .log_files import LogFiles, numbered, size_of
 
 _READ_FROM_CONF = {

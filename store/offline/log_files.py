@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from ...remoting.errors import RemoteProtocolError
 from ...remoting.message import MessageExt
 from ...remoting.message_codec import RECORD_PREFIX, RECORD_SIZE_MIN, decode_record
-from ..commit_log import file_name
-from ..disk import Disk, DiskFile
+from ..disk.os_disk import Disk, DiskFile
+from ..log.commit_log import file_name
 
 OPEN_FILES_MAX = 4
 """The walk has one open, looking records up a few more."""

@@ -26,7 +26,7 @@ from ...remoting.message_codec import (
     check_record_crc,
     decode_record,
 )
-from ..topic_path import topic_path
+from ..disk.topic_path import topic_path
 from .log_files import CHUNK, RECORD_SIZE_MAX, LogFiles
 
 HOLES_MAX = 10_000

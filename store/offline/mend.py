@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ..disk import Disk
+from ..disk.os_disk import Disk
 from ..errors import StoreError
 from .fsck import Progress, Report, check_store
 from .layout import Layout, read_layout

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from ..disk import Disk
+from ..disk.os_disk import Disk
 from ..errors import StoreLockedError
 from .findings import Findings
 from .layout import Layout, NoStoreError, read_layout

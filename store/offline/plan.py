@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from ..config import MessageStoreConfig
-from ..projection import SCHEDULE_TOPIC, Key
+from ..queues.projection import SCHEDULE_TOPIC, Key
 from .fsck import Report
-from .json_files import CONSUMER_OFFSETS, DELAY_OFFSETS
+from .json_files import CONSUMER_OFFSETS, DELAY_OFFSETS, TOPICS
 from .log_walk import HOLES_MAX
 from .losses import per_queue
 
@@ -53,6 +53,7 @@ class Plan:
       queues: to be built again; None: all but those of deleted topics.
       index: it is to be built again.
       restore: paths of config files to be taken from their `.bak`.
+      topics: how many queues they get, of topics that `topics.json` gets again, by name.
       clamp: names of config files whose offsets are set back to the queues' ends.
     """
 
@@ -64,6 +65,7 @@ class Plan:
     index: bool = False
     restore: list[str] = field(default_factory=list)
     clamp: list[str] = field(default_factory=list)
+    topics: dict[str, int] = field(default_factory=dict)
 
     @property
     def changes_log(self) -> bool:
@@ -227,6 +229,12 @@ def _plan_config(plan: Plan, report: Report) -> None:
     for path in report.config.restorable:
         plan.restore.append(path)
         plan.add("config.restore", path, "take the text of its .bak")
+    plan.topics = dict(report.unknown_topics)
+    for topic, count in plan.topics.items():
+        plan.add(
+            "config.topics", f"{folder}/{TOPICS}",
+            f"make topic {topic} again, with {count} queues and perm 6 (read and write)",
+        )  # fmt: skip
     cut = plan.cut_at >= 0
     for name, kind in ((CONSUMER_OFFSETS, "config.offset"), (DELAY_OFFSETS, "config.delay_offset")):
         found = report.findings.of_kind(kind)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...remoting.message import MessageExt
-from ..projection import Place, Places
+from ..queues.projection import Place, Places
 
 
 def places_of(places: Places, record: MessageExt) -> Iterator[Place]:

@@ -12,11 +12,11 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from ...remoting.message import MessageExt
-from ..consume_queue_ext import EXT_ADDRESS_MAX, ExtUnit
-from ..disk import Disk
+from ..disk.os_disk import Disk
 from ..errors import StoreIOError
 from ..format import PRE_BLANK_SIZE
-from ..projection import SCHEDULE_TOPIC, Key, Place, Places
+from ..queues.consume_queue_ext import EXT_ADDRESS_MAX, ExtUnit
+from ..queues.projection import SCHEDULE_TOPIC, Key, Place, Places
 from .findings import Findings, Severity
 from .log_files import LogFiles
 from .losses import Losses

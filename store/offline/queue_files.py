@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterator
 
-from ..consume_queue import QueueFiles
-from ..disk import Disk
+from ..disk.os_disk import Disk
 from ..format import PRE_BLANK_SIZE, UNIT, UNIT_SIZE
+from ..queues.consume_queue import QueueFiles
 from .findings import Findings, Severity
 from .layout import queue_folders
 from .log_files import numbered, size_of

@@ -6,13 +6,9 @@ looked at; and no mistake of a tool can change a byte.
 
 from __future__ import annotations
 
-import errno
-import fcntl
-import os
-from pathlib import Path
-
-from ..disk import OsDisk, OsFile, explain
-from ..errors import StoreIOError, StoreLockedError
+from ..disk.folder_lock import FolderLock
+from ..disk.os_disk import OsDisk, OsFile, explain
+from ..errors import StoreIOError
 
 
 class ReadOnlyDisk(OsDisk):
@@ -20,7 +16,7 @@ class ReadOnlyDisk(OsDisk):
 
     def __init__(self) -> None:
         super().__init__()
-        self._shared: dict[str, int] = {}
+        self._shared: dict[str, FolderLock] = {}
 
     def open(self, path: str, *, create: bool = False) -> OsFile:
         """Open for reading."""
@@ -29,34 +25,26 @@ class ReadOnlyDisk(OsDisk):
         return OsFile(path, create=False, read_only=True)
 
     def lock(self, path: str) -> None:
-        """Keep brokers out: a shared lock on the lock file, which several tools may hold.
+        """Keep brokers out: a shared lock on folder and lock file, which several tools may hold.
 
-        Where there is no lock file no broker has ever been, and none is made.
+        A lock file that is not there is not made.
 
         Raises:
           StoreLockedError: a broker has the folder open.
           StoreIOError: the lock file cannot be read.
         """
-        if path in self._shared or not Path(path).exists():
+        if path in self._shared:
             return
         try:
-            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            self._shared[path] = FolderLock(path, shared=True)
         except OSError as error:
             raise StoreIOError(path, explain(error)) from error
-        try:
-            fcntl.lockf(fd, fcntl.LOCK_SH | fcntl.LOCK_NB, 1, 0, os.SEEK_SET)
-        except OSError as error:
-            os.close(fd)
-            if error.errno in (errno.EACCES, errno.EAGAIN):
-                raise StoreLockedError(path) from error
-            raise StoreIOError(path, explain(error)) from error
-        self._shared[path] = fd
 
     def unlock(self, path: str) -> None:
         """Give the shared lock back."""
-        fd = self._shared.pop(path, None)
-        if fd is not None:
-            os.close(fd)
+        lock = self._shared.pop(path, None)
+        if lock is not None:
+            lock.release()
 
     def make_folder(self, path: str) -> None:
         """Refused."""

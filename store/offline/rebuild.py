@@ -6,13 +6,13 @@ from collections.abc import Callable
 
 from ...remoting.message import MessageExt
 from ...remoting.sys_flag import TRANSACTION_PREPARED_TYPE
-from ..batch_consume_queue import unit_of_record
-from ..consume_queue import PRE_BLANK, QueueFiles
-from ..disk import Disk
+from ..disk.os_disk import Disk
+from ..disk.topic_path import topic_path
 from ..errors import CorruptRecordError
 from ..format import BATCH_UNIT_SIZE, PRE_BLANK_SIZE, UNIT, UNIT_SIZE
-from ..projection import Key, Places
-from ..topic_path import topic_path
+from ..queues.batch_consume_queue import unit_of_record
+from ..queues.consume_queue import PRE_BLANK, QueueFiles
+from ..queues.projection import Key, Places
 from .log_files import numbered
 from .projection import places_of, record_tags_code
 

@@ -14,20 +14,27 @@ from dataclasses import replace
 from ...remoting.hosts import host_bytes
 from ...remoting.message import MessageExt
 from ...remoting.message_codec import encode_message
-from ..checkpoint import Checkpoint, read_checkpoint, write_checkpoint
 from ..config import MessageStoreConfig
-from ..disk import Disk
+from ..disk.json_config import save_json
+from ..disk.os_disk import Disk
 from ..errors import StoreError, StoreIOError
-from ..json_config import save_json
 from ..message_store import MessageStore
-from ..projection import SCHEDULE_TOPIC, Key, Places
-from ..queue_ends import FILE_NAME as QUEUE_ENDS
-from ..queue_ends import REBUILD, QueueEnds, write_queue_ends
+from ..queues.projection import SCHEDULE_TOPIC, Key, Places
+from ..queues.queue_ends import FILE_NAME as QUEUE_ENDS
+from ..queues.queue_ends import REBUILD, QueueEnds, write_queue_ends
+from ..recovery.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
 from .copying import check_room, copy_file, copy_folder, files_below
 from .fill import Piece, Stamp, UnfillableError, fill_hole, fixed_bytes
 from .findings import Findings
 from .fsck import Report
-from .json_files import CONSUMER_OFFSETS, clamp_consumers, clamp_delays, encode, read_json
+from .json_files import (
+    CONSUMER_OFFSETS,
+    TOPICS,
+    clamp_consumers,
+    clamp_delays,
+    encode,
+    read_json,
+)
 from .layout import Layout, queue_folders, read_layout
 from .log_files import LogFiles, numbered
 from .log_walk import LogWalk
@@ -35,6 +42,7 @@ from .plan import Plan
 from .queue_check import Misplaced
 from .queue_files import QueuesOnDisk
 from .rebuild import QueueBuilder, cut_units
+from .topic_table import add_topics
 
 BACKUP_SUFFIX = ".before-repair"
 ZEROS_CHUNK = 1024 * 1024
@@ -434,6 +442,10 @@ class Repair:
             self._keep(f"{folder}/{name}")
             self._say(f"{folder}/{name}: taking the text of its .bak")
             save_json(self._disk, f"{folder}/{name}", spare.text)
+        if self._plan.topics:
+            self._keep(f"{folder}/{TOPICS}")
+            self._say(f"{folder}/{TOPICS}: {len(self._plan.topics)} topics made again")
+            add_topics(self._disk, folder, self._plan.topics, self._report.batch_topics)
         for name in self._plan.clamp:
             self._clamp(f"{folder}/{name}", name)
 
@@ -472,9 +484,11 @@ class Repair:
             Checkpoint(
                 physic_msg_timestamp_ms=newest_ms,
                 logics_msg_timestamp_ms=newest_ms,
-                index_msg_timestamp_ms=0 if self._plan.index else old.index_msg_timestamp_ms,
-                master_flushed_offset=min(old.master_flushed_offset, walk.end),
-                confirm_physical_offset=min(old.confirm_physical_offset, walk.end),
+                index_msg_timestamp_ms=0
+                if self._plan.index
+                else min(max(old.index_msg_timestamp_ms, 0), newest_ms),
+                master_flushed_offset=min(max(old.master_flushed_offset, 0), walk.end),
+                confirm_physical_offset=min(max(old.confirm_physical_offset, 0), walk.end),
                 dispatched_offset=walk.end,
             ),
         )

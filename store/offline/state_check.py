@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ..checkpoint import Checkpoint
-from ..disk import Disk
+from ..disk.os_disk import Disk
 from ..format import CHECKPOINT_FILE_SIZE
-from ..projection import SCHEDULE_TOPIC
+from ..queues.projection import SCHEDULE_TOPIC
+from ..recovery.checkpoint import Checkpoint
 from .findings import Findings, Severity
 from .json_files import (
     CONSUMER_OFFSETS,

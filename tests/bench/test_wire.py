@@ -3,10 +3,23 @@
 from __future__ import annotations
 
 from array import array
+from pathlib import Path
 
 import pytest
+import typer
 
-from trocket.bench.wire import CASES, Outcome, make_cluster, percentile, report
+from trocket.bench.wire import (
+    CASES,
+    Case,
+    Outcome,
+    checkout_cluster,
+    compare,
+    make_cluster,
+    percentile,
+    report,
+    report_ratios,
+)
+from trocket.interop.peer import Cluster
 from trocket.interop.trocket_peer import TrocketCluster
 
 
@@ -35,3 +48,26 @@ def test_without_a_version_our_own_broker_is_measured(tmp_path) -> None:
     assert isinstance(cluster, TrocketCluster)
     assert cluster.label == "trocket"
     assert cluster.pids == []
+
+
+def test_two_checkouts_are_measured_by_turns_and_each_round_gives_a_ratio(tmp_path: Path) -> None:
+    ours, theirs = TrocketCluster(tmp_path / "a"), TrocketCluster(tmp_path / "b")
+    order: list[Cluster] = []
+
+    def run(cluster: Cluster, case: Case) -> Outcome:
+        order.append(cluster)
+        cost_us = 10.0 if cluster is ours else 20.0
+        return Outcome(case.name, 10, 0, 1e6 / cost_us, cost_us, 1.0, 2.0, 3.0, 0.5, 50.0)
+
+    pairs = compare((ours, theirs), run, rounds=2)
+    assert order == [ours, theirs] * len(CASES) + [theirs, ours] * len(CASES)
+    table = report_ratios(pairs, "title")
+    first_row = [next(iter(column.cells)) for column in table.columns]
+    assert first_row == [
+        "1 in flight", "10.0", "20.0", "0.500", "0.500", "0.500", "2.000", "2.000", "2.000"
+    ]  # fmt: skip
+
+
+def test_another_checkout_needs_its_virtual_environment(tmp_path: Path) -> None:
+    with pytest.raises(typer.BadParameter, match="is missing"):
+        checkout_cluster(tmp_path, tmp_path)

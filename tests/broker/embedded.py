@@ -16,7 +16,8 @@ from trocket.remoting.client import RemotingClient
 from trocket.remoting.codec import FrameDecoder, RemotingCommand, encode
 from trocket.store.clock import Clock
 from trocket.store.config import MessageStoreConfig
-from trocket.store.memory_disk import MemoryDisk
+from trocket.store.disk.memory_disk import MemoryDisk
+from trocket.store.status import PutMessageStatus
 
 START_MS = 1_700_000_000_000
 TEN_SECONDS = 10
@@ -116,6 +117,24 @@ class Broker:
         self._nursery.start_soon(self.controller.server.serve_stream, near)
         await trio.testing.wait_all_tasks_blocked()
         return Client(far)
+
+
+def put_record(
+    broker: Broker, topic: str, properties: str, body: bytes, *, queue_id: int = 0
+) -> int:
+    """Store a record that no client may send, as an older store may hold it.
+
+    Returns: its queue offset.
+    """
+    store = broker.controller.store
+    store.begin_burst()
+    status, _, queue_offset = store.put_message(
+        topic, queue_id, body, properties.encode(), born_timestamp_ms=START_MS,
+        born_host=bytes([192, 0, 2, 9, 0, 0, 0x9C, 0x40]), store_host=bytes(8), tags_code=0,
+    )  # fmt: skip
+    assert status is PutMessageStatus.PUT_OK, status
+    store.on_visible(store.commit())
+    return queue_offset
 
 
 @asynccontextmanager

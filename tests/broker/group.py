@@ -18,7 +18,7 @@ from trocket.remoting.bodies import TopicRouteData
 from trocket.remoting.client import RemotingClient
 from trocket.remoting.turn import Turn
 from trocket.store.config import BrokerRole, MessageStoreConfig
-from trocket.store.memory_disk import MemoryDisk
+from trocket.store.disk.memory_disk import MemoryDisk
 
 from .embedded import Client, TrioClock
 

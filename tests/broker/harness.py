@@ -32,9 +32,10 @@ from trocket.remoting.bodies import (
 from trocket.remoting.channel import Deferred
 from trocket.remoting.codec import RemotingCommand
 from trocket.remoting.errors import RemotingTimeoutError, RequestRefused
+from trocket.remoting.memory_budget import MemoryBudget
 from trocket.remoting.request_codes import RequestCode
 from trocket.store.clock import ManualClock
-from trocket.store.message_reader import GetMessageResult
+from trocket.store.reading.message_reader import GetMessageResult
 from trocket.store.status import BoundaryType, GetMessageStatus
 
 
@@ -45,6 +46,7 @@ class FakeChannel:
         self.remote_address = remote_address
         self.closed = False
         self.close_reason = ""
+        self.memory = MemoryBudget()
         self.sent: list[RemotingCommand] = []
 
     def send_oneway(self, command: RemotingCommand) -> None:
@@ -75,6 +77,7 @@ class FakeStore:
     queues: dict[tuple[str, int], tuple[int, int]] = field(default_factory=dict)
     in_memory: bool = True
     deleted: list[str] = field(default_factory=list)
+    is_slave: bool = False
 
     def max_offset(self, topic: str, queue_id: int) -> int:
         return self.queues.get((topic, queue_id), (0, 0))[1]
@@ -149,7 +152,7 @@ class Broker:
                 groups=self.groups,
                 topics=self.topics,
                 clock=self.clock,
-                register_broker_all=self._register,
+                register_topics=self._register,
                 filters=self.filters if self.config.enable_property_filter else None,
             ),
             ConsumerManageProcessor(consumers=self.consumers, store=self.store, **tables),
@@ -159,7 +162,7 @@ class Broker:
                 topics=self.topics,
                 offsets=self.offsets,
                 store=self.store,
-                register_broker_all=self._register,
+                register_topics=self._register,
             ),
             GroupAdminProcessor(groups=self.groups, offsets=self.offsets),
         ]
@@ -172,7 +175,7 @@ class Broker:
         self.saves += 1
         self.files[name] = text
 
-    async def _register(self) -> None:
+    async def _register(self, topics: Iterable[str] = ()) -> None:
         self.registrations.append(self.topics.data_version.counter)
 
     def handle(

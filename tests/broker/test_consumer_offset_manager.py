@@ -33,6 +33,28 @@ def test_what_is_committed_is_found_and_nothing_else():
     assert (table.query_offsets("g", "T"), table.query_offsets("h", "T")) == ({0: 7}, {})
 
 
+@pytest.mark.parametrize(
+    ("known", "offset", "end", "is_slave", "noted"),
+    [
+        (-1, 9, 9, False, 9),
+        (5, 2, 9, False, 2),  # a reset
+        (5, 10, 9, False, 5),
+        (12, 12, 9, False, 12),  # the log has a hole, and its queues may end too early
+        (-1, 10, 9, True, 9),
+        (5, 10**15, 9, True, 9),
+        (12, 13, 9, True, 12),
+        (5, 7, 9, True, 7),
+    ],
+)
+def test_an_offset_past_the_end_is_not_noted_as_it_is(known, offset, end, is_slave, noted):
+    table = Table()
+    if known >= 0:
+        table.commit_offset("g", "T", 0, known)
+    taken = table.commit_within("g", "T", 0, offset, end, is_slave=is_slave)
+    assert table.query_offset("g", "T", 0) == noted
+    assert taken is (is_slave or offset <= end)
+
+
 def test_an_offset_may_go_back_and_the_log_says_so(caplog):
     table = Table()
     table.commit_offset("g", "T", 0, 7)

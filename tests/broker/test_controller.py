@@ -21,7 +21,7 @@ from trocket.remoting.response_codes import ResponseCode
 from trocket.remoting.server import RemotingServer, open_listener
 from trocket.store.clock import SystemClock
 from trocket.store.config import BrokerRole, MessageStoreConfig
-from trocket.store.memory_disk import MemoryDisk
+from trocket.store.disk.memory_disk import MemoryDisk
 
 from .embedded import pull_fields, send_fields
 

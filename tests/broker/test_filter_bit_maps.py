@@ -19,10 +19,10 @@ from trocket.remoting.message_codec import decode_messages
 from trocket.remoting.message_properties import properties_to_bytes
 from trocket.store.clock import ManualClock
 from trocket.store.config import MessageStoreConfig
-from trocket.store.consume_queue_ext import ExtendedConsumeQueue, ExtUnit
-from trocket.store.memory_disk import MemoryDisk
+from trocket.store.disk.memory_disk import MemoryDisk
 from trocket.store.message_store import MessageStore
-from trocket.store.record_filter import RecordFilter
+from trocket.store.queues.consume_queue_ext import ExtendedConsumeQueue, ExtUnit
+from trocket.store.reading.record_filter import RecordFilter
 
 from ..store.support import open_store, put, small_config
 

@@ -11,7 +11,7 @@ import trio
 import trio.testing
 
 from trocket.remoting.message_codec import decode_messages
-from trocket.store.memory_disk import MemoryDisk
+from trocket.store.disk.memory_disk import MemoryDisk
 
 from ..store.support import put
 from .embedded import Client, pull_fields, send_fields

@@ -10,8 +10,8 @@ import trio.testing
 from trocket.broker.state_files import StateFiles
 from trocket.remoting.bodies import SubscriptionGroupConfig
 from trocket.store.clock import SystemClock
-from trocket.store.json_config import unsealed
-from trocket.store.memory_disk import MemoryDisk
+from trocket.store.disk.json_config import unsealed
+from trocket.store.disk.memory_disk import MemoryDisk
 
 from .embedded import Client, embedded_broker, pull_fields, send_fields
 
@@ -141,9 +141,10 @@ async def test_a_topic_that_could_not_be_saved_is_saved_without_another_change(
     disk.fault = lambda name, path: OSError(5, "") if fails and path.startswith(topics) else None
     async with embedded_broker(disk) as broker:
         client = await broker.connect()
-        assert (await client.ask(SEND, send_fields("New"), b"new")).code == 0
+        assert (await client.ask(SEND, send_fields("New"), b"new")).code == 14
         await trio.sleep(3)
         assert topics not in disk.contents
         fails = False
         await trio.sleep(3)
         assert b"New" in disk.contents[topics]
+        assert (await client.ask(SEND, send_fields("New"), b"new")).code == 0

@@ -8,7 +8,7 @@ import trio
 from trocket.broker.config import BrokerConfig
 from trocket.broker.controller import BrokerController
 from trocket.store.config import MessageStoreConfig
-from trocket.store.memory_disk import MemoryDisk
+from trocket.store.disk.memory_disk import MemoryDisk
 
 from .embedded import TrioClock
 

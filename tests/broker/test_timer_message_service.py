@@ -11,11 +11,11 @@ import trio
 from trocket.broker.timer_checkpoint import TimerCheckpoint
 from trocket.remoting.message_codec import decode_messages
 from trocket.store.config import FlushDiskType
+from trocket.store.disk.memory_disk import MemoryDisk
 from trocket.store.format import TIMER_FILE_SIZE
-from trocket.store.memory_disk import MemoryDisk
 from trocket.store.status import PutMessageStatus
 
-from .embedded import START_MS, TrioClock, embedded_broker, pull_fields, send_fields
+from .embedded import START_MS, TrioClock, embedded_broker, pull_fields, put_record, send_fields
 
 SEND, PULL, RECALL = 310, 11, 370
 HOUR_S = 3600
@@ -190,7 +190,7 @@ async def test_a_store_of_apaches_is_gone_on_with_where_its_broker_was(autojump_
         # Written on by Apache's broker, which keeps a message for two days at most.
         rolled = timer(8, "TIMER_DELAY_SEC", "K1", f"TIMER_OUT_MS\1{START_MS + 7000}\2")
         rolled += "TIMER_ROLL_TIMES\0011\2REAL_TOPIC\1T\2REAL_QID\0010\2"
-        await send(client, rolled, b"1", b="rmq_sys_wheel_timer")
+        put_record(broker, "rmq_sys_wheel_timer", rolled, b"1")
     page = bytearray(TIMER_FILE_SIZE)
     # It was three seconds on, and had read three of the four messages.
     struct.pack_into(">qqqq", page, 0, START_MS + 3000, 4242, 3, 3)
@@ -243,8 +243,8 @@ async def test_one_that_cannot_be_delivered_does_not_keep_the_others(autojump_cl
     async with embedded_broker() as broker:
         client = await broker.connect()
         for number, properties in enumerate(places):
-            fields = send_fields("rmq_sys_wheel_timer", i=f"UNIQ_KEY\1{number}\2{properties}")
-            assert (await client.ask(SEND, fields, b"lost")).code == 0
+            own = f"UNIQ_KEY\1{number}\2{properties}"
+            put_record(broker, "rmq_sys_wheel_timer", own, b"lost")
         await send(client, timer(1), b"fine")
         await trio.sleep(3)
         assert await bodies(broker) == [b"fine"]

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from trocket.broker import topic_config_manager
 from trocket.broker.config import BrokerConfig
 from trocket.broker.config_text import TOPICS
-from trocket.broker.topic_config_manager import QUEUE_COUNT_MAX, TopicConfigManager
+from trocket.broker.topic_config_manager import TopicConfigManager
 from trocket.remoting.bodies import TopicConfig
 from trocket.remoting.errors import RequestRefused
+from trocket.remoting.numbers import QUEUE_COUNT_MAX
 from trocket.remoting.response_codes import ResponseCode
 from trocket.store.clock import ManualClock
 from trocket.store.errors import StoreIOError
@@ -68,7 +70,7 @@ def test_the_configuration_decides_on_some_of_them():
     assert (found["C"], found["broker-a"], found["Traces"]) == ((16, 16, 1), (1, 1, 1), (1, 1, 6))
 
 
-@pytest.mark.parametrize(("asked", "made"), [(4, 4), (8, 8), (100, 8), (0, 0), (-3, 0)])
+@pytest.mark.parametrize(("asked", "made"), [(1, 1), (4, 4), (8, 8), (100, 8), (2**31 - 1, 8)])
 def test_a_first_send_makes_a_topic_with_at_most_the_patterns_queues(asked, made):
     topic = Table(default_topic_queue_nums=8).first_send("T", asked)
     assert shapes([topic]) == {"T": (made, made, 6)}
@@ -145,6 +147,7 @@ def test_an_update_with_one_topic_that_is_not_allowed_changes_nothing():
     "numbers",
     [
         {"read_queue_nums": -1},
+        {"read_queue_nums": 0},
         {"write_queue_nums": QUEUE_COUNT_MAX + 1},
         {"perm": -1},
         {"perm": 8},
@@ -240,10 +243,14 @@ def test_a_file_that_is_no_table_is_refused_and_changes_nothing(text):
 def test_changes_inside_saving_once_are_saved_together():
     table = Table()
     with table.saving_once():
-        table.first_send("A")
-        table.first_send("B")
+        assert table.stage_topic("A", queue_count=1)
+        assert table.stage_topic("B", queue_count=1)
         assert table.files == []
+        assert set(table.unsaved) == {"A", "B"}
+        assert table.select("A") is None
     assert len(table.files) == 1
+    assert not table.unsaved
+    assert table.select("A") is not None
     with table.saving_once():
         pass
     assert len(table.files) == 1
@@ -253,16 +260,45 @@ def failing_save(name, text):
     raise StoreIOError("/x", "no space left")
 
 
-def test_a_topic_of_a_first_send_serves_even_when_it_cannot_be_saved(caplog):
+def test_a_topic_of_a_first_send_is_refused_until_it_is_saved(caplog):
     table = Table()
     good_save, table._file._save = table._file._save, failing_save
-    assert table.first_send("A") is not None
-    assert "not saved yet" in caplog.text
-    assert len(table.told) == 1
+    for _ in range(2):
+        with pytest.raises(RequestRefused, match=r"topic\[A\] is new, .*no space left") as refused:
+            table.first_send("A")
+        assert refused.value.code == ResponseCode.SERVICE_NOT_AVAILABLE
+    assert caplog.text.count("not saved yet") == 1
+    assert (table.told, table.select("A")) == ([], None)
     table._file._save = good_save
-    with table.saving_once():
-        pass
+    table.save_again()
     assert b'"A":{' in table.files[-1][1]
+    assert table.first_send("A") is table.select("A")
+    assert len(table.told) == 1
+
+
+def test_a_change_of_a_topic_counts_only_when_it_is_saved():
+    """Or a killed broker does not know the queue any more that a message was put into."""
+    table = Table()
+    table.first_send("A")
+    before = table.select("A")
+    good_save, table._file._save = table._file._save, failing_save
+    wider = msgspec.structs.replace(before, read_queue_nums=16, write_queue_nums=16)
+    table.update([wider])
+    assert table.select("A") is before
+    table._file._save = good_save
+    table.save_again()
+    assert table.select("A") == wider
+
+
+def test_a_topic_that_is_deleted_before_it_was_saved_does_not_come():
+    table = Table()
+    good_save, table._file._save = table._file._save, failing_save
+    table.update([TopicConfig(topic_name="A")])
+    assert table.delete(["A"]) == ["A"]
+    table._file._save = good_save
+    table.save_again()
+    assert table.select("A") is None
+    assert b'"A":{' not in table.files[-1][1]
 
 
 async def test_an_administrator_hears_that_a_change_could_not_be_saved():
@@ -274,4 +310,4 @@ async def test_an_administrator_hears_that_a_change_could_not_be_saved():
     table.delete(["A"])
     with pytest.raises(StoreIOError):
         await table.saved()
-    assert len(table.told) == 2
+    assert table.told == [[]]

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from trocket.cli.main import main
-from trocket.store.commit_log import file_name
 from trocket.store.config import MessageStoreConfig
+from trocket.store.log.commit_log import file_name
 from trocket.store.message_store import MessageStore
 from trocket.store.offline.layout import read_layout
 from trocket.store.offline.log_walk import LogWalk
@@ -317,7 +317,8 @@ def test_a_store_in_use_is_refused_but_for_a_look(
     root: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     script = (
-        "import sys; from trocket.store.disk import OsDisk; OsDisk().lock(sys.argv[1] + '/lock');"
+        "import sys; from trocket.store.disk.os_disk import OsDisk;"
+        "OsDisk().lock(sys.argv[1] + '/lock');"
         "print('locked', flush=True); sys.stdin.read()"
     )
     broker = subprocess.Popen(

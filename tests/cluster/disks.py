@@ -8,7 +8,7 @@ from random import Random
 
 import trio
 
-from trocket.store.disk import Space
+from trocket.store.disk.os_disk import Space
 
 from ..sim.file_system import FileSystem, Image
 from ..sim.recording_disk import Failure, RecordingDisk
@@ -133,6 +133,9 @@ class SlowThread:
 
     def __init__(self, disk: MachineDisk) -> None:
         self._disk = disk
+
+    def start(self) -> None:
+        """There is none."""
 
     async def run(self, call: Callable[[], None]) -> None:
         """As `SyncThread.run`."""

@@ -15,9 +15,9 @@ from trocket.namesrv.controller import NamesrvController
 from trocket.remoting.turn import Turn
 from trocket.store.clock import ManualClock
 from trocket.store.config import BrokerRole, FlushDiskType, MessageStoreConfig
+from trocket.store.disk.memory_disk import MemoryDisk
 from trocket.store.errors import StoreError
 from trocket.store.ha.slave import FollowerState
-from trocket.store.memory_disk import MemoryDisk
 from trocket.store.message_store import MessageStore
 
 from ..trio_order import first_of

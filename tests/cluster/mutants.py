@@ -12,15 +12,15 @@ import pytest
 
 from trocket.broker.consumer_offset_manager import ConsumerOffsetManager
 from trocket.broker.slave_offsets import SlaveOffsets
-from trocket.store.flush import FlushService
 from trocket.store.ha import slave
-from trocket.store.ha.acks import SlaveAcks
 from trocket.store.ha.copier import LogCopier
 from trocket.store.ha.sender import LogSender
 from trocket.store.ha.slave import LogFollower
-from trocket.store.log_writer import LogWriter
 from trocket.store.message_store import MessageStore
 from trocket.store.status import PutMessageStatus
+from trocket.store.writing.acks import SlaveAcks
+from trocket.store.writing.flush import FlushService
+from trocket.store.writing.log_writer import LogWriter
 
 from .cluster import Plan
 

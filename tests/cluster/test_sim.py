@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from trocket.store.ha.acks import SlaveAcks
 from trocket.store.status import PutMessageStatus
+from trocket.store.writing.acks import SlaveAcks
 
 from .cluster import MODES, TOPOLOGIES, play
 from .faults import FAULTS, plan_of

@@ -24,8 +24,8 @@ from trocket.interop.wire import PULL_MESSAGE, SUCCESS, Outgoing, WireClient, sp
 from trocket.remoting.message_codec import decode_messages
 from trocket.store.clock import ManualClock
 from trocket.store.config import MessageStoreConfig
-from trocket.store.consume_queue_ext import ExtendedConsumeQueue
 from trocket.store.message_store import MessageStore
+from trocket.store.queues.consume_queue_ext import ExtendedConsumeQueue
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.usefixtures("java")]
 

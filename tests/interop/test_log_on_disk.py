@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from trocket.interop.log_on_disk import read_log
-from trocket.store.memory_disk import MemoryDisk
+from trocket.store.disk.memory_disk import MemoryDisk
 
 from ..store.support import ROOT, open_store, send
 

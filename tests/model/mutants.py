@@ -28,8 +28,8 @@ from trocket.broker.table_saver import TableSaver
 from trocket.broker.timer_message_service import TimerMessageService
 from trocket.broker.transaction_service import TransactionService
 from trocket.broker.transactions import OpenTransactions
-from trocket.store.flush import FlushService
-from trocket.store.message_appender import MessageAppender
+from trocket.store.writing.flush import FlushService
+from trocket.store.writing.message_appender import MessageAppender
 
 from .programs import (
     AnswerChecks,

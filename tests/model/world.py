@@ -20,7 +20,7 @@ from trocket.remoting.codec import FrameDecoder, RemotingCommand
 from trocket.remoting.transport import SocketTransport
 from trocket.remoting.turn import Turn
 from trocket.store.config import FlushDiskType, MessageStoreConfig
-from trocket.store.memory_disk import MemoryDisk
+from trocket.store.disk.memory_disk import MemoryDisk
 
 from ..trio_order import run_by
 

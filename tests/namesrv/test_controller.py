@@ -14,10 +14,10 @@ from trocket.remoting.client import RemotingClient
 from trocket.remoting.codec import FrameDecoder, RemotingCommand, encode
 from trocket.remoting.server import RemotingServer, open_listener
 from trocket.store.clock import SystemClock
-from trocket.store.disk import OsDisk
+from trocket.store.disk.json_config import unsealed
+from trocket.store.disk.memory_disk import MemoryDisk
+from trocket.store.disk.os_disk import OsDisk
 from trocket.store.errors import CorruptRecordError
-from trocket.store.json_config import unsealed
-from trocket.store.memory_disk import MemoryDisk
 
 from .test_processors import TOPICS, register_body, register_fields
 

@@ -9,9 +9,9 @@ import pytest
 from trocket.namesrv import kv_config
 from trocket.namesrv.kv_config import NAMESPACE_ORDER_TOPIC_CONFIG, KVConfigManager
 from trocket.remoting.errors import RequestRefused
+from trocket.store.disk.json_config import save_json
+from trocket.store.disk.memory_disk import MemoryDisk
 from trocket.store.errors import CorruptRecordError
-from trocket.store.json_config import save_json
-from trocket.store.memory_disk import MemoryDisk
 
 PATH = "/home/namesrv/kvConfig.json"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cache
 
 import pytest
+from msgspec.structs import replace
 
 from trocket.namesrv import route_info_manager, topic_table
 from trocket.namesrv.limits import HEARTBEAT_TIMEOUT_MS_MAX
@@ -116,6 +117,28 @@ def test_one_topic_of_a_broker_that_never_registered_is_refused_and_leaves_no_tr
     assert routes.live_brokers() == {}
     assert routes.cluster_info().broker_addr_table == {}
     assert routes.cluster_info().cluster_addr_table == {}
+
+
+@pytest.mark.parametrize(
+    "numbers",
+    [
+        {"read_queue_nums": 65_537},
+        {"write_queue_nums": 2**31 - 1},
+        {"write_queue_nums": -1},
+        {"perm": 16},
+        {"perm": -1},
+    ],
+)
+def test_a_topic_with_numbers_that_make_no_sense_is_left_out_of_a_registration(
+    routes, numbers, caplog
+):
+    bad = replace(topic("T"), **numbers)
+    register(routes, "a", topics=[topic("TBW102"), bad, topic("U")])
+    assert routes.topics.topics() == ["TBW102", "U"]
+    assert f"{next(iter(numbers.values()))}, and a " in caplog.text
+    register(routes, "a", topics=[topic("TBW102"), topic("T"), topic("U")], counter=2)
+    register(routes, "a", topics=[topic("TBW102"), bad, topic("U")], counter=3)
+    assert routes.topics.queues("T")["a"].read_queue_nums == 4, "what was known stays"
 
 
 def test_an_unchanged_data_version_changes_no_topic_but_adds_missing_ones(routes):
@@ -284,9 +307,9 @@ def test_one_topic_can_be_registered_for_brokers_that_are_there(routes):
 def test_topics_are_listed_by_the_bits_of_their_first_broker(routes):
     flags = {"none": 0, "unit": UNIT_FLAG, "sub": UNIT_SUB_FLAG, "both": UNIT_FLAG | UNIT_SUB_FLAG}
     register(routes, "a", 0, [topic(name, sys_flag=flag) for name, flag in flags.items()])
-    assert routes.topics_with_flags(wanted=UNIT_FLAG) == ["unit", "both"]
-    assert routes.topics_with_flags(wanted=UNIT_SUB_FLAG) == ["sub", "both"]
-    assert routes.topics_with_flags(wanted=UNIT_SUB_FLAG, unwanted=UNIT_FLAG) == ["sub"]
+    assert routes.topics.topics_with_flags(wanted=UNIT_FLAG) == ["unit", "both"]
+    assert routes.topics.topics_with_flags(wanted=UNIT_SUB_FLAG) == ["sub", "both"]
+    assert routes.topics.topics_with_flags(wanted=UNIT_SUB_FLAG, unwanted=UNIT_FLAG) == ["sub"]
 
 
 def test_queue_mappings_of_static_topics_are_passed_through_until_the_topic_goes(routes):

@@ -9,8 +9,8 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from trocket.namesrv.saving import Saver
+from trocket.store.disk.memory_disk import MemoryDisk
 from trocket.store.errors import StoreIOError
-from trocket.store.memory_disk import MemoryDisk
 
 PATH = "/home/kvConfig.json"
 

@@ -25,7 +25,21 @@ EXTRAS = ("trio", "outcome", "lark", "lz4", "zstandard", "typer", "click", "rich
 POSIX_MODULES = ("fcntl", "grp", "posix", "pwd", "resource", "syslog", "termios", "tty")
 """Modules of Python that Windows does not have."""
 
-SHELL = {"channel", "client", "connection", "poller", "process", "server", "transport"}
+SHELL = {
+    "acceptor",
+    "channel",
+    "client",
+    "connection",
+    "loop_monitor",
+    "memory_limit",
+    "poller",
+    "process",
+    "server",
+    "steps",
+    "supervision",
+    "transport",
+    "turn",
+}
 """Modules of remoting that are trio's; every other one is pure, and the client may import it."""
 
 NOT_CLIENT = {"__init__", "pytest_plugin"}

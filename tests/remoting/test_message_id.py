@@ -149,6 +149,18 @@ def test_a_moment_lies_within_its_month(now_ms):
     assert 28 <= (end - begin) / 86_400_000 <= 31
 
 
+@given(now_ms=st.integers(-(1 << 70), 1 << 70))
+def test_a_month_has_bounds_in_any_year(now_ms):
+    for timezone in (UTC, ZoneInfo("Pacific/Auckland"), ZoneInfo("America/Los_Angeles"), None):
+        begin, end = month_bounds_ms(now_ms, timezone)
+        assert begin <= now_ms < end
+
+
+@pytest.mark.parametrize("now_ms", [-(1 << 63), -1, 1 << 50, 253_402_300_799_999, (1 << 63) - 1])
+def test_an_id_is_made_at_any_time(now_ms):
+    assert len(UniqueIdGenerator(bytes(4), 1, 2).next_id(now_ms)) == 32
+
+
 def test_months_begin_at_the_zones_midnight_over_a_change_of_its_clock():
     berlin = ZoneInfo("Europe/Berlin")
     begin, end = month_bounds_ms(ms(2026, 3, 30), berlin)

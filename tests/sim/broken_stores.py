@@ -10,15 +10,17 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from trocket.store import flush, json_config, retention_service, services
-from trocket.store.commit_log import CommitLog, file_name
-from trocket.store.consume_queue import ConsumeQueue
-from trocket.store.flush import FlushService
-from trocket.store.index_service import IndexService
-from trocket.store.loader import Loader
-from trocket.store.log_scanner import LogScanner
-from trocket.store.message_appender import MessageAppender
+from trocket.store import retention_service, services
+from trocket.store.disk import json_config
+from trocket.store.index.index_service import IndexService
+from trocket.store.log.commit_log import CommitLog, file_name
+from trocket.store.log.log_scanner import LogScanner
 from trocket.store.message_store import MessageStore
+from trocket.store.queues.consume_queue import ConsumeQueue
+from trocket.store.recovery.loader import Loader
+from trocket.store.writing import flush
+from trocket.store.writing.flush import FlushService
+from trocket.store.writing.message_appender import MessageAppender
 
 Patch = pytest.MonkeyPatch
 

@@ -12,9 +12,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from trocket.store.config import MessageStoreConfig
+from trocket.store.disk.json_config import load_json
 from trocket.store.errors import CorruptRecordError, StoreError
 from trocket.store.format import UNIT_SIZE
-from trocket.store.json_config import load_json
 from trocket.store.message_store import GetMessageStatus, MessageStore
 
 from .history import Expectation, Key, Lane, Sent

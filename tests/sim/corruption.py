@@ -14,8 +14,8 @@ from contextlib import contextmanager
 from random import Random
 from typing import NamedTuple
 
+from trocket.store.disk.json_config import load_json
 from trocket.store.errors import CorruptRecordError, StoreError, StoreIOError
-from trocket.store.json_config import load_json
 from trocket.store.message_store import MessageStore
 
 from .checks import CONFIG, TIME_MAX, finish_index, parse_config, survey
@@ -29,7 +29,9 @@ from .workloads import WORKLOADS
 FOLDERS = ("commitlog", "consumequeue", "index", "config", "")
 """Where files lie; "" is the data folder itself: checkpoint, abort and the like."""
 
-KINDS = ("bit", "sector", "truncated", "missing", "duplicated", "swapped")
+PAGE = 4096
+
+KINDS = ("bit", "sector", "page", "random", "ones", "truncated", "missing", "duplicated", "swapped")
 
 
 class Damage(NamedTuple):
@@ -62,8 +64,16 @@ def damage(image: Image, random: Random, folder: str, kind: str) -> Damage | Non
         return None
     path = random.choice(paths)
     data = image.files[path]
-    if kind in ("bit", "sector", "truncated") and not data:
+    if kind not in ("missing", "duplicated", "swapped") and not data:
         return None
+    if kind in ("random", "ones"):
+        data[:] = random.randbytes(len(data)) if kind == "random" else b"\xff" * len(data)
+        return Damage(kind, path, "all of it")
+    if kind == "page":
+        start = random.randrange(len(data)) // PAGE * PAGE
+        end = min(start + PAGE, len(data))
+        data[start:end] = random.randbytes(end - start)
+        return Damage(kind, path, f"[{start}, {end})")
     if kind == "bit":
         used = [at for at, byte in enumerate(data) if byte] or [0]
         at = random.choice(used) if random.random() < 0.9 else random.randrange(len(data))

@@ -1,4 +1,4 @@
-"""A disk that remembers every operation and can refuse any; see `trocket.store.disk.Disk`.
+"""A disk that remembers every operation and can refuse any; see `trocket.store.disk.os_disk.Disk`.
 
 Nothing is mocked: the store under test reads and writes real bytes, in a `FileSystem` that knows
 what a crash may take. The journal of one disk, played on another `FileSystem`, leads through the
@@ -11,7 +11,7 @@ import errno
 from collections.abc import Callable
 from typing import NamedTuple
 
-from trocket.store.disk import Space, explain
+from trocket.store.disk.os_disk import Space, explain
 from trocket.store.errors import StoreIOError, StoreLockedError
 
 from .file_system import FileSystem, Image, Inode, Op, parent
@@ -230,6 +230,10 @@ class RecordingDisk:
         if path not in self.system.names:
             self.do("create", path)
             self.do("write", self.system.names[path].number, 0, b"lock")
+
+    def hold_lock(self, path: str) -> bool:
+        """Nobody removes the lock file here."""
+        return False
 
     def unlock(self, path: str) -> None:
         """Give the lock back; the file stays."""

@@ -13,9 +13,9 @@ from trocket.remoting.message_batch import iter_batch
 from trocket.remoting.message_codec import decode_record, encode_batch
 from trocket.store.clock import ManualClock
 from trocket.store.config import FlushDiskType, MessageStoreConfig
+from trocket.store.disk.json_config import save_json
 from trocket.store.errors import StoreError, StoreIOError
 from trocket.store.format import UNIT
-from trocket.store.json_config import save_json
 from trocket.store.message_store import MessageStore, PutMessageStatus
 from trocket.store.retention_service import Retention
 from trocket.store.services import _write_queues, checkpoint_now

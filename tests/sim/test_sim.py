@@ -8,7 +8,7 @@ from functools import partial
 
 import pytest
 
-from trocket.store.commit_log import CommitLog
+from trocket.store.log.commit_log import CommitLog
 
 from . import sim
 from .checks import check_store

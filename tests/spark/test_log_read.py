@@ -19,7 +19,7 @@ from trocket.spark.log_read import read_log  # noqa: E402
 from trocket.spark.store_options import log_request, store_options  # noqa: E402
 from trocket.spark.store_plan import StoreAt, plan_log  # noqa: E402
 from trocket.store.clock import ManualClock  # noqa: E402
-from trocket.store.memory_disk import MemoryDisk  # noqa: E402
+from trocket.store.disk.memory_disk import MemoryDisk  # noqa: E402
 from trocket.store.message_store import MessageStore  # noqa: E402
 from trocket.store.offline.layout import read_layout  # noqa: E402
 from trocket.store.offline.log_walk import LogWalk  # noqa: E402

@@ -17,7 +17,7 @@ from trocket.spark.errors import DataLossError, OptionError
 from trocket.spark.store_options import store_options
 from trocket.spark.store_plan import StoreAt, find_stores, name_of, plan_log
 from trocket.store.clock import ManualClock
-from trocket.store.memory_disk import MemoryDisk
+from trocket.store.disk.memory_disk import MemoryDisk
 from trocket.store.message_store import MessageStore
 from trocket.store.offline.read_only import ReadOnlyDisk
 

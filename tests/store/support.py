@@ -5,8 +5,8 @@ from __future__ import annotations
 from trocket.remoting.message_codec import decode_messages
 from trocket.store.clock import ManualClock
 from trocket.store.config import FlushDiskType, MessageStoreConfig
-from trocket.store.disk import Disk
-from trocket.store.memory_disk import MemoryDisk
+from trocket.store.disk.memory_disk import MemoryDisk
+from trocket.store.disk.os_disk import Disk
 from trocket.store.message_store import MessageStore
 
 HOST = bytes((127, 0, 0, 1, 0, 0, 0x2A, 0x9F))

@@ -13,17 +13,17 @@ from trocket.remoting.message_batch import encode_batch, iter_batch
 from trocket.remoting.message_codec import decode_messages
 from trocket.remoting.message_properties import properties_from_bytes
 from trocket.remoting.sys_flag import INNER_BATCH, NEED_UNWRAP
-from trocket.store.batch_consume_queue import (
+from trocket.store.clock import ManualClock
+from trocket.store.config import MessageStoreConfig
+from trocket.store.disk.memory_disk import MemoryDisk
+from trocket.store.errors import CorruptRecordError, StoreIOError
+from trocket.store.message_store import MessageStore
+from trocket.store.queues.batch_consume_queue import (
     BatchConsumeQueue,
     BatchUnit,
     inner_batch,
 )
-from trocket.store.clock import ManualClock
-from trocket.store.config import MessageStoreConfig
-from trocket.store.consume_queue import QueueFiles
-from trocket.store.errors import CorruptRecordError, StoreIOError
-from trocket.store.memory_disk import MemoryDisk
-from trocket.store.message_store import MessageStore
+from trocket.store.queues.consume_queue import QueueFiles
 from trocket.store.status import BoundaryType, GetMessageStatus, PutMessageStatus
 
 from .support import HOST, ROOT, open_store, put

@@ -7,14 +7,14 @@ from dataclasses import replace
 
 import pytest
 
-from trocket.store.checkpoint import (
+from trocket.store.disk.memory_disk import MemoryDisk
+from trocket.store.format import FILE_MARKS_COUNT_MAX
+from trocket.store.recovery.checkpoint import (
     Checkpoint,
     IndexProgress,
     read_checkpoint,
     write_checkpoint,
 )
-from trocket.store.format import FILE_MARKS_COUNT_MAX
-from trocket.store.memory_disk import MemoryDisk
 
 PROGRESS = IndexProgress(20261103000000001, 10, 20, 30, 40, 5, 7, 41, ((3, 0xFFFFFFFF), (4, 1)))
 WHOLE = Checkpoint(1, 2, 3, 4, 5, 6, PROGRESS)

@@ -28,3 +28,11 @@ def test_a_manual_clock_that_is_set_does_not_let_time_pass():
     clock.jump(5000)
     assert clock.wall_ms() == 1_700_000_005_000
     assert clock.monotonic_s() == clock.elapsed_s() == 1_700_000_000.0
+
+
+def test_any_moment_has_a_name_of_17_digits():
+    for clock in (SystemClock(), ManualClock()):
+        for moment in (-(1 << 63), -1, 0, 1 << 50, (1 << 63) - 1):
+            name = clock.local_time_name(moment)
+            assert len(name) == 17
+            assert name.isdigit()

@@ -6,10 +6,10 @@ import errno
 
 import pytest
 
-from trocket.store.commit_log import CommitLog, blank, is_zero
-from trocket.store.disk import OsDisk
+from trocket.store.disk.memory_disk import MemoryDisk
+from trocket.store.disk.os_disk import OsDisk
 from trocket.store.errors import StoreIOError
-from trocket.store.memory_disk import MemoryDisk
+from trocket.store.log.commit_log import CommitLog, blank, is_zero
 
 SIZE = 4096
 
@@ -100,9 +100,9 @@ def test_a_blank_says_what_is_left():
 
 def test_a_file_is_warmed_only_until_it_is_adopted(monkeypatch):
     """No zero may go over a message, so the rest of the file stays as it was made."""
-    monkeypatch.setattr("trocket.store.commit_log.ZEROS_CHUNK", 256)
-    monkeypatch.setattr("trocket.store.commit_log._ZEROS", bytes(256))
-    monkeypatch.setattr("trocket.store.commit_log.WARM_SYNC_CHUNKS", 2)
+    monkeypatch.setattr("trocket.store.log.commit_log.ZEROS_CHUNK", 256)
+    monkeypatch.setattr("trocket.store.log.commit_log._ZEROS", bytes(256))
+    monkeypatch.setattr("trocket.store.log.commit_log.WARM_SYNC_CHUNKS", 2)
     disk = MemoryDisk()
     log = log_on(disk, files=1)
     log.create(SIZE)
@@ -125,8 +125,8 @@ def test_a_file_is_warmed_only_until_it_is_adopted(monkeypatch):
 
 
 def test_a_warmed_file_is_written_to_its_end_and_synced(monkeypatch):
-    monkeypatch.setattr("trocket.store.commit_log.ZEROS_CHUNK", 1000)
-    monkeypatch.setattr("trocket.store.commit_log._ZEROS", bytes(1000))
+    monkeypatch.setattr("trocket.store.log.commit_log.ZEROS_CHUNK", 1000)
+    monkeypatch.setattr("trocket.store.log.commit_log._ZEROS", bytes(1000))
     disk = MemoryDisk()
     log = log_on(disk, files=0)
     log.create(0)

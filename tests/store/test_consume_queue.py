@@ -6,10 +6,10 @@ import errno
 
 import pytest
 
-from trocket.store.consume_queue import ConsumeQueue, QueueFiles
+from trocket.store.disk.memory_disk import MemoryDisk
 from trocket.store.errors import CorruptRecordError, StoreIOError
 from trocket.store.format import UNIT
-from trocket.store.memory_disk import MemoryDisk
+from trocket.store.queues.consume_queue import ConsumeQueue, QueueFiles
 
 FOLDER = "/q/T/0"
 
@@ -139,7 +139,7 @@ def test_a_write_that_fails_keeps_the_units():
 
 
 def test_few_files_are_open_at_a_time(monkeypatch):
-    monkeypatch.setattr("trocket.store.consume_queue.OPEN_FILES_MAX", 2)
+    monkeypatch.setattr("trocket.store.queues.consume_queue.OPEN_FILES_MAX", 2)
     disk = MemoryDisk()
     queue = filled(disk, 25)
     assert len(queue.files._open) == 2
@@ -175,7 +175,7 @@ def test_what_was_read_is_forgotten_when_units_are_cut_off():
 
 
 def test_a_bounded_number_of_pages_is_kept(monkeypatch):
-    monkeypatch.setattr("trocket.store.consume_queue.PAGES_MAX", 2)
+    monkeypatch.setattr("trocket.store.queues.consume_queue.PAGES_MAX", 2)
     files = QueueFiles(MemoryDisk(), 100)
     for number in range(5):
         files.keep_page(("T", number), 0, bytes(20))

@@ -13,18 +13,18 @@ from trocket.remoting.java_hash import tags_code
 from trocket.remoting.message_codec import decode_messages
 from trocket.store.clock import ManualClock
 from trocket.store.config import MessageStoreConfig
-from trocket.store.consume_queue import QueueFiles
-from trocket.store.consume_queue_ext import (
+from trocket.store.disk.memory_disk import MemoryDisk
+from trocket.store.disk.os_disk import OsDisk
+from trocket.store.errors import CorruptRecordError, StoreIOError
+from trocket.store.message_store import MessageStore
+from trocket.store.queues.consume_queue import QueueFiles
+from trocket.store.queues.consume_queue_ext import (
     EXT_ADDRESS_MAX,
     ConsumeQueueExt,
     ExtendedConsumeQueue,
     ExtUnit,
     is_ext_address,
 )
-from trocket.store.disk import OsDisk
-from trocket.store.errors import CorruptRecordError, StoreIOError
-from trocket.store.memory_disk import MemoryDisk
-from trocket.store.message_store import MessageStore
 
 from .support import ROOT, open_store, put, send, small_config
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from trocket.store.disk import OsDisk, explain, total_memory_bytes
+from trocket.store.disk.memory_disk import MemoryDisk
+from trocket.store.disk.os_disk import OsDisk, explain, total_memory_bytes
 from trocket.store.errors import StoreIOError, StoreLockedError
-from trocket.store.memory_disk import MemoryDisk
 
 
 @pytest.fixture(params=["machine", "memory"])

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from trocket.store.disk import OsDisk
-from trocket.store.disk_space import DiskUse, Partition, judge, measure
-from trocket.store.memory_disk import MemoryDisk
+from trocket.store.disk.memory_disk import MemoryDisk
+from trocket.store.disk.os_disk import OsDisk
+from trocket.store.retention.disk_space import DiskUse, Partition, judge, measure
 
 from .support import ROOT, small_config
 

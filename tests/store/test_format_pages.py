@@ -17,11 +17,13 @@ import pytest
 from trocket.remoting import record_schema
 from trocket.remoting.schema import derive_struct, field_names
 from trocket.store import format as store_format
-from trocket.store.checkpoint import Checkpoint, IndexProgress
 from trocket.store.config import MessageStoreConfig
-from trocket.store.json_config import sealed
+from trocket.store.disk.json_config import sealed
+from trocket.store.disk.memory_disk import MemoryDisk
 from trocket.store.message_store import MessageStore
-from trocket.store.queue_ends import QueueEnds
+from trocket.store.queues.deleted_topics import DeletedTopics
+from trocket.store.queues.queue_ends import QueueEnds
+from trocket.store.recovery.checkpoint import Checkpoint, IndexProgress
 
 FOLDER = Path(__file__).resolve().parent.parent.parent / "docs" / "formats"
 PAGES = {path.name: path.read_text(encoding="utf-8") for path in sorted(FOLDER.glob("*.md"))}
@@ -64,8 +66,17 @@ def our_queue_ends() -> bytes:
     ).to_bytes()
 
 
+def our_deleted_topics() -> bytes:
+    disk = MemoryDisk()
+    deleted = DeletedTopics(disk, "/store")
+    deleted.begin(0)
+    deleted.add(["TopicOld"], log_end=100)
+    return bytes(disk.contents["/store/deleted_topics.trocket"])
+
+
 OURS = {
     "checkpoint": our_checkpoint,
+    "deleted_topics": our_deleted_topics,
     "queue_ends": our_queue_ends,
     "sealed": lambda: sealed(b'{"offsetTable":{}}'),
 }

@@ -7,11 +7,11 @@ from random import Random
 
 import pytest
 
-from trocket.store.checkpoint import IndexProgress
+from trocket.store.disk.memory_disk import MemoryDisk
 from trocket.store.errors import CorruptRecordError, StoreIOError
 from trocket.store.format import ENTRY_SIZE, INDEX_HEAD, INDEX_HEADER_SIZE
-from trocket.store.index_file import REBUILD_COUNT, IndexFile
-from trocket.store.memory_disk import MemoryDisk
+from trocket.store.index.index_file import REBUILD_COUNT, IndexFile
+from trocket.store.recovery.checkpoint import IndexProgress
 
 PATH = "/s/i/20261103000000001"
 
@@ -176,7 +176,7 @@ def test_a_file_cut_while_it_is_open_is_an_error_and_not_a_crash():
 
 
 def test_a_search_looks_at_a_bounded_number_of_entries(monkeypatch):
-    monkeypatch.setattr("trocket.store.index_file.CHAIN_LENGTH_MAX", 5)
+    monkeypatch.setattr("trocket.store.index.index_file.CHAIN_LENGTH_MAX", 5)
     file = new_file(slot_count=1)
     file.create(end_physical_offset=0, end_timestamp_ms=0)
     file.put_many([(1, 100, 1)] + [(2, 200 + n, 1) for n in range(5)])

@@ -8,10 +8,10 @@ from dataclasses import replace
 import pytest
 
 from trocket.remoting.message_codec import decode_record
-from trocket.store.checkpoint import read_checkpoint, write_checkpoint
+from trocket.store.disk.memory_disk import MemoryDisk
 from trocket.store.format import INDEX_HEADER_SIZE
-from trocket.store.index_loading import LogSpan
-from trocket.store.memory_disk import MemoryDisk
+from trocket.store.index.index_loading import LogSpan
+from trocket.store.recovery.checkpoint import read_checkpoint, write_checkpoint
 from trocket.store.services import checkpoint_now
 
 from .support import ROOT, open_store, send

@@ -9,8 +9,8 @@ import pytest
 
 from trocket.remoting.java_hash import index_key_hash
 from trocket.remoting.message_codec import decode_record
-from trocket.store import index_file, index_service
-from trocket.store.memory_disk import MemoryDisk
+from trocket.store.disk.memory_disk import MemoryDisk
+from trocket.store.index import index_file, index_service
 from trocket.store.services import checkpoint_now
 
 from .support import ROOT, open_store, send

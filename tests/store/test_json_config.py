@@ -7,9 +7,9 @@ import json
 
 import pytest
 
+from trocket.store.disk.json_config import load_json, save_json, save_text, sealed, unsealed
+from trocket.store.disk.memory_disk import MemoryDisk
 from trocket.store.errors import CorruptRecordError, StoreIOError
-from trocket.store.json_config import load_json, save_json, save_text, sealed, unsealed
-from trocket.store.memory_disk import MemoryDisk
 
 PATH = "/data/config/topics.json"
 

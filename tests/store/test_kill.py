@@ -22,6 +22,7 @@ WRITER = textwrap.dedent(
     import trio
     from trocket.store.config import FlushDiskType, MessageStoreConfig
     from trocket.store.message_store import MessageStore
+    from trocket.store.services import run_services
 
     async def main(root, flush):
         store = MessageStore(
@@ -38,7 +39,7 @@ WRITER = textwrap.dedent(
         store.load()
         host = bytes(8)
         async with trio.open_nursery() as nursery:
-            await nursery.start(store.run)
+            await nursery.start(run_services, store)
             number = store.max_offset("T", 0) + store.max_offset("T", 1)
             while True:
                 store.begin_burst()

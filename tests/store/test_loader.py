@@ -7,12 +7,12 @@ import errno
 
 import pytest
 
-from trocket.store.checkpoint import Checkpoint, write_checkpoint
+from trocket.store.disk.memory_disk import MemoryDisk
 from trocket.store.errors import CorruptRecordError, StoreIOError
 from trocket.store.format import UNIT, UNIT_SIZE
-from trocket.store.loader import delay_levels_ms
-from trocket.store.memory_disk import MemoryDisk
-from trocket.store.queue_ends import FILE_NAME, QueueEnds, write_queue_ends
+from trocket.store.queues.queue_ends import FILE_NAME, QueueEnds, write_queue_ends
+from trocket.store.recovery.checkpoint import Checkpoint, write_checkpoint
+from trocket.store.recovery.loader import delay_levels_ms
 
 from .damaged import LOG, QUEUE, assert_whole, closed, crashed, snapshot
 from .support import ROOT, bodies, open_store, put, send
@@ -195,7 +195,7 @@ def test_holes_and_garbage_in_queue_files_behind_the_checkpoint_are_made_again()
 
 
 def test_units_that_memory_has_no_room_for_are_made_in_a_second_reading(monkeypatch):
-    monkeypatch.setattr("trocket.store.survey.UNITS_MAX", 7)
+    monkeypatch.setattr("trocket.store.recovery.survey.UNITS_MAX", 7)
     disk = MemoryDisk()
     store = open_store(disk)
     for number in range(50):

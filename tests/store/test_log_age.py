@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from trocket.store import log_age
 from trocket.store.clock import ManualClock
-from trocket.store.log_age import (
+from trocket.store.disk.memory_disk import MemoryDisk
+from trocket.store.log import log_age
+from trocket.store.log.log_age import (
     first_timestamp_ms,
     newest_timestamp_ms,
     timestamp_before_ms,
 )
-from trocket.store.memory_disk import MemoryDisk
 
 from .support import open_store, send
 

@@ -9,16 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from trocket.store.commit_log import CommitLog
-from trocket.store.disk import OsDisk
+from trocket.store.disk.memory_disk import MemoryDisk
+from trocket.store.disk.os_disk import OsDisk
 from trocket.store.errors import StoreIOError
-from trocket.store.log_files import (
+from trocket.store.log.commit_log import CommitLog
+from trocket.store.log.log_files import (
     MAPPED_BYTES_MAX,
     OPEN_LOG_FILES_MAX,
     OPEN_LOG_FILES_MIN,
     open_count_max,
 )
-from trocket.store.memory_disk import MemoryDisk
 
 SIZE = 4096
 COUNT = 300

@@ -8,13 +8,13 @@ from hypothesis import strategies as st
 
 from trocket.remoting.message_codec import decode_record, encode_record
 from trocket.remoting.message_crc import crc_property
-from trocket.store.commit_log import CommitLog, blank
-from trocket.store.log_scanner import (
+from trocket.store.disk.memory_disk import MemoryDisk
+from trocket.store.log.commit_log import CommitLog, blank
+from trocket.store.log.log_scanner import (
     LogScanner,
     find_record_after,
     has_unwritten_sector,
 )
-from trocket.store.memory_disk import MemoryDisk
 
 from .support import HOST, HOST_V6
 
@@ -195,7 +195,7 @@ def test_a_few_bytes_at_a_files_end_hold_nothing():
 @pytest.mark.parametrize("topic", ["T", "U" * 200])
 @pytest.mark.parametrize("at", [101, 150, 4093, 6000])
 def test_a_record_is_found_wherever_it_lies(monkeypatch, topic, at):
-    monkeypatch.setattr("trocket.store.log_scanner.CHUNK", 64)
+    monkeypatch.setattr("trocket.store.log.log_scanner.CHUNK", 64)
     log = log_of(b"\xaa" * at + record(at, topic=topic))
     assert find_record_after(log, 1, SIZE, 0) == at
     assert find_record_after(log, 1, SIZE, 1000 + at) == at

@@ -10,7 +10,7 @@ from trocket.remoting.java_hash import tags_code
 from trocket.remoting.message import Message
 from trocket.remoting.message_batch import encode_batch, iter_batch
 from trocket.remoting.message_properties import find_property
-from trocket.store.message_appender import even_entries, usual_entries
+from trocket.store.writing.message_appender import even_entries, usual_entries
 
 ADDED = b"MSG_REGION\x01r\x02"
 names = st.sampled_from(["UNIQ_KEY", "TAGS", "A", "#"])

@@ -9,7 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from trocket.remoting.message import Message
 from trocket.remoting.message_codec import encode_batch
-from trocket.store.memory_disk import MemoryDisk
+from trocket.store.disk.memory_disk import MemoryDisk
 
 from .support import HOST, HOST_V6, bodies, open_store, put
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from trocket.remoting.java_hash import tags_code
+from trocket.store.disk.memory_disk import MemoryDisk
 from trocket.store.format import UNIT, UNIT_SIZE
-from trocket.store.memory_disk import MemoryDisk
-from trocket.store.projection import Difference, Places, differences, spans
+from trocket.store.queues.projection import Difference, Places, differences, spans
 
 from .damaged import QUEUE
 from .support import open_store, put, send

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from trocket.store.disk.memory_disk import MemoryDisk
 from trocket.store.errors import StoreIOError
-from trocket.store.memory_disk import MemoryDisk
-from trocket.store.queue_ends import (
+from trocket.store.queues.queue_ends import (
     FILE_NAME,
     REBUILD,
     QueueEnds,

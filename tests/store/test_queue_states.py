@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from trocket.store.consume_queue import PRE_BLANK
-from trocket.store.consume_queue_store import ConsumeQueueStore
+from trocket.store.disk.memory_disk import MemoryDisk
 from trocket.store.format import PRE_BLANK_SIZE, UNIT
-from trocket.store.memory_disk import MemoryDisk
-from trocket.store.projection import Places
-from trocket.store.queue_states import Oddity, QueueStates
+from trocket.store.queues.consume_queue import PRE_BLANK
+from trocket.store.queues.consume_queue_store import ConsumeQueueStore
+from trocket.store.queues.projection import Places
+from trocket.store.recovery.queue_states import Oddity, QueueStates
 
 KEY = ("T", 0)
 

@@ -6,9 +6,9 @@ import pytest
 
 from trocket.remoting.message import Message
 from trocket.remoting.message_codec import RECORD_HEAD, decode_messages, encode_batch
+from trocket.store.disk.memory_disk import MemoryDisk
 from trocket.store.errors import CorruptRecordError, StoreIOError
-from trocket.store.memory_disk import MemoryDisk
-from trocket.store.record_filter import RecordFilter
+from trocket.store.reading.record_filter import RecordFilter
 from trocket.store.status import GetMessageStatus as Status
 
 from .support import HOST, HOST_V6, bodies, open_store, put, send

@@ -7,7 +7,7 @@ import itertools
 import pytest
 
 from trocket.store.config import FlushDiskType
-from trocket.store.recovery import TABLE, Action, Place, Rest, decide, scan_start
+from trocket.store.recovery.recovery_table import TABLE, Action, Place, Rest, decide, scan_start
 
 EVERYTHING = list(itertools.product(Rest, (True, False), Place, FlushDiskType))
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trocket.store.disk_space import Verdict
-from trocket.store.retention import (
+from trocket.store.retention.disk_space import Verdict
+from trocket.store.retention.retention_rules import (
     CLOCK_DOUBT_S,
     HOUR_MS,
     START_DOUBT_S,
@@ -169,6 +169,15 @@ def test_a_store_whose_newest_message_is_expired_at_the_start_keeps_it_for_an_ho
 
 def test_a_store_that_was_down_for_less_is_not_doubted():
     assert Clocks(idle_h=71).look() == ""
+
+
+def test_a_store_whose_newest_message_is_to_come_keeps_everything_for_a_day():
+    clocks = Clocks(idle_h=-10 * 365 * 24)
+    assert "87600.0 h younger" in clocks.look(passed_s=0)
+    assert clocks.look(jumped_h=-50)
+    assert clocks.look(passed_s=CLOCK_DOUBT_S - 11)
+    assert clocks.look(passed_s=2) == ""
+    assert Clocks(idle_h=-0.9).look() == ""
 
 
 def test_a_clock_set_back_in_the_first_hour_is_believed():

@@ -11,12 +11,12 @@ import trio
 
 from trocket.remoting.message_codec import decode_messages
 from trocket.store.clock import ManualClock
-from trocket.store.disk import OsDisk
+from trocket.store.disk.memory_disk import MemoryDisk
+from trocket.store.disk.os_disk import OsDisk
 from trocket.store.errors import StoreIOError
-from trocket.store.memory_disk import MemoryDisk
-from trocket.store.retention import CLOCK_DOUBT_S
+from trocket.store.retention.retention_rules import CLOCK_DOUBT_S
 from trocket.store.retention_service import Retention
-from trocket.store.services import checkpoint_now
+from trocket.store.services import checkpoint_now, run_services
 from trocket.store.status import GetMessageStatus, PutMessageStatus
 
 from .support import bodies, open_store, put, send
@@ -492,7 +492,7 @@ async def test_the_service_refuses_and_takes_sends_as_room_goes_and_comes(autoju
     disk = MemoryDisk()
     store = await aged_store(disk, delete_when=ANOTHER_HOUR, file_reserved_time=1000)
     async with trio.open_nursery() as nursery:
-        await nursery.start(store.run)
+        await nursery.start(run_services, store)
         fill(disk, 99)
         await trio.sleep(11)
         assert len(store.log.files) == 1
@@ -513,7 +513,7 @@ async def test_the_service_goes_on_after_an_error_and_logs_it_once(autojump_cloc
     store = await aged_store(disk)
     disk.fault = lambda name, path: OSError(errno.EIO, "") if name == "space" else None
     async with trio.open_nursery() as nursery:
-        await nursery.start(store.run)
+        await nursery.start(run_services, store)
         await trio.sleep(21)
         assert len([r for r in caplog.records if "retention goes on later" in r.message]) == 1
         disk.fault = None
@@ -533,7 +533,7 @@ async def test_on_the_machines_disk_with_threads_files_go_and_the_rest_is_served
     )
     before = numbered(store)
     async with trio.open_nursery() as nursery:
-        await nursery.start(store.run)
+        await nursery.start(run_services, store)
         with trio.fail_after(20):
             while len(store.index.files) > 3 or store.min_physical_offset < 2 * FILE:
                 await trio.testing.wait_all_tasks_blocked(0.01)

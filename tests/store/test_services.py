@@ -9,8 +9,13 @@ import pytest
 import trio
 import trio.testing
 
-from trocket.store.memory_disk import MemoryDisk
-from trocket.store.services import QUEUE_SLICE_COUNT, QUEUE_WRITE_COUNT, checkpoint_now
+from trocket.store.disk.memory_disk import MemoryDisk
+from trocket.store.services import (
+    QUEUE_SLICE_COUNT,
+    QUEUE_WRITE_COUNT,
+    checkpoint_now,
+    run_services,
+)
 
 from .support import ROOT, bodies, open_store, put, send
 
@@ -35,7 +40,7 @@ class TrioClock:
 async def running(disk, **changes):
     store = open_store(disk, clock=TrioClock(), **changes)
     async with trio.open_nursery() as nursery:
-        await nursery.start(store.run)
+        await nursery.start(run_services, store)
         yield store
         nursery.cancel_scope.cancel()
     store.close()

@@ -6,8 +6,8 @@ import errno
 
 import pytest
 
-from trocket.store.commit_log import CommitLog
-from trocket.store.memory_disk import MemoryDisk
+from trocket.store.disk.memory_disk import MemoryDisk
+from trocket.store.log.commit_log import CommitLog
 
 from .support import bodies, open_store, put, send
 from .test_commit_log import SIZE, log_on

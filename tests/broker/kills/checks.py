@@ -8,7 +8,7 @@ from pathlib import Path
 from trocket.interop.wire import WireClient
 from trocket.remoting.message import MessageExt
 from trocket.remoting.message_codec import decode_messages
-from trocket.store.commit_log import file_name
+from trocket.store.log.commit_log import file_name
 from trocket.store.offline.fsck import check_store
 from trocket.store.offline.read_only import ReadOnlyDisk
 

@@ -15,7 +15,7 @@ import trio.testing
 from trocket.remoting.codec import RemotingCommand
 from trocket.remoting.message_codec import decode_record
 from trocket.store.config import FlushDiskType
-from trocket.store.memory_disk import MemoryDisk
+from trocket.store.disk.memory_disk import MemoryDisk
 from trocket.store.status import PutMessageStatus
 
 from ..embedded import START_MS, TrioClock, embedded_broker

@@ -36,6 +36,7 @@ def test_a_group_without_members_is_an_error():
 
 def test_what_is_committed_is_answered():
     broker = broker_with_topic()
+    broker.store.queues["T", 0] = (0, 7)
     answer = broker.ask(RequestCode.UPDATE_CONSUMER_OFFSET, QUEUE | {"commitOffset": "7"})
     assert (answer.code, answer.remark) == (0, None)
     answer = broker.ask(RequestCode.QUERY_CONSUMER_OFFSET, QUEUE)
@@ -89,12 +90,16 @@ def test_a_new_group_starts_at_0_where_the_whole_queue_is_in_memory(
         (
             {"queueId": "-1"},
             29,
+            "the custom field <queueId> is -1, and a queue id is in 0..2147483647",
+        ),
+        (
+            {"commitOffset": "-1"},
+            29,
             (
-                "queueId[-1] is illegal, topic:[T] topicConfig.readQueueNums:[2] "
-                "consumer:[192.0.2.2:40000]"
+                "the custom field <commitOffset> is -1, and a queue offset is in "
+                "0..9223372036854775807"
             ),
         ),
-        ({"commitOffset": "-1"}, 29, "Offset -1 is negative, topic is T"),
     ],
 )
 def test_an_offset_of_nothing_is_refused(more, code, remark):

@@ -9,7 +9,7 @@ import trio
 
 from trocket.remoting.message_codec import decode_messages, decode_record
 from trocket.store.config import FlushDiskType
-from trocket.store.memory_disk import MemoryDisk
+from trocket.store.disk.memory_disk import MemoryDisk
 from trocket.store.status import PutMessageStatus
 
 from ..embedded import TrioClock, embedded_broker, pull_fields, send_fields

@@ -7,9 +7,12 @@ import trio.testing
 
 from trocket.broker.filter_server_manager import EXPIRED_S
 from trocket.remoting.bodies import RegisterBrokerBody
+from trocket.remoting.channel import Channel
 from trocket.remoting.client import RemotingClient
 from trocket.remoting.codec import RemotingCommand
 from trocket.remoting.response_codes import ResponseCode
+from trocket.remoting.transport import StreamTransport
+from trocket.remoting.turn import Turn
 
 from ..embedded import Broker, Client, embedded_broker
 
@@ -82,6 +85,10 @@ class NameServer(RemotingClient):
     def __init__(self) -> None:
         super().__init__()
         self.told: list[tuple[float, list[str]]] = []
+        self._connection = Channel(StreamTransport(trio.testing.memory_stream_pair()[0]), Turn())
+
+    async def channel(self, address: str) -> Channel:
+        return self._connection
 
     async def call(
         self, address: str, command: RemotingCommand, timeout_s: float

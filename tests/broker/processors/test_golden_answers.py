@@ -81,6 +81,14 @@ def group_and_topic_known(broker, request, answer):
         broker.create_topic(request.ext_fields["topic"])
 
 
+def consumed_queue_known(broker, request, answer):
+    group_and_topic_known(broker, request, answer)
+    broker.store.queues[queue_of(request.ext_fields)] = (
+        0,
+        int(request.ext_fields["commitOffset"]),
+    )
+
+
 def members_connected(broker, request, answer):
     if answer.code == 0:
         group = request.ext_fields["consumerGroup"]
@@ -129,7 +137,7 @@ def group_there(broker, request, answer):
 
 PREPARE = {
     RequestCode.QUERY_CONSUMER_OFFSET: offset_known,
-    RequestCode.UPDATE_CONSUMER_OFFSET: group_and_topic_known,
+    RequestCode.UPDATE_CONSUMER_OFFSET: consumed_queue_known,
     RequestCode.GET_CONSUMER_LIST_BY_GROUP: members_connected,
     RequestCode.GET_MAX_OFFSET: queue_ends_there,
     RequestCode.GET_MIN_OFFSET: queue_begins_there,

@@ -14,10 +14,10 @@ from trocket.broker.filter.sql92 import Expression
 from trocket.broker.filter_bit_maps import BORN_MARGIN_MS
 from trocket.remoting.codec import RemotingCommand
 from trocket.remoting.message_codec import decode_messages
-from trocket.store.consume_queue_ext import ExtendedConsumeQueue
+from trocket.store.disk.json_config import sealed, unsealed
+from trocket.store.disk.memory_disk import MemoryDisk
 from trocket.store.errors import StoreIOError
-from trocket.store.json_config import sealed, unsealed
-from trocket.store.memory_disk import MemoryDisk
+from trocket.store.queues.consume_queue_ext import ExtendedConsumeQueue
 
 from ..embedded import Broker, Client, embedded_broker, pull_fields, send_fields
 from .test_pull_by_sql import heartbeat

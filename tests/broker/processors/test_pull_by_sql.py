@@ -160,12 +160,12 @@ async def test_a_pull_whose_expression_takes_long_stops_and_goes_on_where_it_was
             answer = await client.ask(PULL, sql("price = 'none'", queueOffset=offsets[-1]))
             assert answer.code == ResponseCode.PULL_RETRY_IMMEDIATELY
             offsets.append(next_of(answer))
-    assert FILTER_TIME_MAX_S == 0.02
-    assert offsets == [0, 4, 8, 9]
+    assert FILTER_TIME_MAX_S == 0.01
+    assert offsets == [0, 2, 4, 6, 8, 9]
 
 
 async def test_a_hostile_expression_over_hostile_properties_ends_too() -> None:
-    chain = " OR ".join(["price CONTAINS 'xy'"] * 1400)
+    chain = " OR ".join(["price CONTAINS 'xy'"] * 240)
     async with embedded_broker(**ON, mapped_file_size_commit_log=1 << 20) as broker:
         client = await broker.connect()
         await send(client, *["x" * 30_000] * 3)
@@ -177,7 +177,7 @@ async def test_a_hostile_expression_over_hostile_properties_ends_too() -> None:
             assert next_of(answer) > offset
             offset = next_of(answer)
         refused = await client.ask(PULL, sql("(" * 30_000 + "price"))
-        too_long = await client.ask(PULL, sql(chain + " OR " + chain))
+        too_long = await client.ask(PULL, sql(f"price = '{'x' * 33_000}'"))
     assert refused.code == ResponseCode.SUBSCRIPTION_PARSE_FAILED
     assert len(refused.remark or "") < 300
     assert too_long.code == ResponseCode.SUBSCRIPTION_PARSE_FAILED

@@ -21,9 +21,9 @@ from trocket.remoting.message_codec import decode_messages
 from trocket.remoting.message_id import decode_offset_id
 from trocket.remoting.response_codes import ResponseCode
 from trocket.store.clock import ManualClock
+from trocket.store.disk.memory_disk import MemoryDisk
 from trocket.store.errors import StoreIOError
-from trocket.store.memory_disk import MemoryDisk
-from trocket.store.message_reader import QueryResult
+from trocket.store.reading.message_reader import QueryResult
 from trocket.store.retention_service import Retention
 from trocket.store.services import checkpoint_now
 

@@ -8,7 +8,6 @@ import pytest
 import trio
 import trio.testing
 
-from trocket.broker.table_file import OnSaved
 from trocket.remoting.bodies import TopicConfig
 from trocket.remoting.codec import RemotingCommand
 from trocket.remoting.errors import RequestRefused
@@ -19,7 +18,7 @@ from trocket.remoting.message_id import encode_offset_id
 from trocket.remoting.request_codes import RequestCode
 from trocket.remoting.response_codes import ResponseCode
 from trocket.store.config import FlushDiskType
-from trocket.store.memory_disk import MemoryDisk
+from trocket.store.disk.memory_disk import MemoryDisk
 
 from ..embedded import START_MS, TEN_SECONDS, Client, embedded_broker, pull_fields, send_fields
 
@@ -144,7 +143,7 @@ REFUSED = [
     pytest.param({"e": 99}, b"x", 29, "request queueId[99] is illegal", id="queue id"),
     pytest.param({"e": "one"}, b"x", 1, "'one'", id="queue id is no number"),
     pytest.param({"h": 2**31}, b"x", 1, str(2**31), id="flag beyond int32"),
-    pytest.param({"g": -1}, b"x", 1, "-1", id="born before 1970"),
+    pytest.param({"g": -1}, b"x", 29, "<g> is -1", id="born before 1970"),
     pytest.param({"i": "A\1" + "b" * 32_768}, b"x", 13, "the message is illegal", id="properties"),
     pytest.param({}, bytes(4 * 2**20 + 1), 13, "body length limit 4194304B", id="body"),
     pytest.param({"i": "DELAY\001soon\2"}, b"x", 1, "not a delay level", id="delay"),
@@ -166,6 +165,64 @@ async def test_a_bad_send_is_refused_in_words_and_the_next_one_works(
     assert words in (answer.remark or "")
     assert after.code == 0
     assert [message.body for message in messages] == [b"before", b"after"]
+
+
+@pytest.mark.parametrize("letter", ["e", "f", "g", "h", "j"])
+@pytest.mark.parametrize("text", [" 1", "1_0", "٣", "1e3", "0x10", "1.0", "²", "9" * 5_000])
+async def test_a_number_that_only_python_reads_is_refused_and_named(letter: str, text: str) -> None:
+    async with embedded_broker() as broker:
+        client = await broker.connect()
+        answer = await client.ask(SEND_V2, send_fields(**{letter: text}), b"x")
+    assert answer.code == 1
+    assert f"<{letter}> is not an integer" in (answer.remark or "")
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"f": -1}, "f"),
+        ({"g": 2**63}, "g"),
+        ({"h": -(2**31) - 1}, "h"),
+        ({"j": -1}, "j"),
+        ({"e": 2**31}, "e"),
+        ({"b": "New", "d": 2**31}, "d"),
+    ],
+    ids=str,
+)
+async def test_a_number_outside_of_its_range_is_refused_and_named(
+    change: dict[str, object], field: str
+) -> None:
+    async with embedded_broker() as broker:
+        client = await broker.connect()
+        answer = await client.ask(SEND_V2, send_fields(**change), b"x")
+    assert answer.code in {1, 29}
+    assert f"<{field}> is " in (answer.remark or "")
+
+
+@pytest.mark.parametrize(
+    ("change", "name", "value"),
+    [
+        ({"g": "+5"}, "born_timestamp_ms", 5),
+        ({"g": "0"}, "born_timestamp_ms", 0),
+        ({"g": str(2**63 - 1)}, "born_timestamp_ms", 2**63 - 1),
+        ({"e": "+1"}, "queue_id", 1),
+        ({"e": "001"}, "queue_id", 1),
+        ({"h": "-7"}, "flag", -7),
+        ({"f": "3"}, "sys_flag", 3),
+        ({"j": "2"}, "reconsume_times", 2),
+    ],
+    ids=str,
+)
+async def test_numbers_that_are_not_the_usual_ones_are_stored_as_they_came(
+    change: dict[str, object], name: str, value: int
+) -> None:
+    async with embedded_broker() as broker:
+        client = await broker.connect()
+        assert (await client.ask(SEND_V2, send_fields(**change), b"x")).code == 0
+        queue_id = 1 if name == "queue_id" else 0
+        answer = await client.ask(PULL, pull_fields(queue_id=queue_id))
+        (message,) = decode_messages(answer.body, inflate=False)
+    assert getattr(message, name) == value
 
 
 @pytest.mark.parametrize(
@@ -247,31 +304,6 @@ async def test_sends_of_several_connections_share_a_turn_with_refused_ones() -> 
         await trio.testing.wait_all_tasks_blocked()
         messages = await stored(await broker.connect())
     assert len(messages) == 2
-
-
-async def test_only_sends_into_a_topic_that_is_not_saved_yet_wait_for_it(monkeypatch) -> None:
-    async with embedded_broker() as broker:
-        for _ in range(2):
-            await broker.connect()
-        controller = broker.controller
-        topics, turn = controller.topics, controller._turn
-        topics.update([TopicConfig(topic_name="New"), TopicConfig(topic_name="Old")])
-        saved: list[OnSaved] = []
-        monkeypatch.setattr(topics, "when_saved", saved.append)
-        topics.unsaved.add("New")
-        assert controller.server is not None
-        send = controller.server._processors[SEND_V2]
-        first, second = controller.server.channels
-        turn.active = True
-        for topic, channel in (("Old", first), ("New", first), ("Old", second)):
-            assert send(command(b=topic, e=0), channel) is None
-        turn.end()
-        one = second.outbox_size
-        assert one > 0
-        assert first.outbox_size == one
-        (tell,) = saved
-        tell(None)
-        assert (first.outbox_size, second.outbox_size) == (2 * one, one)
 
 
 async def test_turns_of_refused_sends_only_leave_nothing_behind() -> None:

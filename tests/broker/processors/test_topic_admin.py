@@ -7,8 +7,8 @@ import json
 import pytest
 
 from trocket.broker.processors.topic_admin import PAGE_SIZE_MAX
-from trocket.broker.topic_config_manager import QUEUE_COUNT_MAX
 from trocket.remoting.bodies import CreateTopicListRequestBody, DataVersion, TopicConfig
+from trocket.remoting.numbers import QUEUE_COUNT_MAX
 from trocket.remoting.request_codes import RequestCode
 from trocket.remoting.response_codes import NOT_SET, ResponseCode
 
@@ -64,12 +64,20 @@ def test_a_topic_that_is_created_again_stays_as_it_is_and_is_registered_again():
         ("T", {"attributes": "x=1"}, 1, "add/alter attribute format is wrong: x"),
         ("T", {"attributes": "+x=1"}, 1, "unsupported key: x"),
         ("T", {"topicFilterType": "ODD"}, 1, "topicFilterType = [ODD] value invalid"),
-        ("T", {"perm": "8"}, 29, "topic T: perm 8 is not in 0..7"),
+        (
+            "T",
+            {"perm": "8"},
+            29,
+            "the custom field <perm> is 8, and a permission is in 0..7",
+        ),
         (
             "T",
             {"readQueueNums": str(QUEUE_COUNT_MAX + 1)},
             29,
-            f"topic T: readQueueNums {QUEUE_COUNT_MAX + 1} is not in 0..{QUEUE_COUNT_MAX}",
+            (
+                f"the custom field <readQueueNums> is {QUEUE_COUNT_MAX + 1}, "
+                f"and a number of queues to read from is in 1..{QUEUE_COUNT_MAX}"
+            ),
         ),
     ],
 )

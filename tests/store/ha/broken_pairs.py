@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from trocket.store.ha.acks import SlaveAcks
 from trocket.store.ha.sender import LogSender
 from trocket.store.ha.slave import LogFollower
-from trocket.store.log_writer import LogWriter
 from trocket.store.status import PutMessageStatus
+from trocket.store.writing.acks import SlaveAcks
+from trocket.store.writing.log_writer import LogWriter
 
 Patch = pytest.MonkeyPatch
 OK = PutMessageStatus.PUT_OK

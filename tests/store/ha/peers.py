@@ -13,6 +13,7 @@ from trocket.store.config import BrokerRole
 from trocket.store.ha.master import HaMaster
 from trocket.store.ha.slave import HaSlave
 from trocket.store.ha.wire import encode_header, encode_report
+from trocket.store.services import run_services
 
 from ..support import open_store
 from ..test_services import TrioClock
@@ -98,7 +99,7 @@ async def master_under_test(**changes: object) -> AsyncIterator[MasterUnderTest]
     """A running master."""
     async with trio.open_nursery() as nursery:
         master = MasterUnderTest(nursery, **changes)
-        await nursery.start(master.store.run)
+        await nursery.start(run_services, master.store)
         await nursery.start(master.ha.serve)
         yield master
         nursery.cancel_scope.cancel()
@@ -137,7 +138,7 @@ async def slave_under_test(disk=None, **changes: object) -> AsyncIterator[SlaveU
     async with trio.open_nursery() as nursery:
         store = open_store(disk, clock=TrioClock(), broker_role=BrokerRole.SLAVE, **changes)
         slave = SlaveUnderTest(store, "192.0.2.1:10912")
-        await nursery.start(store.run)
+        await nursery.start(run_services, store)
         nursery.start_soon(slave.ha.run)
         yield slave
         nursery.cancel_scope.cancel()

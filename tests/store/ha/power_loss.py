@@ -23,7 +23,7 @@ from trocket.remoting.message_codec import decode_messages
 from trocket.store.clock import ManualClock
 from trocket.store.config import BrokerRole
 from trocket.store.message_store import MessageStore
-from trocket.store.projection import differences
+from trocket.store.queues.projection import differences
 from trocket.store.services import checkpoint_now
 from trocket.store.status import PutMessageStatus
 

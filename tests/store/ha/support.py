@@ -9,10 +9,11 @@ import trio
 import trio.testing
 
 from trocket.store.config import BrokerRole
+from trocket.store.disk.memory_disk import MemoryDisk
 from trocket.store.ha.master import HaMaster
 from trocket.store.ha.slave import HaSlave
-from trocket.store.memory_disk import MemoryDisk
 from trocket.store.message_store import MessageStore
+from trocket.store.services import run_services
 
 from ..support import open_store, put
 from ..test_services import TrioClock
@@ -129,7 +130,7 @@ class Node:
     async def _run(self, *, task_status) -> None:
         with trio.CancelScope() as self._scope:
             async with trio.open_nursery() as nursery:
-                await nursery.start(self.store.run)
+                await nursery.start(run_services, self.store)
                 if self.is_master:
                     self.ha = self._network.master = HaMaster(self.store)
                     await nursery.start(self.ha.serve)

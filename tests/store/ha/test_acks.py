@@ -7,10 +7,10 @@ import trio
 
 from trocket.store.clock import ManualClock
 from trocket.store.config import BrokerRole, MessageStoreConfig
-from trocket.store.ha.acks import SlaveAcks
 from trocket.store.ha.slave import HaSlave
 from trocket.store.status import PutMessageStatus
-from trocket.store.waiters import OffsetWaiters
+from trocket.store.writing.acks import SlaveAcks
+from trocket.store.writing.waiters import OffsetWaiters
 
 from ..support import bodies, open_store, put, send
 from .support import caught_up, fill, group

@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 
 from trocket.remoting.message import Message
 from trocket.remoting.message_codec import encode_batch, encode_record
-from trocket.store.commit_log import blank
 from trocket.store.config import BrokerRole
+from trocket.store.disk.memory_disk import MemoryDisk
 from trocket.store.errors import CopyError, StoreIOError
 from trocket.store.ha import copier as copier_module
 from trocket.store.ha.copier import LogCopier
-from trocket.store.memory_disk import MemoryDisk
-from trocket.store.projection import differences
-from trocket.store.queue_ends import read_queue_ends
+from trocket.store.log.commit_log import blank
+from trocket.store.queues.projection import differences
+from trocket.store.queues.queue_ends import read_queue_ends
 
 from ..support import HOST, ROOT, bodies, open_store, put, send
 

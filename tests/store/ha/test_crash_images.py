@@ -18,10 +18,10 @@ from tests.sim.recording_disk import RecordingDisk
 from tests.sim.session import sim_config
 from trocket.store.clock import ManualClock
 from trocket.store.config import BrokerRole
+from trocket.store.disk.memory_disk import MemoryDisk
 from trocket.store.ha.copier import LogCopier
-from trocket.store.memory_disk import MemoryDisk
 from trocket.store.message_store import MessageStore
-from trocket.store.projection import differences
+from trocket.store.queues.projection import differences
 from trocket.store.services import checkpoint_now
 
 from ..support import ROOT, send

@@ -15,7 +15,7 @@ import trio
 
 from trocket.remoting.message_codec import decode_messages
 from trocket.store.config import BrokerRole
-from trocket.store.projection import differences
+from trocket.store.queues.projection import differences
 from trocket.store.status import PutMessageStatus
 
 from ..support import open_store, put

@@ -12,7 +12,7 @@ import pytest
 
 from trocket.store.config import BrokerRole, FlushDiskType, MessageStoreConfig
 from trocket.store.message_store import MessageStore
-from trocket.store.projection import differences
+from trocket.store.queues.projection import differences
 
 from ..support import bodies
 
@@ -24,6 +24,7 @@ NODE = textwrap.dedent(
     from trocket.store.ha.master import HaMaster, open_ha_listener
     from trocket.store.ha.slave import HaSlave
     from trocket.store.message_store import MessageStore
+    from trocket.store.services import run_services
 
     async def load(store, number):
         while True:
@@ -59,7 +60,7 @@ NODE = textwrap.dedent(
         )
         store.load()
         async with trio.open_nursery() as nursery:
-            await nursery.start(store.run)
+            await nursery.start(run_services, store)
             if role == "SLAVE":
                 slave = HaSlave(store)
                 slave.set_master(f"127.0.0.1:{port}")

@@ -8,8 +8,8 @@ import pytest
 import trio
 
 from trocket.store.config import BrokerRole
+from trocket.store.disk.memory_disk import MemoryDisk
 from trocket.store.ha.copier import LogCopier
-from trocket.store.memory_disk import MemoryDisk
 from trocket.store.status import PutMessageStatus
 
 from ..support import bodies, open_store

@@ -8,7 +8,7 @@ import pytest
 import trio
 
 from trocket.store.config import BrokerRole
-from trocket.store.projection import differences
+from trocket.store.queues.projection import differences
 from trocket.store.retention_service import Retention
 from trocket.store.status import PutMessageStatus
 

@@ -9,10 +9,10 @@ import trio
 import trio.testing
 
 from trocket.store.config import BrokerRole
+from trocket.store.disk.memory_disk import MemoryDisk
 from trocket.store.ha.copier import LogCopier
 from trocket.store.ha.slave import INDEX_REST_S, MUCH, HaSlave, connect_tcp
 from trocket.store.ha.wire import CHECKSUM, HELLO, NO_CHECKSUM, READY, REFUSED, encode_header
-from trocket.store.memory_disk import MemoryDisk
 
 from ..support import bodies, open_store
 from .peers import slave_under_test

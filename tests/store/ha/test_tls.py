@@ -23,6 +23,7 @@ from trocket.store.ha.master import CONNECTIONS_MAX, open_ha_listener
 from trocket.store.ha.slave import HaSlave
 from trocket.store.ha.tls import HANDSHAKE_TIMEOUT_S, TlsError, ha_tls
 from trocket.store.ha.wire import encode_report
+from trocket.store.services import run_services
 
 from ..support import open_store
 from ..test_services import TrioClock
@@ -73,9 +74,9 @@ async def test_the_log_comes_over_sockets_byte_for_byte(files, caplog):
         served(clock=TrioClock(), **files.of(OURS)) as master,
         trio.open_nursery() as nursery,
     ):
-        await nursery.start(master.store.run)
+        await nursery.start(run_services, master.store)
         slave = open_store(clock=TrioClock(), broker_role=BrokerRole.SLAVE, **files.of(OURS))
-        await nursery.start(slave.run)
+        await nursery.start(run_services, slave)
         follower = HaSlave(slave)
         nursery.start_soon(follower.run)
         fill(master.store, 1500)

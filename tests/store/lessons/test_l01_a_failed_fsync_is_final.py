@@ -13,10 +13,10 @@ import trio
 import trio.testing
 
 from trocket.store.clock import SystemClock
+from trocket.store.disk.memory_disk import MemoryDisk
 from trocket.store.errors import StoreIOError
-from trocket.store.flush import INLINE_S, FlushService
-from trocket.store.memory_disk import MemoryDisk
 from trocket.store.status import PutMessageStatus
+from trocket.store.writing.flush import INLINE_S, FlushService
 
 from ..support import bodies, open_store, put, send
 
@@ -75,9 +75,16 @@ class OneFile:
         self.began = threading.Event()
         self.dirty = True
 
+    @property
+    def unsynced(self):
+        return {self} if self.dirty else set()
+
     def take_unsynced(self):
         dirty, self.dirty = self.dirty, False
         return [self] if dirty else []
+
+    def put_back_unsynced(self, unsynced):
+        self.dirty = bool(unsynced)
 
     def sync(self):
         self.began.set()

@@ -14,8 +14,8 @@ import pytest
 import trio
 
 from trocket.remoting.java_hash import tags_code
-from trocket.store.memory_disk import MemoryDisk
-from trocket.store.projection import SCHEDULE_TOPIC
+from trocket.store.disk.memory_disk import MemoryDisk
+from trocket.store.queues.projection import SCHEDULE_TOPIC
 from trocket.store.services import checkpoint_now
 
 from ..damaged import assert_whole

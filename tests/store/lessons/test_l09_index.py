@@ -20,12 +20,12 @@ import struct
 import pytest
 
 from trocket.remoting.message_codec import decode_record
-from trocket.store.checkpoint import read_checkpoint
 from trocket.store.clock import ManualClock
+from trocket.store.disk.memory_disk import MemoryDisk
 from trocket.store.format import ENTRY_SIZE, INDEX_HEAD, INDEX_HEADER_SIZE
-from trocket.store.index_file import REBUILD_COUNT, IndexFile
-from trocket.store.index_service import RETRY_S
-from trocket.store.memory_disk import MemoryDisk
+from trocket.store.index.index_file import REBUILD_COUNT, IndexFile
+from trocket.store.index.index_service import RETRY_S
+from trocket.store.recovery.checkpoint import read_checkpoint
 from trocket.store.services import checkpoint_now
 
 from ..support import ROOT, open_store, send

@@ -22,12 +22,12 @@ from pathlib import Path
 import pytest
 
 from trocket.store.clock import ManualClock
-from trocket.store.disk import OsDisk
+from trocket.store.disk.memory_disk import MemoryDisk
+from trocket.store.disk.os_disk import OsDisk
 from trocket.store.errors import StoreIOError
-from trocket.store.log_writer import CREATE_RETRY_S
-from trocket.store.memory_disk import MemoryDisk
 from trocket.store.services import checkpoint_now
 from trocket.store.status import PutMessageStatus
+from trocket.store.writing.log_writer import CREATE_RETRY_S
 
 from ..support import bodies, open_store, put, send
 
@@ -44,7 +44,7 @@ def test_files_are_mapped_for_reading_only_and_in_one_place():
         if re.search(r"\bmmap\.mmap\(", line)
     }
     of_files = {(name, line) for name, line in maps if "mmap.mmap(-1," not in line}
-    assert {name for name, _ in of_files} == {"disk.py"}
+    assert {name for name, _ in of_files} == {"os_disk.py"}
     assert all("ACCESS_READ" in line for _, line in of_files)
 
 
@@ -185,6 +185,7 @@ LONG_LOG = textwrap.dedent(
     import trio
     from trocket.store.config import MessageStoreConfig
     from trocket.store.message_store import MessageStore
+    from trocket.store.services import run_services
 
     COUNT, FILE = int(sys.argv[4]), int(sys.argv[5]) << 20
 
@@ -220,7 +221,7 @@ LONG_LOG = textwrap.dedent(
         store = MessageStore(config)
         store.load()
         async with trio.open_nursery() as nursery:
-            await nursery.start(store.run)
+            await nursery.start(run_services, store)
             seen = 0
             for queue_id in range(50):
                 offset = 0

@@ -14,7 +14,7 @@ import pytest
 
 from trocket.remoting.message_codec import decode_messages
 from trocket.store.clock import ManualClock
-from trocket.store.memory_disk import MemoryDisk
+from trocket.store.disk.memory_disk import MemoryDisk
 from trocket.store.message_store import MessageStore
 
 from ..support import open_store, put, send

@@ -8,9 +8,9 @@ import struct
 
 from trocket.remoting.java_hash import tags_code
 from trocket.store.clock import ManualClock
-from trocket.store.commit_log import file_name
-from trocket.store.json_config import save_json
-from trocket.store.memory_disk import MemoryDisk
+from trocket.store.disk.json_config import save_json
+from trocket.store.disk.memory_disk import MemoryDisk
+from trocket.store.log.commit_log import file_name
 from trocket.store.message_store import MessageStore
 from trocket.store.offline.findings import Severity
 from trocket.store.offline.fsck import check_store
@@ -18,7 +18,7 @@ from trocket.store.offline.layout import read_layout
 from trocket.store.offline.log_walk import LogWalk
 from trocket.store.offline.mend import carry_out, plan_for
 from trocket.store.offline.plan import HolePolicy, Rebuild
-from trocket.store.queue_ends import FILE_NAME as QUEUE_ENDS
+from trocket.store.queues.queue_ends import FILE_NAME as QUEUE_ENDS
 
 from ..support import ROOT, put, small_config
 

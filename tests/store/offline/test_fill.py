@@ -20,7 +20,7 @@ from trocket.store.offline.fill import (
 )
 from trocket.store.offline.log_walk import Hole
 from trocket.store.offline.losses import Lost
-from trocket.store.projection import SCHEDULE_TOPIC
+from trocket.store.queues.projection import SCHEDULE_TOPIC
 
 FILE_SIZE = 16_384
 STAMP = Stamp(1_700_000_000_000, host_bytes("127.0.0.1", 10911))

@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 from trocket.remoting.message_codec import with_property_crc
-from trocket.store.doubt import FILE_NAME as DOUBT
+from trocket.store.disk.memory_disk import MemoryDisk
 from trocket.store.errors import StoreLockedError
 from trocket.store.format import CHECKPOINT_FILE_SIZE
-from trocket.store.memory_disk import MemoryDisk
 from trocket.store.offline.findings import FINDINGS_MAX, Findings, Severity
 from trocket.store.offline.fsck import check_store
 from trocket.store.offline.layout import NoStoreError
 from trocket.store.offline.read_only import ReadOnlyDisk
+from trocket.store.recovery.doubt import FILE_NAME as DOUBT
 
 from ..support import ROOT, open_store, put
 from ..test_golden_stores import NAMES, unpack

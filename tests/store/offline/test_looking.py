@@ -11,10 +11,10 @@ import sys
 import pytest
 
 from trocket.remoting.compression import CompressionType, compress
-from trocket.store.disk import OsDisk
+from trocket.store.disk.json_config import sealed
+from trocket.store.disk.memory_disk import MemoryDisk
+from trocket.store.disk.os_disk import OsDisk
 from trocket.store.errors import StoreIOError, StoreLockedError
-from trocket.store.json_config import sealed
-from trocket.store.memory_disk import MemoryDisk
 from trocket.store.offline import dump
 from trocket.store.offline.copying import check_room, copy_file
 from trocket.store.offline.export import ExportError, JsonWriter, NewFile, ParquetWriter
@@ -113,7 +113,7 @@ def test_a_disk_for_reading_writes_nothing_and_needs_no_right_to(tmp_path):
 
 LOCKER = """
 import sys
-from trocket.store.disk import OsDisk
+from trocket.store.disk.os_disk import OsDisk
 disk = OsDisk()
 disk.lock(sys.argv[1])
 print("locked", flush=True)
@@ -123,8 +123,12 @@ sys.stdin.read()
 
 def test_its_lock_is_shared_among_tools_and_keeps_brokers_out(tmp_path):
     path = str(tmp_path / "lock")
-    ReadOnlyDisk().lock(path)  # never used by a broker: nothing to lock, and nothing is made
+    fresh = ReadOnlyDisk()
+    fresh.lock(path)  # never used by a broker: the folder is locked, and no file is made
     assert not list(tmp_path.iterdir())
+    with pytest.raises(StoreLockedError):
+        OsDisk().lock(path)
+    fresh.unlock(path)
     broker = subprocess.Popen(
         [sys.executable, "-c", LOCKER, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     )

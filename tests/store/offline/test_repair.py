@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from trocket.remoting.message_codec import decode_messages
-from trocket.store.disk import OsDisk
+from trocket.store.disk.os_disk import OsDisk
 from trocket.store.errors import StoreIOError, StoreLockedError
 from trocket.store.offline.findings import Severity
 from trocket.store.offline.fsck import check_store
@@ -17,7 +17,7 @@ from trocket.store.offline.mend import carry_out, plan_for
 from trocket.store.offline.plan import HolePolicy, Rebuild
 from trocket.store.offline.read_only import ReadOnlyDisk
 from trocket.store.offline.repair import RepairError
-from trocket.store.queue_ends import FILE_NAME as QUEUE_ENDS
+from trocket.store.queues.queue_ends import FILE_NAME as QUEUE_ENDS
 from trocket.store.status import GetMessageStatus, PutMessageStatus
 
 from ..support import ROOT, put

@@ -1,0 +1,336 @@
+"""Admission rules: the system topics and message properties that a request may write to.
+
+The broker keeps records of its own as messages: half messages and their ends, delayed messages and
+timer messages. It reads them back and believes what they say, so only the broker writes them. Each
+table here says, for a request code, which kinds of topics and which properties a client may set.
+Pure.
+
+Java counterpart: common/topic/TopicValidator.java of 5.5, which forbids six topics and no property.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum
+from typing import Final
+
+from ..remoting.message import MessageExt
+from ..remoting.message_properties import (
+    PROPERTY_DELAY_TIME_LEVEL,
+    PROPERTY_INNER_BASE,
+    PROPERTY_INNER_MULTI_QUEUE_OFFSET,
+    PROPERTY_REAL_QUEUE_ID,
+    PROPERTY_REAL_TOPIC,
+    PROPERTY_TIMER_DEL_UNIQKEY,
+    PROPERTY_TIMER_DELAY_MS,
+    PROPERTY_TIMER_DELAY_SEC,
+    PROPERTY_TIMER_DELIVER_MS,
+    PROPERTY_TIMER_DEQUEUE_MS,
+    PROPERTY_TIMER_ENQUEUE_MS,
+    PROPERTY_TIMER_OUT_MS,
+    PROPERTY_TIMER_ROLL_TIMES,
+    PROPERTY_TRANSACTION_CHECK_TIMES,
+    PROPERTY_TRANSACTION_PREPARED,
+    change_properties,
+    find_property,
+)
+from ..remoting.request_codes import RequestCode
+from ..remoting.topic_names import (
+    DLQ_TOPIC_PREFIX,
+    OFFSET_MOVED_EVENT_TOPIC,
+    RETRY_TOPIC_PREFIX,
+    ROCKSDB_OFFSET_TOPIC,
+    SCHEDULE_TOPIC,
+    SELF_TEST_TOPIC,
+    SYSTEM_TOPIC_PREFIX,
+    SYSTEM_TOPICS,
+    TIMER_TOPIC,
+    TRANS_CHECK_MAX_TIME_TOPIC,
+    TRANS_HALF_TOPIC,
+    TRANS_OP_HALF_TOPIC,
+    is_system_group,
+)
+from .topic_validator import RETRY_OR_DLQ_TOPIC_LENGTH_MAX, refuse_topic
+
+_INT32_DIGITS: Final = 10
+_INT32_MAX: Final = 0x7FFFFFFF
+
+
+class TopicKind(Enum):
+    """Who writes to a topic, and who reads it."""
+
+    USER = "a user's topic"
+    RETRY = "the retry topic of a group"
+    DEAD_LETTER = "the dead letter topic of a group"
+    CLIENT_SYSTEM = "a system topic that clients send to, such as the trace topic"
+    NOTICE = "a system topic that the broker writes and people read"
+    RECORDS = "a system topic that the broker writes and reads back"
+    REVIVE = "pop checkpoints of Apache's broker, which wait as timer messages"
+
+
+RECORD_TOPICS: Final = frozenset(
+    {SCHEDULE_TOPIC, TIMER_TOPIC, TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC, ROCKSDB_OFFSET_TOPIC}
+)
+NOTICE_TOPICS: Final = frozenset(
+    {TRANS_CHECK_MAX_TIME_TOPIC, OFFSET_MOVED_EVENT_TOPIC, SELF_TEST_TOPIC}
+)
+CLOSED_TOPICS: Final = RECORD_TOPICS | NOTICE_TOPICS
+"""Topics that no client may send to. There are more, whose names begin as system topics do."""
+_REVIVE_PREFIX: Final = "rmq_sys_REVIVE_LOG_"
+_TRACE_PREFIX: Final = "rmq_sys_TRACE_DATA_"
+"""Trace topics of a region; clients send to them with AccessChannel.CLOUD."""
+
+SENDABLE: Final = frozenset(
+    {TopicKind.USER, TopicKind.RETRY, TopicKind.DEAD_LETTER, TopicKind.CLIENT_SYSTEM}
+)
+"""Kinds of topics that a client may send to."""
+
+DELIVERABLE: Final = SENDABLE | {TopicKind.REVIVE}
+"""Kinds of topics that a waiting message may be delivered to."""
+
+_ADMINISTERED: Final = frozenset({TopicKind.USER, TopicKind.RETRY, TopicKind.DEAD_LETTER})
+
+TOPIC_RULES: Final[Mapping[RequestCode, frozenset[TopicKind]]] = {
+    RequestCode.SEND_MESSAGE: SENDABLE,
+    RequestCode.SEND_MESSAGE_V2: SENDABLE,
+    # A batch is stored as plain messages, and a retry topic's messages are judged one by one.
+    RequestCode.SEND_BATCH_MESSAGE: SENDABLE - {TopicKind.RETRY},
+    RequestCode.SEND_REPLY_MESSAGE: SENDABLE,
+    RequestCode.SEND_REPLY_MESSAGE_V2: SENDABLE,
+    # The topic of the record that is sent back: people consume notices, too.
+    RequestCode.CONSUMER_SEND_MSG_BACK: SENDABLE | {TopicKind.NOTICE},
+    # The topic that the half message belongs to.
+    RequestCode.END_TRANSACTION: SENDABLE,
+    RequestCode.RESUME_CHECK_HALF_MESSAGE: SENDABLE,
+    # The topic that the handle names.
+    RequestCode.RECALL_MESSAGE: SENDABLE,
+    RequestCode.UPDATE_AND_CREATE_TOPIC: _ADMINISTERED,
+    RequestCode.UPDATE_AND_CREATE_TOPIC_LIST: _ADMINISTERED,
+    RequestCode.DELETE_TOPIC_IN_BROKER: _ADMINISTERED,
+    # Tools look at every topic, and note how far they have read.
+    RequestCode.PULL_MESSAGE: frozenset(TopicKind),
+    RequestCode.UPDATE_CONSUMER_OFFSET: frozenset(TopicKind),
+}
+"""The kinds of topics that a request may name; it is refused with any other."""
+
+
+class Verdict(Enum):
+    """What becomes of a property, or of the message that has it."""
+
+    STORED = "the property is stored as it came"
+    STRIPPED = "the message is stored without the property"
+    REFUSED = "the message is refused"
+
+
+STRIPPED_NAMES: Final = (
+    PROPERTY_REAL_TOPIC,
+    PROPERTY_REAL_QUEUE_ID,
+    PROPERTY_TIMER_OUT_MS,
+    PROPERTY_TIMER_ENQUEUE_MS,
+    PROPERTY_TIMER_DEQUEUE_MS,
+    PROPERTY_TIMER_ROLL_TIMES,
+    PROPERTY_TRANSACTION_CHECK_TIMES,
+    "TRAN_PREPARED_QUEUE_OFFSET",
+    PROPERTY_INNER_BASE,
+    PROPERTY_INNER_MULTI_QUEUE_OFFSET,
+)
+"""Properties that only a broker sets. A client that sends on a message which it has received may
+bring them along, so its message is stored without them and not refused."""
+
+TIMER_NAMES: Final = (
+    PROPERTY_TIMER_DELAY_SEC,
+    PROPERTY_TIMER_DELAY_MS,
+    PROPERTY_TIMER_DELIVER_MS,
+)
+"""The first of them that a message has says when it is due."""
+
+_WAITING_NAMES: Final = (
+    *TIMER_NAMES,
+    PROPERTY_DELAY_TIME_LEVEL,
+    PROPERTY_TIMER_DEL_UNIQKEY,
+    PROPERTY_TRANSACTION_PREPARED,
+)
+"""Properties by which a client asks for a message that waits."""
+
+_STRIPPING: Final = dict.fromkeys(STRIPPED_NAMES, Verdict.STRIPPED)
+_BATCH: Final = dict.fromkeys((*STRIPPED_NAMES, *_WAITING_NAMES), Verdict.REFUSED)
+
+PROPERTY_RULES: Final[Mapping[RequestCode, Mapping[str, Verdict]]] = {
+    RequestCode.SEND_MESSAGE: _STRIPPING,
+    RequestCode.SEND_MESSAGE_V2: _STRIPPING,
+    RequestCode.SEND_REPLY_MESSAGE: _STRIPPING,
+    RequestCode.SEND_REPLY_MESSAGE_V2: _STRIPPING,
+    # The messages of a batch lie inside its body, and the batch is stored whole or not at all.
+    RequestCode.SEND_BATCH_MESSAGE: _BATCH,
+}
+"""What a send may say of itself; a property that is not listed is stored."""
+
+_STRIPPED_TOKENS: Final = tuple((name, name.encode() + b"\1") for name in STRIPPED_NAMES)
+_TIMER_OUT: Final = PROPERTY_TIMER_OUT_MS.encode()
+_WAITING_TOKENS: Final = tuple((name, name.encode() + b"\1") for name in _WAITING_NAMES)
+_BATCH_MARKS: Final = (b"TRAN", b"TIMER_", b"REAL_", b"INNER_")
+"""Each name of the batch's rules but DELAY holds one of them."""
+
+
+def is_special(properties: bytes, has_unique_key: bool) -> bool:
+    """Whether properties may hold a name that a rule is about, or that makes the message wait.
+
+    All those names but DELAY have an underscore, and in most messages UNIQ_KEY has the only one.
+
+    Args:
+      properties: encoded.
+      has_unique_key: they hold `UNIQ_KEY` and the byte that ends a name.
+    Returns: False is certain.
+    """
+    if b"DELAY" in properties:
+        return True
+    if has_unique_key and properties.count(b"_") == 1:
+        return False
+    return b"TRAN" in properties or b"R_" in properties or b"L_" in properties
+
+
+def admitted(properties: bytes) -> bytes:
+    """The properties of a single message without those that only a broker sets.
+
+    A message with TIMER_OUT_MS has waited already, and the time that it waited for goes as well:
+    RocketMQ stores such a message at once, and it must not wait again.
+
+    Args:
+      properties: encoded.
+    Source: the rule of TIMER_OUT_MS is that of HookUtils.checkIfTimerMessage.
+    """
+    removed = tuple(name for name, token in _STRIPPED_TOKENS if token in properties)
+    if not removed:
+        return properties
+    if find_property(properties, _TIMER_OUT) is not None:
+        removed += TIMER_NAMES
+    return change_properties(properties, {}, removed)
+
+
+def may_break_batch_rules(body: bytes) -> bool:
+    """Whether some message of a batch may have a property that no batch may have.
+
+    Args:
+      body: the batch's.
+    Returns: False is certain; see `is_special`.
+    """
+    if b"DELAY" in body:
+        return True
+    if body.count(b"_") == body.count(b"UNIQ_KEY\1"):
+        return False
+    return any(mark in body for mark in _BATCH_MARKS)
+
+
+def refused_in_batch(properties: bytes) -> str | None:
+    """The name of a property for which a batch is refused; None: the properties are good.
+
+    Args:
+      properties: encoded, of one message or of the batch. A waiting time of 0 is none, and
+        TRAN_MSG counts only as "true".
+    """
+    for name, token in _STRIPPED_TOKENS:
+        if token in properties and find_property(properties, token[:-1]) is not None:
+            return name
+    for name, token in _WAITING_TOKENS:
+        value = find_property(properties, token[:-1]) if token in properties else None
+        usual = b"true" if name == PROPERTY_TRANSACTION_PREPARED else value
+        if value not in (None, b"0") and value == usual:
+            return name
+    return None
+
+
+def may_commit_offset(group: str) -> bool:
+    """Whether a client may set or remove the offsets of a consumer group.
+
+    By the offsets of CID_RMQ_SYS_TRANS a start finds the open transactions: a wrong one hides them.
+
+    Args:
+      group: as the client names it.
+    """
+    return not is_system_group(group)
+
+
+def own_offsets(group: str) -> str:
+    """The remark of a refusal, code NO_PERMISSION, to set or remove a group's offsets."""
+    return f"the offsets of the group[{group}] are the broker's own"
+
+
+class NotDeliverableError(ValueError):
+    """A waiting message names no place that a message may be delivered to.
+
+    An error of its own, so that no other ValueError passes for a reason to leave a message out.
+    """
+
+
+class TopicKinds:
+    """The kinds of a broker's topics.
+
+    Args:
+      client_topics: names of topics that clients of this broker send to whatever their prefix is,
+        such as the trace topic that its configuration names.
+    """
+
+    def __init__(self, *client_topics: str) -> None:
+        self._client_topics = frozenset(client_topics)
+
+    def kind_of(self, topic: str) -> TopicKind:
+        """The kind of a topic; one with an unknown name that begins as system topics do is
+        RECORDS, because a newer broker may keep records there.
+
+        Args:
+          topic: any name.
+        """
+        if topic in RECORD_TOPICS:
+            return TopicKind.RECORDS
+        if topic in NOTICE_TOPICS:
+            return TopicKind.NOTICE
+        if topic.startswith(RETRY_TOPIC_PREFIX):
+            return TopicKind.RETRY
+        if topic.startswith(DLQ_TOPIC_PREFIX):
+            return TopicKind.DEAD_LETTER
+        if topic.startswith(_REVIVE_PREFIX):
+            return TopicKind.REVIVE
+        if topic in self._client_topics or topic.startswith(_TRACE_PREFIX):
+            return TopicKind.CLIENT_SYSTEM
+        if topic.startswith(SYSTEM_TOPIC_PREFIX):
+            return TopicKind.RECORDS
+        return TopicKind.CLIENT_SYSTEM if topic in SYSTEM_TOPICS else TopicKind.USER
+
+    def may_name(self, code: RequestCode, topic: str) -> bool:
+        """Whether a request may name a topic; see TOPIC_RULES, which must have the code."""
+        return self.kind_of(topic) in TOPIC_RULES[code]
+
+    def real_place(self, waiting: MessageExt) -> tuple[str, int]:
+        """The topic and queue that a waiting message was sent to.
+
+        An old store may hold records that a stranger made the broker write, so what the record says
+        is checked again.
+
+        Args:
+          waiting: a half message, a delayed message or a timer message.
+        Raises: NotDeliverableError: it does not say, or names a topic that nothing may be delivered
+          to; the text names the topic.
+        """
+        topic, queue_id = real_place(waiting)
+        kind = self.kind_of(topic)
+        if kind not in DELIVERABLE:
+            raise NotDeliverableError(
+                f"it belongs to {topic}, {kind.value}, to which no message may be delivered"
+            )
+        reason = refuse_topic(topic, length_max=RETRY_OR_DLQ_TOPIC_LENGTH_MAX)
+        if reason is not None:
+            raise NotDeliverableError(reason)
+        return topic, queue_id
+
+
+def real_place(waiting: MessageExt) -> tuple[str, int]:
+    """What a waiting message says of its topic and queue; `TopicKinds.real_place` checks it.
+
+    Raises: NotDeliverableError: it does not say.
+    """
+    topic, text = waiting.find(b"REAL_TOPIC"), waiting.find(b"REAL_QID")
+    if topic is not None and text is not None and text.isdecimal() and len(text) <= _INT32_DIGITS:
+        queue_id = int(text)
+        if queue_id <= _INT32_MAX:
+            return topic, queue_id
+    raise NotDeliverableError(f"REAL_TOPIC is {topic!r}, REAL_QID is {text and text[:40]!r}")

@@ -1,0 +1,63 @@
+"""What is done to an expression's text before it is parsed: comments go, tokens are counted.
+
+Both are linear in the text. The parser's lexer would not be: it would look for the end of a comment
+at each minus sign. Its work for a token is some 10 us.
+
+Java counterpart: SelectorParserTokenManager.java of 5.3.3. Pure.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from .errors import FilterSyntaxError
+
+TOKENS_MAX: Final = 1_000
+"""Names, literals, operators and brackets of an expression, at most: compiling it takes 15 ms at
+the worst, evaluating it for the worst message 25 ms, in which nobody else is served. An IN of 490
+texts has as many. RocketMQ has no limit."""
+
+_MARK: Final = re.compile(r"'(?:[^']|'')*+'?|--|/\*")
+_LINE_END: Final = re.compile(r"\r\n|\n|\r")
+_VISIBLE: Final = re.compile(r"[^\r\n]")
+_TOKEN: Final = re.compile(r"'(?:[^']|'')*+'?|[A-Za-z_$][A-Za-z0-9_$]*+|[0-9.]++|<>|[<>]=|\S")
+
+
+def without_comments(text: str) -> str:
+    """The text with spaces for each comment: what is left keeps its line and column.
+
+    A line comment without the line's end is none, but two minus signs; a block comment without its
+    end is left for the parser to refuse.
+    """
+    line_ends = max(text.rfind("\n"), text.rfind("\r"))
+    pieces: list[str] = []
+    position = kept_to = 0
+    while (mark := _MARK.search(text, position)) is not None:
+        position = mark.end()
+        if mark[0] == "--" and position <= line_ends:
+            line_end = _LINE_END.search(text, position)
+            end = position if line_end is None else line_end.end()
+        elif mark[0] == "/*":
+            end = text.find("*/", position) + len("*/")
+            if end < position:
+                break
+        else:
+            continue
+        pieces += (text[kept_to : mark.start()], _VISIBLE.sub(" ", text[mark.start() : end]))
+        position = kept_to = end
+    return "".join((*pieces, text[kept_to:]))
+
+
+def check_tokens(text: str) -> None:
+    """Refuse a text without comments that has too many tokens.
+
+    Raises: FilterSyntaxError: more than TOKENS_MAX; with the place of the first one too many.
+    """
+    for count, token in enumerate(_TOKEN.finditer(text)):
+        if count == TOKENS_MAX:
+            line = 1 + text.count("\n", 0, token.start())
+            column = token.start() - text.rfind("\n", 0, token.start())
+            raise FilterSyntaxError(
+                f"more than {TOKENS_MAX} names, literals, operators and brackets", line, column
+            )

@@ -1,0 +1,322 @@
+"""RegistrationLink: what one name server knows of this broker, and what it is still to be told.
+
+The whole table is registered at the start, in every period, and on every new connection: a name
+server forgets the brokers of a connection that closed. Between, a topic that is new or different is
+registered alone.
+
+Java counterpart: BrokerController.registerBrokerAll, registerSingleTopicAll of 5.3.3, which have no
+memory of what each name server knows.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import trio
+
+from ..remoting.bodies import TopicConfig
+from ..remoting.channel import Channel
+from ..remoting.client import RemotingClient
+from ..remoting.codec import RemotingCommand
+from ..remoting.errors import RemotingConnectError, RemotingError, RequestRefused
+from ..remoting.mq_version import V5_0_0
+from ..remoting.response_codes import ResponseCode
+from .config import MASTER_ID
+from .registration_answer import (
+    Master,
+    master_of,
+    needs_registration,
+    order_topics,
+    query_data_version_request,
+)
+from .registration_request import (
+    BrokerIdentity,
+    compressed_requests,
+    part_size,
+    register_requests,
+    register_topic_request,
+    unregister_request,
+)
+from .topic_config_manager import TopicConfigManager
+
+logger = logging.getLogger(__name__)
+
+SINGLE_TOPICS_MAX: Final = 1_000
+"""Topics that are registered one by one; of more changes at once the whole table is registered. One
+takes about 0.1 ms, a table of 100,000 topics half a second."""
+
+SINGLE_TOPICS_IN_FLIGHT: Final = 32
+"""Registrations of single topics that wait for an answer of one name server."""
+
+SINGLE_TOPIC_VERSION: Final = V5_0_0
+"""The first version of a name server that takes REGISTER_TOPIC_IN_NAMESRV (217). One of 4.9.7 does
+not answer it at all: the call would time out and close the connection, and with that go all routes.
+Observed; DefaultRequestProcessor.processRequest of 4.9 returns nothing for a code it has not."""
+
+UNREGISTER_TIMEOUT_S: Final = 1.0
+"""For saying goodbye to one name server. RocketMQ: 3,000 ms. The connection closes right after,
+which says the same, and a broker that stops has clients that wait."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Registered:
+    """That the whole table was registered.
+
+    Attributes:
+      channel: the connection that carried it.
+      filter_servers: the list that was registered with it.
+    """
+
+    channel: Channel
+    filter_servers: tuple[str, ...]
+
+
+class RegistrationLink:
+    """Registers with one name server. Owner: the `Registrar`'s nursery, by `run`.
+
+    Args:
+      address: `host:port` of the name server.
+      client: running.
+      topics: what is registered; its ordered topics are marked as the name server says.
+      identity: gives what is told of the broker now.
+      period_s: gives the seconds between two registrations of the whole table.
+      on_master: called with each answer to a registration: the master that it names, or None.
+      on_progress: called after each attempt.
+
+    Attributes:
+      is_answering: whether the last attempt ended well, and the present one is not late.
+      asked, done: how often a registration was asked for, and up to which of these calls an attempt
+        that began afterwards has ended, well or not.
+      heard_s: trio time of the last answer, or of the last attempt's beginning if that was later.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        client: RemotingClient,
+        topics: TopicConfigManager,
+        identity: Callable[[], BrokerIdentity],
+        *,
+        period_s: Callable[[], float],
+        on_master: Callable[[str, Master | None], None],
+        on_progress: Callable[[], None],
+    ) -> None:
+        self.address = address
+        self.is_answering = True
+        self.asked = 0
+        self.done = 0
+        self.heard_s = 0.0
+        self._client = client
+        self._topics = topics
+        self._identity = identity
+        self._period_s = period_s
+        self._on_master = on_master
+        self._on_progress = on_progress
+        self._wanted = trio.Event()
+        self._wants_whole = True
+        self._changed: set[str] = set()
+        self._registered: _Registered | None = None
+        self._takes_single_topics = False
+        self._takes_compressed = True
+
+    def want(self, topics: Iterable[str] = (), *, whole: bool = False) -> None:
+        """Register soon.
+
+        Args:
+          topics: names; these are registered even if the name server has them.
+          whole: register the whole table.
+        """
+        self._changed.update(topics)
+        self._wants_whole |= whole
+        self.asked += 1
+        self._wanted.set()
+
+    async def run(self) -> None:
+        """Register the whole table every period, and what is wanted when it is; until cancelled."""
+        whole_at_s = trio.current_time()
+        while True:
+            with trio.move_on_at(whole_at_s + self._period_s()):
+                await self._wanted.wait()
+            now_s = trio.current_time()
+            if now_s >= whole_at_s + self._period_s():
+                self._wants_whole = True
+            elif not self._wanted.is_set():
+                continue  # the period has become longer meanwhile
+            self._wanted = trio.Event()
+            asked = self.asked
+            if self._wants_whole:
+                whole_at_s = now_s
+            try:
+                await self._register()
+            except (RemotingError, RequestRefused) as error:
+                self._registered = None
+                self.note_silence(error)
+            except BaseException:
+                # What was wanted is out of the tables already: the next run registers everything.
+                self.want(whole=True)
+                raise
+            else:
+                self._note_answer()
+            self.done = asked
+            self._on_progress()
+
+    def note_silence(self, reason: object) -> None:
+        """Take note that the name server does not answer; logged once, until it answers again."""
+        # Once, and not every 30 s, while it stays away.
+        level = logging.WARNING if self.is_answering else logging.DEBUG
+        self.is_answering = False
+        logger.log(
+            level,
+            "name server %s: %s. What is created meanwhile is not waited for and not known there; "
+            "the broker goes on registering. Check that this name server runs and can be reached",
+            self.address, reason,
+        )  # fmt: skip
+
+    def _note_answer(self) -> None:
+        if not self.is_answering:
+            self.is_answering = True
+            logger.info("name server %s answers again", self.address)
+
+    async def unregister(self) -> None:
+        """Say goodbye; one that does not answer is not waited for.
+
+        Raises: RemotingError.
+        """
+        identity = self._identity()
+        goodbye = unregister_request(identity.config, identity.broker_addr)
+        if self.is_answering:
+            await self._client.call(self.address, goodbye, UNREGISTER_TIMEOUT_S)
+        elif self._registered is not None and not self._registered.channel.closed:
+            self._registered.channel.send_oneway(goodbye)  # it may read it some day
+
+    # What is sent
+
+    async def _register(self) -> None:
+        """Send what the name server is to be told.
+
+        Raises: RemotingError, RequestRefused: part of it may be told; the whole table is due then.
+        """
+        self.heard_s = trio.current_time()
+        identity = self._identity()
+        timeout_s = identity.config.register_broker_timeout_mills / 1000
+        channel = await self._client.channel(self.address)
+        registered = self._registered
+        is_current = (
+            registered is not None
+            and registered.channel is channel
+            and registered.filter_servers == identity.filter_servers
+        )
+        wants_whole, self._wants_whole = self._wants_whole, False
+        names, self._changed = self._changed, set()
+        is_master = identity.config.broker_id == MASTER_ID
+        if (
+            wants_whole
+            and is_current
+            and is_master
+            and not names
+            and not identity.config.force_register
+        ):
+            version = self._topics.data_version
+            question = query_data_version_request(identity.config, identity.broker_addr, version)
+            known = await self._client.call(self.address, question, timeout_s)
+            if not needs_registration(known, version):
+                return
+            wants_whole = True
+        if wants_whole or not is_current or not is_master or len(names) > SINGLE_TOPICS_MAX:
+            await self._register_whole(identity, channel, timeout_s)
+        else:
+            await self._register_topics(identity, names, timeout_s)
+
+    async def _register_whole(
+        self, identity: BrokerIdentity, channel: Channel, timeout_s: float
+    ) -> None:
+        """Register all topics, in one part or in several, and take in what the answers say."""
+        self._registered = None  # without an answer, who knows
+        config = identity.config
+        topics = list(self._topics.topic_config_table.values())
+        version = self._topics.data_version
+        if config.compressed_register and self._takes_compressed:
+            try:
+                await self._send_parts(
+                    compressed_requests(identity, topics, version), channel, timeout_s
+                )
+            except RequestRefused as refusal:
+                self._takes_compressed = False
+                logger.warning(
+                    "name server %s refuses a compressed registration, so it is sent plain: %s. "
+                    "One of RocketMQ 4.9 cannot read it, and has no need of it",
+                    self.address, refusal.remark,
+                )  # fmt: skip
+        if not config.compressed_register or not self._takes_compressed:
+            parts = register_requests(
+                identity, topics, version, size=part_size(config, len(topics))
+            )
+            await self._send_parts(parts, channel, timeout_s)
+        self._registered = _Registered(channel, identity.filter_servers)
+
+    async def _send_parts(
+        self, parts: Iterable[RemotingCommand | None], channel: Channel, timeout_s: float
+    ) -> None:
+        """Send one part after the other; None: let other tasks run."""
+        for part in parts:
+            if part is None:
+                await trio.lowlevel.checkpoint()
+                continue
+            # On another connection the name server may be another process, without the parts yet.
+            if await self._client.channel(self.address) is not channel:
+                raise RemotingConnectError("the connection was lost during the registration")
+            answer = await self._call(part, timeout_s)
+            self._takes_single_topics = answer.version >= SINGLE_TOPIC_VERSION
+            self._on_master(self.address, master_of(answer))
+            ordered = order_topics(answer)
+            if ordered:
+                self._topics.update_order_topics(ordered)
+
+    async def _register_topics(
+        self, identity: BrokerIdentity, names: Iterable[str], timeout_s: float
+    ) -> None:
+        """Register the topics of these names, and no others.
+
+        A name server of 4.9 gets them in a registration (103), as from its own brokers.
+        """
+        table = self._topics.topic_config_table
+        topics = [table[name] for name in names if name in table]
+        if self._takes_single_topics:
+            await self._register_one_by_one(identity, topics, timeout_s)
+        elif topics:
+            size, version = part_size(identity.config, len(topics)), self._topics.data_version
+            for part in register_requests(identity, topics, version, size=size):
+                await self._call(part, timeout_s)
+
+    async def _register_one_by_one(
+        self, identity: BrokerIdentity, topics: Sequence[TopicConfig], timeout_s: float
+    ) -> None:
+        """Raises: RemotingError, RequestRefused: the first failure; the others are not reported."""
+        limiter = trio.CapacityLimiter(SINGLE_TOPICS_IN_FLIGHT)
+        failures: list[RemotingError | RequestRefused] = []
+
+        async def register(topic: TopicConfig) -> None:
+            async with limiter:
+                if failures:
+                    return
+                try:
+                    await self._call(register_topic_request(identity.config, topic), timeout_s)
+                except (RemotingError, RequestRefused) as error:
+                    failures.append(error)
+
+        async with trio.open_nursery() as nursery:
+            for topic in topics:
+                nursery.start_soon(register, topic)
+        if failures:
+            raise failures[0]
+
+    async def _call(self, request: RemotingCommand, timeout_s: float) -> RemotingCommand:
+        """Raises: RemotingError; RequestRefused: the answer's code is not SUCCESS."""
+        answer = await self._client.call(self.address, request, timeout_s)
+        self.heard_s = trio.current_time()
+        if answer.code != ResponseCode.SUCCESS:
+            raise RequestRefused(answer.code, f"the registration is refused: {answer.remark}")
+        return answer

@@ -1,0 +1,260 @@
+"""Loading the broker's tables at its start, and making good what they lack beside the log.
+
+A table whose file is gone, or empty, is no error of the file's format: it would be loaded in
+silence, and messages of unknown topics could not be read. Topics that the store has messages of,
+and no table names, are made again here; of the other tables the log says what their loss means.
+
+Java counterpart: the load calls of BrokerController.initializeMetadata of 5.3.3, which load what
+there is.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from ..remoting.bodies import TopicConfig
+from ..remoting.numbers import QUEUE_COUNT_MAX
+from ..remoting.topic_names import RETRY_TOPIC_PREFIX, SCHEDULE_TOPIC
+from ..store.errors import CorruptRecordError, StoreError, StoreIOError
+from ..store.message_store import MessageStore
+from ..store.queues.unknown_topics import UnknownTopic, unknown_topics
+from .attributes import BATCH_CQ, QUEUE_TYPE
+from .config_text import (
+    CONSUMER_FILTERS,
+    CONSUMER_OFFSETS,
+    DELAY_OFFSETS,
+    SUBSCRIPTION_GROUPS,
+    TOPICS,
+)
+from .consumer_filter_manager import ConsumerFilterManager
+from .consumer_offset_manager import ConsumerOffsetManager
+from .delay_offset_manager import DelayOffsetManager
+from .state_files import StateFiles
+from .subscription_group_manager import SYSTEM_GROUPS, SubscriptionGroupManager
+from .table_numbers import settle_tables
+from .topic_config_manager import TopicConfigManager
+from .topic_validator import RETRY_OR_DLQ_TOPIC_LENGTH_MAX, refuse_topic
+
+logger = logging.getLogger(__name__)
+
+LINES_MAX: Final = 200
+"""Topics that get a log line each; of more than that the rest is counted."""
+
+GROUPS_SHOWN_MAX: Final = 20
+
+MISSING: Final = "is missing"
+
+
+class TableLoader:
+    """Loads the tables of one broker.
+
+    Args:
+      files: theirs.
+      topics, groups, offsets, delay_offsets: the tables.
+      filters: consumers' filters; None: the broker has none.
+    """
+
+    def __init__(
+        self,
+        files: StateFiles,
+        *,
+        topics: TopicConfigManager,
+        groups: SubscriptionGroupManager,
+        offsets: ConsumerOffsetManager,
+        delay_offsets: DelayOffsetManager,
+        filters: ConsumerFilterManager | None,
+    ) -> None:
+        self._files = files
+        self._topics = topics
+        self._groups = groups
+        self._offsets = offsets
+        self._delay_offsets = delay_offsets
+        self._filters = filters
+        self._lost: dict[str, str] = {}  # why a table has nothing, by its file
+
+    def load(self) -> None:
+        """Load all of them.
+
+        Raises:
+          CorruptRecordError: neither a file nor its `.bak` can be used.
+          StoreIOError: a file could not be read.
+        """
+        for name, decode, is_never_empty in (
+            (TOPICS, self._topics.decode, True),
+            (SUBSCRIPTION_GROUPS, self._groups.decode, True),
+            (CONSUMER_OFFSETS, self._offsets.decode, False),
+            (DELAY_OFFSETS, self._delay_offsets.decode, False),
+        ):
+            count = self._files.load(name, decode)
+            if count == 0 and is_never_empty:
+                # A broker's file has its own topics and groups: this one is not the broker's.
+                count = self._load_spare(name, decode)
+            if not count:
+                self._lost[name] = MISSING if count is None else "has no entry"
+        if self._filters is not None:
+            self._load_filters(self._filters)
+
+    def _load_filters(self, filters: ConsumerFilterManager) -> None:
+        try:
+            self._files.load(CONSUMER_FILTERS, filters.decode)
+        except CorruptRecordError as error:  # it saves work only, so the broker starts
+            logger.error("%s: consumers register their expressions anew", error)
+            filters.note_unsaved()  # so that a file without them takes its place
+
+    def _load_spare(self, name: str, decode: Callable[[bytes], int]) -> int:
+        try:
+            count = self._files.load_spare(name, decode)
+        except CorruptRecordError:
+            count = None
+        if count:
+            logger.error("%s has no entry; its .bak, which is older, is used instead", name)
+        return count or 0
+
+    def make_good(self, store: MessageStore) -> None:
+        """Compare the tables with a store that is loaded, and make again what they lack.
+
+        On a slave the master's tables come soon: nothing is made, and nothing is missed. Numbers
+        that the store shows to be wrong are replaced in any case (`settle_tables`).
+
+        Raises:
+          StoreIOError: the store could not be read.
+        """
+        if not store.is_slave:
+            self._restore_topics(store)
+            if store.max_physical_offset > 0:
+                self._report_lost(store)
+        if not store.read_only:
+            try:
+                store.deleted_topics.begin(store.max_physical_offset)
+            except StoreIOError as error:
+                logger.error("deletions of topics cannot be noted: %s", error)
+            note_made(store, self._topics.topic_config_table.values())
+        settle_tables(self._files, store, self._topics, self._groups, self._offsets)
+
+    def _restore_topics(self, store: MessageStore) -> None:
+        deleted, known = store.deleted_topics, self._topics.topic_config_table
+        found = [
+            unknown
+            for unknown in unknown_topics(store.queue_store.queues.values(), known, deleted.names)
+            if not self._topics.is_system_topic(unknown.topic)
+        ]
+        # Deletions before this were not noted: what is older may be a topic that was deleted.
+        known_from = 0 if TOPICS in self._lost else deleted.known_from
+        if known_from is None:
+            known_from = store.max_physical_offset
+        restored = []
+        for number, unknown in enumerate(found):
+            if number == LINES_MAX:
+                logger.warning("and %d more topics like these", len(found) - number)
+            problem = _problem(unknown)
+            if not problem and 0 < unknown.physical_end <= known_from:
+                problem = "it may be one that was deleted before this program noted deletions"
+            if not problem:
+                restored.append(_topic_of(unknown))
+            if number >= LINES_MAX:
+                continue
+            if problem:
+                logger.warning(
+                    "topic %r is in no table, but the store has %s: it is not made again, because "
+                    "%s; until an administrator creates it (`mqadmin updateTopic`, "
+                    "`trocket store repair`) nothing of it can be read",
+                    unknown.topic, unknown, problem,
+                )  # fmt: skip
+            else:
+                logger.warning(
+                    "topic %r is in no table, but the store has %s: it is made again with "
+                    "readQueueNums and writeQueueNums %d and perm 6 (read and write), as far as "
+                    "the queues say; if it had "
+                    "other settings or more queues, set them (`mqadmin updateTopic`), and if it "
+                    "shall not be, delete it (`mqadmin deleteTopic`)",
+                    unknown.topic, unknown, unknown.queue_count,
+                )  # fmt: skip
+        self._topics.restore(restored)
+
+    def _report_lost(self, store: MessageStore) -> None:
+        for name, means in (
+            (TOPICS, self._topics_lost),
+            (SUBSCRIPTION_GROUPS, self._groups_lost),
+            (CONSUMER_OFFSETS, self._offsets_lost),
+            (DELAY_OFFSETS, lambda: _delays_lost(store)),
+        ):
+            text = means() if name in self._lost else ""
+            if text:
+                logger.warning(
+                    "config/%s %s, but the log has %d bytes: %s. If there was such a file, stop "
+                    "the broker and restore it from a backup or a replica before more is done",
+                    name, self._lost[name], store.max_physical_offset - store.log.min_offset,
+                    text,
+                )  # fmt: skip
+
+    def _topics_lost(self) -> str:
+        return (
+            "the topics are made again from the consume queues, with the queues that have "
+            "messages and with default settings; a topic without messages is gone"
+        )
+
+    def _groups_lost(self) -> str:
+        groups = {key.partition("@")[2] for key in self._offsets.offset_table} | {
+            topic.removeprefix(RETRY_TOPIC_PREFIX)
+            for topic in self._topics.topic_config_table
+            if topic.startswith(RETRY_TOPIC_PREFIX)
+        }
+        groups -= {*SYSTEM_GROUPS, ""}
+        is_first = self._lost[SUBSCRIPTION_GROUPS] == MISSING and TOPICS not in self._lost
+        if is_first and not groups:
+            return ""  # nobody has consumed yet
+        shown = ", ".join(sorted(groups)[:GROUPS_SHOWN_MAX]) or "none"
+        return (
+            "groups are made again at their first heartbeat where autoCreateSubscriptionGroup "
+            "allows that, with default settings (retries, retry queues, permissions). Groups that "
+            f"offsets and retry topics name: {shown}"
+        )
+
+    def _offsets_lost(self) -> str:
+        groups = self._groups.subscription_group_table.keys() - set(SYSTEM_GROUPS)
+        if not groups and TOPICS not in self._lost and SUBSCRIPTION_GROUPS not in self._lost:
+            return ""  # nobody has consumed yet
+        return (
+            "each consumer group begins where its consumers' consumeFromWhere says: at the newest "
+            "message, so that it passes over those that came before, or at the oldest, so that it "
+            "gets them again. `mqadmin resetOffsetByTime` sets a group to a time. Where no group "
+            "has consumed yet, this is as it should be"
+        )
+
+
+def _delays_lost(store: MessageStore) -> str:
+    queues: Iterable[tuple[str, int]] = store.queue_store.queues
+    if not any(topic == SCHEDULE_TOPIC for topic, _ in queues):
+        return ""
+    return (
+        "delayed messages that are still in the log are delivered again, from the oldest on; their "
+        "consumers get them twice. Progress is noted anew from then on"
+    )
+
+
+def _problem(unknown: UnknownTopic) -> str:
+    """Why a topic cannot be made again; "": it can."""
+    if unknown.queue_count > QUEUE_COUNT_MAX:
+        return f"it would have {unknown.queue_count} queues, more than {QUEUE_COUNT_MAX}"
+    reason = refuse_topic(unknown.topic, length_max=RETRY_OR_DLQ_TOPIC_LENGTH_MAX)
+    return f"its name is not allowed: {reason}" if reason else ""
+
+
+def _topic_of(unknown: UnknownTopic) -> TopicConfig:
+    return TopicConfig(
+        topic_name=unknown.topic,
+        read_queue_nums=unknown.queue_count,
+        write_queue_nums=unknown.queue_count,
+        attributes={QUEUE_TYPE: BATCH_CQ} if unknown.is_batch else {},
+    )
+
+
+def note_made(store: MessageStore, topics: Iterable[TopicConfig]) -> None:
+    """Topics that were made, maybe again after their deletion, are no deleted ones."""
+    if not store.read_only:
+        try:
+            store.deleted_topics.remove(topic.topic_name for topic in topics)
+        except StoreError as error:
+            logger.error("a topic that was made again still counts as deleted: %s", error)

@@ -1,0 +1,202 @@
+"""Checks of the numbers in `config/*.json`.
+
+A file that was edited by hand, written by another program or damaged may hold any number. One that
+cannot be right is replaced before it counts. A warning says file, member, number and what is used
+in its place, and the file is written again once the store is open (`settle_tables`).
+
+A number of a wrong kind, or one that Java's type does not hold, makes the whole file unusable: its
+`.bak` is then read, or the broker refuses to start (`store/disk/json_config.py`).
+
+RocketMQ believes every number that fits its type.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+
+import msgspec
+
+from ..remoting.bodies import (
+    PERM_READ,
+    PERM_WRITE,
+    DataVersion,
+    SubscriptionGroupConfig,
+    TopicConfig,
+)
+from ..remoting.numbers import (
+    BROKER_ID,
+    GROUP_TRIES,
+    INT64,
+    MINUTES,
+    PERM,
+    QUEUE_ID,
+    QUEUE_OFFSET,
+    Range,
+)
+from ..store.errors import StoreError
+from .config_text import CONSUMER_OFFSETS, SUBSCRIPTION_GROUPS, TOPICS
+
+if TYPE_CHECKING:
+    from ..store.message_store import MessageStore
+    from .consumer_offset_manager import ConsumerOffsetManager
+    from .state_files import StateFiles
+    from .subscription_group_manager import SubscriptionGroupManager
+    from .topic_config_manager import TopicConfigManager
+
+logger = logging.getLogger(__name__)
+
+_VERSION_NUMBER: Final = Range("a number of a version", 0, INT64.high, 64)
+_VERSION_COUNTER: Final = Range("a number of changes", 0, 1 << 62, 64)
+"""Beyond it the counter could reach the end of Java's long."""
+
+Numbers = dict[str, tuple[Range, int]]
+"""The range that counts, and what is used in place of a number outside of it, by attribute."""
+
+_TOPIC_NUMBERS: Final[Numbers] = {"perm": (PERM, PERM_READ | PERM_WRITE)}
+"""Numbers of queues are the matter of `topic_queues`."""
+
+_GROUP_NUMBERS: Final[Numbers] = {
+    "retry_max_times": (GROUP_TRIES, 16),
+    "broker_id": (BROKER_ID, 0),
+    "which_broker_when_consume_slowly": (BROKER_ID, 1),
+    "consume_timeout_minute": (MINUTES, 15),
+}
+"""The ranges are those of requests, so that what a request has set stays; the replacements are
+RocketMQ's defaults. retryQueueNums is the matter of `topic_queues`."""
+
+
+class Table(Protocol):
+    """A table that can be written to its file."""
+
+    def persist(self) -> object:
+        """Write it. Raises: StoreIOError: it could not be."""
+
+
+_Config = TypeVar("_Config", TopicConfig, SubscriptionGroupConfig)
+
+
+def correct_topics(file: str, table: dict[str, TopicConfig]) -> bool:
+    """Replace numbers of topics that cannot be right, in the table; whether there were some."""
+    return _correct(file, "topic", table, _TOPIC_NUMBERS)
+
+
+def correct_groups(file: str, table: dict[str, SubscriptionGroupConfig]) -> bool:
+    """Replace numbers of groups that cannot be right, in the table; whether there were some."""
+    return _correct(file, "group", table, _GROUP_NUMBERS)
+
+
+def _correct(file: str, noun: str, table: dict[str, _Config], numbers: Numbers) -> bool:
+    is_corrected = False
+    for name, config in table.items():
+        changes: dict[str, Any] = {}
+        for attribute, (right, used) in numbers.items():
+            value = getattr(config, attribute)
+            if not right.has(value):
+                warn_replaced(file, f"{_member(attribute)} of {noun} {name!r}", value, right, used)
+                changes[attribute] = used
+        if changes:
+            table[name] = msgspec.structs.replace(config, **changes)
+            is_corrected = True
+    return is_corrected
+
+
+def _member(attribute: str) -> str:
+    first, *rest = attribute.split("_")
+    return first + "".join(map(str.title, rest))
+
+
+def warn_replaced(file: str, what: str, value: int, right: Range, used: object) -> None:
+    """Log that a number of a table is outside of its range.
+
+    Args:
+      file: the table's file.
+      what: the number, as "perm of topic 'T'".
+      value: the number that the table has.
+      used: what is used in its place.
+    """
+    logger.warning(
+        "%s: the %s is %s, which is not in %s: %s is used in its place, and the file is "
+        "written again", file, what, value, right, used,
+    )  # fmt: skip
+
+
+def correct_version(file: str, version: DataVersion, own: DataVersion) -> DataVersion:
+    """The version of a table that was read; the table's own so far where a number cannot be right.
+
+    Args:
+      file: its name, for the warning.
+    """
+    for what, value, right in (
+        ("timestamp", version.timestamp, _VERSION_NUMBER),
+        ("counter", version.counter, _VERSION_COUNTER),
+        ("stateVersion", version.state_version, _VERSION_NUMBER),
+    ):
+        if not right.has(value):
+            warn_replaced(file, f"{what} of its dataVersion", value, right, "a new version")
+            return own
+    return version
+
+
+def whole_number(value: object) -> int:
+    """A number of a file; as a key of an object it is a text.
+
+    Raises: ValueError: it is no whole number, or one of more than 19 digits and its sign.
+    """
+    if type(value) is int:
+        return value
+    if isinstance(value, str) and len(value) <= 20 and value.isascii():
+        digits = value.removeprefix("-")
+        if digits.isdigit():
+            return int(value)
+    raise ValueError(f"{str(value)[:40]!r} is no whole number")
+
+
+def correct_offsets(file: str, key: str, offsets: dict[int, int]) -> dict[int, int]:
+    """Offsets by queue id of one topic@group, without numbers that cannot be right.
+
+    Where an offset is none, the group consumes the queue from its beginning: some messages twice,
+    none never. A queue id that is none is left out.
+
+    Args:
+      file: its name, for the warnings.
+    """
+    found = {}
+    for queue_id, offset in offsets.items():
+        if not QUEUE_ID.has(queue_id):
+            warn_replaced(file, f"queue id of {key}", queue_id, QUEUE_ID, "nothing")
+        elif not QUEUE_OFFSET.has(offset):
+            warn_replaced(file, f"offset of {key} queue {queue_id}", offset, QUEUE_OFFSET, 0)
+            found[queue_id] = 0
+        else:
+            found[queue_id] = offset
+    return found
+
+
+def settle_tables(
+    files: StateFiles,
+    store: MessageStore,
+    topics: TopicConfigManager,
+    groups: SubscriptionGroupManager,
+    offsets: ConsumerOffsetManager,
+) -> None:
+    """Check the tables against the store, and write again what was not as it should be.
+
+    To be called once the store is open: before that the data folder may be another process's.
+    """
+    if not store.read_only:  # where a hole is, queues may end too early
+        offsets.correct(store.max_offset)
+    topics.cover_queues(store.topics())
+    files.replace_damaged()
+    tables: Iterable[tuple[str, bool, Table]] = (
+        (TOPICS, topics.is_corrected, topics),
+        (SUBSCRIPTION_GROUPS, groups.is_corrected, groups),
+        (CONSUMER_OFFSETS, offsets.is_corrected, offsets),
+    )
+    for name, is_corrected, table in tables:
+        if is_corrected:
+            try:
+                table.persist()
+            except StoreError as error:
+                logger.error("%s is not written again yet: %s", name, error)

@@ -1,0 +1,184 @@
+"""Numbers of queues: what a new topic gets, what an old table is mended to, where a send goes.
+
+A topic without a queue to read from takes messages that no consumer can read, so none is created,
+and one that a table has is given a queue. Pure.
+"""
+
+from __future__ import annotations
+
+import logging
+from random import Random
+from typing import Final
+
+import msgspec
+
+from ..remoting.bodies import SubscriptionGroupConfig, TopicConfig
+from ..remoting.errors import RequestRefused
+from ..remoting.numbers import INT32, QUEUE_COUNT, QUEUE_COUNT_MAX, READ_QUEUE_COUNT
+from ..remoting.response_codes import ResponseCode
+from .table_numbers import warn_replaced
+
+logger = logging.getLogger(__name__)
+
+RETRY_QUEUE_COUNT: Final = 1
+"""Retry queues of a group. Source: SubscriptionGroupConfig, retryQueueNums."""
+
+
+def queue_count_of_new_topic(topic: str, asked: int, pattern: TopicConfig) -> int:
+    """How many queues the first send to a topic creates.
+
+    Args:
+      topic: the new topic's name.
+      asked: the send's defaultTopicQueueNums, any number.
+      pattern: the topic whose settings the new one takes; its own count is the most.
+    Raises: RequestRefused: INVALID_PARAMETER, the send asks for no queue. RocketMQ creates a topic
+      with 0 queues, and acknowledges messages there that no consumer can read.
+    """
+    if asked < 1:
+        raise RequestRefused(
+            ResponseCode.INVALID_PARAMETER,
+            f"topic[{topic}] is not created: defaultTopicQueueNums "
+            f"{READ_QUEUE_COUNT.refusal(asked)}",
+        )
+    return min(asked, max(pattern.write_queue_nums, 1), QUEUE_COUNT_MAX)
+
+
+def retry_queue_count(asked: int) -> int:
+    """How many queues the retry topic of a group gets that asks for this many.
+
+    A group that asks for none has its messages not tried again, but its clients may send to the
+    topic themselves, and the group may ask for some later; the topic then stays as it is.
+    """
+    return min(max(asked, 1), QUEUE_COUNT_MAX)
+
+
+def any_queue(topic: TopicConfig, random: Random) -> int:
+    """A queue for a message whose sender leaves the choice to the broker.
+
+    Raises: RequestRefused: NO_PERMISSION, the topic has no queue that is both written and read.
+      Clients of RocketMQ then try another broker.
+    """
+    count = min(topic.write_queue_nums, topic.read_queue_nums)
+    if count < 1:
+        raise RequestRefused(
+            ResponseCode.NO_PERMISSION,
+            f"the topic[{topic.topic_name}] has no queue on this broker for a message: "
+            f"writeQueueNums {topic.write_queue_nums}, readQueueNums {topic.read_queue_nums}; "
+            "an administrator must give it some (updateTopic)",
+        )
+    return random.randrange(count)
+
+
+MASTERS_TABLE: Final = "the master's table"
+
+
+def has_usable_counts(topic: TopicConfig) -> bool:
+    """Whether both numbers of queues are in the ranges that requests may set."""
+    read, write = topic.read_queue_nums, topic.write_queue_nums
+    return READ_QUEUE_COUNT.has(read) and QUEUE_COUNT.has(write)
+
+
+def mended_topic(topic: TopicConfig, table: str = MASTERS_TABLE) -> TopicConfig:
+    """A topic of a table that another program or version wrote, with queues that can be used.
+
+    As `readable_topic`. A count above QUEUE_COUNT_MAX is only logged, because messages may lie in
+    any of its queues; where the store is known, `bounded_topic` says how many are needed.
+
+    Args:
+      table: the topic's table, for the log.
+    """
+    mended = readable_topic(topic, table)
+    _log_excess(mended)
+    return mended
+
+
+def readable_topic(topic: TopicConfig, table: str) -> TopicConfig:
+    """A topic with at least one queue to read from, and no negative number of queues.
+
+    A topic without queues to read from gets as many as are written, or one: what was acknowledged
+    there lies in those and becomes readable.
+
+    Args:
+      table: the topic's table, for the log.
+    """
+    read, write = topic.read_queue_nums, topic.write_queue_nums
+    if read >= 1 and write >= 0:
+        return topic
+    mended = msgspec.structs.replace(
+        topic,
+        read_queue_nums=read if read >= 1 else max(write, 1),
+        write_queue_nums=max(write, 0 if read >= 1 else 1),
+    )
+    _warn_changed(table, topic, mended)
+    if read < 1:
+        logger.warning("topic %s: its messages could not be read before", topic.topic_name)
+    return mended
+
+
+def bounded_topic(
+    topic: TopicConfig, stored_count: int, default_count: int, table: str
+) -> TopicConfig:
+    """A topic whose counts were wrong, with as many queues as the store has, and no excess.
+
+    A count above QUEUE_COUNT_MAX becomes the other one, but stays above it where the store has so
+    many queues: messages lie in them.
+
+    Args:
+      topic: as `readable_topic` gave it.
+      stored_count: queues of the topic in the store, the greatest queue id and 1.
+      default_count: queues where both counts are too large.
+      table: the topic's table, for the log.
+    """
+    counts = topic.read_queue_nums, topic.write_queue_nums
+    used = max((each for each in counts if each <= QUEUE_COUNT_MAX), default=default_count)
+    read, write = (each if each <= QUEUE_COUNT_MAX else used for each in counts)
+    stored_count = min(stored_count, INT32.high)
+    bounded = msgspec.structs.replace(
+        topic,
+        read_queue_nums=max(read, stored_count, 1),
+        write_queue_nums=max(write, stored_count),
+    )
+    _warn_changed(table, topic, bounded)
+    if stored_count > max(read, write):
+        logger.warning("topic %s has %d queues, as the store has", topic.topic_name, stored_count)
+    _log_excess(bounded)
+    return bounded
+
+
+def _warn_changed(table: str, old: TopicConfig, new: TopicConfig) -> None:
+    whose = f"topic {old.topic_name!r}"
+    read, write = old.read_queue_nums, old.write_queue_nums
+    if not READ_QUEUE_COUNT.has(read):
+        used = new.read_queue_nums
+        warn_replaced(table, f"readQueueNums of {whose}", read, READ_QUEUE_COUNT, used)
+    if not QUEUE_COUNT.has(write):
+        warn_replaced(table, f"writeQueueNums of {whose}", write, QUEUE_COUNT, new.write_queue_nums)
+
+
+def _log_excess(topic: TopicConfig) -> None:
+    read, write = topic.read_queue_nums, topic.write_queue_nums
+    if max(write, read) > QUEUE_COUNT_MAX:
+        logger.error(
+            "topic %s has %d queues to read from and %d to write to, and more than %d load its "
+            "clients: give it fewer with updateTopic",
+            topic.topic_name, read, write, QUEUE_COUNT_MAX,
+        )  # fmt: skip
+
+
+def mended_group(
+    group: SubscriptionGroupConfig, table: str = MASTERS_TABLE
+) -> SubscriptionGroupConfig:
+    """A group of a table that another program or version wrote, with a bounded retryQueueNums.
+
+    A number that is too large becomes QUEUE_COUNT_MAX, a negative one RocketMQ's default.
+
+    Args:
+      table: the group's table, for the log.
+    """
+    count = group.retry_queue_nums
+    if QUEUE_COUNT.has(count):
+        return group
+    used = QUEUE_COUNT_MAX if count > QUEUE_COUNT_MAX else RETRY_QUEUE_COUNT
+    whose = f"group {group.group_name!r}"
+    warn_replaced(table, f"retryQueueNums of {whose}", count, QUEUE_COUNT, used)
+    return msgspec.structs.replace(group, retry_queue_nums=used)

@@ -1,0 +1,27 @@
+"""Types of the numeric members of bodies that requests bring, each with its range in `numbers`.
+
+Reading a body takes every number of Java's type, because files and answers have the same classes;
+`out_of_range` then finds what a request must not bring.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from .. import numbers
+
+BrokerId = Annotated[int, numbers.INT64.meta, numbers.BROKER_ID]
+DelayMs = Annotated[int, numbers.INT64.meta, numbers.DELAY_MS]
+Factor = Annotated[int, numbers.INT64.meta, numbers.FACTOR]
+GroupSysFlag = Annotated[int, numbers.INT32.meta, numbers.GROUP_SYS_FLAG]
+GroupTries = Annotated[int, numbers.INT32.meta, numbers.GROUP_TRIES]
+Hash = Annotated[int, numbers.INT32.meta, numbers.HASH]
+Minutes = Annotated[int, numbers.INT32.meta, numbers.MINUTES]
+Perm = Annotated[int, numbers.INT32.meta, numbers.PERM]
+QueueCount = Annotated[int, numbers.INT32.meta, numbers.QUEUE_COUNT]
+QueueId = Annotated[int, numbers.INT32.meta, numbers.QUEUE_ID]
+ReadQueueCount = Annotated[int, numbers.INT32.meta, numbers.READ_QUEUE_COUNT]
+RouteFlag = Annotated[int, numbers.INT32.meta, numbers.ROUTE_FLAG]
+RoutePerm = Annotated[int, numbers.INT32.meta, numbers.ROUTE_PERM]
+TopicSysFlag = Annotated[int, numbers.INT32.meta, numbers.TOPIC_SYS_FLAG]
+Version = Annotated[int, numbers.INT64.meta, numbers.VERSION]

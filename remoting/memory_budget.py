@@ -1,0 +1,247 @@
+"""Memory budget: the bytes that all connections of one server may hold together.
+
+Limits of a single connection do not bound a server: 10,000 connections with one frame of 16 MiB
+each, half received, are 160 GiB. So every server has one budget, divided into named shares. A share
+knows how many bytes each connection holds of its kind. Where the sum passes the share's limit, the
+connection that holds most is closed, or the request that would pass it is refused; the log names
+the connection, the bytes, the share, and the key that sets the budget.
+
+Pure: `memory_limit.py` finds out how large a budget the machine allows.
+
+Java counterpart: none. A JVM has -Xmx and -XX:MaxDirectMemorySize, and fails when they are reached.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from contextlib import suppress
+from typing import Final, Protocol
+
+from .codec import RemotingCommand
+
+logger = logging.getLogger(__name__)
+
+BUDGET_KEY: Final = "remotingBytesMax"
+"""The configuration key that sets the budget of a server."""
+
+BUDGET_MIN: Final = 64 * 1024 * 1024
+"""Bytes of the smallest budget: its share for half frames then holds one frame of 16 MiB."""
+
+BUDGET_DEFAULT_MAX: Final = 1024 * 1024 * 1024
+"""Bytes of the largest budget that is taken where the configuration names none: room for 96 of the
+largest messages (4 MiB) half received, and for 100,000 held pulls. More has to be asked for."""
+
+LARGE_PARTS: Final = 8
+"""A connection that holds more than this part of a share is closed when the share is full."""
+
+REQUEST_SIZE: Final = 400
+"""Bytes of a request object and of the task that answers it, without fields and body."""
+
+FIELD_SIZE: Final = 150
+"""Bytes of one header field's two strings, without their characters."""
+
+
+class Holder(Protocol):
+    """A connection, as the budget needs it; `channel.Channel` is one."""
+
+    remote_address: str
+    closed: bool
+
+    def close(self, reason: str = ...) -> None:
+        """Close the connection and free what it holds; may be called twice."""
+
+
+class MemoryShare:
+    """The bytes of one kind that the connections of a server hold, by connection.
+
+    Args:
+      name: plural noun for the log, such as "half frames".
+      limit: bytes, of all connections together.
+
+    Attributes:
+      used: bytes held now.
+    """
+
+    __slots__ = ("_is_refusing", "_large_size", "_sizes", "limit", "name", "used")
+
+    def __init__(self, name: str, limit: int) -> None:
+        self.name = name
+        self.limit = limit
+        self.used = 0
+        self._large_size = limit // LARGE_PARTS
+        self._sizes: dict[Holder, int] = {}
+        self._is_refusing: set[Holder] = set()
+
+    def __repr__(self) -> str:
+        return f"<MemoryShare {self.name}: {self.used} of {self.limit} bytes>"
+
+    @property
+    def is_tight(self) -> bool:
+        """Whether more than half of the share is used."""
+        return self.used * 2 > self.limit
+
+    def size_of(self, holder: Holder) -> int:
+        """Bytes that one connection holds."""
+        return self._sizes.get(holder, 0)
+
+    def hold(self, holder: Holder, size: int) -> None:
+        """Note that a connection now holds `size` bytes; close the largest ones past the limit.
+
+        For what cannot be refused, because it is there already.
+        """
+        sizes = self._sizes
+        self.used += size - sizes.get(holder, 0)
+        if size:
+            sizes[holder] = size
+        else:
+            sizes.pop(holder, None)
+        while self.used > self.limit and self.close_largest(self._full()):
+            pass
+
+    def take(self, holder: Holder, size: int) -> bool:
+        """Let a connection hold `size` more bytes, unless the share is full.
+
+        A connection that holds a large part of a full share (LARGE_PARTS) is closed, so that the
+        others are served again; what it held is given back later.
+
+        Returns: False: the share is full, nothing was noted, and the request is to be refused.
+        """
+        sizes = self._sizes
+        if self.used + size > self.limit:
+            self._refuse(holder, size)
+            return False
+        self.used += size
+        sizes[holder] = sizes.get(holder, 0) + size
+        return True
+
+    def give_back(self, holder: Holder, size: int) -> None:
+        """A connection no longer holds `size` of the bytes that it took."""
+        left = self._sizes.get(holder, 0) - size
+        if left > 0:
+            self._sizes[holder] = left
+            self.used -= size
+        else:
+            self.forget(holder)
+
+    def forget(self, holder: Holder) -> None:
+        """A connection holds nothing any more."""
+        self.used -= self._sizes.pop(holder, 0)
+        self._is_refusing.discard(holder)
+
+    def end_refusals(self, holder: Holder) -> None:
+        """A connection was closed and asks no more; what it holds is given back by others."""
+        self._is_refusing.discard(holder)
+
+    def close_largest(self, why: str) -> bool:
+        """Close the connection that holds most.
+
+        Args:
+          why: what made it necessary, for the log.
+        Returns: whether there was one.
+        """
+        if not self._sizes:
+            return False
+        holder = max(self._sizes, key=self._sizes.__getitem__)
+        self._close(holder, why)
+        self.forget(holder)
+        return True
+
+    def _full(self) -> str:
+        return (
+            f"all connections hold {self.used} bytes, at most {self.limit} are allowed; "
+            f"{BUDGET_KEY} sets the sum of all shares"
+        )
+
+    def _refuse(self, holder: Holder, size: int) -> None:
+        large = [one for one, held in self._sizes.items() if held > self._large_size]
+        largest = max(large, key=self._sizes.__getitem__, default=None)
+        if largest is not None and not largest.closed and largest is not holder:
+            self._close(largest, self._full())
+        if holder not in self._is_refusing:
+            self._is_refusing.add(holder)
+            logger.warning(
+                "%s: a request of %d bytes is refused, and further ones silently: the server holds "
+                "%d bytes of %s, at most %d are allowed; %s sets the sum of all shares",
+                holder.remote_address, size, self.used, self.name, self.limit, BUDGET_KEY,
+            )  # fmt: skip
+
+    def _close(self, holder: Holder, why: str) -> None:
+        reason = f"it holds {self._sizes[holder]} bytes of {self.name}, more than any other; {why}"
+        if not holder.closed:
+            logger.warning("%s: closed: %s", holder.remote_address, reason)
+        holder.close(reason)
+
+
+class MemoryBudget:
+    """The shares of one server.
+
+    Args:
+      total: bytes, at least BUDGET_MIN; None: no limit.
+
+    Attributes:
+      half_frames: received bytes of frames that are not complete. 3/8 of the total: it must hold a
+        whole frame where the total is BUDGET_MIN.
+      held_requests: requests whose answers are awaited: held pulls, and what asks another server
+        or thread. 1/4.
+      unread_answers: answers that peers have not taken. 1/4. Views of mapped files count as the
+        view alone: their pages are the kernel's to drop.
+      subscriptions: what heartbeats told of their clients. 1/8.
+    """
+
+    __slots__ = ("half_frames", "held_requests", "subscriptions", "unread_answers")
+
+    def __init__(self, total: int | None = None) -> None:
+        size = sys.maxsize if total is None else total
+        self.half_frames = MemoryShare("half frames", size * 3 // 8)
+        self.held_requests = MemoryShare("held requests", size // 4)
+        self.unread_answers = MemoryShare("unread answers", size // 4)
+        self.subscriptions = MemoryShare("subscriptions", size // 8)
+
+    @property
+    def shares(self) -> tuple[MemoryShare, ...]:
+        """All shares."""
+        return self.half_frames, self.held_requests, self.unread_answers, self.subscriptions
+
+    @property
+    def used(self) -> int:
+        """Bytes held now, of all kinds."""
+        return sum(share.used for share in self.shares)
+
+    def run_out(self, holder: Holder, doing: str) -> None:
+        """An allocation failed: close the connection it was for, and those with large half frames,
+        until half of the bytes of half frames are free. Whoever comes next then finds memory.
+
+        Args:
+          holder: for which something was done.
+          doing: what was done, such as "reading what it sent".
+        """
+        # Frees before it allocates: everything needs some memory, the log line too.
+        holder.close("the process has no memory left")
+        before = self.used
+        enough = self.half_frames.used // 2
+        with suppress(MemoryError):  # not even for a line: the next connection that fails gets it
+            while self.half_frames.used > enough:
+                self.half_frames.close_largest("the process has no memory left")
+            logger.error(
+                "%s: closed: the process has no memory for %s; all other connections held %d bytes "
+                "of %s; lower %s, or allow the process more memory", holder.remote_address, doing,
+                before, ", ".join(share.name for share in self.shares), BUDGET_KEY,
+            )  # fmt: skip
+
+    def forget_closed(self, holder: Holder) -> None:
+        """A connection was closed: its buffers are free, its clients gone.
+
+        Held requests stay until those who answer them let them go.
+        """
+        self.half_frames.forget(holder)
+        self.unread_answers.forget(holder)
+        self.subscriptions.forget(holder)
+        self.held_requests.end_refusals(holder)
+
+
+def request_size(request: RemotingCommand) -> int:
+    """Bytes that a request takes as long as it is held."""
+    fields = request.ext_fields
+    characters = sum(map(len, fields)) + sum(map(len, fields.values()))
+    return REQUEST_SIZE + len(request.body) + FIELD_SIZE * len(fields) + characters

@@ -1,0 +1,98 @@
+"""The lock of a data folder: Apache's lock file, and the folder itself.
+
+RocketMQ locks bytes 0..1 of `lock` (DefaultMessageStore, `tryLock(0, 1, false)` of 5.3.3). A lock
+belongs to a file and not to its name: once somebody removes the file, the next broker makes another
+one and locks that. So the folder is locked as well, by flock, which no removal of a file ends; and
+`hold` makes a lock file that is gone anew, for Apache's broker, which looks at nothing else.
+
+Where a file system cannot lock folders (some network file systems), the file alone counts.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+from contextlib import suppress
+from pathlib import Path
+
+from ..errors import StoreLockedError
+
+_HELD_BY_ANOTHER = (errno.EACCES, errno.EAGAIN)
+
+
+class FolderLock:
+    """A lock that this process holds. `release` ends it, as does the process's end.
+
+    Args:
+      path: of the lock file, in the folder that is locked.
+      shared: several processes may hold it so, and none may hold it alone; no lock file is made.
+
+    Raises:
+      StoreLockedError: another process holds it.
+      OSError: the file could not be opened, made or locked.
+    """
+
+    def __init__(self, path: str, *, shared: bool = False) -> None:
+        self._path = path
+        self._kind = (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB
+        self._folder_fd = self._file_fd = -1
+        try:
+            self._folder_fd = self._lock_folder()
+            if not shared or Path(path).exists():
+                self._file_fd = self._lock_file(os.O_RDONLY if shared else os.O_RDWR | os.O_CREAT)
+        except BaseException:
+            self.release()
+            raise
+
+    def hold(self) -> bool:
+        """Make and lock the lock file again where it is gone or another one.
+
+        Returns: whether it had to be made again.
+
+        Raises:
+          StoreLockedError: another process holds the one that is there.
+          OSError: it could not be made or locked.
+        """
+        with suppress(FileNotFoundError):
+            if os.path.samestat(os.stat(self._path), os.fstat(self._file_fd)):  # noqa: PTH116
+                return False
+        fd = self._lock_file(os.O_RDWR | os.O_CREAT)
+        os.close(self._file_fd)
+        self._file_fd = fd
+        return True
+
+    def release(self) -> None:
+        """Give the lock back; the file stays."""
+        if self._folder_fd >= 0:
+            with suppress(OSError):  # a process forked from this one has the folder open as well
+                fcntl.flock(self._folder_fd, fcntl.LOCK_UN)
+        for fd in (self._folder_fd, self._file_fd):
+            if fd >= 0:
+                os.close(fd)
+        self._folder_fd = self._file_fd = -1
+
+    def _lock_folder(self) -> int:
+        """A descriptor of the locked folder; -1: the file system cannot lock it."""
+        fd = os.open(str(Path(self._path).parent), os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            fcntl.flock(fd, self._kind)
+        except OSError as error:
+            os.close(fd)
+            if error.errno in _HELD_BY_ANOTHER:
+                raise StoreLockedError(self._path) from error
+            return -1
+        return fd
+
+    def _lock_file(self, flags: int) -> int:
+        fd = os.open(self._path, flags | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.lockf(fd, self._kind, 1, 0, os.SEEK_SET)
+            if flags & os.O_RDWR:
+                os.pwrite(fd, b"lock", 0)
+        except OSError as error:
+            os.close(fd)
+            if error.errno in _HELD_BY_ANOTHER:
+                raise StoreLockedError(self._path) from error
+            raise
+        return fd

@@ -1,0 +1,173 @@
+"""config/*.json: written so that a crash leaves the old text or the new one, never half of one.
+
+Java counterpart: common/ConfigManager.java and MixAll.string2File of 5.3.3, which write in place;
+files torn by a power cut were the result. Here: temporary file, fsync, the old one becomes
+`.bak`, rename, fsync of the folder.
+
+A text ends with a seal: a newline and 32 blanks, the CRC32 of all before the newline, highest bit
+first; a space is 0, a tab is 1. JSON readers, Apache's among them, pass over it. A file without a
+seal was written by Apache's broker, or by hand; one with a wrong seal has changed on the disk. The
+CRC32 of a `.bak` goes on over ".bak": put in the file's place it counts, but as an older text.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import TypeVar
+from zlib import crc32
+
+from ..errors import CorruptRecordError
+from .os_disk import Disk
+
+logger = logging.getLogger(__name__)
+
+SEAL_SIZE = 33
+_SPARE = b".bak"
+_BITS = {"0": " ", "1": "\t"}
+
+T = TypeVar("T")
+
+
+def sealed(text: bytes, *, as_spare: bool = False) -> bytes:
+    """A text with its seal.
+
+    Args:
+      text: JSON; what it ends with does not matter.
+      as_spare: for a `.bak`.
+    """
+    checksum = crc32(text)
+    if as_spare:
+        checksum = crc32(_SPARE, checksum)
+    bits = f"{checksum:032b}"
+    return text + b"\n" + bits.translate({ord(bit): blank for bit, blank in _BITS.items()}).encode()
+
+
+def unsealed(data: bytes) -> tuple[bytes, bool | None]:
+    """The text of a file, and whether its seal is right; None: it has no seal."""
+    text, seal = data[:-SEAL_SIZE], data[-SEAL_SIZE:]
+    if len(seal) < SEAL_SIZE or seal[:1] != b"\n" or seal[1:].strip(b" \t"):
+        return data, None
+    return text, data in (sealed(text), sealed(text, as_spare=True))
+
+
+def save_json(disk: Disk, path: str, text: bytes) -> None:
+    """Replace the file's text, with a seal; what it held before is kept as `path.bak`.
+
+    Raises:
+      StoreIOError: it could not be written; the old text still stands.
+    """
+    save_text(disk, path, sealed(text))
+
+
+def save_text(disk: Disk, path: str, text: bytes) -> None:
+    """The same without a seal: for files that people edit.
+
+    Raises:
+      StoreIOError: it could not be written; the old text still stands.
+    """
+    folder = path.rpartition("/")[0]
+    is_new = not disk.exists(folder)
+    disk.make_folder(folder)
+    temporary = f"{path}.tmp"
+    disk.unlink(temporary)
+    _write(disk, temporary, text)
+    if disk.exists(path):
+        _keep_old(disk, path)
+    disk.rename(temporary, path)
+    disk.sync_folder(folder)
+    if is_new:
+        disk.sync_folder(folder.rpartition("/")[0])
+
+
+def _keep_old(disk: Disk, path: str) -> None:
+    """Make `.bak` of a file that is about to be replaced.
+
+    A copy and not a rename: at every moment `path` is there, old or new. A `.bak` is replaced only
+    by what is surely whole; a damaged file is kept beside it, so that nothing is lost for good.
+    """
+    old = _read(disk, path)
+    text, is_right = unsealed(old)
+    if is_right:
+        old = sealed(text, as_spare=True)
+    target = f"{path}.damaged" if is_right is False else f"{path}.bak"
+    if is_right is None and disk.exists(target):
+        return
+    spare = f"{target}.tmp"
+    disk.unlink(spare)
+    _write(disk, spare, old)
+    disk.rename(spare, target)
+
+
+def load_json(disk: Disk, path: str, parse: Callable[[bytes], T]) -> T | None:
+    """As `load_newest`, without saying which file was read."""
+    found = load_newest(disk, path, parse)
+    return None if found is None else found[0]
+
+
+def load_newest(disk: Disk, path: str, parse: Callable[[bytes], T]) -> tuple[T, bool] | None:
+    """Read the file, or its `.bak` when the file is missing, empty, damaged or does not parse.
+
+    Args:
+      parse: turns the text into a value; raises ValueError for text it cannot read.
+
+    Returns: the value, and whether it is the `.bak`'s or an older text that lies in the file's
+      place, so that the file should be written again. None when there is neither file.
+
+    Raises:
+      CorruptRecordError: there are files but none can be used. Starting from nothing would lose
+        what they held (consumer offsets would start at 0), so this is refused.
+      StoreIOError: a file could not be read.
+    """
+    problems = []
+    for candidate in (path, f"{path}.bak"):
+        if not disk.exists(candidate):
+            if candidate == path and disk.exists(f"{path}.bak"):
+                # Nothing of ours takes it away: a new text is renamed over the old one.
+                logger.error("%s is missing; its .bak, which is older, is used instead", path)
+            continue
+        data = _read(disk, candidate)
+        text, is_right = unsealed(data)
+        try:
+            if is_right is False:
+                raise ValueError(
+                    "its text is not the one that was written: the checksum in its last line, 32 "
+                    "blanks, says so (if you changed it by hand, remove that line)"
+                )
+            if not text.strip(b"\0 \r\n\t"):
+                raise ValueError("the file is empty")
+            value = parse(text)
+        except ValueError as error:
+            problems.append(f"{candidate}: {error}")
+            logger.error("%s cannot be used: %s", candidate, error)
+        else:
+            if problems:
+                logger.error("%s is used instead, which is older", candidate)
+            was_spare = is_right is True and data == sealed(text, as_spare=True)
+            if was_spare and candidate == path:
+                logger.warning("%s holds an older text: it was a .bak", path)
+            return value, was_spare or candidate != path
+    if not problems:
+        return None
+    raise CorruptRecordError(
+        path,
+        0,
+        f"neither it nor its .bak can be used ({'; '.join(problems)}); restore one or remove both",
+    )
+
+
+def _write(disk: Disk, path: str, text: bytes) -> None:
+    file = disk.open(path, create=True)
+    try:
+        file.pwrite(text, 0)
+        file.sync()
+    finally:
+        file.close()
+
+
+def _read(disk: Disk, path: str) -> bytes:
+    file = disk.open(path)
+    try:
+        return file.pread(file.size(), 0)
+    finally:
+        file.close()

@@ -1,0 +1,405 @@
+"""The disk as a seam: every byte that the store reads or writes goes through here.
+
+`OsDisk` is the real one, `memory_disk.MemoryDisk` its twin. Paths are strings. Writing is done by
+`pwrite` and never through a map, so a full disk or a shrunken file is a `StoreIOError` and not a
+signal that kills the process; maps are for reading only.
+
+Every method may raise `StoreIOError`; only `lock` and `hold_lock` raise `StoreLockedError`. Methods
+may be called from worker threads; one file is synced by at most one thread at a time.
+"""
+
+from __future__ import annotations
+
+import errno
+import mmap
+import os
+import sys
+from bisect import bisect_right
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+from ..errors import StoreIOError, StoreLockedError
+from .folder_lock import FolderLock
+
+WHAT_TO_DO = {
+    errno.ENOSPC: "free some space; sends come back as soon as there is room",
+    errno.EDQUOT: "the disk quota is used up: free some space or raise it",
+    errno.EACCES: "give the broker's user the right to write there, or choose another folder",
+    errno.EPERM: "give the broker's user the right to write there, or choose another folder",
+    errno.EROFS: "the file system is mounted read-only; choose another folder",
+    errno.EMFILE: "raise the limit of open files (ulimit -n)",
+    errno.ENOMEM: "no room in memory to map the file: raise the limit of address space (ulimit -v)",
+    errno.ENOTDIR: "a file stands where a folder must be",
+    errno.EIO: "the device failed; check the machine's log before anything else",
+}
+
+
+class Space(NamedTuple):
+    """Room on one partition, in bytes.
+
+    Attributes:
+      used: taken, by whomever.
+      free: what this process may still take; used + free is what ratios are of (a part that only
+        the superuser may take counts as neither).
+    """
+
+    used: int
+    free: int
+
+
+class DiskFile(Protocol):
+    """One open file."""
+
+    path: str
+
+    def size(self) -> int:
+        """Bytes from its start to its end."""
+
+    def pwrite(self, data: bytes | bytearray | memoryview, position: int) -> None:
+        """Write all of `data` at `position` (bytes in this file)."""
+
+    def pread(self, size: int, position: int) -> bytes:
+        """Read up to `size` bytes; fewer only at the end of the file."""
+
+    def allocate(self, size: int) -> None:
+        """Make the file `size` bytes long with room on disk for all of them; new bytes are 0."""
+
+    def resize(self, size: int) -> None:
+        """Make the file `size` bytes long; new bytes are 0 and take no room yet."""
+
+    def sync(self) -> None:
+        """Return when all that was written is on the device. A failure is final: never retry."""
+
+    def map(self) -> memoryview:
+        """The whole file, read-only, always as it is now. The file must not shrink after."""
+
+    def drop_pages(self) -> None:
+        """Give the memory of mapped pages back; they are read again when needed."""
+
+    def next_data(self, position: int) -> int:
+        """Where the next bytes that were ever written may start, >= position; size() if none."""
+
+    def close(self) -> bool:
+        """Close it. False: somebody still holds a slice of the map; call again later.
+
+        Only the map is then still there: the file can be neither read nor written.
+        """
+
+
+class Disk(Protocol):
+    """Files and folders."""
+
+    threaded: bool
+    """Whether slow calls (sync, allocate) should run in a worker thread."""
+
+    def open(self, path: str, *, create: bool = False) -> DiskFile:
+        """Open for reading and writing; create: make an empty file when there is none."""
+
+    def exists(self, path: str) -> bool:
+        """Whether there is a file or folder."""
+
+    def list(self, folder: str) -> list[str]:
+        """Names in a folder, sorted; empty when there is no such folder."""
+
+    def is_folder(self, path: str) -> bool:
+        """Whether the path is a folder."""
+
+    def make_folder(self, path: str) -> None:
+        """Make a folder and its parents; existing ones are fine."""
+
+    def rename(self, source: str, target: str) -> None:
+        """Give a file another name, replacing what had it."""
+
+    def unlink(self, path: str) -> None:
+        """Remove a file; a missing one is fine."""
+
+    def remove_folder(self, path: str) -> None:
+        """Remove a folder with all that is in it; a missing one is fine."""
+
+    def sync_folder(self, path: str) -> None:
+        """Return when the folder's entries (creations, renames, removals) are on the device."""
+
+    def lock(self, path: str) -> None:
+        """Take the lock file for this process, creating it; it holds `lock` as Apache's does."""
+
+    def hold_lock(self, path: str) -> bool:
+        """See that the lock file is there, and make and lock it again where it is not.
+
+        Returns: whether it had to be made again.
+
+        Raises:
+          StoreLockedError: another process has the one that is there now.
+        """
+
+    def unlock(self, path: str) -> None:
+        """Give the lock back; the file stays."""
+
+    def space(self, path: str) -> Space:
+        """Room on the partition that an existing file or folder lies on."""
+
+    def used_bytes(self, folder: str) -> int:
+        """Bytes that all files in a folder, and in folders in it, take on disk; holes take none.
+
+        Files that come and go meanwhile may count or not; a missing folder counts 0.
+        """
+
+
+def explain(error: OSError) -> str:
+    """The system's words for an error and, where we know it, what to do."""
+    words = os.strerror(error.errno) if error.errno else str(error)
+    advice = WHAT_TO_DO.get(error.errno or 0)
+    return f"{words} ({advice})" if advice else words
+
+
+def errno_of(error: StoreIOError) -> int:
+    """The errno of the system's error behind ours; 0 when there is none."""
+    cause = error.__cause__
+    return (cause.errno or 0) if isinstance(cause, OSError) else 0
+
+
+@contextmanager
+def _translated(path: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise StoreIOError(path, explain(error)) from error
+
+
+class OsFile:
+    """A file of the operating system; see `DiskFile` for the contract."""
+
+    def __init__(self, path: str, *, create: bool, read_only: bool = False) -> None:
+        self.path = path
+        self._map: mmap.mmap | None = None
+        self._view: memoryview | None = None
+        self._written: list[tuple[int, int]] | None = None
+        flags = os.O_RDONLY if read_only else os.O_RDWR
+        flags |= os.O_CLOEXEC | (os.O_CREAT if create else 0)
+        with _translated(path):
+            self._fd = os.open(path, flags, 0o644)
+
+    def size(self) -> int:
+        """Bytes from its start to its end."""
+        with _translated(self.path):
+            return os.fstat(self._fd).st_size
+
+    def pwrite(self, data: bytes | bytearray | memoryview, position: int) -> None:
+        """Write all of `data` at `position`."""
+        self._written = None
+        try:
+            written = os.pwrite(self._fd, data, position)
+            while written < len(data):
+                written += os.pwrite(self._fd, memoryview(data)[written:], position + written)
+        except OSError as error:
+            raise StoreIOError(self.path, explain(error)) from error
+
+    def pread(self, size: int, position: int) -> bytes:
+        """Read up to `size` bytes; fewer only at the end of the file."""
+        try:
+            return os.pread(self._fd, size, position)
+        except OSError as error:
+            raise StoreIOError(self.path, explain(error)) from error
+
+    def allocate(self, size: int) -> None:
+        """Make the file `size` bytes long with room on disk for all of them."""
+        with _translated(self.path):
+            if hasattr(os, "posix_fallocate"):
+                os.posix_fallocate(self._fd, 0, size)
+            else:  # macOS: no such call; a full disk then shows at pwrite, as an error all the same
+                os.ftruncate(self._fd, size)
+
+    def resize(self, size: int) -> None:
+        """Make the file `size` bytes long; new bytes take no room yet."""
+        with _translated(self.path):
+            os.ftruncate(self._fd, size)
+
+    def sync(self) -> None:
+        """Return when all that was written is on the device."""
+        with _translated(self.path):
+            if hasattr(os, "fdatasync"):
+                os.fdatasync(self._fd)
+            else:
+                os.fsync(self._fd)
+
+    def map(self) -> memoryview:
+        """The whole file, read-only."""
+        if self._view is None:
+            with _translated(self.path):
+                self._map = _map_readonly(self._fd)
+            self._view = memoryview(self._map)
+        return self._view
+
+    def drop_pages(self) -> None:
+        """Give the memory of mapped pages back."""
+        if self._map is not None and hasattr(mmap, "MADV_DONTNEED"):
+            self._map.madvise(mmap.MADV_DONTNEED)
+
+    def next_data(self, position: int) -> int:
+        """Where the next bytes that were ever written may start."""
+        if self._written is None:
+            self._written = self._written_ranges()
+        at = bisect_right(self._written, (position, self.size()))
+        if at and position < self._written[at - 1][1]:
+            return position
+        return self._written[at][0] if at < len(self._written) else self.size()
+
+    def _written_ranges(self) -> list[tuple[int, int]]:
+        """What of the file is data, as (start, end) in order.
+
+        Asked for all at once: reading next to a hole brings pages of it into the page cache, and
+        these count as data from then on. A scan that asked as it went would read all of it.
+        """
+        size = self.size()
+        if not hasattr(os, "SEEK_DATA"):
+            return [(0, size)]
+        found, end = [], 0
+        try:
+            while end < size:
+                start = os.lseek(self._fd, end, os.SEEK_DATA)
+                end = os.lseek(self._fd, start, os.SEEK_HOLE)
+                if end <= start:
+                    return [(0, size)]
+                found.append((start, end))
+        except OSError as error:
+            if error.errno != errno.ENXIO:
+                return [(0, size)]  # a file system that cannot tell: every byte may be data
+        return found
+
+    def close(self) -> bool:
+        """Close it. False: somebody still holds a slice of the map."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+        if self._map is not None:
+            self._view = None  # not released: a caller may be about to slice it
+            try:
+                self._map.close()
+            except BufferError:
+                return False
+            self._map = None
+        return True
+
+
+if sys.version_info >= (3, 13):
+
+    def _map_readonly(fd: int) -> mmap.mmap:
+        return mmap.mmap(fd, 0, access=mmap.ACCESS_READ, trackfd=False)
+
+else:
+
+    def _map_readonly(fd: int) -> mmap.mmap:
+        # Before 3.13 a map keeps a copy of the descriptor: a mapped file counts as two open ones.
+        return mmap.mmap(fd, 0, access=mmap.ACCESS_READ)
+
+
+class OsDisk:
+    """The machine's disk; see `Disk` for the contract."""
+
+    threaded = True
+
+    def __init__(self) -> None:
+        self._locks: dict[str, FolderLock] = {}
+
+    def open(self, path: str, *, create: bool = False) -> OsFile:
+        """Open for reading and writing."""
+        return OsFile(path, create=create)
+
+    def exists(self, path: str) -> bool:
+        """Whether there is a file or folder."""
+        return Path(path).exists()
+
+    def list(self, folder: str) -> list[str]:
+        """Names in a folder, sorted; empty when there is no such folder."""
+        with _translated(folder):
+            try:
+                return sorted(os.listdir(folder))  # noqa: PTH208 - names are wanted, not paths
+            except FileNotFoundError:
+                return []
+
+    def is_folder(self, path: str) -> bool:
+        """Whether the path is a folder."""
+        return Path(path).is_dir()
+
+    def make_folder(self, path: str) -> None:
+        """Make a folder and its parents."""
+        with _translated(path):
+            Path(path).mkdir(parents=True, exist_ok=True)
+
+    def rename(self, source: str, target: str) -> None:
+        """Give a file another name, replacing what had it."""
+        with _translated(source):
+            Path(source).replace(target)
+
+    def unlink(self, path: str) -> None:
+        """Remove a file; a missing one is fine."""
+        with _translated(path):
+            Path(path).unlink(missing_ok=True)
+
+    def remove_folder(self, path: str) -> None:
+        """Remove a folder with all that is in it; a missing one is fine."""
+        with _translated(path):
+            if not Path(path).is_dir():
+                return
+            for entry in Path(path).iterdir():
+                if entry.is_dir() and not entry.is_symlink():
+                    self.remove_folder(str(entry))
+                else:
+                    entry.unlink()
+            Path(path).rmdir()
+
+    def sync_folder(self, path: str) -> None:
+        """Return when the folder's entries are on the device."""
+        with _translated(path):
+            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                os.fsync(fd)
+            finally:
+                os.close(fd)
+
+    def lock(self, path: str) -> None:
+        """Take the lock file and lock its folder, see folder_lock.py."""
+        if path in self._locks:
+            raise StoreLockedError(path)
+        with _translated(path):
+            self._locks[path] = FolderLock(path)
+
+    def hold_lock(self, path: str) -> bool:
+        """See that the lock file is there, and make and lock it again where it is not."""
+        lock = self._locks.get(path)
+        if lock is None:
+            return False
+        with _translated(path):
+            return lock.hold()
+
+    def unlock(self, path: str) -> None:
+        """Give the lock back; the file stays."""
+        lock = self._locks.pop(path, None)
+        if lock is not None:
+            lock.release()
+
+    def space(self, path: str) -> Space:
+        """Room on the partition that an existing file or folder lies on."""
+        with _translated(path):
+            found = os.statvfs(path)
+        unit = found.f_frsize
+        return Space((found.f_blocks - found.f_bfree) * unit, found.f_bavail * unit)
+
+    def used_bytes(self, folder: str) -> int:
+        """Bytes that all files in a folder, and in folders in it, take on disk."""
+        total = 0
+        with _translated(folder):
+            for path, _, names in os.walk(folder):
+                for name in names:
+                    with suppress(FileNotFoundError):  # removed while we looked
+                        total += os.lstat(f"{path}/{name}").st_blocks * 512
+        return total
+
+
+def total_memory_bytes() -> int:
+    """The machine's memory; 8 GiB where it cannot be asked."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (OSError, ValueError):
+        return 8 << 30

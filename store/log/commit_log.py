@@ -1,0 +1,435 @@
+"""The commit log: every message of the broker, one after the other, in files of one size.
+
+Java counterparts: store/CommitLog.java and MappedFileQueue.java of 5.3.3. Layout in
+docs/formats/commit_log.md. A file is named by the physical offset of its first byte; a record never
+spans two files: when it does not fit (8 bytes must be left after it) a blank fills the rest.
+
+Files are preallocated, written with pwrite and read through read-only maps. This module keeps the
+files; what is appended is decided in message_store.py.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Collection, Iterator
+from threading import Lock
+
+from ...remoting.message_codec import MAGIC_BLANK, RECORD_PREFIX
+from ..disk.os_disk import Disk, DiskFile
+from ..errors import CorruptRecordError, StoreIOError
+from .log_files import LogFile, LogFilePool, open_count_max
+
+ZEROS_CHUNK = 1024 * 1024
+_ZEROS = bytes(ZEROS_CHUNK)
+WARM_SYNC_CHUNKS = 16
+"""Chunks of zeros between two fsyncs while a file is warmed: others wait some 10 ms at most."""
+SERVED_BYTES_MAX = 32 * 1024 * 1024
+"""Bytes served from maps after which the mapped pages are given back. They count as this
+process's memory though they are the page cache's; read again, each costs a soft fault."""
+
+_SYS_FLAG = struct.Struct(">i")
+_TIMESTAMP = struct.Struct(">q")
+
+
+def file_name(base: int) -> str:
+    """A commit log file's name: the physical offset of its first byte, 20 digits."""
+    return f"{base:020d}"
+
+
+def zeros_left(size: int) -> int:
+    """How many bytes of zeros always lie ahead where `size` are written at once: an eighth."""
+    return size // 8
+
+
+class CommitLog:
+    """The files of the log. Owned by the store's task except where a method says otherwise.
+
+    Args:
+      disk: where they lie.
+      folder: their folder.
+      file_size: bytes of each.
+
+    Attributes:
+      files: by base, oldest first; each is opened when it is used (log_files.py).
+      unsynced: bases of the files written to since `take_unsynced`.
+      prepared_base: of the file made ahead; -1: none.
+      unfinished_path: the file that was being made when the process died; "": none.
+    """
+
+    def __init__(self, disk: Disk, folder: str, file_size: int) -> None:
+        self.disk = disk
+        self.folder = folder
+        self.file_size = file_size
+        self.files: dict[int, LogFile] = {}
+        self.unsynced: set[int] = set()
+        self.prepared_base = -1
+        self.unfinished_path = ""
+        self._zeroed_end = 0
+        self._is_made_in_place = False
+        self._making = Lock()
+        self._pool = LogFilePool(disk, open_count_max(file_size), self._must_stay_open)
+        self._open = self._pool.open
+        self._views = self._pool.views
+        self._served = 0
+
+    def load(self) -> None:
+        """Find all files there are; nothing is changed.
+
+        A last file that was being made when the process died (shorter, all zero) is left out, see
+        `remove_unfinished`. One that is missing between others is simply not in `files`.
+
+        Raises:
+          CorruptRecordError: a file has another size than configured.
+          StoreIOError: the folder or a file could not be read.
+        """
+        names = [
+            name
+            for name in self.disk.list(self.folder)
+            if name.isascii() and name.isdigit() and not self.disk.is_folder(self._path(int(name)))
+        ]
+        for position, name in enumerate(names):
+            base = int(name)
+            path = f"{self.folder}/{name}"
+            file = self.disk.open(path)
+            size = file.size()
+            if size != self.file_size:
+                if position == len(names) - 1 and size < self.file_size and is_zero(file, 0, size):
+                    file.close()
+                    self.unfinished_path = path
+                    continue
+                file.close()
+                raise CorruptRecordError(
+                    path,
+                    base,
+                    f"the file is {size} bytes long and not {self.file_size}; set "
+                    "mappedFileSizeCommitLog to the size this log was written with. If that is "
+                    "the right size, the file is damaged: restore it from a replica or a backup, "
+                    "or run `trocket store repair`",
+                )
+            file.close()
+            if base % self.file_size:
+                raise CorruptRecordError(
+                    path,
+                    base,
+                    f"no file of {self.file_size} bytes begins at this offset; set "
+                    "mappedFileSizeCommitLog to the size this log was written with",
+                )
+            self._take_in(base)
+
+    def remove_unfinished(self) -> None:
+        """Remove the file that was being made when the process died.
+
+        Raises:
+          StoreIOError: it could not be removed.
+        """
+        if self.unfinished_path:
+            self.disk.unlink(self.unfinished_path)
+            self.unfinished_path = ""
+
+    @property
+    def min_offset(self) -> int:
+        """Physical offset of the oldest file; 0 when there is none."""
+        return next(iter(self.files), 0)
+
+    @property
+    def end_of_files(self) -> int:
+        """Physical offset at which the newest file ends; 0 when there is none."""
+        return next(reversed(self.files)) + self.file_size if self.files else 0
+
+    def create(self, base: int) -> None:
+        """Make the file of this base with room for all its bytes. Blocks for as long as the disk
+        needs; also called from a worker thread (then `adopt` takes it in).
+
+        Raises:
+          StoreIOError: no room, or not writable; nothing is left behind.
+        """
+        with self._making:
+            if base not in self.files:
+                self._create(base)
+
+    def _create(self, base: int) -> None:
+        path = self._path(base)
+        self.disk.make_folder(self.folder)
+        if self._is_made_in_place or not self._made_aside(path):
+            self._make(self.disk.open(path, create=True))
+        try:
+            self.disk.sync_folder(self.folder)
+        except StoreIOError:
+            self.disk.unlink(path)
+            raise
+
+    def _made_aside(self, path: str) -> bool:
+        """Make a file under another name, and give it its own when it has its size.
+
+        A kill in between would leave a file that is too short, with which Apache's 4.x does not
+        start. False: that cannot be done here.
+        """
+        name = f"{self.folder}.new"
+        try:
+            self.disk.unlink(name)
+            file = self.disk.open(name, create=True)
+        except StoreIOError:  # the folder above is not ours to write in
+            return False
+        self._make(file)
+        try:
+            self.disk.rename(name, path)
+        except StoreIOError:  # the folder is a file system of its own
+            self._is_made_in_place = True
+            self.disk.unlink(name)
+            return False
+        return True
+
+    def _make(self, file: DiskFile) -> None:
+        """Give a new file its size, and close it."""
+        try:
+            file.allocate(self.file_size)
+            file.sync()  # its size: a power cut must not leave a short file before a whole one
+        except StoreIOError:
+            file.close()
+            self.disk.unlink(file.path)
+            raise
+        file.close()
+
+    def adopt(self, base: int) -> None:
+        """Open a file that `create` made.
+
+        Raises:
+          StoreIOError: it could not be opened.
+        """
+        with self._making:
+            if base not in self.files:
+                self._pool.use(base, self._path(base))
+                self._take_in(base)
+
+    def warm(self, base: int) -> None:
+        """Fill the prepared file with zeros, until it is adopted; from a worker thread.
+
+        Whoever adopts it waits for the chunk that is being written, and none is written after:
+        no zero ever goes over a message.
+
+        Raises:
+          StoreIOError: it could not be written; it can be used all the same.
+        """
+        file = self.disk.open(self._path(base))
+        try:
+            for number, position in enumerate(range(0, self.file_size, ZEROS_CHUNK), 1):
+                with self._making:
+                    if base in self.files or self.prepared_base != base:
+                        return
+                    file.pwrite(_ZEROS[: self.file_size - position], position)
+                if number % WARM_SYNC_CHUNKS == 0:
+                    file.sync()
+            file.sync()
+        finally:
+            file.close()
+
+    def _take_in(self, base: int) -> None:
+        self.files[base] = LogFile(self._path(base), base, self._pool)
+
+    def _must_stay_open(self, base: int) -> bool:
+        file = self.files.get(base)
+        return base in self.unsynced or (file is not None and bool(file.syncs))
+
+    def write(self, physical_offset: int, data: bytes | memoryview) -> None:
+        """Write within one file.
+
+        Raises:
+          StoreIOError: it could not be written.
+        """
+        base = physical_offset - physical_offset % self.file_size
+        self.unsynced.add(base)
+        file = self._open.get(base) or self._pool.use(base, self.files[base].path)
+        file.pwrite(data, physical_offset - base)
+
+    def zero_ahead(self, end: int, size: int) -> None:
+        """Write zeros behind the log's end, where there are too few: the fsyncs to come are then of
+        bytes written over, and take half as long as those of blocks that were only reserved.
+
+        Args:
+          end: of the log; nothing that counts lies behind it.
+          size: bytes to write at once, within one file; `zeros_left` of them always lie ahead.
+
+        Raises:
+          StoreIOError: they could not be written; nothing is lost by that.
+        """
+        if end + zeros_left(size) <= self._zeroed_end:
+            return
+        start = max(end, self._zeroed_end)
+        base = start - start % self.file_size
+        if base in self.files:  # else the next file is not there yet
+            stop = min(start + size, base + self.file_size)
+            self.write(start, bytes(stop - start))
+            self._zeroed_end = stop
+
+    def take_unsynced(self) -> list[DiskFile]:
+        """The files written to since the last call, oldest first; the caller syncs each once."""
+        files = [self.files[base] for base in sorted(self.unsynced)]
+        for file in files:
+            file.syncs.append(None)
+        self.unsynced.clear()
+        return [*files]
+
+    def put_back_unsynced(self, bases: Collection[int]) -> None:
+        """Have `take_unsynced` give files once more that were not synced after all."""
+        for base in bases:
+            file = self.files.get(base)
+            if file is not None:  # else it expired meanwhile
+                self.unsynced.add(base)
+                if file.syncs:
+                    file.syncs.pop()
+
+    def view(self, base: int) -> memoryview | None:
+        """The read-only map of one file; None when the file is not there."""
+        view = self._views.get(base)
+        if view is None:
+            file = self.files.get(base)
+            if file is None:
+                return None
+            view = file.map()
+        return view
+
+    def read(self, physical_offset: int, size: int) -> memoryview | None:
+        """A slice of one file's map; None when it does not lie within one file that is there."""
+        position = physical_offset % self.file_size
+        if size < 0 or position + size > self.file_size:
+            return None
+        view = self.view(physical_offset - position)
+        return None if view is None else view[position : position + size]
+
+    def served(self, size: int) -> None:
+        """Count bytes given out, and give mapped pages back from time to time."""
+        self._served += size
+        if self._served > SERVED_BYTES_MAX:
+            self._served = 0
+            self._pool.drop_pages()
+
+    def store_timestamp_ms(self, physical_offset: int) -> int:
+        """Store timestamp of the record at an offset; -1 when there is none.
+
+        The caller vouches that a record starts there.
+        """
+        head = self.read(physical_offset, 80)
+        if head is None:
+            head = self.read(physical_offset, 68)
+            if head is None:
+                return -1
+        (sys_flag,) = _SYS_FLAG.unpack_from(head, 36)
+        position = 68 if sys_flag & 0x10 else 56
+        if position + 8 > len(head):
+            return -1
+        return int(_TIMESTAMP.unpack_from(head, position)[0])
+
+    def zero(self, physical_offset: int, end: int) -> None:
+        """Write zeros over [physical_offset, end) and sync: what lay there never comes back.
+
+        Raises:
+          StoreIOError: it could not be written or synced.
+        """
+        while physical_offset < end:
+            base = physical_offset - physical_offset % self.file_size
+            stop = min(end, base + self.file_size)
+            file = self.files[base]
+            for position in range(physical_offset - base, stop - base, ZEROS_CHUNK):
+                file.pwrite(bytes(min(ZEROS_CHUNK, stop - base - position)), position)
+            file.sync()
+            physical_offset = stop
+
+    def write_again(self, physical_offset: int) -> None:
+        """Write what is read from an offset on as it is, so that the next sync covers it.
+
+        Raises:
+          StoreIOError: it could not be read or written.
+        """
+        for base, position, chunk in self._chunks(physical_offset):
+            self.files[base].pwrite(chunk, position)
+
+    def last_nonzero(self, physical_offset: int) -> int:
+        """Where the bytes that are not zero end, looking from an offset on.
+
+        Returns: `physical_offset` when all is zero behind it.
+
+        Raises:
+          StoreIOError: a file could not be read.
+        """
+        end = physical_offset
+        for base, position, chunk in self._chunks(physical_offset):
+            if not _all_zero(chunk):  # 50 times as fast as stripping them
+                end = base + position + len(chunk.rstrip(b"\0"))
+        return end
+
+    def _chunks(self, physical_offset: int) -> Iterator[tuple[int, int, bytes]]:
+        for base, file in self.files.items():
+            if base + self.file_size <= physical_offset:
+                continue
+            position = file.next_data(max(physical_offset - base, 0))
+            while position < self.file_size:
+                chunk = file.pread(min(ZEROS_CHUNK, self.file_size - position), position)
+                if not chunk:
+                    break
+                yield base, position, chunk
+                position = file.next_data(position + len(chunk))
+
+    def remove_from(self, base: int) -> None:
+        """Remove the files from this base on, the newest first: a crash in between leaves no gap.
+
+        Raises:
+          StoreIOError: one could not be removed.
+        """
+        if self.prepared_base >= base and self.prepared_base not in self.files:
+            path, self.prepared_base = self._path(self.prepared_base), -1
+            self.disk.unlink(path)
+        self._zeroed_end = 0
+        for found in sorted([found for found in self.files if found >= base], reverse=True):
+            self._forget(found)
+            self.disk.unlink(self._path(found))
+
+    def detach(self, base: int) -> str:
+        """Forget the oldest file: nothing in it is found any more. Slices of it stay valid.
+
+        Returns: its path, for the caller to unlink, in a worker thread if it likes; `reattach` if
+          that fails.
+        """
+        assert base == self.min_offset, f"{base} is not the oldest file"
+        assert len(self.files) > 1, "the newest file is never detached"
+        self._forget(base)
+        return self._path(base)
+
+    def reattach(self, base: int) -> None:
+        """Take back a file that was detached and could not be removed."""
+        newer = self.files
+        self.files = {}
+        self._take_in(base)
+        self.files.update(newer)
+
+    def _forget(self, base: int) -> None:
+        self._pool.close(base)
+        self.unsynced.discard(base)
+        del self.files[base]
+
+    def close(self) -> None:
+        """Close all files. Slices still held by somebody keep their map until they go."""
+        self._pool.close_all()
+        self.files.clear()
+
+    def _path(self, base: int) -> str:
+        return f"{self.folder}/{file_name(base)}"
+
+
+def _all_zero(chunk: bytes) -> bool:
+    return chunk == (_ZEROS if len(chunk) == ZEROS_CHUNK else bytes(len(chunk)))
+
+
+def is_zero(file: DiskFile, start: int, end: int) -> bool:
+    """Whether all bytes in [start, end) of a file are 0."""
+    position = file.next_data(start)
+    while position < end:
+        chunk = file.pread(min(ZEROS_CHUNK, end - position), position)
+        if not chunk or not _all_zero(chunk):
+            return not chunk
+        position = file.next_data(position + len(chunk))
+    return True
+
+
+def blank(remaining: int) -> bytes:
+    """The 8 bytes that end a file with `remaining` bytes left."""
+    return RECORD_PREFIX.pack(remaining, MAGIC_BLANK)

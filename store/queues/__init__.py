@@ -1,0 +1,1 @@
+"""Consume queues: their files, their units, and which queues and topics there are."""

@@ -1,0 +1,524 @@
+"""A batch consume queue (BatchCQ): one unit for each record, and a record may hold many messages.
+
+Java counterpart: store/queue/BatchConsumeQueue.java of 5.3.3, with 5.5.0's rule for records that
+are no inner batch: they count as a batch of one. Layout: docs/formats/batch_consume_queue.md.
+
+A producer's batch is stored as one record, an inner batch: its body holds the messages, its
+properties say how many (INNER_NUM) and the queue offset of the first (INNER_BASE). A get by any of
+these queue offsets answers the whole record; the consumer takes it apart.
+
+Units are found by queue offset with a search, because a unit's place in the files says nothing
+about it. Files are named by the byte offset of their first unit, beginning with 0.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from ...remoting.message import MessageExt
+from ...remoting.message_properties import find_property
+from ...remoting.sys_flag import INNER_BATCH
+from ..errors import CorruptRecordError
+from ..format import BATCH_UNIT, BATCH_UNIT_SIZE, PRE_BLANK_SIZE, UNIT
+from ..status import BoundaryType
+from .consume_queue import ConsumeQueue, QueueFiles, wipe
+
+logger = logging.getLogger(__name__)
+
+BATCH_SIZE_MAX = 0x7FFF
+"""Messages in one record. Source: DispatchRequest.java, batchSize is a short."""
+
+NOT_COMPACTED = -1
+
+READ_COUNT = 100
+"""Units read from a file at once, 4.5 KiB."""
+
+
+class BatchUnit(NamedTuple):
+    """One unit.
+
+    Attributes:
+      physical_offset, size: where the record lies, bytes.
+      tags_code: the record's.
+      store_timestamp_ms: the record's.
+      base_offset: queue offset of its first message.
+      batch_size: messages in it, >= 1 in a unit that counts.
+    """
+
+    physical_offset: int
+    size: int
+    tags_code: int
+    store_timestamp_ms: int
+    base_offset: int
+    batch_size: int
+
+    @property
+    def end_offset(self) -> int:
+        """Queue offset after its last message."""
+        return self.base_offset + self.batch_size
+
+    def to_bytes(self) -> bytes:
+        """The unit as it lies in a file."""
+        return BATCH_UNIT.pack(*self, NOT_COMPACTED, 0)
+
+    @classmethod
+    def from_bytes(cls, data: bytes | bytearray, position: int = 0) -> BatchUnit:
+        """The unit at a position; zeros where none was ever written."""
+        return cls(*BATCH_UNIT.unpack_from(data, position)[:6])
+
+
+def inner_batch(properties: bytes) -> tuple[int, int] | None:
+    """(base_offset, batch_size) that a record's properties name; None: they do not.
+
+    Source: RocketMQ 5.3.3 store/CommitLog.java setBatchSizeIfNeeded.
+    """
+    base = find_property(properties, b"INNER_BASE")
+    count = find_property(properties, b"INNER_NUM")
+    if base is None or count is None or not (base.isdigit() and count.isdigit()):
+        return None
+    if len(base) > 18 or len(count) > 5 or not 0 < int(count) <= BATCH_SIZE_MAX:
+        return None
+    return int(base), int(count)
+
+
+def with_inner_base(properties: bytes, base_offset: int) -> bytes:
+    """The properties of an inner batch, told where its first message lies in the queue.
+
+    Source: RocketMQ 5.3.3 store/queue/BatchConsumeQueue.java assignQueueOffset; as there, what the
+      sender said of it is overruled (the last of two values counts).
+    """
+    separator = b"\x02" if properties and not properties.endswith(b"\x02") else b""
+    return b"%s%sINNER_BASE\x01%d\x02" % (properties, separator, base_offset)
+
+
+def batch_refusal(queue: ConsumeQueue, properties: bytes, sys_flag: int) -> str:
+    """Why a record must not go into a queue; "" when it may.
+
+    Source: RocketMQ 5.3.3 store/DefaultMessageStore.java asyncPutMessage.
+    """
+    if sys_flag & INNER_BATCH and not queue.is_batch:
+        return f"an inner batch, and {queue.key[0]} is no topic of batches (queue.type=BatchCQ)"
+    count = find_property(properties, b"INNER_NUM")
+    if count is None:
+        return ""
+    if not sys_flag & INNER_BATCH:
+        return "INNER_NUM on a message that is no inner batch"
+    if not count.isdigit() or len(count) > 5 or not 0 < int(count) <= BATCH_SIZE_MAX:
+        return f"a batch of {count[:20]!r} messages"
+    return ""
+
+
+def unit_of_record(record: MessageExt, tags_code: int) -> BatchUnit:
+    """The unit that stands for a record.
+
+    A record that is no inner batch has a unit of one message at its own queue offset. That is
+    5.5.0's rule; before, such records had none.
+
+    Source: RocketMQ 5.5.0 store/DispatchRequest.java, CommitLog.java setBatchSizeIfNeeded.
+    """
+    base, count = inner_batch(record.properties_bytes) or (record.queue_offset, 1)
+    return BatchUnit(
+        record.physical_offset,
+        record.store_size,
+        tags_code,
+        record.store_timestamp_ms,
+        base,
+        count,
+    )
+
+
+def blanks_between(start: int, end: int, physical_offset: int) -> Iterator[BatchUnit]:
+    """Units for queue offsets whose records lie in a hole of the log; for memory only.
+
+    Args:
+      start, end: the queue offsets, end not included.
+      physical_offset: of the record behind the hole.
+    """
+    while start < end:
+        count = min(end - start, BATCH_SIZE_MAX)
+        yield BatchUnit(physical_offset, PRE_BLANK_SIZE, 0, 0, start, count)
+        start += count
+
+
+class BatchConsumeQueue(ConsumeQueue):
+    """One queue of batches. Owned by the store's task; arguments as `ConsumeQueue`.
+
+    Offsets are of messages, as in any queue; only `tail` holds units of another kind.
+
+    Attributes:
+      tail_unit: number of the first unit in `tail`, counted from the first there ever was.
+    """
+
+    is_plain = False
+    is_batch = True
+
+    __slots__ = ("tail_unit",)
+
+    def __init__(
+        self,
+        topic: str,
+        queue_id: int,
+        *,
+        folder: str,
+        files: QueueFiles,
+        topic_field: bytes,
+        topic_hash: int,
+    ) -> None:
+        super().__init__(
+            topic,
+            queue_id,
+            folder=folder,
+            files=files,
+            topic_field=topic_field,
+            magic=0,
+            topic_hash=topic_hash,
+        )
+        self.tail_unit = 0
+
+    def load(self) -> None:
+        """Find the files, and the end of what was written into the newest.
+
+        A unit counts when its offset is >= 0, its size > 0, its base >= 0 and its batch size > 0,
+        as in Apache.
+
+        Raises:
+          StoreIOError: a file could not be read.
+          CorruptRecordError: a file has another size than configured, or one is missing between
+            two others.
+        """
+        self.file_offsets = []
+        for name in self.files.disk.list(self.folder):
+            if name.isascii() and name.isdigit():
+                self._load_file(f"{self.folder}/{name}", int(name))
+        units_per_file = self.files.file_size // BATCH_UNIT_SIZE
+        self.tail.clear()
+        self.tail_unit = 0
+        # A crash may leave files made ahead: the newest that begins with a unit is the last.
+        while len(self.file_offsets) > 1 and not self._is_written(self._first_of_newest()):
+            self.files.remove(self.path_of(self.file_offsets.pop()))
+        if self.file_offsets:
+            low = self._first_of_newest()
+            self.tail_unit = _halve(low, low + units_per_file, self._is_written)
+        self._note_end(0)
+
+    def _load_file(self, path: str, start: int) -> None:
+        size = self.files.file_size
+        found = self.files.get(path).size()
+        if found == 0:  # made when the process died
+            self.files.remove(path)
+        elif found != size:
+            raise CorruptRecordError(
+                path,
+                0,
+                f"the file is not {size} bytes long; set mapperFileSizeBatchConsumeQueue to the "
+                "size it was written with, or remove this folder while the broker is down to have "
+                "it rebuilt",
+            )
+        elif self.file_offsets and start != self.file_offsets[-1] + size:
+            raise CorruptRecordError(path, start, "the queue file before this one is missing")
+        else:
+            self.file_offsets.append(start)
+
+    def physical_end(self) -> int:
+        """First byte of the log after the last record of this queue; 0 when it has none."""
+        if self._unit_end == self._first_unit:
+            return 0
+        unit = self._unit(self._unit_end - 1)
+        return unit.physical_offset + unit.size
+
+    def unit_at(self, queue_offset: int) -> tuple[int, int, int]:
+        """(physical_offset, size, tags_code) of the record that holds a message; zeros if none.
+
+        Raises:
+          StoreIOError: the file could not be read.
+        """
+        for unit in self.units(queue_offset):
+            if unit.base_offset <= queue_offset:
+                return unit[:3]
+            break
+        return (0, 0, 0)
+
+    def read(self, queue_offset: int, count_max: int) -> bytes:
+        """Units as a plain queue has them, one for each queue offset: repeated within a batch.
+
+        Raises:
+          StoreIOError: a file could not be read.
+        """
+        found = bytearray()
+        end = min(queue_offset + count_max, self.next_offset)
+        for unit in self.units(queue_offset):
+            if unit.base_offset > queue_offset or queue_offset >= end:
+                break
+            count = min(unit.end_offset, end) - queue_offset
+            found += UNIT.pack(*unit[:3]) * count
+            queue_offset += count
+        return bytes(found)
+
+    def units(self, queue_offset: int) -> Iterator[BatchUnit]:
+        """The units from the one on that holds a queue offset, or the first behind it.
+
+        Those that are not visible yet come too; the caller stops at `max_offset`.
+
+        Raises:
+          StoreIOError: a file could not be read.
+        """
+        number = _halve(
+            self._first_unit,
+            self._unit_end,
+            lambda middle: self._unit(middle).end_offset <= queue_offset,
+        )
+        while number < self._unit_end:
+            data = self._read_units(number)
+            for position in range(0, len(data), BATCH_UNIT_SIZE):
+                yield BatchUnit.from_bytes(data, position)
+                number += 1
+
+    def unit_before(self, queue_offset: int) -> BatchUnit | None:
+        """The unit before the one that `units` begins with; None: that one is the first.
+
+        Raises:
+          StoreIOError: a file could not be read.
+        """
+        number = _halve(
+            self._first_unit,
+            self._unit_end,
+            lambda middle: self._unit(middle).end_offset <= queue_offset,
+        )
+        return self._unit(number - 1) if number > self._first_unit else None
+
+    def write(self) -> None:
+        """Write the visible part of the tail to its files (not synced yet: `files.unsynced`).
+
+        Raises:
+          StoreIOError: a file could not be made or written; the tail is kept.
+        """
+        size = self.files.file_size
+        while self.tail_offset < self.max_offset:
+            position = self.tail_unit * BATCH_UNIT_SIZE
+            base = position // size * size
+            take = min(self._visible_size(), base + size - position)
+            path = self.path_of(base)
+            file = self.files.get(path, create=True)
+            if base not in self.file_offsets:
+                self.file_offsets.append(base)
+            file.pwrite(bytes(self.tail[:take]), position - base)
+            self.files.unsynced.add(path)
+            del self.tail[:take]
+            self.tail_unit += take // BATCH_UNIT_SIZE
+            self._note_tail()
+
+    def append_put(
+        self, physical_offset: int, size: int, tags_code: int, now_ms: int, properties: bytes
+    ) -> None:
+        """Append the unit of a record that was put, not visible yet."""
+        base = self.next_offset
+        named = inner_batch(properties)
+        count = named[1] if named is not None else 1
+        unit = BatchUnit(physical_offset, size, tags_code, now_ms, base, count)
+        self.tail += unit.to_bytes()
+        self.next_offset = base + count
+
+    def roll_back(self) -> None:
+        """Forget the units that were put since the last commit."""
+        while self.tail and self._unit(self._unit_end - 1).base_offset >= self.committed_offset:
+            del self.tail[-BATCH_UNIT_SIZE:]
+        self.next_offset = self.committed_offset
+        self._note_tail()
+
+    def append_recovered(self, queue_offset: int, unit: bytes) -> None:
+        """Append a unit during recovery, visible at once.
+
+        Queue offsets may be left out (an older broker gave some to records that it then put into
+        no unit), and where a record has offsets that others had before, it counts and they do not.
+
+        Args:
+          queue_offset: the unit's base offset.
+          unit: of this queue's own kind.
+        """
+        if queue_offset < self.max_offset:
+            self.cut_at(queue_offset)
+        if self._unit_end == self._first_unit:
+            self.min_offset = queue_offset
+        self.tail += unit
+        self.next_offset = queue_offset + BatchUnit.from_bytes(unit).batch_size
+        self.max_offset = self.committed_offset = self.next_offset
+        self._note_tail()
+
+    def cut(self, physical_end: int) -> None:
+        """Forget units of records that end behind `physical_end`, on disk too (zeros).
+
+        Raises:
+          StoreIOError: a file could not be read or written.
+        """
+
+        def stays(number: int) -> bool:
+            unit = self._unit(number)
+            return unit.physical_offset + unit.size <= physical_end
+
+        self._truncate(_halve(self._first_unit, self._unit_end, stays))
+
+    def cut_at(self, queue_offset: int) -> None:
+        """Forget the units of records with messages from a queue offset on, on disk too (zeros).
+
+        Raises:
+          StoreIOError: a file could not be read or written.
+        """
+        self._truncate(
+            _halve(
+                self._first_unit,
+                self._unit_end,
+                lambda middle: self._unit(middle).end_offset <= queue_offset,
+            )
+        )
+
+    def end_before(self, physical_end: int) -> int:
+        """Queue offset after the last message of a record that ends at `physical_end` or before.
+
+        Raises:
+          StoreIOError: a file could not be read.
+        """
+        end = 0
+        for unit in self.units(0):
+            if unit.physical_offset + unit.size > physical_end:
+                break
+            end = unit.end_offset
+        return end
+
+    def correct_min_offset(self, min_physical_offset: int) -> None:
+        """Set `min_offset` to the first message that is still in the log.
+
+        Raises:
+          StoreIOError: a file could not be read.
+        """
+        number = _halve(
+            self._first_unit,
+            self._unit_end,
+            lambda middle: 0 <= self._unit(middle).physical_offset < min_physical_offset,
+        )
+        end = number == self._unit_end
+        self.min_offset = self.max_offset if end else self._unit(number).base_offset
+
+    def _is_expired(self, base: int, min_physical_offset: int) -> bool:
+        last = (base + self.files.file_size) // BATCH_UNIT_SIZE - 1
+        return self._unit(last).physical_offset < min_physical_offset
+
+    def forget(self) -> None:
+        """Be empty, whatever lies on disk."""
+        super().forget()
+        self.tail_unit = 0
+
+    def offset_by_time(self, timestamp_ms: int, boundary: BoundaryType) -> int:
+        """The queue offset that a store timestamp stands for, as in any queue: a batch's first.
+
+        Raises:
+          StoreIOError: a file could not be read.
+        """
+        after = boundary is BoundaryType.LOWER
+
+        def is_before(number: int) -> bool:
+            unit = self._unit(number)
+            if unit.base_offset < self.min_offset or unit.store_timestamp_ms < timestamp_ms:
+                return True
+            return not after and unit.store_timestamp_ms == timestamp_ms
+
+        number = _halve(self._first_unit, self._unit_end, is_before)
+        if not after:
+            number = max(number - 1, self._first_unit)
+        if number == self._unit_end:
+            return self.max_offset
+        return min(max(self._unit(number).base_offset, self.min_offset), self.max_offset)
+
+    # ---- units by number -----------------------------------------------------------------
+
+    @property
+    def _first_unit(self) -> int:
+        return self.file_offsets[0] // BATCH_UNIT_SIZE if self.file_offsets else self.tail_unit
+
+    @property
+    def _unit_end(self) -> int:
+        return self.tail_unit + len(self.tail) // BATCH_UNIT_SIZE
+
+    def _first_of_newest(self) -> int:
+        return self.file_offsets[-1] // BATCH_UNIT_SIZE
+
+    def _unit(self, number: int) -> BatchUnit:
+        if number >= self.tail_unit:
+            return BatchUnit.from_bytes(self.tail, (number - self.tail_unit) * BATCH_UNIT_SIZE)
+        return BatchUnit.from_bytes(self._pread(number, 1))
+
+    def _read_units(self, number: int) -> bytes:
+        """Units from one on: the rest of the tail, or up to `READ_COUNT` of one file."""
+        if number >= self.tail_unit:
+            return bytes(self.tail[(number - self.tail_unit) * BATCH_UNIT_SIZE :])
+        units_per_file = self.files.file_size // BATCH_UNIT_SIZE
+        file_end = (number // units_per_file + 1) * units_per_file
+        return self._pread(number, min(READ_COUNT, file_end - number, self.tail_unit - number))
+
+    def _pread(self, number: int, count: int) -> bytes:
+        position = number * BATCH_UNIT_SIZE
+        base = position // self.files.file_size * self.files.file_size
+        size = count * BATCH_UNIT_SIZE
+        return self.files.get(self.path_of(base)).pread(size, position - base)
+
+    def _is_written(self, number: int) -> bool:
+        unit = BatchUnit.from_bytes(self._pread(number, 1))
+        where = unit.physical_offset >= 0 and unit.size > 0
+        return where and unit.base_offset >= 0 and unit.batch_size > 0
+
+    def _visible_size(self) -> int:
+        """Bytes of the tail that are visible."""
+        size = len(self.tail)
+        while size and BatchUnit.from_bytes(self.tail, size - BATCH_UNIT_SIZE).end_offset > (
+            self.max_offset
+        ):
+            size -= BATCH_UNIT_SIZE
+        return size
+
+    def _truncate(self, number: int) -> None:
+        """Forget the units from this one on, on disk too, whether they count or not."""
+        if number == self._unit_end:
+            self._zero_from(number * BATCH_UNIT_SIZE)
+            return
+        end_offset = self._unit(number).base_offset
+        self._zero_from(number * BATCH_UNIT_SIZE)
+        if number >= self.tail_unit:
+            del self.tail[(number - self.tail_unit) * BATCH_UNIT_SIZE :]
+        else:
+            self.tail.clear()
+            self.tail_unit = number
+        self._note_end(end_offset)
+
+    def _zero_from(self, position: int) -> None:
+        size = self.files.file_size
+        for base in list(self.file_offsets):
+            path = self.path_of(base)
+            if base > position or (base == position and base != self.file_offsets[0]):
+                self.files.remove(path)
+                self.file_offsets.remove(base)
+            elif base + size > position and wipe(self.files.get(path), max(position - base, 0)):
+                self.files.unsynced.add(path)
+
+    def _note_end(self, if_empty: int) -> None:
+        """Set the offsets after units came or went without a put."""
+        end = if_empty
+        if self._unit_end > self._first_unit:
+            end = self._unit(self._unit_end - 1).end_offset
+        self.max_offset = self.committed_offset = self.next_offset = end
+        self._note_tail()
+
+    def _note_tail(self) -> None:
+        first = BatchUnit.from_bytes(self.tail).base_offset if self.tail else self.next_offset
+        self.tail_offset = first
+
+
+def _halve(low: int, high: int, is_before: Callable[[int], bool]) -> int:
+    """The first number in [low, high) for which `is_before` is false; `high` when there is none."""
+    while low < high:
+        middle = (low + high) // 2
+        if is_before(middle):
+            low = middle + 1
+        else:
+            high = middle
+    return low

@@ -1,0 +1,593 @@
+"""A consume queue: for each message of one (topic, queue id), where it lies in the commit log.
+
+Java counterpart: store/ConsumeQueue.java of 5.3.3. Units are 20 bytes, files have a fixed size and
+are named by the byte offset of their first unit; see docs/formats/consume_queue.md.
+
+A put appends its unit to `tail` in memory; `commit` makes it visible (`max_offset`); a service
+writes the tail to the file later (`write`), so a burst costs no system call per queue. What a crash
+takes from the tail is rebuilt from the log.
+
+Offsets:
+
+::
+
+    min_offset <= tail_offset <= max_offset <= committed_offset <= next_offset
+      first readable   first unit   visible      written to the     of the next put
+                       in memory    end          commit log
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import OrderedDict
+
+from ..disk.os_disk import Disk, DiskFile
+from ..errors import CorruptRecordError, StoreIOError
+from ..format import PRE_BLANK_SIZE, UNIT, UNIT_SIZE
+
+logger = logging.getLogger(__name__)
+
+OPEN_FILES_MAX = 256
+"""Queue files kept open at a time, over all queues: a quarter of the usual limit of 1024."""
+
+PAGE_COUNT = 204
+"""Units read from a file at a time, 4 KiB of them: a consumer that lags asks for the next ones
+soon, and reading a page costs what reading one unit does."""
+
+PAGES_MAX = 256
+"""Pages kept, the last one read of each queue: 1 MiB over all queues."""
+
+PRE_BLANK = UNIT.pack(0, PRE_BLANK_SIZE, 0)
+
+ZEROS_CHUNK = 64 * 1024
+"""Bytes looked at, and if need be overwritten, at a time behind a queue's end."""
+
+
+class QueueSizeError(CorruptRecordError):
+    """A queue file has another size than configured."""
+
+
+def wipe(file: DiskFile, position: int) -> bool:
+    """Have only zeros in a file from a position on; what is zero already is not written.
+
+    Returns: whether anything was written.
+
+    Raises:
+      StoreIOError: the file could not be read or written.
+    """
+    wrote = False
+    at = file.next_data(position)
+    while chunk := file.pread(ZEROS_CHUNK, at):
+        if chunk.count(0) != len(chunk):
+            file.pwrite(bytes(len(chunk)), at)
+            wrote = True
+        at = file.next_data(at + len(chunk))
+    return wrote
+
+
+class QueueFiles:
+    """The open files of all queues, the least recently used closed first.
+
+    Args:
+      disk: where they lie.
+      file_size: bytes of each, a multiple of 20.
+
+    Attributes:
+      unsynced: paths of files written to, and of folders with new entries, since they were synced.
+    """
+
+    def __init__(self, disk: Disk, file_size: int) -> None:
+        self.disk = disk
+        self.file_size = file_size
+        self.unsynced: set[str] = set()
+        self._open: OrderedDict[str, DiskFile] = OrderedDict()
+        self._pages: dict[tuple[str, int], tuple[int, bytes]] = {}
+
+    def page(self, key: tuple[str, int], queue_offset: int, count: int) -> bytes | None:
+        """So many units of a queue from an offset on; None when they were not just read."""
+        page = self._pages.get(key)
+        if page is None:
+            return None
+        start = (queue_offset - page[0]) * UNIT_SIZE
+        end = start + count * UNIT_SIZE
+        return page[1][start:end] if start >= 0 and end <= len(page[1]) else None
+
+    def keep_page(self, key: tuple[str, int], queue_offset: int, units: bytes) -> None:
+        """Keep units that were read from a file, and will not change, for the next reader."""
+        self._pages.pop(key, None)
+        self._pages[key] = (queue_offset, units)
+        if len(self._pages) > PAGES_MAX:
+            del self._pages[next(iter(self._pages))]
+
+    def drop_page(self, key: tuple[str, int]) -> None:
+        """Forget what was read of a queue: its files are about to change."""
+        self._pages.pop(key, None)
+
+    def drop_pages(self) -> None:
+        """Forget what was read of all queues."""
+        self._pages.clear()
+
+    def get(self, path: str, *, create: bool = False) -> DiskFile:
+        """The open file.
+
+        Args:
+          create: make it at its full size when there is none.
+
+        Raises:
+          StoreIOError: it could not be opened.
+        """
+        file = self._open.get(path)
+        if file is not None:
+            self._open.move_to_end(path)
+            return file
+        if create and not self.disk.exists(path):
+            file = self._create(path)
+        else:
+            file = self.disk.open(path)
+        self._open[path] = file
+        if len(self._open) > OPEN_FILES_MAX:
+            self._open.popitem(last=False)[1].close()
+        return file
+
+    def _create(self, path: str) -> DiskFile:
+        folder = path.rpartition("/")[0]
+        self.unsynced.add(folder)
+        parent = folder
+        while parent and not self.disk.exists(parent):
+            parent = parent.rpartition("/")[0]
+            self.unsynced.add(parent)
+        self.disk.make_folder(folder)
+        file = self.disk.open(path, create=True)
+        try:
+            file.resize(self.file_size)
+        except StoreIOError:
+            file.close()
+            self.disk.unlink(path)
+            raise
+        return file
+
+    def forget(self, folder: str) -> None:
+        """Close what lies under a folder that is about to go."""
+        for path in [path for path in self._open if path.startswith(folder + "/")]:
+            self._open.pop(path).close()
+        self.unsynced = {path for path in self.unsynced if not path.startswith(folder + "/")}
+
+    def remove(self, path: str) -> None:
+        """Close one file and remove it."""
+        file = self._open.pop(path, None)
+        if file is not None:
+            file.close()
+        self.unsynced.discard(path)
+        self.disk.unlink(path)
+
+    def close(self) -> None:
+        """Close all."""
+        for file in self._open.values():
+            file.close()
+        self._open.clear()
+
+
+class ConsumeQueue:
+    """One queue. Owned by the store's task; not for other threads.
+
+    Args:
+      topic: a name that `topic_path` accepted.
+      queue_id: >= 0.
+      folder: where its files lie.
+      files: the pool they are opened through.
+      topic_field: the record's length-prefixed topic bytes.
+      magic: MAGIC_V1 or MAGIC_V2, as the topic's length demands; 0 in a queue that wants to be
+        told of every put (`append_put`), which the short way of `put_message` does not do.
+
+    Attributes:
+      is_plain: a put may append its unit to `tail` itself, and a get may look at tags codes as they
+        stand in the units.
+      is_batch: a unit may stand for several messages.
+      cold_end: units before this queue offset were there when the store was opened; what they
+        point to is verified before it is served.
+    """
+
+    is_plain = True
+    is_batch = False
+
+    __slots__ = (
+        "cold_end",
+        "committed_offset",
+        "file_offsets",
+        "files",
+        "folder",
+        "key",
+        "magic",
+        "max_offset",
+        "min_offset",
+        "next_offset",
+        "record_overhead",
+        "tail",
+        "tail_offset",
+        "topic_field",
+        "topic_hash",
+    )
+
+    def __init__(
+        self,
+        topic: str,
+        queue_id: int,
+        *,
+        folder: str,
+        files: QueueFiles,
+        topic_field: bytes,
+        magic: int,
+        topic_hash: int,
+    ) -> None:
+        self.key = (topic, queue_id)
+        self.folder = folder
+        self.files = files
+        self.topic_field = topic_field
+        self.magic = magic
+        self.topic_hash = topic_hash
+        self.record_overhead = 88 + len(topic_field) + 2
+        self.file_offsets: list[int] = []
+        self.cold_end = 0
+        self.min_offset = 0
+        self.tail_offset = 0
+        self.max_offset = 0
+        self.committed_offset = 0
+        self.next_offset = 0
+        self.tail = bytearray()
+
+    def load(self) -> None:
+        """Find the files, and the end of what was written into the newest.
+
+        Units are written one after the other into zeros, so the end is found by halving. A unit
+        counts when its offset is >= 0 and its size > 0, as in Apache.
+
+        Raises:
+          StoreIOError: a file could not be read.
+          CorruptRecordError: a file has another size than configured, or one is missing between
+            two others.
+        """
+        size = self.files.file_size
+        self.file_offsets = []
+        for name in self.files.disk.list(self.folder):
+            path = f"{self.folder}/{name}"
+            if not (name.isascii() and name.isdigit()):
+                continue
+            found = self.files.get(path).size()
+            if found == 0:  # made when the process died
+                self.files.remove(path)
+                continue
+            if found != size:
+                raise QueueSizeError(
+                    path,
+                    0,
+                    f"the file is {found} bytes long and not {size}; set "
+                    "mappedFileSizeConsumeQueue to the size it was written with, or remove this "
+                    "folder while the broker is down to have it rebuilt",
+                )
+            start = int(name)
+            if self.file_offsets and start != self.file_offsets[-1] + size:
+                raise CorruptRecordError(path, start, "the queue file before this one is missing")
+            self.file_offsets.append(start)
+        if not self.file_offsets:
+            self._set_end(0)
+            return
+        # A crash may leave files made ahead: the newest that begins with a unit is the last.
+        last = len(self.file_offsets) - 1
+        while last > 0 and not self._is_written(self.file_offsets[last] // UNIT_SIZE):
+            last -= 1
+        base = self.file_offsets[last] // UNIT_SIZE
+        low, high = base, base + size // UNIT_SIZE
+        while low < high:
+            middle = (low + high) // 2
+            if self._is_written(middle):
+                low = middle + 1
+            else:
+                high = middle
+        self._set_end(low)
+
+    def physical_end(self) -> int:
+        """First byte of the log after the last message of this queue; 0 when it has none."""
+        if self.max_offset <= self.min_offset:
+            return 0
+        physical_offset, size, _ = self.unit_at(self.max_offset - 1)
+        return 0 if size == PRE_BLANK_SIZE else physical_offset + size
+
+    def unit_at(self, queue_offset: int) -> tuple[int, int, int]:
+        """(physical_offset, size, tags_code) of one message; zeros when it was never written.
+
+        Raises:
+          StoreIOError: the file could not be read.
+        """
+        data = self.read(queue_offset, 1)
+        if len(data) < UNIT_SIZE:
+            return (0, 0, 0)
+        physical_offset, size, tags_code = UNIT.unpack(data)
+        return (physical_offset, size, tags_code)
+
+    def read(self, queue_offset: int, count_max: int) -> bytes:
+        """Units from one offset on, never beyond the end of the file that holds the first.
+
+        Args:
+          queue_offset: >= 0.
+          count_max: at most so many.
+
+        Returns: whole units; empty when that file does not exist.
+
+        Raises:
+          StoreIOError: the file could not be read.
+        """
+        files = self.files
+        units_per_file = files.file_size // UNIT_SIZE
+        file_end = (queue_offset // units_per_file + 1) * units_per_file
+        end = queue_offset + count_max
+        if end > file_end:
+            end = file_end
+        tail_offset = self.tail_offset
+        if queue_offset >= tail_offset:
+            start = (queue_offset - tail_offset) * UNIT_SIZE
+            return bytes(self.tail[start : (end - tail_offset) * UNIT_SIZE])
+        count = (end if end <= tail_offset else tail_offset) - queue_offset
+        from_file = files.page(self.key, queue_offset, count)
+        if from_file is None:
+            base = (file_end - units_per_file) * UNIT_SIZE
+            if base not in self.file_offsets:
+                return b""
+            page_end = min(queue_offset + max(count, PAGE_COUNT), file_end, tail_offset)
+            page = files.get(self.path_of(base)).pread(
+                (page_end - queue_offset) * UNIT_SIZE, queue_offset * UNIT_SIZE - base
+            )
+            files.keep_page(self.key, queue_offset, page)
+            from_file = page[: count * UNIT_SIZE]
+        if end <= tail_offset:
+            return from_file
+        return from_file + bytes(self.tail[: (end - tail_offset) * UNIT_SIZE])
+
+    def write(self) -> None:
+        """Write the visible part of the tail to its files (not synced yet: `files.unsynced`).
+
+        Raises:
+          StoreIOError: a file could not be made or written; the tail is kept.
+        """
+        size = self.files.file_size
+        while self.tail_offset < self.max_offset:
+            position = self.tail_offset * UNIT_SIZE
+            base = position // size * size
+            take = min(self.max_offset * UNIT_SIZE, base + size) - position
+            path = self.path_of(base)
+            new = base not in self.file_offsets
+            file = self.files.get(path, create=True)
+            if new:
+                if not self.file_offsets and position > base:
+                    blanks = (position - base) // UNIT_SIZE
+                    file.pwrite(PRE_BLANK * blanks, 0)
+                self.file_offsets.append(base)
+            file.pwrite(bytes(self.tail[:take]), position - base)
+            self.files.unsynced.add(path)
+            del self.tail[:take]
+            self.tail_offset += take // UNIT_SIZE
+
+    def append_put(
+        self, physical_offset: int, size: int, tags_code: int, now_ms: int, properties: bytes
+    ) -> None:
+        """Append the unit of a record that was put, not visible yet.
+
+        Args:
+          now_ms: the record's store timestamp.
+          properties: the record's.
+        """
+        self.tail += UNIT.pack(physical_offset, size, tags_code)
+        self.next_offset += 1
+
+    def roll_back(self) -> None:
+        """Forget the units that were put since the last commit."""
+        count = self.next_offset - self.committed_offset
+        del self.tail[len(self.tail) - count * UNIT_SIZE :]
+        self.next_offset = self.committed_offset
+
+    def stored_tags_code(self, tags_code: int, store_timestamp_ms: int, properties: bytes) -> int:
+        """What the unit of a record is to hold as its tags code; may write what that points to."""
+        return tags_code
+
+    def real_tags_code(self, stored: int) -> int | None:
+        """The tags code that a unit's `tags_code` stands for; None: it cannot be found.
+
+        Raises:
+          StoreIOError: a file could not be read.
+        """
+        return stored
+
+    def append_recovered(self, queue_offset: int, unit: bytes) -> None:
+        """Append a unit during recovery, visible at once.
+
+        Raises:
+          CorruptRecordError: units between the end and this one are missing.
+        """
+        if self.max_offset == 0 and queue_offset > 0:
+            self.begin_at(queue_offset)
+        if queue_offset != self.max_offset:
+            raise CorruptRecordError(
+                self.folder,
+                UNIT.unpack(unit)[0],
+                f"the log goes on with queue offset {queue_offset}, the queue ends at "
+                f"{self.max_offset}; remove this folder while the broker is down to rebuild it",
+            )
+        self.tail += unit
+        self.max_offset = self.committed_offset = self.next_offset = queue_offset + 1
+
+    def begin_at(self, queue_offset: int) -> None:
+        """Let a queue that is empty begin with this offset."""
+        self._set_end(queue_offset)
+        self.min_offset = queue_offset
+
+    def extend_recovered(self, queue_offset: int, units: bytes | bytearray) -> None:
+        """Append units during recovery, one after the other, visible at once.
+
+        Args:
+          queue_offset: of the first.
+
+        Raises:
+          CorruptRecordError: units between the end and the first are missing.
+        """
+        if units:
+            first = bytes(units[:UNIT_SIZE])
+            self.append_recovered(queue_offset, first)
+            self.tail += memoryview(units)[UNIT_SIZE:]
+            self.max_offset += len(units) // UNIT_SIZE - 1
+            self.committed_offset = self.next_offset = self.max_offset
+
+    def end_before(self, physical_end: int) -> int:
+        """Queue offset after the last unit of a message that ends at `physical_end` or before.
+
+        Raises:
+          StoreIOError: a file could not be read.
+        """
+        low, high = self.lowest_offset, self.max_offset
+        while low < high:
+            middle = (low + high) // 2
+            physical_offset, size, _ = self.unit_at(middle)
+            written = size == PRE_BLANK_SIZE or 0 < size <= physical_end - physical_offset
+            if written:
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+    def cut(self, physical_end: int) -> None:
+        """Forget units of messages that end behind `physical_end`, on disk too (zeros).
+
+        Raises:
+          StoreIOError: a file could not be read or written.
+        """
+        self.cut_at(self.end_before(physical_end))
+
+    def cut_at(self, queue_offset: int) -> None:
+        """Forget units from a queue offset on, on disk too (zeros), where there are any.
+
+        Raises:
+          StoreIOError: a file could not be read or written.
+        """
+        self._zero(queue_offset)
+        if queue_offset < self.max_offset:
+            self._set_end(queue_offset)
+
+    def _zero(self, queue_offset: int) -> None:
+        """Write zeros over all units from one on, visible or not; later files go."""
+        self.files.drop_page(self.key)
+        size = self.files.file_size
+        position = queue_offset * UNIT_SIZE
+        for base in list(self.file_offsets):
+            path = self.path_of(base)
+            if base > position or (base == position and base != self.file_offsets[0]):
+                self.files.remove(path)
+                self.file_offsets.remove(base)
+            elif base + size > position and wipe(self.files.get(path), position - base):
+                self.files.unsynced.add(path)
+
+    @property
+    def lowest_offset(self) -> int:
+        """Queue offset of the first unit there is room for."""
+        return min(self.file_offsets, default=self.tail_offset * UNIT_SIZE) // UNIT_SIZE
+
+    def correct_min_offset(self, min_physical_offset: int) -> None:
+        """Set `min_offset` to the first unit whose message is still in the log.
+
+        A damaged unit must not hide what lies before it: one of a negative offset counts as one
+        that is there, and where the very first unit's message is there, no other is asked.
+
+        Raises:
+          StoreIOError: a file could not be read.
+        """
+        low, high = self.lowest_offset, self.max_offset
+        if low < high:
+            physical_offset, size, _ = self.unit_at(low)
+            if physical_offset >= min_physical_offset and size != PRE_BLANK_SIZE:
+                high = low
+        while low < high:
+            middle = seen = (low + high) // 2
+            physical_offset, size, _ = self.unit_at(seen)
+            # On disk a blank fills the room before the queue's first unit; in memory it stands for
+            # a message in a hole of the log, and the next one tells.
+            while size == PRE_BLANK_SIZE and self.tail_offset <= seen < high - 1:
+                seen += 1
+                physical_offset, size, _ = self.unit_at(seen)
+            if size == PRE_BLANK_SIZE:
+                is_gone = seen < self.tail_offset
+            else:
+                is_gone = 0 <= physical_offset < min_physical_offset
+            if is_gone:
+                low = seen + 1
+            else:
+                high = middle
+        self.min_offset = low
+
+    def follow_log(self, min_physical_offset: int) -> None:
+        """As `correct_min_offset`, where something has changed.
+
+        Raises:
+          StoreIOError: a file could not be read.
+        """
+        if (
+            self.min_offset < self.max_offset
+            and self.unit_at(self.min_offset)[0] < min_physical_offset
+        ):
+            self.correct_min_offset(min_physical_offset)
+
+    def delete_expired(self, min_physical_offset: int) -> bool:
+        """Remove the oldest file if the log has no message of it any more.
+
+        The newest file stays: it says at which offset the queue goes on. One file goes at a call;
+        the caller syncs the folder before the next, so that a crash leaves no gap.
+
+        Returns: whether a file was removed.
+
+        Raises:
+          StoreIOError: a file could not be read or removed.
+
+        Source: RocketMQ 5.3.3 store/MappedFileQueue.java deleteExpiredFileByOffset.
+        """
+        if len(self.file_offsets) < 2 or not self._is_expired(
+            self.file_offsets[0], min_physical_offset
+        ):
+            return False
+        path = self.path_of(self.file_offsets[0])
+        self.files.remove(path)
+        del self.file_offsets[0]
+        logger.info("%s is deleted: the log begins at %d", path, min_physical_offset)
+        return True
+
+    def _is_expired(self, base: int, min_physical_offset: int) -> bool:
+        """Whether the log has no message of a file any more; the file is not the newest."""
+        return base + self.files.file_size <= self.min_offset * UNIT_SIZE
+
+    def path_of(self, base: int) -> str:
+        """The path of the file whose first unit has this byte offset."""
+        return f"{self.folder}/{base:020d}"
+
+    def remove(self) -> None:
+        """Remove the files.
+
+        Raises:
+          StoreIOError: one could not be removed.
+        """
+        self.files.forget(self.folder)
+        self.files.disk.remove_folder(self.folder)
+        self.files.unsynced.add(self.folder.rpartition("/")[0])
+        self.forget()
+
+    def forget(self) -> None:
+        """Be empty, whatever lies on disk."""
+        self.file_offsets = []
+        self.min_offset = 0
+        self._set_end(0)
+
+    def _is_written(self, queue_offset: int) -> bool:
+        base = queue_offset * UNIT_SIZE // self.files.file_size * self.files.file_size
+        data = self.files.get(self.path_of(base)).pread(UNIT_SIZE, queue_offset * UNIT_SIZE - base)
+        physical_offset, size, _ = UNIT.unpack(data)
+        return bool(physical_offset >= 0 and size > 0)
+
+    def _set_end(self, queue_offset: int) -> None:
+        self.files.drop_page(self.key)
+        self.tail.clear()
+        self.tail_offset = self.max_offset = queue_offset
+        self.committed_offset = self.next_offset = queue_offset

@@ -1,0 +1,374 @@
+"""All consume queues: by key, from the folders, into the folders.
+
+Java counterpart: store/queue/ConsumeQueueStore.java of 5.3.3.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Iterable, Iterator
+from functools import lru_cache
+
+from ...remoting.errors import LocalProtocolError
+from ...remoting.java_hash import hash_prefix
+from ...remoting.message_codec import record_topic
+from ..disk.os_disk import Disk
+from ..disk.topic_path import topic_path
+from ..errors import CorruptRecordError, StoreIOError
+from ..format import BATCH_UNIT_SIZE
+from ..status import BoundaryType
+from .batch_consume_queue import BatchConsumeQueue
+from .consume_queue import ConsumeQueue, QueueFiles, QueueSizeError
+from .consume_queue_ext import BitMapOf, ConsumeQueueExt, ExtendedConsumeQueue
+
+logger = logging.getLogger(__name__)
+
+TIME_MAX = (1 << 63) - 1
+UNREADABLE_MAX = 1000
+"""Messages that a search by time tries one after the other until one can be read."""
+
+TOPIC_FACTS_COUNT_MAX = 16_384
+"""Topics whose facts are remembered, a few hundred bytes each; it saves time and memory only."""
+
+QUEUE_ID_MAX = 0x7FFFFFFF
+"""Queue ids are int32 on the wire; a folder's name beyond it was not made by a broker."""
+
+
+@lru_cache(maxsize=TOPIC_FACTS_COUNT_MAX)
+def _topic_facts(topic: str) -> tuple[str, int, bytes, int] | None:
+    """(name of its folder, magic and topic field of its records, hash of "topic#").
+
+    Remembered so that all queues of a topic have the same objects: a put to one of thousands of
+    queues finds them in the processor's cache. None for a topic that cannot be a folder's name.
+    """
+    name = topic_path(topic)
+    if name is None:
+        return None
+    try:
+        magic, topic_field = record_topic(topic)
+    except LocalProtocolError:
+        return None
+    return name, magic, topic_field, hash_prefix(f"{topic}#")
+
+
+class ConsumeQueueStore:
+    """The queues of a store. Owned by the store's task.
+
+    Args:
+      disk: where they lie.
+      root: the data folder.
+      file_size, batch_file_size, ext_file_size: bytes of one file of a queue, of a batch queue, of
+        an extension.
+      writes_ext: whether new messages get an extension unit.
+
+    Attributes:
+      batch_topics: topics whose queues are batch queues, because there are files of that kind or
+        the broker says so; may be added to before a topic has queues.
+      bitmap_of: gives the bit maps of new extension units; None: they have none. To be set before
+        `load`, which makes lost units again.
+      writes_ext: whether new messages get an extension unit.
+      damaged: what is wrong with queues whose files could not be believed, by (topic, queue id);
+        they are empty until they are built again from the log.
+    """
+
+    def __init__(
+        self,
+        disk: Disk,
+        root: str,
+        *,
+        file_size: int,
+        batch_file_size: int = 300_000 * BATCH_UNIT_SIZE,
+        ext_file_size: int = 48 * 1024 * 1024,
+        writes_ext: bool = False,
+    ) -> None:
+        self.queues: dict[tuple[str, int], ConsumeQueue] = {}
+        self.files = QueueFiles(disk, file_size)
+        self.batch_files = QueueFiles(disk, batch_file_size)
+        self.ext_files = QueueFiles(disk, ext_file_size)
+        self.batch_topics: set[str] = set()
+        self.bitmap_of: BitMapOf | None = None
+        self.writes_ext = writes_ext
+        self.damaged: dict[tuple[str, int], CorruptRecordError] = {}
+        self._sync_failure: StoreIOError | None = None
+        self._disk = disk
+        self._has_ext = writes_ext
+        self._folder = f"{root}/consumequeue"
+        self._batch_folder = f"{root}/batchconsumequeue"
+        self._ext_folder = f"{root}/consumequeue_ext"
+
+    def load(self) -> None:
+        """Open every queue there is a folder of; `damaged` says which could not be believed.
+
+        Raises:
+          StoreIOError: a file could not be read.
+        """
+        self.queues.clear()
+        self.damaged = {}
+        self._has_ext = self.writes_ext or self._disk.exists(self._ext_folder)
+        self.batch_topics |= set(self._disk.list(self._batch_folder))
+        for topic, queue_id in self._found(self._batch_folder):
+            self._load(topic, queue_id)
+        for topic, queue_id in self._found(self._folder):
+            if topic in self.batch_topics:
+                logger.warning("%s/%s is a batch topic's; it is left alone", self._folder, topic)
+            else:
+                self._load(topic, queue_id)
+
+    def _load(self, topic: str, queue_id: int) -> None:
+        queue = self.create(topic, queue_id)
+        if queue is not None:
+            try:
+                queue.load()
+            except CorruptRecordError as error:
+                self.damaged[queue.key] = error
+                queue.forget()
+
+    def size_problem(self) -> CorruptRecordError | None:
+        """What to tell an operator who configured another file size than all files have."""
+        problem = None
+        for error in self.damaged.values():
+            if isinstance(error, QueueSizeError):
+                problem = problem or error
+        fits = any(not q.is_batch and q.file_offsets for q in self.queues.values())
+        return None if fits else problem
+
+    def use_disk(self, disk: Disk) -> None:
+        """Go on with another disk that has the same files; nothing may be unwritten."""
+        self._disk = disk
+        for pool in (self.files, self.batch_files, self.ext_files):
+            pool.close()
+            pool.disk = disk
+
+    def _found(self, folder: str) -> Iterator[tuple[str, int]]:
+        """(topic, queue id) of what lies in a folder of queues."""
+        disk = self._disk
+        for topic in disk.list(folder):
+            if topic_path(topic) is None:
+                logger.warning("%s/%s is no topic's folder; it is left alone", folder, topic)
+                continue
+            for name in disk.list(f"{folder}/{topic}"):
+                if name.isascii() and name.isdigit() and int(name) <= QUEUE_ID_MAX:
+                    yield topic, int(name)
+
+    def is_possible(self, topic: str, queue_id: int) -> bool:
+        """Whether there can be such a queue, see `create`."""
+        return _topic_facts(topic) is not None and 0 <= queue_id <= QUEUE_ID_MAX
+
+    def create(self, topic: str, queue_id: int) -> ConsumeQueue | None:
+        """A new, empty queue, of batches for one of `batch_topics`; nothing is written yet.
+
+        Returns: None when the topic cannot be a folder's name, or the queue id is no int32 >= 0.
+        """
+        facts = _topic_facts(topic)
+        if facts is None or not 0 <= queue_id <= QUEUE_ID_MAX:
+            return None
+        name, magic, topic_field, topic_hash = facts
+        ext_folder = f"{self._ext_folder}/{name}/{queue_id}"
+        queue: ConsumeQueue
+        if topic in self.batch_topics:
+            queue = BatchConsumeQueue(
+                topic,
+                queue_id,
+                folder=f"{self._batch_folder}/{name}/{queue_id}",
+                files=self.batch_files,
+                topic_field=topic_field,
+                topic_hash=topic_hash,
+            )
+        elif self.writes_ext or (self._has_ext and self._disk.exists(ext_folder)):
+            queue = ExtendedConsumeQueue(
+                topic,
+                queue_id,
+                folder=f"{self._folder}/{name}/{queue_id}",
+                files=self.files,
+                topic_field=topic_field,
+                magic=magic,
+                topic_hash=topic_hash,
+                ext=ConsumeQueueExt(ext_folder, self.ext_files),
+                writes=self.writes_ext,
+                bitmap_of=self.bitmap_of,
+            )
+        else:
+            queue = ConsumeQueue(
+                topic,
+                queue_id,
+                folder=f"{self._folder}/{name}/{queue_id}",
+                files=self.files,
+                topic_field=topic_field,
+                magic=magic,
+                topic_hash=topic_hash,
+            )
+        self.queues[queue.key] = queue
+        return queue
+
+    def get_or_create(self, topic: str, queue_id: int) -> ConsumeQueue | None:
+        """The queue, made if there is none; None as `create`."""
+        return self.queues.get((topic, queue_id)) or self.create(topic, queue_id)
+
+    def physical_end(self) -> int:
+        """The highest byte of the log that a unit points behind."""
+        return max((queue.physical_end() for queue in self.queues.values()), default=0)
+
+    def write(self) -> None:
+        """Write what is visible and in memory only to the files.
+
+        Raises:
+          StoreIOError: one could not be written; the rest may still be in memory.
+        """
+        for queue in self.unwritten():
+            queue.write()
+
+    def unwritten(self, count_min: int = 1) -> list[ConsumeQueue]:
+        """The queues with at least so many visible units that are in memory only."""
+        return [q for q in self.queues.values() if q.max_offset - q.tail_offset >= count_min]
+
+    def sync(self, paths: Iterable[str]) -> None:
+        """Sync these files and folders; may run in a worker thread (each is opened on its own).
+
+        Raises:
+          StoreIOError: one could not be synced, now or at an earlier call: what was lost then is
+            not known, so nothing may be vouched for before the queues were recovered.
+        """
+        if self._sync_failure is not None:
+            raise StoreIOError(self._sync_failure.path, self._sync_failure.reason)
+        try:
+            for path in paths:
+                self._sync_one(path)
+        except StoreIOError as error:
+            self._sync_failure = error
+            raise
+        except Exception as error:
+            unexpected = f"fsync failed: {type(error).__name__}: {error}"
+            self._sync_failure = StoreIOError("the queue files", unexpected)
+            raise self._sync_failure from error
+
+    def put_back_unsynced(self, paths: Iterable[str]) -> None:
+        """Have `take_unsynced` give paths once more whose sync did not even begin."""
+        self.files.unsynced |= set(paths)
+
+    def _sync_one(self, path: str) -> None:
+        if self._disk.is_folder(path):
+            self._disk.sync_folder(path)
+        elif self._disk.exists(path):
+            file = self._disk.open(path)
+            try:
+                file.sync()
+            finally:
+                file.close()
+
+    def doubt_folders(self, known: Collection[tuple[str, int]]) -> None:
+        """Have the folders of queues synced that no checkpoint knew of.
+
+        The process that made them may have died before it synced them, and what is there for us is
+        not there after a power cut.
+
+        Args:
+          known: the queues that the last checkpoint vouched for.
+        """
+        for key, queue in self.queues.items():
+            if key in known:
+                continue
+            of_queue = [queue.folder]
+            if isinstance(queue, ExtendedConsumeQueue):
+                of_queue.append(queue.ext.folder)
+            for folder in of_queue:
+                topic_folder = folder.rpartition("/")[0]
+                folders = {folder, topic_folder, topic_folder.rpartition("/")[0]}
+                queue.files.unsynced |= {each for each in folders if self._disk.exists(each)}
+
+    def take_unsynced(self) -> list[str]:
+        """The files written to, and the folders with new entries, since the last call."""
+        paths: list[str] = []
+        for pool in (self.ext_files, self.files, self.batch_files):
+            paths += sorted(pool.unsynced)
+            pool.unsynced = set()
+        return paths
+
+    def topics(self) -> dict[str, list[int]]:
+        """Queue ids by topic, both sorted."""
+        found: dict[str, list[int]] = {}
+        for topic, queue_id in sorted(self.queues):
+            found.setdefault(topic, []).append(queue_id)
+        return found
+
+    def delete_topics(self, topics: Iterable[str]) -> int:
+        """Remove all queues of these topics; the messages stay in the log until it is cleaned.
+
+        Returns: how many of the topics had queues.
+
+        Raises:
+          StoreIOError: a file could not be removed.
+        """
+        deleted = 0
+        for topic in set(topics):
+            keys = [key for key in self.queues if key[0] == topic]
+            for key in keys:
+                self.queues.pop(key).remove()
+            name = topic_path(topic)
+            if keys and name is not None:
+                for folder in (self._folder, self._batch_folder, self._ext_folder):
+                    self._disk.remove_folder(f"{folder}/{name}")
+                deleted += 1
+            self.batch_topics.discard(topic)
+        return deleted
+
+    def remove_all(self) -> None:
+        """Remove every queue: there is no log that they could point into.
+
+        Raises:
+          StoreIOError: a file could not be removed.
+        """
+        batch_topics = set(self.batch_topics)
+        self.delete_topics([topic for topic, _ in self.queues])
+        self.batch_topics |= batch_topics
+
+    def close(self) -> None:
+        """Close the files."""
+        for pool in (self.files, self.batch_files, self.ext_files):
+            pool.close()
+
+
+def offset_by_time(
+    queue: ConsumeQueue,
+    timestamp_ms: int,
+    boundary: BoundaryType,
+    time_at: Callable[[int], int],
+) -> int:
+    """The queue offset that a store timestamp stands for.
+
+    LOWER: the first message stored at or after it; UPPER: the last stored at or before it. As in
+    Apache, UPPER of a time before the first message is 0, LOWER of one after the last is the next
+    offset to come; the answer is then brought into [min, max]. Messages that cannot be read are
+    taken for newer than they may be: the answer is then too early, and nothing is passed over.
+
+    Args:
+      time_at: store timestamp (ms) of the message at a queue offset; raises CorruptRecordError
+        where that cannot be told.
+
+    Raises:
+      StoreIOError: a file could not be read.
+
+    Source: RocketMQ 5.3.3 store/ConsumeQueue.java binarySearchInQueueByTime, ConsumeQueueStore.java
+      getOffsetInQueueByTime.
+    """
+    if isinstance(queue, BatchConsumeQueue):
+        return queue.offset_by_time(timestamp_ms, boundary)
+    low, high = queue.min_offset, queue.max_offset
+    after = boundary is BoundaryType.LOWER
+    while low < high:
+        middle = (low + high) // 2
+        readable, stored_ms = _next_time(middle, min(high, middle + UNREADABLE_MAX), time_at)
+        if stored_ms < timestamp_ms or (not after and stored_ms == timestamp_ms):
+            low = readable + 1
+        else:
+            high = middle
+    return low if after else max(low - 1, queue.min_offset)
+
+
+def _next_time(start: int, end: int, time_at: Callable[[int], int]) -> tuple[int, int]:
+    """The first message in [start, end) that can be read, and its time; the end of time if none."""
+    for queue_offset in range(start, end):
+        try:
+            return queue_offset, time_at(queue_offset)
+        except CorruptRecordError:
+            continue
+    return end, TIME_MAX

@@ -1,0 +1,48 @@
+"""The tags codes of a queue's newest messages, for pulls that wait for some of them. Pure."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ..errors import StoreIOError
+from ..format import UNIT
+from .consume_queue import ConsumeQueue
+
+NEW_UNITS_MAX: Final = 1_000
+"""Units that are looked through; where more are new, all waiting pulls are tried."""
+
+
+def tags_codes_since(
+    queue: ConsumeQueue | None, queue_offset: int
+) -> tuple[frozenset[int] | None, int]:
+    """The tags codes of the messages from an offset on.
+
+    Args:
+      queue: a queue; None: there is none.
+      queue_offset: any number.
+    Returns: the codes, or None where the units do not say them (queues of batches and with an
+      extension, units that were there before the start, more than NEW_UNITS_MAX); and the offset
+      at which the queue ends.
+    """
+    if queue is None:
+        return None, queue_offset
+    end = queue.max_offset
+    lowest = max(queue.min_offset, queue.cold_end)
+    if type(queue) is not ConsumeQueue or not lowest <= queue_offset <= end:
+        return None, end
+    if end - queue_offset > NEW_UNITS_MAX:
+        return None, end
+    codes: set[int] = set()
+    while queue_offset < end:
+        try:
+            units = queue.read(queue_offset, end - queue_offset)
+        except StoreIOError:
+            return None, end
+        if not units:
+            return None, end
+        for physical_offset, size, tags_code in UNIT.iter_unpack(units):
+            if not physical_offset and not size:
+                return None, end
+            codes.add(tags_code)
+        queue_offset += len(units) // UNIT.size
+    return frozenset(codes), end

@@ -1,0 +1,79 @@
+"""Topics that the store has messages of, but no table names.
+
+The broker's start and `trocket store repair` make them again: a consume queue's folder names its
+topic and its queue id, and how many messages there are. Pure but for what the queues read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable
+from dataclasses import dataclass, field
+
+from .consume_queue import ConsumeQueue
+from .projection import LIGHT_PREFIX
+
+QUEUES_SHOWN_MAX = 16
+"""Queues of one topic that a line names."""
+
+
+@dataclass(slots=True)
+class UnknownTopic:
+    """One of them.
+
+    Attributes:
+      topic: its name.
+      queues: (oldest offset, next offset) by queue id.
+      is_batch: its queues are batch consume queues.
+      physical_end: the byte behind its newest record.
+    """
+
+    topic: str
+    queues: dict[int, tuple[int, int]] = field(default_factory=dict)
+    is_batch: bool = False
+    physical_end: int = 0
+
+    @property
+    def queue_count(self) -> int:
+        """Queues that the topic had at least."""
+        return max(self.queues) + 1
+
+    @property
+    def message_count(self) -> int:
+        """Messages that are still there."""
+        return sum(end - begin for begin, end in self.queues.values())
+
+    def __str__(self) -> str:
+        shown = sorted(self.queues.items())[:QUEUES_SHOWN_MAX]
+        parts = [
+            f"queue {queue_id}: {begin} to {end - 1}" if begin < end else f"queue {queue_id}: none"
+            for queue_id, (begin, end) in shown
+        ]
+        if len(self.queues) > len(shown):
+            parts.append(f"and {len(self.queues) - len(shown)} more queues")
+        count = self.message_count
+        return f"{count} message{'s' if count != 1 else ''} ({', '.join(parts)})"
+
+
+def unknown_topics(
+    queues: Iterable[ConsumeQueue], known: Container[str], deleted: Container[str]
+) -> list[UnknownTopic]:
+    """The topics of queues that no table names, by name.
+
+    Left out are topics that were deleted, and the light queues of a message, which have no topic.
+
+    Args:
+      queues: all of the store's.
+      known: the configured topics.
+      deleted: those that were deleted.
+    """
+    found: dict[str, UnknownTopic] = {}
+    for queue in queues:
+        topic, queue_id = queue.key
+        is_known = topic in known or topic in deleted or topic.startswith(LIGHT_PREFIX)
+        if is_known or queue.max_offset <= 0:
+            continue
+        unknown = found.setdefault(topic, UnknownTopic(topic))
+        unknown.queues[queue_id] = (min(queue.min_offset, queue.max_offset), queue.max_offset)
+        unknown.is_batch = queue.is_batch
+        unknown.physical_end = max(unknown.physical_end, queue.physical_end())
+    return [found[topic] for topic in sorted(found)]

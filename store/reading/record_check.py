@@ -1,0 +1,392 @@
+"""Verifying what this process did not write before it is served.
+
+A record that was appended since the store was opened is served as it is. One that was there before
+may have changed on the device, and so may the unit that points to it: each is read again with pread
+(a failing device is then an error and not a signal) and must agree with its unit, its checksums and
+its queue. What does not agree is never served and never passed over.
+
+Java counterpart: none; Apache's broker hands out what the unit points to, and leaves the checksum
+to the consumer, who looks only at bodies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from zlib import crc32
+
+from ...remoting.errors import RemoteProtocolError
+from ...remoting.java_hash import tags_code as code_of_tags
+from ...remoting.message import MessageExt
+from ...remoting.message_codec import (
+    MAGIC_V1,
+    PROPERTIES_LENGTH,
+    PROPERTY_CRC_SIZE,
+    RECORD_HEAD,
+    RECORD_PREFIX,
+    RECORD_SIZE_MIN,
+    check_record_crc,
+    decode_record,
+)
+from ...remoting.message_properties import KEY_SEPARATOR, find_property
+from ...remoting.sys_flag import BORNHOST_V6, STOREHOSTADDRESS_V6
+from ..errors import CorruptRecordError, StoreIOError
+from ..format import PRE_BLANK_SIZE, UNIT, UNIT_SIZE
+from ..log.commit_log import CommitLog, file_name
+from ..queues.batch_consume_queue import BatchConsumeQueue, BatchUnit, unit_of_record
+from ..queues.consume_queue import ConsumeQueue
+from ..queues.consume_queue_ext import EXT_ADDRESS_MAX
+from ..queues.projection import LIGHT_PREFIX, SCHEDULE_TOPIC
+
+Unit = tuple[int, int, int]
+"""(physical_offset, size, tags_code)."""
+
+USUAL_SIZE_MAX = 1024 * 1024
+"""Bytes of a record that are looked at before it is clear that the unit is not mad."""
+
+_unpack_head = RECORD_HEAD.unpack_from
+_HEAD_SIZE = RECORD_HEAD.size
+_length_at = PROPERTIES_LENGTH.unpack_from
+_V6 = BORNHOST_V6 | STOREHOSTADDRESS_V6
+_CRC_NAME = b"__CRC32#\x01"
+
+WHAT_TO_DO = (
+    "look at it with `trocket store fsck`, restore the file from a replica or a backup, or have "
+    "`trocket store repair` cut it out"
+)
+
+WRONG_CRC = (
+    "the CRC of the record, its last property, is wrong (if some client copied that property from "
+    "another message, and an Apache broker stored it, verifyOldRecords=false lets it pass)"
+)
+
+
+class RecordCheck:
+    """Verifies records of one log. Owned by the store's task.
+
+    Args:
+      log: where they lie.
+
+    Attributes:
+      own_from: from this physical offset on all records are known to be written by this program,
+        which gives the CRC property to those whose properties hold a NUL byte.
+    """
+
+    def __init__(self, log: CommitLog) -> None:
+        self.own_from = 0
+        self._log = log
+
+    def verified(
+        self, queue: ConsumeQueue, queue_offset: int, units: bytes, log_end: int
+    ) -> Iterator[Unit]:
+        """The units of a queue, each with its record verified just before it comes.
+
+        It ends before the first unit that cannot be served, if others came before. Units from
+        `cold_end` on, and those whose log file was cleaned away, come as they are.
+
+        Args:
+          queue: of plain units, 20 bytes each.
+          queue_offset: of the first unit.
+          units: read from there on.
+          log_end: where the commit log ends.
+
+        Raises:
+          CorruptRecordError: the first unit cannot be served.
+          StoreIOError: the first record could not be read.
+        """
+        cold_end = queue.cold_end
+        first = queue_offset
+        for unit in UNIT.iter_unpack(units[: len(units) // UNIT_SIZE * UNIT_SIZE]):
+            if queue_offset < cold_end:
+                try:
+                    if not self._is_usual(queue, queue_offset, unit):
+                        self._check_unit(queue, queue_offset, unit, log_end)
+                except (CorruptRecordError, StoreIOError):
+                    if queue_offset == first:
+                        raise
+                    return  # the next get begins here
+            yield unit
+            queue_offset += 1
+
+    def check(self, queue: ConsumeQueue, queue_offset: int, log_end: int) -> Unit:
+        """One unit, verified as above.
+
+        Raises:
+          CorruptRecordError, StoreIOError: as above.
+        """
+        units = queue.read(queue_offset, 1)
+        for unit in self.verified(queue, queue_offset, units, log_end):
+            return unit
+        raise no_unit(queue, queue_offset)
+
+    def record_at(self, physical_offset: int, log_end: int) -> bytes | None:
+        """The record at a physical offset; None when none starts there.
+
+        Raises:
+          CorruptRecordError: one starts there, but its checksums are wrong.
+          StoreIOError: it could not be read.
+        """
+        head = self._read(physical_offset, RECORD_PREFIX.size)
+        if len(head) < RECORD_PREFIX.size:
+            return None
+        size = RECORD_PREFIX.unpack(head)[0]
+        if not RECORD_SIZE_MIN <= size <= log_end - physical_offset:
+            return None
+        data = self._read(physical_offset, size)
+        try:
+            record = decode_record(data, 0, check_crc=False, read_body=False)
+        except RemoteProtocolError:
+            return None
+        if record.store_size != size or record.physical_offset != physical_offset:
+            return None
+        try:
+            decode_record(data, 0, check_crc=True, read_body=False)
+            reason = self._crc_problem(data, record)
+        except RemoteProtocolError as error:
+            reason = error.reason
+        if reason:
+            raise self._corrupt(physical_offset, f"the record here is damaged: {reason}")
+        return data
+
+    def batches(
+        self, queue: BatchConsumeQueue, queue_offset: int, log_end: int
+    ) -> Callable[[BatchUnit], None] | None:
+        """What verifies the units of a queue of batches that a get at an offset looks at.
+
+        Returns: a function that raises CorruptRecordError or StoreIOError as `verified` does; None:
+          all of them are new.
+        """
+        if queue_offset >= queue.cold_end:
+            return None
+        expected = queue_offset
+
+        def verify(unit: BatchUnit) -> None:
+            nonlocal expected
+            if expected == queue_offset and unit.base_offset > queue_offset:
+                # Offsets may be left out; but maybe a bad unit misled the search.
+                before = queue.unit_before(queue_offset)
+                if before is not None:
+                    self._check_batch(queue, before, log_end)
+            if expected < queue.cold_end:
+                self._check_batch(queue, unit, log_end)
+            expected = unit.end_offset
+
+        return verify
+
+    def _check_batch(self, queue: BatchConsumeQueue, unit: BatchUnit, log_end: int) -> None:
+        plain = (unit.physical_offset, unit.size, unit.tags_code)
+        if unit.physical_offset < self._log.min_offset:
+            oldest = queue.unit_at(queue.min_offset)[0]
+            if unit.base_offset > queue.min_offset and oldest >= self._log.min_offset:
+                raise _bad_unit(queue, unit.base_offset, plain, "the message before lies behind it")
+            return
+        record = self._record_of(queue, unit.base_offset, plain, log_end)
+        expected = unit_of_record(record, unit.tags_code)
+        reason = _tags_disagreement(plain, record)
+        if (record.topic, record.queue_id) != queue.key:
+            reason = f"the record is of queue {record.queue_id} of topic {record.topic[:80]!r}"
+        elif unit != expected:
+            reason = f"its unit is {tuple(unit)}, the record says {tuple(expected)}"
+        if reason:
+            raise self._unservable(queue, unit.base_offset, unit.physical_offset, reason)
+
+    def _is_usual(self, queue: ConsumeQueue, queue_offset: int, unit: Unit) -> bool:
+        """Whether a record is of the usual kind and all is right with it: 3 us instead of 10.
+
+        False says nothing: `_check_unit` looks closer.
+        """
+        physical_offset, size, code = unit
+        if not RECORD_SIZE_MIN <= size <= USUAL_SIZE_MAX or physical_offset < 0:
+            return False
+        data = self._read(physical_offset, size)
+        if len(data) < size:
+            return False
+        (
+            total_size, magic, body_crc, queue_id, _, its_queue_offset, its_physical_offset,
+            sys_flag, _, _, _, _, _, _, body_size,
+        ) = _unpack_head(data)  # fmt: skip
+        topic_field = queue.topic_field
+        topic_at = _HEAD_SIZE + body_size
+        length_at = topic_at + len(topic_field)
+        if (
+            its_physical_offset != physical_offset
+            or its_queue_offset != queue_offset
+            or total_size != size
+            or magic != MAGIC_V1
+            or queue_id != queue.key[1]
+            or sys_flag & _V6
+            or not 0 <= body_size <= size - _HEAD_SIZE - len(topic_field) - 2
+            or data[topic_at:length_at] != topic_field
+            or data[-PROPERTY_CRC_SIZE:].startswith(_CRC_NAME)
+            or data.find(b"\0", length_at + 2) >= 0
+            or _length_at(data, length_at)[0] != size - length_at - 2
+            or (body_size and crc32(memoryview(data)[_HEAD_SIZE:topic_at]) & 0x7FFFFFFF != body_crc)
+        ):
+            return False
+        at = data.find(b"TAGS\x01", length_at + 2)
+        if at < 0:
+            return code == 0
+        end = data.find(b"\x02", at)
+        tags = data[at + 5 : end if end >= 0 else size]
+        return (
+            bool(tags)
+            and (at == length_at + 2 or data[at - 1] == 2)
+            and data.find(b"TAGS\x01", at + 5) < 0
+            and code_of_tags(str(tags, "utf-8", "replace")) == code
+        )
+
+    def _check_unit(self, queue: ConsumeQueue, queue_offset: int, unit: Unit, log_end: int) -> None:
+        physical_offset, size, _ = unit
+        if 0 <= physical_offset < self._log.min_offset and size != PRE_BLANK_SIZE and size > 0:
+            self._check_removed(queue, queue_offset, unit)
+            return
+        record = self._record_of(queue, queue_offset, unit, log_end)
+        reason = _disagreement(queue, queue_offset, unit, record)
+        if reason:
+            raise self._unservable(queue, queue_offset, physical_offset, reason)
+
+    def _record_of(
+        self, queue: ConsumeQueue, queue_offset: int, unit: Unit, log_end: int
+    ) -> MessageExt:
+        """The record that a unit means, whose checksums and place are right."""
+        physical_offset, size, _ = unit
+        if size == PRE_BLANK_SIZE or not RECORD_SIZE_MIN <= size <= log_end - physical_offset:
+            raise _bad_unit(queue, queue_offset, unit, "no record of the log can be meant by it")
+        data = self._read(physical_offset, size)
+        reason = f"the log has no record of {size} bytes here"
+        if len(data) == size:
+            try:
+                record = decode_record(data, 0, check_crc=True, read_body=False)
+            except RemoteProtocolError as error:
+                reason = error.reason
+            else:
+                if record.physical_offset != physical_offset:
+                    reason = f"the record says it lies at {record.physical_offset}"
+                elif record.store_size != size:
+                    reason = f"the record is {record.store_size} bytes long, its unit says {size}"
+                else:
+                    reason = self._crc_problem(data, record)
+                    if not reason:
+                        return record
+        raise self._unservable(queue, queue_offset, physical_offset, reason)
+
+    def _crc_problem(self, data: bytes, record: MessageExt) -> str:
+        """What the CRC property, or the want of one, says against a record; "" for nothing."""
+        right = check_record_crc(data, 0, len(data))
+        if right is False:
+            return WRONG_CRC
+        torn = right is None and b"\0" in record.properties_bytes
+        if torn and record.physical_offset >= self.own_from:
+            return "its properties hold a NUL byte: they were not written whole, or wiped out"
+        return ""
+
+    def _check_removed(self, queue: ConsumeQueue, queue_offset: int, unit: Unit) -> None:
+        """Let a unit pass whose log file retention took, but not one that only says so.
+
+        The oldest unit of a queue points into the log whenever its min_offset was just corrected.
+        """
+        oldest = queue.min_offset
+        if oldest < queue_offset and queue.unit_at(oldest)[0] >= self._log.min_offset:
+            raise _bad_unit(queue, queue_offset, unit, "the message before it lies behind that")
+
+    def _read(self, physical_offset: int, size: int) -> bytes:
+        """Bytes of one log file; fewer when it does not hold so many from there on."""
+        position = physical_offset % self._log.file_size
+        file = self._log.files.get(physical_offset - position)
+        if file is None or size > self._log.file_size - position:
+            return b""
+        return file.pread(size, position)
+
+    def _unservable(
+        self, queue: ConsumeQueue, queue_offset: int, physical_offset: int, reason: str
+    ) -> CorruptRecordError:
+        topic, queue_id = queue.key
+        return self._corrupt(
+            physical_offset,
+            f"message {queue_offset} of queue {queue_id} of topic {topic} cannot be served: "
+            f"{reason}",
+        )
+
+    def _corrupt(self, physical_offset: int, reason: str) -> CorruptRecordError:
+        base = physical_offset - physical_offset % self._log.file_size
+        path = f"{self._log.folder}/{file_name(base)}"
+        return CorruptRecordError(path, physical_offset, f"{reason}; {WHAT_TO_DO}")
+
+
+def no_unit(queue: ConsumeQueue, queue_offset: int) -> CorruptRecordError:
+    """What to raise where a queue has no unit though its offsets say that it has."""
+    topic, queue_id = queue.key
+    return CorruptRecordError(
+        queue.folder,
+        queue_offset * UNIT_SIZE,
+        f"message {queue_offset} of queue {queue_id} of topic {topic} has no unit here; start the "
+        "broker again, so that the queue is built from the log",
+    )
+
+
+def _bad_unit(
+    queue: ConsumeQueue, queue_offset: int, unit: Unit, reason: str
+) -> CorruptRecordError:
+    topic, queue_id = queue.key
+    if unit[1] == PRE_BLANK_SIZE:
+        said = "the message lies in a part of the log that is missing"
+    else:
+        said = f"its unit says {unit[1]} bytes at {unit[0]} of the log, and {reason}"
+    return CorruptRecordError(
+        queue.folder,
+        queue_offset * UNIT_SIZE,
+        f"message {queue_offset} of queue {queue_id} of topic {topic} cannot be served: {said}; "
+        f"{WHAT_TO_DO}",
+    )
+
+
+def _disagreement(queue: ConsumeQueue, queue_offset: int, unit: Unit, record: MessageExt) -> str:
+    """What a record says otherwise than its unit and its queue; "" if nothing."""
+    topic, queue_id = queue.key
+    if record.topic != topic:
+        return _not_dispatched(queue, queue_offset, record)
+    if record.queue_id != queue_id or record.queue_offset != queue_offset:
+        return f"the record says it is message {record.queue_offset} of queue {record.queue_id}"
+    return _tags_disagreement(unit, record)
+
+
+def _tags_disagreement(unit: Unit, record: MessageExt) -> str:
+    code = unit[2]
+    if record.topic == SCHEDULE_TOPIC or code <= EXT_ADDRESS_MAX:
+        return ""
+    tags = find_property(record.properties_bytes, b"TAGS")
+    if (code_of_tags(str(tags, "utf-8", "replace")) if tags is not None else 0) != code:
+        return f"the record's tags are {tags!r}, for which its unit's tags code {code} is wrong"
+    return ""
+
+
+def _not_dispatched(queue: ConsumeQueue, queue_offset: int, record: MessageExt) -> str:
+    """Why a record of another topic does not belong into this queue; "" if it does.
+
+    Source: RocketMQ 5.3.3 store/ConsumeQueue.java multiDispatchLmqQueue.
+    """
+    topic, queue_id = queue.key
+    names = find_property(record.properties_bytes, b"INNER_MULTI_DISPATCH") or b""
+    offsets = find_property(record.properties_bytes, b"INNER_MULTI_QUEUE_OFFSET") or b""
+    wanted = (topic.encode("utf-8", "replace"), b"%d" % queue_offset)
+    if wanted in zip(names.split(b","), offsets.split(b","), strict=False) and queue_id == (
+        0 if topic.startswith(LIGHT_PREFIX) else record.queue_id
+    ):
+        return ""
+    return f"the record is of topic {record.topic[:80]!r}, and not meant for this queue too"
+
+
+def holds_key(record: bytes | memoryview, topic: str, key: str) -> bool:
+    """Whether a record has a topic and a key: an index only knows the hash of both.
+
+    Args:
+      record: a whole one, as the log holds it.
+      key: of KEYS, or UNIQ_KEY.
+    """
+    message = decode_record(record, 0, check_crc=False, read_body=False)
+    properties = message.properties_bytes
+    unique_key = find_property(properties, b"UNIQ_KEY") or b""
+    keys = find_property(properties, b"KEYS") or b""
+    return message.topic == topic and (
+        str(unique_key, "utf-8", "replace") == key
+        or key in str(keys, "utf-8", "replace").split(KEY_SEPARATOR)
+    )

@@ -1,0 +1,228 @@
+"""Reading the log from where it is known to be good to its end, and beyond holes.
+
+Nothing on disk is changed here: the outcome says what is to be done. What lies behind the last good
+record is judged by the table in recovery.py; behind a hole reading goes on at the next record.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from ..clock import LATEST_MS
+from ..config import MessageStoreConfig
+from ..log.commit_log import CommitLog, file_name
+from ..log.log_scanner import (
+    CANDIDATE_CHUNK,
+    LogScanner,
+    find_record_after,
+    has_unwritten_sector,
+)
+from .queue_states import UNITS_MAX, Oddity, QueueStates
+from .recovery_table import Action, Case, Place, Rest, decide
+
+logger = logging.getLogger(__name__)
+
+HOLES_MAX = 1000
+"""Holes told one by one. Reading goes no further than behind so many of them."""
+
+
+class Hole(NamedTuple):
+    """Bytes of the log that hold no record though they should.
+
+    Attributes:
+      start, end: physical offsets; end is where the next record begins, or the end of what was
+        vouched for.
+      reason: what is wrong at the start.
+      at_end: no record follows.
+    """
+
+    start: int
+    end: int
+    reason: str
+    at_end: bool = False
+
+
+@dataclass(slots=True)
+class Findings:
+    """What one reading found.
+
+    Attributes:
+      end: physical offset after the last good record.
+      case: what to do about what lies behind it.
+      nonzero_end: up to where bytes behind `end` are not all zero.
+      reason: why reading ended; "" for zeros.
+      holes: oldest first; the store must start read-only if there are any.
+      newest_ms: the newest store timestamp seen that can be one (`LATEST_MS`), 0: none.
+      segments: [start, end) of what was read without a break.
+      collected_until: physical offset up to which the queues' units were collected; -1: all were.
+    """
+
+    end: int
+    case: Case
+    nonzero_end: int
+    reason: str
+    holes: list[Hole] = field(default_factory=list)
+    newest_ms: int = 0
+    segments: list[tuple[int, int]] = field(default_factory=list)
+    collected_until: int = -1
+
+
+class Survey:
+    """One reading.
+
+    Args:
+      config: checkCRCOnRecover, flushDiskType.
+      log: loaded.
+      clean: there was no abort file.
+      vouched: physical offset up to which all is known to be on the device.
+      is_known: whether `vouched` says all there is to know; else what lies behind it may have been
+        on the device too.
+      own_from: physical offset from which on records are known to be ours, see `LogScanner`.
+    """
+
+    def __init__(
+        self,
+        config: MessageStoreConfig,
+        log: CommitLog,
+        *,
+        clean: bool,
+        vouched: int,
+        is_known: bool,
+        own_from: int,
+    ) -> None:
+        self._config = config
+        self._log = log
+        self._clean = clean
+        self._vouched = vouched
+        self._is_known = is_known
+        self._own_from = own_from
+        self._nonzero_end = -1
+
+    def read(self, start: int, states: QueueStates) -> Findings:
+        """Read from a record's physical offset to the log's end.
+
+        Args:
+          states: gets every record; only looked at after that.
+
+        Raises:
+          StoreIOError: a file could not be read.
+        """
+        holes: list[Hole] = []
+        segments: list[tuple[int, int]] = []
+        newest_ms, collected_until = 0, -1
+        feed, log = states.feed, self._log
+        while True:
+            scanner = LogScanner(
+                log, start, check_crc=self._config.check_crc_on_recover, own_from=self._own_from
+            )
+            last_ms = 0
+            for record in scanner.scan():
+                last_ms = record[6]
+                if newest_ms < last_ms <= LATEST_MS:
+                    newest_ms = last_ms
+                try:
+                    feed(record)
+                except Oddity as oddity:
+                    states.after_hole = True
+                    if len(holes) < HOLES_MAX:
+                        holes.append(Hole(record[0], record[0] + record[1], str(oddity)))
+                if states.unit_count >= UNITS_MAX and not states.is_full:
+                    states.is_full = True
+                    collected_until = record[0] + record[1]
+            end = scanner.end
+            if end > start:
+                segments.append((start, end))
+            if last_ms > LATEST_MS:
+                logger.warning(
+                    "%s: the store timestamp %d of a record before offset %d is no time: it does "
+                    "not count as the newest", log.folder, last_ms, end,
+                )  # fmt: skip
+                last_ms = newest_ms
+            nonzero_end, found, case = self._judge(scanner, last_ms)
+            findings = Findings(
+                end, case, nonzero_end, scanner.reason, holes, newest_ms, segments, collected_until
+            )
+            if case.action is not Action.READ_ONLY:
+                return findings
+            reason = (
+                f"{scanner.reason or 'zeros or a missing file'} (case {case.label}: {case.why})"
+            )
+            at_end = found < 0
+            holes.append(Hole(end, max(self._vouched, end) if at_end else found, reason, at_end))
+            if found < 0 or len(holes) > HOLES_MAX:
+                return findings
+            states.after_hole = True
+            start = found
+
+    def damaged_starts(self, until: int) -> list[Hole]:
+        """Holes at the beginning of files that are not read because they were synced long ago.
+
+        Args:
+          until: files that begin before this physical offset are looked at.
+
+        Raises:
+          StoreIOError: a file could not be read.
+        """
+        log = self._log
+        holes = []
+        for base in range(log.min_offset, until, log.file_size):
+            reason = "the commit log file is missing"
+            if base in log.files:
+                scanner = LogScanner(log, base, chunk_size=CANDIDATE_CHUNK)
+                if next(scanner.scan(), None) is not None or scanner.end > base:
+                    continue
+                reason = scanner.reason or "zeros where the file's first record should be"
+            end = base + log.file_size
+            found = find_record_after(log, base + 1, end, 0)
+            holes.append(Hole(base, found if found >= 0 else min(end, until), reason))
+        return holes
+
+    def _judge(self, scanner: LogScanner, last_ms: int) -> tuple[int, int, Case]:
+        """(end of what is not zero, next record or -1, what to do) for where a scan ended."""
+        log, end = self._log, scanner.end
+        if self._nonzero_end < 0 and self._is_exact(scanner):
+            self._nonzero_end = end
+        if self._nonzero_end < 0:
+            self._nonzero_end = log.last_nonzero(end)
+        nonzero_end = max(self._nonzero_end, end)
+        rest, found = Rest.ZEROS, -1
+        if nonzero_end > end:
+            found = find_record_after(log, end + 1, nonzero_end, last_ms, own_from=self._own_from)
+            rest = Rest.GARBAGE
+            if found >= 0:
+                unwritten = has_unwritten_sector(log, end, found)
+                rest = Rest.SKIPPED if unwritten else Rest.RECORDS
+        place = Place.UNSYNCED if self._is_known else Place.UNKNOWN
+        if self._is_known and end < self._vouched:
+            place = Place.SYNCED
+        case = decide(rest=rest, clean=self._clean, place=place, flush=self._config.flush_disk_type)
+        return nonzero_end, found, case
+
+    def _is_exact(self, scanner: LogScanner) -> bool:
+        """Whether a clean exit of ours ended just here: then nothing lies behind it."""
+        return (
+            self._clean
+            and not scanner.reason
+            and self._own_from <= scanner.end == self._vouched
+            and scanner.end - scanner.end % self._log.file_size >= self._last_base()
+        )
+
+    def _last_base(self) -> int:
+        return self._log.end_of_files - self._log.file_size
+
+
+def describe(holes: list[Hole], log: CommitLog, root: str) -> str:
+    """What to tell the operator: where, what, and what to do."""
+    first = holes[0]
+    base = first.start - first.start % log.file_size
+    goes_on = f"The log goes on at {first.end}, what lies between is missing."
+    if first.at_end:
+        goes_on = f"No record follows, but the log reached up to {first.end}."
+    more = f" There are {len(holes) - 1} more such places." if len(holes) > 1 else ""
+    return (
+        f"{log.folder}/{file_name(base)}: at offset {first.start}: {first.reason}. {goes_on}{more} "
+        "The store is read-only and nothing was changed. Restore the file from a replica or a "
+        f"backup, or stop the broker and run `trocket store repair {root}`"
+    )

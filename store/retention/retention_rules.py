@@ -1,0 +1,177 @@
+"""Which commit log files are deleted, when, and why: decisions only.
+
+Java counterparts: DefaultMessageStore.CleanCommitLogService and MappedFileQueue
+deleteExpiredFileByTime of 5.3.3. Whole files go, oldest first, never the newest. Keys, defaults and
+times are RocketMQ's. Rules beyond it:
+
+- A file is as old as the newest message in it (Apache: as its mtime, which a copy or a restored
+  backup changes).
+- Expiry believes the clock only if it goes on as time does (`ClockGuard`). A clock that jumps
+  ahead would have everything deleted.
+- Only as much is deleted for want of space as is wanted (Apache: up to `deleteFileBatchMax` files
+  at each look).
+
+What is decided here is done in retention_service.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from ..config import MessageStoreConfig
+from .disk_space import Verdict
+
+HOUR_MS = 3_600_000
+
+CLOCK_JUMP_MAX_MS = HOUR_MS
+"""The wall clock may run ahead of time that has passed by at most this between two looks."""
+
+CLOCK_DOUBT_S = 24 * 3600.0
+"""Nothing expires for so long after a larger jump, counted from the first of several. Then the
+clock counts as right: somebody would have set it back, and a machine that stands still where that
+cannot be told from a jump (a paused virtual machine) must not keep everything for ever. A machine
+that slept, and whose system counts that (Linux, macOS), has not jumped."""
+
+START_DOUBT_S = 3600.0
+"""Nothing expires for so long after a start at which even the store's newest message is expired: a
+wrong clock, or a backup that somebody wants to look at. Where the newest message is younger than
+the clock says, it cannot vouch for the clock, and nothing expires for `CLOCK_DOUBT_S`."""
+
+
+class LogFileFacts(NamedTuple):
+    """What deciding needs of one commit log file.
+
+    Attributes:
+      base: physical offset of its first byte.
+      newest_ms: store timestamp of its newest message; -1: not known, it never expires then.
+    """
+
+    base: int
+    newest_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Deletion:
+    """A commit log file to delete, and why."""
+
+    base: int
+    newest_ms: int
+    reason: str
+
+
+def choose(
+    files: Sequence[LogFileFacts],
+    *,
+    now_ms: int,
+    hour: int,
+    doubt: str,
+    verdict: Verdict,
+    config: MessageStoreConfig,
+) -> list[Deletion]:
+    """The files to delete now: the oldest ones, without a gap.
+
+    Args:
+      files: oldest first, without those that must stay.
+      now_ms: wall clock.
+      hour: 0 to 23, local time.
+      doubt: why the wall clock is not to be believed; "": it is.
+      verdict: what the disk's state asks for.
+
+    Source: RocketMQ 5.3.3 CleanCommitLogService.deleteExpiredFiles, MappedFileQueue
+      deleteExpiredFileByTime.
+    """
+    may_expire = not doubt and (is_due(hour, config) or bool(verdict.reclaim or verdict.clean))
+    forced = bool(verdict.clean) and config.clean_file_forcibly_enable
+    expired_before_ms = now_ms - config.file_reserved_time * HOUR_MS
+    chosen: list[Deletion] = []
+    for file in files[: config.delete_file_batch_max]:
+        if may_expire and 0 <= file.newest_ms <= expired_before_ms:
+            reason = f"older than fileReservedTime={config.file_reserved_time} h"
+        elif forced and len(chosen) * config.mapped_file_size_commit_log < verdict.excess:
+            reason = verdict.clean
+        else:
+            break
+        chosen.append(Deletion(file.base, file.newest_ms, reason))
+    return chosen
+
+
+def is_due(hour: int, config: MessageStoreConfig) -> bool:
+    """Whether `deleteWhen` names this hour."""
+    return hour in delete_hours(config.delete_when)
+
+
+def delete_hours(text: str) -> frozenset[int]:
+    """The hours of `deleteWhen`, such as "04" or "04;16".
+
+    Raises:
+      ValueError: a part is no hour from 0 to 23.
+    """
+    hours = frozenset(int(part) for part in text.split(";"))
+    if not hours <= frozenset(range(24)):
+        raise ValueError(f"{text!r} names an hour that is not 0 to 23")
+    return hours
+
+
+class ClockGuard:
+    """Tells whether the wall clock may be believed when it says that something is old.
+
+    Args:
+      known_ms: a wall time, ms since 1970, that was believed earlier: of the newest message that
+        was there at the start.
+      reserved_ms: how old a message must be to expire.
+    """
+
+    def __init__(self, known_ms: int, reserved_ms: int) -> None:
+        self._known_ms = known_ms
+        self._reserved_ms = reserved_ms
+        self._offset_ms: float | None = None  # wall clock minus elapsed time, when last believed
+        self._start_until_s = self._behind_until_s = 0.0
+        self._jump_until_s: float | None = None
+        self._jump_ms = 0.0
+
+    def check(self, wall_ms: int, elapsed_s: float) -> str:
+        """Look at the clocks.
+
+        Args:
+          wall_ms: ms since 1970.
+          elapsed_s: seconds since some moment; goes on while the machine sleeps.
+
+        Returns: why the wall clock is not to be believed, and until when; "" when it is.
+        """
+        offset_ms = wall_ms - elapsed_s * 1000
+        if self._offset_ms is None:
+            self._offset_ms = offset_ms
+            if wall_ms - self._known_ms > self._reserved_ms:
+                self._start_until_s = elapsed_s + START_DOUBT_S
+            elif self._known_ms - wall_ms > CLOCK_JUMP_MAX_MS:
+                self._behind_until_s = elapsed_s + CLOCK_DOUBT_S
+        ahead_ms = offset_ms - self._offset_ms
+        if ahead_ms <= CLOCK_JUMP_MAX_MS:
+            self._jump_until_s = None
+            if ahead_ms < -CLOCK_JUMP_MAX_MS:
+                self._start_until_s = 0.0  # somebody has set it right
+        elif self._jump_until_s is None:
+            self._jump_until_s, self._jump_ms = elapsed_s + CLOCK_DOUBT_S, ahead_ms
+        elif self._jump_until_s <= elapsed_s:
+            self._jump_until_s = None
+        if self._jump_until_s is not None:
+            return (
+                f"the wall clock has jumped {self._jump_ms / HOUR_MS:.1f} h ahead. If it is wrong, "
+                f"set it back; nothing expires for {CLOCK_DOUBT_S / 3600:.0f} h"
+            )
+        self._offset_ms = offset_ms
+        if elapsed_s < self._behind_until_s:
+            return (
+                "at the start the newest message was "
+                f"{(self._known_ms - wall_ms) / HOUR_MS:.1f} h younger than this machine's clock "
+                "says, so the clock was wrong then or is now; if it is wrong, set it. Nothing "
+                f"expires in the first {CLOCK_DOUBT_S / 3600:.0f} h"
+            )
+        if elapsed_s < self._start_until_s:
+            return (
+                "by this machine's clock even the newest message is expired; if it is wrong, set "
+                f"it back. Nothing expires in the first {START_DOUBT_S / 3600:.0f} h"
+            )
+        return ""

@@ -1,0 +1,102 @@
+"""How far the slaves have the log, and the sends that wait for them.
+
+Java counterparts: GroupTransferService and the ack half of DefaultHAService of 5.3.3. What is
+answered is 4.9's: a SYNC_MASTER that has no slave says so at once (L12), where 5.x answers success.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+
+import trio
+
+from ..clock import Clock
+from ..config import MessageStoreConfig
+from ..status import PutMessageStatus
+from .waiters import OffsetWaiters
+
+Replicated = Callable[[PutMessageStatus], None]
+
+
+class SlaveAcks:
+    """What the slaves that are connected now have told. Owned by the store's task.
+
+    Args:
+      config: inSyncReplicas, haMaxGapNotInSync, slaveTimeout.
+      clock: for timeouts.
+
+    Attributes:
+      needed: slaves that must have a message before a send to a SYNC_MASTER is answered success.
+      acked_offset: physical offset up to which so many slaves have the log, or had it once.
+      waited_for: set when somebody begins to wait; whoever expires them makes a new one.
+    """
+
+    def __init__(self, config: MessageStoreConfig, clock: Clock) -> None:
+        self.needed = max(1, config.in_sync_replicas - 1)
+        self.acked_offset = 0
+        self.waited_for = trio.Event()
+        self._gap_max = config.ha_max_gap_not_in_sync
+        self._clock = clock
+        self._offsets: dict[Hashable, int] = {}
+        self._waiters: OffsetWaiters[PutMessageStatus] = OffsetWaiters(config.slave_timeout / 1000)
+
+    def report(self, slave: Hashable, offset: int) -> None:
+        """Take note of what a slave has; the caller has checked that it can be.
+
+        Args:
+          slave: its connection.
+          offset: physical offset up to which it has the log.
+        """
+        offsets = self._offsets
+        offsets[slave] = offset
+        reached = offset
+        if self.needed > 1:
+            best = sorted(offsets.values(), reverse=True)
+            reached = best[self.needed - 1] if len(best) >= self.needed else 0
+        if reached > self.acked_offset:
+            self.acked_offset = reached
+            self._waiters.release(reached, PutMessageStatus.PUT_OK)
+
+    def forget(self, slave: Hashable) -> None:
+        """A slave is gone; those who wait may be told by another one, or by it when it is back."""
+        self._offsets.pop(slave, None)
+
+    def is_in_sync(self, offset: int, log_end: int) -> bool:
+        """Whether a slave that has the log up to an offset counts as available."""
+        return log_end - offset < self._gap_max
+
+    def are_enough(self, log_end: int) -> bool:
+        """Whether there are slaves enough to wait for."""
+        near = sum(self.is_in_sync(offset, log_end) for offset in self._offsets.values())
+        return near >= self.needed
+
+    def wait(self, physical_offset: int, callback: Replicated) -> None:
+        """Let a send wait until slaves enough have a record.
+
+        Args:
+          physical_offset: where the record begins.
+          callback: told PUT_OK, or FLUSH_SLAVE_TIMEOUT.
+        """
+        if physical_offset < self.acked_offset:
+            callback(PutMessageStatus.PUT_OK)
+            return
+        self._waiters.add(physical_offset, callback, now_s=self._clock.monotonic_s())
+        self.waited_for.set()
+
+    def fail(self, status: PutMessageStatus) -> None:
+        """Tell all who wait that it will not happen."""
+        self._waiters.fail(status)
+
+    async def expire(self) -> None:
+        """Tell for ever those whose time is up."""
+        try:
+            while True:
+                await self.waited_for.wait()
+                while self._waiters:
+                    rest_s = self._waiters.deadline_s - self._clock.monotonic_s()
+                    await trio.sleep(max(rest_s, 0))
+                    now_s = self._clock.monotonic_s()
+                    self._waiters.expire(now_s, PutMessageStatus.FLUSH_SLAVE_TIMEOUT)
+                self.waited_for = trio.Event()
+        finally:
+            self._waiters.fail(PutMessageStatus.FLUSH_SLAVE_TIMEOUT)

@@ -1,0 +1,180 @@
+"""fsync of the commit log: every 500 ms, or group commit under SYNC_FLUSH.
+
+Java counterparts: CommitLog.FlushRealTimeService and GroupCommitService of 5.3.3. Many sends wait
+for one fsync, which runs in a thread of its own. A failed fsync is final: the kernel may have
+dropped the pages and would report success to a second try, so it is never repeated; all waiters
+fail and the store becomes read-only (Apache 5.3.3 answers PUT_OK in that case).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import trio
+
+from ..clock import Clock
+from ..disk.os_disk import DiskFile
+from ..errors import StoreIOError
+from ..log.commit_log import CommitLog
+from .sync_thread import SyncThread
+from .waiters import OffsetWaiters
+
+INLINE_S = 0.001
+"""A disk whose fsync takes less than this on average is waited for in the loop itself: waking a
+thread and being woken costs half as much again, for every send that waits. One slow fsync is enough
+to go back to the thread."""
+
+_SMOOTHING = 8
+
+
+class FlushService:
+    """Knows how far the log is on the device. Owned by the store's task.
+
+    Args:
+      log: the files.
+      clock: for timeouts.
+      timeout_s: how long a waiter waits (syncFlushTimeout).
+      on_flushed: called after each fsync with the physical offset that is now on the device.
+      on_failed: called once, with the failed fsync's error.
+
+    Attributes:
+      flushed_offset, committed_offset: up to where the log is on the device, and in the files.
+      failure: the fsync that failed, if one has.
+      may_wait_in_loop: a fast disk's fsync need not go to the thread; set while `run` runs.
+    """
+
+    def __init__(
+        self,
+        log: CommitLog,
+        clock: Clock,
+        *,
+        timeout_s: float,
+        on_flushed: Callable[[int], None],
+        on_failed: Callable[[StoreIOError], None],
+    ) -> None:
+        self.flushed_offset = 0
+        self.committed_offset = 0
+        self.failure: StoreIOError | None = None
+        self._log = log
+        self._clock = clock
+        self._on_flushed = on_flushed
+        self._on_failed = on_failed
+        self._waiters: OffsetWaiters[bool] = OffsetWaiters(timeout_s)
+        self._wanted = trio.Event()
+        self._thread = SyncThread()
+        self._turn = trio.Lock()
+        self.may_wait_in_loop = False
+        self._usual_s = INLINE_S
+
+    @property
+    def is_waited_for(self) -> bool:
+        """Whether somebody waits for an fsync."""
+        return bool(self._waiters)
+
+    def want(self) -> None:
+        """Have what was committed synced: at once on a fast disk, else by the running loop."""
+        if self.may_wait_in_loop and self._usual_s < INLINE_S and not self._turn.locked():
+            self.flush()
+        else:
+            self._wanted.set()
+
+    def when_flushed(self, physical_offset: int, callback: Callable[[bool], None]) -> None:
+        """See `MessageStore.when_flushed`."""
+        if physical_offset < self.flushed_offset:
+            callback(True)
+        elif self.failure is not None:
+            callback(False)
+        else:
+            self._waiters.add(physical_offset, callback, now_s=self._clock.monotonic_s())
+
+    def expire(self) -> None:
+        """Tell waiters whose time is up."""
+        self._waiters.expire(self._clock.monotonic_s(), False)
+
+    def flush(self) -> None:
+        """fsync now, in this thread; a failure goes to `on_failed`."""
+        target = self.committed_offset
+        if target > self.flushed_offset and self.failure is None:
+            try:
+                self._sync(self._log.take_unsynced())
+            except StoreIOError as error:
+                self._fail(error)
+            else:
+                self._flushed(target)
+
+    async def flush_in_thread(self, *, threaded: bool) -> None:
+        """fsync now, in the thread when the disk wants that.
+
+        One at a time: who comes second has its own fsync, or finds the first one's done.
+        """
+        async with self._turn:
+            if not threaded:
+                self.flush()
+                return
+            target = self.committed_offset
+            if target <= self.flushed_offset or self.failure is not None:
+                return
+            unsynced = frozenset(self._log.unsynced)
+            files = self._log.take_unsynced()
+            try:
+                await self._thread.run(lambda: self._sync(files))
+            except StoreIOError as error:
+                self._fail(error)
+            except BaseException:  # no fsync has failed, so another one tells the truth
+                self._log.put_back_unsynced(unsynced)
+                raise
+            else:
+                self._flushed(target)
+
+    async def run(self, *, interval_s: float, group_commit: bool, threaded: bool) -> None:
+        """Flush for ever: at intervals, and under group commit whenever something is wanted."""
+        self.may_wait_in_loop = threaded
+        try:
+            if threaded:
+                self._thread.start()
+            while True:
+                came_meanwhile = self.committed_offset > self.flushed_offset
+                if not (group_commit and came_meanwhile and self.failure is None):
+                    with trio.move_on_after(interval_s):
+                        await self._wanted.wait()
+                self._wanted = trio.Event()
+                await self.flush_in_thread(threaded=threaded)
+        finally:
+            self.may_wait_in_loop = False
+            self._thread.close()
+
+    def _sync(self, files: list[DiskFile]) -> None:
+        start_s = self._clock.monotonic_s()
+        sync_all(files)
+        took_s = self._clock.monotonic_s() - start_s
+        if took_s < INLINE_S:
+            self._usual_s += (took_s - self._usual_s) / _SMOOTHING
+        else:
+            self._usual_s = max(self._usual_s, took_s)
+
+    def _flushed(self, target: int) -> None:
+        self.flushed_offset = target
+        self._on_flushed(target)
+        self._waiters.release(target, True)
+
+    def _fail(self, error: StoreIOError) -> None:
+        self.failure = error
+        self._on_failed(error)
+        self._waiters.fail(False)
+
+
+def sync_all(files: list[DiskFile]) -> None:
+    """Sync files, oldest first: what is durable is then always a prefix of the log.
+
+    Raises:
+      StoreIOError: the first failure; later files were not synced. An error of fsync that is not
+        expected is one as well: nothing says what the device has then.
+    """
+    for file in files:
+        try:
+            file.sync()
+        except StoreIOError:
+            raise
+        except Exception as error:
+            reason = f"fsync failed: {type(error).__name__}: {error}"
+            raise StoreIOError("the commit log", reason) from error

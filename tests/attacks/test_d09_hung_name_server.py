@@ -1,0 +1,127 @@
+"""A name server that hung kept every new topic and every first heartbeat for 24 s."""
+
+from __future__ import annotations
+
+import json
+import logging
+
+import pytest
+import trio
+
+from ..broker.embedded import embedded_broker
+from .name_servers import NameServers
+
+CREATE_TOPIC, HEART_BEAT, REGISTER, UNREGISTER = 17, 34, 103, 104
+CLIENT_TIMEOUT_S = 3
+"""How long the official clients wait for the answer to a heartbeat."""
+A_SECOND = 1.01
+
+GOOD, BAD = "192.0.2.1", "192.0.2.2"
+HOSTS = f"{GOOD}:9876;{BAD}:9876"
+
+
+def topic_fields(topic: str) -> dict[str, object]:
+    return {
+        "topic": topic, "defaultTopic": "TBW102", "readQueueNums": 3, "writeQueueNums": 3,
+        "perm": 6, "topicFilterType": "SINGLE_TAG", "order": "false",
+    }  # fmt: skip
+
+
+def heartbeat(group: str) -> bytes:
+    consumer = {
+        "groupName": group, "consumeType": "CONSUME_PASSIVELY", "messageModel": "CLUSTERING",
+        "consumeFromWhere": "CONSUME_FROM_LAST_OFFSET", "subscriptionDataSet": [],
+    }  # fmt: skip
+    return json.dumps({"clientID": "c", "consumerDataSet": [consumer]}).encode()
+
+
+async def test_a_broker_starts_while_a_name_server_hangs(autojump_clock):
+    async with trio.open_nursery() as nursery:
+        servers = NameServers(nursery)
+        await servers.start(GOOD)
+        await servers.start(BAD)
+        servers.hung.add(BAD)
+        began_s = trio.current_time()
+        async with embedded_broker(client=servers.client(), namesrv_addr=HOSTS):
+            assert trio.current_time() - began_s < A_SECOND
+            assert "TBW102" in servers.controllers[GOOD].routes.topics
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_topic_and_a_group_are_answered_before_the_client_gives_up(autojump_clock):
+    """The first request after it hung is kept for a second, the others not at all."""
+    async with trio.open_nursery() as nursery:
+        servers = NameServers(nursery)
+        await servers.start(GOOD)
+        await servers.start(BAD)
+        async with embedded_broker(client=servers.client(), namesrv_addr=HOSTS) as broker:
+            client = await broker.connect()
+            servers.hung.add(BAD)
+            times_s = []
+            for number in range(5):
+                began_s = trio.current_time()
+                with trio.fail_after(CLIENT_TIMEOUT_S):
+                    created = await client.ask(CREATE_TOPIC, topic_fields(f"T{number}"))
+                    beaten = await client.ask(HEART_BEAT, {}, heartbeat(f"g{number}"))
+                times_s.append(trio.current_time() - began_s)
+                assert created.code == beaten.code == 0
+                assert f"T{number}" in servers.controllers[GOOD].routes.topics
+                assert f"%RETRY%g{number}" in servers.controllers[GOOD].routes.topics
+            assert times_s[0] < A_SECOND
+            assert max(times_s[1:]) == 0
+        nursery.cancel_scope.cancel()
+
+
+async def test_the_only_name_server_hangs_and_clients_are_served(autojump_clock):
+    async with trio.open_nursery() as nursery:
+        servers = NameServers(nursery)
+        await servers.start(BAD)
+        servers.hung.add(BAD)
+        async with embedded_broker(client=servers.client(), namesrv_addr=f"{BAD}:9876") as broker:
+            client = await broker.connect()
+            with trio.fail_after(CLIENT_TIMEOUT_S):
+                assert (await client.ask(CREATE_TOPIC, topic_fields("T"))).code == 0
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_name_server_that_wakes_up_learns_what_it_missed(autojump_clock, caplog):
+    """The log has one line when it hangs and one when it answers again, none between."""
+    caplog.set_level(logging.INFO)
+    async with trio.open_nursery() as nursery:
+        servers = NameServers(nursery)
+        await servers.start(GOOD)
+        await servers.start(BAD)
+        async with embedded_broker(client=servers.client(), namesrv_addr=HOSTS) as broker:
+            client = await broker.connect()
+            servers.hung.add(BAD)
+            assert (await client.ask(CREATE_TOPIC, topic_fields("Missed"))).code == 0
+            await trio.sleep(600)
+            assert "Missed" not in servers.controllers[BAD].routes.topics
+            servers.hung.clear()
+            await trio.sleep(60)
+            assert "Missed" in servers.controllers[BAD].routes.topics
+        nursery.cancel_scope.cancel()
+    lines = [
+        record.levelname
+        for record in caplog.records
+        if f"name server {BAD}:9876" in record.getMessage()
+    ]
+    assert lines == ["WARNING", "INFO"]
+
+
+@pytest.mark.parametrize("hung_before", [True, False], ids=["known to hang", "just hung"])
+async def test_a_broker_stops_while_a_name_server_hangs(autojump_clock, hung_before):
+    async with trio.open_nursery() as nursery:
+        servers = NameServers(nursery)
+        await servers.start(GOOD)
+        await servers.start(BAD)
+        async with embedded_broker(client=servers.client(), namesrv_addr=HOSTS) as broker:
+            client = await broker.connect()
+            servers.hung.add(BAD)
+            if hung_before:
+                assert (await client.ask(CREATE_TOPIC, topic_fields("T"))).code == 0
+            began_s = trio.current_time()
+        assert trio.current_time() - began_s < (0.01 if hung_before else A_SECOND)
+        assert (GOOD, UNREGISTER) in {request[:2] for request in servers.requests}
+        assert "TBW102" not in servers.controllers[GOOD].routes.topics
+        nursery.cancel_scope.cancel()

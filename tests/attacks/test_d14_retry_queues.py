@@ -1,0 +1,186 @@
+"""D14: a group's retryQueueNums was taken as it came, and a retry topic had 2**31 - 1 queues.
+
+All consumers of the group got that route, and a send to queue 2**31 - 2 was acknowledged.
+"""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import trio
+
+from trocket.remoting.bodies import (
+    CreateTopicListRequestBody,
+    LockBatchRequestBody,
+    MessageQueue,
+    RegisterBrokerBody,
+    SubscriptionGroupConfig,
+    SubscriptionGroupList,
+    TopicConfig,
+    TopicConfigSerializeWrapper,
+)
+from trocket.remoting.codec import RemotingCommand
+from trocket.remoting.message_codec import decode_messages
+from trocket.remoting.numbers import QUEUE_COUNT_MAX
+from trocket.remoting.response_codes import ResponseCode
+from trocket.store.disk.memory_disk import MemoryDisk
+
+from ..broker.embedded import TrioClock, embedded_broker, pull_fields, send_fields
+from ..namesrv.harness import Harness
+
+INT32_MAX = 2**31 - 1
+UPDATE_GROUP, UPDATE_GROUPS, UPDATE_TOPICS = 200, 225, 18
+HEARTBEAT, LOCK, PULL, SEND, SEND_BACK = 34, 41, 11, 310, 36
+
+
+def heartbeat(group: str) -> bytes:
+    data = {"clientID": "c", "consumerDataSet": [{"groupName": group}]}
+    return json.dumps(data).encode()
+
+
+BAD_GROUPS = [
+    ({"retry_queue_nums": INT32_MAX}, "retryQueueNums"),
+    ({"retry_queue_nums": QUEUE_COUNT_MAX + 1}, "retryQueueNums"),
+    ({"retry_queue_nums": -1}, "retryQueueNums"),
+    ({"retry_max_times": -2}, "retryMaxTimes"),
+    ({"group_sys_flag": -1}, "groupSysFlag"),
+    ({"broker_id": -1}, "brokerId"),
+    ({"which_broker_when_consume_slowly": -1}, "whichBrokerWhenConsumeSlowly"),
+    ({"consume_timeout_minute": -1}, "consumeTimeoutMinute"),
+]
+
+
+@pytest.mark.parametrize(("numbers", "member"), BAD_GROUPS)
+async def test_a_group_with_a_number_outside_of_its_range_is_refused(
+    autojump_clock, numbers, member
+):
+    async with embedded_broker() as broker:
+        client = await broker.connect()
+        bad = SubscriptionGroupConfig(group_name="CG", **numbers)
+        good = SubscriptionGroupConfig(group_name="good")
+        for code, body in (
+            (UPDATE_GROUP, bad),
+            (UPDATE_GROUPS, SubscriptionGroupList(group_config_list=[good, bad])),
+        ):
+            answer = await client.ask(code, {}, body.to_body())
+            assert answer.code == ResponseCode.INVALID_PARAMETER
+            assert f"{member} is {next(iter(numbers.values()))}, and " in answer.remark
+        assert not {"CG", "good"} & broker.controller.groups.subscription_group_table.keys()
+
+
+@pytest.mark.parametrize(
+    ("numbers", "member"),
+    [
+        ({"read_queue_nums": 0}, "readQueueNums"),
+        ({"write_queue_nums": INT32_MAX}, "writeQueueNums"),
+        ({"perm": 8}, "perm"),
+        ({"topic_sys_flag": 4}, "topicSysFlag"),
+        ({"topic_sys_flag": -1}, "topicSysFlag"),
+    ],
+)
+async def test_a_list_of_topics_with_a_number_outside_of_its_range_is_refused(
+    autojump_clock, numbers, member
+):
+    async with embedded_broker() as broker:
+        client = await broker.connect()
+        topics = [TopicConfig(topic_name="A"), TopicConfig(topic_name="B", **numbers)]
+        body = CreateTopicListRequestBody(topic_config_list=topics).to_body()
+        answer = await client.ask(UPDATE_TOPICS, {}, body)
+        assert answer.code == ResponseCode.INVALID_PARAMETER
+        assert f"topicConfigList[1].{member} is " in answer.remark
+        assert broker.controller.topics.select("A") is None
+
+
+async def test_a_lock_of_a_negative_queue_is_refused(autojump_clock):
+    async with embedded_broker() as broker:
+        client = await broker.connect()
+        queues = [MessageQueue("T", "broker-a", 0), MessageQueue("T", "broker-a", -1)]
+        body = LockBatchRequestBody(consumer_group="CG", client_id="c", mq_set=queues)
+        answer = await client.ask(LOCK, {}, body.to_body())
+        assert answer.code == ResponseCode.INVALID_PARAMETER
+        assert "mqSet[1].queueId is -1" in answer.remark
+
+
+async def test_an_old_table_with_too_many_retry_queues_is_mended_at_the_start(
+    autojump_clock, caplog
+):
+    disk, clock = MemoryDisk(), TrioClock()
+    async with embedded_broker(disk, clock=clock) as broker:
+        client = await broker.connect()
+        body = SubscriptionGroupConfig(group_name="CG", retry_queue_nums=3).to_body()
+        assert (await client.ask(UPDATE_GROUP, {}, body)).code == 0
+    for path in list(disk.contents):
+        if "subscriptionGroup.json" in path:
+            text, _checksum = bytes(disk.contents[path]).rstrip(b"\n").rsplit(b"\n", 1)
+            disk.contents[path] = bytearray(
+                text.replace(b'"retryQueueNums":3', b'"retryQueueNums":%d' % INT32_MAX)
+            )
+    async with embedded_broker(disk, clock=clock) as broker:
+        said = f"the retryQueueNums of group 'CG' is {INT32_MAX}"
+        assert [each for each in caplog.records if said in each.message]
+        client = await broker.connect()
+        await client.ask(HEARTBEAT, {}, heartbeat("CG"))
+        topic = broker.controller.topics.select("%RETRY%CG")
+        assert (topic.read_queue_nums, topic.write_queue_nums) == (QUEUE_COUNT_MAX,) * 2
+
+
+@pytest.mark.parametrize("first", [0, 1])
+async def test_what_is_sent_back_goes_to_a_queue_that_the_retry_topic_has(autojump_clock, first):
+    """The topic was made when the group asked for fewer queues, or for none."""
+    async with embedded_broker(message_delay_level="1s 1s 1s 1s") as broker:
+        client = await broker.connect()
+        group = SubscriptionGroupConfig(group_name="CG", retry_queue_nums=first)
+        assert (await client.ask(UPDATE_GROUP, {}, group.to_body())).code == 0
+        await client.ask(HEARTBEAT, {}, heartbeat("CG"))
+        group.retry_queue_nums = 64
+        assert (await client.ask(UPDATE_GROUP, {}, group.to_body())).code == 0
+        await client.ask(SEND, send_fields(), b"x")
+        for _ in range(8):
+            fields = {"offset": 0, "group": "CG", "delayLevel": 1, "originTopic": "T"}
+            assert (await client.ask(SEND_BACK, fields)).code == 0
+        topic = broker.controller.topics.select("%RETRY%CG")
+        assert topic.read_queue_nums == 1
+        await trio.sleep(5)
+        pulled = await client.ask(PULL, pull_fields("%RETRY%CG", 0, sysFlag=4))
+        assert len(decode_messages(pulled.body)) == 8
+
+
+def register(namesrv: Harness, *topics: TopicConfig, broker_id: int = 0) -> RemotingCommand:
+    wrapper = TopicConfigSerializeWrapper(
+        topic_config_table={topic.topic_name: topic for topic in topics}
+    )
+    return namesrv.ask(
+        103,
+        RegisterBrokerBody(topic_config_serialize_wrapper=wrapper).to_body(),
+        brokerName="b",
+        brokerAddr="192.0.2.1:10911",
+        clusterName="C",
+        brokerId=broker_id,
+        haServerAddr="192.0.2.1:10912",
+    )
+
+
+def test_a_broker_that_registers_too_many_queues_has_no_route_for_that_topic(caplog):
+    """Clients make an object for each queue of a route: a false broker would end them."""
+    namesrv = Harness()
+    answer = register(
+        namesrv,
+        TopicConfig(topic_name="Good"),
+        TopicConfig(topic_name="Many", read_queue_nums=INT32_MAX),
+        TopicConfig(topic_name="Few", write_queue_nums=-1),
+        TopicConfig(topic_name="Odd", perm=16),
+        TopicConfig(topic_name="Priority", perm=15),
+    )
+    assert answer.code == 0
+    assert namesrv.routes.topics.topics() == ["Good", "Priority"]
+    assert "'Many' of b not kept: the member readQueueNums is 2147483647" in caplog.text
+
+
+@pytest.mark.parametrize("broker_id", [-1, -(2**63)])
+def test_a_broker_with_a_negative_id_is_refused(broker_id):
+    namesrv = Harness()
+    answer = register(namesrv, TopicConfig(topic_name="Good"), broker_id=broker_id)
+    assert answer.code == ResponseCode.INVALID_PARAMETER
+    assert answer.remark.startswith(f"the custom field <brokerId> is {broker_id}, and a broker id")
+    assert namesrv.routes.cluster_info().broker_addr_table == {}
