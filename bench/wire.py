@@ -6,6 +6,10 @@ requests in flight on one connection, and 64 connections with one in flight each
 
     python -m trocket.bench.wire --pin
     python -m trocket.bench.wire --pin --against apache-5.5.0 --json
+    python -m trocket.bench.wire --pin --beside ../before    # another checkout, with its .venv
+
+`--beside` keeps both brokers alive and measures them by turns, so that a slow minute of the machine
+meets both; the ratio of each round is what counts.
 """
 
 from __future__ import annotations
@@ -14,10 +18,11 @@ import json
 import os
 import select
 import socket
+import statistics
 import tempfile
 import time
 from array import array
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated
@@ -262,14 +267,15 @@ def make_cluster(against: str, folder: Path) -> Cluster:
     return ApacheCluster(against.removeprefix("apache-"), folder, broker_java=BROKER_HEAP)
 
 
-def pin_to_cores(broker: int) -> None:
-    """Give the broker the machine's last usable core and this process the others.
+def pin_to_cores(*brokers: int) -> None:
+    """Give the brokers the machine's last usable core and this process the others.
 
-    With one usable core both stay on it.
+    With one usable core all stay on it.
     """
     cores = sorted(os.sched_getaffinity(0))
-    for thread in Path(f"/proc/{broker}/task").iterdir():
-        os.sched_setaffinity(int(thread.name), {cores[-1]})
+    for broker in brokers:
+        for thread in Path(f"/proc/{broker}/task").iterdir():
+            os.sched_setaffinity(int(thread.name), {cores[-1]})
     os.sched_setaffinity(0, set(cores[:-1]) or set(cores))
 
 
@@ -288,6 +294,50 @@ def report(outcomes: list[Outcome], title: str) -> Table:
     return table
 
 
+def checkout_cluster(checkout: Path, folder: Path) -> TrocketCluster:
+    """The stopped cluster of another checkout, run by its virtual environment.
+
+    Raises: typer.BadParameter: there is none.
+    """
+    python = checkout.absolute() / ".venv/bin/python"
+    if not python.exists():
+        raise typer.BadParameter(f"--beside: {python} is missing; `make run` there makes it")
+    return TrocketCluster(folder, command=(str(python), "-m", "trocket.cli.main"))
+
+
+def compare(
+    clusters: tuple[Cluster, Cluster], run: Callable[[Cluster, Case], Outcome], rounds: int
+) -> list[tuple[Outcome, Outcome]]:
+    """Measure two running clusters by turns, the first to begin changing with each round."""
+    pairs = []
+    for number in range(rounds):
+        for case in CASES:
+            order = clusters if number % 2 == 0 else clusters[::-1]
+            outcomes = {id(cluster): run(cluster, case) for cluster in order}
+            pairs.append((outcomes[id(clusters[0])], outcomes[id(clusters[1])]))
+    return pairs
+
+
+def report_ratios(pairs: list[tuple[Outcome, Outcome]], title: str) -> Table:
+    """Ours by theirs: the median of the rounds, and the least and the greatest."""
+    table = Table(title=title, box=SIMPLE, pad_edge=False, collapse_padding=True)
+    table.add_column("case", no_wrap=True)
+    for heading in ("CPU µs", "beside", "ratio", "least", "most", "rate ratio", "least", "most"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for case in CASES:
+        both = [(ours, theirs) for ours, theirs in pairs if ours.case == case.name]
+        cpu = [ours.broker_cpu_us / theirs.broker_cpu_us for ours, theirs in both]
+        rate = [ours.messages_per_s / theirs.messages_per_s for ours, theirs in both]
+        cells = [
+            f"{statistics.median(outcome.broker_cpu_us for outcome in side):.1f}"
+            for side in zip(*both, strict=True)
+        ]
+        for ratios in (cpu, rate):
+            cells += [f"{of(ratios):.3f}" for of in (statistics.median, min, max)]
+        table.add_row(case.name, *cells)
+    return table
+
+
 def main(
     seconds: Annotated[float, typer.Option(help="measured time of each case")] = 5.0,
     warm_up: Annotated[float, typer.Option(help="time before it, not measured")] = 2.0,
@@ -295,38 +345,52 @@ def main(
     against: Annotated[str, typer.Option(help="trocket or apache-VERSION")] = "trocket",
     pin: Annotated[bool, typer.Option(help="broker on one core, generator on the others")] = False,
     json_: Annotated[bool, typer.Option("--json", help="print JSON instead of a table")] = False,
+    beside: Annotated[Path | None, typer.Option(help="another checkout, by turns")] = None,
+    rounds: Annotated[int, typer.Option(help="with --beside", min=1)] = 5,
 ) -> None:
     """Send SEND_MESSAGE_V2 of 128 bytes to a broker in its own process and print what it took."""
     if header not in ("rocketmq", "json"):
         raise typer.BadParameter("--header is rocketmq or json")
+    template = SendTemplate.for_topic(
+        "WireBench",
+        queue_count=QUEUE_COUNT,
+        body=bytes(48 + number % 10 for number in range(128)),
+        born_timestamp_ms=time.time_ns() // 1_000_000,
+        broker="broker-a",
+        serialize_type=ROCKETMQ_TYPE if header == "rocketmq" else JSON_TYPE,
+    )
+
+    def run(cluster: Cluster, case: Case) -> Outcome:
+        spin = pin and len(os.sched_getaffinity(0)) < (os.cpu_count() or 1)
+        return measure(cluster, case, template, warm_up_s=warm_up, seconds=seconds, spin=spin)
+
+    pairs: list[tuple[Outcome, Outcome]] = []
+    outcomes: list[Outcome] = []
     with tempfile.TemporaryDirectory(prefix="trocket-bench-") as folder:
-        cluster = make_cluster(against, Path(folder))
+        first = make_cluster(against, Path(folder, "first"))
+        clusters = (
+            (first,)
+            if beside is None
+            else (first, checkout_cluster(beside, Path(folder, "beside")))
+        )
         try:
-            cluster.start()
+            for cluster in clusters:
+                cluster.start()
             if pin:
-                pin_to_cores(cluster.pids[0])
-            template = SendTemplate.for_topic(
-                "WireBench",
-                queue_count=QUEUE_COUNT,
-                body=bytes(48 + number % 10 for number in range(128)),
-                born_timestamp_ms=time.time_ns() // 1_000_000,
-                broker="broker-a",
-                serialize_type=ROCKETMQ_TYPE if header == "rocketmq" else JSON_TYPE,
-            )
-            outcomes = [
-                measure(
-                    cluster,
-                    case,
-                    template,
-                    warm_up_s=warm_up,
-                    seconds=seconds,
-                    spin=pin and len(os.sched_getaffinity(0)) < (os.cpu_count() or 1),
-                )
-                for case in CASES
-            ]
+                pin_to_cores(*(cluster.pids[0] for cluster in clusters))
+            if len(clusters) == 2:
+                pairs = compare(clusters, run, rounds)
+            else:
+                outcomes = [run(first, case) for case in CASES]
         finally:
-            cluster.close()
-    if json_:
+            for cluster in clusters:
+                cluster.close()
+    if beside is not None:
+        if json_:
+            print(json.dumps([[asdict(one) for one in pair] for pair in pairs], indent=2))
+        else:
+            Console().print(report_ratios(pairs, f"{rounds} rounds of {seconds:g} s"))
+    elif json_:
         facts = {"against": against, "header": header, "pinned": pin, "seconds": seconds}
         print(json.dumps({**facts, "cases": [asdict(one) for one in outcomes]}, indent=2))
     else:

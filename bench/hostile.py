@@ -1,0 +1,317 @@
+"""All hostile clients at once against one broker, beside one honest producer and consumer.
+
+    python -m trocket.bench.hostile                      an hour
+    python -m trocket.bench.hostile --minutes 2 --json
+
+Name server and broker run in processes of their own, and so do the attacks (`bench/attacks.py`). A
+second name server of the broker hangs: it takes connections and never answers. SQL92 filters are
+switched on. This process is the honest clients: it sends at a set rate, consumes, and in the end
+kills the broker, starts it again and reads the topic once more.
+
+It ends with status 1 when a message that was confirmed was not consumed or is not there after the
+kill, when the broker ended by itself, or when its memory passed the budget of its connections
+(`--budget-mb`, the key remotingBytesMax) by more than `--own-mb`, what it takes for itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import Progress
+from rich.table import Table
+
+from trocket import ClientError, ConsumeFromWhere, Message, Producer, PushConsumer
+from trocket.interop.ports import free_port
+from trocket.interop.process import LineProcess, PeerError
+from trocket.interop.trocket_peer import TrocketPair
+from trocket.interop.usage import anonymous_bytes, cpu_seconds
+
+TOPIC = "Honest"
+QUEUES = 4
+BODY_SIZE = 128
+MIB = 1 << 20
+SAMPLE_S = 1.0
+CATCH_UP_S = 180.0
+SENDERS = 8
+ATTACKS_END_S = 120.0
+"""How long the attacks may take to end after their time: a round is at most a minute."""
+
+
+@dataclass
+class Honest:
+    """What the honest clients saw.
+
+    Attributes:
+      confirmed, consumed, read_again: numbers of messages: answered with SEND_OK, consumed
+        meanwhile, and read after the broker was killed and started again.
+      send_ms, arrive_ms: from the call of `send` until its answer, tries that failed included; from
+        the call until the consumer has the message.
+      given_up: messages that were refused until long after the end.
+      failed_tries: sends that raised; each was sent again.
+    """
+
+    confirmed: set[int] = field(default_factory=set)
+    consumed: set[int] = field(default_factory=set)
+    read_again: set[int] = field(default_factory=set)
+    send_ms: list[float] = field(default_factory=list)
+    arrive_ms: list[float] = field(default_factory=list)
+    given_up: int = 0
+    failed_tries: int = 0
+    last_failure: str = ""
+
+
+async def send(
+    producer: Producer, honest: Honest, number: int, rate: float, until_s: float
+) -> None:
+    """One of `SENDERS` senders: the messages number, number + SENDERS and so on, at its times."""
+    start_s = time.monotonic()
+    count = 0
+    while time.monotonic() < until_s:
+        begin_s = time.monotonic()
+        head = number.to_bytes(8, "big") + int(begin_s * 1e6).to_bytes(8, "big")
+        while True:
+            try:
+                await producer.send(Message(TOPIC, head.ljust(BODY_SIZE, b"x")))
+                break
+            except ClientError as error:
+                honest.failed_tries += 1
+                honest.last_failure = str(error)
+                if time.monotonic() > until_s + CATCH_UP_S:
+                    honest.given_up += 1
+                    return
+                await asyncio.sleep(0.1)
+        honest.send_ms.append((time.monotonic() - begin_s) * 1000)
+        honest.confirmed.add(number)
+        number += SENDERS
+        count += 1
+        await asyncio.sleep(max(0.0, start_s + count * SENDERS / rate - time.monotonic()))
+
+
+async def send_all(producer: Producer, honest: Honest, rate: float, until_s: float) -> None:
+    """Send at a rate, in all, until a time."""
+    await asyncio.gather(*(send(producer, honest, at, rate, until_s) for at in range(SENDERS)))
+
+
+async def warm_up(producer: Producer, honest: Honest) -> None:
+    """Create the topic, and wait until the consumer reads it: neither is measured."""
+    number = 1 << 62
+    while number not in honest.consumed:
+        try:
+            head = number.to_bytes(8, "big") + int(time.monotonic() * 1e6).to_bytes(8, "big")
+            await producer.send(Message(TOPIC, head.ljust(BODY_SIZE, b"x")))
+        except ClientError as error:
+            honest.last_failure = str(error)
+        await asyncio.sleep(0.5)
+    honest.arrive_ms.clear()
+
+
+async def consume(consumer: PushConsumer, honest: Honest) -> None:
+    async for message in consumer:
+        number = int.from_bytes(message.body[:8], "big")
+        if number not in honest.consumed:
+            honest.consumed.add(number)
+            sent_s = int.from_bytes(message.body[8:16], "big") / 1e6
+            honest.arrive_ms.append((time.monotonic() - sent_s) * 1000)
+        message.ack()
+
+
+async def read_again(url: str, honest: Honest) -> None:
+    """Read the whole topic by another group, until everything confirmed was read or time is up."""
+    async with PushConsumer(
+        url,
+        group="honest-again",
+        subscriptions={TOPIC: "*"},
+        consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET,
+    ) as consumer:
+        try:
+            async with asyncio.timeout(CATCH_UP_S):
+                async for message in consumer:
+                    honest.read_again.add(int.from_bytes(message.body[:8], "big"))
+                    message.ack()
+                    if honest.confirmed <= honest.read_again:
+                        return
+        except TimeoutError:
+            return
+
+
+async def watch(
+    pair: TrocketPair, samples: list[tuple[float, ...]], honest: Honest, bar: Progress
+) -> None:
+    """Sample the anonymous memory of broker and name server in MB, until cancelled."""
+    task = bar.add_task("", total=None)
+    while True:
+        sample = tuple(anonymous_bytes(pid) / 1e6 for pid in pair.pids)
+        samples.append(sample)
+        bar.update(
+            task,
+            description=f"{len(honest.confirmed):,} confirmed, {len(honest.consumed):,} consumed, "
+            f"{honest.failed_tries} failed tries, broker {sample[0]:.0f} MB",
+        )
+        await asyncio.sleep(SAMPLE_S)
+
+
+def percentiles(times_ms: list[float]) -> dict[str, float]:
+    """p50, p99, p99.9 and the largest of some times."""
+    ordered = sorted(times_ms) or [0.0]
+    at = {"p50": 0.5, "p99": 0.99, "p99.9": 0.999, "max": 1.0}
+    return {name: round(ordered[int((len(ordered) - 1) * part)], 1) for name, part in at.items()}
+
+
+def tenths(values: list[float]) -> list[float]:
+    """The largest value of each tenth of the time, so that growth is seen."""
+    size = max(1, len(values) // 10)
+    return [round(max(values[at : at + size]), 1) for at in range(0, len(values), size)]
+
+
+async def run(
+    pair: TrocketPair,
+    start_attacks: Callable[[], LineProcess],
+    minutes: float,
+    rate: float,
+    bar: Progress,
+) -> dict[str, object]:
+    """Send and consume under attack; the figures.
+
+    Args:
+      start_attacks: called once the honest clients have sent and consumed a message.
+    Raises: PeerError: the broker or the attacks ended by themselves.
+    """
+    honest = Honest()
+    samples: list[tuple[float, ...]] = []
+    url = pair.namesrv_address
+    async with (
+        Producer(url, group="honest") as producer,
+        PushConsumer(
+            url,
+            group="honest",
+            subscriptions={TOPIC: "*"},
+            consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET,
+        ) as consumer,
+    ):
+        consuming = asyncio.create_task(consume(consumer, honest))
+        watching = asyncio.create_task(watch(pair, samples, honest, bar))
+        await warm_up(producer, honest)
+        attacks = await asyncio.to_thread(start_attacks)
+        until_s = time.monotonic() + minutes * 60
+        sending = asyncio.create_task(send_all(producer, honest, rate, until_s))
+        # The sampler ends by itself only when a process is gone.
+        await asyncio.wait({sending, watching}, return_when=asyncio.FIRST_COMPLETED)
+        if watching.done():
+            sending.cancel()
+            consumer.stop()
+            watching.result()
+        await sending
+        line = await asyncio.to_thread(
+            attacks.wait_line, lambda line: line.startswith("{"), timeout_s=ATTACKS_END_S
+        )
+        end_s = time.monotonic() + CATCH_UP_S
+        while honest.confirmed - honest.consumed and time.monotonic() < end_s:  # noqa: ASYNC110 - a bench
+            await asyncio.sleep(0.5)
+        watching.cancel()
+        consumer.stop()
+        await consuming
+    used_s = cpu_seconds(pair.pids[0])
+    await asyncio.to_thread(pair.kill_broker)
+    await asyncio.to_thread(pair.start_broker)
+    await read_again(url, honest)
+    return {
+        "minutes": minutes,
+        "rate_per_s": rate,
+        "confirmed": len(honest.confirmed),
+        "not_consumed": len(honest.confirmed - honest.consumed),
+        "not_there_after_kill": len(honest.confirmed - honest.read_again),
+        "given_up": honest.given_up,
+        "failed_tries": honest.failed_tries,
+        "last_failure": honest.last_failure,
+        "send_ms": percentiles(honest.send_ms),
+        "arrive_ms": percentiles(honest.arrive_ms),
+        "broker_mb_max": round(max(sample[0] for sample in samples), 1),
+        "namesrv_mb_max": round(max(sample[1] for sample in samples), 1),
+        "broker_mb_by_tenth": tenths([sample[0] for sample in samples]),
+        "broker_mb_end": round(samples[-1][0], 1),
+        "broker_cpu_s": round(used_s, 1),
+        "attacks": json.loads(line),
+    }
+
+
+def report(figures: dict[str, object]) -> Table:
+    """The figures as a table for people."""
+    table = Table("figure", "value")
+    for name, value in figures.items():
+        if isinstance(value, dict):
+            value = ", ".join(f"{key} {item}" for key, item in value.items())
+        table.add_row(name, str(value))
+    return table
+
+
+def main(
+    minutes: Annotated[float, typer.Option(min=0.1)] = 60.0,
+    rate: Annotated[float, typer.Option(help="honest messages per second", min=1)] = 50.0,
+    budget_mb: Annotated[int, typer.Option(help="remotingBytesMax of the broker", min=64)] = 256,
+    own_mb: Annotated[int, typer.Option(help="what it may take beside, without file pages")] = 150,
+    seed: int = 0,
+    only: Annotated[list[str] | None, typer.Option(help="names of attacks")] = None,
+    as_json: Annotated[bool, typer.Option("--json")] = False,
+    keep: Annotated[Path | None, typer.Option(help="where logs and store stay")] = None,
+) -> None:
+    """Attack a broker for a time, and print what its honest clients saw."""
+    with (
+        tempfile.TemporaryDirectory() as name,
+        Progress(console=Console(stderr=True)) as bar,
+        socket.create_server(("127.0.0.1", 0)) as hung,
+    ):
+        folder = keep or Path(name)
+        ha_port = free_port()
+        pair = TrocketPair(
+            folder / "pair",
+            broker_keys={
+                "haListenPort": ha_port,
+                "haListenAddress": "127.0.0.1",
+                "enablePropertyFilter": "true",
+                "remotingBytesMax": budget_mb * MIB,
+            },
+        )
+        pair.start_namesrv()
+        conf = folder / "pair" / "broker.conf"
+        both = f"{pair.namesrv_address};127.0.0.1:{hung.getsockname()[1]}"
+        conf.write_text(conf.read_text().replace(pair.namesrv_address, both))
+        try:
+            pair.start_broker()
+            command = [
+                sys.executable, "-m", "trocket.bench.attacks", "--broker", pair.broker_address,
+                "--namesrv", pair.namesrv_address, "--ha", f"127.0.0.1:{ha_port}",
+                "--victim", TOPIC, "--seconds", str(minutes * 60), "--seed", str(seed),
+            ]  # fmt: skip
+            for attack in only or ():
+                command += ["--only", attack]
+            start = partial(LineProcess, command, folder=folder, name="attacks")
+            figures = asyncio.run(run(pair, start, minutes, rate, bar))
+        except PeerError as error:
+            sys.exit(f"hostile: {error}")
+        finally:
+            pair.close()
+    if as_json:
+        print(json.dumps(figures, indent=2))
+    else:
+        Console().print(report(figures))
+    wrong = [name for name in ("given_up", "not_consumed", "not_there_after_kill") if figures[name]]
+    if float(str(figures["broker_mb_max"])) > (budget_mb + own_mb) * MIB / 1e6:
+        wrong.append("broker_mb_max")
+    if wrong:
+        sys.exit(f"hostile: wrong: {', '.join(wrong)}")
+
+
+if __name__ == "__main__":
+    typer.run(main)
