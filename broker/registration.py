@@ -2,7 +2,9 @@
 
 Every name server has a link and a task of its own; one that does not answer delays no other.
 Callers who wait until a topic is known are not kept for long, either: a hung name server costs
-the first of them REGISTRATION_WAIT_S, and the later ones nothing while another one answers.
+the first of them REGISTRATION_WAIT_S, and the later ones nothing while another one answers. If
+none has answered yet, callers wait a little longer, and the broker's start waits for
+registerBrokerTimeoutMills: what no name server knows, no client finds.
 
 Java counterpart: BrokerController.registerBrokerAll of 5.3.3, which waits for the slowest.
 """
@@ -27,8 +29,12 @@ from .topic_config_manager import TopicConfigManager
 logger = logging.getLogger(__name__)
 
 REGISTRATION_WAIT_S = 1.0
-"""How long a request is kept for a name server that is late. Clients give up after 3 to 5 s.
-RocketMQ: registerBrokerTimeoutMills, 24 s."""
+"""How long a request waits for a name server that is late, if another one has answered or if all
+are known not to answer. RocketMQ: registerBrokerTimeoutMills, 24 s."""
+
+FIRST_ANSWER_WAIT_S = 2.5
+"""How long a request waits for the first name server that answers; a name server on a busy machine
+may take more than a second. Clients give up after 3 to 5 s."""
 
 MASTER_UNKNOWN_PERIOD_S = 10.0
 """Between the registrations of a slave that knows no master: that is how it hears of one. RocketMQ:
@@ -98,7 +104,8 @@ class Registrar:
             links = Supervisor(nursery, logger)
             for link in self._links:
                 links.start_soon(f"the registration with name server {link.address}", link.run)
-            await self.register_all()
+            timeout_s = self._config.register_broker_timeout_mills / 1000
+            await self._register((), whole=True, first_answer_s=timeout_s)
             task_status.started()
             await trio.sleep_forever()
 
@@ -136,29 +143,40 @@ class Registrar:
     async def register_topics(self, topics: Iterable[str] = ()) -> None:
         """Register topics, and what else changed, and wait until the name servers know them.
 
-        It waits for all name servers that answer, or for REGISTRATION_WAIT_S, and then returns: a
-        name server that was late is told in the background. Failures are logged, not raised.
+        It waits for all name servers that answer, as long as the module's text says, and then
+        returns: a name server that was late is told in the background. Failures are logged, not
+        raised.
 
         Args:
           topics: names; these are registered even where the name servers have them.
         """
         await self._register(topics, whole=False)
 
-    async def _register(self, topics: Iterable[str], *, whole: bool) -> None:
+    async def _register(
+        self, topics: Iterable[str], *, whole: bool, first_answer_s: float = FIRST_ANSWER_WAIT_S
+    ) -> None:
         names = list(topics)
         waiting: dict[RegistrationLink, int] = {}
         for link in self._links:
             link.want(names, whole=whole)
             waiting[link] = link.asked
-        with trio.move_on_after(REGISTRATION_WAIT_S):
-            while not _is_enough(waiting):
+        began_s = trio.current_time()
+        while not _is_enough(waiting):
+            has_answer = any(link.done >= asked for link, asked in waiting.items())
+            is_hopeful = any(link.is_answering for link in waiting)
+            wait_s = first_answer_s if is_hopeful and not has_answer else REGISTRATION_WAIT_S
+            with trio.move_on_at(began_s + wait_s) as limit:
                 await self._progress.wait()
-            return
+            if limit.cancelled_caught:
+                self._note_silence(waiting, wait_s)
+                return
+
+    def _note_silence(self, waiting: dict[RegistrationLink, int], wait_s: float) -> None:
         for link, asked in waiting.items():
             # A large table takes longer than that, part by part; then it answers all the while.
             is_silent = trio.current_time() - link.heard_s > REGISTRATION_WAIT_S / 2
             if link.done < asked and is_silent:
-                link.note_silence(f"no answer to a registration within {REGISTRATION_WAIT_S:g} s")
+                link.note_silence(f"no answer to a registration within {wait_s:g} s")
 
     def _note_progress(self) -> None:
         self._progress.set()

@@ -23,11 +23,13 @@ class NameServers:
     Attributes:
       hung: hosts whose name server takes connections and requests and answers nothing, as a
         stopped process does.
+      delays_s: by host, what a slow name server waits before it reads a request.
       requests: host, code and frame size of each request that came, in their order.
     """
 
     def __init__(self, nursery: trio.Nursery) -> None:
         self.hung: set[str] = set()
+        self.delays_s: dict[str, float] = {}
         self.requests: list[tuple[str, int, int]] = []
         self.controllers: dict[str, NamesrvController] = {}
         self._nursery = nursery
@@ -66,6 +68,7 @@ class NameServers:
             commands = decoder.receive_data(data)
             self.requests += [(host, command.code, size // len(commands)) for command in commands]
             if host not in self.hung:
+                await trio.sleep(self.delays_s.get(host, 0))
                 try:
                     await target.send_all(data)
                 except (trio.BrokenResourceError, trio.ClosedResourceError):

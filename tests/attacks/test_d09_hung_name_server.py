@@ -84,6 +84,17 @@ async def test_the_only_name_server_hangs_and_clients_are_served(autojump_clock)
         nursery.cancel_scope.cancel()
 
 
+async def test_a_start_waits_for_the_only_name_server(autojump_clock):
+    """A busy machine's name server may take seconds; a topic that it does not know is lost."""
+    async with trio.open_nursery() as nursery:
+        servers = NameServers(nursery)
+        await servers.start(GOOD)
+        servers.delays_s[GOOD] = 4
+        async with embedded_broker(client=servers.client(), namesrv_addr=f"{GOOD}:9876"):
+            assert "TBW102" in servers.controllers[GOOD].routes.topics
+        nursery.cancel_scope.cancel()
+
+
 async def test_a_name_server_that_wakes_up_learns_what_it_missed(autojump_clock, caplog):
     """The log has one line when it hangs and one when it answers again, none between."""
     caplog.set_level(logging.INFO)
