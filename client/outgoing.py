@@ -14,7 +14,7 @@ from ..remoting import message_properties as names
 from ..remoting.bodies import MessageQueue
 from ..remoting.codec import RemotingCommand
 from ..remoting.compression import CompressionType, compress
-from ..remoting.errors import LocalProtocolError, MissingPackageError, RemotingError
+from ..remoting.errors import LocalProtocolError, MissingPackageError
 from ..remoting.message import Message as WireMessage
 from ..remoting.message_batch import encode_batch
 from ..remoting.sys_flag import TRANSACTION_PREPARED_TYPE
@@ -311,7 +311,7 @@ def _check_entry(message: Message, first: Message) -> None:
 def _encoded(properties: Mapping[str, str]) -> bytes:
     try:
         encoded = names.properties_to_bytes(properties)
-    except (RemotingError, TypeError) as error:
+    except (names.IllegalPropertyError, TypeError) as error:
         raise MessageRefusedError(f"the message's properties: {error}") from error
     try:
         check_properties_size(len(encoded))
