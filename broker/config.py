@@ -13,13 +13,13 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ..remoting.config import ConfigError, Entry, KnownKey, configure, parse_known_keys, setting
+from ..common.config import ConfigError, Entry, KnownKey, configure, parse_known_keys, setting
+from ..common.filter_policy import FilterPolicy
 from ..remoting.hosts import join_address
 from ..remoting.memory_budget import BUDGET_MIN
 from ..remoting.names import FILTER_SERVERS_MAX
 from ..store.config import BrokerRole, MessageStoreConfig
 from ..store.retention.retention_rules import delete_hours
-from .filter_policy import FilterPolicy
 
 MASTER_ID = 0
 """The broker id that is the master of its broker name. Source: RocketMQ MixAll.MASTER_ID."""
@@ -184,7 +184,7 @@ class BrokerConfig(FilterPolicy):
 
 def known_keys() -> Mapping[str, KnownKey]:
     """Every key that RocketMQ reads from a broker.conf, supported or not."""
-    from ..remoting.known_keys import EFFECTS, NETTY_KEYS  # only where a key is no field
+    from ..common.known_keys import EFFECTS, NETTY_KEYS  # only where a key is no field
     from .known_keys import BROKER_KEYS
     from .known_store_keys import STORE_KEYS
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Final
 
-from .filter.sql92 import EXPRESSION_CHARACTER_SIZE, Expression
+from ..common.sql92.expression import EXPRESSION_CHARACTER_SIZE, Expression
 
 if TYPE_CHECKING:
     from .pull_request_hold import HeldPull

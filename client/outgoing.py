@@ -10,7 +10,8 @@ from typing import Final
 
 import msgspec
 
-from ..remoting import message_properties as names
+from ..common import message_properties as names
+from ..common.topic_names import AUTO_CREATE_TOPIC
 from ..remoting.bodies import MessageQueue
 from ..remoting.codec import RemotingCommand
 from ..remoting.compression import CompressionType, compress
@@ -18,7 +19,6 @@ from ..remoting.errors import LocalProtocolError, MissingPackageError
 from ..remoting.message import Message as WireMessage
 from ..remoting.message_batch import encode_batch
 from ..remoting.sys_flag import TRANSACTION_PREPARED_TYPE
-from ..remoting.topic_names import AUTO_CREATE_TOPIC
 from .client import Client
 from .core.send_header import SendTemplate
 from .core.topics import check_body, check_properties_size, check_send_topic

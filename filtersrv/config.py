@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ..broker.filter_policy import FilterPolicy
+from ..common.config import ConfigError, Entry, KnownKey, configure, parse_known_keys, setting
+from ..common.filter_policy import FilterPolicy
 from ..remoting.client import split_address
-from ..remoting.config import ConfigError, Entry, KnownKey, configure, parse_known_keys, setting
 from ..remoting.hosts import join_address
 from ..remoting.memory_budget import BUDGET_MIN
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Iterator
 
+from ..common.message_properties import IllegalPropertyError, properties_to_bytes
 from .errors import LocalProtocolError, RemoteProtocolError
 from .message import Message
-from .message_properties import IllegalPropertyError, properties_to_bytes
 from .record_schema import BATCH_ENTRY_HEAD, PROPERTIES_LENGTH
 
 

@@ -149,7 +149,7 @@ def test_with_the_extra_the_command_works(installed: Installed) -> None:
     assert keys.returncode == 0
     assert "supported" in keys.stdout
     # The grammar is a data file: it is there, and can be read.
-    parse = "from trocket.broker.filter.parser import parse; parse('a = 1')"
+    parse = "from trocket.common.sql92.parser import parse; parse('a = 1')"
     filters = environment.run(environment.python, "-c", parse)
     assert (filters.stderr, filters.returncode) == ("", 0)
 

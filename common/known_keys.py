@@ -3,7 +3,7 @@
 Read out of the setters and fresh instances of
 NettyServerConfig and NettyClientConfig
 of RocketMQ 5.5.0; keys that 4.x and 5.0 to 5.3 had besides are under `[gone]`. The sections say
-what it means that trocket does not support a key (`EFFECTS` in remoting/known_keys.py); whether it
+what it means that trocket does not support a key (`EFFECTS` in common/known_keys.py); whether it
 does, the dataclass says. Format: `parse_known_keys`.
 """
 

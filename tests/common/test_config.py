@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trocket.remoting.config import (
+from trocket.common.config import (
     TEXT_SIZE_MAX,
     ConfigError,
     KnownKey,
@@ -23,7 +23,7 @@ from trocket.remoting.config import (
     setting,
     to_properties,
 )
-from trocket.remoting.known_keys import EFFECTS, NETTY_KEYS
+from trocket.common.known_keys import EFFECTS, NETTY_KEYS
 
 
 class Colour(enum.Enum):

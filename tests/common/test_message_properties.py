@@ -1,4 +1,4 @@
-"""remoting/message_properties.py."""
+"""common/message_properties.py."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trocket.remoting.message_properties import (
+from trocket.common.message_properties import (
     IllegalPropertyError,
     find_property,
     properties_from_bytes,
