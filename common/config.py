@@ -209,23 +209,6 @@ def property_line(key: str, value: str) -> str:
     return f"{key}={_escape(value)}\n"
 
 
-def parse_known_keys(table: str, effects: Mapping[str, str]) -> dict[str, KnownKey]:
-    """A table of keys: `[section]` lines, whose effect `effects` tells, and `key type default`.
-
-    A `!` behind the key marks those that RocketMQ itself calls important.
-    """
-    keys: dict[str, KnownKey] = {}
-    effect = ""
-    for line in table.split("\n"):
-        if line.startswith("["):
-            effect = effects[line.strip("[]")]
-        elif line:
-            name, kind, default = line.split(" ", 2)
-            key = name.rstrip("!")
-            keys[key] = KnownKey(key, kind, default, name.endswith("!"), effect)
-    return keys
-
-
 def _at(path: str, line: int) -> str:
     if not path:
         return f"line {line}: " if line else ""

@@ -1,58 +1,27 @@
-"""The keys of RocketMQ's sockets, common to all its servers, and what unsupported keys mean.
+"""RocketMQ's own configuration keys, supported or not, with type and default.
 
-Read out of the setters and fresh instances of
-NettyServerConfig and NettyClientConfig
-of RocketMQ 5.5.0; keys that 4.x and 5.0 to 5.3 had besides are under `[gone]`. The sections say
-what it means that trocket does not support a key (`EFFECTS` in common/known_keys.py); whether it
-does, the dataclass says. Format: `parse_known_keys`.
+They are data: the tables `keys/*.txt`, which are read only where a key in a user's file is no field
+of a dataclass, to say what it means. In a table
+
+    # begins a comment
+    [section]          what it means that trocket does not support the keys below: `EFFECTS`
+    key type default   `!` behind the key: one that RocketMQ itself calls important
+
+The type is Java's; `-` stands for a default of "" or null, and parentheses around one that depends
+on the machine. Whether trocket supports a key, the dataclass says.
 """
 
 from __future__ import annotations
 
-NETTY_KEYS = """\
-[memory]
-clientPooledByteBufAllocatorEnable bool false
-serverPooledByteBufAllocatorEnable bool true
-[netty]
-channelNotActiveInterval long 60000
-clientSocketRcvBufSize int 0
-clientSocketSndBufSize int 0
-connectTimeoutMillis int 3000
-disableNettyWorkerGroup bool false
-enableReconnectForGoAway bool true
-enableShutdownGracefully bool false
-maxReconnectIntervalTimeSeconds long 60
-scanAvailableNameSrv bool true
-serverChannelMaxIdleTimeSeconds int 120
-serverNettyWorkerGroupEnable bool true
-serverSocketBacklog int 1024
-serverSocketRcvBufSize int 0
-serverSocketSndBufSize int 0
-shutdownWaitTimeSeconds int 30
-socksProxyConfig str {}
-useEpollNativeSelector bool false
-useTLS bool false
-writeBufferHighWaterMark int 0
-writeBufferLowWaterMark int 0
-[other]
-bindAddress str 0.0.0.0
-clientChannelMaxIdleTimeSeconds int 120
-clientCloseSocketIfTimeout bool true
-listenPort int 0
-[threads]
-clientAsyncSemaphoreValue int 65535
-clientCallbackExecutorThreads int (cpus)
-clientOnewaySemaphoreValue int 65535
-clientWorkerThreads int 4
-disableCallbackExecutor bool false
-serverAsyncSemaphoreValue int 64
-serverCallbackExecutorThreads int 0
-serverOnewaySemaphoreValue int 256
-serverSelectorThreads int 3
-serverWorkerThreads int 8
-"""
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
 
-EFFECTS = {
+from .config import KnownKey
+
+_TABLES: Final = Path(__file__).with_name("keys")
+
+EFFECTS: Final[Mapping[str, str]] = {
     "batch": "how messages are laid out does not depend on it; compaction is not there yet",
     "cold": "flow control of cold data is not there",
     "delay": "delayed and timed messages come without it: they are kept in another way",
@@ -60,6 +29,7 @@ EFFECTS = {
     "filters": "SQL filters do not depend on it; tag filters need no setting",
     "fixed": "RocketMQ does not read this key either: the path follows from storePathRootDir",
     "gone": "RocketMQ itself does not read this key any more",
+    "idle": "is not needed here",
     "lite": "lite topics and LMQ are not there yet",
     "memory": "files are written with pwrite and mapped to be read; there is nothing to tune here",
     "metrics": "metrics, statistics and traces are not there yet",
@@ -75,4 +45,30 @@ EFFECTS = {
     "trocket": "it is trocket's own; RocketMQ does not know it",
     "transactions": "transactions are not there yet",
 }
-"""What it means that a key is not supported, by section of the tables of known keys."""
+"""What it means that a key is not supported, by the section that it stands in."""
+
+
+def read_keys(*tables: str) -> dict[str, KnownKey]:
+    """The keys of some tables; of a key that two of them have, the later one counts.
+
+    Args:
+      tables: names of files in `keys/`, without `.txt`.
+    """
+    known: dict[str, KnownKey] = {}
+    for table in tables:
+        known |= parse_keys((_TABLES / f"{table}.txt").read_text(encoding="ascii"))
+    return known
+
+
+def parse_keys(table: str) -> dict[str, KnownKey]:
+    """The keys of a table's text."""
+    keys: dict[str, KnownKey] = {}
+    effect = ""
+    for line in table.split("\n"):
+        if line.startswith("["):
+            effect = EFFECTS[line.strip("[]")]
+        elif line and not line.startswith("#"):
+            name, kind, default = line.split(" ", 2)
+            key = name.rstrip("!")
+            keys[key] = KnownKey(key, kind, default, name.endswith("!"), effect)
+    return keys

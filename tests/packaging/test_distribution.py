@@ -93,11 +93,11 @@ def inside(source: Path, pattern: str) -> set[str]:
 
 
 def data_files(source: Path) -> set[str]:
-    """What harness and filter server compile, and pages' styles: what is not Python there."""
+    """Files that are not Python: tables of keys, a grammar, programs to compile, styles."""
     outside = {"__pycache__", "target", "image"}
     return {
         path.relative_to(source).as_posix()
-        for folder in ("interop", "filtersrv", "spark")
+        for folder in ("common", "interop", "filtersrv", "spark")
         for path in (source / folder).rglob("*")
         if path.is_file() and path.suffix != ".py" and not outside & set(path.parts)
     }
