@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 from trocket.blocking import Admin
 from trocket.client.core.namespaces import NAMESPACE_SEPARATOR
 from trocket.client.core.routes import subscribe_queues
-from trocket.remoting.topic_names import DLQ_TOPIC_PREFIX
+from trocket.common.topic_names import DLQ_TOPIC_PREFIX
 from trocket.spark.jobs.connection import client, cluster_name, reading
 from trocket.spark.jobs.flags import JobFlags
 from trocket.spark.jobs.running import JobError
