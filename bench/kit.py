@@ -88,7 +88,7 @@ def chosen(names: Collection[str] | None, known: Mapping[str, T], option: str) -
     """
     for name in names or ():
         if name not in known:
-            raise typer.BadParameter(f"{option} {name}: it is one of {', '.join(known)}")
+            raise typer.BadParameter(f"{option} is one of {', '.join(known)}, not {name!r}")
     return {name: known[name] for name in names or known}
 
 

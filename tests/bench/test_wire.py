@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from array import array
 from pathlib import Path
 
 import pytest
 import typer
 
-from trocket.bench.kit import make_cluster, percentile, table
+from trocket.bench.kit import table
 from trocket.bench.wire import (
     CASES,
     COLUMNS,
@@ -22,15 +21,6 @@ from trocket.interop.peer import Cluster
 from trocket.interop.trocket_peer import TrocketCluster
 
 
-@pytest.mark.parametrize(
-    ("share", "expected"), [(0.0, 1.0), (0.5, 51.0), (0.99, 100.0), (1.0, 100.0)]
-)
-def test_a_percentile_is_the_value_below_which_the_share_lies(
-    share: float, expected: float
-) -> None:
-    assert percentile(array("d", range(1, 101)), share) == expected
-
-
 def test_the_cases_are_those_of_the_documentation() -> None:
     shapes = [(case.connections, case.in_flight) for case in CASES]
     assert shapes == [(1, 1), (1, 64), (1, 1024), (64, 1)]
@@ -39,13 +29,6 @@ def test_the_cases_are_those_of_the_documentation() -> None:
 def test_the_table_has_one_row_for_each_case() -> None:
     outcome = CaseResult("1 in flight", 10, 0, 5_000.0, 25.0, 1.0, 2.0, 3.0, 0.5, 50.0)
     assert table(COLUMNS, [outcome, outcome], "title").row_count == 2
-
-
-def test_without_a_version_our_own_broker_is_measured(tmp_path) -> None:
-    cluster = make_cluster("trocket", tmp_path)
-    assert isinstance(cluster, TrocketCluster)
-    assert cluster.label == "trocket"
-    assert cluster.pids == []
 
 
 def test_two_checkouts_are_measured_by_turns_and_each_round_gives_a_ratio(tmp_path: Path) -> None:
