@@ -24,14 +24,14 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
 import typer
 
+from trocket.bench.kit import running
 from trocket.bench.spark_ready import PARTS as READY_PARTS
 from trocket.bench.spark_ready import ReadySource
 from trocket.blocking import Admin
@@ -236,16 +236,6 @@ def measure_store(spark: Any, pool: Any, folder: Path, messages: int, rounds: in
 # A broker
 
 
-@contextmanager
-def own_broker(folder: Path) -> Iterator[TrocketCluster]:
-    cluster = TrocketCluster(folder / "cluster")
-    cluster.start()
-    try:
-        yield cluster
-    finally:
-        cluster.close()
-
-
 def measure_sink(spark: Any, cluster: TrocketCluster, count: int, rounds: int) -> None:
     with Admin(f"rocketmq://{cluster.namesrv_address}") as admin:
         admin.create_topic(TOPIC, queues=QUEUES)
@@ -342,7 +332,7 @@ def main(
         if Part.STORE in parts:
             measure_store(spark, pool, folder, messages, rounds)
         if parts & {Part.SINK, Part.SOURCE}:
-            with own_broker(folder) as cluster:
+            with running(TrocketCluster(folder / "cluster")) as cluster:
                 measure_sink(spark, cluster, rows, rounds)
                 if Part.SOURCE in parts:
                     measure_source(spark, pool, cluster, rounds)
