@@ -19,7 +19,7 @@ from .codec import FRAME_SIZE_MAX, RemotingCommand
 from .errors import RemotingError
 from .hosts import host_bytes
 from .memory_budget import MemoryBudget
-from .session import Completed, Session
+from .session import Session, Unanswered
 from .supervision import FailureLog
 from .turn import Turn
 
@@ -359,7 +359,7 @@ class Channel:
         self.memory.forget_closed(self)
         if self._drained is not None:
             self._drained.set()
-        complete(self.session.close(reason))
+        end_calls(self.session.close(reason))
         try:
             self._transport.abort()
         except Exception as error:  # noqa: BLE001 - who closes has others to serve
@@ -398,7 +398,7 @@ class Channel:
             self.write(frame)
             with trio.move_on_at(now_s + timeout_s):
                 await waiter.done.wait()
-            complete(session.expire(trio.current_time()))
+            end_calls(session.expire(trio.current_time()))
         finally:
             session.forget(command.opaque)
         if isinstance(waiter.result, RemotingCommand):
@@ -413,11 +413,15 @@ class CallWaiter:
 
     def __init__(self) -> None:
         self.done = trio.Event()
-        self.result: RemotingCommand | RemotingError = RemotingError("not done yet")
+        self.result: RemotingCommand | RemotingError = RemotingError("the call is not done")
+
+    def finish(self, result: RemotingCommand | RemotingError) -> None:
+        """Wake the task."""
+        self.result = result
+        self.done.set()
 
 
-def complete(calls: Iterable[Completed[CallWaiter]]) -> None:
-    """Wake the tasks whose calls are done."""
+def end_calls(calls: Iterable[Unanswered[CallWaiter]]) -> None:
+    """Wake the tasks of calls that got no answer."""
     for call in calls:
-        call.waiter.result = call.result
-        call.waiter.done.set()
+        call.waiter.finish(call.error)

@@ -17,13 +17,13 @@ from typing import Final
 
 import trio
 
-from .channel import Answer, CallWaiter, Channel, Deferred, Postponed, Processor, complete
+from .channel import Answer, CallWaiter, Channel, Deferred, Postponed, Processor
 from .codec import FRAME_SIZE_MAX, NO_EXT_FIELDS, RemotingCommand, encode
 from .errors import FrameTooLargeError, RequestRefused
 from .loop_monitor import SLOW_BURST_S
 from .memory_budget import MemoryBudget, request_size
 from .response_codes import ResponseCode
-from .session import Completed, Event, State, Unsolicited
+from .session import Answered, Event, State, Unsolicited
 from .supervision import FailureLog, contained
 from .transport import SocketTransport, StreamTransport
 from .turn import Turn
@@ -267,8 +267,8 @@ class Connection:
             channel.write_all(answers)
 
     def _note_response(self, event: Event[CallWaiter]) -> None:
-        if isinstance(event, Completed):
-            complete((event,))
+        if isinstance(event, Answered):
+            event.waiter.finish(event.answer)
         elif isinstance(event, Unsolicited):
             peer, opaque = self.channel.remote_address, event.answer.opaque
             logger.debug("%s: response %d to nobody", peer, opaque)

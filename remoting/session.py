@@ -6,8 +6,8 @@ it the bytes that arrive, and says what time it is::
     session = Session("127.0.0.1:10911")
     sock.sendall(session.request(command, waiter, now_s, timeout_s=3.0))
     for event in session.receive_data(sock.recv(65_536)):
-        if isinstance(event, Completed):
-            event.waiter(event.result)
+        if isinstance(event, Answered):
+            event.waiter(event.answer)
         elif isinstance(event, RemotingCommand):
             sock.sendall(encode(serve(event)))
 
@@ -40,7 +40,6 @@ from .errors import (
     LocalProtocolError,
     RemoteProtocolError,
     RemotingConnectError,
-    RemotingError,
     RemotingTimeoutError,
 )
 
@@ -67,20 +66,22 @@ class State(Enum):
     CLOSED = "closed"
 
 
-class Completed(msgspec.Struct, Generic[W], frozen=True):
-    """An event: a request of ours is done.
-
-    Attributes:
-      waiter: what its owner gave for it.
-      result: the answer; or RemotingTimeoutError, RemotingConnectError.
-    """
+class Answered(msgspec.Struct, Generic[W], frozen=True):
+    """The answer to a request of ours, with what its owner gave as its waiter."""
 
     waiter: W
-    result: RemotingCommand | RemotingError
+    answer: RemotingCommand
+
+
+class Unanswered(msgspec.Struct, Generic[W], frozen=True):
+    """A request of ours to which no answer can come any more, or none in time."""
+
+    waiter: W
+    error: RemotingTimeoutError | RemotingConnectError
 
 
 class Unsolicited(msgspec.Struct, frozen=True):
-    """An event: an answer that no request waits for.
+    """An answer that no request waits for.
 
     It came too late, or a second time, or its request was oneway or forgotten.
     """
@@ -97,7 +98,7 @@ class _Pending(msgspec.Struct, Generic[W], frozen=True):
     due_s: float
 
 
-Event: TypeAlias = RemotingCommand | Completed[W] | Unsolicited
+Event: TypeAlias = RemotingCommand | Answered[W] | Unsolicited
 """What bytes bring; a RemotingCommand is a request of the peer's."""
 
 _OPEN: Final = (
@@ -159,11 +160,11 @@ class Session(Generic[W]):
     def request(
         self, command: RemotingCommand, waiter: W, now_s: float = 0.0, timeout_s: float = inf
     ) -> bytes:
-        """The bytes of a request; its answer will come as a `Completed`.
+        """The bytes of a request; it ends as `Answered` or `Unanswered`.
 
         Args:
           command: its opaque is set here.
-          waiter: what `Completed` shall carry.
+          waiter: what the event shall carry.
 
         Raises:
           RemotingConnectError: the session is not OPEN, or REQUESTS_MAX requests wait already.
@@ -189,11 +190,13 @@ class Session(Generic[W]):
           RemotingConnectError: the session is not OPEN.
           LocalProtocolError: a request with this opaque waits already.
         """
-        self._require_open()
-        if opaque in self._pending:
+        if self.state is not _OPEN:
+            self._require_open()
+        pending = self._pending
+        if opaque in pending:
             raise LocalProtocolError(f"a request with opaque {opaque} waits already")
         due_s = now_s + timeout_s
-        self._pending[opaque] = _Pending(waiter, code, timeout_s, due_s)
+        pending[opaque] = _Pending(waiter, code, timeout_s, due_s)
         if due_s < self.next_due_s:
             self.next_due_s = due_s
 
@@ -210,17 +213,17 @@ class Session(Generic[W]):
         """Stop waiting for an answer; when it comes, it is `Unsolicited`."""
         self._pending.pop(opaque, None)
 
-    def expire(self, now_s: float) -> list[Completed[W]]:
+    def expire(self, now_s: float) -> list[Unanswered[W]]:
         """The requests whose time is over, each with a RemotingTimeoutError."""
         pending = self._pending
         late = [opaque for opaque, each in pending.items() if each.due_s <= now_s]
-        completed: list[Completed[W]] = []
+        unanswered: list[Unanswered[W]] = []
         for opaque in late:
             each = pending.pop(opaque)
             error = RemotingTimeoutError(self.peer, each.code, each.timeout_s)
-            completed.append(Completed(each.waiter, error))
+            unanswered.append(Unanswered(each.waiter, error))
         self.next_due_s = min([each.due_s for each in pending.values()], default=inf)
-        return completed
+        return unanswered
 
     # ---- what comes from the peer --------------------------------------------------------
 
@@ -252,15 +255,15 @@ class Session(Generic[W]):
             elif (each := pending.pop(command.opaque, None)) is None:
                 events.append(Unsolicited(command))
             else:
-                events.append(Completed(each.waiter, command))
+                events.append(Answered(each.waiter, command))
         return events
 
-    def eof(self) -> list[Completed[W]]:
+    def eof(self) -> list[Unanswered[W]]:
         """The peer sends nothing more: `close`, with that as the reason."""
         half = f" in the middle of a frame, after {self.partial_size} bytes of it"
         return self.close("closed by the peer" + (half if self.partial_size else ""))
 
-    def close(self, reason: str) -> list[Completed[W]]:
+    def close(self, reason: str) -> list[Unanswered[W]]:
         """End it, and free the bytes of a frame that has begun.
 
         Returns: the requests that wait, each with a RemotingConnectError that gives the reason;
@@ -275,7 +278,7 @@ class Session(Generic[W]):
         self._decoder.clear()
         pending, self._pending = self._pending, {}
         return [
-            Completed(each.waiter, RemotingConnectError(f"{self.peer}: {reason}"))
+            Unanswered(each.waiter, RemotingConnectError(f"{self.peer}: {reason}"))
             for each in pending.values()
         ]
 

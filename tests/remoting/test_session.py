@@ -26,9 +26,10 @@ from trocket.remoting.errors import (
 from trocket.remoting.session import (
     OPAQUE_MAX,
     REQUESTS_MAX,
-    Completed,
+    Answered,
     Session,
     State,
+    Unanswered,
     Unsolicited,
     opaques,
 )
@@ -52,13 +53,14 @@ def answer(request: RemotingCommand, code: int = 0) -> bytes:
 
 def results(events) -> list[tuple[str, int]]:
     """Waiter and response code of answers."""
-    assert all(isinstance(each, Completed) for each in events)
-    return [(each.waiter, each.result.code) for each in events]
+    assert all(isinstance(each, Answered) for each in events)
+    return [(each.waiter, each.answer.code) for each in events]
 
 
 def texts(events) -> list[tuple[str, type, str]]:
     """Waiter, type and text of errors."""
-    return [(each.waiter, type(each.result), str(each.result)) for each in events]
+    assert all(isinstance(each, Unanswered) for each in events)
+    return [(each.waiter, type(each.error), str(each.error)) for each in events]
 
 
 # ---- requests and answers ----------------------------------------------------------------
@@ -77,7 +79,7 @@ def test_an_answer_keeps_its_content():
     request = ask(ours, "a")
     theirs = request.answer(17, "no such topic", {"x": "y"}, b"body")
     (event,) = ours.receive_data(encode(theirs))
-    assert event == Completed("a", theirs)
+    assert event == Answered("a", theirs)
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 11, 64])
@@ -89,7 +91,7 @@ def test_frames_may_be_cut_anywhere(size):
     for start in range(0, len(data), size):
         events += ours.receive_data(data[start : start + size])
         assert (ours.partial_size == 0) == (start + size in ends_of(data))
-    assert [type(each) for each in events] == [Completed, RemotingCommand, Completed]
+    assert [type(each) for each in events] == [Answered, RemotingCommand, Answered]
     assert results([events[0], events[2]]) == [("b", 0), ("a", 0)]
 
 
@@ -120,8 +122,8 @@ def test_a_burst_of_requests_only_is_handed_on_as_it_is():
 def test_a_second_answer_is_unsolicited():
     ours = session()
     request = ask(ours, "a")
-    completed, unsolicited = ours.receive_data(answer(request) + answer(request, 5))
-    assert results([completed]) == [("a", 0)]
+    answered, unsolicited = ours.receive_data(answer(request) + answer(request, 5))
+    assert results([answered]) == [("a", 0)]
     assert isinstance(unsolicited, Unsolicited)
     assert unsolicited.answer.code == 5
 
@@ -216,9 +218,9 @@ def test_requests_expire_each_at_its_time():
     assert ours.expire(11.9) == []
     (late,) = ours.expire(12.0)
     assert late.waiter == "quick"
-    assert isinstance(late.result, RemotingTimeoutError)
-    assert (late.result.code, late.result.timeout_s) == (ECHO, 1.0)
-    assert str(late.result) == "192.0.2.1:10911 did not answer request 900 within 1.0 s"
+    assert isinstance(late.error, RemotingTimeoutError)
+    assert (late.error.code, late.error.timeout_s) == (ECHO, 1.0)
+    assert str(late.error) == "192.0.2.1:10911 did not answer request 900 within 1.0 s"
     assert ours.next_due_s == 15.0
     assert [each.waiter for each in ours.expire(1e9)] == ["slow"]
     assert ours.next_due_s == inf
@@ -264,7 +266,7 @@ def test_a_frame_larger_than_allowed_fails_the_session():
     assert ours.state is State.FAILED
 
 
-def test_the_end_completes_every_request_once():
+def test_the_end_is_the_end_of_every_request_once():
     ours = session()
     a, b = ask(ours, "a", timeout_s=1.0), ask(ours, "b")
     assert texts(ours.eof()) == [
@@ -296,14 +298,14 @@ def test_errors_are_not_shared():
     ask(ours, "a")
     ask(ours, "b")
     one, other = ours.close("over")
-    assert one.result is not other.result
+    assert one.error is not other.error
 
 
 # ---- two sessions, joined by bytes -------------------------------------------------------
 
 
 class TwoSessions(RuleBasedStateMachine):
-    """A client's session and a server's: every request is completed once, with what is its own."""
+    """A client's session and a server's: every request ends once, with what is its own."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -313,7 +315,7 @@ class TwoSessions(RuleBasedStateMachine):
         self.to_server, self.to_client = bytearray(), bytearray()
         self.asked: list[RemotingCommand] = []
         self.due: dict[int, float] = {}
-        """By waiter, of those that are not completed."""
+        """By waiter, of those that have not ended."""
         self.count = 0
 
     @precondition(lambda self: self.client.state is State.OPEN)
@@ -345,8 +347,8 @@ class TwoSessions(RuleBasedStateMachine):
         data = bytes(self.to_client[:size])
         del self.to_client[:size]
         for event in self.client.receive_data(data):
-            if isinstance(event, Completed):
-                assert event.result.ext_fields["n"] == str(event.waiter)
+            if isinstance(event, Answered):
+                assert event.answer.ext_fields["n"] == str(event.waiter)
                 assert event.waiter in self.due
                 del self.due[event.waiter]
             else:
@@ -365,7 +367,7 @@ class TwoSessions(RuleBasedStateMachine):
         self.now_s += seconds
         late = {waiter for waiter, due_s in self.due.items() if due_s <= self.now_s}
         for event in self.client.expire(self.now_s):
-            assert isinstance(event.result, RemotingTimeoutError)
+            assert isinstance(event.error, RemotingTimeoutError)
             late.remove(event.waiter)
             del self.due[event.waiter]
         assert not late
@@ -378,7 +380,7 @@ class TwoSessions(RuleBasedStateMachine):
             return
         ended = self.client.eof() if how == "eof" else self.client.close("by us")
         for event in ended:
-            assert isinstance(event.result, RemotingConnectError)
+            assert isinstance(event.error, RemotingConnectError)
             del self.due[event.waiter]
         assert not self.due
 
