@@ -37,7 +37,8 @@ from rich.box import SIMPLE
 from rich.console import Console
 from rich.table import Table
 
-from trocket.bench.crowd import Peer
+from trocket.bench.crowd import Peer, answer_code
+from trocket.client.errors import ClientError
 from trocket.filtersrv.filter_class_manager import crc_of
 from trocket.interop.apache import broker_conf_text
 from trocket.interop.process import LineProcess
@@ -187,6 +188,11 @@ async def fill(broker: Peer, body_size: int, count: int) -> None:
     """Send the messages, over the queues in turn."""
     body = bytes(body_size)
     room = trio.Semaphore(IN_FLIGHT)
+
+    def taken(answer: RemotingCommand | ClientError) -> None:
+        answer_code(answer)
+        room.release()
+
     for number in range(count):
         await room.acquire()
         wanted = "wanted" if number // QUEUES % EVERY == 0 else "other"
@@ -197,7 +203,7 @@ async def fill(broker: Peer, body_size: int, count: int) -> None:
             "k": "false", "m": "false",
         }  # fmt: skip
         command = RemotingCommand(Code.SEND_MESSAGE_V2, fields, body)
-        await broker.write(broker.frame(command, lambda _: room.release()))
+        broker.submit(command, taken)
     for _ in range(IN_FLIGHT):
         await room.acquire()
 
