@@ -15,12 +15,12 @@ from typing import Protocol
 
 import trio
 
+from ..common.supervision import FailureLog
 from .codec import FRAME_SIZE_MAX, RemotingCommand
 from .errors import RemotingError
 from .hosts import host_bytes
 from .memory_budget import MemoryBudget
 from .session import Session, Unanswered
-from .supervision import FailureLog
 from .turn import Turn
 
 logger = logging.getLogger(__name__)

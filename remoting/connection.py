@@ -17,6 +17,7 @@ from typing import Final
 
 import trio
 
+from ..common.supervision import FailureLog, contained
 from .channel import Answer, CallWaiter, Channel, Deferred, Postponed, Processor
 from .codec import FRAME_SIZE_MAX, NO_EXT_FIELDS, RemotingCommand, encode
 from .errors import FrameTooLargeError, RequestRefused
@@ -24,7 +25,6 @@ from .loop_monitor import SLOW_BURST_S
 from .memory_budget import MemoryBudget, request_size
 from .response_codes import ResponseCode
 from .session import Answered, Event, State, Unsolicited
-from .supervision import FailureLog, contained
 from .transport import SocketTransport, StreamTransport
 from .turn import Turn
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import socket
 from collections.abc import Mapping
 
+from trocket.common.message_properties import properties_to_bytes
 from trocket.remoting.bodies import ClusterInfo, ConsumerData, HeartbeatData, TopicRouteData
 from trocket.remoting.codec import RemotingCommand
 from trocket.remoting.message import MessageExt
 from trocket.remoting.message_codec import decode_messages
-from trocket.remoting.message_properties import properties_to_bytes
 from trocket.remoting.request_codes import RequestCode as Code
 from trocket.remoting.response_codes import ResponseCode
 

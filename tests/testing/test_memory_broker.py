@@ -9,8 +9,8 @@ import pytest
 import trio
 import trio.testing
 
+from trocket.common.config import ConfigError
 from trocket.remoting.codec import RemotingCommand, encode
-from trocket.remoting.config import ConfigError
 from trocket.testing import EmbeddedBrokerError, MemoryBroker
 
 from ..peers import Client
