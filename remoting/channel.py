@@ -366,6 +366,11 @@ class Channel:
             _failures.note("closing a connection", "Its descriptor may stay open", error)
         self.on_attention()
 
+    def eof(self) -> None:
+        """The peer sends nothing more: close."""
+        end_calls(self.session.eof())
+        self.close(self.session.close_reason)
+
     def run_out_of_memory(self, doing: str) -> None:
         """An allocation for this connection failed: close it, and free what others hold.
 

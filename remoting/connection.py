@@ -199,7 +199,7 @@ class Connection:
     def _receive(self, data: bytes) -> None:
         """One burst, inside a turn: every command to its processor, the answers to the channel."""
         if not data:
-            self.channel.close("closed by the peer")
+            self.channel.eof()
             return
         self._has_received = True
         self.channel.heard += 1

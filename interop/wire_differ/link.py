@@ -109,6 +109,7 @@ class Link:
         except OSError as error:
             raise PeerError(f"the connection broke: {error}") from error
         if not data:
+            self._session.eof()
             raise PeerError("the server closed the connection")
         for event in self._session.receive_data(data):
             if isinstance(event, RemotingCommand):
