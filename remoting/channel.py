@@ -401,9 +401,10 @@ class Channel:
         frame = session.request(command, waiter, now_s, timeout_s)
         try:
             self.write(frame)
-            with trio.move_on_at(now_s + timeout_s):
+            with trio.move_on_at(now_s + timeout_s) as scope:
                 await waiter.done.wait()
-            end_calls(session.expire(trio.current_time()))
+            if scope.cancelled_caught:
+                end_calls(session.expire(trio.current_time()))
         finally:
             session.forget(command.opaque)
         if isinstance(waiter.result, RemotingCommand):

@@ -12,7 +12,7 @@ it the bytes that arrive, and says what time it is::
             sock.sendall(encode(serve(event)))
 
 ==========  =============  =================  ========================================
-state       takes bytes    sends requests     goes on to
+state       takes bytes    takes requests     goes on to
 ==========  =============  =================  ========================================
 ``OPEN``    yes            yes                ``FAILED``: the peer sent a bad frame;
                                               ``CLOSED``: `close` or `eof`
@@ -101,9 +101,8 @@ class _Pending(msgspec.Struct, Generic[W], frozen=True):
 Event: TypeAlias = RemotingCommand | Answered[W] | Unsolicited
 """What bytes bring; a RemotingCommand is a request of the peer's."""
 
-_OPEN: Final = (
-    State.OPEN
-)  # a member costs a look-up in its class, and every burst asks for this one
+# An enum's member costs a look-up in its class, and every burst asks for this one.
+_OPEN: Final = State.OPEN
 
 
 class Session(Generic[W]):
@@ -147,7 +146,7 @@ class Session(Generic[W]):
         self.next_due_s = inf
         self.partial_size = 0
         self._decoder = FrameDecoder(frame_size_max=frame_size_max)
-        self._numbers = numbers or opaques()
+        self._numbers = opaques() if numbers is None else numbers
         self._pending: dict[int, _Pending[W]] = {}
 
     @property
