@@ -21,15 +21,19 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from math import inf
 from pathlib import Path
 from typing import Annotated
 
+import anyio
 import trio
 import typer
 from rich.console import Console
 
 from trocket.bench.frames import pull_fields, send_fields
 from trocket.bench.kit import Columns, chosen, percentile, resident_mb, running, show
+from trocket.client.connection import Connection, OnAnswer
+from trocket.client.errors import ClientError
 from trocket.interop.trocket_peer import TrocketCluster
 from trocket.interop.usage import cpu_seconds
 from trocket.remoting.bodies import (
@@ -39,9 +43,10 @@ from trocket.remoting.bodies import (
     ProducerData,
     SubscriptionData,
 )
-from trocket.remoting.codec import FrameDecoder, RemotingCommand, encode
+from trocket.remoting.codec import RemotingCommand, encode
 from trocket.remoting.message_codec import decode_messages
 from trocket.remoting.request_codes import RequestCode as Code
+from trocket.remoting.session import opaques
 
 QUEUES = 4
 GROUP_SIZE = 10
@@ -80,15 +85,11 @@ class CrowdResult:
 
 
 class Peer:
-    """One connection; answers by opaque, what the broker sends by itself to `on_request`."""
+    """One connection; what the broker sends by itself goes to `on_request`."""
 
-    def __init__(self, stream: trio.abc.Stream, on_request: Callable[[int], None]) -> None:
-        self._stream = stream
-        self._on_request = on_request
-        self._decoder = FrameDecoder()
-        self._opaque = 0
-        self._waiting: dict[int, Callable[[RemotingCommand], None]] = {}
-        self._sending = trio.Lock()
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._numbers = opaques()
 
     @classmethod
     async def connect(
@@ -98,46 +99,23 @@ class Peer:
         on_request: Callable[[int], None] = lambda code: None,
     ) -> Peer:
         host, _, port = address.rpartition(":")
-        peer = cls(await trio.open_tcp_stream(host, int(port)), on_request)
-        nursery.start_soon(peer._read)
-        return peer
+        stream = await anyio.connect_tcp(host, int(port))
+        connection = Connection(stream, address, lambda _, request: on_request(request.code))
+        nursery.start_soon(connection.run)
+        return cls(connection)
 
-    async def _read(self) -> None:
-        async with self._stream:
-            while data := await self._stream.receive_some(1 << 18):
-                for command in self._decoder.receive_data(bytes(data)):
-                    if not command.is_response:
-                        self._on_request(command.code)
-                    elif (take := self._waiting.pop(command.opaque, None)) is not None:
-                        take(command)
-
-    def frame(self, command: RemotingCommand, take: Callable[[RemotingCommand], None]) -> bytes:
-        """The request's bytes, to be sent by `write`; `take` gets its answer."""
-        self._opaque += 1
-        command.opaque = self._opaque
-        self._waiting[self._opaque] = take
-        return encode(command)
-
-    async def write(self, data: bytes) -> None:
-        """Send whole frames."""
-        async with self._sending:
-            await self._stream.send_all(data)
+    def submit(self, command: RemotingCommand, take: OnAnswer) -> None:
+        """Send a request; `take` gets its answer."""
+        command.opaque = next(self._numbers)
+        self._connection.submit(encode(command), command.opaque, take, inf, command.code)
 
     async def ask(
         self, code: int, fields: Mapping[str, object], body: bytes = b""
     ) -> RemotingCommand:
         """Send a request and wait for its answer."""
-        came = trio.Event()
-        found: list[RemotingCommand] = []
-
-        def take(answer: RemotingCommand) -> None:
-            found.append(answer)
-            came.set()
-
         texts = {name: str(value) for name, value in fields.items()}
-        await self.write(self.frame(RemotingCommand(code, texts, body), take))
-        await came.wait()
-        return found[0]
+        command = RemotingCommand(code, texts, body, opaque=next(self._numbers))
+        return await self._connection.call(command, inf)
 
 
 async def create_topic(peer: Peer, topic: str, queue_count: int) -> None:
@@ -149,6 +127,13 @@ async def create_topic(peer: Peer, topic: str, queue_count: int) -> None:
     answer = await peer.ask(Code.UPDATE_AND_CREATE_TOPIC, fields)
     if answer.code:
         raise RuntimeError(f"topic {topic}: {answer.remark}")
+
+
+def answer_code(answer: RemotingCommand | ClientError) -> int:
+    """The code of an answer. Raises: ClientError: there is none."""
+    if isinstance(answer, ClientError):
+        raise answer
+    return answer.code
 
 
 async def until(holds: Callable[[], bool], *, every_s: float = 0.1) -> None:
@@ -339,16 +324,15 @@ async def delayed(cluster: TrocketCluster, count: int) -> CrowdResult:
         open_sends = trio.Semaphore(IN_FLIGHT)
         refused: Counter[int] = Counter()
 
-        def take(answer: RemotingCommand) -> None:
-            refused[answer.code] += 1
+        def take(answer: RemotingCommand | ClientError) -> None:
+            refused[answer_code(answer)] += 1
             open_sends.release()
 
         for number in range(count):
             await open_sends.acquire()
             properties = PROPERTIES.format(number) + f"TIMER_DELIVER_MS\x01{due_ms}\x02"
             fields = send_fields("crowd", "Later", number % QUEUES, properties)
-            command = RemotingCommand(Code.SEND_MESSAGE_V2, fields, b"x" * 128)
-            await peer.write(peer.frame(command, take))
+            peer.submit(RemotingCommand(Code.SEND_MESSAGE_V2, fields, b"x" * 128), take)
         if time.time() * 1000 > due_ms:
             raise RuntimeError("the sends took too long for this measurement")
         crowd_mb = resident_mb(pid)
@@ -391,22 +375,14 @@ async def long_polls(cluster: TrocketCluster, count: int, wait_s: int = 60) -> C
         admin = await Peer.connect(address, nursery)
         await create_topic(admin, "Quiet", POLLS_PER_CONNECTION)
 
-        def take(answer: RemotingCommand) -> None:
-            answered[answer.code] += 1
+        def take(answer: RemotingCommand | ClientError) -> None:
+            answered[answer_code(answer)] += 1
 
         for number in range(count // POLLS_PER_CONNECTION):
             peer = await Peer.connect(address, nursery)
-            frames = [
-                peer.frame(
-                    RemotingCommand(
-                        Code.PULL_MESSAGE,
-                        pull_fields(f"quiet-{number}", "Quiet", queue, 0, wait_s=wait_s),
-                    ),
-                    take,
-                )
-                for queue in range(POLLS_PER_CONNECTION)
-            ]
-            await peer.write(b"".join(frames))
+            for queue in range(POLLS_PER_CONNECTION):
+                fields = pull_fields(f"quiet-{number}", "Quiet", queue, 0, wait_s=wait_s)
+                peer.submit(RemotingCommand(Code.PULL_MESSAGE, fields), take)
         probe = Probe(await Peer.connect(address, nursery))
         with trio.move_on_after(wait_s / 2):
             await probe.run()

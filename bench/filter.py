@@ -34,9 +34,10 @@ import trio
 import typer
 from rich.console import Console
 
-from trocket.bench.crowd import Peer
+from trocket.bench.crowd import Peer, answer_code
 from trocket.bench.frames import pull_fields, send_fields
 from trocket.bench.kit import Columns, chosen, resident_mb, running, show, with_children
+from trocket.client.errors import ClientError
 from trocket.filtersrv.filter_class_manager import crc_of
 from trocket.interop.apache import broker_conf_text
 from trocket.interop.process import LineProcess
@@ -182,6 +183,11 @@ async def fill(broker: Peer, body_size: int, count: int) -> None:
     """Send the messages, over the queues in turn."""
     body = bytes(body_size)
     room = trio.Semaphore(IN_FLIGHT)
+
+    def taken(answer: RemotingCommand | ClientError) -> None:
+        answer_code(answer)
+        room.release()
+
     for number in range(count):
         await room.acquire()
         wanted = "wanted" if number // QUEUES % EVERY == 0 else "other"
@@ -190,7 +196,7 @@ async def fill(broker: Peer, body_size: int, count: int) -> None:
             "FilterBenchProducer", TOPIC, number % QUEUES, properties, queue_count=str(QUEUES)
         )
         command = RemotingCommand(Code.SEND_MESSAGE_V2, fields, body)
-        await broker.write(broker.frame(command, lambda _: room.release()))
+        broker.submit(command, taken)
     for _ in range(IN_FLIGHT):
         await room.acquire()
 
