@@ -107,7 +107,7 @@ class PushedMessage(ReceivedMessage):
         return True
 
     def _retry_in_loop(self) -> None:
-        self._resident.spawn(self._inner.retry())
+        self._resident.spawn(self._inner.retry)
 
 
 Handler: TypeAlias = Callable[[PushedMessage], None]
@@ -323,7 +323,7 @@ class _Fetcher:
         self._resident.post(self._begin)
 
     def _begin(self) -> None:
-        self._resident.spawn(self._fetch())
+        self._resident.spawn(self._fetch)
 
     async def _fetch(self) -> None:
         try:
