@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from ..remoting import message_properties as names
+from ..common import message_properties as names
+from ..common.topic_names import AUTO_CREATE_TOPIC
 from ..remoting.compression import CompressionType, compress
-from ..remoting.errors import LocalProtocolError, MissingPackageError, RemotingError
+from ..remoting.errors import LocalProtocolError, MissingPackageError
 from ..remoting.message import Message as WireMessage
 from ..remoting.message_batch import encode_batch
 from ..remoting.sys_flag import TRANSACTION_PREPARED_TYPE
-from ..remoting.topic_names import AUTO_CREATE_TOPIC
 from .client import Client
 from .core.outgoing import Outgoing
 from .core.send_header import SendPayload, SendTemplate
@@ -212,7 +212,7 @@ def _check_entry(message: Message, first: Message) -> None:
 def _encoded(properties: Mapping[str, str]) -> bytes:
     try:
         encoded = names.properties_to_bytes(properties)
-    except (RemotingError, TypeError) as error:
+    except (names.IllegalPropertyError, TypeError) as error:
         raise MessageRefusedError(f"the message's properties: {error}") from error
     try:
         check_properties_size(len(encoded))

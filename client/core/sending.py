@@ -21,9 +21,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final, TypeAlias
 
+from ...common.java_hash import java_hash_code
 from ...remoting.bodies import MessageQueue
 from ...remoting.codec import RemotingCommand
-from ...remoting.java_hash import java_hash_code
 from ...remoting.response_codes import ResponseCode
 from ..errors import (
     Attempt,
