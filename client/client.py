@@ -16,7 +16,7 @@ import ssl
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from math import inf
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self, Unpack
+from typing import Any, Final, Self, Unpack
 
 import anyio
 import anyio.abc
@@ -48,10 +48,8 @@ from .errors import (
 from .interceptor import Interceptor
 from .members import GroupMember, Members, Process
 from .options import ClientOptions, Dial, split_options
+from .pending_reply import PendingReply
 from .route_table import RouteTable
-
-if TYPE_CHECKING:
-    from .request_reply import PendingReply
 
 __all__ = ["Client", "GroupMember", "Process", "reading_answer"]
 
@@ -459,9 +457,13 @@ class Client:
 
     # Messages
 
-    def next_unique_id(self) -> str:
-        """A new id for a message."""
-        return self._unique_ids.next_id(self.wall_ms())
+    def next_unique_id(self, now_ms: int | None = None) -> str:
+        """A new id for a message.
+
+        Args:
+          now_ms: ms since 1970; None: the client's clock is asked.
+        """
+        return self._unique_ids.next_id(self.wall_ms() if now_ms is None else now_ms)
 
 
 async def _guard(function: Callable[..., Awaitable[Any]], args: tuple[Any, ...]) -> None:

@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from types import TracebackType
-from typing import TypeAlias, Unpack
+from typing import Unpack
 
 import anyio
 import anyio.lowlevel
@@ -76,6 +76,7 @@ from .push_options import (
 )
 from .pushed_message import AssignedQueue, Messages, PushedMessage
 from .rebalance import Rebalance
+from .reports import Handler
 from .settle import Settler
 
 __all__ = [
@@ -88,9 +89,6 @@ __all__ = [
 ]
 
 logger = logging.getLogger(__name__)
-
-Handler: TypeAlias = Callable[[PushedMessage], Awaitable[None] | None]
-"""Handles a message; an exception means that it is to come again."""
 
 
 class PushConsumer(Participant):

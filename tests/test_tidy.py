@@ -97,7 +97,7 @@ BANS = [
             # The thread behind the blocking client runs asyncio's loop, and hands over to it.
             "blocking/door.py",
             "blocking/loop_thread.py",
-            "blocking/pump.py",
+            "blocking/send_queue.py",
             "blocking/transaction_producer.py",
         ),
     ),
