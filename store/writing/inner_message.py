@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from ...common.message_properties import PROPERTY_CRC32, change_properties
 from ...remoting.message import MessageExt
-from ...remoting.message_properties import PROPERTY_CRC32, change_properties
 
 _CRC32_NAME: Final = PROPERTY_CRC32.encode("ascii") + b"\1"
 
