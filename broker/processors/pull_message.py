@@ -53,6 +53,7 @@ from ..consumer_offset_manager import ConsumerOffsetManager
 from ..filter.sql92 import Expression
 from ..filter_bit_maps import FilterBitMaps
 from ..pull_request_hold import HeldPull, PullRequestHoldService
+from ..replication import MasterSide, SlaveSide
 from ..subscription import SUBSCRIPTION_LENGTH_MAX, is_tag_type, tags_codes_of
 from ..subscription_group_manager import SubscriptionGroupManager
 from ..topic_config_manager import TopicConfigManager
@@ -125,8 +126,8 @@ class PullMessageProcessor:
       now_s: the time by which held pulls expire and pulls with an expression end, such as
         trio.current_time.
       filters: what heartbeats registered; None: enablePropertyFilter is false.
-      bit_maps: what is known of messages before they are read; None: nothing.
-      has_master: whether a slave follows its master now.
+      bit_maps: what is known of messages before they are read.
+      replication: knows whether a slave follows its master now.
     """
 
     def __init__(
@@ -139,9 +140,9 @@ class PullMessageProcessor:
         consumers: ConsumerManager,
         offsets: ConsumerOffsetManager,
         now_s: Callable[[], float],
-        filters: ConsumerFilterManager | None = None,
-        bit_maps: FilterBitMaps | None = None,
-        has_master: Callable[[], bool] = lambda: False,
+        filters: ConsumerFilterManager | None,
+        bit_maps: FilterBitMaps,
+        replication: MasterSide | SlaveSide,
     ) -> None:
         self._config = config
         self._filters = filters
@@ -154,7 +155,7 @@ class PullMessageProcessor:
         self._now_s = now_s
         self._readable = bool(config.broker_permission & _PERM_READ)
         self._may_read_slave = config.slave_read_enable
-        self._has_master = has_master
+        self._replication = replication
         self._keeps_offsets = store.is_slave and not store.config.offset_check_in_slave
         self._templates = {
             (status, code): _template(status, code)
@@ -228,7 +229,7 @@ class PullMessageProcessor:
             sys_flag & _SUSPEND
             and result.status is not _FOUND
             and self._may_wait(result.status, queue_offset)
-            and not self._has_master()
+            and not self._replication.has_master
         ):
             hold_ms = header.suspend_timeout_millis
             if not self._config.long_polling_enable:
@@ -301,9 +302,7 @@ class PullMessageProcessor:
         end_s = now_s() + FILTER_TIME_MAX_S
         if self._config.filter_support_retry and topic.startswith(RETRY_TOPIC_PREFIX):
             return RecordFilter(partial(self._matches_origin, topic), lambda: now_s() > end_s)
-        hides = None
-        if self._bit_maps is not None:
-            hides = self._bit_maps.hides(topic, group, expression)
+        hides = self._bit_maps.hides(topic, group, expression)
         return RecordFilter(expression.matches, lambda: now_s() > end_s, hides)
 
     def _matches_origin(self, topic: str, properties: bytes) -> bool:
@@ -332,7 +331,7 @@ class PullMessageProcessor:
         code = _code_of(status, queue_offset)
         if code == _MOVED and self._keeps_offsets:
             return _RETRY
-        return _RETRY if code == _NOT_FOUND and self._has_master() else code
+        return _RETRY if code == _NOT_FOUND and self._replication.has_master else code
 
     def _answer(
         self,
@@ -392,7 +391,7 @@ class PullMessageProcessor:
         """
         if result.suggest_pulling_from_slave:
             return group.which_broker_when_consume_slowly
-        return MASTER_ID if self._has_master() else group.broker_id
+        return MASTER_ID if self._replication.has_master else group.broker_id
 
     def _check(self, header: PullMessageRequestHeader, channel: Channel) -> Selection:
         """What Apache checks before it reads, in its order.

@@ -170,7 +170,7 @@ async def test_a_turn_that_fails_closes_the_connections_of_its_senders(
 
 
 async def test_a_failing_listener_of_new_messages_costs_no_send(
-    autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
+    autojump_clock: trio.testing.MockClock,
 ) -> None:
     async with embedded_broker() as broker:
         sender, puller = await broker.connect(), await broker.connect()
@@ -179,9 +179,8 @@ async def test_a_failing_listener_of_new_messages_costs_no_send(
         def fail(queues: object) -> None:
             raise RuntimeError("bug")
 
-        with monkeypatch.context() as patch:
-            patch.setattr(broker.controller.schedule, "arrived", fail)
-            assert (await sender.ask(SEND, send_fields(), b"second")).code == SUCCESS
+        broker.controller.parts.new_messages.subscribe(fail)
+        assert (await sender.ask(SEND, send_fields(), b"second")).code == SUCCESS
         assert b"second" in (await puller.ask(PULL, pull_fields())).body
 
 
