@@ -21,10 +21,10 @@ from random import Random
 
 import trio
 
+from ..common.supervision import FailureLog
 from ..remoting.bodies import TopicConfig
 from ..remoting.channel import Channel
 from ..remoting.client import RemotingClient
-from ..remoting.supervision import FailureLog
 from ..remoting.turn import Turn
 from ..store.clock import Clock
 from ..store.config import MessageStoreConfig
@@ -32,13 +32,13 @@ from ..store.disk.os_disk import Disk
 from ..store.ha.slave import Connect, HaSlave, connect_tcp
 from ..store.message_store import MessageStore
 from .attributes import BATCH_CQ, QUEUE_TYPE
+from .bloom import BloomFilter
 from .broker_address import BrokerAddress
 from .config import BrokerConfig
 from .consumer_filter_manager import ConsumerFilterManager
 from .consumer_manager import ConsumerManager, notify_consumer_ids_changed, notify_nobody
 from .consumer_offset_manager import ConsumerOffsetManager
 from .delay_offset_manager import DelayOffsetManager
-from .filter.bloom import BloomFilter
 from .filter_bit_maps import FilterBitMaps
 from .filter_server_keeper import FilterServerKeeper, OpenProcess, open_filter_server
 from .filter_server_manager import FilterServerManager

@@ -9,13 +9,13 @@ import socket
 from collections.abc import Sequence
 from typing import Final
 
+from ..common.machine import local_address
 from ..remoting.errors import LocalProtocolError
 from ..remoting.hosts import host_bytes, join_address
 from ..remoting.transport import format_address
 from ..store.config import MessageStoreConfig
 from .config import BrokerConfig
 from .listening import ha_port
-from .machine import local_address
 
 _ANYWHERE: Final = ("0.0.0.0", "::")
 

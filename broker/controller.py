@@ -19,9 +19,9 @@ from random import Random
 
 import trio
 
+from ..common.supervision import FailureLog, Supervisor
 from ..remoting.client import RemotingClient
 from ..remoting.server import RemotingServer
-from ..remoting.supervision import FailureLog, Supervisor
 from ..remoting.turn import Turn
 from ..store.clock import Clock
 from ..store.config import MessageStoreConfig

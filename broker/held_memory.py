@@ -10,8 +10,8 @@ from __future__ import annotations
 import sys
 from typing import Final
 
+from ..common.sql92.expression import EXPRESSION_CHARACTER_SIZE, Expression
 from ..remoting.channel import Channel
-from .filter.sql92 import EXPRESSION_CHARACTER_SIZE, Expression
 from .pull import Pull, Selector
 
 HELD_PULL_SIZE: Final = 800

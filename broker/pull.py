@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 import msgspec
 
+from ..common.sql92.expression import Expression
 from ..remoting.channel import Channel
 from ..remoting.codec import NO_EXT_FIELDS, RESPONSE_FLAG, RemotingCommand
-from .filter.sql92 import Expression
 
 Selector = frozenset[int] | Expression
 """What a pull selects messages by: their tags codes, or an expression over their properties."""

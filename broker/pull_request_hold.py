@@ -21,8 +21,8 @@ from typing import Final, TypeVar
 
 import trio
 
+from ..common.supervision import FailureLog
 from ..remoting.channel import Channel
-from ..remoting.supervision import FailureLog
 from .held_memory import HeldMemory
 from .pull import Pull
 

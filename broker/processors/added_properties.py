@@ -6,8 +6,8 @@ SendMessageProcessor.java, of 5.3.3.
 
 from __future__ import annotations
 
+from ...common.message_properties import properties_from_bytes, properties_to_bytes
 from ...remoting.message_id import UniqueIdGenerator
-from ...remoting.message_properties import properties_from_bytes, properties_to_bytes
 from ..config import BrokerConfig
 
 _SEPARATOR = 2

@@ -5,15 +5,15 @@ Java counterpart: broker/processor/SendMessageProcessor.java sendBatchMessage of
 
 from __future__ import annotations
 
+from ...common.message_properties import find_property
+from ...common.topic_names import RETRY_TOPIC_PREFIX
 from ...remoting.channel import Channel, Processor
 from ...remoting.codec import RemotingCommand
 from ...remoting.errors import RemoteProtocolError, RequestRefused
 from ...remoting.headers import decode_send_message_v2
 from ...remoting.message_batch import iter_batch
-from ...remoting.message_properties import find_property
 from ...remoting.request_codes import RequestCode
 from ...remoting.response_codes import ResponseCode
-from ...remoting.topic_names import RETRY_TOPIC_PREFIX
 from ...store.message_store import MessageStore
 from ...store.status import PutMessageStatus
 from ..admission import may_break_batch_rules, refused_in_batch

@@ -16,14 +16,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from ...common.java_hash import tags_code
+from ...common.message_properties import find_property
+from ...common.topic_names import (
+    DLQ_TOPIC_PREFIX,
+    RETRY_TOPIC_PREFIX,
+    SYSTEM_TOPIC_PREFIX,
+    TIMER_TOPIC,
+)
 from ...remoting.channel import Channel, Processor
 from ...remoting.codec import RemotingCommand
 from ...remoting.errors import RequestRefused
 from ...remoting.headers import read_number
-from ...remoting.java_hash import tags_code
 from ...remoting.message_codec import PROPERTIES_SIZE_MAX
 from ...remoting.message_id import encode_offset_id
-from ...remoting.message_properties import find_property
 from ...remoting.numbers import RECONSUME_TIMES_MAX
 from ...remoting.recall_handle import recall_handle
 from ...remoting.request_codes import RequestCode
@@ -31,12 +37,6 @@ from ...remoting.response_codes import FAQ_HELP, ResponseCode
 from ...remoting.sys_flag import (
     TRANSACTION_NOT_TYPE,
     reset_transaction_value,
-)
-from ...remoting.topic_names import (
-    DLQ_TOPIC_PREFIX,
-    RETRY_TOPIC_PREFIX,
-    SYSTEM_TOPIC_PREFIX,
-    TIMER_TOPIC,
 )
 from ...store.message_store import MessageStore
 from ...store.status import PutMessageStatus

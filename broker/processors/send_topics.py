@@ -8,6 +8,8 @@ from __future__ import annotations
 from random import Random
 from typing import Final
 
+from ...common.topic_names import RETRY_TOPIC_PREFIX, SYSTEM_TOPIC_PREFIX
+from ...common.topic_validator import refuse_topic
 from ...remoting.bodies import TopicConfig
 from ...remoting.channel import Channel
 from ...remoting.codec import RemotingCommand
@@ -21,12 +23,10 @@ from ...remoting.headers import (
 from ...remoting.numbers import WANTED_QUEUE_COUNT
 from ...remoting.request_codes import RequestCode
 from ...remoting.response_codes import FAQ_HELP, ResponseCode
-from ...remoting.topic_names import RETRY_TOPIC_PREFIX, SYSTEM_TOPIC_PREFIX
 from ..admission import CLOSED_TOPICS, TopicKinds
 from ..config import BrokerConfig
 from ..topic_config_manager import TopicConfigManager
 from ..topic_queues import any_queue
-from ..topic_validator import refuse_topic
 
 _PERM_WRITE: Final = 2
 _PERM_RW: Final = 6

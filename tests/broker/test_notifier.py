@@ -7,7 +7,7 @@ import logging
 import pytest
 
 from trocket.broker.notifier import Notifier
-from trocket.remoting.supervision import FailureLog
+from trocket.common.supervision import FailureLog
 
 
 def test_a_subscriber_that_fails_is_logged_and_the_others_are_called(
