@@ -344,4 +344,4 @@ def note_batch_topics(store: MessageStore, topics: Iterable[TopicConfig]) -> Non
     """Have a store know which of these topics have queues of batches."""
     for topic in topics:
         if topic.attributes.get(QUEUE_TYPE) == BATCH_CQ:
-            store.batch_topics.add(topic.topic_name)
+            store.queue_store.batch_topics.add(topic.topic_name)
