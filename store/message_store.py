@@ -37,7 +37,7 @@ from .errors import CorruptRecordError, StoreError, StoreIOError, StoreLockedErr
 from .index.index_loading import LogSpan
 from .index.index_service import IndexService, IndexState
 from .log.commit_log import CommitLog
-from .log.log_scanner import NOWHERE, LogScanner, find_record_after
+from .log.log_reader import NOWHERE, LogReader, record_at
 from .next_checkpoint import next_checkpoint
 from .queues.consume_queue import ConsumeQueue
 from .queues.consume_queue_store import ConsumeQueueStore, offset_by_time
@@ -560,17 +560,17 @@ class MessageStore(MessageAppender):
         """
         while 0 <= start < self._dispatched_offset:
             start = max(start, self.log.min_offset)  # files may go meanwhile
-            scanner = LogScanner(
+            reader = LogReader(
                 self.log, start, check_crc=False, stop=lambda: self._dispatched_offset
             )
-            for at, size, topic, _, _, sys_flag, timestamp_ms, properties in scanner.scan():
+            for at, size, topic, _, _, sys_flag, timestamp_ms, properties in reader.scan():
                 yield (topic, sys_flag, properties, at, timestamp_ms, at + size)
-            start, end = scanner.end, self._dispatched_offset
+            start, end = reader.end, self._dispatched_offset
             if self.log.min_offset <= start < end:
-                reason = scanner.reason or "zeros, or a missing file"
+                reason = reader.reason or "zeros, or a missing file"
                 logger.error("the index leaves out what begins at %d: %s", start, reason)
-                start = find_record_after(self.log, start + 1, end, 0)
+                hole = reader.skip_damage(end)
+                start = hole.end if hole is not None else -1
 
     def _is_record(self, physical_offset: int) -> bool:
-        record = next(LogScanner(self.log, physical_offset, check_crc=False).records(), None)
-        return record is not None and record.physical_offset == physical_offset
+        return record_at(self.log, physical_offset, check_crc=False) is not None

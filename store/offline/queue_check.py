@@ -11,16 +11,15 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from ...remoting.message import MessageExt
 from ..disk.os_disk import Disk
 from ..errors import StoreIOError
 from ..format import PRE_BLANK_SIZE
+from ..log.commit_log import CommitLog
+from ..log.log_reader import NOWHERE, LogRecord, record_at
 from ..queues.consume_queue_ext import EXT_ADDRESS_MAX, ExtUnit
 from ..queues.projection import SCHEDULE_TOPIC, Key, Place, Places
 from .findings import Findings, Severity
-from .log_files import LogFiles
 from .losses import Losses
-from .projection import places_of
 from .queue_files import REBUILD, QueueOnDisk, QueuesOnDisk, Unit
 
 GAPS_MAX = 10_000
@@ -30,9 +29,6 @@ STRAYS_MAX = 100
 """Records out of order remembered for each queue."""
 
 DAMAGED_HEAD = "the records' heads are damaged: restore the files from a replica or a backup"
-
-NOWHERE = 1 << 62
-"""Behind every byte of a log."""
 
 _EXT_BASE = -(1 << 63)
 _EXT_SIZE_MAX = 0x7FFF
@@ -148,7 +144,7 @@ class QueueCheck:
         disk: Disk,
         root: str,
         queues: QueuesOnDisk,
-        log: LogFiles,
+        log: CommitLog,
         *,
         ext_file_size: int,
         places: Places,
@@ -174,7 +170,7 @@ class QueueCheck:
         self._delays_known = delays_known
         self._batch_topics = batch_topics
 
-    def feed(self, record: MessageExt) -> None:
+    def feed(self, record: LogRecord) -> None:
         """Compare one record's units; records come in the log's order.
 
         Raises:
@@ -182,14 +178,14 @@ class QueueCheck:
         """
         if record.topic in self._batch_topics:
             return
-        for unit in places_of(self._places, record):
+        for unit in self._places.of(record):
             state = self.states.get(unit.key)
             if state is None:
                 state = self.states[unit.key] = QueueState(None)
             self.unit_count += 1
             self._compare(state, unit, record)
 
-    def _compare(self, state: QueueState, unit: Place, record: MessageExt) -> None:
+    def _compare(self, state: QueueState, unit: Place, record: LogRecord) -> None:
         offset, physical_offset = unit.queue_offset, record.physical_offset
         on_disk = state.on_disk
         found: Unit = (0, 0, 0)
@@ -200,21 +196,21 @@ class QueueCheck:
         if offset != state.next and not self._goes_on(state, unit, record, found):
             return
         state.next = offset + 1
-        state.last, state.end = physical_offset, physical_offset + record.store_size
+        state.last, state.end = physical_offset, physical_offset + record.size
         state.count += 1
-        expected = (physical_offset, record.store_size, unit.tags_code)
+        expected = (physical_offset, record.size, unit.tags_code)
         if found != expected and on_disk is not None:
             self._differs(state, unit, record, found)
         elif on_disk is None:
             state.note("missing", offset, "")
 
-    def _goes_on(self, state: QueueState, unit: Place, record: MessageExt, found: Unit) -> bool:
+    def _goes_on(self, state: QueueState, unit: Place, record: LogRecord, found: Unit) -> bool:
         """Whether a record that does not follow the one before it in its queue counts.
 
         Nothing but `__CRC32#` protects a record's queue offset, so the queue is asked.
         """
         offset, physical_offset, on_disk = unit.queue_offset, record.physical_offset, state.on_disk
-        place = (physical_offset, record.store_size)
+        place = (physical_offset, record.size)
         if state.next < 0:
             state.first = offset
             if offset > 0:
@@ -262,22 +258,22 @@ class QueueCheck:
         self, state: QueueState, key: Key, queue_offset: int, physical_offset: int, size: int
     ) -> None:
         """The record there is this one of the queue, whatever it says."""
-        record = self._log.record_at(physical_offset)
+        record = record_at(self._log, physical_offset)
         said = record.topic if record is not None else ""
         self.misplaced[physical_offset] = Misplaced(*key, queue_offset, physical_offset, size, said)
         state.next = max(state.next, queue_offset + 1)
         state.last, state.end = physical_offset, physical_offset + size
 
-    def _differs(self, state: QueueState, unit: Place, record: MessageExt, found: Unit) -> None:
+    def _differs(self, state: QueueState, unit: Place, record: LogRecord, found: Unit) -> None:
         offset = unit.queue_offset
         physical_offset, size, tags_code = found
         if not any(found) or size == PRE_BLANK_SIZE:
             state.note("missing", offset, "")
-        elif (physical_offset, size) != (record.physical_offset, record.store_size):
+        elif (physical_offset, size) != (record.physical_offset, record.size):
             state.note(
                 "wrong", offset,
                 f"it says {size} bytes at {physical_offset}, the message is "
-                f"{record.store_size} bytes at {record.physical_offset}",
+                f"{record.size} bytes at {record.physical_offset}",
             )  # fmt: skip
         elif tags_code <= EXT_ADDRESS_MAX:
             ext = self._ext_unit(unit, tags_code)
@@ -356,7 +352,7 @@ class QueueCheck:
                 )  # fmt: skip
         for found in self.misplaced.values():
             findings.add(
-                Severity.ERROR, "log.misplaced", self._log.path(found.physical_offset),
+                Severity.ERROR, "log.misplaced", self._log.path_at(found.physical_offset),
                 found.physical_offset,
                 f"{found.topic} queue {found.queue_id} has this record at queue offset "
                 f"{found.queue_offset}, but its head says something else",
@@ -472,8 +468,8 @@ class QueueCheck:
     def _judge_unit(self, key: Key, state: QueueState, offset: int, unit: Unit) -> None:
         """A unit that no record of the log made."""
         physical_offset, size, _ = unit
-        record = self._log.record_at(physical_offset)
-        if record is not None and record.store_size == size and offset < state.next:
+        record = record_at(self._log, physical_offset)
+        if record is not None and record.size == size and offset < state.next:
             place = (*key, offset, physical_offset, size)
             self.misplaced[physical_offset] = Misplaced(*place, record.topic)
         else:
@@ -537,10 +533,10 @@ class QueueCheck:
                 and (topic == key[0] or queue_id == key[1])
             ):
                 found.append(other.begin)
-        record = self._log.record_at(found[0]) if len(found) == 1 else None
+        record = record_at(self._log, found[0]) if len(found) == 1 else None
         if record is None:
             return None
-        return Misplaced(*key, gap.start, found[0], record.store_size, record.topic)
+        return Misplaced(*key, gap.start, found[0], record.size, record.topic)
 
     def _say_gap(self, key: Key, on_disk: QueueOnDisk | None, gap: Gap, findings: Findings) -> None:
         before = "the log's end" if gap.before == NOWHERE else gap.before

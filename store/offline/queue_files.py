@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterator
 
+from ..disk.numbered import numbered, size_of
 from ..disk.os_disk import Disk
 from ..format import PRE_BLANK_SIZE, UNIT, UNIT_SIZE
 from ..queues.consume_queue import QueueFiles
 from .findings import Findings, Severity
 from .layout import queue_folders
-from .log_files import numbered, size_of
 
 WINDOW_COUNT = 204
 """Units read at once, 4 KiB."""

@@ -16,7 +16,7 @@ from ...remoting.sys_flag import TRANSACTION_PREPARED_TYPE
 from ..config import MessageStoreConfig
 from ..format import UNIT
 from ..log.commit_log import CommitLog
-from ..log.log_scanner import LogScanner, ScannedRecord
+from ..log.log_reader import LogReader, ScannedRecord
 from .consume_queue_store import ConsumeQueueStore
 
 SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
@@ -141,7 +141,7 @@ def spans(log: CommitLog, places: Places) -> dict[Key, Span]:
       StoreIOError: a file could not be read.
     """
     found: dict[Key, Span] = {}
-    for record in LogScanner(log, log.min_offset, check_crc=False).scan():
+    for record in LogReader(log, log.min_offset, check_crc=False).scan():
         for key, queue_offset, _ in places.of(record):
             span = found.get(key)
             if span is None or queue_offset < span.end:
@@ -173,7 +173,7 @@ def differences(
     for key, queue in queues.items():
         if key not in known and queue.min_offset != queue.max_offset:
             yield Difference(key, -1, (), (queue.min_offset, queue.max_offset))
-    for record in LogScanner(log, log.min_offset, check_crc=False).scan():
+    for record in LogReader(log, log.min_offset, check_crc=False).scan():
         physical_offset, size = record[:2]
         for key, queue_offset, code in places.of(record):
             queue = queues.get(key)

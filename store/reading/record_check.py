@@ -14,17 +14,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from zlib import crc32
 
-from ...remoting.errors import RemoteProtocolError
 from ...remoting.java_hash import tags_code as code_of_tags
-from ...remoting.message import MessageExt
 from ...remoting.message_codec import (
     MAGIC_V1,
     PROPERTIES_LENGTH,
     PROPERTY_CRC_SIZE,
     RECORD_HEAD,
-    RECORD_PREFIX,
     RECORD_SIZE_MIN,
-    check_record_crc,
     decode_record,
 )
 from ...remoting.message_properties import KEY_SEPARATOR, find_property
@@ -32,6 +28,7 @@ from ...remoting.sys_flag import BORNHOST_V6, STOREHOSTADDRESS_V6
 from ..errors import CorruptRecordError, StoreIOError
 from ..format import PRE_BLANK_SIZE, UNIT, UNIT_SIZE
 from ..log.commit_log import CommitLog, file_name
+from ..log.log_reader import CANDIDATE_CHUNK, LogReader, LogRecord, record_at
 from ..queues.batch_consume_queue import BatchConsumeQueue, BatchUnit, unit_of_record
 from ..queues.consume_queue import ConsumeQueue
 from ..queues.consume_queue_ext import EXT_ADDRESS_MAX
@@ -125,27 +122,15 @@ class RecordCheck:
           CorruptRecordError: one starts there, but its checksums are wrong.
           StoreIOError: it could not be read.
         """
-        head = self._read(physical_offset, RECORD_PREFIX.size)
-        if len(head) < RECORD_PREFIX.size:
+        reader = self._reader(physical_offset, CANDIDATE_CHUNK)
+        record = next(reader.records(), None)
+        if record is None:
+            record = record_at(self._log, physical_offset, check_crc=False)
+            if record is not None and record.size <= log_end - physical_offset:
+                raise self._corrupt(physical_offset, f"the record here is damaged: {reader.reason}")
             return None
-        size = RECORD_PREFIX.unpack(head)[0]
-        if not RECORD_SIZE_MIN <= size <= log_end - physical_offset:
-            return None
-        data = self._read(physical_offset, size)
-        try:
-            record = decode_record(data, 0, check_crc=False, read_body=False)
-        except RemoteProtocolError:
-            return None
-        if record.store_size != size or record.physical_offset != physical_offset:
-            return None
-        try:
-            decode_record(data, 0, check_crc=True, read_body=False)
-            reason = self._crc_problem(data, record)
-        except RemoteProtocolError as error:
-            reason = error.reason
-        if reason:
-            raise self._corrupt(physical_offset, f"the record here is damaged: {reason}")
-        return data
+        whole = record.physical_offset == physical_offset
+        return reader.raw() if whole and record.size <= log_end - physical_offset else None
 
     def batches(
         self, queue: BatchConsumeQueue, queue_offset: int, log_end: int
@@ -246,36 +231,29 @@ class RecordCheck:
 
     def _record_of(
         self, queue: ConsumeQueue, queue_offset: int, unit: Unit, log_end: int
-    ) -> MessageExt:
+    ) -> LogRecord:
         """The record that a unit means, whose checksums and place are right."""
         physical_offset, size, _ = unit
         if size == PRE_BLANK_SIZE or not RECORD_SIZE_MIN <= size <= log_end - physical_offset:
             raise _bad_unit(queue, queue_offset, unit, "no record of the log can be meant by it")
-        data = self._read(physical_offset, size)
-        reason = f"the log has no record of {size} bytes here"
-        if len(data) == size:
-            try:
-                record = decode_record(data, 0, check_crc=True, read_body=False)
-            except RemoteProtocolError as error:
-                reason = error.reason
-            else:
-                if record.physical_offset != physical_offset:
-                    reason = f"the record says it lies at {record.physical_offset}"
-                elif record.store_size != size:
-                    reason = f"the record is {record.store_size} bytes long, its unit says {size}"
-                else:
-                    reason = self._crc_problem(data, record)
-                    if not reason:
-                        return record
+        reader = self._reader(physical_offset, size)
+        record = next(reader.records(), None)
+        if record is None or record.physical_offset != physical_offset:
+            reason = reader.reason or f"the log has no record of {size} bytes here"
+        elif record.size != size:
+            reason = f"the record is {record.size} bytes long, its unit says {size}"
+        else:
+            return record
         raise self._unservable(queue, queue_offset, physical_offset, reason)
 
-    def _crc_problem(self, data: bytes, record: MessageExt) -> str:
+    def _reader(self, physical_offset: int, size: int) -> LogReader:
+        return LogReader(self._log, physical_offset, crc_problem=self._crc_problem, chunk_size=size)
+
+    def _crc_problem(self, physical_offset: int, properties: bytes, right: bool | None) -> str:
         """What the CRC property, or the want of one, says against a record; "" for nothing."""
-        right = check_record_crc(data, 0, len(data))
         if right is False:
             return WRONG_CRC
-        torn = right is None and b"\0" in record.properties_bytes
-        if torn and record.physical_offset >= self.own_from:
+        if right is None and b"\0" in properties and physical_offset >= self.own_from:
             return "its properties hold a NUL byte: they were not written whole, or wiped out"
         return ""
 
@@ -339,7 +317,7 @@ def _bad_unit(
     )
 
 
-def _disagreement(queue: ConsumeQueue, queue_offset: int, unit: Unit, record: MessageExt) -> str:
+def _disagreement(queue: ConsumeQueue, queue_offset: int, unit: Unit, record: LogRecord) -> str:
     """What a record says otherwise than its unit and its queue; "" if nothing."""
     topic, queue_id = queue.key
     if record.topic != topic:
@@ -349,24 +327,24 @@ def _disagreement(queue: ConsumeQueue, queue_offset: int, unit: Unit, record: Me
     return _tags_disagreement(unit, record)
 
 
-def _tags_disagreement(unit: Unit, record: MessageExt) -> str:
+def _tags_disagreement(unit: Unit, record: LogRecord) -> str:
     code = unit[2]
     if record.topic == SCHEDULE_TOPIC or code <= EXT_ADDRESS_MAX:
         return ""
-    tags = find_property(record.properties_bytes, b"TAGS")
+    tags = find_property(record.properties, b"TAGS")
     if (code_of_tags(str(tags, "utf-8", "replace")) if tags is not None else 0) != code:
         return f"the record's tags are {tags!r}, for which its unit's tags code {code} is wrong"
     return ""
 
 
-def _not_dispatched(queue: ConsumeQueue, queue_offset: int, record: MessageExt) -> str:
+def _not_dispatched(queue: ConsumeQueue, queue_offset: int, record: LogRecord) -> str:
     """Why a record of another topic does not belong into this queue; "" if it does.
 
     Source: RocketMQ 5.3.3 store/ConsumeQueue.java multiDispatchLmqQueue.
     """
     topic, queue_id = queue.key
-    names = find_property(record.properties_bytes, b"INNER_MULTI_DISPATCH") or b""
-    offsets = find_property(record.properties_bytes, b"INNER_MULTI_QUEUE_OFFSET") or b""
+    names = find_property(record.properties, b"INNER_MULTI_DISPATCH") or b""
+    offsets = find_property(record.properties, b"INNER_MULTI_QUEUE_OFFSET") or b""
     wanted = (topic.encode("utf-8", "replace"), b"%d" % queue_offset)
     if wanted in zip(names.split(b","), offsets.split(b","), strict=False) and queue_id == (
         0 if topic.startswith(LIGHT_PREFIX) else record.queue_id

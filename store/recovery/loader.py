@@ -39,7 +39,14 @@ from ..disk.overlay_disk import OverlayDisk
 from ..format import PRE_BLANK_SIZE, UNIT
 from ..log.commit_log import CommitLog, file_name
 from ..log.log_age import log_end_timestamp_ms
-from ..log.log_scanner import CANDIDATE_CHUNK, NOWHERE, LogScanner, ScannedRecord
+from ..log.log_reader import (
+    CANDIDATE_CHUNK,
+    NOWHERE,
+    Hole,
+    LogReader,
+    ScannedRecord,
+    record_at,
+)
 from ..queues.batch_consume_queue import BatchUnit, blanks_between, inner_batch
 from ..queues.consume_queue import PRE_BLANK, ConsumeQueue
 from ..queues.consume_queue_store import ConsumeQueueStore
@@ -49,7 +56,7 @@ from .checkpoint import Checkpoint
 from .checkpoint_check import correct_checkpoint
 from .queue_states import BLANKS_MAX, LIGHT_BLANKS_MAX, QueueState, QueueStates
 from .recovery_table import Action, scan_start
-from .survey import Findings, Hole, Survey, describe
+from .survey import Findings, Survey, describe
 
 __all__ = ["SCHEDULE_TOPIC", "Loader", "delay_levels_ms"]
 
@@ -228,7 +235,7 @@ class Loader:
         if vouched <= 0:
             return Recovered(0, 0, 0)
         self._frozen = True
-        hole = Hole(0, vouched, "there is no commit log file, though there was one", True)
+        hole = Hole(0, vouched, "there is no commit log file, though there was one", at_end=True)
         refusal = describe([hole], self._log, self._config.store_path_root_dir)
         return Recovered(vouched, 0, 0, refusal)
 
@@ -258,9 +265,9 @@ class Loader:
         return [Hole(known, start, "the oldest commit log files are missing")]
 
     def _first_timestamp_ms(self, base: int) -> int:
-        scanner = LogScanner(self._log, base, check_crc=False, chunk_size=CANDIDATE_CHUNK)
-        record = next(scanner.scan(), None)
-        return record[6] if record is not None else 0
+        reader = LogReader(self._log, base, check_crc=False, chunk_size=CANDIDATE_CHUNK)
+        record = next(reader.records(), None)
+        return record.store_timestamp_ms if record is not None else 0
 
     def _look_at_queues(self) -> set[Key]:
         """Find out how much of each queue can stay, and which must be built again."""
@@ -333,13 +340,10 @@ class Loader:
             physical_offset, size, _ = self._queue_store.queues[key].unit_at(kept - 1)
             if size == PRE_BLANK_SIZE or 0 <= physical_offset < log.min_offset:
                 continue
-            record = None
-            if physical_offset >= 0:
-                scanner = LogScanner(log, physical_offset, chunk_size=CANDIDATE_CHUNK)
-                record = next(scanner.scan(), None)
+            record = record_at(log, physical_offset) if physical_offset >= 0 else None
             if (
                 record is None
-                or record[1] != size
+                or record.size != size
                 or all(
                     (place.key, place.queue_offset) != (key, kept - 1)
                     for place in self._places.of(record)
@@ -503,7 +507,7 @@ class Loader:
             if not late:
                 start = max(start, all_from)
             stop = _constant(end)
-            for record in LogScanner(self._log, start, check_crc=False, stop=stop).scan():
+            for record in LogReader(self._log, start, check_crc=False, stop=stop).scan():
                 physical_offset = record[0]
                 for key, queue_offset, code in self._places.of(record):
                     if (

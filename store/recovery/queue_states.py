@@ -13,7 +13,7 @@ import logging
 
 from ...remoting.sys_flag import INNER_BATCH, TRANSACTION_PREPARED_TYPE
 from ..format import UNIT, UNIT_SIZE
-from ..log.log_scanner import ScannedRecord
+from ..log.log_reader import ScannedRecord
 from ..queues.consume_queue import PRE_BLANK
 from ..queues.consume_queue_store import ConsumeQueueStore
 from ..queues.projection import LIGHT_PREFIX, Key, Places, light_places

@@ -182,7 +182,7 @@ def put_at(at, layout, *values):
         pytest.param(put_at(0, ">iI", 100, 0xCBD43194), "a blank of 100 bytes", id="blank"),
         pytest.param(put_at(28, ">q", 5), "says it lies at 5", id="physical offset"),
         pytest.param(put_at(20, ">q", 7), "message 7 of queue 0 of topic T, where 1", id="gap"),
-        pytest.param(put_at(84, ">i", 2**30), "a body of", id="body size"),
+        pytest.param(put_at(84, ">i", 2**30), "body of", id="body size"),
         pytest.param(put_at(20, ">q", -1), "message -1 of its queue", id="negative offset"),
     ],
 )
