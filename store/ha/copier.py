@@ -24,10 +24,11 @@ from ...remoting.sys_flag import (
     TRANSACTION_ROLLBACK_TYPE,
 )
 from ..errors import CopyError, StoreIOError
+from ..format import Key
 from ..log.log_reader import NOWHERE, LogReader, ScannedRecord
 from ..queues.batch_consume_queue import inner_batch
 from ..queues.consume_queue import ConsumeQueue
-from ..queues.projection import LIGHT_PREFIX, Key, Places, light_places
+from ..queues.projection import LIGHT_PREFIX, Places, light_places
 from ..recovery.queue_states import LIGHT_BLANKS_MAX
 
 if TYPE_CHECKING:

@@ -18,6 +18,7 @@ from ..format import (
     PRE_BLANK_SIZE,
     SLOT_SIZE,
     UNIT_SIZE,
+    Unit,
 )
 from ..log.commit_log import CommitLog
 from ..log.log_reader import record_at
@@ -30,7 +31,7 @@ from .index_counts import IndexCounts, find_counts, read_header
 from .json_files import is_json_name, read_json
 from .layout import Layout, queue_folders
 from .log_walk import LogWalk
-from .queue_files import QueuesOnDisk, Unit
+from .queue_files import QueuesOnDisk
 from .selection import Selection, keys_of
 
 CHUNK_COUNT = 3000

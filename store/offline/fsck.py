@@ -13,9 +13,10 @@ from typing import Any
 
 from ..disk.numbered import numbered
 from ..disk.os_disk import Disk
+from ..format import Key
 from ..log.commit_log import CommitLog
 from ..log.log_reader import Hole, LogRecord
-from ..queues.projection import Key, Places
+from ..queues.projection import Places
 from ..queues.queue_ends import read_queue_ends
 from ..recovery.checkpoint import Checkpoint, read_checkpoint
 from ..recovery.doubt import FILE_NAME as DOUBT

@@ -13,14 +13,15 @@ from typing import NamedTuple
 
 from ..disk.os_disk import Disk
 from ..errors import StoreIOError
-from ..format import PRE_BLANK_SIZE
+from ..format import PRE_BLANK_SIZE, Key, Unit
 from ..log.commit_log import CommitLog
 from ..log.log_reader import NOWHERE, LogRecord, record_at
-from ..queues.consume_queue_ext import EXT_ADDRESS_MAX, ExtUnit
-from ..queues.projection import SCHEDULE_TOPIC, Key, Place, Places
+from ..queues.consume_queue_ext import ExtUnit
+from ..queues.projection import Place, Places
+from ..queues.unit_check import UnitFault, unit_fault
 from .findings import Findings, Severity
 from .losses import Losses
-from .queue_files import REBUILD, QueueOnDisk, QueuesOnDisk, Unit
+from .queue_files import REBUILD, QueueOnDisk, QueuesOnDisk
 
 GAPS_MAX = 10_000
 """Gaps in the queue offsets remembered for each queue."""
@@ -198,11 +199,9 @@ class QueueCheck:
         state.next = offset + 1
         state.last, state.end = physical_offset, physical_offset + record.size
         state.count += 1
-        expected = (physical_offset, record.size, unit.tags_code)
-        if found != expected and on_disk is not None:
-            self._differs(state, unit, record, found)
-        elif on_disk is None:
-            state.note("missing", offset, "")
+        fault = unit_fault(found, record, unit)
+        if fault is not None:
+            self._note_fault(fault, state, unit, record, found)
 
     def _goes_on(self, state: QueueState, unit: Place, record: LogRecord, found: Unit) -> bool:
         """Whether a record that does not follow the one before it in its queue counts.
@@ -264,25 +263,27 @@ class QueueCheck:
         state.next = max(state.next, queue_offset + 1)
         state.last, state.end = physical_offset, physical_offset + size
 
-    def _differs(self, state: QueueState, unit: Place, record: LogRecord, found: Unit) -> None:
-        offset = unit.queue_offset
+    def _note_fault(
+        self, fault: UnitFault, state: QueueState, place: Place, record: LogRecord, found: Unit
+    ) -> None:
+        offset = place.queue_offset
         physical_offset, size, tags_code = found
-        if not any(found) or size == PRE_BLANK_SIZE:
+        if fault is UnitFault.MISSING:
             state.note("missing", offset, "")
-        elif (physical_offset, size) != (record.physical_offset, record.size):
+        elif fault is UnitFault.ELSEWHERE:
             state.note(
                 "wrong", offset,
                 f"it says {size} bytes at {physical_offset}, the message is "
                 f"{record.size} bytes at {record.physical_offset}",
             )  # fmt: skip
-        elif tags_code <= EXT_ADDRESS_MAX:
-            ext = self._ext_unit(unit, tags_code)
-            if ext is None or ext.tags_code != unit.tags_code:
-                state.note("ext", offset, f"{ext} for tags code {unit.tags_code}")
-        elif unit.key[0] == SCHEDULE_TOPIC and not self._delays_known:
+        elif fault is UnitFault.EXT:
+            ext = self._ext_unit(place, tags_code)
+            if ext is None or ext.tags_code != place.tags_code:
+                state.note("ext", offset, f"{ext} for tags code {place.tags_code}")
+        elif fault is UnitFault.DELAY and not self._delays_known:
             state.note("delay", offset, f"{tags_code - record.store_timestamp_ms} ms")
         else:
-            state.note("tags", offset, f"tags code {tags_code}, the message's is {unit.tags_code}")
+            state.note("tags", offset, f"tags code {tags_code}, the message's is {place.tags_code}")
 
     def _ext_unit(self, unit: Place, address: int) -> ExtUnit | None:
         position = address - _EXT_BASE

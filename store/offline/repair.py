@@ -19,9 +19,10 @@ from ..disk.json_config import save_json
 from ..disk.numbered import numbered
 from ..disk.os_disk import Disk
 from ..errors import StoreError, StoreIOError
+from ..format import Key
 from ..log.log_reader import message_at, record_at
 from ..message_store import MessageStore
-from ..queues.projection import SCHEDULE_TOPIC, Key, Places
+from ..queues.projection import SCHEDULE_TOPIC, Places
 from ..queues.queue_ends import FILE_NAME as QUEUE_ENDS
 from ..queues.queue_ends import REBUILD, QueueEnds, write_queue_ends
 from ..recovery.checkpoint import Checkpoint, read_checkpoint, write_checkpoint

@@ -26,16 +26,13 @@ from ...remoting.message_codec import (
 from ...remoting.message_properties import KEY_SEPARATOR, find_property
 from ...remoting.sys_flag import BORNHOST_V6, STOREHOSTADDRESS_V6
 from ..errors import CorruptRecordError, StoreIOError
-from ..format import PRE_BLANK_SIZE, UNIT, UNIT_SIZE
+from ..format import PRE_BLANK_SIZE, UNIT, UNIT_SIZE, Unit
 from ..log.commit_log import CommitLog, file_name
 from ..log.log_reader import CANDIDATE_CHUNK, LogReader, LogRecord, record_at
 from ..queues.batch_consume_queue import BatchConsumeQueue, BatchUnit, unit_of_record
 from ..queues.consume_queue import ConsumeQueue
-from ..queues.consume_queue_ext import EXT_ADDRESS_MAX
-from ..queues.projection import LIGHT_PREFIX, SCHEDULE_TOPIC
-
-Unit = tuple[int, int, int]
-"""(physical_offset, size, tags_code)."""
+from ..queues.projection import LIGHT_PREFIX, Place, Places
+from ..queues.unit_check import UnitFault, unit_fault
 
 USUAL_SIZE_MAX = 1024 * 1024
 """Bytes of a record that are looked at before it is clear that the unit is not mad."""
@@ -71,6 +68,7 @@ class RecordCheck:
     def __init__(self, log: CommitLog) -> None:
         self.own_from = 0
         self._log = log
+        self._places = Places("")  # delays are not compared
 
     def verified(
         self, queue: ConsumeQueue, queue_offset: int, units: bytes, log_end: int
@@ -166,7 +164,7 @@ class RecordCheck:
             return
         record = self._record_of(queue, unit.base_offset, plain, log_end)
         expected = unit_of_record(record, unit.tags_code)
-        reason = _tags_disagreement(plain, record)
+        reason = self._tags_problem(plain, record)
         if (record.topic, record.queue_id) != queue.key:
             reason = f"the record is of queue {record.queue_id} of topic {record.topic[:80]!r}"
         elif unit != expected:
@@ -225,9 +223,27 @@ class RecordCheck:
             self._check_removed(queue, queue_offset, unit)
             return
         record = self._record_of(queue, queue_offset, unit, log_end)
-        reason = _disagreement(queue, queue_offset, unit, record)
+        reason = self._misplacement(queue, queue_offset, record)
+        reason = reason or self._tags_problem(unit, record)
         if reason:
             raise self._unservable(queue, queue_offset, physical_offset, reason)
+
+    def _misplacement(self, queue: ConsumeQueue, queue_offset: int, record: LogRecord) -> str:
+        """Why a record does not belong into a queue at an offset; "" if it does."""
+        if self._places.place_in(record, queue.key, queue_offset) is not None:
+            return ""
+        if record.topic != queue.key[0]:
+            return _not_dispatched(queue, queue_offset, record)
+        return f"the record says it is message {record.queue_offset} of queue {record.queue_id}"
+
+    def _tags_problem(self, unit: Unit, record: LogRecord) -> str:
+        """What is wrong with a unit's tags code; "" if nothing. Extensions are not looked at."""
+        code = self._places.tags_code(record.topic, record.store_timestamp_ms, record.properties)
+        place = Place((record.topic, record.queue_id), record.queue_offset, code)
+        if unit_fault(unit, record, place) is not UnitFault.TAGS:
+            return ""
+        tags = find_property(record.properties, b"TAGS")
+        return f"the record's tags are {tags!r}, for which its unit's tags code {unit[2]} is wrong"
 
     def _record_of(
         self, queue: ConsumeQueue, queue_offset: int, unit: Unit, log_end: int
@@ -317,28 +333,10 @@ def _bad_unit(
     )
 
 
-def _disagreement(queue: ConsumeQueue, queue_offset: int, unit: Unit, record: LogRecord) -> str:
-    """What a record says otherwise than its unit and its queue; "" if nothing."""
-    topic, queue_id = queue.key
-    if record.topic != topic:
-        return _not_dispatched(queue, queue_offset, record)
-    if record.queue_id != queue_id or record.queue_offset != queue_offset:
-        return f"the record says it is message {record.queue_offset} of queue {record.queue_id}"
-    return _tags_disagreement(unit, record)
-
-
-def _tags_disagreement(unit: Unit, record: LogRecord) -> str:
-    code = unit[2]
-    if record.topic == SCHEDULE_TOPIC or code <= EXT_ADDRESS_MAX:
-        return ""
-    tags = find_property(record.properties, b"TAGS")
-    if (code_of_tags(str(tags, "utf-8", "replace")) if tags is not None else 0) != code:
-        return f"the record's tags are {tags!r}, for which its unit's tags code {code} is wrong"
-    return ""
-
-
 def _not_dispatched(queue: ConsumeQueue, queue_offset: int, record: LogRecord) -> str:
     """Why a record of another topic does not belong into this queue; "" if it does.
+
+    Apache's broker fills queues of any name that the properties give, ours light queues only.
 
     Source: RocketMQ 5.3.3 store/ConsumeQueue.java multiDispatchLmqQueue.
     """

@@ -36,7 +36,7 @@ from ...remoting.sys_flag import INNER_BATCH
 from ..config import MessageStoreConfig
 from ..disk.os_disk import Disk
 from ..disk.overlay_disk import OverlayDisk
-from ..format import PRE_BLANK_SIZE, UNIT
+from ..format import PRE_BLANK_SIZE, UNIT, Key
 from ..log.commit_log import CommitLog, file_name
 from ..log.log_age import log_end_timestamp_ms
 from ..log.log_reader import (
@@ -50,8 +50,9 @@ from ..log.log_reader import (
 from ..queues.batch_consume_queue import BatchUnit, blanks_between, inner_batch
 from ..queues.consume_queue import PRE_BLANK, ConsumeQueue
 from ..queues.consume_queue_store import ConsumeQueueStore
-from ..queues.projection import LIGHT_PREFIX, SCHEDULE_TOPIC, Key, Places, delay_levels_ms
+from ..queues.projection import LIGHT_PREFIX, SCHEDULE_TOPIC, Places, delay_levels_ms
 from ..queues.queue_ends import REBUILD, QueueEnds, read_queue_ends, write_queue_ends
+from ..queues.unit_check import UnitFault, unit_fault
 from .checkpoint import Checkpoint
 from .checkpoint_check import correct_checkpoint
 from .queue_states import BLANKS_MAX, LIGHT_BLANKS_MAX, QueueState, QueueStates
@@ -67,6 +68,9 @@ UNKNOWN = -1
 
 CLOCK_BEHIND_MAX_MS = 3_600_000
 """The newest message may be so much younger than the clock says before a start warns of it."""
+
+NOT_ITS = {UnitFault.MISSING, UnitFault.ELSEWHERE}
+"""Faults of a unit that is not its record's at all; those of its tags are left to serving."""
 
 TAIL_BYTES_MAX = 16 * 1024
 """Units of one queue kept in memory while they are made from a second reading."""
@@ -337,18 +341,13 @@ class Loader:
         for key, kept in self._kept.items():
             if kept <= 0:
                 continue
-            physical_offset, size, _ = self._queue_store.queues[key].unit_at(kept - 1)
+            unit = self._queue_store.queues[key].unit_at(kept - 1)
+            physical_offset, size, _ = unit
             if size == PRE_BLANK_SIZE or 0 <= physical_offset < log.min_offset:
                 continue
             record = record_at(log, physical_offset) if physical_offset >= 0 else None
-            if (
-                record is None
-                or record.size != size
-                or all(
-                    (place.key, place.queue_offset) != (key, kept - 1)
-                    for place in self._places.of(record)
-                )
-            ):
+            place = record and self._places.place_in(record, key, kept - 1)
+            if record is None or place is None or unit_fault(unit, record, place) in NOT_ITS:
                 logger.warning(
                     "queue %d of topic %s is built again if the log is whole: its last unit says "
                     "%d bytes at %d, where its message is not", key[1], key[0], size,

@@ -12,11 +12,11 @@ from __future__ import annotations
 import logging
 
 from ...remoting.sys_flag import INNER_BATCH, TRANSACTION_PREPARED_TYPE
-from ..format import UNIT, UNIT_SIZE
+from ..format import UNIT, UNIT_SIZE, Key
 from ..log.log_reader import ScannedRecord
 from ..queues.consume_queue import PRE_BLANK
 from ..queues.consume_queue_store import ConsumeQueueStore
-from ..queues.projection import LIGHT_PREFIX, Key, Places, light_places
+from ..queues.projection import LIGHT_PREFIX, Places, light_places
 
 logger = logging.getLogger(__name__)
 

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.store.queue_differences import differences
 from trocket.remoting.message import Message
 from trocket.remoting.message_codec import encode_batch, encode_record
 from trocket.store.config import BrokerRole
@@ -16,7 +17,6 @@ from trocket.store.errors import CopyError, StoreIOError
 from trocket.store.ha import copier as copier_module
 from trocket.store.ha.copier import LogCopier
 from trocket.store.log.commit_log import blank
-from trocket.store.queues.projection import differences
 from trocket.store.queues.queue_ends import read_queue_ends
 
 from ..support import HOST, ROOT, bodies, open_store, put, send
