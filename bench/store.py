@@ -29,7 +29,7 @@ from rich.console import Console
 from rich.table import Table
 
 from trocket.bench.pulls import pull_cpu_us
-from trocket.broker.filter.sql92 import compile_expression
+from trocket.common.sql92.expression import compile_expression
 from trocket.store.config import FlushDiskType, MessageStoreConfig
 from trocket.store.message_store import MessageStore
 from trocket.store.reading.record_filter import RecordFilter

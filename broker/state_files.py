@@ -17,7 +17,7 @@ from typing import TypeVar
 
 import trio
 
-from ..remoting.supervision import FailureLog
+from ..common.supervision import FailureLog
 from ..store.disk.json_config import load_newest, save_json
 from ..store.disk.os_disk import Disk
 from ..store.errors import StoreIOError

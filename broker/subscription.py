@@ -10,9 +10,9 @@ import sys
 from dataclasses import dataclass
 from typing import Final
 
+from ..common.java_hash import java_hash_code
+from ..common.sized_cache import sized_cache
 from ..remoting.bodies import SubscriptionData
-from ..remoting.java_hash import java_hash_code
-from ..remoting.sized_cache import sized_cache
 
 SUB_ALL: Final = "*"
 """The expression that wants every message."""

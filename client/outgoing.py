@@ -10,15 +10,15 @@ from typing import Final
 
 import msgspec
 
-from ..remoting import message_properties as names
+from ..common import message_properties as names
+from ..common.topic_names import AUTO_CREATE_TOPIC
 from ..remoting.bodies import MessageQueue
 from ..remoting.codec import RemotingCommand
 from ..remoting.compression import CompressionType, compress
-from ..remoting.errors import LocalProtocolError, MissingPackageError, RemotingError
+from ..remoting.errors import LocalProtocolError, MissingPackageError
 from ..remoting.message import Message as WireMessage
 from ..remoting.message_batch import encode_batch
 from ..remoting.sys_flag import TRANSACTION_PREPARED_TYPE
-from ..remoting.topic_names import AUTO_CREATE_TOPIC
 from .client import Client
 from .core.send_header import SendTemplate
 from .core.topics import check_body, check_properties_size, check_send_topic
@@ -311,7 +311,7 @@ def _check_entry(message: Message, first: Message) -> None:
 def _encoded(properties: Mapping[str, str]) -> bytes:
     try:
         encoded = names.properties_to_bytes(properties)
-    except (RemotingError, TypeError) as error:
+    except (names.IllegalPropertyError, TypeError) as error:
         raise MessageRefusedError(f"the message's properties: {error}") from error
     try:
         check_properties_size(len(encoded))

@@ -14,10 +14,10 @@ from typing import Any, Unpack
 
 import anyio
 
+from ..common.java_hash import java_hash_code
 from ..remoting.bodies import MessageQueue, ProducerData
 from ..remoting.codec import RemotingCommand
 from ..remoting.headers import RecallMessageRequestHeader
-from ..remoting.java_hash import java_hash_code
 from ..remoting.recall_handle import RecallHandle
 from ..remoting.request_codes import RequestCode
 from ..remoting.response_codes import ResponseCode

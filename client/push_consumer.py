@@ -20,7 +20,8 @@ from typing import TypeAlias, Unpack
 import anyio
 import anyio.lowlevel
 
-from ..remoting import message_properties as names
+from ..common import message_properties as names
+from ..common.topic_names import retry_topic
 from ..remoting.bodies import (
     ConsumeFromWhere,
     ConsumerData,
@@ -33,7 +34,6 @@ from ..remoting.codec import RemotingCommand
 from ..remoting.message import MessageExt
 from ..remoting.request_codes import RequestCode
 from ..remoting.response_codes import ResponseCode
-from ..remoting.topic_names import retry_topic
 from . import clock, reports
 from .client import Client
 from .connection import Connection

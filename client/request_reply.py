@@ -16,7 +16,8 @@ from typing import Any, Final
 
 import anyio
 
-from ..remoting import message_properties as names
+from ..common import message_properties as names
+from ..common.topic_names import AUTO_CREATE_TOPIC
 from ..remoting.bodies import MessageQueue
 from ..remoting.codec import RemotingCommand
 from ..remoting.compression import decompress
@@ -28,7 +29,6 @@ from ..remoting.message import MessageExt
 from ..remoting.message_codec import MAGIC_V1
 from ..remoting.request_codes import RequestCode
 from ..remoting.sys_flag import COMPRESSED
-from ..remoting.topic_names import AUTO_CREATE_TOPIC
 from .client import Client
 from .connection import Connection
 from .errors import MessageRefusedError, ReplyTimeoutError

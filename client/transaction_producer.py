@@ -13,7 +13,7 @@ from typing import NamedTuple, TypeAlias, Unpack
 
 import anyio
 
-from ..remoting import message_properties as names
+from ..common import message_properties as names
 from ..remoting.codec import RemotingCommand, encode
 from ..remoting.headers import EndTransactionRequestHeader
 from ..remoting.message_codec import decode_record

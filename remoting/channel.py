@@ -15,11 +15,11 @@ from typing import Protocol
 
 import trio
 
+from ..common.supervision import FailureLog
 from .codec import ONEWAY_FLAG, RemotingCommand, encode
 from .errors import RemotingConnectError, RemotingTimeoutError
 from .hosts import host_bytes
 from .memory_budget import MemoryBudget
-from .supervision import FailureLog
 from .turn import Turn
 
 logger = logging.getLogger(__name__)

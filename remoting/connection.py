@@ -17,13 +17,13 @@ from typing import Final
 
 import trio
 
+from ..common.supervision import FailureLog, contained
 from .channel import Answer, Channel, Deferred, Postponed, Processor
 from .codec import FRAME_SIZE_MAX, NO_EXT_FIELDS, FrameDecoder, RemotingCommand, encode
 from .errors import FrameTooLargeError, RequestRefused
 from .loop_monitor import SLOW_BURST_S
 from .memory_budget import MemoryBudget, request_size
 from .response_codes import ResponseCode
-from .supervision import FailureLog, contained
 from .transport import SocketTransport, StreamTransport
 from .turn import Turn
 

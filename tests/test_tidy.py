@@ -18,6 +18,7 @@ from trocket.store.config import MessageStoreConfig
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = (
+    "common",
     "remoting",
     "store",
     "namesrv",

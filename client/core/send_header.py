@@ -23,6 +23,7 @@ from typing import Final, TypeAlias
 from construct import Int32sb
 from construct import Struct as Schema
 
+from ...common.topic_names import AUTO_CREATE_TOPIC
 from ...remoting.codec import (
     CURRENT_VERSION,
     FRAME,
@@ -38,7 +39,6 @@ from ...remoting.language_codes import LanguageCode
 from ...remoting.message_codec import PROPERTIES_SIZE_MAX
 from ...remoting.request_codes import RequestCode
 from ...remoting.schema import derive_struct
-from ...remoting.topic_names import AUTO_CREATE_TOPIC
 from .signature import (
     ACCESS_KEY,
     SECURITY_TOKEN,

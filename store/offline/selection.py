@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
+from ...common.message_properties import KEY_SEPARATOR, find_property
 from ...remoting.compression import decompress
 from ...remoting.errors import RemoteProtocolError
 from ...remoting.message import MessageExt
-from ...remoting.message_properties import KEY_SEPARATOR, find_property
 from ...remoting.sys_flag import COMPRESSED
 from ..log.commit_log import CommitLog
 from ..log.log_reader import LogRecord

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from trocket.common.java_hash import java_hash_code
 from trocket.remoting.bodies import (
     ConsumerData,
     GetConsumerListByGroupResponseBody,
@@ -16,7 +17,6 @@ from trocket.remoting.bodies import (
     SubscriptionData,
 )
 from trocket.remoting.codec import RemotingCommand, encode
-from trocket.remoting.java_hash import java_hash_code
 from trocket.remoting.message import Message, MessageExt
 from trocket.remoting.message_codec import decode_messages, decode_record, encode_batch
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from trocket.remoting.java_hash import tags_code
+from trocket.common.java_hash import tags_code
 from trocket.store.format import PRE_BLANK_SIZE
 from trocket.store.log.log_reader import LogRecord
 from trocket.store.queues.consume_queue_ext import EXT_ADDRESS_MAX

@@ -6,11 +6,11 @@ import socket
 from collections.abc import Mapping
 from itertools import count
 
+from trocket.common.message_properties import properties_to_bytes
 from trocket.remoting.bodies import ClusterInfo, ConsumerData, HeartbeatData, TopicRouteData
 from trocket.remoting.codec import FrameDecoder, RemotingCommand, encode
 from trocket.remoting.message import MessageExt
 from trocket.remoting.message_codec import decode_messages
-from trocket.remoting.message_properties import properties_to_bytes
 from trocket.remoting.request_codes import RequestCode as Code
 from trocket.remoting.response_codes import ResponseCode
 

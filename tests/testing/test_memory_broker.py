@@ -9,8 +9,8 @@ import pytest
 import trio
 import trio.testing
 
+from trocket.common.config import ConfigError
 from trocket.remoting.codec import FrameDecoder, RemotingCommand, encode
-from trocket.remoting.config import ConfigError
 from trocket.testing import EmbeddedBrokerError, MemoryBroker
 
 from .blocking_client import Code, ResponseCode, pull_fields, send_fields

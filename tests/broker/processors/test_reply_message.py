@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 import trio
 
+from trocket.common.message_properties import properties_from_bytes
 from trocket.remoting.bodies import HeartbeatData, ProducerData
 from trocket.remoting.codec import RemotingCommand, encode
 from trocket.remoting.message_codec import decode_messages
-from trocket.remoting.message_properties import properties_from_bytes
 
 from ..embedded import START_MS, embedded_broker, pull_fields, send_fields
 

@@ -11,19 +11,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trocket.remoting.config import (
+from trocket.common.config import (
     TEXT_SIZE_MAX,
     ConfigError,
     KnownKey,
     configure,
     decode,
     key_of,
-    parse_known_keys,
     parse_properties,
     setting,
     to_properties,
 )
-from trocket.remoting.known_keys import EFFECTS, NETTY_KEYS
 
 
 class Colour(enum.Enum):
@@ -210,9 +208,3 @@ def test_keys_are_spelled_as_rocketmq_spells_them() -> None:
     assert keys["check_crc_on_recover"] == "checkCRCOnRecover"
     assert keys["broker_ip1"] == "brokerIP1"
     assert keys["colour"] == "colour"
-
-
-def test_the_table_of_socket_keys_is_well_formed() -> None:
-    keys = parse_known_keys(NETTY_KEYS, EFFECTS)
-    assert keys["listenPort"] == KnownKey("listenPort", "int", "0", False, EFFECTS["other"])
-    assert {key.kind for key in keys.values()} <= {"bool", "int", "long", "double", "str", "enum"}

@@ -1,6 +1,7 @@
 """What RocketMQ's SQL92 filter makes of expressions and properties, one table for two tests.
 
-test_sql92.py holds our filter to it; tests/interop/test_sql92_oracle.py holds Apache's own to it.
+test_expression.py holds our filter to it; tests/interop/test_sql92_oracle.py holds Apache's own
+to it.
 """
 
 from __future__ import annotations

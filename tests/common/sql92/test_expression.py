@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trocket.broker.filter import sql92
-from trocket.broker.filter.sql92 import (
+from trocket.common.message_properties import properties_to_bytes
+from trocket.common.sql92 import expression as sql92
+from trocket.common.sql92.expression import (
     EXPRESSION_LENGTH_MAX,
     NESTING_MAX,
     FilterError,
@@ -15,7 +16,6 @@ from trocket.broker.filter.sql92 import (
     FilterSyntaxError,
     compile_expression,
 )
-from trocket.remoting.message_properties import properties_to_bytes
 
 from .sql92_cases import REFUSED, RESULTS, cases, properties_of
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..remoting.config import setting
+from .config import setting
 
 
 @dataclass(slots=True)

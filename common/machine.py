@@ -1,4 +1,4 @@
-"""What the broker takes from the machine it runs on, where its configuration says nothing.
+"""This machine: its name and its address, for a configuration that names neither.
 
 A shell around two system calls; nothing is sent.
 

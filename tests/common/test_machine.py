@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 
-from trocket.broker.machine import host_name, local_address
+from trocket.common.machine import host_name, local_address
 
 
 def test_the_local_address_is_an_ipv4_address_of_this_machine() -> None:

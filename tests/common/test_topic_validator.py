@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trocket.broker.topic_validator import refuse_group, refuse_topic
-from trocket.remoting.topic_names import is_system_group, is_system_topic, retry_topic
+from trocket.common.topic_names import is_system_group, is_system_topic, retry_topic
+from trocket.common.topic_validator import refuse_group, refuse_topic
 from trocket.store.disk.topic_path import topic_path
 
 

@@ -18,8 +18,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from ...remoting.message_properties import find_property, properties_from_bytes
-from ...remoting.sized_cache import sized_cache
+from ..message_properties import find_property, properties_from_bytes
+from ..sized_cache import sized_cache
 from .errors import FilterError, FilterEvaluationError, FilterSyntaxError
 from .operands import NESTING_MAX, Operand
 
@@ -82,7 +82,7 @@ class Expression:
         """Whether a broker gives the message to the consumer: unknown and errors count as false.
 
         Args:
-          properties: as they are stored (remoting/message_properties.py), or parsed.
+          properties: as they are stored (common/message_properties.py), or parsed.
         Source: broker/filter/ExpressionMessageFilter.java isMatchedByCommitLog.
         """
         if isinstance(properties, bytes):

@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from ..remoting.topic_names import DLQ_TOPIC_PREFIX, RETRY_TOPIC_PREFIX, TOPIC_LENGTH_MAX
+from .topic_names import DLQ_TOPIC_PREFIX, RETRY_TOPIC_PREFIX, TOPIC_LENGTH_MAX
 
 RETRY_OR_DLQ_TOPIC_LENGTH_MAX: Final = 255
 """Characters of a %RETRY% or %DLQ% topic's name: the longest name of a folder."""

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from .errors import LocalProtocolError
-
 PROPERTY_KEYS = "KEYS"
 PROPERTY_TAGS = "TAGS"
 PROPERTY_WAIT_STORE_MSG_OK = "WAIT"
@@ -60,6 +58,10 @@ KEY_SEPARATOR = " "
 """Between the keys of KEYS."""
 
 
+class IllegalPropertyError(ValueError):
+    """A property cannot be written: its text would read back as another one."""
+
+
 def properties_to_string(properties: Mapping[str, str]) -> str:
     """The properties as one text, in the mapping's order, 0x02 at the end.
 
@@ -68,27 +70,27 @@ def properties_to_string(properties: Mapping[str, str]) -> str:
         written, but readers drop it (Apache's and ours).
 
     Raises:
-      LocalProtocolError: a name or value that would read back as something else.
+      IllegalPropertyError: a name or value that would read back as something else.
     """
     text = "".join([f"{name}\x01{value}\x02" for name, value in properties.items()])
     if text.count("\x02") != len(properties) or text.count("\x01") != len(properties):
         _refuse_separators(properties)
     if "" in properties:
-        raise LocalProtocolError("a property without a name")
+        raise IllegalPropertyError("a property without a name")
     return text
 
 
 def _refuse_separators(properties: Mapping[str, str]) -> None:
     for name, value in properties.items():
         if "\x01" in name or "\x02" in name or "\x02" in value:
-            raise LocalProtocolError(f"a separator inside property {name!r}")
+            raise IllegalPropertyError(f"a separator inside property {name!r}")
 
 
 def properties_to_bytes(properties: Mapping[str, str]) -> bytes:
     """`properties_to_string` in UTF-8; a lone surrogate becomes `?`, as in Java.
 
     Raises:
-      LocalProtocolError: as `properties_to_string`.
+      IllegalPropertyError: as `properties_to_string`.
     """
     return properties_to_string(properties).encode("utf-8", "replace")
 
@@ -122,7 +124,7 @@ def change_properties(
       removed: names that are to be there no more.
 
     Raises:
-      LocalProtocolError: as `properties_to_string`.
+      IllegalPropertyError: as `properties_to_string`.
     """
     tokens = tuple(name.encode() + b"\x01" for name in (*changed, *removed))
     for token in tokens:

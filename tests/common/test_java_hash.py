@@ -1,4 +1,4 @@
-"""remoting/java_hash.py against the definition of `String.hashCode` and known codes."""
+"""common/java_hash.py against the definition of `String.hashCode` and known codes."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trocket.remoting import java_hash
-from trocket.remoting.java_hash import (
+from trocket.common import java_hash
+from trocket.common.java_hash import (
     hash_continue,
     hash_prefix,
     index_key_hash,

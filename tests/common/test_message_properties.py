@@ -1,4 +1,4 @@
-"""remoting/message_properties.py."""
+"""common/message_properties.py."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trocket.remoting.errors import LocalProtocolError
-from trocket.remoting.message_properties import (
+from trocket.common.message_properties import (
+    IllegalPropertyError,
     find_property,
     properties_from_bytes,
     properties_from_string,
@@ -77,7 +77,7 @@ def test_a_lone_surrogate_is_written_as_a_question_mark():
     [{"a\x01": "b"}, {"a\x02": "b"}, {"a": "b\x02"}, {"": "b"}, {"x": "y", "a": "b\x02c\x01d"}],
 )
 def test_a_property_that_would_read_back_as_another_is_refused(properties):
-    with pytest.raises(LocalProtocolError, match="propert"):
+    with pytest.raises(IllegalPropertyError, match="propert"):
         properties_to_bytes(properties)
 
 

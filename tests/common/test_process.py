@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 import trio
 
-from trocket.remoting import process
-from trocket.remoting.config import ConfigError
+from trocket.common import process
+from trocket.common.config import ConfigError
 
 
 class ExpectedError(Exception):
@@ -134,7 +134,7 @@ def test_seconds_since_the_start_are_those_of_this_process() -> None:
 def test_as_many_files_may_be_opened_as_the_hard_limit_allows() -> None:
     code = """
 import resource
-from trocket.remoting.process import OPEN_FILES_WANTED, raise_open_files_limit
+from trocket.common.process import OPEN_FILES_WANTED, raise_open_files_limit
 hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
 resource.setrlimit(resource.RLIMIT_NOFILE, (64, hard))
 raise_open_files_limit()
