@@ -29,7 +29,7 @@ from ..log.log_reader import NOWHERE, LogReader, ScannedRecord
 from ..queues.batch_consume_queue import inner_batch
 from ..queues.consume_queue import ConsumeQueue
 from ..queues.projection import LIGHT_PREFIX, Places, light_places
-from ..recovery.queue_states import LIGHT_BLANKS_MAX
+from ..recovery.recovered_queues import LIGHT_BLANKS_MAX
 
 if TYPE_CHECKING:
     from ..message_store import MessageStore

@@ -150,7 +150,7 @@ def check_store(
       conf: what `layout.read_conf` gave.
       live: look at it even when a broker has it open: up to where the queues say the log ends.
       remember: keep each lost message for a repair.
-      progress: told how far the walk is.
+      progress: see `Progress`.
 
     Raises:
       NoStoreError: there is no store.
@@ -341,20 +341,13 @@ class _Check:
         )
 
     def _walk(self) -> LogWalk:
-        total = max(self._log.end_of_files - self._log.min_offset, 1)
-        told = self._progress
-
-        def progress(offset: int) -> None:
-            if told is not None:
-                told(min(offset - self._log.min_offset, total), total)
-
         checkpoint = self._report.checkpoint
         return LogWalk(
             self._log,
             stop=self._vouched if self._report.is_live else None,
             ours_from=self._ends.own_from if self._ends else checkpoint.dispatched_offset,
             is_leftover=self._is_leftover,
-            progress=progress,
+            progress=self._progress,
         )
 
     def _is_leftover(self, start: int, record: LogRecord, newest_ms: int) -> bool:

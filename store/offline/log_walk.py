@@ -29,7 +29,7 @@ class LogWalk:
         Such a record whose properties hold a NUL and no checksum is a torn one.
       is_leftover: says of a record found behind bad bytes that it is none of this log's: arguments
         are the bad bytes' start, the record, and the newest store timestamp before.
-      progress: called with the physical offset reached, about once per MiB.
+      progress: called with (bytes done, bytes in all), about once per MiB.
 
     Attributes, valid while and after `records` runs:
       reason: why the log ended at `end`; "" for zeros or the end of the files.
@@ -51,7 +51,7 @@ class LogWalk:
         stop: int | None = None,
         ours_from: int = -1,
         is_leftover: Callable[[int, LogRecord, int], bool] | None = None,
-        progress: Callable[[int], None] | None = None,
+        progress: Callable[[int, int], None] | None = None,
     ) -> None:
         start = log.min_offset if start is None else start
         self.reason = ""
@@ -70,12 +70,18 @@ class LogWalk:
         self._stop = log.end_of_files if stop is None else min(stop, log.end_of_files)
         self._ours_from = ours_from
         self._is_leftover = is_leftover
+        total = max(self._stop - start, 1)
+
+        def on_read(offset: int) -> None:
+            if progress is not None:
+                progress(min(offset - start, total), total)
+
         self._reader = LogReader(
             log,
             start,
             crc_problem=self._crc_problem,
             size_max=RECORD_SIZE_MAX,
-            progress=progress,
+            progress=on_read,
         )
 
     @property

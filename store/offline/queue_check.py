@@ -69,7 +69,7 @@ class Misplaced(NamedTuple):
     said: str  # the topic that the record names
 
 
-class QueueState:
+class CheckedQueue:
     """One queue as the log tells it.
 
     Attributes:
@@ -152,8 +152,8 @@ class QueueCheck:
         delays_known: bool,
         batch_topics: frozenset[str],
     ) -> None:
-        self.states: dict[Key, QueueState] = {
-            key: QueueState(queue) for key, queue in queues.queues.items()
+        self.states: dict[Key, CheckedQueue] = {
+            key: CheckedQueue(queue) for key, queue in queues.queues.items()
         }
         self.unit_count = 0
         self.damaged: set[Key] = set()
@@ -182,11 +182,11 @@ class QueueCheck:
         for unit in self._places.of(record):
             state = self.states.get(unit.key)
             if state is None:
-                state = self.states[unit.key] = QueueState(None)
+                state = self.states[unit.key] = CheckedQueue(None)
             self.unit_count += 1
             self._compare(state, unit, record)
 
-    def _compare(self, state: QueueState, unit: Place, record: LogRecord) -> None:
+    def _compare(self, state: CheckedQueue, unit: Place, record: LogRecord) -> None:
         offset, physical_offset = unit.queue_offset, record.physical_offset
         on_disk = state.on_disk
         found: Unit = (0, 0, 0)
@@ -203,7 +203,7 @@ class QueueCheck:
         if fault is not None:
             self._note_fault(fault, state, unit, record, found)
 
-    def _goes_on(self, state: QueueState, unit: Place, record: LogRecord, found: Unit) -> bool:
+    def _goes_on(self, state: CheckedQueue, unit: Place, record: LogRecord, found: Unit) -> bool:
         """Whether a record that does not follow the one before it in its queue counts.
 
         Nothing but `__CRC32#` protects a record's queue offset, so the queue is asked.
@@ -246,7 +246,7 @@ class QueueCheck:
             return True
         return self._is_stray(state, "again", offset, physical_offset)
 
-    def _is_stray(self, state: QueueState, kind: str, offset: int, physical_offset: int) -> bool:
+    def _is_stray(self, state: CheckedQueue, kind: str, offset: int, physical_offset: int) -> bool:
         """Note a record that does not count; gives False."""
         state.note(kind, offset, f"the record at {physical_offset}")
         if len(state.strays) < STRAYS_MAX:
@@ -254,7 +254,7 @@ class QueueCheck:
         return False
 
     def _misplace(
-        self, state: QueueState, key: Key, queue_offset: int, physical_offset: int, size: int
+        self, state: CheckedQueue, key: Key, queue_offset: int, physical_offset: int, size: int
     ) -> None:
         """The record there is this one of the queue, whatever it says."""
         record = record_at(self._log, physical_offset)
@@ -264,7 +264,7 @@ class QueueCheck:
         state.last, state.end = physical_offset, physical_offset + size
 
     def _note_fault(
-        self, fault: UnitFault, state: QueueState, place: Place, record: LogRecord, found: Unit
+        self, fault: UnitFault, state: CheckedQueue, place: Place, record: LogRecord, found: Unit
     ) -> None:
         offset = place.queue_offset
         physical_offset, size, tags_code = found
@@ -324,7 +324,7 @@ class QueueCheck:
         """
         deleted: Counter[str] = Counter()
         for key in ends:
-            self.states.setdefault(key, QueueState(None))
+            self.states.setdefault(key, CheckedQueue(None))
         for key, state in sorted(self.states.items()):
             self._find_lost(key, state, findings, losses, log_start, log_end)
             self._find_lost_end(key, state, ends.get(key, 0), findings, losses, log_start)
@@ -367,7 +367,7 @@ class QueueCheck:
             )  # fmt: skip
 
     def _say(
-        self, key: Key, on_disk: QueueOnDisk, state: QueueState, findings: Findings, settled: bool
+        self, key: Key, on_disk: QueueOnDisk, state: CheckedQueue, findings: Findings, settled: bool
     ) -> None:
         if on_disk.is_damaged:
             self.damaged.add(key)
@@ -414,7 +414,7 @@ class QueueCheck:
     def _find_lost(
         self,
         key: Key,
-        state: QueueState,
+        state: CheckedQueue,
         findings: Findings,
         losses: Losses,
         log_start: int,
@@ -452,7 +452,7 @@ class QueueCheck:
     def _find_lost_end(
         self,
         key: Key,
-        state: QueueState,
+        state: CheckedQueue,
         end: int,
         findings: Findings,
         losses: Losses,
@@ -466,7 +466,7 @@ class QueueCheck:
             gap = Gap(start, end, state.end, NOWHERE)
             self._explain_gap(key, state, gap, findings, losses, log_start)
 
-    def _judge_unit(self, key: Key, state: QueueState, offset: int, unit: Unit) -> None:
+    def _judge_unit(self, key: Key, state: CheckedQueue, offset: int, unit: Unit) -> None:
         """A unit that no record of the log made."""
         physical_offset, size, _ = unit
         record = record_at(self._log, physical_offset)
@@ -479,7 +479,7 @@ class QueueCheck:
     def _say_behind(
         self,
         key: Key,
-        state: QueueState,
+        state: CheckedQueue,
         behind: Tally,
         findings: Findings,
         log_end: int,
@@ -498,7 +498,7 @@ class QueueCheck:
     def _explain_gap(
         self,
         key: Key,
-        state: QueueState,
+        state: CheckedQueue,
         gap: Gap,
         findings: Findings,
         losses: Losses,
@@ -520,7 +520,7 @@ class QueueCheck:
             else:
                 self._say_gap(key, on_disk, gap, findings)
 
-    def _stray_in(self, key: Key, state: QueueState, gap: Gap) -> Misplaced | None:
+    def _stray_in(self, key: Key, state: CheckedQueue, gap: Gap) -> Misplaced | None:
         """The record that a gap of one lacks, if just one there is in no queue as it says."""
         if gap.stop - gap.start != 1:
             return None

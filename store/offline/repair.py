@@ -394,7 +394,7 @@ class Repair:
             ),
             batch_topics=report.batch_topics,
         )
-        for record in self._walk().records():
+        for record in LogWalk(self._log, progress=self._progress).records():
             builder.feed(record)
         builder.finish()
         if plan.cut_at >= 0:
@@ -417,17 +417,6 @@ class Repair:
         if cut_at >= 0:
             return begin < 0 or begin >= cut_at
         return begin < 0 and not (self._plan.fill and key in self._report.losses.total)
-
-    def _walk(self) -> LogWalk:
-        log = self._log
-        total = max(log.end_of_files - log.min_offset, 1)
-        told = self._progress
-
-        def progress(offset: int) -> None:
-            if told is not None:
-                told(min(offset - log.min_offset, total), total)
-
-        return LogWalk(log, progress=progress)
 
     def _remove_index(self) -> None:
         if self._plan.index:

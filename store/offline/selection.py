@@ -108,17 +108,11 @@ def selected(
                 (base for base in log.files if base <= selection.start), default=log.min_offset
             )
         end = min(end, selection.stop) if selection.stop is not None else end
-    total = max(end - begin, 1)
-
-    def told(offset: int) -> None:
-        if progress is not None:
-            progress(min(max(offset - begin, 0), total), total)
-
     walk = LogWalk(
         log,
         start=begin,
         stop=end if stop is None else min(end, stop),
-        progress=told,
+        progress=progress,
     )
     if on_walk is not None:
         on_walk(walk)

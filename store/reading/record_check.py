@@ -27,7 +27,7 @@ from ...remoting.message_codec import (
 from ...remoting.sys_flag import BORNHOST_V6, STOREHOSTADDRESS_V6
 from ..errors import CorruptRecordError, StoreIOError
 from ..format import PRE_BLANK_SIZE, UNIT, UNIT_SIZE, Unit
-from ..log.commit_log import CommitLog, file_name
+from ..log.commit_log import CommitLog
 from ..log.log_reader import CANDIDATE_CHUNK, LogReader, LogRecord, record_at
 from ..queues.batch_consume_queue import BatchConsumeQueue, BatchUnit, unit_of_record
 from ..queues.consume_queue import ConsumeQueue
@@ -301,8 +301,7 @@ class RecordCheck:
         )
 
     def _corrupt(self, physical_offset: int, reason: str) -> CorruptRecordError:
-        base = physical_offset - physical_offset % self._log.file_size
-        path = f"{self._log.folder}/{file_name(base)}"
+        path = self._log.path_at(physical_offset)
         return CorruptRecordError(path, physical_offset, f"{reason}; {WHAT_TO_DO}")
 
 

@@ -55,9 +55,9 @@ from ..queues.queue_ends import REBUILD, QueueEnds, read_queue_ends, write_queue
 from ..queues.unit_check import UnitFault, unit_fault
 from .checkpoint import Checkpoint
 from .checkpoint_check import correct_checkpoint
-from .queue_states import BLANKS_MAX, LIGHT_BLANKS_MAX, QueueState, QueueStates
+from .log_scan import LogScan, ScanResult, describe
+from .recovered_queues import BLANKS_MAX, LIGHT_BLANKS_MAX, RecoveredQueue, RecoveredQueues
 from .recovery_table import Action, scan_start
-from .survey import Findings, Survey, describe
 
 __all__ = ["SCHEDULE_TOPIC", "Loader", "delay_levels_ms"]
 
@@ -131,8 +131,8 @@ class Loader:
         self._has_foreign = False
         self._kept: dict[Key, int] = {}
         self._rebuilding: frozenset[Key] = frozenset()
-        self._states: QueueStates | None = None
-        self._found: Findings | None = None
+        self._states: RecoveredQueues | None = None
+        self._found: ScanResult | None = None
         self._frozen = False
 
     @property
@@ -183,7 +183,7 @@ class Loader:
         if self._clean or dispatched > self._start:
             self._dispatch_from = dispatched if dispatched >= 0 else queues_end
         damaged = self._look_at_queues()
-        survey = Survey(
+        scan = LogScan(
             self._config,
             log,
             clean=self._clean,
@@ -191,12 +191,12 @@ class Loader:
             is_known=self._clean or dispatched >= 0,
             own_from=self.own_from,
         )
-        holes = self._missing_start() + survey.damaged_starts(self._start)
+        holes = self._missing_start() + scan.damaged_starts(self._start)
         suspects = self._suspects() - damaged
-        found, holes = self._read(survey, damaged | suspects, holes)
+        found, holes = self._read(scan, damaged | suspects, holes)
         if holes and suspects:
             # Where the log is damaged a unit that leads nowhere is no reason to doubt the queue.
-            found, holes = self._read(survey, damaged, holes)
+            found, holes = self._read(scan, damaged, holes)
         # Of the checkpoint's times none counts: a clock set by a damaged file would never go back.
         newest_ms = found.newest_ms or log_end_timestamp_ms(self._disk, log, found.end)
         if newest_ms - self._wall_ms > CLOCK_BEHIND_MAX_MS:
@@ -357,8 +357,8 @@ class Loader:
         return found
 
     def _read(
-        self, survey: Survey, rebuilding: set[Key], holes: list[Hole]
-    ) -> tuple[Findings, list[Hole]]:
+        self, scan: LogScan, rebuilding: set[Key], holes: list[Hole]
+    ) -> tuple[ScanResult, list[Hole]]:
         """Read the log: from the start, or all of it when there are queues to build again."""
         log, dispatched = self._log, self._checkpoint.dispatched_offset
         at_checkpoint = None
@@ -366,7 +366,7 @@ class Loader:
             at_checkpoint = frozenset(self._ends.ends)
         while True:
             start = log.min_offset if rebuilding else self._start
-            states = QueueStates(
+            states = RecoveredQueues(
                 self._queue_store,
                 self._places,
                 self._kept,
@@ -378,7 +378,7 @@ class Loader:
                 at_checkpoint=at_checkpoint,
             )
             states.after_hole = bool(holes) and not rebuilding
-            found = survey.read(start, states)
+            found = scan.read(start, states)
             if states.damaged <= rebuilding:
                 break
             rebuilding = rebuilding | states.damaged
@@ -453,7 +453,7 @@ class Loader:
         ends = {**known.ends, **dict.fromkeys(self._rebuilding, REBUILD)}
         write_queue_ends(self._disk, self._config.store_path_root_dir, replace(known, ends=ends))
 
-    def _cut_queue(self, key: Key, queue: ConsumeQueue, state: QueueState | None) -> None:
+    def _cut_queue(self, key: Key, queue: ConsumeQueue, state: RecoveredQueue | None) -> None:
         if key in self._rebuilding or (state is not None and state.kept < 0):
             queue.remove()
         elif queue.is_batch:
@@ -467,7 +467,7 @@ class Loader:
             elif not self._clean:
                 queue.cut_at(kept)
 
-    def _fill_queue(self, key: Key, state: QueueState) -> None:
+    def _fill_queue(self, key: Key, state: RecoveredQueue) -> None:
         if self._frozen and self._ends is not None and not state.is_late:
             lacking = self._ends.ends.get(key, 0) - state.next
             if 0 < lacking <= BLANKS_MAX and key in self._rebuilding:
@@ -493,7 +493,7 @@ class Loader:
                 queue.extend_recovered(end - 1, PRE_BLANK)
                 queue.write()
 
-    def _dispatch_again(self, states: QueueStates) -> None:
+    def _dispatch_again(self, states: RecoveredQueues) -> None:
         """Read the log again for what was not collected at the first reading."""
         found = self._found
         assert found is not None, "there are states only after a reading"

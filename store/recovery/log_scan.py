@@ -1,7 +1,7 @@
 """Reading the log from where it is known to be good to its end, and beyond holes.
 
 Nothing on disk is changed here: the outcome says what is to be done. What lies behind the last good
-record is judged by the table in recovery.py; behind a hole reading goes on at the next record.
+record is judged by recovery_table.py; behind a hole reading goes on at the next record.
 """
 
 from __future__ import annotations
@@ -11,20 +11,20 @@ from dataclasses import dataclass, field
 
 from ..clock import LATEST_MS
 from ..config import MessageStoreConfig
-from ..log.commit_log import CommitLog, file_name
+from ..log.commit_log import CommitLog
 from ..log.log_bytes import has_unwritten_sector, last_nonzero
 from ..log.log_reader import CANDIDATE_CHUNK, Hole, LogReader, find_record
-from .queue_states import UNITS_MAX, Oddity, QueueStates
+from .recovered_queues import UNITS_MAX, Oddity, RecoveredQueues
 from .recovery_table import Action, Case, Place, Rest, decide
 
 logger = logging.getLogger(__name__)
 
 HOLES_MAX = 1000
-"""Holes told one by one. Reading goes no further than behind so many of them."""
+"""Holes kept one by one. Reading goes no further than behind the last of them."""
 
 
 @dataclass(slots=True)
-class Findings:
+class ScanResult:
     """What one reading found.
 
     Attributes:
@@ -48,7 +48,7 @@ class Findings:
     collected_until: int = -1
 
 
-class Survey:
+class LogScan:
     """One reading.
 
     Args:
@@ -79,7 +79,7 @@ class Survey:
         self._own_from = own_from
         self._nonzero_end = -1
 
-    def read(self, start: int, states: QueueStates) -> Findings:
+    def read(self, start: int, states: RecoveredQueues) -> ScanResult:
         """Read from a record's physical offset to the log's end.
 
         Args:
@@ -98,7 +98,7 @@ class Survey:
             )
             last_ms = 0
             for record in reader.scan():
-                last_ms = record[6]
+                offset, size, _, _, _, _, last_ms, _ = record
                 if newest_ms < last_ms <= LATEST_MS:
                     newest_ms = last_ms
                 try:
@@ -106,10 +106,10 @@ class Survey:
                 except Oddity as oddity:
                     states.after_hole = True
                     if len(holes) < HOLES_MAX:
-                        holes.append(Hole(record[0], record[0] + record[1], str(oddity)))
+                        holes.append(Hole(offset, offset + size, str(oddity)))
                 if states.unit_count >= UNITS_MAX and not states.is_full:
                     states.is_full = True
-                    collected_until = record[0] + record[1]
+                    collected_until = offset + size
             end = reader.end
             if end > start:
                 segments.append((start, end))
@@ -120,17 +120,17 @@ class Survey:
                 )  # fmt: skip
                 last_ms = newest_ms
             nonzero_end, found, case = self._judge(reader, last_ms)
-            findings = Findings(
+            result = ScanResult(
                 end, case, nonzero_end, reader.reason, holes, newest_ms, segments, collected_until
             )
             if case.action is not Action.READ_ONLY:
-                return findings
+                return result
             reason = f"{reader.reason or 'zeros or a missing file'} (case {case.label}: {case.why})"
             at_end = found < 0
             hole_end = max(self._vouched, end) if at_end else found
             holes.append(Hole(end, hole_end, reason, at_end=at_end))
             if found < 0 or len(holes) > HOLES_MAX:
-                return findings
+                return result
             states.after_hole = True
             start = found
 
@@ -198,13 +198,12 @@ class Survey:
 def describe(holes: list[Hole], log: CommitLog, root: str) -> str:
     """What to tell the operator: where, what, and what to do."""
     first = holes[0]
-    base = first.start - first.start % log.file_size
     goes_on = f"The log goes on at {first.end}, what lies between is missing."
     if first.at_end:
         goes_on = f"No record follows, but the log reached up to {first.end}."
     more = f" There are {len(holes) - 1} more such places." if len(holes) > 1 else ""
     return (
-        f"{log.folder}/{file_name(base)}: at offset {first.start}: {first.reason}. {goes_on}{more} "
+        f"{log.path_at(first.start)}: at offset {first.start}: {first.reason}. {goes_on}{more} "
         "The store is read-only and nothing was changed. Restore the file from a replica or a "
         f"backup, or stop the broker and run `trocket store repair {root}`"
     )
