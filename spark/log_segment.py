@@ -32,7 +32,7 @@ from ..remoting.record_schema import (
 )
 from ..store.disk.os_disk import DiskFile
 from ..store.log.log_bytes import LogPart, last_nonzero, record_candidates
-from ..store.log.log_reader import RECORD_SIZE_MAX, Hole
+from ..store.log.log_reader import CANDIDATE_CHUNK, RECORD_SIZE_MAX, Hole, LogReader
 from .record_columns import RecordColumns, is_blank, walk
 
 CHUNK: Final = 4 * 1024 * 1024
@@ -196,11 +196,11 @@ class LogSegment:
             if self._is_newest or not remaining:
                 return None
             return Hole(start, start + remaining, f"the file ends {remaining} bytes early")
-        head = self._file.pread(RAW_SHOWN, at)
+        head = self._file.pread(RECORD_PREFIX.size, at)
         if is_blank(head, at=0, remaining=remaining) or self._is_record(at):
             return None
         found = self._next_record(at + 1)
-        reason = self._reason(head, remaining)
+        reason = self._reason(start)
         if found is not None:
             return Hole(start, self._base + found, reason)
         if not self._is_newest:
@@ -208,20 +208,18 @@ class LogSegment:
         end = last_nonzero(self._log, start)
         return Hole(start, end, reason, at_end=True) if end > start else None
 
-    def _reason(self, head: bytes, remaining: int) -> str:
-        if len(head) < RECORD_PREFIX.size:
-            return "too few bytes are left for a record"
-        size, magic = RECORD_PREFIX.unpack_from(head, 0)
-        if not size and not magic:
-            return "zeros"
-        if magic not in (MAGIC_V1, MAGIC_V2):
-            return f"no record starts here (magic {magic & 0xFFFFFFFF:08x})"
-        if not RECORD_SIZE_MIN <= size <= remaining:
-            return f"a record of {size} bytes with {remaining} left in the file"
-        what = (
-            "lengths, topic, offset or checksum" if self._verify_crc else "lengths, topic or offset"
+    def _reason(self, start: int) -> str:
+        """Why no record begins at a physical offset."""
+        reader = LogReader(
+            self._log,
+            start,
+            check_crc=self._verify_crc,
+            crc_problem=wrong_crc if self._verify_crc else None,
+            size_max=RECORD_SIZE_MAX,
+            chunk_size=CANDIDATE_CHUNK,
         )
-        return f"a record of {size} bytes whose {what} cannot be right"
+        next(reader.scan(), None)
+        return reader.reason or "zeros"
 
     def _next_record(self, begin: int) -> int | None:
         """Where the first whole record at or behind `begin` begins."""
@@ -230,3 +228,8 @@ class LogSegment:
             if self._is_record(offset - base):
                 return offset - base
         return None
+
+
+def wrong_crc(physical_offset: int, properties: bytes, right: bool | None) -> str:
+    """Why a record is not whole by its CRC property, see `CrcProblem`; without one it is."""
+    return "the CRC of the record is wrong" if right is False else ""
