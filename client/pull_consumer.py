@@ -23,6 +23,7 @@ from ..remoting.bodies import (
     SubscriptionData,
 )
 from .client import Client
+from .core.queue_requests import PullStatus
 from .core.routes import subscribe_queues
 from .core.subscription import FilterClass, MessageSelector, build_subscription
 from .core.topics import check_consumer_group
@@ -32,7 +33,6 @@ from .message import ReceivedMessage
 from .options import ClientOptions, split_options
 from .participant import Participant
 from .pulling import (
-    PullStatus,
     PullTroubles,
     RemoteOffsetStore,
     committed_offset,

@@ -38,6 +38,7 @@ from . import clock, reports
 from .client import Client
 from .connection import Connection
 from .core.process_queue import ProcessQueue
+from .core.queue_requests import PullStatus
 from .core.subscription import FilterClass, MessageSelector, build_subscription
 from .core.topics import check_consumer_group, check_topic, is_retry_topic
 from .errors import (
@@ -57,7 +58,6 @@ from .pulling import (
     LocalOffsetStore,
     OffsetStore,
     PullResult,
-    PullStatus,
     PullTroubles,
     RemoteOffsetStore,
     max_offset,
