@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Unpack
 
+from ..client.consumer_options import PULL_BATCH_SIZE
 from ..client.core.subscription import MessageSelector
 from ..client.message import MessageQueue, ReceivedMessage
 from ..client.pull_consumer import (
     POLL_TIMEOUT_S,
-    PULL_BATCH_SIZE,
     PullConsumerOptions,
     Pulled,
 )

@@ -30,6 +30,7 @@ from .admin import (
     TopicOnBroker,
 )
 from .client import Client
+from .consumer_options import ConsumerOptions
 from .core.allocation import (
     AllocateMachineRoomNearby,
     AllocateMessageQueueAveragely,
@@ -106,6 +107,7 @@ __all__ = [
     "ConfigurationError",
     "ConnectError",
     "ConsumeFromWhere",
+    "ConsumerOptions",
     "Credentials",
     "Delivery",
     "Dial",

@@ -37,6 +37,7 @@ from ..remoting.response_codes import ResponseCode
 from . import clock, reports
 from .client import Client
 from .connection import Connection
+from .consumer_options import PULL_TIMEOUT_S
 from .core.process_queue import ProcessQueue
 from .core.queue_requests import PullStatus
 from .core.subscription import FilterClass, MessageSelector, build_subscription
@@ -67,7 +68,6 @@ from .pulling import (
 from .push_options import (
     CONCURRENCY,
     PULL_RETRY_S,
-    PULL_TIMEOUT_S,
     REBALANCE_RETRY_S,
     SUSPEND_S,
     PushConsumerConfig,
