@@ -201,7 +201,7 @@ class BrokerController:
     @property
     def sends_refused(self) -> str:
         """Why the store takes no message now, for people; "" when it does."""
-        return self.store.read_only_reason or self.store.disk_full
+        return self.store.trouble
 
     def wall_clock_set(self) -> None:
         """Whoever set the wall clock on says so: what is due now comes at once, not in a second."""
@@ -313,7 +313,7 @@ class BrokerController:
 
     def _close(self) -> None:
         for what, close in (
-            ("the log", self.store.flush),  # what was delivered, before it is noted so
+            ("the log", self.store.flusher.flush),  # what was delivered, before it is noted so
             ("the delay offsets", self._persist_delay_offsets),
             ("the transactions", self._note_transactions),
             ("the timers", self.timers.note_progress),
@@ -518,7 +518,7 @@ class BrokerController:
     def _tell_batch_topics(self, topics: Iterable[TopicConfig]) -> None:
         for topic in topics:
             if topic.attributes.get(QUEUE_TYPE) == BATCH_CQ:
-                self.store.batch_topics.add(topic.topic_name)
+                self.store.queue_store.batch_topics.add(topic.topic_name)
 
     def _on_filter_servers_changed(self) -> None:
         self.registrar.changed()

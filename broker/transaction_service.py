@@ -396,7 +396,7 @@ class TransactionService:
                 self._ask(check)
 
         if checks and self._store.sync_flush:
-            self._store.when_flushed(checks[-1].physical_offset, ask)
+            self._store.flusher.when_flushed(checks[-1].physical_offset, ask)
         else:
             ask(True)
 

@@ -8,7 +8,6 @@ Java counterpart: MQClientInstance.
 
 from __future__ import annotations
 
-import functools
 import itertools
 import logging
 import os
@@ -29,6 +28,7 @@ from ..remoting.headers.base import Header, encode_header
 from ..remoting.hosts import host_bytes
 from ..remoting.message_id import UniqueIdGenerator
 from ..remoting.response_codes import ResponseCode
+from ..remoting.session import opaques
 from . import clock, process
 from .connection import Connection, request_name
 from .core.client_id import build_client_id, default_instance_name
@@ -108,7 +108,7 @@ class Client:
         self._unique_ids = UniqueIdGenerator(
             host_bytes(self._ip, 0)[:-4], self._pid, clock.wall_ns() & 0xFFFFFFFF
         )
-        self.next_opaque: Callable[[], int] = functools.partial(next, itertools.count(1))
+        self.next_opaque: Callable[[], int] = opaques().__next__
         self.now_s: Callable[[], float] = anyio.current_time
         self._group: anyio.abc.TaskGroup | None = None
         self._is_closed = False

@@ -29,7 +29,7 @@ from trocket.broker.timer_message_service import TimerMessageService
 from trocket.broker.transaction_service import TransactionService
 from trocket.broker.transactions import OpenTransactions
 from trocket.store.writing.flush import FlushService
-from trocket.store.writing.message_appender import MessageAppender
+from trocket.store.writing.log_writer import LogWriter
 
 from .programs import (
     AnswerChecks,
@@ -76,7 +76,7 @@ def _nothing(*_: Any, **__: Any) -> None:
 
 def answered_before_the_commit(patch: Patch) -> None:
     """A turn's sends are answered, and written with those of the next turn."""
-    end_turn, commit = SendTurn.end_turn, MessageAppender.commit
+    end_turn, commit = SendTurn.end_turn, LogWriter.commit
     put_off: list[bool] = []
 
     def broken(self: SendTurn) -> None:
@@ -84,11 +84,11 @@ def answered_before_the_commit(patch: Patch) -> None:
         end_turn(self)
         put_off.clear()
 
-    def committed(self: MessageAppender) -> Any:
+    def committed(self: LogWriter) -> Any:
         return () if put_off else commit(self)
 
     patch.setattr(SendTurn, "end_turn", broken)
-    patch.setattr(MessageAppender, "commit", committed)
+    patch.setattr(LogWriter, "commit", committed)
 
 
 def answered_before_fsync(patch: Patch) -> None:

@@ -278,7 +278,7 @@ def test_after_a_kill_the_units_are_those_of_the_log(keep_folder):
     assert again.queue_store.batch_topics == {"T"}
     assert read_all(again) == FILLED
     units = list(again.queue_store.queues["T", 0].units(0))
-    records = list(again._read_log(0))
+    records = list(again.visible_log.records(0))
     assert [unit.physical_offset for unit in units] == [record[3] for record in records]
     again.close()
 

@@ -260,7 +260,7 @@ async def test_a_rollback_under_sync_flush_is_answered_behind_the_fsync(
             with trio.move_on_after(2):
                 await client.answer(opaque)
                 pytest.fail("it is answered, and a power cut would take it back")
-        broker.controller.store.flush()
+        broker.controller.store.flusher.flush()
         assert (await client.answer(opaque)).code == 0
 
 

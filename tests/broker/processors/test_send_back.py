@@ -222,5 +222,5 @@ async def test_under_sync_flush_it_is_answered_behind_the_fsync(autojump_clock, 
             with trio.move_on_after(2):
                 await client.answer(opaque)
                 pytest.fail("it is answered, and a power cut would take it")
-        broker.controller.store.flush()
+        broker.controller.store.flusher.flush()
         assert (await client.answer(opaque)).code == 0
