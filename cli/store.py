@@ -354,11 +354,11 @@ def _dump_log(store: Opened, selection: Selection, *, as_json: bool, body: bool)
     from ..store.offline.selection import Bodies, selected
     from ..store.offline.selection import as_json as as_object
 
-    files = store.layout.log_files(ReadOnlyDisk())
+    log = store.layout.commit_log(ReadOnlyDisk())
     walks: list[LogWalk] = []
     try:
         for record in selected(
-            files, selection, read_body=body, stop=store.stop, on_walk=walks.append
+            log, selection, read_body=body, stop=store.stop, on_walk=walks.append
         ):
             if as_json:
                 shown = Bodies.AUTO if body else Bodies.NONE
@@ -366,7 +366,7 @@ def _dump_log(store: Opened, selection: Selection, *, as_json: bool, body: bool)
             else:
                 typer.echo(message_line(record, with_body=body))
     finally:
-        files.close()
+        log.close()
     return _say_holes(walks[0])
 
 
@@ -407,14 +407,14 @@ def _export(
 
     if output == "-" and form is ExportFormat.PARQUET:
         usage("a Parquet file cannot go to standard output: say --output FILE")
-    files = store.layout.log_files(ReadOnlyDisk())
+    log = store.layout.commit_log(ReadOnlyDisk())
     walks: list[LogWalk] = []
 
     def write_all(writer: Writer) -> None:
         count = 0
         with progress_bar("exporting") as progress:
             for record in selected(
-                files,
+                log,
                 selection,
                 read_body=True,
                 stop=store.stop,
@@ -442,7 +442,7 @@ def _export(
                     write_all(json_writer(file.write))
                 file.commit()
     finally:
-        files.close()
+        log.close()
     return _say_holes(walks[0])
 
 

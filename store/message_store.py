@@ -35,12 +35,12 @@ from .config import BrokerRole, MessageStoreConfig
 from .disk.data_folder import hold_lock, make_root, note_open
 from .disk.os_disk import Disk, OsDisk, total_memory_bytes
 from .errors import CorruptRecordError, StoreError, StoreIOError, StoreLockedError
+from .format import Key
 from .index.index_loading import LogSpan
 from .index.index_service import IndexService
 from .log.commit_log import CommitLog
 from .queues.consume_queue_store import ConsumeQueueStore, offset_by_time
 from .queues.deleted_topics import DeletedTopics
-from .queues.projection import Key
 from .reading.message_reader import GetMessageResult, MessageReader, QueryResult
 from .reading.record_filter import RecordFilter
 from .reading.visible_log import VisibleLog
