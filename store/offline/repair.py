@@ -522,7 +522,7 @@ class Repair:
         store.load()
         try:
             if store.read_only:
-                raise RepairError(f"{self._root}: it does not open well: {store.refusal}")
+                raise RepairError(f"{self._root}: it does not open well: {store.trouble}")
             if plan.index:
                 store.index.catch_up_from(store.min_physical_offset)
             while store.index.is_behind:
