@@ -111,7 +111,7 @@ class ScheduleMessageService:
         It is found by halving: messages of one level are due in the order of their offsets.
         """
         low, high = self._store.min_offset(*queue), self._store.max_offset(*queue)
-        delivered_ms = self._store.newest_at_start_ms - DELIVERY_LAG_MS
+        delivered_ms = self._store.opened.newest_ms - DELIVERY_LAG_MS
         try:
             while low < high:
                 middle = (low + high) // 2

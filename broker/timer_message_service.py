@@ -120,8 +120,8 @@ class TimerMessageService:
             self._known = page.correct(
                 self._path,
                 queue_end=self._store.max_offset(*_QUEUE),
-                latest_ms=max(self._clock.wall_ms(), self._store.newest_at_start_ms),
-                delivered_ms=self._store.newest_at_start_ms - DELIVERY_LAG_MS,
+                latest_ms=max(self._clock.wall_ms(), self._store.opened.newest_ms),
+                delivered_ms=self._store.opened.newest_ms - DELIVERY_LAG_MS,
             )
             if self._known is not page and not self._store.read_only:
                 self._write(self._known.to_page(self._clock.wall_ms()))

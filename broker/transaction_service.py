@@ -395,8 +395,8 @@ class TransactionService:
             for check in checks:
                 self._ask(check)
 
-        if checks and self._store.sync_flush:
-            self._store.when_flushed(checks[-1].physical_offset, ask)
+        if checks and self._store.writer.sync_flush:
+            self._store.flusher.when_flushed(checks[-1].physical_offset, ask)
         else:
             ask(True)
 

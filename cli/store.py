@@ -169,7 +169,10 @@ def dump(
     (text) or `bodyBase64`. Damaged places are passed over and counted on standard error; the exit
     status is then 1.
     """
-    selection = _selection(topic, queue, key, from_offset, to_offset, since, until, limit)
+    selection = _selection(
+        topic=topic, queue=queue, key=key, from_offset=from_offset, to_offset=to_offset,
+        since=since, until=until, limit=limit,
+    )  # fmt: skip
     with refused(), _opened(path, conf, live) as store:
         if what is What.LOG:
             raise typer.Exit(_dump_log(store, selection, as_json=as_json, body=body))
@@ -215,7 +218,10 @@ def export(
     A file appears whole or not at all. Damaged places are passed over and counted on standard
     error; the exit status is then 1.
     """
-    selection = _selection(topic, queue, key, from_offset, to_offset, since, until, limit)
+    selection = _selection(
+        topic=topic, queue=queue, key=key, from_offset=from_offset, to_offset=to_offset,
+        since=since, until=until, limit=limit,
+    )  # fmt: skip
     with refused(), _opened(path, conf, live) as store:
         status = _export(store, selection, output, form, body, inflate=decompress)
     raise typer.Exit(status)
@@ -453,6 +459,7 @@ def _say_holes(walk: LogWalk) -> int:
 
 
 def _selection(
+    *,
     topic: str,
     queue: int | None,
     key: str,

@@ -101,7 +101,7 @@ class LogCopier:
           StoreIOError: they could not be written; likewise.
         """
         store, arrived = self._store, self._arrived
-        reason = store.read_only_reason or store.disk_full
+        reason = store.trouble
         if reason:
             raise StoreIOError(store.log.folder, reason)
         arrived.pieces += pieces
@@ -142,9 +142,9 @@ class LogCopier:
         """Append what is whole, as far as it is good."""
         store, arrived = self._store, self._arrived
         if store.max_physical_offset == 0:
-            store.begin_copy(arrived.start)
+            store.copies.begin(arrived.start)
         if not self._is_ours:
-            store.note_foreign_records()
+            store.checkpoints.note_foreign_records()
         try:
             end, problem = self._dispatch()
             self._commit(end)
@@ -158,7 +158,7 @@ class LogCopier:
         """Write the bytes up to an offset, and show the units that were made of them."""
         store, arrived = self._store, self._arrived
         for piece in arrived.take_until(end):
-            store.append_copied(piece)
+            store.copies.append(piece)
         visible = store.commit()
         if visible:
             store.on_visible(visible)
@@ -171,13 +171,14 @@ class LogCopier:
         Returns: where the good records end, and what is wrong with the one there; "": nothing is.
         """
         store, reader, queues, places = self._store, self._reader, self._queues, self._places
-        append = store.append_copied_record
+        burst = store.writer.burst
+        append = store.copies.append_record
         for record in reader.scan():
             (
                 physical_offset, size, topic, queue_id, queue_offset, sys_flag, timestamp_ms,
                 properties,
             ) = record  # fmt: skip
-            if timestamp_ms > store.now_ms:
+            if timestamp_ms > burst.now_ms:
                 store.begin_burst(timestamp_ms)
             queue = queues.get((topic, queue_id))
             if (
@@ -212,7 +213,9 @@ class LogCopier:
         if sys_flag & TRANSACTION_MASK != TRANSACTION_ROLLBACK_TYPE:
             queue = self._queues.get((topic, queue_id))
             topic_hash = queue.topic_hash if queue is not None else hash_prefix(f"{topic}#")
-            self._store.index_copied(topic_hash, properties, physical_offset, timestamp_ms)
+            self._store.copies.append_index_item(
+                topic_hash, properties, physical_offset, timestamp_ms
+            )
         return ""
 
     def _place(self, key: Key, queue_offset: int, code: int, record: ScannedRecord) -> str:
@@ -236,7 +239,7 @@ class LogCopier:
                     f"it says it is message {queue_offset} of queue {key[1]} of topic {key[0]}, "
                     f"where {queue.next_offset} would be the next"
                 )
-        self._store.append_copied_unit(
+        self._store.copies.append_unit(
             queue, queue_offset, physical_offset, size, code, timestamp_ms, properties
         )
         return ""
@@ -265,7 +268,7 @@ class LogCopier:
             return False
         elif queue_offset < queue.next_offset:
             self._commit(physical_offset)
-            self._store.cut_queue(queue, queue_offset)
+            self._store.copies.cut_queue(queue, queue_offset)
         return True
 
     def _fit_light(self, queue: ConsumeQueue, queue_offset: int, physical_offset: int) -> bool:
@@ -275,7 +278,7 @@ class LogCopier:
             return False
         if queue.next_offset > 0:
             if 0 < gap <= LIGHT_BLANKS_MAX:
-                self._store.append_blanks(queue, gap)
+                self._store.copies.append_blanks(queue, gap)
                 return True
             self._empty(queue, physical_offset)
         queue.begin_at(queue_offset)
@@ -284,7 +287,7 @@ class LogCopier:
     def _empty(self, queue: ConsumeQueue, physical_offset: int) -> None:
         logger.info("queue %d of topic %s begins again", queue.key[1], queue.key[0])
         self._commit(physical_offset)
-        self._store.empty_queue(queue)
+        self._store.copies.empty_queue(queue)
 
 
 class Arrived:

@@ -135,6 +135,7 @@ class MessageReader:
         size_max: int,
         tags_codes: frozenset[int] | None,
         log_end: int,
+        *,
         record_filter: RecordFilter | None = None,
     ) -> GetMessageResult:
         """Messages from a queue offset on.
@@ -147,7 +148,6 @@ class MessageReader:
           tags_codes: answer only messages with one of these tags codes; None: all.
           log_end: where the commit log ends.
           record_filter: answer only messages that it wants, too; None: all.
-
         Raises:
           StoreIOError: a file could not be read.
           CorruptRecordError: the message at the offset is damaged, or lost though its neighbours

@@ -20,8 +20,8 @@ from trocket.store.message_store import MessageStore
 from trocket.store.queues.consume_queue import ConsumeQueue
 from trocket.store.recovery.loader import Loader
 from trocket.store.writing import flush
+from trocket.store.writing.dispatcher import Dispatcher
 from trocket.store.writing.flush import FlushService
-from trocket.store.writing.message_appender import MessageAppender
 
 Patch = pytest.MonkeyPatch
 
@@ -58,14 +58,7 @@ def acknowledged_before_fsync(patch: Patch) -> None:
 
 def shown_before_fsync(patch: Patch) -> None:
     """L2: consumers read what a power cut can still take."""
-    commit = MessageAppender.commit
-
-    def broken(self: MessageAppender) -> Any:
-        result = commit(self)
-        self._show_flushed(self._committed_offset)
-        return result
-
-    patch.setattr(MessageAppender, "commit", broken)
+    patch.setattr(Dispatcher, "hold", Dispatcher.show)
 
 
 def acknowledged_before_written(patch: Patch) -> None:
@@ -93,7 +86,7 @@ def recovered_log_not_synced(patch: Patch) -> None:
     def broken(self: MessageStore, start: int, end: int, *_: Any) -> None:
         self.queue_store.write()
         self.queue_store.sync(self.queue_store.take_unsynced())
-        self.note_checkpoint(end, self.now_ms)
+        self.checkpoints.write(end, self.now_ms)
 
     patch.setattr(MessageStore, "_sync_recovered", broken)
 
@@ -102,7 +95,9 @@ def checkpoint_before_fsync(patch: Patch) -> None:
     """L6: the checkpoint vouches for units that are not on the device."""
 
     async def broken(store: MessageStore) -> None:
-        store.note_checkpoint(store.dispatched_offset, store.now_ms, store.index_state())
+        store.checkpoints.write(
+            store.dispatched_offset, store.now_ms, store.checkpoints.index_state()
+        )
 
     patch.setattr(services, "checkpoint_now", broken)
     from . import session

@@ -332,7 +332,9 @@ class Session:
             if not self.is_sync:
                 each.promise(self.moment, power=False)
             else:
-                store.when_flushed(each.physical_offset, lambda ok, each=each: self._ack(each, ok))
+                store.flusher.when_flushed(
+                    each.physical_offset, lambda ok, each=each: self._ack(each, ok)
+                )
         self._unsynced += pending
         self.note("committed")
 
@@ -370,7 +372,7 @@ class Session:
     def flush(self) -> None:
         """fsync of the log."""
         self.note("flush")
-        self._store().flush()
+        self._store().flusher.flush()
 
     async def checkpoint(self) -> None:
         """One round of the checkpoint service."""
@@ -388,7 +390,7 @@ class Session:
     def prepare(self) -> None:
         """Make the next commit log file before it is needed."""
         store = self._store()
-        base = store.next_file_base
+        base = store.writer.next_file_base
         if base in store.log.files or base == store.log.prepared_base or store.read_only:
             return
         self.note(f"prepare {base}")

@@ -20,7 +20,7 @@ def crashed(count=5, *, sync=False):
     for number in range(count):
         offsets.append(store.max_physical_offset)
         send(store, b"message %d" % number)
-        store.flush()
+        store.flusher.flush()
     disk.process_death()
     return disk, offsets, store.max_physical_offset
 

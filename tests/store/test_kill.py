@@ -53,9 +53,9 @@ WRITER = textwrap.dedent(
                     assert status == 0, store.refusal
                     number += 1
                 store.commit()
-                if store.sync_flush:
-                    flushed = trio.Event()
-                    store.when_flushed(last, lambda ok: flushed.set() if ok else sys.exit(1))
+                if store.writer.sync_flush:
+                    flushed, when_flushed = trio.Event(), store.flusher.when_flushed
+                    when_flushed(last, lambda ok: flushed.set() if ok else sys.exit(1))
                     await flushed.wait()
                 print(number, flush=True)  # all up to here are answered
                 await trio.sleep(0)

@@ -33,7 +33,17 @@ def test_the_record_is_byte_for_byte_what_the_codec_encodes():
     _, physical, offset = put(store, b"payload", queue_id=3, properties=properties, flag=7)
     store.commit()
     expected = encode_record(
-        "T", 3, offset, physical, b"payload", properties, 1, HOST, store.now_ms, HOST, flag=7
+        "T",
+        3,
+        offset,
+        physical,
+        b"payload",
+        properties,
+        born_timestamp_ms=1,
+        born_host=HOST,
+        store_timestamp_ms=store.now_ms,
+        store_host=HOST,
+        flag=7,
     )
     assert bytes(store.message_at(physical)) == expected
 
@@ -232,17 +242,14 @@ def test_a_failed_fsync_is_final_and_fails_the_waiters():
     disk = MemoryDisk()
     store = open_store(disk, sync=True)
     outcome = []
-    told = []
-    store.on_read_only = lambda: told.append(True)
     _, physical, _ = put(store)
     store.commit()
-    store.when_flushed(physical, outcome.append)
+    store.flusher.when_flushed(physical, outcome.append)
     disk.fault = failing("sync", error=errno.EIO)
-    store.flush()
+    store.flusher.flush()
     disk.fault = None
-    store.flush()
+    store.flusher.flush()
     assert outcome == [False]
-    assert told == [True]
     assert store.read_only
     assert store.max_offset("T", 0) == 0
     assert put(store)[0] is PutMessageStatus.SERVICE_NOT_AVAILABLE
@@ -257,14 +264,14 @@ def test_under_sync_flush_a_message_is_visible_only_when_it_is_on_the_device():
     store.on_visible = lambda keys: seen.extend(keys)
     _, physical, _ = put(store)
     assert list(store.commit()) == []
-    store.when_flushed(physical, outcome.append)
+    store.flusher.when_flushed(physical, outcome.append)
     assert (store.max_offset("T", 0), seen, outcome) == (0, [], [])
-    assert store.dispatch_behind_bytes > 0
+    assert store.dispatched_offset == 0
     assert store.message_at(physical) is None
-    store.flush()
+    store.flusher.flush()
     assert (store.max_offset("T", 0), seen, outcome) == (1, [("T", 0)], [True])
-    assert store.dispatch_behind_bytes == 0
-    store.when_flushed(physical, outcome.append)
+    assert store.dispatched_offset == store.max_physical_offset
+    store.flusher.when_flushed(physical, outcome.append)
     assert outcome == [True, True]
 
 
@@ -273,13 +280,13 @@ def test_a_waiter_is_told_when_fsync_takes_too_long():
     outcome = []
     _, physical, _ = put(store)
     store.commit()
-    store.when_flushed(physical, outcome.append)
+    store.flusher.when_flushed(physical, outcome.append)
     store.clock.advance(4_999)
     store.flusher.expire()
     assert outcome == []
     store.clock.advance(1)
     store.flusher.expire()
-    store.flush()
+    store.flusher.flush()
     assert outcome == [False]
 
 
@@ -320,8 +327,8 @@ def test_a_used_folder_cannot_be_opened_twice():
 def test_a_closed_store_refuses_puts():
     store = open_store()
     store.close()
-    store._file_end = -1
     assert put(store)[0] is PutMessageStatus.SERVICE_NOT_AVAILABLE
+    assert store.refusal == "the store is not open"
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
@@ -379,9 +386,9 @@ def test_a_waiter_for_what_is_not_written_yet_goes_on_waiting():
     put(store)
     store.commit()
     _, later, _ = put(store)
-    store.when_flushed(later, outcome.append)
-    store.flush()
+    store.flusher.when_flushed(later, outcome.append)
+    store.flusher.flush()
     assert outcome == []
     store.commit()
-    store.flush()
+    store.flusher.flush()
     assert outcome == [True]

@@ -97,7 +97,7 @@ class StoreModel(RuleBasedStateMachine):
 
     @rule()
     def flush(self):
-        self.store.flush()
+        self.store.flusher.flush()
         self.synced = {key: len(found) for key, found in self.committed.items()}
 
     @rule()
@@ -109,7 +109,7 @@ class StoreModel(RuleBasedStateMachine):
         self.flush()
         self.store.queue_store.write()
         self.store.queue_store.sync(self.store.queue_store.take_unsynced())
-        self.store.note_checkpoint(self.store.dispatched_offset, self.store.now_ms)
+        self.store.checkpoints.write(self.store.dispatched_offset, self.store.now_ms)
 
     @rule()
     def build_index(self):

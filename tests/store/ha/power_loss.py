@@ -316,8 +316,8 @@ async def in_step(master: MessageStore, slave: MessageStore) -> None:
     """Wait until the slave has its master's log, on the device under SYNC_FLUSH, and said so."""
     await trio.sleep(1)
     with trio.fail_after(60):
-        while slave.sendable_offset < master.max_physical_offset:
-            await slave.wait_for_more()
+        while slave.durability.sendable_offset < master.max_physical_offset:
+            await slave.activity.wait_for_more()
 
 
 def readable(store: MessageStore) -> dict[tuple[int, int], Message]:

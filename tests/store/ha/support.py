@@ -192,8 +192,8 @@ async def group(
 async def caught_up(master: MessageStore, slave: MessageStore, within_s: float = 60) -> None:
     """Wait until a slave has all of its master's log, on the device under SYNC_FLUSH."""
     with trio.fail_after(within_s):
-        while slave.sendable_offset < master.max_physical_offset:
-            await slave.wait_for_more()
+        while slave.durability.sendable_offset < master.max_physical_offset:
+            await slave.activity.wait_for_more()
 
 
 def log_bytes(store: MessageStore) -> dict[int, bytes]:

@@ -78,7 +78,7 @@ def record(sync, begin, seed):
         at += size
         promises.append((len(disk.journal), Promise(store, begin)))
         if random.random() < 0.3:
-            store.flush()
+            store.flusher.flush()
         if random.random() < 0.2:
             trio.run(checkpoint_now, store)
         promises.append((len(disk.journal), Promise(store, begin)))
@@ -108,7 +108,7 @@ def check(image, kind, promise, sync, begin):
     found = differences(store.log, store.queue_store, store.config)
     assert [each for each in found if each.key[0] != "Again"] == []
     copier.take(LOG[copier.received_offset :])
-    store.flush()
+    store.flusher.flush()
     assert bytes(log_of(store)) == LOG[begin:]
     assert list(differences(store.log, store.queue_store, store.config)) == []
     return True

@@ -51,7 +51,7 @@ def test_what_a_power_cut_left_out_is_a_tail_under_sync_flush_too():
     disk = MemoryDisk()
     store = open_store(disk, sync=True)
     send(store, b"first")
-    store.flush()
+    store.flusher.flush()
     end = store.max_physical_offset
     for _ in range(20):
         put(store, b"x" * 300)
@@ -142,7 +142,7 @@ def test_an_oldest_log_file_that_retention_did_not_take_is_a_hole(killed):
 def test_one_that_retention_was_about_to_take_is_none():
     disk = closed(8, body=bytes(30_000))
     store = open_store(disk)
-    store.note_log_start(65536)
+    store.checkpoints.note_log_start(65536)
     disk.process_death()
     assert not open_store(disk).read_only
     disk.process_death()
@@ -156,7 +156,7 @@ def test_what_retention_took_is_known_also_between_queue_ends_and_checkpoint():
     """A crash between the two leaves ends that do not count; where the log begins counts."""
     disk = closed(8, body=bytes(30_000))
     store = open_store(disk)
-    store.note_log_start(65536)
+    store.checkpoints.note_log_start(65536)
     disk.process_death()
     del disk.contents[LOG]
     known = read_queue_ends(disk, ROOT)
@@ -208,5 +208,5 @@ def test_once_the_damage_is_undone_the_store_takes_messages_again():
     store = open_store(disk, sync=True)
     assert not store.read_only
     assert send(store) == 5
-    store.flush()
+    store.flusher.flush()
     assert_whole(store)

@@ -215,7 +215,7 @@ LONG_LOG = textwrap.dedent(
             )
             assert status == 0, store.refusal
             store.commit()
-            store.flush()
+            store.flusher.flush()
             number += 1
         store.close()
         store = MessageStore(config)
