@@ -247,10 +247,11 @@ class LogCopier:
     def _open(
         self, key: Key, old: ConsumeQueue | None, record: ScannedRecord
     ) -> ConsumeQueue | None:
+        physical_offset, _, _, _, _, sys_flag, _, _ = record
         queue_store = self._store.queue_store
         if old is not None:  # the topic was deleted and made again as one of batches
-            self._empty(old, record[0])
-        if record[5] & INNER_BATCH:
+            self._empty(old, physical_offset)
+        if sys_flag & INNER_BATCH:
             queue_store.batch_topics.add(key[0])
         queue = queue_store.create(*key)
         if queue is None:

@@ -194,6 +194,26 @@ class LogReader:
         """As `scan`, with names."""
         return map(LogRecord._make, self.scan())
 
+    def at(
+        self, physical_offset: int, chunk_size: int = CANDIDATE_CHUNK, chunk: bytes = b""
+    ) -> LogRecord | None:
+        """The record at an offset that may be anything, read anew.
+
+        Args:
+          chunk_size: bytes to read at once; as large as the record, if that is known.
+          chunk: bytes that were just read from there.
+
+        Returns: None when no whole record starts there; `reason` may say why.
+
+        Raises:
+          StoreIOError: a file could not be read.
+        """
+        self.end = self._chunk_at = physical_offset
+        self._chunk, self._chunk_size = chunk, chunk_size
+        record = next(self.scan(), None)
+        # Behind a blank there may be one, in the next file.
+        return LogRecord._make(record) if record and record[0] == physical_offset else None
+
     def message(self, *, read_body: bool = False) -> MessageExt:
         """The record that came last, as a message; until the next one is asked for."""
         at = self.end - self._chunk_at
@@ -366,12 +386,8 @@ def record_at(
     Raises:
       StoreIOError: a file could not be read.
     """
-    reader = LogReader(
-        log, physical_offset, check_crc=check_crc, own_from=own_from, chunk_size=CANDIDATE_CHUNK
-    )
-    record = next(reader.records(), None)
-    # A reader goes on behind a blank.
-    return record if record is not None and record.physical_offset == physical_offset else None
+    reader = LogReader(log, physical_offset, check_crc=check_crc, own_from=own_from)
+    return reader.at(physical_offset)
 
 
 def message_at(
@@ -382,11 +398,9 @@ def message_at(
     Raises:
       StoreIOError: a file could not be read.
     """
-    reader = LogReader(log, physical_offset, chunk_size=CANDIDATE_CHUNK)
-    record = next(reader.records(), None)
-    if record is None or record.physical_offset != physical_offset:
-        return None
-    return reader.message(read_body=read_body)
+    reader = LogReader(log, physical_offset)
+    found = reader.at(physical_offset) is not None
+    return reader.message(read_body=read_body) if found else None
 
 
 def find_record(

@@ -96,8 +96,7 @@ class BatchCheck:
             self._lacking[key] = self._lacking.get(key, 0) + 1
             return
         self.unit_count += 1
-        code = self._places.tags_code(record.topic, record.store_timestamp_ms, record.properties)
-        expected = unit_of_record(record, code)
+        expected = unit_of_record(record, self._places.code_of(record))
         found = self._unit(queue)
         while found is not None and found.physical_offset < record.physical_offset:
             # Removed with its log file; or of a record that is no more.

@@ -69,10 +69,8 @@ class QueueBuilder:
         if record.topic in self._batch_topics:
             key = (record.topic, record.queue_id)
             if not record.sys_flag & TRANSACTION_PREPARED_TYPE and self._wanted(key):
-                code = self._places.tags_code(
-                    record.topic, record.store_timestamp_ms, record.properties
-                )
-                self._append(key, unit_of_record(record, code).to_bytes())
+                unit = unit_of_record(record, self._places.code_of(record))
+                self._append(key, unit.to_bytes())
             return
         for key, queue_offset, code in self._places.of(record):
             if topic_path(key[0]) is None or key[1] < 0 or not self._wanted(key):

@@ -67,6 +67,11 @@ class Places:
             code = self._codes[tags] = tags_code(str(tags, "utf-8", "replace"))
         return code
 
+    def code_of(self, record: ScannedRecord) -> int:
+        """What a record's own unit says about its tags."""
+        _, _, topic, _, _, _, timestamp_ms, properties = record
+        return self.tags_code(topic, timestamp_ms, properties)
+
     def of(self, record: ScannedRecord) -> Iterator[Place]:
         """The places of a record: none for half and rolled back messages, more for light queues."""
         _, _, topic, queue_id, queue_offset, sys_flag, timestamp_ms, properties = record
@@ -78,6 +83,11 @@ class Places:
 
     def place_in(self, record: ScannedRecord, key: Key, queue_offset: int) -> Place | None:
         """The place of a record that is this one; None: it does not belong there."""
+        _, _, topic, queue_id, its_offset, sys_flag, timestamp_ms, properties = record
+        if its_offset == queue_offset and (topic, queue_id) == key:  # in half the time
+            if sys_flag & TRANSACTION_PREPARED_TYPE:
+                return None
+            return Place(key, queue_offset, self.tags_code(topic, timestamp_ms, properties))
         for place in self.of(record):
             if place.key == key and place.queue_offset == queue_offset:
                 return place

@@ -19,16 +19,16 @@ from ...common.message_properties import KEY_SEPARATOR, find_property
 from ...remoting.message_codec import (
     MAGIC_V1,
     PROPERTIES_LENGTH,
-    PROPERTY_CRC_SIZE,
     RECORD_HEAD,
     RECORD_SIZE_MIN,
+    check_record_crc,
     decode_record,
 )
 from ...remoting.sys_flag import BORNHOST_V6, STOREHOSTADDRESS_V6
 from ..errors import CorruptRecordError, StoreIOError
 from ..format import PRE_BLANK_SIZE, UNIT, UNIT_SIZE, Unit
 from ..log.commit_log import CommitLog
-from ..log.log_reader import CANDIDATE_CHUNK, LogReader, LogRecord, record_at
+from ..log.log_reader import LogReader, LogRecord, record_at
 from ..queues.batch_consume_queue import BatchConsumeQueue, BatchUnit, unit_of_record
 from ..queues.consume_queue import ConsumeQueue
 from ..queues.projection import LIGHT_PREFIX, Place, Places
@@ -41,7 +41,6 @@ _unpack_head = RECORD_HEAD.unpack_from
 _HEAD_SIZE = RECORD_HEAD.size
 _length_at = PROPERTIES_LENGTH.unpack_from
 _V6 = BORNHOST_V6 | STOREHOSTADDRESS_V6
-_CRC_NAME = b"__CRC32#\x01"
 
 WHAT_TO_DO = (
     "look at it with `trocket store fsck`, restore the file from a replica or a backup, or have "
@@ -69,6 +68,7 @@ class RecordCheck:
         self.own_from = 0
         self._log = log
         self._places = Places("")  # delays are not compared
+        self._reader = LogReader(log, 0, crc_problem=self._crc_problem)
 
     def verified(
         self, queue: ConsumeQueue, queue_offset: int, units: bytes, log_end: int
@@ -92,9 +92,13 @@ class RecordCheck:
         first = queue_offset
         for unit in UNIT.iter_unpack(units[: len(units) // UNIT_SIZE * UNIT_SIZE]):
             if queue_offset < cold_end:
+                physical_offset, size, _ = unit
                 try:
-                    if not self._is_usual(queue, queue_offset, unit):
-                        self._check_unit(queue, queue_offset, unit, log_end)
+                    data = b""
+                    if RECORD_SIZE_MIN <= size <= USUAL_SIZE_MAX and physical_offset >= 0:
+                        data = self._read(physical_offset, size)
+                    if not self._is_usual(queue, queue_offset, unit, data):
+                        self._check_unit(queue, queue_offset, unit, log_end, data)
                 except (CorruptRecordError, StoreIOError):
                     if queue_offset == first:
                         raise
@@ -120,15 +124,14 @@ class RecordCheck:
           CorruptRecordError: one starts there, but its checksums are wrong.
           StoreIOError: it could not be read.
         """
-        reader = self._reader(physical_offset, CANDIDATE_CHUNK)
-        record = next(reader.records(), None)
-        if record is None:
-            record = record_at(self._log, physical_offset, check_crc=False)
-            if record is not None and record.size <= log_end - physical_offset:
-                raise self._corrupt(physical_offset, f"the record here is damaged: {reader.reason}")
-            return None
-        whole = record.physical_offset == physical_offset
-        return reader.raw() if whole and record.size <= log_end - physical_offset else None
+        reader = self._reader
+        record = reader.at(physical_offset)
+        if record is not None:
+            return reader.raw() if record.size <= log_end - physical_offset else None
+        record = record_at(self._log, physical_offset, check_crc=False)
+        if record is not None and record.size <= log_end - physical_offset:
+            raise self._corrupt(physical_offset, f"the record here is damaged: {reader.reason}")
+        return None
 
     def batches(
         self, queue: BatchConsumeQueue, queue_offset: int, log_end: int
@@ -164,7 +167,8 @@ class RecordCheck:
             return
         record = self._record_of(queue, unit.base_offset, plain, log_end)
         expected = unit_of_record(record, unit.tags_code)
-        reason = self._tags_problem(plain, record)
+        place = Place(queue.key, unit.base_offset, self._places.code_of(record))
+        reason = _tags_problem(plain, record, place)
         if (record.topic, record.queue_id) != queue.key:
             reason = f"the record is of queue {record.queue_id} of topic {record.topic[:80]!r}"
         elif unit != expected:
@@ -172,16 +176,13 @@ class RecordCheck:
         if reason:
             raise self._unservable(queue, unit.base_offset, unit.physical_offset, reason)
 
-    def _is_usual(self, queue: ConsumeQueue, queue_offset: int, unit: Unit) -> bool:
-        """Whether a record is of the usual kind and all is right with it: 3 us instead of 10.
+    def _is_usual(self, queue: ConsumeQueue, queue_offset: int, unit: Unit, data: bytes) -> bool:
+        """Whether a record is of the usual kind and all is right with it: 3 us instead of 8.
 
         False says nothing: `_check_unit` looks closer.
         """
         physical_offset, size, code = unit
-        if not RECORD_SIZE_MIN <= size <= USUAL_SIZE_MAX or physical_offset < 0:
-            return False
-        data = self._read(physical_offset, size)
-        if len(data) < size:
+        if not data or len(data) < size:
             return False
         (
             total_size, magic, body_crc, queue_id, _, its_queue_offset, its_physical_offset,
@@ -199,10 +200,10 @@ class RecordCheck:
             or sys_flag & _V6
             or not 0 <= body_size <= size - _HEAD_SIZE - len(topic_field) - 2
             or data[topic_at:length_at] != topic_field
-            or data[-PROPERTY_CRC_SIZE:].startswith(_CRC_NAME)
             or data.find(b"\0", length_at + 2) >= 0
             or _length_at(data, length_at)[0] != size - length_at - 2
             or (body_size and crc32(memoryview(data)[_HEAD_SIZE:topic_at]) & 0x7FFFFFFF != body_crc)
+            or check_record_crc(data, 0, size) is False
         ):
             return False
         at = data.find(b"TAGS\x01", length_at + 2)
@@ -217,53 +218,52 @@ class RecordCheck:
             and code_of_tags(str(tags, "utf-8", "replace")) == code
         )
 
-    def _check_unit(self, queue: ConsumeQueue, queue_offset: int, unit: Unit, log_end: int) -> None:
+    def _check_unit(
+        self, queue: ConsumeQueue, queue_offset: int, unit: Unit, log_end: int, data: bytes
+    ) -> None:
         physical_offset, size, _ = unit
         if 0 <= physical_offset < self._log.min_offset and size != PRE_BLANK_SIZE and size > 0:
             self._check_removed(queue, queue_offset, unit)
             return
-        record = self._record_of(queue, queue_offset, unit, log_end)
-        reason = self._misplacement(queue, queue_offset, record)
-        reason = reason or self._tags_problem(unit, record)
+        record = self._record_of(queue, queue_offset, unit, log_end, data)
+        place = self._places.place_in(record, queue.key, queue_offset)
+        if place is not None:
+            reason = _tags_problem(unit, record, place)
+        elif record.topic != queue.key[0]:
+            place = Place(queue.key, queue_offset, self._places.code_of(record))
+            reason = _not_dispatched(queue, queue_offset, record)
+            reason = reason or _tags_problem(unit, record, place)
+        else:
+            reason = (
+                f"the record says it is message {record.queue_offset} of queue {record.queue_id}"
+            )
         if reason:
             raise self._unservable(queue, queue_offset, physical_offset, reason)
 
-    def _misplacement(self, queue: ConsumeQueue, queue_offset: int, record: LogRecord) -> str:
-        """Why a record does not belong into a queue at an offset; "" if it does."""
-        if self._places.place_in(record, queue.key, queue_offset) is not None:
-            return ""
-        if record.topic != queue.key[0]:
-            return _not_dispatched(queue, queue_offset, record)
-        return f"the record says it is message {record.queue_offset} of queue {record.queue_id}"
-
-    def _tags_problem(self, unit: Unit, record: LogRecord) -> str:
-        """What is wrong with a unit's tags code; "" if nothing. Extensions are not looked at."""
-        code = self._places.tags_code(record.topic, record.store_timestamp_ms, record.properties)
-        place = Place((record.topic, record.queue_id), record.queue_offset, code)
-        if unit_fault(unit, record, place) is not UnitFault.TAGS:
-            return ""
-        tags = find_property(record.properties, b"TAGS")
-        return f"the record's tags are {tags!r}, for which its unit's tags code {unit[2]} is wrong"
-
     def _record_of(
-        self, queue: ConsumeQueue, queue_offset: int, unit: Unit, log_end: int
+        self,
+        queue: ConsumeQueue,
+        queue_offset: int,
+        unit: Unit,
+        log_end: int,
+        data: bytes = b"",
     ) -> LogRecord:
-        """The record that a unit means, whose checksums and place are right."""
+        """The record that a unit means, whose checksums and place are right.
+
+        Args:
+          data: bytes that were just read from there.
+        """
         physical_offset, size, _ = unit
         if size == PRE_BLANK_SIZE or not RECORD_SIZE_MIN <= size <= log_end - physical_offset:
             raise _bad_unit(queue, queue_offset, unit, "no record of the log can be meant by it")
-        reader = self._reader(physical_offset, size)
-        record = next(reader.records(), None)
-        if record is None or record.physical_offset != physical_offset:
-            reason = reader.reason or f"the log has no record of {size} bytes here"
+        record = self._reader.at(physical_offset, min(size, USUAL_SIZE_MAX), data)
+        if record is None:
+            reason = self._reader.reason or f"the log has no record of {size} bytes here"
         elif record.size != size:
             reason = f"the record is {record.size} bytes long, its unit says {size}"
         else:
             return record
         raise self._unservable(queue, queue_offset, physical_offset, reason)
-
-    def _reader(self, physical_offset: int, size: int) -> LogReader:
-        return LogReader(self._log, physical_offset, crc_problem=self._crc_problem, chunk_size=size)
 
     def _crc_problem(self, physical_offset: int, properties: bytes, right: bool | None) -> str:
         """What the CRC property, or the want of one, says against a record; "" for nothing."""
@@ -330,6 +330,14 @@ def _bad_unit(
         f"message {queue_offset} of queue {queue_id} of topic {topic} cannot be served: {said}; "
         f"{WHAT_TO_DO}",
     )
+
+
+def _tags_problem(unit: Unit, record: LogRecord, place: Place) -> str:
+    """What is wrong with a unit's tags code; "" if nothing. Extensions are not looked at."""
+    if unit_fault(unit, record, place) is not UnitFault.TAGS:
+        return ""
+    tags = find_property(record.properties, b"TAGS")
+    return f"the record's tags are {tags!r}, for which its unit's tags code {unit[2]} is wrong"
 
 
 def _not_dispatched(queue: ConsumeQueue, queue_offset: int, record: LogRecord) -> str:

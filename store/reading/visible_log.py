@@ -25,7 +25,7 @@ class VisibleLog:
         self._end = end
 
     def records(self, start: int) -> Iterator[IndexedRecord]:
-        """Visible records from a physical offset on, see `index_service.LogReader`.
+        """Visible records from a physical offset on, see `index_service.RecordsFrom`.
 
         What cannot be read is left out: it cannot be served either.
         """

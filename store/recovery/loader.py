@@ -507,7 +507,7 @@ class Loader:
                 start = max(start, all_from)
             stop = _constant(end)
             for record in LogReader(self._log, start, check_crc=False, stop=stop).scan():
-                physical_offset = record[0]
+                physical_offset, _, _, _, _, _, _, _ = record
                 for key, queue_offset, code in self._places.of(record):
                     if (
                         (key in late or physical_offset >= all_from)

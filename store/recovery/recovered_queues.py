@@ -152,10 +152,10 @@ class RecoveredQueues:
                 self._place(place.key, place.queue_offset, code, record)
 
     def _place(self, key: Key, queue_offset: int, code: int, record: ScannedRecord) -> None:
-        physical_offset, size = record[:2]
+        physical_offset, size, _, _, _, sys_flag, _, _ = record
         if physical_offset < self._dispatch_from and key not in self._rebuilding:
             return
-        state = self.by_key.get(key) or self._open(key, record[5])
+        state = self.by_key.get(key) or self._open(key, sys_flag)
         if state is None:
             return
         if queue_offset != state.next or not state.is_known:

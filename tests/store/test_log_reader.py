@@ -206,6 +206,33 @@ def test_a_record_is_looked_up_anywhere():
     assert record_at(log, second) is None
     assert record_at(log, second, check_crc=False).physical_offset == second
     assert record_at(log, 5) is None
+    reader = LogReader(log, 0)
+    assert reader.at(second) is None
+    assert reader.reason == "the CRC of the body is wrong"
+    assert reader.at(2 * second).physical_offset == 2 * second
+    assert reader.raw() == bytes(log.read(2 * second, second))
+
+
+def test_a_look_up_reads_anew_unless_it_is_given_what_was_read():
+    log = log_of(chain(3))
+    size = len(chain(3)) // 3
+    reader = LogReader(log, 0)
+    assert reader.at(0).size == size
+    before = log.files[0].pread(size, 0)
+    log.files[0].pwrite(b"X", 88)
+    assert reader.at(0) is None
+    assert reader.at(0, size, before).size == size
+
+
+def test_a_look_up_does_not_go_on_behind_a_blank():
+    data = chain(1)
+    log = log_of(data + blank(SIZE - len(data)), record(SIZE))
+    assert record_at(log, len(data)) is None
+    assert record_at(log, SIZE).physical_offset == SIZE
+
+
+def test_a_look_up_outside_of_the_log_finds_nothing():
+    log, _ = damaged(88, b"X")
     assert record_at(log, 7 * SIZE) is None
 
 
