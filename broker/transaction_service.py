@@ -395,7 +395,7 @@ class TransactionService:
             for check in checks:
                 self._ask(check)
 
-        if checks and self._store.sync_flush:
+        if checks and self._store.writer.sync_flush:
             self._store.flusher.when_flushed(checks[-1].physical_offset, ask)
         else:
             ask(True)

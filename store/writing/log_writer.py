@@ -16,8 +16,8 @@ from collections.abc import Callable, Collection
 from ..clock import Clock
 from ..config import FlushDiskType, MessageStoreConfig
 from ..errors import StoreIOError
+from ..format import Key
 from ..log.commit_log import CommitLog, blank, zeros_left
-from ..queues.projection import Key
 from ..state import StoreEvent, StoreMode
 from ..status import PutMessageStatus
 from .activity import Activity

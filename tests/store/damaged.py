@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from tests.store.queue_differences import differences
 from trocket.store.disk.memory_disk import MemoryDisk
-from trocket.store.queues.projection import differences
 from trocket.store.status import PutMessageStatus
 
 from .support import ROOT, open_store, put, send

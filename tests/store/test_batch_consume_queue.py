@@ -26,7 +26,7 @@ from trocket.store.queues.batch_consume_queue import (
 from trocket.store.queues.consume_queue import QueueFiles
 from trocket.store.status import BoundaryType, GetMessageStatus, PutMessageStatus
 
-from .support import HOST, ROOT, open_store, put
+from .support import HOST, ROOT, open_store, put, visible_records
 
 FOLDER = "/q/T/0"
 UNIQUE = b"UNIQ_KEY\x01AB\x02"
@@ -278,7 +278,7 @@ def test_after_a_kill_the_units_are_those_of_the_log(keep_folder):
     assert again.queue_store.batch_topics == {"T"}
     assert read_all(again) == FILLED
     units = list(again.queue_store.queues["T", 0].units(0))
-    records = list(again.visible_log.records(0))
+    records = list(visible_records(again))
     assert [unit.physical_offset for unit in units] == [record[3] for record in records]
     again.close()
 

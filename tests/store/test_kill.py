@@ -53,7 +53,7 @@ WRITER = textwrap.dedent(
                     assert status == 0, store.refusal
                     number += 1
                 store.commit()
-                if store.sync_flush:
+                if store.writer.sync_flush:
                     flushed, when_flushed = trio.Event(), store.flusher.when_flushed
                     when_flushed(last, lambda ok: flushed.set() if ok else sys.exit(1))
                     await flushed.wait()

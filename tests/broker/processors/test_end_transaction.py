@@ -303,7 +303,7 @@ async def test_what_the_store_refuses_stays_open(autojump_clock, caplog, monkeyp
         half = await prepare(client)
         with monkeypatch.context() as refusing:
             refused = (PutMessageStatus.SERVICE_NOT_AVAILABLE, -1, -1)
-            refusing.setattr(store, "put_message", lambda *args, **more: refused)
+            refusing.setattr(store, "put", lambda *args, **more: refused)
             assert (await client.ask(END, end_fields(half, COMMIT))).code == 14
             await trio.sleep(9)
         told = [each for each in caplog.records if "are checked later" in each.message]

@@ -18,12 +18,12 @@ import trio.testing
 from tests.sim.file_system import POWER_KINDS, FileSystem, Image, Op
 from tests.sim.hole import is_hole_unavoidable
 from tests.sim.recording_disk import RecordingDisk
+from tests.store.queue_differences import differences
 from tests.trio_order import run_by
 from trocket.remoting.message_codec import decode_messages
 from trocket.store.clock import ManualClock
 from trocket.store.config import BrokerRole
 from trocket.store.message_store import MessageStore
-from trocket.store.queues.projection import differences
 from trocket.store.services import checkpoint_now
 from trocket.store.status import PutMessageStatus
 

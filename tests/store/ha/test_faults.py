@@ -13,9 +13,9 @@ from random import Random
 import pytest
 import trio
 
+from tests.store.queue_differences import differences
 from trocket.remoting.message_codec import decode_messages
 from trocket.store.config import BrokerRole
-from trocket.store.queues.projection import differences
 from trocket.store.status import PutMessageStatus
 
 from ..support import open_store, put

@@ -10,9 +10,9 @@ import textwrap
 
 import pytest
 
+from tests.store.queue_differences import differences
 from trocket.store.config import BrokerRole, FlushDiskType, MessageStoreConfig
 from trocket.store.message_store import MessageStore
-from trocket.store.queues.projection import differences
 
 from ..support import bodies
 

@@ -7,8 +7,8 @@ from itertools import pairwise
 import pytest
 import trio
 
+from tests.store.queue_differences import differences
 from trocket.store.config import BrokerRole
-from trocket.store.queues.projection import differences
 from trocket.store.retention_service import Retention
 from trocket.store.state import StoreEvent
 from trocket.store.status import PutMessageStatus

@@ -97,9 +97,9 @@ def open_again(disk, root=ROOT) -> MessageStore:
 
 def records(disk, root=ROOT):
     """All whole records of the log."""
-    files = read_layout(disk, root).log_files(disk)
+    files = read_layout(disk, root).commit_log(disk)
     try:
-        return list(LogWalk(files, read_body=True).records())
+        return list(LogWalk(files).messages(read_body=True))
     finally:
         files.close()
 
