@@ -31,7 +31,7 @@ from ...remoting.headers import (
     read_number,
 )
 from ...remoting.java_hash import tags_code
-from ...remoting.message_batch import iter_batch
+from ...remoting.message_batch import iter_batch, refuse_long_batch
 from ...remoting.message_codec import PROPERTIES_SIZE_MAX
 from ...remoting.message_id import UniqueIdGenerator, encode_offset_id
 from ...remoting.message_properties import (
@@ -515,6 +515,9 @@ class SendMessageProcessor(SendTurn):
             if unique_key is not None:
                 added = own + (self._added if own[-1] == 2 else self._added_after)
         try:
+            too_long = refuse_long_batch(request.body)
+            if too_long is not None:
+                raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, f"batch body: {too_long}")
             if may_break_batch_rules(request.body):
                 for _, _, properties in iter_batch(request.body):
                     _refuse_in_batch(properties)
