@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import trio
-
 from tests.broker.embedded import START_MS
 from trocket.broker.controller import BrokerController
 from trocket.namesrv.controller import NamesrvController
@@ -23,23 +21,6 @@ TOPICS = 50_000
 GROUPS = 20_000
 OFFSETS = 100_000
 CLIENTS = 10_000
-
-
-class StepTimes(trio.abc.Instrument):
-    """The CPU time of the longest step between two checkpoints, of any task but `ignored`."""
-
-    def __init__(self, cpu_s: Callable[[], float]) -> None:
-        self.longest_s = 0.0
-        self.ignored: set[trio.lowlevel.Task] = set()
-        self._cpu_s = cpu_s
-        self._began_s = 0.0
-
-    def before_task_step(self, task: trio.lowlevel.Task) -> None:
-        self._began_s = self._cpu_s()
-
-    def after_task_step(self, task: trio.lowlevel.Task) -> None:
-        if task not in self.ignored:
-            self.longest_s = max(self.longest_s, self._cpu_s() - self._began_s)
 
 
 class Client:

@@ -9,7 +9,6 @@ garbage collector does not look at what was there at the start.
 from __future__ import annotations
 
 import gc
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -30,10 +29,10 @@ from .hostile_requests import (
     BROKER_ATTACKS,
     NAME_SERVER_ATTACKS,
     Attack,
-    StepTimes,
     fill_broker,
     fill_name_server,
 )
+from .step_times import StepTimes, settled_collector
 
 STEP_MAX_S = 0.2
 BATCH = "batch at the limit"
@@ -86,18 +85,14 @@ def longest_steps(
     clock: trio.testing.MockClock | None = None,
 ) -> dict[str, float]:
     """What `run` finds, in a process whose garbage collector has settled."""
-    times = StepTimes(time.thread_time)
+    times = StepTimes()
 
     async def main() -> dict[str, float]:
         times.ignored.add(trio.lowlevel.current_task())
         return await run(times)
 
-    gc.collect()
-    gc.freeze()
-    try:
+    with settled_collector():
         found = trio.run(main, instruments=[times], clock=clock)
-    finally:
-        gc.unfreeze()
     print(*(f"{name}: {seconds * 1000:.1f} ms" for name, seconds in found.items()), sep="\n")
     return found
 
