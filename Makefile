@@ -21,7 +21,7 @@ SPARK := .venv/.ready-for-spark
 FUZZ_SECONDS ?= 300
 SEEDS ?= 50000
 # Compiled at set-up, and kept compiled by `make run`: half of the time until ready otherwise.
-COMPILED := __init__.py remoting store namesrv broker client filtersrv cli
+COMPILED := __init__.py common remoting store namesrv broker client filtersrv cli
 
 .PHONY: run test interop lint types layers fuzz sim bench pipeline docs clean
 

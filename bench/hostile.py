@@ -33,6 +33,7 @@ from rich.progress import Progress
 from rich.table import Table
 
 from trocket import ClientError, ConsumeFromWhere, Message, Producer, PushConsumer
+from trocket.common.terminal import table
 from trocket.interop.ports import free_port
 from trocket.interop.process import LineProcess, PeerError
 from trocket.interop.trocket_peer import TrocketPair
@@ -248,12 +249,12 @@ async def run(
 
 def report(figures: dict[str, object]) -> Table:
     """The figures as a table for people."""
-    table = Table("figure", "value")
+    rows = []
     for name, value in figures.items():
         if isinstance(value, dict):
             value = ", ".join(f"{key} {item}" for key, item in value.items())
-        table.add_row(name, str(value))
-    return table
+        rows.append([name, str(value)])
+    return table(("figure", "value"), rows)
 
 
 def main(

@@ -18,18 +18,20 @@ the broker's, in seconds per million messages, and says more on a machine that d
 
 from __future__ import annotations
 
-import argparse
 import multiprocessing
 import os
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from enum import StrEnum
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
+import typer
+
+from trocket.bench.kit import running
 from trocket.bench.spark_ready import PARTS as READY_PARTS
 from trocket.bench.spark_ready import ReadySource
 from trocket.blocking import Admin
@@ -234,16 +236,6 @@ def measure_store(spark: Any, pool: Any, folder: Path, messages: int, rounds: in
 # A broker
 
 
-@contextmanager
-def own_broker(folder: Path) -> Iterator[TrocketCluster]:
-    cluster = TrocketCluster(folder / "cluster")
-    cluster.start()
-    try:
-        yield cluster
-    finally:
-        cluster.close()
-
-
 def measure_sink(spark: Any, cluster: TrocketCluster, count: int, rounds: int) -> None:
     with Admin(f"rocketmq://{cluster.namesrv_address}") as admin:
         admin.create_topic(TOPIC, queues=QUEUES)
@@ -313,17 +305,23 @@ def measure_idle(spark: Any, folder: Path) -> None:
           f" {met(calls <= IDLE_GOAL, str(IDLE_GOAL))}")  # fmt: skip
 
 
-PARTS = ("store", "sink", "source", "idle")
+class Part(StrEnum):
+    """What is measured; `--only` takes some of it."""
+
+    STORE = "store"
+    SINK = "sink"
+    SOURCE = "source"
+    IDLE = "idle"
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--messages", type=int, default=1_000_000, help="of the store")
-    parser.add_argument("--rows", type=int, default=200_000, help="that the sink writes at once")
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--only", action="append", choices=PARTS)
-    given = parser.parse_args()
-    parts = set(given.only or PARTS)
+def main(
+    messages: Annotated[int, typer.Option(help="Of the store.")] = 1_000_000,
+    rows: Annotated[int, typer.Option(help="That the sink writes at once.")] = 200_000,
+    rounds: Annotated[int, typer.Option()] = 3,
+    only: Annotated[list[Part] | None, typer.Option()] = None,
+) -> None:
+    """Measure Spark's readers and writers beside the same work without Spark."""
+    parts = set(only or Part)
     print(f"load average before: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
     spark = spark_session()
     with (
@@ -331,17 +329,17 @@ def main() -> None:
         multiprocessing.get_context("spawn").Pool(2) as pool,
     ):
         folder = Path(name)
-        if "store" in parts:
-            measure_store(spark, pool, folder, given.messages, given.rounds)
-        if parts & {"sink", "source"}:
-            with own_broker(folder) as cluster:
-                measure_sink(spark, cluster, given.rows, given.rounds)
-                if "source" in parts:
-                    measure_source(spark, pool, cluster, given.rounds)
-        if "idle" in parts:
+        if Part.STORE in parts:
+            measure_store(spark, pool, folder, messages, rounds)
+        if parts & {Part.SINK, Part.SOURCE}:
+            with running(TrocketCluster(folder / "cluster")) as cluster:
+                measure_sink(spark, cluster, rows, rounds)
+                if Part.SOURCE in parts:
+                    measure_source(spark, pool, cluster, rounds)
+        if Part.IDLE in parts:
             measure_idle(spark, folder)
     spark.stop()
 
 
 if __name__ == "__main__":
-    main()
+    typer.run(main)

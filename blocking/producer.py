@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Unpack
 
 from ..client.client import Client as AsyncClient
-from ..client.errors import UndeliveredError
+from ..client.core.sending import Selector
+from ..client.errors import ClientError, UndeliveredError
 from ..client.message import Message, MessageQueue, ReceivedMessage, SendResult
 from ..client.producer import Producer as AsyncProducer
-from ..client.producer import Selector
 from ..client.send_options import DEFAULT_GROUP, ProducerOptions
 from .client import Client, Member
-from .delivery import Delivery, Window
+from .delivery import Delivery, SendBuffer
 from .door import ExitInfo, Resident
 from .loop_thread import Waiter
-from .pump import Pump, Soon
-from .quick_send import QuickSend
+from .send_queue import QueuedSend, SendQueue
 
 logger = logging.getLogger(__name__)
 
@@ -51,28 +51,25 @@ class Producer(Member[AsyncProducer]):
     ) -> None:
         super().__init__(client, make)
         # Made by _enter, when it is opened:
-        self._window: Window
-        self._pump: Pump
+        self._buffer: SendBuffer
+        self._queue: SendQueue
         self._has_interceptors = False
-        self._is_quick = False
 
     def _enter(self, inner: AsyncProducer) -> Resident:
-        config = inner._config
-        self._window = Window(config.send_buffer_count_max, config.send_buffer_size_max)
+        config = inner.sender.config
+        self._buffer = SendBuffer(config.send_buffer_count_max, config.send_buffer_size_max)
         self._has_interceptors = bool(inner.client.interceptors)
-        self._is_quick = not self._has_interceptors and not config.retry_when_not_stored_ok
-        self._pump = Pump(inner, self._window, is_quick=self._is_quick)
-        resident = Resident(inner, str(self), self._pump.finish)
-        resident.on_over = self._window.give_up
+        self._queue = SendQueue(inner, self._buffer)
+        resident = Resident(inner, str(self), self._queue.finish)
+        resident.on_over = self._buffer.give_up
         return resident
 
     def _leave(self, resident: Resident, exit_info: ExitInfo) -> None:
         kind, error, _ = exit_info
-        window = self._window
-        window.close()
+        self._buffer.close()
         try:
             if kind is None or issubclass(kind, Exception):
-                window.drain()
+                self._buffer.drain()
         except UndeliveredError:
             if error is None:
                 raise
@@ -121,7 +118,7 @@ class Producer(Member[AsyncProducer]):
           ServerError: the broker refused it, and would refuse it again.
           ClosedError; ForkedError; ConnectError: no name server answers.
         """
-        if not self._is_quick:
+        if self._has_interceptors:
             return self._call(
                 self._inner.send, message, queue=queue, selector=selector, timeout_s=timeout_s
             )
@@ -142,25 +139,20 @@ class Producer(Member[AsyncProducer]):
         selector: Selector | None,
         timeout_s: float | None,
     ) -> None:
-        """`send` in the loop: without a task if that will do."""
-
-        def on_end(result: SendResult | None, error: Exception | None) -> None:
-            resident.waiters.discard(waiter)
-            if result is not None:
-                waiter.set(result)
-            else:
-                waiter.fail(error or AssertionError("neither sent nor not"))
-
-        sending = QuickSend(self._inner, queue, selector, timeout_s, resident.spawn, on_end)
+        """`send` in the loop: without a task if nothing but the answer is to be waited for."""
+        sender = self._inner.sender
+        on_end = partial(_answer, resident, waiter)
         try:
-            if not resident.is_over and sending.begin(message):
-                resident.waiters.add(waiter)
-                return
-        except Exception as error:  # noqa: BLE001 - told to the calling thread
+            outgoing = sender.packer.message(message)
+            sending = sender.sending(outgoing, queue, selector, timeout_s)
+            has_begun = sender.begin(sending, resident.spawn, on_end)
+        except Exception as error:  # noqa: BLE001 - raised in the calling thread
             waiter.fail(error)
             return
-        more = {"queue": queue, "selector": selector, "timeout_s": timeout_s}
-        resident.run(waiter, None, self._inner.send, (message,), more)
+        if has_begun:
+            resident.waiters.add(waiter)
+        else:
+            resident.run(waiter, None, sender.send, (sending,), {})
 
     def send_batch(
         self,
@@ -204,10 +196,10 @@ class Producer(Member[AsyncProducer]):
         body = message.body
         # What a serializer will make of other bodies only the loop finds out, and counts.
         size = len(body) if isinstance(body, bytes | str | bytearray | memoryview) else 0
-        delivery = Delivery(message, size, self._window)
+        delivery = Delivery(message, size, self._buffer)
         context = resident.thread.context_for() if self._has_interceptors else None
-        self._window.enter(delivery)
-        self._pump.put(resident, Soon(delivery, queue, timeout_s, context))
+        self._buffer.enter(delivery)
+        self._queue.put(resident, QueuedSend(delivery, queue, timeout_s, context))
         return delivery
 
     def drain(self) -> None:
@@ -216,7 +208,7 @@ class Producer(Member[AsyncProducer]):
         Raises: UndeliveredError: some were given up, and nobody looked at their Delivery.
         """
         self._opened().check_thread()
-        self._window.drain()
+        self._buffer.drain()
 
     def recall(self, topic: str, recall_handle: str) -> str:
         """Take a delayed message back before it becomes visible (5.x brokers).
@@ -254,3 +246,17 @@ class Producer(Member[AsyncProducer]):
         Raises: MessageRefusedError: the message asks for no reply; and as `send`.
         """
         self._call(self._inner.reply, request, body, tags=tags)
+
+
+def _answer(
+    resident: Resident,
+    waiter: Waiter[SendResult],
+    result: SendResult | None,
+    error: ClientError | None,
+) -> None:
+    """Let the calling thread of a `send` go on."""
+    resident.waiters.discard(waiter)
+    if result is not None:
+        waiter.set(result)
+    elif error is not None:
+        waiter.fail(error)

@@ -12,8 +12,8 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from ..remoting import process
-from ..remoting.config import ConfigError
+from ..common import process
+from ..common.config import ConfigError
 from ..store.config import MessageStoreConfig
 from ..store.errors import StoreError
 from .config import (
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     import trio
 
-    from ..remoting.config import Entry
+    from ..common.config import Entry
 
 PROGRAM = "trocket broker"
 
@@ -71,7 +71,7 @@ def _configured(
     entries: list[Entry], path: str, namesrv_addr: str | None
 ) -> tuple[BrokerConfig, MessageStoreConfig, list[str]]:
     """What counts, from low to high: defaults, environment, file, flags."""
-    from .machine import host_name, local_address
+    from ..common.machine import host_name, local_address
 
     broker, store, warnings = read_broker_config(
         entries,

@@ -14,8 +14,7 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import Final
 
-from ..remoting.message import MessageExt
-from ..remoting.message_properties import (
+from ..common.message_properties import (
     PROPERTY_DELAY_TIME_LEVEL,
     PROPERTY_INNER_BASE,
     PROPERTY_INNER_MULTI_QUEUE_OFFSET,
@@ -34,8 +33,7 @@ from ..remoting.message_properties import (
     change_properties,
     find_property,
 )
-from ..remoting.request_codes import RequestCode
-from ..remoting.topic_names import (
+from ..common.topic_names import (
     DLQ_TOPIC_PREFIX,
     OFFSET_MOVED_EVENT_TOPIC,
     RETRY_TOPIC_PREFIX,
@@ -50,7 +48,9 @@ from ..remoting.topic_names import (
     TRANS_OP_HALF_TOPIC,
     is_system_group,
 )
-from .topic_validator import RETRY_OR_DLQ_TOPIC_LENGTH_MAX, refuse_topic
+from ..common.topic_validator import RETRY_OR_DLQ_TOPIC_LENGTH_MAX, refuse_topic
+from ..remoting.message import MessageExt
+from ..remoting.request_codes import RequestCode
 
 _INT32_DIGITS: Final = 10
 _INT32_MAX: Final = 0x7FFFFFFF

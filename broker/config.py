@@ -13,13 +13,14 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ..remoting.config import ConfigError, Entry, KnownKey, configure, parse_known_keys, setting
+from ..common.config import ConfigError, Entry, KnownKey, configure, setting
+from ..common.filter_policy import FilterPolicy
+from ..common.known_keys import read_keys
 from ..remoting.hosts import join_address
 from ..remoting.memory_budget import BUDGET_MIN
 from ..remoting.names import FILTER_SERVERS_MAX
 from ..store.config import BrokerRole, MessageStoreConfig
 from ..store.retention.retention_rules import delete_hours
-from .filter_policy import FilterPolicy
 
 MASTER_ID = 0
 """The broker id that is the master of its broker name. Source: RocketMQ MixAll.MASTER_ID."""
@@ -184,12 +185,7 @@ class BrokerConfig(FilterPolicy):
 
 def known_keys() -> Mapping[str, KnownKey]:
     """Every key that RocketMQ reads from a broker.conf, supported or not."""
-    from ..remoting.known_keys import EFFECTS, NETTY_KEYS  # only where a key is no field
-    from .known_keys import BROKER_KEYS
-    from .known_store_keys import STORE_KEYS
-
-    tables = (NETTY_KEYS, STORE_KEYS, BROKER_KEYS)
-    return {key: fact for table in tables for key, fact in parse_known_keys(table, EFFECTS).items()}
+    return read_keys("netty", "store", "broker")
 
 
 def read_broker_config(

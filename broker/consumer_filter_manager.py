@@ -25,8 +25,17 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Final
 
-from ..remoting.sized_cache import sized_cache
+from ..common.sized_cache import sized_cache
+from ..common.sql92.expression import (
+    EXPRESSION_CACHE_SIZE_MAX,
+    EXPRESSION_LENGTH_MAX,
+    Expression,
+    FilterSyntaxError,
+    compile_expression,
+    expression_size,
+)
 from ..store.clock import LATEST_MS, Clock
+from .bloom import BloomFilter
 from .config_text import CONSUMER_FILTERS, Save
 from .consumer_filter_data import (
     SQL92,
@@ -34,15 +43,6 @@ from .consumer_filter_data import (
     StoredFilter,
     decode_filters,
     encode_filters,
-)
-from .filter.bloom import BloomFilter
-from .filter.sql92 import (
-    EXPRESSION_CACHE_SIZE_MAX,
-    EXPRESSION_LENGTH_MAX,
-    Expression,
-    FilterSyntaxError,
-    compile_expression,
-    expression_size,
 )
 from .saved_table import SavedTable
 from .subscription import Subscription

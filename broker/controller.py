@@ -21,6 +21,8 @@ from random import Random
 
 import trio
 
+from ..common.machine import local_address
+from ..common.supervision import FailureLog, Supervisor, notify_each
 from ..remoting.bodies import TopicConfig
 from ..remoting.channel import Channel, Processor
 from ..remoting.client import RemotingClient
@@ -29,7 +31,6 @@ from ..remoting.hosts import host_bytes, join_address
 from ..remoting.message_id import UniqueIdGenerator
 from ..remoting.request_codes import RequestCode
 from ..remoting.server import RemotingServer
-from ..remoting.supervision import FailureLog, Supervisor, notify_each
 from ..remoting.transport import format_address
 from ..remoting.turn import Turn
 from ..store.clock import Clock
@@ -40,18 +41,17 @@ from ..store.ha.slave import Connect, HaSlave, connect_tcp
 from ..store.message_store import MessageStore
 from ..store.services import run_services
 from .attributes import BATCH_CQ, QUEUE_TYPE
+from .bloom import BloomFilter
 from .config import BrokerConfig
 from .consumer_filter_manager import ConsumerFilterManager, warm_up
 from .consumer_manager import ConsumerManager, notify_consumer_ids_changed, notify_nobody
 from .consumer_offset_manager import ConsumerOffsetManager
 from .delay_offset_manager import DelayOffsetManager
-from .filter.bloom import BloomFilter
 from .filter_bit_maps import FilterBitMaps
 from .filter_server_keeper import FilterServerKeeper, OpenProcess, open_filter_server
 from .filter_server_manager import FilterServerManager
 from .inner_message import DelayLevels, InnerPuts
 from .listening import connection_limits, ha_port, listen, listen_for_slaves
-from .machine import local_address
 from .processors.client_admin import ClientAdminProcessor
 from .processors.client_manage import ClientManageProcessor
 from .processors.consumer_manage import ConsumerManageProcessor

@@ -9,7 +9,7 @@ from typing import Final
 
 import trio
 
-from ..remoting.supervision import PAUSE_S_MAX, FailureLog
+from ..common.supervision import PAUSE_S_MAX, FailureLog
 from ..store.errors import StoreError
 
 logger = logging.getLogger(__name__)

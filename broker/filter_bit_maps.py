@@ -17,10 +17,10 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from ..remoting.message_properties import properties_from_bytes
+from ..common.message_properties import properties_from_bytes
+from ..common.sql92.expression import Expression
 from ..store.queues.consume_queue_ext import ExtUnit
 from .consumer_filter_manager import ConsumerFilterManager
-from .filter.sql92 import Expression
 
 logger = logging.getLogger(__name__)
 

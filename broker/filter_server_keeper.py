@@ -24,11 +24,11 @@ from typing import Final, Protocol
 
 import trio
 
-from ..remoting.config import to_properties
+from ..common.config import to_properties
+from ..common.filter_policy import FilterPolicy
+from ..common.supervision import FailureLog, split_fatal
 from ..remoting.hosts import join_address
-from ..remoting.supervision import FailureLog, split_fatal
 from .config import BrokerConfig
-from .filter_policy import FilterPolicy
 from .filter_server_manager import EXPIRED_S, FilterServerManager
 
 logger = logging.getLogger(__name__)
@@ -78,7 +78,7 @@ _ANYWHERE: Final = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}
 
 _CONTROLS: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _LEVEL: Final = re.compile(r"(?:\S+ ){0,2}(DEBUG|INFO|WARNING|ERROR|CRITICAL) ")
-"""How a child's log line begins: `log_to_stderr` of remoting/process.py."""
+"""How a child's log line begins: `log_to_stderr` of common/process.py."""
 
 
 class Child(Protocol):

@@ -8,12 +8,10 @@ pulls may share one, so each is counted once, for the connection that came with 
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
-from .filter.sql92 import EXPRESSION_CHARACTER_SIZE, Expression
-
-if TYPE_CHECKING:
-    from .pull_request_hold import HeldPull
+from ..common.sql92.expression import EXPRESSION_CHARACTER_SIZE, Expression
+from ..remoting.channel import Channel
 
 HELD_PULL_SIZE: Final = 800
 """Bytes of one held pull, with topic, group and numbers, and without what it selects by."""
@@ -22,6 +20,14 @@ _CODE_SIZE: Final = 32
 """Bytes of one int."""
 
 _Selector = frozenset[int] | Expression
+
+
+class Held(Protocol):
+    """A held pull, as far as it is counted: its connection, and what it selects messages by."""
+
+    channel: Channel
+    tags_codes: frozenset[int] | None
+    expression: Expression | None
 
 
 def size_of_selector(selector: _Selector) -> int:
@@ -36,7 +42,7 @@ class _Counted:
 
     __slots__ = ("count", "payer", "selector", "size")
 
-    def __init__(self, selector: _Selector, payer: HeldPull) -> None:
+    def __init__(self, selector: _Selector, payer: Held) -> None:
         self.selector = selector  # keeps its id from being another object's
         self.payer = payer.channel
         self.size = size_of_selector(selector)
@@ -49,7 +55,7 @@ class HeldMemory:
     def __init__(self) -> None:
         self._selectors: dict[int, _Counted] = {}
 
-    def take(self, pull: HeldPull) -> bool:
+    def take(self, pull: Held) -> bool:
         """Count a pull that is to be held.
 
         Returns: False: it does not fit into the budget, and was not counted.
@@ -69,7 +75,7 @@ class HeldMemory:
             known.count += 1
         return True
 
-    def give_back(self, pull: HeldPull) -> None:
+    def give_back(self, pull: Held) -> None:
         """A pull that was counted is no longer held."""
         channel = pull.channel
         channel.memory.held_requests.give_back(channel, HELD_PULL_SIZE)
@@ -81,5 +87,5 @@ class HeldMemory:
                 known.payer.memory.held_requests.give_back(known.payer, known.size)
 
 
-def _selectors_of(pull: HeldPull) -> list[_Selector]:
+def _selectors_of(pull: Held) -> list[_Selector]:
     return [one for one in (pull.tags_codes, pull.expression) if one is not None]

@@ -12,9 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from ..remoting.java_hash import tags_code
-from ..remoting.message import MessageExt
-from ..remoting.message_properties import (
+from ..common.java_hash import tags_code
+from ..common.message_properties import (
     PROPERTY_CRC32,
     PROPERTY_TIMER_DEL_UNIQKEY,
     PROPERTY_TIMER_DELAY_SEC,
@@ -28,8 +27,9 @@ from ..remoting.message_properties import (
     properties_from_bytes,
     properties_to_bytes,
 )
+from ..common.topic_names import SCHEDULE_TOPIC, TIMER_TOPIC, TRANS_CHECK_MAX_TIME_TOPIC
+from ..remoting.message import MessageExt
 from ..remoting.sys_flag import TRANSACTION_COMMIT_TYPE, TRANSACTION_MASK
-from ..remoting.topic_names import SCHEDULE_TOPIC, TIMER_TOPIC, TRANS_CHECK_MAX_TIME_TOPIC
 from ..store.config import MessageStoreConfig
 from ..store.message_store import MessageStore
 from ..store.queues.projection import delay_levels_ms

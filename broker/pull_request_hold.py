@@ -20,10 +20,10 @@ from typing import Final, TypeVar
 
 import trio
 
+from ..common.sql92.expression import Expression
+from ..common.supervision import FailureLog
 from ..remoting.channel import Channel
 from ..remoting.codec import RemotingCommand
-from ..remoting.supervision import FailureLog
-from .filter.sql92 import Expression
 from .held_memory import HeldMemory
 
 logger = logging.getLogger(__name__)

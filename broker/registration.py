@@ -16,10 +16,10 @@ from collections.abc import Callable, Iterable, Sequence
 
 import trio
 
+from ..common.supervision import FailureLog, Supervisor, contained
 from ..remoting.bodies import TopicConfig
 from ..remoting.client import RemotingClient
 from ..remoting.errors import RemotingError
-from ..remoting.supervision import FailureLog, Supervisor, contained
 from .config import MASTER_ID, BrokerConfig
 from .registration_answer import Master
 from .registration_link import RegistrationLink

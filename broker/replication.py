@@ -15,8 +15,8 @@ from collections.abc import Collection, Sequence
 
 import trio
 
+from ..common.supervision import Supervisor
 from ..remoting.bodies import HAClientRuntimeInfo, HAConnectionRuntimeInfo, HARuntimeInfo
-from ..remoting.supervision import Supervisor
 from ..store.clock import Clock
 from ..store.ha.master import HaMaster, MasterState
 from ..store.ha.slave import FollowerState, HaSlave

@@ -21,10 +21,10 @@ from typing import Final
 
 import trio
 
+from ..common.supervision import FailureLog
+from ..common.topic_names import SCHEDULE_TOPIC
 from ..remoting.errors import RemoteProtocolError
 from ..remoting.message_codec import decode_record
-from ..remoting.supervision import FailureLog
-from ..remoting.topic_names import SCHEDULE_TOPIC
 from ..store.clock import Clock
 from ..store.errors import CorruptRecordError, StoreError, StoreIOError
 from ..store.message_store import MessageStore

@@ -23,9 +23,9 @@ from collections.abc import Awaitable, Callable, Collection
 
 import trio
 
+from ..common.supervision import FailureLog
 from ..remoting.client import RemotingClient
 from ..remoting.errors import RemotingError, RequestRefused
-from ..remoting.supervision import FailureLog
 from ..store.errors import StoreError
 from ..store.ha.slave import HaSlave
 from ..store.message_store import MessageStore

@@ -17,8 +17,8 @@ from typing import TypeVar
 
 import trio
 
+from ..common.supervision import FailureLog
 from ..remoting.steps import in_steps
-from ..remoting.supervision import FailureLog
 from ..store.disk.json_config import load_newest, save_json
 from ..store.disk.os_disk import Disk
 from ..store.errors import StoreIOError

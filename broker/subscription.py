@@ -11,9 +11,9 @@ from typing import Final
 
 import msgspec
 
+from ..common.java_hash import java_hash_code
+from ..common.sized_cache import sized_cache
 from ..remoting.bodies import SubscriptionData
-from ..remoting.java_hash import java_hash_code
-from ..remoting.sized_cache import sized_cache
 
 SUB_ALL: Final = "*"
 """The expression that wants every message."""

@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from ..common.topic_names import is_system_group
+from ..common.topic_validator import refuse_group
 from ..remoting.bodies import (
     DataVersion,
     SubscriptionGroupConfig,
@@ -26,7 +28,6 @@ from ..remoting.bodies import (
 from ..remoting.errors import RequestRefused
 from ..remoting.response_codes import ResponseCode
 from ..remoting.steps import Steps, at_once
-from ..remoting.topic_names import is_system_group
 from ..store.clock import Clock
 from ..store.errors import StoreIOError
 from .attributes import GROUP_ATTRIBUTES, alter_attributes
@@ -43,7 +44,6 @@ from .config_text import (
 from .table_file import TableFile
 from .table_numbers import correct_groups, correct_version
 from .topic_queues import MASTERS_TABLE, mended_group
-from .topic_validator import refuse_group
 
 if TYPE_CHECKING:
     from .config import BrokerConfig

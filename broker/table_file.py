@@ -16,11 +16,11 @@ from functools import partial
 
 import trio
 
+from ..common.supervision import FailureLog, call_each
 from ..remoting.channel import Postponed
 from ..remoting.errors import RequestRefused
 from ..remoting.response_codes import ResponseCode
 from ..remoting.steps import Steps, at_once
-from ..remoting.supervision import FailureLog, call_each
 from ..store.errors import StoreIOError
 from .config_text import Save
 

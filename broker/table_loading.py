@@ -14,9 +14,10 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import Final
 
+from ..common.topic_names import RETRY_TOPIC_PREFIX, SCHEDULE_TOPIC
+from ..common.topic_validator import RETRY_OR_DLQ_TOPIC_LENGTH_MAX, refuse_topic
 from ..remoting.bodies import TopicConfig
 from ..remoting.numbers import QUEUE_COUNT_MAX
-from ..remoting.topic_names import RETRY_TOPIC_PREFIX, SCHEDULE_TOPIC
 from ..store.errors import CorruptRecordError, StoreError, StoreIOError
 from ..store.message_store import MessageStore
 from ..store.queues.unknown_topics import UnknownTopic, unknown_topics
@@ -35,7 +36,6 @@ from .state_files import StateFiles
 from .subscription_group_manager import SYSTEM_GROUPS, SubscriptionGroupManager
 from .table_numbers import settle_tables
 from .topic_config_manager import TopicConfigManager
-from .topic_validator import RETRY_OR_DLQ_TOPIC_LENGTH_MAX, refuse_topic
 
 logger = logging.getLogger(__name__)
 

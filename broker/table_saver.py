@@ -11,7 +11,7 @@ from typing import Final, Protocol
 
 import trio
 
-from ..remoting.supervision import FailureLog, Supervisor, call_each
+from ..common.supervision import FailureLog, Supervisor, call_each
 from ..store.errors import StoreError
 from ..store.message_store import MessageStore
 from .saved_table import SavedTable

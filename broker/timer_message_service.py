@@ -18,17 +18,17 @@ from typing import Final
 
 import trio
 
-from ..remoting.errors import RemoteProtocolError
-from ..remoting.message import MessageExt
-from ..remoting.message_codec import decode_record
-from ..remoting.message_properties import (
+from ..common.message_properties import (
     PROPERTY_TIMER_DEL_UNIQKEY,
     PROPERTY_TIMER_DEQUEUE_MS,
     PROPERTY_TIMER_ENQUEUE_MS,
     PROPERTY_TIMER_OUT_MS,
     PROPERTY_TIMER_ROLL_TIMES,
 )
-from ..remoting.topic_names import TIMER_TOPIC
+from ..common.topic_names import TIMER_TOPIC
+from ..remoting.errors import RemoteProtocolError
+from ..remoting.message import MessageExt
+from ..remoting.message_codec import decode_record
 from ..store.clock import Clock
 from ..store.errors import CorruptRecordError, StoreError, StoreIOError
 from ..store.format import TIMER_FILE_SIZE

@@ -22,7 +22,8 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from ..remoting import topic_names as names
+from ..common import topic_names as names
+from ..common.topic_validator import RETRY_OR_DLQ_TOPIC_LENGTH_MAX, refuse_topic
 from ..remoting.bodies import (
     PERM_INHERIT,
     PERM_READ,
@@ -50,7 +51,6 @@ from .topic_queues import (
     readable_topic,
     retry_queue_count,
 )
-from .topic_validator import RETRY_OR_DLQ_TOPIC_LENGTH_MAX, refuse_topic
 
 if TYPE_CHECKING:
     from .config import BrokerConfig

@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 
 import trio
 
+from ..common.topic_names import TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC
 from ..remoting.codec import RemotingCommand
 from ..remoting.errors import RemoteProtocolError
 from ..remoting.hosts import host_text
@@ -23,7 +24,6 @@ from ..remoting.message import MessageExt
 from ..remoting.message_codec import decode_record
 from ..remoting.message_id import encode_offset_id
 from ..remoting.request_codes import RequestCode
-from ..remoting.topic_names import TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC
 from ..store.clock import Clock
 from ..store.errors import CorruptRecordError, StoreIOError
 from ..store.message_store import MessageStore

@@ -27,20 +27,20 @@ from dataclasses import dataclass
 from heapq import heappop, heappush
 from typing import Final
 
-from ..remoting.message import MessageExt
-from ..remoting.message_codec import encode_record
-from ..remoting.message_properties import (
+from ..common.message_properties import (
     PROPERTY_CHECK_IMMUNITY_TIME_IN_SECONDS,
     PROPERTY_TRANSACTION_CHECK_TIMES,
     PROPERTY_TRANSACTION_ID,
     find_property,
 )
+from ..common.topic_names import TRANS_CHECK_MAX_TIME_TOPIC, TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC
+from ..remoting.message import MessageExt
+from ..remoting.message_codec import encode_record
 from ..remoting.sys_flag import (
     TRANSACTION_COMMIT_TYPE,
     TRANSACTION_NOT_TYPE,
     reset_transaction_value,
 )
-from ..remoting.topic_names import TRANS_CHECK_MAX_TIME_TOPIC, TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC
 from .admission import real_place
 from .inner_message import InnerMessage
 

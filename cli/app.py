@@ -14,7 +14,7 @@ from typing import Annotated, Final, NamedTuple
 import typer
 
 from .. import __version__
-from ..remoting.config import KnownKey
+from ..common.config import KnownKey
 
 _PASSED_ON = {"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []}
 
@@ -143,8 +143,8 @@ def _key_tables() -> list[tuple[str, Mapping[str, KnownKey], set[str]]]:
     from dataclasses import fields
 
     from ..broker import config as broker
+    from ..common.config import key_of
     from ..namesrv import config as namesrv
-    from ..remoting.config import key_of
     from ..store.config import MessageStoreConfig
 
     of_broker = (*fields(broker.BrokerConfig), *fields(MessageStoreConfig))

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from .session import DEFAULT_URL, AsJson, TimeoutS, Url, emit, fail, new_client, run, show
+from ..common.terminal import show
+from .session import DEFAULT_URL, AsJson, TimeoutS, Url, emit, fail, new_client, run
 
 if TYPE_CHECKING:
     from ..client import Client, MessageQueue

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from ..common.terminal import show
 from .session import (
     DEFAULT_URL,
     AsJson,
@@ -16,7 +17,6 @@ from .session import (
     confirm,
     emit,
     read_pairs,
-    show,
     usage,
 )
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from ..common.terminal import show
 from .session import (
     DEFAULT_URL,
     AsJson,
@@ -18,7 +19,6 @@ from .session import (
     emit,
     end_with,
     fail,
-    show,
     usage,
     whole_or_part,
 )

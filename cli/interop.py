@@ -17,11 +17,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ..common.terminal import EXIT_INTERRUPTED
 from ..interop.report.cells import Kind, Run
 from .interop_diff import diff
 from .interop_record import record
 from .interop_view import make_watcher, print_list, print_outcome
-from .session import EXIT_FAILED, EXIT_INTERRUPTED, usage
+from .session import EXIT_FAILED, usage
 
 if TYPE_CHECKING:
     from ..interop.jobs import Job

@@ -14,7 +14,8 @@ from typing import IO, TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
-from .session import EXIT_FAILED, fail, say, usage
+from ..common.terminal import say
+from .session import EXIT_FAILED, fail, usage
 
 if TYPE_CHECKING:
     from ..interop.frame_stream import SeenFrame

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ..common.terminal import plain, say, show, table
 from .session import (
     DEFAULT_URL,
     AsJson,
@@ -16,9 +17,6 @@ from .session import (
     end_with,
     new_client,
     run,
-    say,
-    show,
-    table,
     whole_or_part,
 )
 
@@ -88,7 +86,9 @@ async def _watch(admin: Admin, group: str, topic: str, interval_s: float, *, as_
         while True:
             try:
                 result, error = await whole_or_part(admin.lag(group, topic or None))
-                shown = table(COLUMNS, _texts(rows(result)), title=group)
+                shown = table(
+                    COLUMNS, [[plain(cell) for cell in row] for row in rows(result)], title=group
+                )
                 live.update(Group(shown, Text(error)), refresh=True)
             except ClientError as failure:
                 live.update(Text(" ".join(str(failure).split())), refresh=True)
@@ -102,10 +102,6 @@ def rows(result: GroupLag) -> list[list[object]]:
     ]
     found.append(["total", "", "", "", "", result.total])
     return found
-
-
-def _texts(found: list[list[object]]) -> list[list[str]]:
-    return [["-" if cell is None else str(cell) for cell in row] for row in found]
 
 
 def _tree(result: GroupLag) -> dict[str, object]:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ..common.terminal import printable, time_text
 from .message_lines import as_json as json_of
 from .message_lines import as_text
 from .session import (
@@ -17,9 +18,7 @@ from .session import (
     emit,
     end_with,
     fail,
-    printable,
     read_time,
-    time_text,
     usage,
     whole_or_part,
 )

@@ -12,7 +12,7 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from .session import printable, time_text
+from ..common.terminal import printable, time_text
 
 if TYPE_CHECKING:
     from ..client import Message, ReceivedMessage

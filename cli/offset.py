@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ..common.terminal import show
 from .session import (
     DEFAULT_URL,
     OFFSET_MAX,
@@ -18,7 +19,6 @@ from .session import (
     emit,
     end_with,
     read_time,
-    show,
     usage,
     whole_or_part,
 )

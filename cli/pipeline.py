@@ -9,8 +9,9 @@ from collections.abc import Sequence
 
 import typer
 
+from ..common.terminal import say, show
 from ..spark.jobs import JOBS
-from .session import EXIT_USAGE, AsJson, emit, say, show
+from .session import EXIT_USAGE, AsJson, emit
 
 _PASSED_ON = {
     "ignore_unknown_options": True,

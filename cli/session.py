@@ -1,4 +1,4 @@
-"""What the commands that talk to a cluster share: flags, errors as one line, tables, JSON.
+"""The frame of the commands that talk to a cluster: flags, clients, errors as one line, JSON.
 
 Exit statuses: 0 well, 1 failed, 2 wrong usage, 130 after Ctrl-C.
 """
@@ -17,14 +17,13 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar
 
 import typer
 
-if TYPE_CHECKING:
-    from rich.table import Table
+from ..common.terminal import EXIT_INTERRUPTED, one_line, say
 
+if TYPE_CHECKING:
     from ..client import Admin, Client
 
 EXIT_FAILED = 1
 EXIT_USAGE = 2
-EXIT_INTERRUPTED = 130
 
 DEFAULT_URL = "127.0.0.1:9876"
 """Where a name server is by default."""
@@ -58,11 +57,6 @@ _SPAN = re.compile(r"([0-9]{1,9})([smhd])", re.ASCII)
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 
-def say(line: str) -> None:
-    """One line on standard error."""
-    typer.echo(line, err=True)
-
-
 def usage(message: str) -> NoReturn:
     """Refuse what was asked for: one line, status 2."""
     say(f"trocket: {message}")
@@ -71,7 +65,7 @@ def usage(message: str) -> NoReturn:
 
 def fail(message: object) -> NoReturn:
     """End with one line and status 1."""
-    say(f"trocket: {_one_line(message)}")
+    say(f"trocket: {one_line(message)}")
     raise typer.Exit(EXIT_FAILED)
 
 
@@ -103,7 +97,7 @@ def run(main: Callable[..., Awaitable[T]], *args: Any) -> T:
             if len(leaves) > 1:
                 raise
             raise leaves[0] from leaves[0].__cause__
-        for line in dict.fromkeys(_one_line(leaf) for leaf in leaves):
+        for line in dict.fromkeys(one_line(leaf) for leaf in leaves):
             say(f"trocket: {line}")
         is_usage = all(isinstance(leaf, ConfigurationError) for leaf in leaves)
         raise typer.Exit(EXIT_USAGE if is_usage else EXIT_FAILED) from None
@@ -189,7 +183,7 @@ def end_with(*errors: str) -> None:
     """Say what went wrong beside what was shown; status 1 if anything did."""
     told = [error for error in errors if error]
     for error in told:
-        say(f"trocket: {_one_line(error)}")
+        say(f"trocket: {one_line(error)}")
     if told:
         raise typer.Exit(EXIT_FAILED)
 
@@ -212,61 +206,6 @@ def emit(value: object) -> None:
     import msgspec
 
     typer.echo(msgspec.json.encode(value).decode())
-
-
-def show(columns: Sequence[str], rows: Iterable[Sequence[object]], *, title: str = "") -> None:
-    """A table for people; into a pipe a line per row, with tabs between."""
-    texts = [[_cell(cell) for cell in row] for row in rows]
-    if not sys.stdout.isatty():
-        for row in texts:
-            typer.echo("\t".join(row))
-        return
-    from rich.console import Console
-
-    Console().print(table(columns, texts, title=title))
-
-
-def table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, title: str = "") -> Table:
-    """A table of rich; numbers stand at the right."""
-    from rich.table import Table
-    from rich.text import Text
-
-    rows = list(rows)
-    made = Table(title=title or None, title_justify="left")
-    for index, column in enumerate(columns):
-        is_number = bool(rows) and all(_is_number(row[index]) for row in rows)
-        made.add_column(column, justify="right" if is_number else "left", overflow="fold")
-    for row in rows:
-        made.add_row(*map(Text, row))
-    return made
-
-
-def _is_number(text: str) -> bool:
-    return text in ("", "-") or text.removeprefix("-").replace(",", "").isdecimal()
-
-
-def _cell(value: object) -> str:
-    return "-" if value is None else printable(str(value))
-
-
-def printable(text: str) -> str:
-    """A text without what would move a terminal's cursor: such characters as `\\n` and `\\x1b`."""
-    if text.isprintable():
-        return text
-    return "".join(
-        char if char.isprintable() else char.encode("unicode_escape").decode() for char in text
-    )
-
-
-def time_text(milliseconds: int | None) -> str:
-    """A time for people, in the machine's zone; "-": there is none."""
-    if milliseconds is None:
-        return "-"
-    try:
-        moment = datetime.fromtimestamp(milliseconds / 1000).astimezone()
-    except (ValueError, OverflowError, OSError):
-        return str(milliseconds)
-    return moment.isoformat(sep=" ", timespec="milliseconds")
 
 
 # Input
@@ -302,10 +241,6 @@ def read_pairs(pairs: Iterable[str], flag: str) -> dict[str, str]:
     return found
 
 
-def _one_line(message: object) -> str:
-    return " ".join(str(message).split())
-
-
 def _leaves(error: BaseException) -> Iterator[BaseException]:
     if isinstance(error, BaseExceptionGroup):
         for inner in error.exceptions:
@@ -319,7 +254,7 @@ class _LineHandler(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """One line."""
-        say(f"trocket: {_one_line(record.getMessage())}")
+        say(f"trocket: {one_line(record.getMessage())}")
 
 
 @contextlib.contextmanager

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ..common.terminal import say
 from .store_view import (
     message_line,
     print_plan,
@@ -23,7 +24,6 @@ from .store_view import (
     progress_bar,
     refused,
     row_line,
-    say,
     usage,
 )
 

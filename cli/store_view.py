@@ -6,10 +6,11 @@ import contextlib
 import json
 import sys
 from collections.abc import Callable, Iterator
-from datetime import datetime
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import typer
+
+from ..common.terminal import say, time_text
 
 if TYPE_CHECKING:
     from ..remoting.message import MessageExt
@@ -22,11 +23,6 @@ LOST_PROPERTY = "TROCKET_LOST"
 
 BODY_PREVIEW_COUNT = 60
 """Characters of a body that a line shows."""
-
-
-def say(line: str) -> None:
-    """One line on standard error."""
-    typer.echo(line, err=True)
 
 
 def usage(message: str) -> NoReturn:
@@ -124,7 +120,7 @@ def message_line(record: MessageExt, *, with_body: bool) -> str:
     parts = [
         f"{record.physical_offset:>12}",
         f"{record.store_size:>7}",
-        _time_text(record.store_timestamp_ms),
+        time_text(record.store_timestamp_ms),
         f"{record.topic} {record.queue_id} @{record.queue_offset}",
     ]
     if LOST_PROPERTY in record.properties:
@@ -147,14 +143,6 @@ def _preview(body: bytes) -> str:
         shown = body[: BODY_PREVIEW_COUNT // 2].hex(" ")
         return f"({len(body)} bytes) {shown}{' …' if len(body) > BODY_PREVIEW_COUNT // 2 else ''}"
     return repr(text[:BODY_PREVIEW_COUNT]) + ("…" if len(text) > BODY_PREVIEW_COUNT else "")
-
-
-def _time_text(milliseconds: int) -> str:
-    try:
-        moment = datetime.fromtimestamp(milliseconds / 1000).astimezone()
-    except (ValueError, OverflowError, OSError):
-        return str(milliseconds)
-    return moment.isoformat(sep=" ", timespec="milliseconds")
 
 
 def row_line(row: dict[str, Any], *, is_flat: bool) -> str:

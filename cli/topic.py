@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ..common.terminal import show, time_text
 from .session import (
     DEFAULT_URL,
     AsJson,
@@ -18,8 +19,6 @@ from .session import (
     emit,
     end_with,
     read_pairs,
-    show,
-    time_text,
     usage,
     whole_or_part,
 )

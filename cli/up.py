@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 
 from .. import __version__
 from ..broker.config import BrokerConfig, read_broker_config, with_machine
+from ..common import process
+from ..common.config import ConfigError
 from ..namesrv.config import NamesrvConfig, read_namesrv_config
-from ..remoting import process
-from ..remoting.config import ConfigError
 from ..remoting.hosts import join_address
 from ..store.config import MessageStoreConfig
 from ..store.errors import StoreError
@@ -276,7 +276,7 @@ def _configured(
     Args:
       folder: for the broker's data, in --home.
     """
-    from ..broker.machine import host_name, local_address
+    from ..common.machine import host_name, local_address
 
     home = Path(options.home).absolute()
     options.home = str(home)

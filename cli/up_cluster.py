@@ -22,9 +22,9 @@ from typing import TYPE_CHECKING, Any, Final
 import trio
 
 from .. import __version__
+from ..common import process
 from ..namesrv.config import NamesrvConfig
 from ..namesrv.controller import NamesrvController
-from ..remoting import process
 from ..remoting.bodies import ClusterInfo, HARuntimeInfo
 from ..remoting.client import RemotingClient, split_address
 from ..remoting.codec import RemotingCommand

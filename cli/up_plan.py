@@ -17,7 +17,7 @@ from string import ascii_lowercase
 from typing import NamedTuple
 
 from ..broker.config import MASTER_ID, BrokerConfig, read_broker_config
-from ..remoting.config import ConfigError, Entry, key_of, property_line
+from ..common.config import ConfigError, Entry, key_of, property_line
 from ..store.config import BrokerRole, MessageStoreConfig
 
 MASTERS_MAX = len(ascii_lowercase)

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
-from ..remoting import message_properties as names
+from ..common import message_properties as names
 from ..remoting.bodies import MessageQueue
 from ..remoting.hosts import host_text
 from ..remoting.message import MessageExt

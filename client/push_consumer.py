@@ -15,12 +15,13 @@ from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from types import TracebackType
-from typing import TypeAlias, Unpack
+from typing import Unpack
 
 import anyio
 import anyio.lowlevel
 
-from ..remoting import message_properties as names
+from ..common import message_properties as names
+from ..common.topic_names import retry_topic
 from ..remoting.bodies import (
     ConsumeFromWhere,
     ConsumerData,
@@ -33,7 +34,6 @@ from ..remoting.codec import RemotingCommand
 from ..remoting.message import MessageExt
 from ..remoting.request_codes import RequestCode
 from ..remoting.response_codes import ResponseCode
-from ..remoting.topic_names import retry_topic
 from . import clock, reports
 from .client import Client
 from .connection import Connection
@@ -76,6 +76,7 @@ from .push_options import (
 )
 from .pushed_message import AssignedQueue, Messages, PushedMessage
 from .rebalance import Rebalance
+from .reports import Handler
 from .settle import Settler
 
 __all__ = [
@@ -88,9 +89,6 @@ __all__ = [
 ]
 
 logger = logging.getLogger(__name__)
-
-Handler: TypeAlias = Callable[[PushedMessage], Awaitable[None] | None]
-"""Handles a message; an exception means that it is to come again."""
 
 
 class PushConsumer(Participant):

@@ -11,12 +11,12 @@ from typing import Final, Protocol
 
 import anyio
 
+from ..common.topic_names import AUTO_CREATE_TOPIC
 from ..remoting.bodies import TopicRouteData
 from ..remoting.codec import RemotingCommand
 from ..remoting.headers import GetRouteInfoRequestHeader
 from ..remoting.request_codes import RequestCode
 from ..remoting.response_codes import ResponseCode
-from ..remoting.topic_names import AUTO_CREATE_TOPIC
 from .alarm import Alarm
 from .connection import request_name
 from .core.routes import TopicPublishInfo, broker_addresses, publish_info

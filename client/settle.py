@@ -13,12 +13,12 @@ from typing import Any
 
 import anyio
 
-from ..remoting import message_properties as names
+from ..common import message_properties as names
+from ..common.topic_names import retry_topic
 from ..remoting.bodies import MessageModel
 from ..remoting.headers import ConsumerSendMsgBackRequestHeader
 from ..remoting.message import MessageExt
 from ..remoting.request_codes import RequestCode
-from ..remoting.topic_names import retry_topic
 from . import clock
 from .client import Client
 from .core.topics import CLIENT_INNER_PRODUCER_GROUP

@@ -11,8 +11,8 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from ..remoting import process
-from ..remoting.config import ConfigError
+from ..common import process
+from ..common.config import ConfigError
 from .config import FiltersrvConfig, read_filtersrv_config
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _configured(config: FiltersrvConfig) -> Mapping[str, Filter]:
     """The operator's own filters, and an address for consumers."""
-    from ..broker.machine import local_address
+    from ..common.machine import local_address
     from .filters import installed_functions, read_filter_classes
 
     if not config.filter_server_ip:

@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ..broker.filter_policy import FilterPolicy
+from ..common.config import ConfigError, Entry, KnownKey, configure, setting
+from ..common.filter_policy import FilterPolicy
+from ..common.known_keys import read_keys
 from ..remoting.client import split_address
-from ..remoting.config import ConfigError, Entry, KnownKey, configure, parse_known_keys, setting
 from ..remoting.hosts import join_address
 from ..remoting.memory_budget import BUDGET_MIN
 
@@ -49,18 +50,7 @@ class FiltersrvConfig(FilterPolicy):
 
 def known_keys() -> Mapping[str, KnownKey]:
     """Every key that a broker.conf may hold, and those of 4.2.0's filter server."""
-    from ..broker.config import known_keys as broker_keys
-
-    return {**broker_keys(), **parse_known_keys(_KEYS, {"idle": "is not needed here"})}
-
-
-_KEYS = """\
-[idle]
-fsServerAsyncSemaphoreValue int 2048
-fsServerCallbackExecutorThreads int 64
-fsServerWorkerThreads int 64
-rocketmqHome str (ROCKETMQ_HOME)
-namesrvAddr str (NAMESRV_ADDR)"""
+    return read_keys("netty", "store", "broker", "filtersrv")
 
 
 def read_filtersrv_config(

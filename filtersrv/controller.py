@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 import trio
 
+from ..common.supervision import Supervisor
 from ..remoting.bodies import ConsumerConnection
 from ..remoting.channel import Channel
 from ..remoting.client import RemotingClient
@@ -26,7 +27,6 @@ from ..remoting.headers import (
 from ..remoting.request_codes import RequestCode
 from ..remoting.response_codes import ResponseCode
 from ..remoting.server import RemotingServer, open_listener
-from ..remoting.supervision import Supervisor
 from ..remoting.transport import format_address
 from ..remoting.turn import Turn
 from .config import REGISTER_INTERVAL_S, FiltersrvConfig

@@ -19,8 +19,8 @@ from typing import Final
 
 import trio
 
-from ..broker.filter_policy import FilterPolicy
-from ..broker.topic_validator import refuse_group, refuse_topic
+from ..common.filter_policy import FilterPolicy
+from ..common.topic_validator import refuse_group, refuse_topic
 from ..remoting.errors import RequestRefused
 from ..remoting.response_codes import ResponseCode
 from .filters import Filter, FilterCompileError, FilterError

@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import entry_points
 from typing import Final, Protocol
 
-from ..broker.filter.sql92 import FilterSyntaxError, compile_expression
-from ..remoting.config import ConfigError
+from ..common.config import ConfigError
+from ..common.sql92.expression import FilterSyntaxError, compile_expression
 from ..remoting.message import MessageExt
 
 ENTRY_POINT_GROUP: Final = "trocket.filters"

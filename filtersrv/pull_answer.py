@@ -11,11 +11,11 @@ import zlib
 from collections.abc import Sequence
 from typing import Final
 
-from ..remoting import message_properties as names
+from ..common import message_properties as names
+from ..common.message_properties import change_properties
 from ..remoting.compression import CompressionType, decompress
 from ..remoting.message import MessageExt
 from ..remoting.message_codec import INFLATED_TOTAL_MAX, decode_messages, encode_record
-from ..remoting.message_properties import change_properties
 from ..remoting.record_schema import PROPERTIES_SIZE_MAX
 from ..remoting.sys_flag import COMPRESSED, COMPRESSION_TYPE_MASK
 

@@ -14,7 +14,7 @@ from typing import Final
 
 import trio
 
-from ..remoting.config import ConfigError
+from ..common.config import ConfigError
 from .workers import FilterLanguage
 
 FETCH_TIMEOUT_S: Final = 5.0

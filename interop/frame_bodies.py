@@ -11,6 +11,7 @@ import json
 from collections.abc import Callable, Iterable
 from typing import Any, Final, TypeAlias
 
+from ..common.message_properties import properties_from_bytes
 from ..remoting import fastjson
 from ..remoting.bodies import (
     ClusterInfo,
@@ -27,7 +28,6 @@ from ..remoting.errors import MissingPackageError, RemoteProtocolError
 from ..remoting.message import MessageExt
 from ..remoting.message_batch import iter_batch
 from ..remoting.message_codec import RECORD_SIZE_MIN, decode_record
-from ..remoting.message_properties import properties_from_bytes
 from ..remoting.request_codes import RequestCode
 
 BODY_CHARS_MAX: Final = 600

@@ -11,8 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from ..broker.filter.bloom import BloomFilter
-from ..broker.filter.sql92 import FilterEvaluationError, FilterSyntaxError, compile_expression
+from ..broker.bloom import BloomFilter
 from ..client.core.allocation import (
     AllocateMachineRoomNearby,
     AllocateMessageQueueAveragely,
@@ -23,10 +22,17 @@ from ..client.core.allocation import (
     AllocateMessageQueueStrategy,
 )
 from ..client.core.signature import Credentials, sign
+from ..common.java_hash import java_hash_code, tags_code
+from ..common.message_properties import (
+    properties_from_bytes,
+    properties_from_string,
+    properties_to_bytes,
+    properties_to_string,
+)
+from ..common.sql92.expression import FilterEvaluationError, FilterSyntaxError, compile_expression
 from ..remoting.bodies import MessageQueue
 from ..remoting.codec import RemotingCommand, SerializeType, decode_frame, encode
 from ..remoting.hosts import host_bytes, host_parts
-from ..remoting.java_hash import java_hash_code, tags_code
 from ..remoting.language_codes import LanguageCode
 from ..remoting.message import Message
 from ..remoting.message_batch import encode_batch, iter_batch
@@ -38,12 +44,6 @@ from ..remoting.message_id import (
     decode_unique_id,
     encode_offset_id,
     unique_id_time_ms,
-)
-from ..remoting.message_properties import (
-    properties_from_bytes,
-    properties_from_string,
-    properties_to_bytes,
-    properties_to_string,
 )
 from .oracle import Oracle
 from .process import PeerError

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from ..client.core.signature import Credentials
+from ..common.message_properties import IllegalPropertyError
 from ..remoting.bodies import MessageQueue
 from ..remoting.codec import NO_EXT_FIELDS, RemotingCommand, SerializeType
 from ..remoting.errors import LocalProtocolError, RemoteProtocolError
@@ -275,7 +276,7 @@ def _played(cell: Cell, operation: Operation, oracle: Oracle, seed: int) -> Cell
         value = operation.make(values)
         try:
             found = operation.check(oracle, value)
-        except (LocalProtocolError, RemoteProtocolError) as error:
+        except (IllegalPropertyError, LocalProtocolError, RemoteProtocolError) as error:
             found = f"ours raised {error!r} for {value!r}"[: 2 * checks.SHOWN_CHARS_MAX]
         if found:
             verdict, detail = Verdict.FAILED, f"{found} (value {number + 1} of seed {seed})"

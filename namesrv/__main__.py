@@ -8,8 +8,8 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from ..remoting import process
-from ..remoting.config import ConfigError
+from ..common import process
+from ..common.config import ConfigError
 from ..store.errors import StoreError
 from .config import NamesrvConfig, read_namesrv_config
 

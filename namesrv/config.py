@@ -12,7 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..remoting.config import Entry, KnownKey, configure, parse_known_keys, setting
+from ..common.config import Entry, KnownKey, configure, setting
+from ..common.known_keys import read_keys
 from ..remoting.memory_budget import BUDGET_MIN
 
 
@@ -62,10 +63,7 @@ class NamesrvConfig:
 
 def known_keys() -> Mapping[str, KnownKey]:
     """Every key that RocketMQ reads from a namesrv.conf, supported or not."""
-    from ..remoting.known_keys import EFFECTS, NETTY_KEYS  # only where a key is no field
-    from .known_keys import NAMESRV_KEYS
-
-    return parse_known_keys(NETTY_KEYS, EFFECTS) | parse_known_keys(NAMESRV_KEYS, EFFECTS)
+    return read_keys("netty", "namesrv")
 
 
 def read_namesrv_config(

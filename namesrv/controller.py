@@ -15,6 +15,7 @@ from pathlib import Path
 
 import trio
 
+from ..common.supervision import FailureLog, Supervisor
 from ..remoting.channel import Channel
 from ..remoting.client import RemotingClient
 from ..remoting.codec import RemotingCommand
@@ -23,7 +24,6 @@ from ..remoting.errors import RemotingError
 from ..remoting.headers import NotifyMinBrokerIdChangeRequestHeader, encode_header
 from ..remoting.request_codes import RequestCode
 from ..remoting.server import RemotingServer, open_listener
-from ..remoting.supervision import FailureLog, Supervisor
 from ..remoting.transport import format_address
 from ..remoting.turn import Turn
 from ..store.clock import Clock

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from ..remoting.config import ConfigError, configure, decode, parse_properties, to_properties
+from ..common.config import ConfigError, configure, decode, parse_properties, to_properties
 from ..remoting.errors import RequestRefused
 from ..remoting.response_codes import ResponseCode
 from .config import NamesrvConfig

@@ -22,7 +22,7 @@ from typing import Final
 
 import trio
 
-from .supervision import FailureLog
+from ..common.supervision import FailureLog
 
 logger = logging.getLogger(__name__)
 

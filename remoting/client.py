@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Mapping
 
 import trio
 
+from ..common.supervision import FailureLog, contained
 from .channel import Channel, Processor
 from .codec import RemotingCommand
 from .connection import Connection, ConnectionLimits
@@ -20,7 +21,6 @@ from .errors import RemotingConnectError, RemotingTimeoutError
 from .memory_budget import MemoryBudget
 from .memory_limit import default_budget
 from .poller import SocketPoller
-from .supervision import FailureLog, contained
 from .transport import SocketTransport, StreamTransport
 from .turn import Turn
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from ..common.message_properties import find_property, properties_from_bytes
 from .hosts import host_text
 from .message_id import encode_offset_id
-from .message_properties import find_property, properties_from_bytes
 
 
 @dataclass(slots=True)

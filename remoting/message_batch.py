@@ -10,9 +10,9 @@ import struct
 from collections.abc import Iterable, Iterator
 from typing import Final
 
+from ..common.message_properties import IllegalPropertyError, properties_to_bytes
 from .errors import LocalProtocolError, RemoteProtocolError
 from .message import Message
-from .message_properties import properties_to_bytes
 from .record_schema import BATCH_ENTRY_HEAD, PROPERTIES_LENGTH
 
 BATCH_COUNT_MAX: Final = 32_767
@@ -88,7 +88,10 @@ def encode_batch(messages: Iterable[Message]) -> bytes:
     """
     parts: list[bytes] = []
     for message in messages:
-        properties = properties_to_bytes(message.properties)
+        try:
+            properties = properties_to_bytes(message.properties)
+        except IllegalPropertyError as error:
+            raise LocalProtocolError(str(error)) from error
         body = message.body
         size = BATCH_ENTRY_HEAD.size + len(body) + PROPERTIES_LENGTH.size + len(properties)
         try:

@@ -18,10 +18,10 @@ from mmap import mmap
 from typing import Any, TypeAlias
 from zlib import crc32
 
+from ..common.java_hash import java_hash_code, tags_code
 from .compression import DECOMPRESSED_SIZE_MAX, decompress
 from .errors import LocalProtocolError, RemoteProtocolError
 from .hosts import host_bytes, host_text
-from .java_hash import java_hash_code, tags_code
 from .message import MessageExt
 from .message_batch import encode_batch, iter_batch
 from .message_crc import PROPERTY_CRC_SIZE, check_record_crc, crc_property

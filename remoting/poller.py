@@ -24,7 +24,7 @@ from typing import Final
 
 import trio
 
-from .supervision import FailureLog
+from ..common.supervision import FailureLog
 from .turn import Turn
 
 logger = logging.getLogger(__name__)

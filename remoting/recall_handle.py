@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 from typing import Final, NamedTuple
 
-from .message_properties import properties_from_bytes
+from ..common.message_properties import properties_from_bytes
 
 _VERSION: Final = "v1"
 

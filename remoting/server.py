@@ -12,6 +12,7 @@ from functools import partial
 
 import trio
 
+from ..common.supervision import FailureLog, Supervisor, contained
 from .acceptor import Acceptor, open_listener
 from .channel import Channel, Processor
 from .connection import SWEEP_INTERVAL_S, Connection, ConnectionLimits
@@ -19,7 +20,6 @@ from .loop_monitor import LoopMonitor
 from .memory_budget import MemoryBudget
 from .memory_limit import default_budget
 from .poller import SocketPoller
-from .supervision import FailureLog, Supervisor, contained
 from .transport import SocketTransport, StreamTransport, format_address
 from .turn import Turn
 

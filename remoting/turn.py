@@ -12,8 +12,8 @@ import logging
 from collections.abc import Callable
 from typing import Protocol
 
+from ..common.supervision import FailureLog
 from .loop_monitor import LoopMonitor
-from .supervision import FailureLog
 
 logger = logging.getLogger(__name__)
 

@@ -29,6 +29,7 @@ from ..client.errors import (
     RouteNotFoundError,
 )
 from ..client.pulling import SUBSCRIPTION, PullStatus
+from ..common.topic_names import DLQ_TOPIC_PREFIX, RETRY_TOPIC_PREFIX, is_system_topic
 from ..remoting.bodies import SubscriptionData
 from ..remoting.headers import (
     GetMaxOffsetRequestHeader,
@@ -43,7 +44,6 @@ from ..remoting.headers import (
 from ..remoting.headers.base import Header, decode
 from ..remoting.request_codes import RequestCode
 from ..remoting.response_codes import ResponseCode
-from ..remoting.topic_names import DLQ_TOPIC_PREFIX, RETRY_TOPIC_PREFIX, is_system_topic
 from .errors import OptionError, SparkConnectorError
 from .queue_offsets import Queue
 from .record_columns import RecordColumns, walk

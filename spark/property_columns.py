@@ -1,6 +1,6 @@
 r"""The properties of many records at once: a map column, and single properties as columns.
 
-The rules are those of `remoting.message_properties.properties_from_bytes`: items end at 0x02, a
+The rules are those of `common.message_properties.properties_from_bytes`: items end at 0x02, a
 name ends at the first 0x01, an item without both a name and a value is dropped, and a name given
 twice has its last value at its first place.
 """

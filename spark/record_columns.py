@@ -14,6 +14,14 @@ from typing import Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from ..common.topic_names import (
+    DLQ_TOPIC_PREFIX,
+    RETRY_TOPIC_PREFIX,
+    SCHEDULE_TOPIC,
+    TRANS_HALF_TOPIC,
+    TRANS_OP_HALF_TOPIC,
+    is_system_topic,
+)
 from ..remoting.compression import decompress
 from ..remoting.errors import MissingPackageError, RemoteProtocolError
 from ..remoting.hosts import host_text
@@ -31,14 +39,6 @@ from ..remoting.record_schema import (
     TOPIC_LENGTH_V2,
 )
 from ..remoting.sys_flag import COMPRESSED
-from ..remoting.topic_names import (
-    DLQ_TOPIC_PREFIX,
-    RETRY_TOPIC_PREFIX,
-    SCHEDULE_TOPIC,
-    TRANS_HALF_TOPIC,
-    TRANS_OP_HALF_TOPIC,
-    is_system_topic,
-)
 from .arrow import as_text, dtype_of, repeated, slices, timestamps, with_rows
 from .columns import PropertiesAs
 from .property_columns import PropertyColumns

@@ -27,9 +27,9 @@ import pyarrow as pa
 from ..client.core.routes import publish_info
 from ..client.errors import ClientError, MessageRefusedError
 from ..client.message import Message, MessageQueue, SendResult, SendStatus
+from ..common.java_hash import java_hash_code
+from ..common.topic_names import RETRY_TOPIC_PREFIX
 from ..remoting.bodies import TopicRouteData
-from ..remoting.java_hash import java_hash_code
-from ..remoting.topic_names import RETRY_TOPIC_PREFIX
 from .errors import RowRefusedError, SparkConnectorError
 from .sink_options import BAD_ROW, BAD_ROW_TOPIC, FAIL, ROW_ID, RowLayout, SinkOptions
 from .tries import again

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
-from ..remoting.config import setting
+from ..common.config import setting
 
 HA_BATCH_SIZE_MAX = 4 * 1024 * 1024 - 12
 """Bytes of the log in one frame to a slave, at most: Apache's slave has a buffer of 4 MiB for a

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
-from ..remoting.supervision import Supervisor
+from ..common.supervision import Supervisor
 from .errors import StoreIOError
 from .retention_service import Retention
 

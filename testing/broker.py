@@ -55,7 +55,7 @@ class Broker:
         like), so that a broker takes some 10 MB.
       namesrv_config: the same for the name server.
       namesrv_port, broker_port: 0: free ones. The broker also takes the VIP port, two below.
-    Raises: remoting.config.ConfigError: an unknown key, which names the nearest one, or a value
+    Raises: common.config.ConfigError: an unknown key, which names the nearest one, or a value
       that is not allowed.
     """
 

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from enum import Enum
 
 from ..broker.config import BrokerConfig, read_broker_config
+from ..common.config import ConfigError, Entry
 from ..namesrv.config import NamesrvConfig, read_namesrv_config
-from ..remoting.config import ConfigError, Entry
 from ..store.config import MessageStoreConfig
 
 Config = Mapping[str, object]

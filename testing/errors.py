@@ -5,7 +5,7 @@
     RuntimeError
     └── EmbeddedBrokerError   it is used in a way that cannot work; the text says what would
 
-A configuration that cannot be used is a `remoting.config.ConfigError`, a data folder that cannot
+A configuration that cannot be used is a `common.config.ConfigError`, a data folder that cannot
 be used a `store.errors.StoreError`, a taken port an `OSError`.
 """
 

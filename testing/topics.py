@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from ..common.topic_names import AUTO_CREATE_TOPIC
 from ..remoting.codec import RemotingCommand
 from ..remoting.headers import CreateTopicRequestHeader, encode_header
 from ..remoting.request_codes import RequestCode
-from ..remoting.topic_names import AUTO_CREATE_TOPIC
 
 PERM_READ_WRITE = 6
 

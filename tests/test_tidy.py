@@ -18,6 +18,7 @@ from trocket.store.config import MessageStoreConfig
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = (
+    "common",
     "remoting",
     "store",
     "namesrv",
@@ -96,7 +97,7 @@ BANS = [
             # The thread behind the blocking client runs asyncio's loop, and hands over to it.
             "blocking/door.py",
             "blocking/loop_thread.py",
-            "blocking/pump.py",
+            "blocking/send_queue.py",
             "blocking/transaction_producer.py",
         ),
     ),

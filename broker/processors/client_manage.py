@@ -16,6 +16,8 @@ import logging
 from collections.abc import Awaitable, Callable, Iterator
 from typing import TYPE_CHECKING, Final
 
+from ...common.topic_names import retry_topic
+from ...common.topic_validator import refuse_topic
 from ...remoting.bodies import CheckClientRequestBody, ConsumerData, ConsumeType, HeartbeatData
 from ...remoting.channel import Answer, Channel, Deferred, Processor
 from ...remoting.codec import RemotingCommand
@@ -25,7 +27,6 @@ from ...remoting.names import NAME_SIZE_MAX
 from ...remoting.request_codes import RequestCode
 from ...remoting.response_codes import ResponseCode
 from ...remoting.steps import Steps, answer_of, in_parts
-from ...remoting.topic_names import retry_topic
 from ...store.clock import Clock
 from ..client_channel_info import (
     CLIENT_ID_LENGTH_MAX,
@@ -42,7 +43,6 @@ from ..producer_manager import ProducerManager
 from ..subscription import SUBSCRIPTION_CODES_MAX, is_tag_type, refuse_subscription
 from ..subscription_group_manager import SubscriptionGroupManager
 from ..topic_config_manager import UNIT_SUB_FLAG, TopicConfigManager
-from ..topic_validator import refuse_topic
 from .request import read_body, read_body_in_steps, until_saved
 
 if TYPE_CHECKING:

@@ -9,6 +9,8 @@ from __future__ import annotations
 import logging
 from typing import Final
 
+from ...common.message_properties import PROPERTY_CHECK_IMMUNITY_TIME_IN_SECONDS
+from ...common.topic_names import TRANS_CHECK_MAX_TIME_TOPIC, TRANS_HALF_TOPIC
 from ...remoting.channel import Channel, Processor
 from ...remoting.codec import RemotingCommand
 from ...remoting.errors import LocalProtocolError, RemoteProtocolError, RequestRefused
@@ -19,7 +21,6 @@ from ...remoting.headers import (
 )
 from ...remoting.message import MessageExt
 from ...remoting.message_id import decode_offset_id
-from ...remoting.message_properties import PROPERTY_CHECK_IMMUNITY_TIME_IN_SECONDS
 from ...remoting.request_codes import RequestCode
 from ...remoting.response_codes import NOT_SET, ResponseCode
 from ...remoting.sys_flag import (
@@ -27,7 +28,6 @@ from ...remoting.sys_flag import (
     TRANSACTION_NOT_TYPE,
     TRANSACTION_ROLLBACK_TYPE,
 )
-from ...remoting.topic_names import TRANS_CHECK_MAX_TIME_TOPIC, TRANS_HALF_TOPIC
 from ...store.errors import StoreError
 from ...store.message_store import MessageStore
 from ..config import BrokerConfig

@@ -29,16 +29,17 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
+from ...common.message_properties import find_property
+from ...common.sql92.expression import Expression
+from ...common.topic_names import RETRY_TOPIC_PREFIX
 from ...remoting.answer_template import AnswerTemplate
 from ...remoting.bodies import SubscriptionGroupConfig
 from ...remoting.channel import Channel, Processor
 from ...remoting.codec import RemotingCommand, encode, encode_head
 from ...remoting.errors import RequestRefused
 from ...remoting.headers import PullMessageRequestHeader, decode
-from ...remoting.message_properties import find_property
 from ...remoting.request_codes import RequestCode
 from ...remoting.response_codes import FAQ_HELP, ResponseCode
-from ...remoting.topic_names import RETRY_TOPIC_PREFIX
 from ...store.errors import StoreError
 from ...store.message_store import MessageStore
 from ...store.queues.new_tags import tags_codes_since
@@ -50,7 +51,6 @@ from ..config import MASTER_ID, BrokerConfig
 from ..consumer_filter_manager import ConsumerFilterManager, compile_filter
 from ..consumer_manager import ConsumerManager
 from ..consumer_offset_manager import ConsumerOffsetManager
-from ..filter.sql92 import Expression
 from ..filter_bit_maps import FilterBitMaps
 from ..pull_request_hold import HeldPull, PullRequestHoldService
 from ..subscription import SUBSCRIPTION_LENGTH_MAX, is_tag_type, tags_codes_of

@@ -7,15 +7,15 @@ Java counterpart: broker/processor/RecallMessageProcessor.java of 5.5.0.
 
 from __future__ import annotations
 
-from ...remoting.channel import Channel, Processor
-from ...remoting.codec import RemotingCommand
-from ...remoting.errors import RequestRefused
-from ...remoting.headers import RecallMessageRequestHeader, decode
-from ...remoting.message_properties import (
+from ...common.message_properties import (
     PROPERTY_TIMER_DEL_UNIQKEY,
     PROPERTY_TIMER_DELIVER_MS,
     properties_to_bytes,
 )
+from ...remoting.channel import Channel, Processor
+from ...remoting.codec import RemotingCommand
+from ...remoting.errors import RequestRefused
+from ...remoting.headers import RecallMessageRequestHeader, decode
 from ...remoting.recall_handle import RecallHandle
 from ...remoting.request_codes import RequestCode
 from ...remoting.response_codes import NOT_SET, ResponseCode

@@ -15,6 +15,12 @@ from typing import Final
 
 from msgspec.structs import asdict
 
+from ...common.message_properties import (
+    PROPERTY_MESSAGE_REPLY_TO_CLIENT,
+    PROPERTY_PUSH_REPLY_TIME,
+    properties_from_bytes,
+    properties_to_bytes,
+)
 from ...remoting.channel import Channel, Deferred, Processor
 from ...remoting.codec import RemotingCommand
 from ...remoting.errors import RemotingError
@@ -27,12 +33,6 @@ from ...remoting.headers import (
 )
 from ...remoting.hosts import host_text
 from ...remoting.message_id import encode_offset_id
-from ...remoting.message_properties import (
-    PROPERTY_MESSAGE_REPLY_TO_CLIENT,
-    PROPERTY_PUSH_REPLY_TIME,
-    properties_from_bytes,
-    properties_to_bytes,
-)
 from ...remoting.request_codes import RequestCode
 from ...remoting.response_codes import ResponseCode
 from ...store.errors import StoreError

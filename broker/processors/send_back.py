@@ -12,6 +12,7 @@ import logging
 from random import Random
 from typing import Final, NamedTuple
 
+from ...common.topic_names import DLQ_TOPIC_PREFIX, RETRY_TOPIC_PREFIX
 from ...remoting.bodies import TopicConfig
 from ...remoting.channel import Channel, Processor
 from ...remoting.codec import RemotingCommand
@@ -19,7 +20,6 @@ from ...remoting.errors import RequestRefused
 from ...remoting.headers import ConsumerSendMsgBackRequestHeader, decode
 from ...remoting.request_codes import RequestCode
 from ...remoting.response_codes import FAQ_HELP, ResponseCode
-from ...remoting.topic_names import DLQ_TOPIC_PREFIX, RETRY_TOPIC_PREFIX
 from ...store.message_store import MessageStore
 from ..config import BrokerConfig
 from ..inner_message import InnerMessage

@@ -20,6 +20,19 @@ from collections.abc import Callable, Collection
 from random import Random
 from typing import Final
 
+from ...common.java_hash import tags_code
+from ...common.message_properties import (
+    find_property,
+    properties_from_bytes,
+    properties_to_bytes,
+)
+from ...common.topic_names import (
+    DLQ_TOPIC_PREFIX,
+    RETRY_TOPIC_PREFIX,
+    SYSTEM_TOPIC_PREFIX,
+    TIMER_TOPIC,
+)
+from ...common.topic_validator import refuse_topic
 from ...remoting.bodies import TopicConfig
 from ...remoting.channel import Channel, Processor
 from ...remoting.codec import RemotingCommand
@@ -30,15 +43,9 @@ from ...remoting.headers import (
     decode_send_message_v2,
     read_number,
 )
-from ...remoting.java_hash import tags_code
 from ...remoting.message_batch import iter_batch, refuse_long_batch
 from ...remoting.message_codec import PROPERTIES_SIZE_MAX
 from ...remoting.message_id import UniqueIdGenerator, encode_offset_id
-from ...remoting.message_properties import (
-    find_property,
-    properties_from_bytes,
-    properties_to_bytes,
-)
 from ...remoting.numbers import (
     RECONSUME_TIMES_MAX,
     WANTED_QUEUE_COUNT,
@@ -49,12 +56,6 @@ from ...remoting.response_codes import FAQ_HELP, ResponseCode
 from ...remoting.sys_flag import (
     TRANSACTION_NOT_TYPE,
     reset_transaction_value,
-)
-from ...remoting.topic_names import (
-    DLQ_TOPIC_PREFIX,
-    RETRY_TOPIC_PREFIX,
-    SYSTEM_TOPIC_PREFIX,
-    TIMER_TOPIC,
 )
 from ...store.message_store import MessageStore
 from ...store.status import PutMessageStatus
@@ -71,7 +72,6 @@ from ..inner_message import InnerMessage, InnerPuts, WaitingRefused, delay_level
 from ..subscription_group_manager import SubscriptionGroupManager
 from ..topic_config_manager import TopicConfigManager
 from ..topic_queues import any_queue
-from ..topic_validator import refuse_topic
 from ..transaction_service import TransactionService
 from ..transactions import half_message
 from .send_numbers import BORN_DIGITS, QUEUE_IDS, read_numbers, refuse_hidden

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from ...common.message_properties import find_property
 from ...remoting.errors import RequestRefused
 from ...remoting.headers import read_number
-from ...remoting.message_properties import find_property
 from ...remoting.numbers import (
     MESSAGE_SYS_FLAG,
     QUEUE_ID_OR_ANY,

@@ -12,13 +12,13 @@ import logging
 from collections.abc import Callable, Collection, Mapping
 from typing import Final
 
+from ...common.supervision import FailureLog
 from ...remoting.answer_template import AnswerTemplate
 from ...remoting.channel import Channel
 from ...remoting.codec import RemotingCommand, decode_frame, encode
 from ...remoting.errors import RequestRefused
 from ...remoting.request_codes import RequestCode
 from ...remoting.response_codes import ResponseCode
-from ...remoting.supervision import FailureLog
 from ...store.errors import StoreIOError
 from ...store.message_store import MessageStore
 from ...store.status import PutMessageStatus

@@ -16,6 +16,7 @@ import sys
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sized
 from typing import Final, Protocol
 
+from ...common.topic_validator import refuse_topic
 from ...remoting import fastjson
 from ...remoting.bodies import (
     CreateTopicListRequestBody,
@@ -42,7 +43,6 @@ from ..attributes import MESSAGE_TYPE, parse_attributes
 from ..config_text import page
 from ..consumer_offset_manager import ConsumerOffsetManager
 from ..topic_config_manager import TopicConfigManager
-from ..topic_validator import refuse_topic
 from .request import read_body, until_saved
 
 logger = logging.getLogger(__name__)

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from ...common.topic_names import is_system_group, retry_topic
 from ...remoting.bodies import SubscriptionGroupConfig, SubscriptionGroupWrapper
 from ...remoting.headers import DeleteSubscriptionGroupRequestHeader
 from ...remoting.request_codes import RequestCode
-from ...remoting.topic_names import is_system_group, retry_topic
 from ..client import reading_answer
 from ..core.topics import check_consumer_group, dlq_topic
 from ..errors import ConfigurationError

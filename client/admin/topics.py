@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Awaitable, Callable, Mapping
 
+from ...common.topic_names import AUTO_CREATE_TOPIC, is_system_topic
 from ...remoting.bodies import (
     PERM_READ,
     PERM_WRITE,
@@ -23,7 +24,6 @@ from ...remoting.headers import (
     GetTopicConfigRequestHeader,
 )
 from ...remoting.request_codes import RequestCode
-from ...remoting.topic_names import AUTO_CREATE_TOPIC, is_system_topic
 from ..client import reading_answer
 from ..core.topics import check_topic, is_dlq_topic, is_retry_topic
 from ..errors import ClientError, ConfigurationError, RouteNotFoundError

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from ...remoting.topic_names import (
+from ...common.topic_names import (
     DLQ_TOPIC_PREFIX,
     RETRY_TOPIC_PREFIX,
     is_system_group,

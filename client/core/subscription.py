@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias
 from zlib import crc32
 
+from ...common.java_hash import java_hash_code
 from ...remoting.bodies import SubscriptionData
-from ...remoting.java_hash import java_hash_code
 
 SUB_ALL: Final = "*"
 """The expression that wants every message. Source: SubscriptionData.SUB_ALL."""

@@ -10,13 +10,13 @@ import re
 from functools import lru_cache
 from typing import Final
 
-from ...remoting.message_codec import PROPERTIES_SIZE_MAX
-from ...remoting.topic_names import (
+from ...common.topic_names import (
     DLQ_TOPIC_PREFIX,
     NOT_ALLOWED_SEND_TOPICS,
     RETRY_TOPIC_PREFIX,
     TOPIC_LENGTH_MAX,
 )
+from ...remoting.message_codec import PROPERTIES_SIZE_MAX
 
 GROUP_LENGTH_MAX: Final = 255
 """Characters of a group's name; RocketMQ 5.5 takes 120. Source: Validators of 5.3.3."""

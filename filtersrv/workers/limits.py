@@ -17,7 +17,7 @@ MESSAGE_SHARE: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class WorkerLimits:
-    """Limits of one worker. The keys of the configuration are in `broker.filter_policy`.
+    """Limits of one worker. The keys of the configuration are in `common.filter_policy`.
 
     Attributes:
       memory_max_mib: MiB of memory, a JVM's own included. 128 hold a small JVM; Python needs 30.

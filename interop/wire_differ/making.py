@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Final
 
+from ...common.java_hash import java_hash_code
 from ...remoting.codec import RemotingCommand, SerializeType
-from ...remoting.java_hash import java_hash_code
 from ...remoting.request_codes import RequestCode
 from .normalise import Normaliser, clock, java_words, physical_offsets
 from .request import BodyKind, FieldValue, Request

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from dataclasses import fields as members_of
 
+from ...common.message_properties import properties_from_bytes
 from ...remoting import fastjson
 from ...remoting.codec import NO_EXT_FIELDS, RemotingCommand
 from ...remoting.errors import RemoteProtocolError
 from ...remoting.message import MessageExt
 from ...remoting.message_codec import decode_messages
-from ...remoting.message_properties import properties_from_bytes
 from ...store.format import TIMER_CHECKPOINT
 from .normalise import Normaliser, Side, Tree
 from .request import BodyKind

@@ -44,7 +44,7 @@ class ConsumeFromWhere(StrEnum):
     CONSUME_FROM_TIMESTAMP = "CONSUME_FROM_TIMESTAMP"
 
 
-class SubscriptionData(Body, rename="camel"):
+class SubscriptionData(Body):
     """What a group wants of a topic.
 
     Attributes:
@@ -69,13 +69,13 @@ class SubscriptionData(Body, rename="camel"):
     filter_class_source: str | None = None
 
 
-class ProducerData(Body, rename="camel"):
+class ProducerData(Body):
     """A producer of the client."""
 
     group_name: str = ""
 
 
-class ConsumerData(Body, rename="camel"):
+class ConsumerData(Body):
     """A consumer of the client.
 
     Attributes:
@@ -93,7 +93,7 @@ class ConsumerData(Body, rename="camel"):
     unit_mode: bool = False
 
 
-class HeartbeatData(Body, rename="camel"):
+class HeartbeatData(Body):
     """Body of HEART_BEAT (34).
 
     Attributes:
@@ -217,7 +217,7 @@ def _named(consumer: object) -> object:
     }
 
 
-class CheckClientRequestBody(Body, rename="camel"):
+class CheckClientRequestBody(Body):
     """Body of CHECK_CLIENT_CONFIG (46).
 
     Attributes:

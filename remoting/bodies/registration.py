@@ -48,7 +48,7 @@ TOPICS_PER_STEP: Final = 1_000
 """Topics of a deflated registration that are read in one go, some 5 ms."""
 
 
-class RegisterBrokerBody(Body, rename="camel"):
+class RegisterBrokerBody(Body):
     """Body of REGISTER_BROKER (103).
 
     Attributes:

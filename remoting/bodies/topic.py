@@ -32,7 +32,7 @@ class TopicFilterType(StrEnum):
     MULTI_TAG = "MULTI_TAG"
 
 
-class TopicConfig(Body, rename="camel"):
+class TopicConfig(Body):
     """The settings of a topic on one broker.
 
     Attributes:
@@ -93,7 +93,7 @@ _TABLE: Final = "topicConfigTable"
 _WORDS_OF_TEXT: Final = ("topicName", "readQueueNums", "writeQueueNums", "perm", "topicFilterType")
 
 
-class TopicConfigSerializeWrapper(Body, rename="camel"):
+class TopicConfigSerializeWrapper(Body):
     """All topics of a broker: config/topics.json, answer 21, and a part of a registration.
 
     The members about static topics came with 5.x, where Java has them in a subclass; None: not
@@ -166,13 +166,13 @@ def _read_topics(table: dict[str, msgspec.Raw]) -> dict[str, TopicConfig]:
     return dict(zip(table, topics, strict=True))
 
 
-class CreateTopicListRequestBody(Body, rename="camel"):
+class CreateTopicListRequestBody(Body):
     """Body of UPDATE_AND_CREATE_TOPIC_LIST (18)."""
 
     topic_config_list: list[TopicConfig] = msgspec.field(default_factory=list)
 
 
-class TopicList(Body, rename="camel"):
+class TopicList(Body):
     """Names of topics: answers 206, 224, 304, 305, 311 to 313.
 
     Attributes:

@@ -20,7 +20,6 @@ such an hour meanwhile may find rows missing.
 
 from __future__ import annotations
 
-import argparse
 import json
 import re
 import sys
@@ -33,16 +32,16 @@ from trocket.spark.cluster import Cluster
 from trocket.spark.columns import MESSAGE
 from trocket.spark.jobs.archive_checks import rebuilt
 from trocket.spark.jobs.archive_compaction import JOURNAL, compact, complete
+from trocket.spark.jobs.archive_flags import CHECKPOINT, ArchiveFlags
 from trocket.spark.jobs.archive_manifest import Manifest, read_manifest, read_offset_log
 from trocket.spark.jobs.archive_verify import verify
 from trocket.spark.jobs.connection import reading
 from trocket.spark.jobs.files import Files
+from trocket.spark.jobs.flags import read_flags
 from trocket.spark.jobs.running import (
     JobError,
     Summary,
     follow,
-    make_parser,
-    need,
     read_stream,
     run,
 )
@@ -55,7 +54,6 @@ if TYPE_CHECKING:
 
 NAME: Final = "archive_parquet"
 MANIFEST: Final = "_manifest.json"
-CHECKPOINT: Final = "_checkpoint"
 FOLDERS: Final = ("topic", "date", "hour", "batch")
 """Columns whose values are names of folders."""
 
@@ -129,7 +127,7 @@ class Archive:
         complete(self.files)
 
 
-def begin(archive: Archive, given: argparse.Namespace) -> str:
+def begin(archive: Archive, given: ArchiveFlags) -> str:
     """The option startingOffsets of a run; refuses an archive that it does not fit.
 
     Raises:
@@ -162,7 +160,7 @@ def begin(archive: Archive, given: argparse.Namespace) -> str:
     return json.dumps(as_tree({**starts, **manifest.next}))
 
 
-def source(given: argparse.Namespace, **more: str) -> dict[str, str]:
+def source(given: ArchiveFlags, **more: str) -> dict[str, str]:
     """The options of the stream. Raises: OptionError: they cannot be right."""
     what = {"topicPattern": given.topic_pattern} if given.topic_pattern else {"topic": given.topic}
     return reading(
@@ -174,7 +172,7 @@ def source(given: argparse.Namespace, **more: str) -> dict[str, str]:
     )
 
 
-def start(spark: SparkSession, archive: Archive, given: argparse.Namespace) -> StreamingQuery:
+def start(spark: SparkSession, archive: Archive, given: ArchiveFlags) -> StreamingQuery:
     """Start archiving."""
     options = source(given, startingOffsets=begin(archive, given))
     stream = read_stream(spark, options)
@@ -189,7 +187,7 @@ def start(spark: SparkSession, archive: Archive, given: argparse.Namespace) -> S
     return writer.trigger(availableNow=True).start()
 
 
-def work(spark: SparkSession, given: argparse.Namespace, summary: Summary) -> int:
+def work(spark: SparkSession, given: ArchiveFlags, summary: Summary) -> int:
     """Archive, or check an archive."""
     archive = Archive(spark, given.out, given.checkpoint)
     if given.rebuild_manifest:
@@ -218,42 +216,9 @@ def work(spark: SparkSession, given: argparse.Namespace, summary: Summary) -> in
     return summary.finish(0)
 
 
-def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
-    """The command line."""
-    parser = make_parser(NAME, __doc__)
-    parser.add_argument("--topic", default="", help="names, with commas between them")
-    parser.add_argument("--topic-pattern", default="", help="or a regular expression")
-    parser.add_argument("--out", required=True, metavar="FOLDER", help="the archive")
-    parser.add_argument("--checkpoint", default="", help=f"else {CHECKPOINT} in the archive")
-    parser.add_argument("--starting-offsets", default="earliest", help="of a new archive")
-    parser.add_argument("--continuous", metavar="INTERVAL", help='go on, a batch each "1 minute"')
-    parser.add_argument("--max-offsets-per-trigger", type=int, default=1_000_000)
-    parser.add_argument("--allow-loss", action="store_true",
-                        help="go on where messages expired before they were archived")  # fmt: skip
-    parser.add_argument("--compact", type=int, metavar="DAYS",
-                        help="one folder an hour, in each topic's newest DAYS; 0: all")  # fmt: skip
-    parser.add_argument("--verify", action="store_true", help="archive nothing, look for faults")
-    parser.add_argument("--offline", action="store_true", help="verify without brokers")
-    parser.add_argument("--findings", type=int, default=100, help="to be shown of each kind")
-    parser.add_argument("--rebuild-manifest", action="store_true",
-                        help="first write it anew, of the rows that there are")  # fmt: skip
-    given = parser.parse_args(argv)
-    if not (given.verify and given.offline):
-        need(parser, given, "--name-server")
-    if given.topic and given.topic_pattern:
-        parser.error("give one of --topic and --topic-pattern")
-    if not (given.verify or given.topic or given.topic_pattern):
-        parser.error("--topic or --topic-pattern is needed here")
-    try:
-        re.compile(given.topic_pattern)
-    except re.error as error:
-        parser.error(f"--topic-pattern is no regular expression: {error}")
-    return given
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     """Archive or verify; 0: well, 1: findings, 2: it could not be done."""
-    return run(NAME, arguments(argv), work)
+    return run(NAME, read_flags(ArchiveFlags, NAME, __doc__, argv), work)
 
 
 if __name__ == "__main__":

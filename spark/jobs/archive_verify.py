@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import argparse
 import re
 from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from trocket.common.terminal import grouped, show
 from trocket.spark.cluster import Cluster
 from trocket.spark.jobs.archive_checks import Ends, Finding, findings, held
+from trocket.spark.jobs.archive_flags import ArchiveFlags
 from trocket.spark.jobs.archive_manifest import Manifest
 from trocket.spark.jobs.connection import reading
-from trocket.spark.jobs.running import EXIT_FINDINGS, JobError, Summary, show
+from trocket.spark.jobs.running import EXIT_FINDINGS, JobError, Summary
 from trocket.spark.queue_offsets import Queue
 from trocket.spark.source_options import source_options
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-def verify(rows: DataFrame, manifest: Manifest, given: argparse.Namespace, summary: Summary) -> int:
+def verify(rows: DataFrame, manifest: Manifest, given: ArchiveFlags, summary: Summary) -> int:
     """Print what is wrong; the exit status.
 
     Args:
@@ -52,7 +53,7 @@ def verify(rows: DataFrame, manifest: Manifest, given: argparse.Namespace, summa
     return _tell(wrong, given, summary)
 
 
-def _tell(wrong: list[Finding], given: argparse.Namespace, summary: Summary) -> int:
+def _tell(wrong: list[Finding], given: ArchiveFlags, summary: Summary) -> int:
     status = EXIT_FINDINGS if wrong else 0
     counts = Counter(each.kind for each in wrong)
     shown, left = [], Counter[str]()
@@ -68,12 +69,12 @@ def _tell(wrong: list[Finding], given: argparse.Namespace, summary: Summary) -> 
     summary.finish(status)
     columns = ("finding", "topic", "broker", "queue", "from", "to", "what it means")
     if shown:
-        show(columns, [(each.kind, *each.queue, each.start, each.end - 1, each.text)
-                       for each in shown])  # fmt: skip
+        rows = [(each.kind, *each.queue, each.start, each.end - 1, each.text) for each in shown]
+        show(columns, rows, cell=grouped)
     return status
 
 
-def queue_ends(given: argparse.Namespace, topics: list[str]) -> dict[Queue, Ends]:
+def queue_ends(given: ArchiveFlags, topics: list[str]) -> dict[Queue, Ends]:
     """What brokers have of these topics; nothing of one that was deleted.
 
     Raises:

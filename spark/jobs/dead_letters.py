@@ -7,18 +7,20 @@ them writes a reason: consumers that send one have a property of their own for i
 
 from __future__ import annotations
 
-import argparse
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
+import typer
 from pyspark.sql import functions as F
 
 from trocket.blocking import Admin
 from trocket.client.core.namespaces import NAMESPACE_SEPARATOR
 from trocket.client.core.routes import subscribe_queues
-from trocket.remoting.topic_names import DLQ_TOPIC_PREFIX
+from trocket.common.topic_names import DLQ_TOPIC_PREFIX
 from trocket.spark.jobs.connection import client, cluster_name, reading
+from trocket.spark.jobs.flags import JobFlags
 from trocket.spark.jobs.running import JobError
 from trocket.spark.source_options import source_options
 
@@ -29,35 +31,74 @@ REASONS: Final = ("reason", "REASON", "exception", "EXCEPTION", "error", "ERROR"
 """Properties that are looked at for why a message died, where none is named."""
 
 
-def add_flags(parser: argparse.ArgumentParser) -> None:
+@dataclass(frozen=True, kw_only=True)
+class DeadLetterFlags(JobFlags):
     """The flags that say which dead letters are meant."""
-    which = parser.add_argument_group("which dead letters")
-    which.add_argument("--group", default="", help="groups, with commas between; else all")
-    which.add_argument("--pattern", default="", help="or a regular expression of groups")
-    which.add_argument("--origin-topic", default="", help="topics, with commas between")
-    which.add_argument("--keys", default="", help="keys, with commas between: with one of them")
-    which.add_argument("--tags", default="", help="tags, with commas between")
-    which.add_argument("--since", default="", help="dead since: ms since 1970, or ISO 8601 (UTC)")
-    which.add_argument("--until", default="", help="dead until then")
-    which.add_argument(
-        "--where", default="", metavar="SQL",
-        help="on consumerGroup, originTopic, originId, reason and the columns of a message",
-    )  # fmt: skip
-    which.add_argument("--reason-property", default="", metavar="NAME",
-                       help=f"says why; else {', '.join(REASONS)}")  # fmt: skip
+
+    group: Annotated[
+        str,
+        typer.Option(
+            help="Groups, with commas between; else all.", rich_help_panel="Which dead letters"
+        ),
+    ] = ""
+    pattern: Annotated[
+        str,
+        typer.Option(
+            help="Or a regular expression of groups.", rich_help_panel="Which dead letters"
+        ),
+    ] = ""
+    origin_topic: Annotated[
+        str, typer.Option(help="Topics, with commas between.", rich_help_panel="Which dead letters")
+    ] = ""
+    keys: Annotated[
+        str,
+        typer.Option(
+            help="Keys, with commas between: with one of them.",
+            rich_help_panel="Which dead letters",
+        ),
+    ] = ""
+    tags: Annotated[
+        str, typer.Option(help="Tags, with commas between.", rich_help_panel="Which dead letters")
+    ] = ""
+    since: Annotated[
+        str,
+        typer.Option(
+            help="Dead since: ms since 1970, or ISO 8601 (UTC).",
+            rich_help_panel="Which dead letters",
+        ),
+    ] = ""
+    until: Annotated[
+        str, typer.Option(help="Dead until then.", rich_help_panel="Which dead letters")
+    ] = ""
+    where: Annotated[
+        str,
+        typer.Option(
+            metavar="SQL",
+            help="On consumerGroup, originTopic, originId, reason and the columns of a message.",
+            rich_help_panel="Which dead letters",
+        ),
+    ] = ""
+    reason_property: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME",
+            help=f"Says why; else {', '.join(REASONS)}.",
+            rich_help_panel="Which dead letters",
+        ),
+    ] = ""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.need("--name-server")
+        if self.group and self.pattern:
+            raise typer.BadParameter("give one of --group and --pattern")
+        try:
+            re.compile(self.pattern)
+        except re.error as error:
+            raise typer.BadParameter(f"--pattern is no regular expression: {error}") from error
 
 
-def check_flags(parser: argparse.ArgumentParser, given: argparse.Namespace) -> None:
-    """End with status 2 where they do not go together."""
-    if given.group and given.pattern:
-        parser.error("give one of --group and --pattern")
-    try:
-        re.compile(given.pattern)
-    except re.error as error:
-        parser.error(f"--pattern is no regular expression: {error}")
-
-
-def dlq_topics(given: argparse.Namespace) -> tuple[list[str], list[str]]:
+def dlq_topics(given: DeadLetterFlags) -> tuple[list[str], list[str]]:
     """The dead letter topics that are meant, and those of them that nobody may read.
 
     Apache's brokers of 4.x make these topics for writing only.
@@ -85,7 +126,7 @@ def dlq_topics(given: argparse.Namespace) -> tuple[list[str], list[str]]:
 
 
 def dead_letters(
-    spark: SparkSession, given: argparse.Namespace, topics: Sequence[str]
+    spark: SparkSession, given: DeadLetterFlags, topics: Sequence[str]
 ) -> DataFrame | None:
     """The dead letters that the flags mean; None: there is no topic to read.
 
@@ -121,7 +162,7 @@ def dead_letters(
     return found.where(given.where) if given.where else found
 
 
-def explained(messages: DataFrame, given: argparse.Namespace) -> DataFrame:
+def explained(messages: DataFrame, given: DeadLetterFlags) -> DataFrame:
     """Messages of dead letter topics, with what their properties say of their past."""
     reasons = [given.reason_property] if given.reason_property else list(REASONS)
     place = F.concat_ws("/", "brokerName", "topic", "queueId", "queueOffset")

@@ -12,16 +12,19 @@ what is older than three days goes next.
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
+import typer
 from pyspark.sql import Window
 from pyspark.sql import functions as F
 
-from trocket.spark.jobs.dead_letters import add_flags, check_flags, dead_letters, dlq_topics
-from trocket.spark.jobs.running import EXIT_FINDINGS, Summary, make_parser, need, run, show
+from trocket.common.terminal import grouped, show
+from trocket.spark.jobs.dead_letters import DeadLetterFlags, dead_letters, dlq_topics
+from trocket.spark.jobs.flags import read_flags
+from trocket.spark.jobs.running import EXIT_FINDINGS, Summary, run
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -37,6 +40,14 @@ BODY_MAX: Final = 200
 """Bytes of a body that are shown."""
 REASON_MAX: Final = 120
 """Characters of a reason by which they are counted: the rest is often a stack trace."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Flags(DeadLetterFlags):
+    """The job's command line."""
+
+    top: Annotated[int, typer.Option(help="Keys to be shown.")] = 10
+    samples: Annotated[int, typer.Option(help="Bodies of each group and topic.")] = 3
 
 
 def prepared(letters: DataFrame) -> DataFrame:
@@ -104,7 +115,7 @@ def samples(letters: DataFrame, count: int) -> list[dict[str, Any]]:
     return [row.asDict() for row in rows.orderBy(*pair, "place").select(*columns).collect()]
 
 
-def work(spark: SparkSession, given: argparse.Namespace, summary: Summary) -> int:
+def work(spark: SparkSession, given: Flags, summary: Summary) -> int:
     """Report."""
     topics, closed = dlq_topics(given)
     letters = dead_letters(spark, given, topics)
@@ -134,23 +145,16 @@ def work(spark: SparkSession, given: argparse.Namespace, summary: Summary) -> in
     summary.finish(status)
     lines = [(name, value or "-", count) for name, values in found["by"].items()
              for value, count in values.items()]  # fmt: skip
-    show(("by", "value", "dead letters"), lines)
-    show(("top", "value", "dead letters"), [("key", *each) for each in keys.items()])
+    show(("by", "value", "dead letters"), lines, cell=grouped)
+    show(("top", "value", "dead letters"), [("key", *each) for each in keys.items()], cell=grouped)
     if shown:
-        show(tuple(shown[0]), [tuple(each.values()) for each in shown])
+        show(tuple(shown[0]), [tuple(each.values()) for each in shown], cell=grouped)
     return status
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Report; 0: well, 1: some topics cannot be read, 2: it could not be done."""
-    parser = make_parser(NAME, __doc__)
-    add_flags(parser)
-    parser.add_argument("--top", type=int, default=10, help="keys to be shown")
-    parser.add_argument("--samples", type=int, default=3, help="bodies of each group and topic")
-    given = parser.parse_args(argv)
-    need(parser, given, "--name-server")
-    check_flags(parser, given)
-    return run(NAME, given, work)
+    return run(NAME, read_flags(Flags, NAME, __doc__, argv), work)
 
 
 if __name__ == "__main__":

@@ -17,25 +17,27 @@ same producer's id: a send that was tried again. Days are UTC's.
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import json
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+import typer
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.window import Window
 
 from trocket.blocking import Admin
 from trocket.client import NotFoundError, RouteNotFoundError
-from trocket.remoting.topic_names import is_system_group, is_system_topic
+from trocket.common.topic_names import is_system_group, is_system_topic
 from trocket.spark.jobs.connection import client, cluster_name, reading
+from trocket.spark.jobs.flags import JobFlags, read_flags
 from trocket.spark.jobs.lag_rows import Held, Place, lag_rows, next_unread
 from trocket.spark.jobs.report_page import page
-from trocket.spark.jobs.running import EXIT_FINDINGS, JobError, Summary, make_parser, run
+from trocket.spark.jobs.running import EXIT_FINDINGS, JobError, Summary, run
 from trocket.store.clock import SystemClock
 
 NAME = "lag_and_store_report"
@@ -56,8 +58,32 @@ Queues = dict[Place, Held]
 # ---- what there is -----------------------------------------------------------------------
 
 
+@dataclass(frozen=True, kw_only=True)
+class Flags(JobFlags):
+    """The job's command line."""
+
+    store: Annotated[
+        str, typer.Option(metavar="FOLDER", help="The files of a broker, or of several.")
+    ] = ""
+    broker_name: Annotated[
+        str, typer.Option(metavar="NAME", help="Of the store; else by its path.")
+    ] = ""
+    out: Annotated[str, typer.Option(metavar="FOLDER", help="Where the report is written.")]
+    before: Annotated[str, typer.Option(metavar="FOLDER", help="An earlier --out, for slopes.")] = (
+        ""
+    )
+    retention_hours: Annotated[
+        float, typer.Option(metavar="H", help="fileReservedTime of the brokers.")
+    ] = 72.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if bool(self.store) == bool(self.name_server):
+            raise typer.BadParameter("say where: --store, or --name-server")
+
+
 def of_store(
-    spark: SparkSession, store: str, broker_name: str | None
+    spark: SparkSession, store: str, broker_name: str
 ) -> tuple[DataFrame, Queues, Committed]:
     """Messages, queues and groups' offsets, by a broker's files."""
 
@@ -94,9 +120,7 @@ def of_store(
     return messages, queues, committed
 
 
-def of_cluster(
-    spark: SparkSession, given: argparse.Namespace
-) -> tuple[DataFrame, Queues, Committed]:
+def of_cluster(spark: SparkSession, given: Flags) -> tuple[DataFrame, Queues, Committed]:
     """The same of brokers that run."""
     queues: Queues = {}
     committed: Committed = {}
@@ -198,7 +222,7 @@ def stored_times(
     }
 
 
-def make(spark: SparkSession, given: argparse.Namespace) -> dict[str, Any]:
+def make(spark: SparkSession, given: Flags) -> dict[str, Any]:
     """The report as JSON has it; its tables are in `--out` as Parquet, too."""
     before = _before(given.before)
     if given.store:
@@ -257,8 +281,8 @@ LAG_SCHEMA = (
 )
 
 
-def _before(folder: str | None) -> Mapping[str, Any] | None:
-    if folder is None:
+def _before(folder: str) -> Mapping[str, Any] | None:
+    if not folder:
         return None
     path = Path(folder) / "report.json"
     try:
@@ -273,22 +297,7 @@ def _before(folder: str | None) -> Mapping[str, Any] | None:
 # ---- the command -------------------------------------------------------------------------
 
 
-def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
-    """The command line."""
-    parser = make_parser(NAME, __doc__)
-    parser.add_argument("--store", metavar="FOLDER", help="the files of a broker, or of several")
-    parser.add_argument("--broker-name", metavar="NAME", help="of the store; else by its path")
-    parser.add_argument("--out", metavar="FOLDER", required=True)
-    parser.add_argument("--before", metavar="FOLDER", help="an earlier --out, for slopes")
-    parser.add_argument("--retention-hours", type=float, default=72.0, metavar="H",
-                        help="fileReservedTime of the brokers")  # fmt: skip
-    given = parser.parse_args(argv)
-    if bool(given.store) == bool(given.name_server):
-        parser.error("say where: --store, or --name-server")
-    return given
-
-
-def work(spark: SparkSession, given: argparse.Namespace, summary: Summary) -> int:
+def work(spark: SparkSession, given: Flags, summary: Summary) -> int:
     """Make the report, write it, and sum it up."""
     out = Path(given.out)
     try:
@@ -318,7 +327,7 @@ def findings(report: Mapping[str, Any]) -> tuple[list[str], list[str]]:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """The job; its exit status, 1 if a group lost messages or is about to."""
-    return run(NAME, arguments(argv), work)
+    return run(NAME, read_flags(Flags, NAME, __doc__, argv), work)
 
 
 if __name__ == "__main__":

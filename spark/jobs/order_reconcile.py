@@ -18,26 +18,27 @@ Time passes with messages: while all three topics are silent, nobody is told any
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Annotated
 
+import typer
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming import StreamingQuery
 
-from trocket.remoting.topic_names import (
+from trocket.common.topic_names import (
     TRANS_CHECK_MAX_TIME_TOPIC,
     TRANS_HALF_TOPIC,
     TRANS_OP_HALF_TOPIC,
 )
 from trocket.spark.jobs.connection import reading
+from trocket.spark.jobs.flags import SinkJobFlags, read_flags
 from trocket.spark.jobs.running import (
     EXIT_FINDINGS,
     Summary,
     follow,
-    make_parser,
-    need,
     read_stream,
     run,
     send,
@@ -51,6 +52,49 @@ KINDS = ("unpaid", "unshipped")
 WATERMARK_POLICY = "spark.sql.streaming.multipleWatermarkPolicy"
 
 Sides = dict[str, DataFrame]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Flags(SinkJobFlags):
+    """The job's command line."""
+
+    order_topic: Annotated[str, typer.Option()] = "TopicOrder"
+    payment_topic: Annotated[str, typer.Option()] = "TopicPayment"
+    shipment_topic: Annotated[str, typer.Option()] = "TopicShipment"
+    alert_topic: Annotated[str, typer.Option()] = "TopicOrderAlert"
+    pay_within: Annotated[int, typer.Option(metavar="S", help="Seconds.")] = 1800
+    ship_within: Annotated[int, typer.Option(metavar="S", help="Seconds.")] = 86_400
+    skew: Annotated[int, typer.Option(metavar="S", help="By which brokers' clocks may differ.")] = (
+        30
+    )
+    delay_level: Annotated[int, typer.Option(metavar="N", help="Of the alerts.")] = 0
+    checkpoint: Annotated[str, typer.Option(metavar="FOLDER", help="The streams' progress.")] = ""
+    available_now: Annotated[
+        bool, typer.Option("--available-now", help="End when all is read.")
+    ] = False
+    batch: Annotated[bool, typer.Option("--batch", help="No stream, all that the queues have.")] = (
+        False
+    )
+    store: Annotated[
+        str, typer.Option(metavar="FOLDER", help="A batch over the files of a broker.")
+    ] = ""
+    half_after: Annotated[
+        float, typer.Option(metavar="S", help="Younger half messages may still be ended.")
+    ] = 60.0
+    alert_files: Annotated[
+        str, typer.Option(metavar="FOLDER", help="A batch's alerts as Parquet.")
+    ] = ""
+    half_files: Annotated[str, typer.Option(metavar="FOLDER", help="Half messages as Parquet.")] = (
+        ""
+    )
+    verify: Annotated[bool, typer.Option("--verify", help="Compare with the alert topic.")] = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not (self.batch or self.store):
+            self.need("--name-server", "--checkpoint")
+        elif not self.store or self.verify:
+            self.need("--name-server")
 
 
 def read_side(messages: DataFrame) -> DataFrame:
@@ -90,7 +134,7 @@ def once(alerts: DataFrame) -> DataFrame:
     return found.agg(F.min("since").alias("since"), F.max("amount").alias("amount"))
 
 
-def overdue(first: DataFrame, second: DataFrame, kind: str, given: argparse.Namespace) -> DataFrame:
+def overdue(first: DataFrame, second: DataFrame, kind: str, given: Flags) -> DataFrame:
     """Of a batch, the alerts that a stream would have given by now."""
     within_s = _within_s(kind, given)
     newest = first.select("at").union(second.select("at")).agg(F.max("at").alias("newest"))
@@ -99,11 +143,11 @@ def overdue(first: DataFrame, second: DataFrame, kind: str, given: argparse.Name
     return once(alerts.where(F.col("since") < over))
 
 
-def _within_s(kind: str, given: argparse.Namespace) -> int:
+def _within_s(kind: str, given: Flags) -> int:
     return int(given.pay_within if kind == "unpaid" else given.ship_within)
 
 
-def pairs(given: argparse.Namespace) -> dict[str, tuple[str, str]]:
+def pairs(given: Flags) -> dict[str, tuple[str, str]]:
     """The two topics of each kind of alert."""
     return {
         "unpaid": (given.order_topic, given.payment_topic),
@@ -125,7 +169,7 @@ def as_messages(alerts: DataFrame, delay_level: int) -> DataFrame:
 # ---- as a stream -------------------------------------------------------------------------
 
 
-def start(spark: SparkSession, given: argparse.Namespace, summary: Summary) -> list[StreamingQuery]:
+def start(spark: SparkSession, given: Flags, summary: Summary) -> list[StreamingQuery]:
     """Start both joins."""
     # A topic without news must not hold time up: all are read up to one moment in each batch.
     before = spark.conf.get(WATERMARK_POLICY)
@@ -148,16 +192,14 @@ def start(spark: SparkSession, given: argparse.Namespace, summary: Summary) -> l
     return queries
 
 
-def _stream(spark: SparkSession, given: argparse.Namespace, topic: str) -> DataFrame:
+def _stream(spark: SparkSession, given: Flags, topic: str) -> DataFrame:
     options = reading(given, topic=topic, startingOffsets="earliest")
     source = read_stream(spark, options)
     side = read_side(source.schema(COLUMNS).load())
     return side.withWatermark("at", f"{given.skew} seconds")
 
 
-def _writer(
-    given: argparse.Namespace, summary: Summary, kind: str
-) -> Callable[[DataFrame, int], None]:
+def _writer(given: Flags, summary: Summary, kind: str) -> Callable[[DataFrame, int], None]:
     def write(rows: DataFrame, batch: int) -> None:
         alerts = once(rows).persist()
         try:
@@ -174,7 +216,7 @@ def _writer(
 # ---- as a batch --------------------------------------------------------------------------
 
 
-def batch(spark: SparkSession, given: argparse.Namespace, summary: Summary) -> None:
+def batch(spark: SparkSession, given: Flags, summary: Summary) -> None:
     """The same alerts, of all that the queues or files have; and half messages, of files."""
     sides = {topic: read_side(_table(spark, given, topic)).persist() for topic in _topics(given)}
     found: DataFrame | None = None
@@ -204,11 +246,11 @@ def batch(spark: SparkSession, given: argparse.Namespace, summary: Summary) -> N
         table.unpersist()
 
 
-def _topics(given: argparse.Namespace) -> tuple[str, str, str]:
+def _topics(given: Flags) -> tuple[str, str, str]:
     return (given.order_topic, given.payment_topic, given.shipment_topic)
 
 
-def _table(spark: SparkSession, given: argparse.Namespace, topic: str) -> DataFrame:
+def _table(spark: SparkSession, given: Flags, topic: str) -> DataFrame:
     if given.store:
         source = spark.read.format("rocketmq-store").options(path=given.store, topic=topic)
     else:
@@ -216,7 +258,7 @@ def _table(spark: SparkSession, given: argparse.Namespace, topic: str) -> DataFr
     return source.schema(COLUMNS).load()
 
 
-def _told(spark: SparkSession, given: argparse.Namespace) -> DataFrame:
+def _told(spark: SparkSession, given: Flags) -> DataFrame:
     source = spark.read.format("rocketmq").options(**reading(given, topic=given.alert_topic))
     body = F.from_json(F.col("body").cast("string"), ALERT).alias("alert")
     return source.schema("body binary").load().select(body).select("alert.*").distinct()
@@ -285,37 +327,7 @@ def open_halves(spark: SparkSession, store: str, after_s: float) -> DataFrame:
 # ---- the command -------------------------------------------------------------------------
 
 
-def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
-    """The command line."""
-    parser = make_parser(NAME, __doc__, has_sink=True)
-    parser.add_argument("--order-topic", default="TopicOrder")
-    parser.add_argument("--payment-topic", default="TopicPayment")
-    parser.add_argument("--shipment-topic", default="TopicShipment")
-    parser.add_argument("--alert-topic", default="TopicOrderAlert")
-    parser.add_argument("--pay-within", type=int, default=1800, metavar="S", help="seconds")
-    parser.add_argument("--ship-within", type=int, default=86_400, metavar="S", help="seconds")
-    parser.add_argument(
-        "--skew", type=int, default=30, metavar="S", help="by which brokers' clocks may differ"
-    )
-    parser.add_argument("--delay-level", type=int, default=0, metavar="N", help="of the alerts")
-    parser.add_argument("--checkpoint", metavar="FOLDER", help="the streams' progress")
-    parser.add_argument("--available-now", action="store_true", help="end when all is read")
-    parser.add_argument("--batch", action="store_true", help="no stream, all that the queues have")
-    parser.add_argument("--store", metavar="FOLDER", help="a batch over the files of a broker")
-    parser.add_argument("--half-after", type=float, default=60.0, metavar="S",
-                        help="younger half messages may still be ended")  # fmt: skip
-    parser.add_argument("--alert-files", metavar="FOLDER", help="a batch's alerts as Parquet")
-    parser.add_argument("--half-files", metavar="FOLDER", help="half messages as Parquet")
-    parser.add_argument("--verify", action="store_true", help="compare with the alert topic")
-    given = parser.parse_args(argv)
-    if not (given.batch or given.store):
-        need(parser, given, "--name-server", "--checkpoint")
-    elif not given.store or given.verify:
-        need(parser, given, "--name-server")
-    return given
-
-
-def work(spark: SparkSession, given: argparse.Namespace, summary: Summary) -> int:
+def work(spark: SparkSession, given: Flags, summary: Summary) -> int:
     """Run until stopped; with --available-now or as a batch until all is read."""
     for kind in KINDS:
         summary.row(kind, 0)
@@ -328,7 +340,7 @@ def work(spark: SparkSession, given: argparse.Namespace, summary: Summary) -> in
 
 def main(argv: Sequence[str] | None = None) -> int:
     """The job; its exit status, 1 if there are stuck orders."""
-    return run(NAME, arguments(argv), work)
+    return run(NAME, read_flags(Flags, NAME, __doc__, argv), work)
 
 
 if __name__ == "__main__":

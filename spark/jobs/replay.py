@@ -18,7 +18,6 @@ dies again it is a dead letter of its own, with REPLAY_TIMES one higher.
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 import threading
@@ -27,26 +26,21 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, Final, Protocol
 
+import typer
 from pyspark.sql import functions as F
 
 from trocket.blocking import Message, Producer
 from trocket.client.clock import wall_ms
 from trocket.client.errors import ClientError
 from trocket.client.message import SYSTEM_PROPERTIES
+from trocket.common.terminal import grouped, show
 from trocket.spark.jobs.connection import client
-from trocket.spark.jobs.dead_letters import add_flags, check_flags, dead_letters, dlq_topics
+from trocket.spark.jobs.dead_letters import DeadLetterFlags, dead_letters, dlq_topics
 from trocket.spark.jobs.files import Files
-from trocket.spark.jobs.running import (
-    EXIT_FINDINGS,
-    JobError,
-    Summary,
-    make_parser,
-    need,
-    run,
-    show,
-)
+from trocket.spark.jobs.flags import read_flags
+from trocket.spark.jobs.running import EXIT_FINDINGS, JobError, Summary, run
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -68,6 +62,26 @@ COLUMNS: Final = (
     "originId", "consumerGroup", "originTopic", "topic", "brokerName", "queueId", "queueOffset",
     "body", "keys", "tags", "flag", "properties",
 )  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class Flags(DeadLetterFlags):
+    """The job's command line."""
+
+    to: Annotated[str, typer.Option(metavar="TOPIC", help="Else where each came from.")] = ""
+    audit: Annotated[str, typer.Option(metavar="FOLDER", help="What became of each.")] = ""
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Send and write nothing.")] = False
+    rate: Annotated[float, typer.Option(help="Messages a second; 0: any.")] = 100.0
+    limit: Annotated[int, typer.Option(help="Send this many at most; 0: all.")] = 0
+    batch: Annotated[int, typer.Option(help="Messages between two audit files.")] = 100
+    max_failures: Annotated[int, typer.Option(help="Then it is given up.")] = 100
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.dry_run:
+            self.need("--audit")
+        if self.batch < 1 or self.rate < 0:
+            raise typer.BadParameter("--batch must be at least 1, and --rate not negative")
 
 
 class Sender(Protocol):
@@ -231,7 +245,7 @@ def read_audit(spark: SparkSession, files: Files | None) -> DataFrame | None:
     return lines
 
 
-def work(spark: SparkSession, given: argparse.Namespace, summary: Summary) -> int:
+def work(spark: SparkSession, given: Flags, summary: Summary) -> int:
     """Send again."""
     files = Files(spark, given.audit) if given.audit else None
     audit = read_audit(spark, files)
@@ -265,7 +279,7 @@ def work(spark: SparkSession, given: argparse.Namespace, summary: Summary) -> in
 def _tell(
     replay: Replay,
     what: Counter[tuple[str, str, str]],
-    given: argparse.Namespace,
+    given: Flags,
     summary: Summary,
     is_through: bool,
 ) -> int:
@@ -279,29 +293,13 @@ def _tell(
         summary.row("by", [dict(zip(names, line, strict=True)) for line in lines])
         return summary.finish(status)
     summary.finish(status)
-    show(names, lines)
+    show(names, lines, cell=grouped)
     return status
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Replay; 0: well, 1: some were not sent, 2: it could not be done."""
-    parser = make_parser(NAME, __doc__)
-    add_flags(parser)
-    parser.add_argument("--to", default="", metavar="TOPIC", help="else where each came from")
-    parser.add_argument("--audit", default="", metavar="FOLDER", help="what became of each")
-    parser.add_argument("--dry-run", action="store_true", help="send and write nothing")
-    parser.add_argument("--rate", type=float, default=100.0, help="messages a second; 0: any")
-    parser.add_argument("--limit", type=int, default=0, help="send so many at most; 0: all")
-    parser.add_argument("--batch", type=int, default=100, help="messages between two audit files")
-    parser.add_argument("--max-failures", type=int, default=100, help="then it is given up")
-    given = parser.parse_args(argv)
-    need(parser, given, "--name-server")
-    if not given.dry_run:
-        need(parser, given, "--audit")
-    check_flags(parser, given)
-    if given.batch < 1 or given.rate < 0:
-        parser.error("--batch must be at least 1, and --rate not negative")
-    return run(NAME, given, work)
+    return run(NAME, read_flags(Flags, NAME, __doc__, argv), work)
 
 
 if __name__ == "__main__":

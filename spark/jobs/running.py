@@ -1,14 +1,15 @@
-"""What all jobs share: flags, a session, progress, a summary, errors as one line.
+"""The frame of all jobs: a session, progress, a summary, errors as one line.
 
 ::
 
-    def main(argv: Sequence[str] | None = None) -> int:
-        parser = make_parser("my_job", __doc__)
-        parser.add_argument("--topic", required=True)
-        given = parser.parse_args(argv)
-        return run("my_job", given, work)
+    @dataclass(frozen=True, kw_only=True)
+    class Flags(JobFlags):
+        topic: Annotated[str, typer.Option(help="To be read.")]
 
-    def work(spark: SparkSession, given: argparse.Namespace, summary: Summary) -> int:
+    def main(argv: Sequence[str] | None = None) -> int:
+        return run("my_job", read_flags(Flags, "my_job", __doc__, argv), work)
+
+    def work(spark: SparkSession, given: Flags, summary: Summary) -> int:
         follow([start(spark, given)], quiet=given.quiet)
         summary.row("messages", 7)
         return summary.finish(0)
@@ -19,19 +20,15 @@ do its work (wrong use, no connection, a query that failed), 130 after Ctrl-C.
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import json
 import logging
 import os
 import re
 import shutil
-import signal
 import sys
-import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from types import FrameType
-from typing import Any, Final, TextIO
+from typing import Any, Final, TypeVar
 
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
@@ -39,9 +36,19 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import DataStreamReader, StreamingQuery
 
 from trocket.client.errors import ClientError
+from trocket.common.terminal import (
+    EXIT_INTERRUPTED,
+    grouped,
+    has_rich,
+    interrupts,
+    say,
+    show,
+    table,
+)
 from trocket.spark import lag, register
 from trocket.spark.errors import SparkConnectorError
-from trocket.spark.jobs.connection import add_connection, writing
+from trocket.spark.jobs.connection import writing
+from trocket.spark.jobs.flags import JobFlags
 from trocket.spark.local_settings import local_settings
 from trocket.spark.source_options import FORMAT
 from trocket.spark.versions import require_streams
@@ -49,7 +56,6 @@ from trocket.store.errors import StoreError
 
 EXIT_FINDINGS: Final = 1
 EXIT_FAILED: Final = 2
-EXIT_INTERRUPTED: Final = 130
 
 STARTING: Final = "Spark is starting, and ends when it has; Ctrl-C once more ends it now"
 
@@ -60,37 +66,11 @@ _LAST_OF_TRACEBACK = re.compile(r"^(?:\w+\.)*\w+(?:Error|Exception): (.+)$", re.
 _CLASS = re.compile(r"^\[[A-Z_.]+\] *")
 
 
+F = TypeVar("F", bound=JobFlags)
+
+
 class JobError(Exception):
     """The job cannot do its work; the text says what was wrong, where, and what to do."""
-
-
-# ---- the command line --------------------------------------------------------------------
-
-
-def make_parser(name: str, doc: str | None, *, has_sink: bool = False) -> argparse.ArgumentParser:
-    """A job's command line, with the common flags.
-
-    Args:
-      doc: the job's docstring; its first line says what the job does.
-      has_sink: whether it writes by the format `rocketmq`.
-    """
-    parser = argparse.ArgumentParser(
-        prog=name,
-        description=(doc or "").split("\n")[0],
-        epilog=f"Example: trocket pipeline {name} --demo (a broker and data of its own)",
-    )
-    parser.add_argument("--master", help="Spark's; unless said spark-submit's, or local[*]")
-    parser.add_argument("--json", action="store_true", help="the summary as JSON")
-    parser.add_argument("--quiet", action="store_true", help="no progress")
-    add_connection(parser, has_sink=has_sink)
-    return parser
-
-
-def need(parser: argparse.ArgumentParser, given: argparse.Namespace, *flags: str) -> None:
-    """End with status 2 unless these flags were given: `need(parser, given, "--name-server")`."""
-    for flag in flags:
-        if not getattr(given, flag.removeprefix("--").replace("-", "_")):
-            parser.error(f"{flag} is needed here")
 
 
 # ---- a run -------------------------------------------------------------------------------
@@ -98,8 +78,8 @@ def need(parser: argparse.ArgumentParser, given: argparse.Namespace, *flags: str
 
 def run(
     name: str,
-    given: argparse.Namespace,
-    work: Callable[[SparkSession, argparse.Namespace, Summary], int],
+    given: F,
+    work: Callable[[SparkSession, F, Summary], int],
 ) -> int:
     """Do a job's work; its exit status. What hinders it becomes one line on standard error."""
     logging.getLogger().addFilter(_is_no_interrupt)
@@ -108,7 +88,7 @@ def run(
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
     except (JobError, PySparkException, ClientError, StoreError, SparkConnectorError) as error:
-        print(f"{name}: {reason(error)}", file=sys.stderr, flush=True)
+        say(f"{name}: {reason(error)}")
         return EXIT_FAILED
     finally:
         logging.getLogger().removeFilter(_is_no_interrupt)
@@ -119,7 +99,7 @@ def _is_no_interrupt(record: logging.LogRecord) -> bool:
     return record.msg != "KeyboardInterrupt while sending command."
 
 
-def session(name: str, given: argparse.Namespace) -> SparkSession:
+def session(name: str, given: JobFlags) -> SparkSession:
     """Spark's session, with our formats. Days and hours of timestamps are those of UTC.
 
     Raises:
@@ -152,10 +132,10 @@ def _started(settings: Mapping[str, str]) -> SparkSession:
     Ctrl-C waits until that is done: who leaves while Java starts leaves Java behind, for good. A
     second one does not wait, as a cluster's manager may have Spark wait for hours.
     """
-    with _interrupts(STARTING) as is_interrupted:
+    with interrupts(STARTING) as is_interrupted:
         # A context takes Ctrl-C for itself when it is made, which is not the end yet.
         SparkContext.getOrCreate(SparkConf().setAll(list(settings.items())))
-        with _interrupts(STARTING) as is_interrupted_late:
+        with interrupts(STARTING) as is_interrupted_late:
             spark = SparkSession.builder.config(map=dict(settings)).getOrCreate()
             # What fails is told in one line by `run`; Spark would print it twice, with Java's
             # stack.
@@ -179,7 +159,7 @@ def reason(error: BaseException) -> str:
 class Summary:
     """What a job did: a table of two columns, or with --json one JSON object."""
 
-    def __init__(self, name: str, given: argparse.Namespace) -> None:
+    def __init__(self, name: str, given: JobFlags) -> None:
         self._name = name
         self._as_json = bool(given.json)
         self._rows: dict[str, Any] = {}
@@ -206,66 +186,14 @@ class Summary:
         if self._as_json:
             print(json.dumps({"job": self._name, "status": status, **self._rows}, default=str))
         else:
-            rows = [(what, _text(value)) for what, value in self._rows.items()]
-            show(["", ""], rows, title=self._name)
+            show(["", ""], self._rows.items(), title=self._name, cell=grouped)
         return status
-
-
-def show(
-    columns: Sequence[str],
-    rows: Iterable[Sequence[Any]],
-    *,
-    title: str = "",
-    file: TextIO | None = None,
-) -> None:
-    """A table on a terminal; into a pipe a line per row, with tabs between and no heading."""
-    out = sys.stdout if file is None else file
-    texts = [[_text(cell) for cell in row] for row in rows]
-    made = _table(columns, texts, title) if out.isatty() else None
-    if made is None:
-        out.writelines("\t".join(row) + "\n" for row in texts)
-        out.flush()
-    else:
-        from rich.console import Console
-
-        Console(file=out).print(made)
-
-
-def _table(columns: Sequence[str], rows: Sequence[Sequence[str]], title: str) -> Any:
-    """A table of rich; None where rich is not installed."""
-    try:
-        from rich.table import Table
-        from rich.text import Text
-    except ModuleNotFoundError:
-        return None
-    table = Table(title=title or None, title_justify="left", show_header=any(columns))
-    for index, column in enumerate(columns):
-        is_number = bool(rows) and all(_is_number(row[index]) for row in rows)
-        table.add_column(column, justify="right" if is_number else "left", overflow="fold")
-    for row in rows:
-        table.add_row(*map(Text, row))
-    return table
-
-
-def _is_number(text: str) -> bool:
-    return text.removeprefix("-").replace(",", "").replace(".", "", 1).isdecimal() or text == "-"
-
-
-def _text(value: Any) -> str:
-    if value is None:
-        return "-"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, int):
-        return f"{value:,}"
-    text = f"{value:,.6g}" if isinstance(value, float) else str(value)
-    return text if text.isprintable() else text.encode("unicode_escape").decode()
 
 
 # ---- messages ----------------------------------------------------------------------------
 
 
-def send(rows: DataFrame, given: argparse.Namespace, topic: str, **options: str) -> None:
+def send(rows: DataFrame, given: JobFlags, topic: str, **options: str) -> None:
     """Write rows as messages, at least once; `id` is their SPARK_ROW_ID if they have it.
 
     A micro-batch that runs again sends again: ids that depend on the rows alone let consumers drop
@@ -338,7 +266,7 @@ def follow(queries: Sequence[StreamingQuery], *, quiet: bool = False) -> dict[st
     Raises: JobError: a query failed; KeyboardInterrupt.
     """
     seen = [Progress(query) for query in queries]
-    with _interrupts() as is_interrupted, _view(quiet) as view:
+    with interrupts() as is_interrupted, _view(quiet) as view:
         try:
             while True:
                 running = [query for query in queries if query.isActive]
@@ -357,35 +285,6 @@ def follow(queries: Sequence[StreamingQuery], *, quiet: bool = False) -> dict[st
                 query.stop()
 
 
-@contextlib.contextmanager
-def _interrupts(excuse: str = "") -> Iterator[Callable[[], bool]]:
-    """Ctrl-C as a question: as an exception in a call to Java it breaks the line to it.
-
-    Args:
-      excuse: what is said if it may take long until somebody asks; then a second Ctrl-C is an
-        exception.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        yield lambda: False
-        return
-    told = 0
-
-    def tell(number: int, frame: FrameType | None) -> None:
-        nonlocal told
-        told += 1
-        if excuse and told > 1:
-            raise KeyboardInterrupt
-        if excuse:
-            os.write(2, f"{excuse}\n".encode())
-
-    before = signal.signal(signal.SIGINT, tell)
-    try:
-        yield lambda: told > 0
-    finally:
-        if signal.getsignal(signal.SIGINT) is tell:  # else Spark has taken it, and keeps it
-            signal.signal(signal.SIGINT, before)
-
-
 def _check(queries: Iterable[StreamingQuery]) -> None:
     for query in queries:
         error = query.exception()
@@ -396,20 +295,17 @@ def _check(queries: Iterable[StreamingQuery]) -> None:
 @contextlib.contextmanager
 def _view(quiet: bool) -> Iterator[Callable[[Sequence[Progress]], None]]:
     """Shows progress on standard error, where a person looks at it."""
-    try:
-        from rich.console import Console
-        from rich.live import Live
-    except ModuleNotFoundError:
-        quiet = True
-    if quiet or not sys.stderr.isatty():
+    if quiet or not sys.stderr.isatty() or not has_rich():
         yield lambda seen: None
         return
+    from rich.console import Console
+    from rich.live import Live
+
     with Live(console=Console(stderr=True), transient=True, auto_refresh=False) as live:
 
         def view(seen: Sequence[Progress]) -> None:
-            live.update(
-                _table(PROGRESS_COLUMNS, [progress_row(each) for each in seen], ""), refresh=True
-            )
+            rows = [progress_row(each) for each in seen]
+            live.update(table(PROGRESS_COLUMNS, rows), refresh=True)
 
         yield view
 
@@ -421,8 +317,8 @@ def progress_row(each: Progress) -> list[str]:
     """A query's line in the table of progress."""
     return [
         str(each.query.name),
-        _text(each.batches),
-        _text(each.rows),
+        grouped(each.batches),
+        grouped(each.rows),
         f"{each.rows_per_s:,.0f}",
-        _text(each.behind),
+        grouped(each.behind),
     ]

@@ -24,22 +24,23 @@ each batch; with maxOffsetsPerTrigger a queue may lag behind the watermark of an
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Annotated
 
+import typer
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming import StreamingQuery
 
 from trocket.spark.jobs.connection import reading
+from trocket.spark.jobs.flags import SinkJobFlags, read_flags
 from trocket.spark.jobs.instruments import Instruments
 from trocket.spark.jobs.running import (
     EXIT_FINDINGS,
     Summary,
     follow,
-    make_parser,
-    need,
     read_stream,
     run,
     send,
@@ -55,6 +56,50 @@ SKEW_S = 5
 """Seconds by which queues may differ in one batch, and clocks at all."""
 VWAP_TOLERANCE = 1e-9
 """Sums of doubles depend on their order, which no batch promises."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Flags(SinkJobFlags):
+    """The job's command line."""
+
+    topic: Annotated[str, typer.Option()] = "TopicTrade"
+    bar_topic: Annotated[str, typer.Option()] = "TopicBar"
+    late_topic: Annotated[str, typer.Option()] = "TopicTradeLate"
+    late_files: Annotated[
+        str, typer.Option(metavar="FOLDER", help="The late ones as Parquet, too.")
+    ] = ""
+    window: Annotated[str, typer.Option()] = "1 minute"
+    late_after: Annotated[float, typer.Option(metavar="S", help="Seconds.")] = 10.0
+    instruments: Annotated[
+        str, typer.Option(metavar="FILE", help="A CSV or Parquet by symbol.")
+    ] = ""
+    instruments_every: Annotated[
+        int, typer.Option(metavar="N", help="Read it again, in batches.")
+    ] = 100
+    starting_offsets: Annotated[str, typer.Option()] = "earliest"
+    checkpoint: Annotated[str, typer.Option(metavar="FOLDER", help="The streams' progress.")] = ""
+    available_now: Annotated[
+        bool, typer.Option("--available-now", help="End when all is read.")
+    ] = False
+    batch: Annotated[bool, typer.Option("--batch", help="No stream, all that the queues have.")] = (
+        False
+    )
+    store: Annotated[
+        str, typer.Option(metavar="FOLDER", help="A batch over the files of a broker.")
+    ] = ""
+    bar_files: Annotated[str, typer.Option(metavar="FOLDER", help="A batch's bars as Parquet.")] = (
+        ""
+    )
+    verify: Annotated[bool, typer.Option("--verify", help="Compare with the bar topic.")] = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not (self.batch or self.store):
+            self.need("--name-server", "--checkpoint")
+        elif not (self.bar_files or self.verify):
+            raise typer.BadParameter("a batch needs --bar-files, or --verify")
+        elif not self.store or self.verify:
+            self.need("--name-server")
 
 
 def read_trades(messages: DataFrame, late_after_s: float) -> DataFrame:
@@ -141,7 +186,7 @@ def as_messages(bar: DataFrame) -> DataFrame:
 # ---- as a stream -------------------------------------------------------------------------
 
 
-def start(spark: SparkSession, given: argparse.Namespace, summary: Summary) -> list[StreamingQuery]:
+def start(spark: SparkSession, given: Flags, summary: Summary) -> list[StreamingQuery]:
     """Start both streams: bars, and what is no part of one."""
     options = reading(given, topic=given.topic, startingOffsets=given.starting_offsets)
     source = read_stream(spark, options)
@@ -168,7 +213,7 @@ def start(spark: SparkSession, given: argparse.Namespace, summary: Summary) -> l
 Write = Callable[[DataFrame, int], None]
 
 
-def _bar_writer(spark: SparkSession, given: argparse.Namespace, summary: Summary) -> Write:
+def _bar_writer(spark: SparkSession, given: Flags, summary: Summary) -> Write:
     instruments = _instruments(spark, given)
 
     def write(rows: DataFrame, batch: int) -> None:
@@ -186,7 +231,7 @@ def _bar_writer(spark: SparkSession, given: argparse.Namespace, summary: Summary
     return write
 
 
-def _problem_writer(given: argparse.Namespace, summary: Summary) -> Write:
+def _problem_writer(given: Flags, summary: Summary) -> Write:
     def write(rows: DataFrame, batch: int) -> None:
         kept = rows.persist()
         try:
@@ -211,7 +256,7 @@ def _save_problems(rows: DataFrame, path: str) -> None:
     rows.select(*columns).write.mode("overwrite").parquet(path)
 
 
-def _instruments(spark: SparkSession, given: argparse.Namespace) -> Instruments | None:
+def _instruments(spark: SparkSession, given: Flags) -> Instruments | None:
     if not given.instruments:
         return None
     return Instruments(spark, given.instruments, given.instruments_every)
@@ -220,7 +265,7 @@ def _instruments(spark: SparkSession, given: argparse.Namespace) -> Instruments 
 # ---- as a batch --------------------------------------------------------------------------
 
 
-def batch(spark: SparkSession, given: argparse.Namespace, summary: Summary) -> int:
+def batch(spark: SparkSession, given: Flags, summary: Summary) -> int:
     """Bars of the queues, or of a store's files: into Parquet, or compared with the bar topic."""
     if given.store:
         source = spark.read.format("rocketmq-store").options(path=given.store, topic=given.topic)
@@ -247,9 +292,7 @@ def batch(spark: SparkSession, given: argparse.Namespace, summary: Summary) -> i
     return status
 
 
-def _verify(
-    spark: SparkSession, given: argparse.Namespace, summary: Summary, found: DataFrame
-) -> int:
+def _verify(spark: SparkSession, given: Flags, summary: Summary, found: DataFrame) -> int:
     told = spark.read.format("rocketmq").options(**reading(given, topic=given.bar_topic))
     stored = told.schema("body binary").load()
     bar = F.from_json(F.col("body").cast("string"), BAR).alias("bar")
@@ -286,38 +329,7 @@ def compare(expected: DataFrame, told: DataFrame) -> dict[str, int]:
 # ---- the command -------------------------------------------------------------------------
 
 
-def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
-    """The command line."""
-    parser = make_parser(NAME, __doc__, has_sink=True)
-    parser.add_argument("--topic", default="TopicTrade")
-    parser.add_argument("--bar-topic", default="TopicBar")
-    parser.add_argument("--late-topic", default="TopicTradeLate")
-    parser.add_argument("--late-files", metavar="FOLDER", help="the late ones as Parquet, too")
-    parser.add_argument("--window", default="1 minute")
-    parser.add_argument("--late-after", type=float, default=10.0, metavar="S", help="seconds")
-    parser.add_argument("--instruments", metavar="FILE", help="a CSV or Parquet by symbol")
-    parser.add_argument(
-        "--instruments-every", type=int, default=100, metavar="N", help="read it again, in batches"
-    )
-    parser.add_argument("--starting-offsets", default="earliest")
-    parser.add_argument("--checkpoint", metavar="FOLDER", help="the streams' progress")
-    parser.add_argument("--available-now", action="store_true", help="end when all is read")
-    parser.add_argument("--batch", action="store_true", help="no stream, all that the queues have")
-    parser.add_argument("--store", metavar="FOLDER", help="a batch over the files of a broker")
-    parser.add_argument("--bar-files", metavar="FOLDER", help="a batch's bars as Parquet")
-    parser.add_argument("--verify", action="store_true", help="compare with the bar topic")
-    given = parser.parse_args(argv)
-    is_batch = given.batch or given.store
-    if not is_batch:
-        need(parser, given, "--name-server", "--checkpoint")
-    elif not (given.bar_files or given.verify):
-        parser.error("a batch needs --bar-files, or --verify")
-    elif not given.store or given.verify:
-        need(parser, given, "--name-server")
-    return given
-
-
-def work(spark: SparkSession, given: argparse.Namespace, summary: Summary) -> int:
+def work(spark: SparkSession, given: Flags, summary: Summary) -> int:
     """Run until stopped; with --available-now or as a batch until all is read."""
     if given.batch or given.store:
         return summary.finish(batch(spark, given, summary))
@@ -329,7 +341,7 @@ def work(spark: SparkSession, given: argparse.Namespace, summary: Summary) -> in
 
 def main(argv: Sequence[str] | None = None) -> int:
     """The job; its exit status."""
-    return run(NAME, arguments(argv), work)
+    return run(NAME, read_flags(Flags, NAME, __doc__, argv), work)
 
 
 if __name__ == "__main__":

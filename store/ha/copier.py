@@ -15,7 +15,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from ...remoting.java_hash import hash_prefix
+from ...common.java_hash import hash_prefix
 from ...remoting.message_codec import MAGIC_BLANK, RECORD_PREFIX, RECORD_SIZE_MIN
 from ...remoting.sys_flag import (
     INNER_BATCH,

@@ -12,8 +12,8 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import trio
 
+from ...common.supervision import FailureLog, contained, split_fatal
 from ...remoting.errors import RemoteProtocolError
-from ...remoting.supervision import FailureLog, contained, split_fatal
 from ..errors import StoreError
 from .flow import FlowMeter
 

@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import trio
 
+from ...common.supervision import FailureLog, Supervisor, contained
 from ...remoting.acceptor import Acceptor, open_listener
 from ...remoting.hosts import join_address
-from ...remoting.supervision import FailureLog, Supervisor, contained
 from ..config import BrokerRole, MessageStoreConfig
 from .sender import NOT_YET, LogSender
 from .tls import TlsError, ha_tls

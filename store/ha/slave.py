@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import trio
 
+from ...common.supervision import FailureLog, contained
 from ...remoting.client import CONNECT_TIMEOUT_S, split_address
-from ...remoting.supervision import FailureLog, contained
 from ..config import BrokerRole
 from .copier import LogCopier
 from .flow import FlowMeter

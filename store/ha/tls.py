@@ -15,7 +15,7 @@ from typing import Final, NoReturn
 
 import trio
 
-from ...remoting.config import ConfigError
+from ...common.config import ConfigError
 from ..config import BrokerRole, MessageStoreConfig
 
 HANDSHAKE_TIMEOUT_S: Final = 5.0

@@ -18,13 +18,13 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from ...remoting.java_hash import (
+from ...common.java_hash import (
     hash_continue,
     hash_prefix,
     index_key_hash,
     index_key_hash_after,
 )
-from ...remoting.message_properties import find_property
+from ...common.message_properties import find_property
 from ...remoting.sys_flag import TRANSACTION_MASK, TRANSACTION_ROLLBACK_TYPE
 from ..clock import Clock
 from ..disk.os_disk import Disk

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from ...remoting.java_hash import index_key_hash
+from ...common.java_hash import index_key_hash
 from ..disk.os_disk import Disk
 from ..format import (
     BATCH_UNIT_SIZE,

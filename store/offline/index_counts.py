@@ -11,9 +11,9 @@ from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
-from ...remoting.java_hash import hash_prefix, index_key_hash_after
+from ...common.java_hash import hash_prefix, index_key_hash_after
+from ...common.message_properties import find_property
 from ...remoting.message import MessageExt
-from ...remoting.message_properties import find_property
 from ...remoting.sys_flag import TRANSACTION_MASK, TRANSACTION_ROLLBACK_TYPE
 from ..config import MessageStoreConfig
 from ..disk.os_disk import Disk, DiskFile

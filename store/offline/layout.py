@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from itertools import pairwise
 
-from ...remoting.config import ConfigError, decode, key_of, parse_properties
+from ...common.config import ConfigError, decode, key_of, parse_properties
 from ..config import MessageStoreConfig
 from ..disk.os_disk import Disk
 from ..errors import StoreError

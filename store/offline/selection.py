@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
+from ...common.message_properties import KEY_SEPARATOR
 from ...remoting.compression import decompress
 from ...remoting.errors import RemoteProtocolError
 from ...remoting.message import MessageExt
-from ...remoting.message_properties import KEY_SEPARATOR
 from ...remoting.sys_flag import COMPRESSED
 from .log_files import LogFiles
 from .log_walk import LogWalk

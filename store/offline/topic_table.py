@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
-from ...remoting.topic_names import is_system_topic
+from ...common.topic_names import is_system_topic
 from ..disk.json_config import save_json
 from ..disk.os_disk import Disk
 from ..queues.deleted_topics import DeletedTopics

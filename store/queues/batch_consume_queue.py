@@ -17,8 +17,8 @@ import logging
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
+from ...common.message_properties import find_property
 from ...remoting.message import MessageExt
-from ...remoting.message_properties import find_property
 from ...remoting.sys_flag import INNER_BATCH
 from ..errors import CorruptRecordError
 from ..format import BATCH_UNIT, BATCH_UNIT_SIZE, PRE_BLANK_SIZE, UNIT

@@ -9,8 +9,8 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import lru_cache
 
+from ...common.java_hash import hash_prefix
 from ...remoting.errors import LocalProtocolError
-from ...remoting.java_hash import hash_prefix
 from ...remoting.message_codec import record_topic
 from ..disk.os_disk import Disk
 from ..disk.topic_path import topic_path

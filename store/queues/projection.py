@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from ...remoting.java_hash import tags_code
-from ...remoting.message_properties import find_property
+from ...common.java_hash import tags_code
+from ...common.message_properties import find_property
 from ...remoting.sys_flag import TRANSACTION_PREPARED_TYPE
 from ..config import MessageStoreConfig
 from ..format import UNIT

@@ -14,8 +14,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from zlib import crc32
 
+from ...common.java_hash import tags_code as code_of_tags
+from ...common.message_properties import KEY_SEPARATOR, find_property
 from ...remoting.errors import RemoteProtocolError
-from ...remoting.java_hash import tags_code as code_of_tags
 from ...remoting.message import MessageExt
 from ...remoting.message_codec import (
     MAGIC_V1,
@@ -27,7 +28,6 @@ from ...remoting.message_codec import (
     check_record_crc,
     decode_record,
 )
-from ...remoting.message_properties import KEY_SEPARATOR, find_property
 from ...remoting.sys_flag import BORNHOST_V6, STOREHOSTADDRESS_V6
 from ..errors import CorruptRecordError, StoreIOError
 from ..format import PRE_BLANK_SIZE, UNIT, UNIT_SIZE

@@ -13,8 +13,9 @@ import struct
 from functools import lru_cache
 from zlib import crc32
 
+from ...common.java_hash import tags_code as code_of_tags
+from ...common.message_properties import find_property
 from ...remoting.errors import LocalProtocolError, RemoteProtocolError
-from ...remoting.java_hash import tags_code as code_of_tags
 from ...remoting.message_codec import (
     MAGIC_V1,
     PROPERTIES_LENGTH,
@@ -25,7 +26,6 @@ from ...remoting.message_codec import (
     record_topic,
 )
 from ...remoting.message_crc import PROPERTY_CRC_SIZE, crc_property
-from ...remoting.message_properties import find_property
 from ...remoting.record_schema import BATCH_ENTRY_HEAD
 from ...remoting.sys_flag import (
     INNER_BATCH,

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-from ...remoting.supervision import FailureLog
+from ...common.supervision import FailureLog
 
 logger = logging.getLogger(__name__)
 

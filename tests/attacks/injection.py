@@ -24,7 +24,7 @@ import trocket.broker
 import trocket.namesrv
 import trocket.remoting
 import trocket.store
-from trocket.remoting import supervision
+from trocket.common import supervision
 
 PACKAGES = (trocket.broker, trocket.namesrv, trocket.remoting, trocket.store)
 
@@ -43,7 +43,7 @@ STRUCTURE = {
 """Where an await only joins a nursery or sleeps for ever: no collaborator can raise there."""
 
 NOT_WRAPPED = {
-    "trocket.remoting.supervision": "the guard itself",
+    "trocket.common.supervision": "the guard itself",
     "trocket.remoting.codec": "the client of the scenario uses it, too",
     "trocket.remoting.poller": "connections in memory have none",
     "trocket.store.disk.memory_disk": "wrapped as the disk of the embedded broker",

@@ -20,6 +20,7 @@ import trio
 import trio.testing
 
 from trocket.broker.config import BrokerConfig, read_broker_config
+from trocket.common.config import ConfigError, parse_properties
 from trocket.filtersrv.config import FiltersrvConfig
 from trocket.filtersrv.controller import FiltersrvController
 from trocket.interop.process import PeerError
@@ -30,7 +31,6 @@ from trocket.namesrv.config import NamesrvConfig, read_namesrv_config
 from trocket.namesrv.controller import NamesrvController
 from trocket.remoting.channel import Channel
 from trocket.remoting.codec import FrameDecoder, RemotingCommand, encode
-from trocket.remoting.config import ConfigError, parse_properties
 from trocket.remoting.connection import ConnectionLimits
 from trocket.remoting.memory_budget import BUDGET_MIN
 from trocket.remoting.message_codec import decode_record

@@ -10,10 +10,10 @@ from __future__ import annotations
 import pytest
 
 from trocket.broker.consumer_filter_manager import compile_filter
-from trocket.broker.filter import java_values, parser
-from trocket.broker.filter.comments import TOKENS_MAX, without_comments
-from trocket.broker.filter.errors import FilterSyntaxError
-from trocket.broker.filter.sql92 import EXPRESSION_LENGTH_MAX, compile_expression
+from trocket.common.sql92 import java_values, parser
+from trocket.common.sql92.comments import TOKENS_MAX, without_comments
+from trocket.common.sql92.errors import FilterSyntaxError
+from trocket.common.sql92.expression import EXPRESSION_LENGTH_MAX, compile_expression
 
 ROOM = EXPRESSION_LENGTH_MAX - 10
 

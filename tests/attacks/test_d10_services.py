@@ -12,7 +12,7 @@ import trio
 import trio.testing
 
 from trocket.broker.due_task import DueTask
-from trocket.remoting.supervision import (
+from trocket.common.supervision import (
     ENDS_PROCESS,
     PAUSE_S_MAX,
     FailureLog,

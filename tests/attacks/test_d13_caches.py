@@ -11,15 +11,15 @@ from collections.abc import Iterator
 import pytest
 import trio.testing
 
-from trocket.broker.filter.sql92 import compile_expression
 from trocket.broker.subscription import (
     SUBSCRIPTION_CODES_MAX,
     SUBSCRIPTION_LENGTH_MAX,
     tags_codes_of,
 )
+from trocket.common.sized_cache import SizedCache
+from trocket.common.sql92.expression import compile_expression
 from trocket.remoting.codec import RemotingCommand, decode_frame, encode
 from trocket.remoting.header_layouts import FIELDS_SIZE_MAX, LAYOUTS_SIZE_MAX, HeaderLayouts
-from trocket.remoting.sized_cache import SizedCache
 
 from ..broker.embedded import embedded_broker, pull_fields, send_fields
 

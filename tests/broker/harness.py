@@ -54,7 +54,7 @@ class FakeChannel:
 
     async def call(self, command: RemotingCommand, timeout_s: float) -> RemotingCommand:
         self.sent.append(command)
-        raise RemotingTimeoutError(f"nobody answers within {timeout_s} s")
+        raise RemotingTimeoutError(self.remote_address, command.code, timeout_s)
 
     def close(self, reason: str = "") -> None:
         self.closed = True

@@ -15,7 +15,7 @@ from trocket.broker.config import (
     read_broker_config,
     with_machine,
 )
-from trocket.remoting.config import (
+from trocket.common.config import (
     ConfigError,
     key_of,
     parse_properties,

@@ -14,8 +14,8 @@ from trocket.broker.consumer_filter_manager import (
     compile_filter,
     warm_up,
 )
-from trocket.broker.filter.sql92 import EXPRESSION_LENGTH_MAX, Expression
 from trocket.broker.subscription import Subscription
+from trocket.common.sql92.expression import EXPRESSION_LENGTH_MAX, Expression
 from trocket.remoting.bodies import SubscriptionData
 from trocket.store.clock import ManualClock
 from trocket.store.errors import StoreIOError
@@ -67,7 +67,7 @@ def test_a_wrong_expression_that_is_repeated_is_not_compiled_again(monkeypatch):
 
 def test_the_first_expression_of_a_client_finds_the_parser_made():
     warm_up()
-    from trocket.broker.filter import parser
+    from trocket.common.sql92 import parser
 
     assert parser._lark.cache_info().currsize == 1
 

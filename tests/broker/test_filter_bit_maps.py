@@ -9,14 +9,14 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from trocket.broker.bloom import BloomFilter
 from trocket.broker.consumer_filter_manager import HEARTBEAT_CHARACTERS_MAX, ConsumerFilterManager
-from trocket.broker.filter.bloom import BloomFilter
-from trocket.broker.filter.sql92 import Expression, compile_expression
 from trocket.broker.filter_bit_maps import BORN_MARGIN_MS, REST_FACTOR, SLOW_S, FilterBitMaps
 from trocket.broker.subscription import Subscription
+from trocket.common.message_properties import properties_to_bytes
+from trocket.common.sql92.expression import Expression, compile_expression
 from trocket.remoting.bodies import SubscriptionData
 from trocket.remoting.message_codec import decode_messages
-from trocket.remoting.message_properties import properties_to_bytes
 from trocket.store.clock import ManualClock
 from trocket.store.config import MessageStoreConfig
 from trocket.store.disk.memory_disk import MemoryDisk

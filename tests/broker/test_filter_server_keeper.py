@@ -32,7 +32,7 @@ from trocket.broker.filter_server_keeper import (
     child_properties,
 )
 from trocket.broker.filter_server_manager import FilterServerManager
-from trocket.remoting.config import parse_properties
+from trocket.common.config import parse_properties
 
 from .embedded import embedded_broker
 from .harness import FakeChannel

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from trocket.broker.inner_message import DelayLevels, InnerMessage, InnerPuts, delay_level, delayed
-from trocket.remoting.java_hash import tags_code
-from trocket.remoting.message_properties import properties_from_bytes
+from trocket.common.java_hash import tags_code
+from trocket.common.message_properties import properties_from_bytes
 from trocket.store.status import PutMessageStatus
 
 HOST = bytes(8)

@@ -21,8 +21,8 @@ from trocket.broker.transactions import (
     question,
     renewed_half,
 )
+from trocket.common.message_properties import properties_from_bytes
 from trocket.remoting.message_codec import decode_record, encode_record
-from trocket.remoting.message_properties import properties_from_bytes
 
 HOST = bytes((127, 0, 0, 1, 0, 0, 0x2A, 0x9F))
 SENT = InnerMessage(

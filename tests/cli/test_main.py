@@ -12,8 +12,8 @@ import pytest
 from trocket import __version__
 from trocket.broker.__main__ import main as broker
 from trocket.cli.main import main
+from trocket.common.config import parse_properties
 from trocket.namesrv.__main__ import main as namesrv
-from trocket.remoting.config import parse_properties
 
 
 def printed(text: str) -> dict[str, str]:

@@ -10,9 +10,9 @@ import pytest
 
 from trocket.cli.message_lines import BadLineError, as_json, as_text, from_json
 from trocket.client import Message, MessageQueue, ReceivedMessage
+from trocket.common.message_properties import properties_to_bytes
 from trocket.remoting.hosts import host_bytes
 from trocket.remoting.message import MessageExt
-from trocket.remoting.message_properties import properties_to_bytes
 
 
 def received(body: bytes = b"text", **properties: str) -> ReceivedMessage:

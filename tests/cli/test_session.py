@@ -115,15 +115,3 @@ def test_a_part_is_shown_and_the_rest_is_an_error() -> None:
         session.end_with("", error)
     assert end.value.exit_code == 1
     session.end_with("", "")
-
-
-def test_a_table_has_a_row_for_each_and_numbers_at_the_right() -> None:
-    made = session.table(["Name", "Count"], [["a", "1"], ["[bold]", "23"]], title="t")
-    assert made.row_count == 2
-    assert [column.justify for column in made.columns] == ["left", "right"]
-
-
-def test_times_for_people() -> None:
-    assert session.time_text(None) == "-"
-    assert session.time_text(1 << 62) == str(1 << 62)
-    assert session.time_text(NOW_MS).startswith("2023-11-1")

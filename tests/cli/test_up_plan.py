@@ -6,7 +6,7 @@ import pytest
 
 from trocket.broker.config import BrokerConfig, read_broker_config
 from trocket.cli.up_plan import BROKERS_MAX, ConfigFile, Member, Shape, plan, shape_of
-from trocket.remoting.config import ConfigError, parse_properties
+from trocket.common.config import ConfigError, parse_properties
 from trocket.store.config import BrokerRole, MessageStoreConfig
 
 NOTHING = ConfigFile("", ())

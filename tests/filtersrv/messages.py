@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from trocket.common.message_properties import properties_to_bytes
 from trocket.remoting.hosts import host_bytes
 from trocket.remoting.message import MessageExt
 from trocket.remoting.message_codec import decode_record, encode_record
-from trocket.remoting.message_properties import properties_to_bytes
 
 
 def record(body=b"x", *, properties=None, sys_flag=0, topic="T", offset=0, host="127.0.0.1"):

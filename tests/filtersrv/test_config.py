@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
+from trocket.common.config import ConfigError, parse_properties
 from trocket.filtersrv.config import read_filtersrv_config
-from trocket.remoting.config import ConfigError, parse_properties
 
 COMMAND = [sys.executable, "-m", "trocket.filtersrv"]
 DEADLINE_S = 30

@@ -6,7 +6,7 @@ import pytest
 import trio
 import trio.testing
 
-from trocket.broker.filter_policy import FilterPolicy
+from trocket.common.filter_policy import FilterPolicy
 from trocket.filtersrv import filter_class_manager
 from trocket.filtersrv.filter_class_manager import FilterClassManager, crc_of
 from trocket.filtersrv.filters import ExpressionFilter, FilterCompileError

@@ -7,9 +7,9 @@ from importlib.metadata import EntryPoint
 
 import pytest
 
+from trocket.common.config import ConfigError
 from trocket.filtersrv import filters
 from trocket.filtersrv.filters import FilterError, NamedFilter, read_filter_classes
-from trocket.remoting.config import ConfigError
 
 from .messages import message
 

@@ -7,9 +7,9 @@ import threading
 
 import pytest
 
+from trocket.common.config import ConfigError
 from trocket.filtersrv.repository import Repository, RepositoryError
 from trocket.filtersrv.workers import FilterLanguage
-from trocket.remoting.config import ConfigError
 
 JAVA, PYTHON = FilterLanguage.JAVA, FilterLanguage.PYTHON
 

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from trocket.broker.filter.bloom import BloomFilter
+from trocket.broker.bloom import BloomFilter
 from trocket.interop.oracle import Oracle
 from trocket.interop.oracle_checks import SQL_REFUSED
 from trocket.interop.sql92_expressions import Expressions
 
-from ..broker.filter.sql92_cases import REFUSED, cases
+from ..common.sql92.sql92_cases import REFUSED, cases
 from .sql92_expressions import VERSION, judged
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.usefixtures("java")]

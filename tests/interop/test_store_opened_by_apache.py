@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 import trio
 
+from trocket.common.java_hash import tags_code
 from trocket.interop.maven import JAVA_OPENS, JAVA_SMALL, fetch_jars
 from trocket.remoting.hosts import host_bytes
-from trocket.remoting.java_hash import tags_code
 from trocket.store.clock import ManualClock
 from trocket.store.config import MessageStoreConfig
 from trocket.store.message_store import MessageStore

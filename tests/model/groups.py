@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from functools import partial
 
-from trocket.remoting.java_hash import tags_code
+from trocket.common.java_hash import tags_code
 from trocket.remoting.message import MessageExt
 
 from .locks import Locks

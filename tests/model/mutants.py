@@ -285,7 +285,7 @@ def locked_for_ever(patch: Patch) -> None:
 
 def filter_loses(patch: Patch) -> None:
     """Of tags with the same hash code only one is let through."""
-    from trocket.remoting.java_hash import java_hash_code
+    from trocket.common.java_hash import java_hash_code
 
     code = java_hash_code("Aa")
     check = PullMessageProcessor._check

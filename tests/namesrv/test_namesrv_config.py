@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from trocket.common.config import ConfigError, key_of, parse_properties, to_properties
 from trocket.namesrv.config import NamesrvConfig, known_keys, read_namesrv_config
-from trocket.remoting.config import ConfigError, key_of, parse_properties, to_properties
 
 APACHE_CONTROLLER_CONF = """\
 # distribution/conf/controller/quick-start/namesrv.conf of RocketMQ, without its licence header

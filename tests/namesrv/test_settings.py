@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from trocket.common.config import key_of, parse_properties
 from trocket.namesrv.config import NamesrvConfig, known_keys
 from trocket.namesrv.settings import SETTABLE, SHOWN, change, edit_properties, show
-from trocket.remoting.config import key_of, parse_properties
 from trocket.remoting.errors import RequestRefused
 from trocket.remoting.response_codes import ResponseCode
 

@@ -93,11 +93,11 @@ def inside(source: Path, pattern: str) -> set[str]:
 
 
 def data_files(source: Path) -> set[str]:
-    """What harness and filter server compile, and pages' styles: what is not Python there."""
+    """Files that are not Python: tables of keys, a grammar, programs to compile, styles."""
     outside = {"__pycache__", "target", "image"}
     return {
         path.relative_to(source).as_posix()
-        for folder in ("interop", "filtersrv", "spark")
+        for folder in ("common", "interop", "filtersrv", "spark")
         for path in (source / folder).rglob("*")
         if path.is_file() and path.suffix != ".py" and not outside & set(path.parts)
     }
@@ -149,7 +149,7 @@ def test_with_the_extra_the_command_works(installed: Installed) -> None:
     assert keys.returncode == 0
     assert "supported" in keys.stdout
     # The grammar is a data file: it is there, and can be read.
-    parse = "from trocket.broker.filter.parser import parse; parse('a = 1')"
+    parse = "from trocket.common.sql92.parser import parse; parse('a = 1')"
     filters = environment.run(environment.python, "-c", parse)
     assert (filters.stderr, filters.returncode) == ("", 0)
 

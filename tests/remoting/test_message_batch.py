@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from trocket.common.message_properties import properties_from_bytes, properties_to_bytes
 from trocket.remoting.errors import LocalProtocolError, RemoteProtocolError
 from trocket.remoting.message import Message
 from trocket.remoting.message_batch import encode_batch, iter_batch
-from trocket.remoting.message_properties import properties_from_bytes, properties_to_bytes
 from trocket.remoting.record_schema import BATCH_ENTRY
 
 PLAIN = st.text("abcÄ\U0001d11e", min_size=1, max_size=5)

@@ -19,11 +19,11 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from trocket.common.java_hash import index_key_hash
 from trocket.remoting import message_codec
 from trocket.remoting.compression import CompressionType, compress
 from trocket.remoting.errors import LocalProtocolError, RemoteProtocolError
 from trocket.remoting.hosts import host_bytes
-from trocket.remoting.java_hash import index_key_hash
 from trocket.remoting.message import MessageExt
 from trocket.remoting.message_codec import (
     MAGIC_BLANK,

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from random import Random
 from typing import Any
 
+from trocket.common.java_hash import tags_code
 from trocket.remoting.errors import RemoteProtocolError
-from trocket.remoting.java_hash import tags_code
 from trocket.remoting.message import Message
 from trocket.remoting.message_batch import iter_batch
 from trocket.remoting.message_codec import decode_record, encode_batch

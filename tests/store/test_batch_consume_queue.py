@@ -8,10 +8,10 @@ import tarfile
 
 import pytest
 
+from trocket.common.message_properties import properties_from_bytes
 from trocket.remoting.message import Message
 from trocket.remoting.message_batch import encode_batch, iter_batch
 from trocket.remoting.message_codec import decode_messages
-from trocket.remoting.message_properties import properties_from_bytes
 from trocket.remoting.sys_flag import INNER_BATCH, NEED_UNWRAP
 from trocket.store.clock import ManualClock
 from trocket.store.config import MessageStoreConfig

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trocket.remoting.java_hash import tags_code
+from trocket.common.java_hash import tags_code
 from trocket.remoting.message_codec import decode_messages
 from trocket.store.clock import ManualClock
 from trocket.store.config import MessageStoreConfig

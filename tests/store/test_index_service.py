@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from trocket.remoting.java_hash import index_key_hash
+from trocket.common.java_hash import index_key_hash
 from trocket.remoting.message_codec import decode_record
 from trocket.store.disk.memory_disk import MemoryDisk
 from trocket.store.index import index_file, index_service

@@ -5,11 +5,11 @@ from __future__ import annotations
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from trocket.common.java_hash import tags_code
+from trocket.common.message_properties import find_property
 from trocket.remoting.errors import RemoteProtocolError
-from trocket.remoting.java_hash import tags_code
 from trocket.remoting.message import Message
 from trocket.remoting.message_batch import encode_batch, iter_batch
-from trocket.remoting.message_properties import find_property
 from trocket.store.writing.message_appender import even_entries, usual_entries
 
 ADDED = b"MSG_REGION\x01r\x02"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from trocket.remoting.java_hash import tags_code
+from trocket.common.java_hash import tags_code
 from trocket.store.disk.memory_disk import MemoryDisk
 from trocket.store.format import UNIT, UNIT_SIZE
 from trocket.store.queues.projection import Difference, Places, differences, spans

@@ -7,7 +7,7 @@ import struct
 
 import pytest
 
-from trocket.remoting.java_hash import tags_code
+from trocket.common.java_hash import tags_code
 from trocket.remoting.message import Message
 from trocket.remoting.message_batch import encode_batch
 from trocket.remoting.message_codec import decode_messages, decode_record

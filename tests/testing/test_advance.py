@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import pytest
 
+from trocket.common.message_properties import PROPERTY_TIMER_DELAY_SEC
 from trocket.remoting.bodies import ConsumerData, HeartbeatData, ProducerData
-from trocket.remoting.message_properties import PROPERTY_TIMER_DELAY_SEC
 from trocket.testing import Broker
 
 from .blocking_client import Client, Code, ResponseCode, pull_fields, send_fields

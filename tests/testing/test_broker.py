@@ -11,7 +11,7 @@ import anyio
 import pytest
 import trio
 
-from trocket.remoting.config import ConfigError
+from trocket.common.config import ConfigError
 from trocket.store.config import FlushDiskType
 from trocket.store.errors import StoreError
 from trocket.testing import Broker, EmbeddedBrokerError

@@ -104,7 +104,7 @@ class FilterMessage:
 
 
 def parse_properties(raw: bytes) -> dict[str, str]:
-    """What `remoting.message_properties.properties_from_bytes` does, without its imports."""
+    """What `common.message_properties.properties_from_bytes` does, without its imports."""
     properties: dict[str, str] = {}
     for item in str(raw, "utf-8", "replace").split("\x02"):
         name, _, value = item.partition("\x01")

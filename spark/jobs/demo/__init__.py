@@ -10,21 +10,30 @@ A module here has the name of its job and
 
 from __future__ import annotations
 
-import argparse
 import contextlib
-import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
+import typer
+
+from trocket.common.terminal import EXIT_INTERRUPTED, say
 from trocket.spark.jobs import load
-from trocket.spark.jobs.running import EXIT_FINDINGS, EXIT_INTERRUPTED
+from trocket.spark.jobs.running import EXIT_FINDINGS
 
 if TYPE_CHECKING:
     from trocket.testing import Broker
+
+
+_PASSED_ON = {
+    "ignore_unknown_options": True,
+    "allow_extra_args": True,
+    "help_option_names": [],
+}
+"""The job reads all other flags itself, --help among them."""
 
 
 @dataclass(frozen=True)
@@ -66,20 +75,17 @@ def play(name: str, words: Sequence[str]) -> int:
     """
     from trocket.testing import Broker
 
-    parser = argparse.ArgumentParser(prog=f"{name} --demo", add_help=False, allow_abbrev=False)
-    parser.add_argument("--count", type=int, default=2000)
-    parser.add_argument("--seed", type=int, default=1)
-    given, rest = parser.parse_known_args(words)
+    given = _demo_flags(name, words)
     demo = load_demo(name)
     try:
         with tempfile.TemporaryDirectory(prefix="trocket-demo-") as folder:
             root = Path(folder)
             with Broker(folder=root / "broker") as broker:
                 stage = Stage(broker, root)
-                _say(f"a broker at {stage.name_server}, with data of seed {given.seed}")
+                say(f"a broker at {stage.name_server}, with data of seed {given.seed}")
                 answers = demo.fill(stage.name_server, given.count, given.seed)
-                line = [*demo.arguments(stage, answers), *rest]
-                _say(f"{name} {' '.join(line)}")
+                line = [*demo.arguments(stage, answers), *given.rest]
+                say(f"{name} {' '.join(line)}")
                 with _own_session():
                     status = int(load(name).main(line))
                 if status not in (0, EXIT_FINDINGS):
@@ -87,6 +93,35 @@ def play(name: str, words: Sequence[str]) -> int:
                 return 0 if demo.check(stage, answers) else EXIT_FINDINGS
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
+
+
+@dataclass(frozen=True)
+class _DemoFlags:
+    """A demo's own flags, and the words that are the job's."""
+
+    count: int
+    seed: int
+    rest: list[str]
+
+
+def _demo_flags(name: str, words: Sequence[str]) -> _DemoFlags:
+    made: list[_DemoFlags] = []
+    app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+
+    @app.command(context_settings=_PASSED_ON)
+    def command(
+        context: typer.Context,
+        count: Annotated[int, typer.Option()] = 2000,
+        seed: Annotated[int, typer.Option()] = 1,
+    ) -> None:
+        made.append(_DemoFlags(count, seed, context.args))
+
+    try:
+        app(list(words), prog_name=f"{name} --demo")
+    except SystemExit:
+        if not made:
+            raise
+    return made[0]
 
 
 @contextlib.contextmanager
@@ -101,7 +136,3 @@ def _own_session() -> Iterator[None]:
         session = SparkSession.getActiveSession()
         if is_own and session is not None:
             session.stop()
-
-
-def _say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)

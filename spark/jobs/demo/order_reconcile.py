@@ -9,8 +9,8 @@ from typing import Any, Final
 
 from trocket.blocking import Admin, Client, Message, Producer, TransactionProducer
 from trocket.client import TransactionState
+from trocket.common.terminal import grouped, show
 from trocket.spark.jobs.demo import Stage
-from trocket.spark.jobs.running import show
 
 TOPICS: Final = ("TopicOrder", "TopicPayment", "TopicShipment", "TopicOrderAlert")
 PAY_WITHIN_S: Final = 1800
@@ -99,7 +99,7 @@ def check(stage: Stage, answers: dict[str, Any]) -> bool:
     told = [json.loads(message.body) for message in stage.broker.messages(TOPICS[3])]
     told.sort(key=lambda alert: (alert["kind"], alert["orderId"]))
     rows = [(alert["kind"], alert["orderId"], f"{alert['amount']:,.2f}") for alert in told]
-    show(["kind", "order", "amount"], rows[:SHOWN], title=TOPICS[3])
+    show(["kind", "order", "amount"], rows[:SHOWN], title=TOPICS[3], cell=grouped)
     if len(rows) > SHOWN:
         print(f"… and {len(rows) - SHOWN} more alerts")
     expected = sorted((kind, each) for kind in ("unpaid", "unshipped") for each in answers[kind])

@@ -9,8 +9,8 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from trocket.blocking import Admin, Client, Message, Producer
+from trocket.common.terminal import grouped, show
 from trocket.spark.jobs.demo import Stage
-from trocket.spark.jobs.running import show
 from trocket.store.clock import SystemClock
 
 TOPICS: Final = ("TopicTrade", "TopicBar", "TopicTradeLate")
@@ -104,7 +104,12 @@ def check(stage: Stage, answers: dict[str, Any]) -> bool:
     """Print the bars, and compare them with those by plain Python."""
     told = [json.loads(message.body) for message in stage.broker.messages("TopicBar")]
     told.sort(key=lambda bar: (bar["symbol"], bar["start"]))
-    show(COLUMNS, [_row(bar) for bar in told[:SHOWN]], title=f"{TOPICS[0]} as {TOPICS[1]}")
+    show(
+        COLUMNS,
+        [_row(bar) for bar in told[:SHOWN]],
+        title=f"{TOPICS[0]} as {TOPICS[1]}",
+        cell=grouped,
+    )
     if len(told) > SHOWN:
         print(f"… and {len(told) - SHOWN} more bars")
     expected = bars_of(answers["trades"], WINDOW_MS)

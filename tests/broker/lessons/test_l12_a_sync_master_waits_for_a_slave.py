@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from trocket.broker.config import BrokerConfig, read_broker_config
-from trocket.remoting.config import ConfigError, parse_properties
+from trocket.common.config import ConfigError, parse_properties
 from trocket.store.config import BrokerRole, MessageStoreConfig
 
 

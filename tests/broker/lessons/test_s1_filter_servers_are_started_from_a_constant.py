@@ -17,10 +17,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trocket.broker.config import BrokerConfig, read_broker_config
-from trocket.broker.filter_policy import FilterPolicy
 from trocket.broker.filter_server_keeper import FIRST_LOOK_S, child_properties
+from trocket.common.config import key_of, parse_properties, to_properties
+from trocket.common.filter_policy import FilterPolicy
 from trocket.filtersrv.config import read_filtersrv_config
-from trocket.remoting.config import key_of, parse_properties, to_properties
 from trocket.remoting.response_codes import ResponseCode
 from trocket.store.config import MessageStoreConfig
 

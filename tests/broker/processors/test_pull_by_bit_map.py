@@ -10,8 +10,8 @@ import trio
 import trio.testing
 
 from trocket.broker.config_text import CONSUMER_FILTERS
-from trocket.broker.filter.sql92 import Expression
 from trocket.broker.filter_bit_maps import BORN_MARGIN_MS
+from trocket.common.sql92.expression import Expression
 from trocket.remoting.codec import RemotingCommand
 from trocket.remoting.message_codec import decode_messages
 from trocket.store.disk.json_config import sealed, unsealed

@@ -7,9 +7,9 @@ import trio
 import trio.testing
 
 from trocket.broker.subscription import tags_codes_of
+from trocket.common.java_hash import java_hash_code
 from trocket.remoting.bodies import SubscriptionGroupConfig
 from trocket.remoting.codec import RemotingCommand
-from trocket.remoting.java_hash import java_hash_code
 from trocket.remoting.message_codec import decode_messages
 from trocket.remoting.response_codes import ResponseCode
 from trocket.store.disk.memory_disk import MemoryDisk

@@ -16,8 +16,8 @@ from trocket.client.core.subscription import (
     filter_class_crc,
     matches,
 )
+from trocket.common.java_hash import tags_code
 from trocket.remoting.bodies import SubscriptionData
-from trocket.remoting.java_hash import tags_code
 
 from .apache_tables import table
 

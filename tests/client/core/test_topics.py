@@ -24,7 +24,7 @@ from trocket.client.core.topics import (
     is_dlq_topic,
     is_retry_topic,
 )
-from trocket.remoting.topic_names import (
+from trocket.common.topic_names import (
     TOPIC_LENGTH_MAX,
     is_system_group,
     is_system_topic,

@@ -6,10 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.filtersrv.messages import message
+from trocket.common.message_properties import properties_from_bytes
 from trocket.filtersrv.workers.codec import message_frames, message_size
 from trocket.filtersrv.workers.inside import frames
 from trocket.filtersrv.workers.inside.python_filter import FilterMessage, parse_properties
-from trocket.remoting.message_properties import properties_from_bytes
 
 
 def test_a_filter_in_python_sees_what_the_message_holds() -> None:

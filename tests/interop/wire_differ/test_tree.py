@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
+from trocket.common.message_properties import properties_to_bytes
 from trocket.interop.wire_differ.request import BodyKind
 from trocket.interop.wire_differ.tree import MISSING, body_tree, differences, tree_of
 from trocket.remoting.codec import RemotingCommand
 from trocket.remoting.hosts import host_bytes
 from trocket.remoting.message_codec import encode_record
-from trocket.remoting.message_properties import properties_to_bytes
 
 HOST = host_bytes("127.0.0.1", 10911)
 

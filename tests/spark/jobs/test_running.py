@@ -11,7 +11,6 @@ import subprocess
 import sys
 import threading
 import time
-from argparse import Namespace
 from pathlib import Path
 
 import pytest
@@ -19,25 +18,18 @@ import pytest
 pytest.importorskip("pyspark", reason="pyspark is of the extra `spark`")
 
 from trocket.cli.main import main as trocket
+from trocket.common.terminal import grouped, show
 from trocket.spark import jobs
 from trocket.spark.errors import OptionError
 from trocket.spark.jobs import JOBS, load
 from trocket.spark.jobs.demo import load_demo
-from trocket.spark.jobs.running import (
-    STARTING,
-    JobError,
-    Summary,
-    follow,
-    read_stream,
-    reason,
-    run,
-    show,
-)
+from trocket.spark.jobs.flags import JobFlags
+from trocket.spark.jobs.running import STARTING, JobError, Summary, follow, read_stream, reason, run
 
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).resolve().parents[3]
-GIVEN = Namespace(json=False, quiet=True, master=None)
+GIVEN = JobFlags(quiet=True)
 
 
 @pytest.mark.parametrize("name", JOBS)
@@ -56,7 +48,7 @@ def test_every_job_has_help_a_demo_and_a_place_in_the_docs(name, capsys) -> None
 def test_it_runs_as_a_file_as_spark_submit_runs_it(name) -> None:
     line = [sys.executable, load(name).__file__, "--help"]
     done = subprocess.run(line, capture_output=True, text=True, check=True)
-    assert f"usage: {name}" in done.stdout
+    assert f"Usage: {name}" in done.stdout
 
 
 def test_the_jobs_are_listed(capsys) -> None:
@@ -90,7 +82,7 @@ def test_without_pyspark_the_extra_is_named() -> None:
 
 def test_a_summary_is_lines_or_json(capsys) -> None:
     for as_json in (False, True):
-        summary = Summary("job", Namespace(json=as_json))
+        summary = Summary("job", JobFlags(json=as_json))
         summary.row("rows", 12345)
         summary.add("late", 2)
         summary.add("late", 3)
@@ -101,7 +93,7 @@ def test_a_summary_is_lines_or_json(capsys) -> None:
 
 
 def test_what_would_move_a_cursor_is_shown_as_text(capsys) -> None:
-    show(["a"], [["\x1b[2J"], [None], [True], [1.5]])
+    show(["a"], [["\x1b[2J"], [None], [True], [1.5]], cell=grouped)
     assert capsys.readouterr().out == "\\x1b[2J\n-\nyes\n1.5\n"
 
 

@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from trocket.remoting.config import ConfigError
+from trocket.common.config import ConfigError
 from trocket.store.config import BrokerRole, MessageStoreConfig
 from trocket.store.ha.master import CONNECTIONS_MAX, open_ha_listener
 from trocket.store.ha.slave import HaSlave

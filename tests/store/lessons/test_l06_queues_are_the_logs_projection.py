@@ -13,7 +13,7 @@ import errno
 import pytest
 import trio
 
-from trocket.remoting.java_hash import tags_code
+from trocket.common.java_hash import tags_code
 from trocket.store.disk.memory_disk import MemoryDisk
 from trocket.store.queues.projection import SCHEDULE_TOPIC
 from trocket.store.services import checkpoint_now

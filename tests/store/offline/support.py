@@ -6,7 +6,7 @@ import copy
 import functools
 import struct
 
-from trocket.remoting.java_hash import tags_code
+from trocket.common.java_hash import tags_code
 from trocket.store.clock import ManualClock
 from trocket.store.disk.json_config import save_json
 from trocket.store.disk.memory_disk import MemoryDisk

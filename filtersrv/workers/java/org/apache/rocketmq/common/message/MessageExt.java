@@ -75,7 +75,7 @@ public class MessageExt extends Message {
         return taken;
     }
 
-    /** `name 0x01 value 0x02 ...`; what lacks either is dropped, as in remoting/message_properties.py. */
+    /** `name 0x01 value 0x02 ...`; what lacks either is dropped, as in common/message_properties.py. */
     private static Map<String, String> parse(String text) {
         Map<String, String> properties = new HashMap<>();
         for (int start = 0; start < text.length(); ) {

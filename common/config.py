@@ -1,0 +1,352 @@
+"""Configuration files: RocketMQ's Java properties syntax, and its keys onto typed dataclasses.
+
+Pure: text, defaults and tables come in, configured copies and warnings go out. A key of the file is
+one of three things:
+
+- *supported*: a field of one of the dataclasses: `broker_name` is `brokerName` (`key_of`).
+- *known*: RocketMQ has it and trocket does not use it. One warning that names the key and says what
+  that means.
+- *unknown*: a typing error. RocketMQ ignores it silently; here it is a ConfigError that names the
+  nearest key there is.
+
+Java counterpart: java.util.Properties.load with MixAll.properties2Object, which finds keys by
+setter and swallows every error: there a number that does not parse silently keeps the default.
+Here that too is a ConfigError. As there, an expression such as `1024 * 1024` is not evaluated.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import math
+import re
+import typing
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import PurePath
+from typing import Any, NamedTuple
+
+TEXT_SIZE_MAX = 1024 * 1024
+"""Characters of one file. Apache's largest example has 2,000; with every key set it is 30,000."""
+
+_KEY_SHOWN_MAX = 100
+"""Characters of an unknown key that are repeated in an error."""
+
+_LONG_MIN, _LONG_MAX = -(2**63), 2**63 - 1
+
+_CAPITALS = {"crc": "CRC", "ip": "IP", "ip1": "IP1", "ip2": "IP2"}
+"""Words that RocketMQ's keys spell in capitals."""
+
+_BLANKS = " \t\f"
+_ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+_HEXADECIMAL = re.compile(r"[0-9A-Fa-f]{4}")
+_INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
+
+
+class ConfigError(Exception):
+    """A configuration that cannot be used; `str()` of it is one line for the person who wrote it.
+
+    Args:
+      reason: what is wrong and what would be right.
+      path: the file; "" when it does not come from one.
+      line: 1-based line in that file; 0: not one line's fault.
+    """
+
+    def __init__(self, reason: str, *, path: str = "", line: int = 0) -> None:
+        super().__init__(_at(path, line) + reason)
+        self.reason = reason
+        self.path = path
+        self.line = line
+
+
+class Entry(NamedTuple):
+    """One `key = value` of a file, escapes resolved, `line` (1-based) where it starts."""
+
+    key: str
+    value: str
+    line: int
+
+
+class KnownKey(NamedTuple):
+    """A key that RocketMQ knows, and what it means that trocket does not use it."""
+
+    key: str
+    kind: str  # bool, int, long, double, str, enum
+    default: str  # "-" for none; in brackets when it depends on the machine
+    important: bool  # RocketMQ prints it with -m
+    effect: str  # said when the key is set and not supported
+
+
+class Configured(NamedTuple):
+    """What came of a file: the configurations in the order given, and a line per warning."""
+
+    configs: tuple[Any, ...]
+    warnings: list[str]
+
+
+def setting(
+    default: Any = dataclasses.MISSING,
+    *,
+    minimum: int | None = None,
+    maximum: int | None = None,
+) -> Any:
+    """A dataclass field that is a number in a range.
+
+    Args:
+      default: as in `dataclasses.field`.
+      minimum, maximum: the allowed range, both included; None: as wide as Java's long.
+    """
+    bounds = {"minimum": minimum, "maximum": maximum}
+    metadata = {name: bound for name, bound in bounds.items() if bound is not None}
+    return dataclasses.field(default=default, metadata=metadata)
+
+
+def key_of(field: dataclasses.Field[Any]) -> str:
+    """RocketMQ's key of a dataclass field: the name in camel case, but `brokerIP1`, `checkCRC…`."""
+    first, *rest = field.name.split("_")
+    return first + "".join(_CAPITALS.get(word, word[:1].upper() + word[1:]) for word in rest)
+
+
+def parse_properties(text: str, *, path: str = "") -> list[Entry]:
+    r"""The entries of a properties file, in the file's order, repeated keys included.
+
+    `#` or `!` begins a comment line; key and value are parted by `=`, `:` or blanks; an odd number
+    of `\` at the end of a line continues it; `\t \n \r \f \uXXXX` are escapes and `\` before any
+    other character is that character. Values keep blanks at their end, as in Java.
+
+    Args:
+      text: the file's text. Java reads ISO-8859-1; see `decode`.
+      path: for errors only.
+    Raises: ConfigError: a broken \u escape, or a text of more than TEXT_SIZE_MAX characters.
+    Source: java.util.Properties.load, Java SE 17 API documentation.
+    """
+    if len(text) > TEXT_SIZE_MAX:
+        raise ConfigError(f"{len(text)} characters are more than {TEXT_SIZE_MAX}", path=path)
+    entries = []
+    for line, logical in _logical_lines(text):
+        end = _key_end(logical)
+        value_start = end
+        while value_start < len(logical) and logical[value_start] in _BLANKS:
+            value_start += 1
+        if value_start < len(logical) and logical[value_start] in "=:":
+            value_start += 1
+            while value_start < len(logical) and logical[value_start] in _BLANKS:
+                value_start += 1
+        key = _unescape(logical[:end], path, line)
+        entries.append(Entry(key, _unescape(logical[value_start:], path, line), line))
+    return entries
+
+
+def decode(content: bytes) -> str:
+    """The text of a configuration file: ISO-8859-1, as Java reads it, so never an error.
+
+    A path with other letters must be written with escapes of the form backslash u, as for Apache.
+    """
+    return content.decode("latin-1")
+
+
+def configure(
+    entries: Sequence[Entry],
+    configs: Sequence[Any],
+    known: Callable[[], Mapping[str, KnownKey]],
+    *,
+    path: str = "",
+) -> Configured:
+    """Copies of dataclass instances with a file's entries in them.
+
+    A key that two of the dataclasses have goes into both, as with Apache. Of a repeated key the
+    last one counts, as in Java, and a warning says so.
+
+    Args:
+      configs: dataclass instances that hold the defaults.
+      known: gives RocketMQ's keys by name; called only if some key is no field.
+      path: for messages only.
+    Raises: ConfigError: an unknown key, or a value that is not of its key's type or range.
+    """
+    fields: dict[str, list[tuple[int, dataclasses.Field[Any], Any]]] = {}
+    for index, config in enumerate(configs):
+        types = typing.get_type_hints(type(config))
+        for field in dataclasses.fields(config):
+            fields.setdefault(key_of(field), []).append((index, field, types[field.name]))
+    values: list[dict[str, Any]] = [{} for _ in configs]
+    warnings: list[str] = []
+    lines: dict[str, int] = {}
+    for entry in entries:
+        at = _at(path, entry.line)
+        if entry.key in lines:
+            warnings.append(
+                f"{at}{entry.key} is set again (line {lines[entry.key]}); this one counts"
+            )
+        elif entry.key not in fields:
+            fact = known().get(entry.key)
+            if fact is None:
+                raise _unknown(entry, [*fields, *known()], path)
+            warnings.append(f"{at}{entry.key} has no effect: {fact.effect}")
+        lines[entry.key] = entry.line
+        for index, field, kind in fields.get(entry.key, ()):
+            values[index][field.name] = _value(entry, field, kind, path)
+    copies = tuple(
+        dataclasses.replace(config, **changed)
+        for config, changed in zip(configs, values, strict=True)
+    )
+    return Configured(copies, warnings)
+
+
+def to_properties(config: Any) -> list[tuple[str, str]]:
+    """Key and value of every field as a file would have them, fields that are None left out.
+
+    Parsing them back gives an equal configuration.
+    """
+    pairs = []
+    for field in dataclasses.fields(config):
+        value = getattr(config, field.name)
+        if value is not None:
+            pairs.append((key_of(field), _escape(_text(value))))
+    return pairs
+
+
+def property_line(key: str, value: str) -> str:
+    """A line of a properties file, its end included; whatever the value holds, it is one line."""
+    return f"{key}={_escape(value)}\n"
+
+
+def _at(path: str, line: int) -> str:
+    if not path:
+        return f"line {line}: " if line else ""
+    return f"{path}, line {line}: " if line else f"{path}: "
+
+
+def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
+    """Number and text of each line with its continuations, comments and blank lines left out.
+
+    A line of one backslash continues nothing: what follows may be a comment, as in Java.
+    """
+    start, logical = 0, ""
+    for number, natural in enumerate(re.split(r"\r\n|\r|\n", text), start=1):
+        part = natural.lstrip(_BLANKS)
+        if not logical:
+            start = number
+            if not part or part[0] in "#!":
+                continue
+        continues = (len(part) - len(part.rstrip("\\"))) % 2
+        logical += part[: len(part) - continues]
+        if not continues:
+            if logical:
+                yield start, logical
+            logical = ""
+    if logical:
+        yield start, logical
+
+
+def _key_end(logical: str) -> int:
+    position = 0
+    while position < len(logical):
+        character = logical[position]
+        if character in "=:" or character in _BLANKS:
+            return position
+        position += 2 if character == "\\" else 1
+    return len(logical)
+
+
+def _unescape(raw: str, path: str, line: int) -> str:
+    if "\\" not in raw:
+        return raw
+    out = []
+    position = 0
+    while position < len(raw):
+        character = raw[position]
+        position += 1
+        if character == "\\":
+            character = raw[position : position + 1]
+            position += 1
+            if character == "u":
+                digits = raw[position : position + 4]
+                if not _HEXADECIMAL.fullmatch(digits):
+                    reason = f"\\u must be followed by four hexadecimal digits, not by {digits!r}"
+                    raise ConfigError(reason, path=path, line=line)
+                character = chr(int(digits, 16))
+                position += 4
+            else:
+                character = _ESCAPES.get(character, character)
+        out.append(character)
+    # Java's \\u are UTF-16: two of them may be one character.
+    return "".join(out).encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
+
+
+def _escape(value: str) -> str:
+    escaped = value.replace("\\", "\\\\")
+    for letter, character in _ESCAPES.items():
+        escaped = escaped.replace(character, "\\" + letter)
+    if escaped[:1] in ("=", ":", " "):
+        escaped = "\\" + escaped
+    return "".join(c if " " <= c <= "~" else _escaped(c) for c in escaped)
+
+
+def _escaped(character: str) -> str:
+    units = character.encode("utf-16-be", "surrogatepass").hex()
+    return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, enum.Enum):
+        return value.name
+    return str(value)
+
+
+def _unknown(entry: Entry, names: Sequence[str], path: str) -> ConfigError:
+    import difflib  # 10 ms that only an error costs
+
+    wanted = entry.key[:_KEY_SHOWN_MAX]
+    by_lower = {name.lower(): name for name in names}
+    nearest = difflib.get_close_matches(wanted.lower(), by_lower, n=1, cutoff=0.0)
+    hint = f"; the nearest key there is: {by_lower[nearest[0]]}" if nearest else ""
+    return ConfigError(f"unknown key {wanted!r}{hint}", path=path, line=entry.line)
+
+
+def _value(entry: Entry, field: dataclasses.Field[Any], kind: Any, path: str) -> Any:
+    text = entry.value.strip()
+    options = [option for option in typing.get_args(kind) if option is not type(None)]
+    kind = options[0] if options else kind
+    try:
+        if kind is bool:
+            return {"true": True, "false": False}[text.lower()]
+        if kind is int:
+            return _integer(text, field)
+        if kind is float:
+            number = float(text)
+            if not math.isfinite(number):
+                raise ValueError(text)
+            return number
+        if issubclass(kind, enum.Enum):
+            return kind[text]
+    except (KeyError, ValueError):
+        reason = f"{entry.key} must be {_wanted(kind, field)}, not {text[:_KEY_SHOWN_MAX]!r}"
+        raise ConfigError(reason, path=path, line=entry.line) from None
+    return kind(text) if issubclass(kind, PurePath) else text
+
+
+def _integer(text: str, field: dataclasses.Field[Any]) -> int:
+    if not _INTEGER.fullmatch(text):
+        raise ValueError(text)
+    number = int(text)
+    lowest = field.metadata.get("minimum", _LONG_MIN)
+    highest = field.metadata.get("maximum", _LONG_MAX)
+    if not lowest <= number <= highest:
+        raise ValueError(text)
+    return number
+
+
+def _wanted(kind: Any, field: dataclasses.Field[Any]) -> str:
+    if kind is bool:
+        return "true or false"
+    if kind is int:
+        lowest, highest = field.metadata.get("minimum"), field.metadata.get("maximum")
+        bounds = [
+            *([] if lowest is None else [f"at least {lowest}"]),
+            *([] if highest is None else [f"at most {highest}"]),
+        ]
+        return " ".join(["a plain whole number", *([" and ".join(bounds)] if bounds else [])])
+    if kind is float:
+        return "a number"
+    return "one of " + ", ".join(member.name for member in kind)

@@ -1,0 +1,56 @@
+"""Which class filters there may be, and what they may take: keys of broker and filter server.
+
+A broker that keeps filter servers alive hands its own on to them. Pure.
+
+Java counterpart: filtersrv/FiltersrvConfig.java of 4.2.0; keys that it does not have are ours, for
+it let everybody run any class in its own process (CVE-2023-33246 and CVE-2023-37582 came that way).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .config import setting
+
+
+@dataclass(slots=True)
+class FilterPolicy:
+    """Keys of class filters. Without any of them set no class filter works.
+
+    Attributes:
+      filter_classes_file: JSON file that says what class names mean: `{"com.shop.Cheap":
+        {"expression": "price < 10"}, "com.shop.Big": {"named": "big"}}`; "" = none. Ours.
+      client_upload_filter_class_enable: whether the source of a class comes from consumers (302);
+        otherwise it is fetched from the repository below, every minute.
+      filter_class_repertory_url: the repository: CLASSNAME.java, or .py, is added; http, https, or
+        file for a folder; "" = none.
+      java_filter_enable, python_filter_enable: whether source in Java, or Python, is run at all,
+        each group's in a process of its own that may do next to nothing. Ours.
+      filter_upload_groups: the consumer groups that may upload, comma-separated; "*" = all of them,
+        "" = none. Ours.
+      filter_worker_memory_max: MiB that the process of a filter may take, a JVM's own included.
+        128 hold a small JVM; Python needs 30. Ours.
+      filter_batch_timeout_millis: how long a filter may take for the messages of one pull. Ours.
+      filter_strikes_max: failures in a row after which a class counts as broken until it is
+        uploaded anew. Ours.
+      compress_msg_body_over_howmuch: bytes from which on bodies are compressed again, after the
+        filter has seen them.
+      zip_compress_level: of zlib, 0 to 9.
+    """
+
+    filter_classes_file: str = ""
+    client_upload_filter_class_enable: bool = True
+    filter_class_repertory_url: str = ""
+    java_filter_enable: bool = False
+    python_filter_enable: bool = False
+    filter_upload_groups: str = ""
+    filter_worker_memory_max: int = setting(128, minimum=32, maximum=65_536)
+    filter_batch_timeout_millis: int = setting(1_000, minimum=1)
+    filter_strikes_max: int = setting(3, minimum=1)
+    compress_msg_body_over_howmuch: int = setting(8_192, minimum=0)
+    zip_compress_level: int = setting(5, minimum=0, maximum=9)
+
+    def may_upload(self, group: str) -> bool:
+        """Whether a consumer group is on the allow-list."""
+        allowed = {name.strip() for name in self.filter_upload_groups.split(",")}
+        return "*" in allowed or group in allowed

@@ -1,0 +1,74 @@
+"""RocketMQ's own configuration keys, supported or not, with type and default.
+
+They are data: the tables `keys/*.txt`, which are read only where a key in a user's file is no field
+of a dataclass, to say what it means. In a table
+
+    # begins a comment
+    [section]          what it means that trocket does not support the keys below: `EFFECTS`
+    key type default   `!` behind the key: one that RocketMQ itself calls important
+
+The type is Java's; `-` stands for a default of "" or null, and parentheses around one that depends
+on the machine. Whether trocket supports a key, the dataclass says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from .config import KnownKey
+
+_TABLES: Final = Path(__file__).with_name("keys")
+
+EFFECTS: Final[Mapping[str, str]] = {
+    "batch": "how messages are laid out does not depend on it; compaction is not there yet",
+    "cold": "flow control of cold data is not there",
+    "delay": "delayed and timed messages come without it: they are kept in another way",
+    "discovery": "name servers are those of namesrvAddr, and every registration is whole",
+    "filters": "SQL filters do not depend on it; tag filters need no setting",
+    "fixed": "RocketMQ does not read this key either: the path follows from storePathRootDir",
+    "gone": "RocketMQ itself does not read this key any more",
+    "idle": "is not needed here",
+    "lite": "lite topics and LMQ are not there yet",
+    "memory": "files are written with pwrite and mapped to be read; there is nothing to tune here",
+    "metrics": "metrics, statistics and traces are not there yet",
+    "netty": "sockets are trio's, not Netty's; there is nothing to tune here",
+    "other": "it is not there yet",
+    "pop": "POP consumption is not there yet",
+    "replication": "who is master is set by an operator: no controller, acting master or DLedger",
+    "retention": "files are removed at once and minimum offsets follow: nothing to tune here",
+    "rocksdb": "there is no RocksDB; consume queues and configuration are in RocketMQ's own files",
+    "security": "users and access control are not there yet: whoever reaches the port is let in",
+    "threads": "requests are served without thread pools and their queues",
+    "tiered": "tiered storage is not there",
+    "trocket": "it is trocket's own; RocketMQ does not know it",
+    "transactions": "transactions are not there yet",
+}
+"""What it means that a key is not supported, by the section that it stands in."""
+
+
+def read_keys(*tables: str) -> dict[str, KnownKey]:
+    """The keys of some tables; of a key that two of them have, the later one counts.
+
+    Args:
+      tables: names of files in `keys/`, without `.txt`.
+    """
+    known: dict[str, KnownKey] = {}
+    for table in tables:
+        known |= parse_keys((_TABLES / f"{table}.txt").read_text(encoding="ascii"))
+    return known
+
+
+def parse_keys(table: str) -> dict[str, KnownKey]:
+    """The keys of a table's text."""
+    keys: dict[str, KnownKey] = {}
+    effect = ""
+    for line in table.split("\n"):
+        if line.startswith("["):
+            effect = EFFECTS[line.strip("[]")]
+        elif line and not line.startswith("#"):
+            name, kind, default = line.split(" ", 2)
+            key = name.rstrip("!")
+            keys[key] = KnownKey(key, kind, default, name.endswith("!"), effect)
+    return keys

@@ -1,0 +1,152 @@
+"""Output of commands and Spark jobs: lines, tables, times, and Ctrl-C as a question.
+
+Tables need rich, which comes with the extra `cli`; without it they are lines with tabs, as into a
+pipe.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import datetime
+from types import FrameType
+from typing import TYPE_CHECKING, Final, TextIO
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+EXIT_INTERRUPTED: Final = 130
+"""The exit status after Ctrl-C, as shells have it: 128 and the signal's number."""
+
+
+def say(line: str) -> None:
+    """Print one line on standard error."""
+    print(line, file=sys.stderr, flush=True)
+
+
+def one_line(message: object) -> str:
+    """A text without line breaks, such as an error's for a log or a terminal."""
+    return " ".join(str(message).split())
+
+
+def printable(text: str) -> str:
+    """A text without what would move a terminal's cursor: such characters as `\\n` and `\\x1b`."""
+    if text.isprintable():
+        return text
+    return "".join(
+        char if char.isprintable() else char.encode("unicode_escape").decode() for char in text
+    )
+
+
+def plain(value: object) -> str:
+    """A cell as scripts read it: numbers without separators, "-" for None."""
+    return "-" if value is None else printable(str(value))
+
+
+def grouped(value: object) -> str:
+    """A cell for people: 1,234,567, six digits of a float, "yes" and "no", "-" for None."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    return plain(f"{value:,.6g}" if isinstance(value, float) else value)
+
+
+def show(
+    columns: Sequence[str],
+    rows: Iterable[Sequence[object]],
+    *,
+    title: str = "",
+    file: TextIO | None = None,
+    cell: Callable[[object], str] = plain,
+) -> None:
+    """Print a table on a terminal; into a pipe a line per row, with tabs between and no heading.
+
+    Args:
+      file: standard output, unless given.
+      cell: makes a text of a value: `plain` or `grouped`.
+    """
+    out = sys.stdout if file is None else file
+    texts = [[cell(value) for value in row] for row in rows]
+    if not (out.isatty() and has_rich()):
+        out.writelines("\t".join(row) + "\n" for row in texts)
+        out.flush()
+        return
+    from rich.console import Console
+
+    Console(file=out).print(table(columns, texts, title=title))
+
+
+def table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, title: str = "") -> Table:
+    """A table of rich, without a heading where no column has a name; numbers stand at the right."""
+    from rich.table import Table
+    from rich.text import Text
+
+    rows = list(rows)
+    made = Table(title=title or None, title_justify="left", show_header=any(columns))
+    for index, column in enumerate(columns):
+        is_number = bool(rows) and all(_is_number(row[index]) for row in rows)
+        made.add_column(column, justify="right" if is_number else "left", overflow="fold")
+    for row in rows:
+        made.add_row(*map(Text, row))
+    return made
+
+
+def has_rich() -> bool:
+    """Whether rich is installed."""
+    try:
+        import rich  # noqa: F401
+    except ModuleNotFoundError:
+        return False
+    return True
+
+
+def _is_number(text: str) -> bool:
+    digits = text.removeprefix("-").replace(",", "").replace(".", "", 1)
+    return text in ("", "-") or digits.isdecimal()
+
+
+def time_text(milliseconds: int | None) -> str:
+    """A time in the machine's zone, from ms since 1970; "-": there is none."""
+    if milliseconds is None:
+        return "-"
+    try:
+        moment = datetime.fromtimestamp(milliseconds / 1000).astimezone()
+    except (ValueError, OverflowError, OSError):
+        return str(milliseconds)
+    return moment.isoformat(sep=" ", timespec="milliseconds")
+
+
+@contextlib.contextmanager
+def interrupts(excuse: str = "") -> Iterator[Callable[[], bool]]:
+    """Ctrl-C as a question: while this is entered, it sets a flag instead of raising.
+
+    Outside of the main thread, which alone gets signals, the answer is always no.
+
+    Args:
+      excuse: printed at the first Ctrl-C if it may take long until the flag is looked at; a second
+        one then raises KeyboardInterrupt.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield lambda: False
+        return
+    count = 0
+
+    def note(number: int, frame: FrameType | None) -> None:
+        nonlocal count
+        count += 1
+        if excuse and count > 1:
+            raise KeyboardInterrupt
+        if excuse:
+            os.write(2, f"{excuse}\n".encode())
+
+    before = signal.signal(signal.SIGINT, note)
+    try:
+        yield lambda: count > 0
+    finally:
+        if signal.getsignal(signal.SIGINT) is note:  # else Spark has taken it, and keeps it
+            signal.signal(signal.SIGINT, before)

@@ -1,0 +1,62 @@
+"""Lines, tables and times for people, and Ctrl-C as a question."""
+
+from __future__ import annotations
+
+import io
+import os
+import signal
+
+import pytest
+
+from trocket.common.terminal import grouped, interrupts, plain, printable, show, table, time_text
+
+NOW_MS = 1_700_000_000_000
+
+
+def test_a_table_has_a_row_for_each_and_numbers_at_the_right() -> None:
+    made = table(["Name", "Count"], [["a", "1"], ["[bold]", "23"]], title="t")
+    assert made.row_count == 2
+    assert [column.justify for column in made.columns] == ["left", "right"]
+
+
+def test_a_pipe_gets_a_line_with_tabs_for_each_row() -> None:
+    out = io.StringIO()
+    show(["name", "count"], [["a", 1234], [None, 5]], file=out)
+    assert out.getvalue() == "a\t1234\n-\t5\n"
+
+
+@pytest.mark.parametrize(
+    ("value", "for_scripts", "for_people"),
+    [
+        (None, "-", "-"),
+        (1234567, "1234567", "1,234,567"),
+        (True, "True", "yes"),
+        (0.5, "0.5", "0.5"),
+        ("a\x1b[2J", "a\\x1b[2J", "a\\x1b[2J"),
+    ],
+)
+def test_cells(value: object, for_scripts: str, for_people: str) -> None:
+    assert plain(value) == for_scripts
+    assert grouped(value) == for_people
+
+
+def test_what_would_move_the_cursor_is_escaped() -> None:
+    assert printable("a\nb\x1b") == "a\\nb\\x1b"
+    assert printable("\u20ac \u00fc") == "\u20ac \u00fc"
+
+
+def test_times_for_people() -> None:
+    assert time_text(None) == "-"
+    assert time_text(1 << 62) == str(1 << 62)
+    assert time_text(NOW_MS).startswith("2023-11-1")
+
+
+def test_ctrl_c_is_a_question_and_the_second_one_an_exception() -> None:
+    before = signal.getsignal(signal.SIGINT)
+    with interrupts("Wait") as is_interrupted:
+        assert not is_interrupted()
+        os.kill(os.getpid(), signal.SIGINT)
+        assert is_interrupted()
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGINT)
+    assert signal.getsignal(signal.SIGINT) is before
