@@ -24,16 +24,14 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.box import SIMPLE
 from rich.console import Console
 from rich.progress import Progress
-from rich.table import Table
 
-from trocket.interop.apache import ApacheCluster
+from trocket.bench.kit import make_cluster, running
+from trocket.common.terminal import table
 from trocket.interop.cpp_program import cpp_python
 from trocket.interop.maven import JAVA_OPENS, compile_java
 from trocket.interop.peer import Cluster
-from trocket.interop.trocket_peer import TrocketCluster
 from trocket.interop.wire import WireClient
 
 WORKLOADS = ("awaited", "pipelined", "batch", "consume")
@@ -96,13 +94,7 @@ def main(
     runs = [(w, p) for w in workload for _ in range(rounds) for p in peer if can(p, w)]
     with tempfile.TemporaryDirectory() as name, Progress(console=Console(stderr=True)) as bar:
         folder = Path(name)
-        cluster: Cluster
-        if broker == "trocket":
-            cluster = TrocketCluster(folder / "cluster")
-        else:
-            cluster = ApacheCluster(broker.removeprefix("apache-"), folder / "cluster")
-        cluster.start()
-        try:
+        with running(make_cluster(broker, folder / "cluster")) as cluster:
             task = bar.add_task("measuring", total=len(runs))
             if "consume" in workload:
                 fill(cluster, total, folder)
@@ -114,8 +106,6 @@ def main(
                 rate = measure(who, cluster.namesrv_address, topic, one, seconds, total, folder)
                 found.setdefault((one, who), []).append(rate)
                 bar.advance(task)
-        finally:
-            cluster.close()
     if as_json:
         print(json.dumps({f"{one} {who}": rates for (one, who), rates in found.items()}))
     else:
@@ -141,20 +131,21 @@ def show(
     found: dict[tuple[str, str], list[tuple[float, float]]], workloads: list[str], peers: list[str]
 ) -> None:
     """Print the medians, their spread, and the ratio to the Java client."""
-    table = Table("workload", "client", "msg/s", "least..most", "us", f"/ {BASE}", box=SIMPLE)
+    rows = []
     for one in workloads:
         base = statistics.median(rate for rate, _ in found[one, BASE]) if BASE in peers else None
         for who in peers:
             rates = found.get((one, who))
             if rates is None:
-                table.add_row(one, who, "-", "", "", "")
+                rows.append([one, who, "-", "", "", ""])
                 continue
             per_s = statistics.median(rate for rate, _ in rates)
             cpu_us = statistics.median(cpu for _, cpu in rates)
             spread = f"{min(r for r, _ in rates):,.0f}..{max(r for r, _ in rates):,.0f}"
             ratio = f"{per_s / base:.2f}" if base else ""
-            table.add_row(one, who, f"{per_s:,.0f}", spread, f"{cpu_us:.1f}", ratio)
-    Console().print(table)
+            rows.append([one, who, f"{per_s:,.0f}", spread, f"{cpu_us:.1f}", ratio])
+    headings = ("workload", "client", "msg/s", "least..most", "us", f"/ {BASE}")
+    Console().print(table(headings, rows))
 
 
 if __name__ == "__main__":

@@ -14,25 +14,28 @@ broker runs in its own process, this one is all of the clients.
 
 from __future__ import annotations
 
-import json
 import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable
-from dataclasses import asdict, dataclass, field
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
 from functools import partial
+from math import inf
 from pathlib import Path
 from typing import Annotated
 
+import anyio
 import trio
 import typer
-from rich.box import SIMPLE
 from rich.console import Console
-from rich.table import Table
 
+from trocket.bench.frames import pull_fields, send_fields
+from trocket.bench.kit import Columns, chosen, percentile, resident_mb, running, show
+from trocket.client.connection import Connection, OnAnswer
+from trocket.client.errors import ClientError
 from trocket.interop.trocket_peer import TrocketCluster
-from trocket.interop.usage import cpu_seconds, resident_bytes
+from trocket.interop.usage import cpu_seconds
 from trocket.remoting.bodies import (
     ConsumerData,
     GetConsumerListByGroupResponseBody,
@@ -40,9 +43,10 @@ from trocket.remoting.bodies import (
     ProducerData,
     SubscriptionData,
 )
-from trocket.remoting.codec import FrameDecoder, RemotingCommand, encode
+from trocket.remoting.codec import RemotingCommand, encode
 from trocket.remoting.message_codec import decode_messages
 from trocket.remoting.request_codes import RequestCode as Code
+from trocket.remoting.session import opaques
 
 QUEUES = 4
 GROUP_SIZE = 10
@@ -58,7 +62,7 @@ PROPERTIES = "UNIQ_KEY\x01{:032X}\x02WAIT\x01true\x02"
 
 
 @dataclass
-class Outcome:
+class CrowdResult:
     """What one case came to.
 
     Attributes:
@@ -81,15 +85,11 @@ class Outcome:
 
 
 class Peer:
-    """One connection; answers by opaque, what the broker sends by itself to `on_request`."""
+    """One connection; what the broker sends by itself goes to `on_request`."""
 
-    def __init__(self, stream: trio.abc.Stream, on_request: Callable[[int], None]) -> None:
-        self._stream = stream
-        self._on_request = on_request
-        self._decoder = FrameDecoder()
-        self._opaque = 0
-        self._waiting: dict[int, Callable[[RemotingCommand], None]] = {}
-        self._sending = trio.Lock()
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._numbers = opaques()
 
     @classmethod
     async def connect(
@@ -99,44 +99,23 @@ class Peer:
         on_request: Callable[[int], None] = lambda code: None,
     ) -> Peer:
         host, _, port = address.rpartition(":")
-        peer = cls(await trio.open_tcp_stream(host, int(port)), on_request)
-        nursery.start_soon(peer._read)
-        return peer
+        stream = await anyio.connect_tcp(host, int(port))
+        connection = Connection(stream, address, lambda _, request: on_request(request.code))
+        nursery.start_soon(connection.run)
+        return cls(connection)
 
-    async def _read(self) -> None:
-        async with self._stream:
-            while data := await self._stream.receive_some(1 << 18):
-                for command in self._decoder.receive_data(bytes(data)):
-                    if not command.is_response:
-                        self._on_request(command.code)
-                    elif (take := self._waiting.pop(command.opaque, None)) is not None:
-                        take(command)
+    def submit(self, command: RemotingCommand, take: OnAnswer) -> None:
+        """Send a request; `take` gets its answer."""
+        command.opaque = next(self._numbers)
+        self._connection.submit(encode(command), command.opaque, take, inf, command.code)
 
-    def frame(self, command: RemotingCommand, take: Callable[[RemotingCommand], None]) -> bytes:
-        """The request's bytes, to be sent by `write`; `take` gets its answer."""
-        self._opaque += 1
-        command.opaque = self._opaque
-        self._waiting[self._opaque] = take
-        return encode(command)
-
-    async def write(self, data: bytes) -> None:
-        """Send whole frames."""
-        async with self._sending:
-            await self._stream.send_all(data)
-
-    async def ask(self, code: int, fields: dict[str, object], body: bytes = b"") -> RemotingCommand:
+    async def ask(
+        self, code: int, fields: Mapping[str, object], body: bytes = b""
+    ) -> RemotingCommand:
         """Send a request and wait for its answer."""
-        came = trio.Event()
-        found: list[RemotingCommand] = []
-
-        def take(answer: RemotingCommand) -> None:
-            found.append(answer)
-            came.set()
-
         texts = {name: str(value) for name, value in fields.items()}
-        await self.write(self.frame(RemotingCommand(code, texts, body), take))
-        await came.wait()
-        return found[0]
+        command = RemotingCommand(code, texts, body, opaque=next(self._numbers))
+        return await self._connection.call(command, inf)
 
 
 async def create_topic(peer: Peer, topic: str, queue_count: int) -> None:
@@ -150,21 +129,11 @@ async def create_topic(peer: Peer, topic: str, queue_count: int) -> None:
         raise RuntimeError(f"topic {topic}: {answer.remark}")
 
 
-def send_fields(topic: str, queue_id: int, properties: str) -> dict[str, str]:
-    return {
-        "a": "crowd", "b": topic, "c": "TBW102", "d": str(QUEUES), "e": str(queue_id), "f": "0",
-        "g": str(int(time.time() * 1000)), "h": "0", "i": properties, "j": "0", "k": "false",
-        "m": "false",
-    }  # fmt: skip
-
-
-def pull_fields(group: str, topic: str, queue_id: int, offset: int, wait_s: int) -> dict[str, str]:
-    return {
-        "consumerGroup": group, "topic": topic, "queueId": str(queue_id),
-        "queueOffset": str(offset), "maxMsgNums": "32", "sysFlag": "6", "commitOffset": "0",
-        "suspendTimeoutMillis": str(wait_s * 1000), "subscription": "*", "subVersion": "0",
-        "expressionType": "TAG",
-    }  # fmt: skip
+def answer_code(answer: RemotingCommand | ClientError) -> int:
+    """The code of an answer. Raises: ClientError: there is none."""
+    if isinstance(answer, ClientError):
+        raise answer
+    return answer.code
 
 
 async def until(holds: Callable[[], bool], *, every_s: float = 0.1) -> None:
@@ -181,7 +150,7 @@ class Probe:
         self.times_s: list[float] = []
 
     async def run(self) -> None:
-        fields: dict[str, object] = dict(send_fields("Probe", 0, PROPERTIES.format(0)))
+        fields = send_fields("crowd", "Probe", 0, PROPERTIES.format(0))
         while True:
             start_s = time.perf_counter()
             answer = await self._peer.ask(Code.SEND_MESSAGE_V2, fields, b"x" * 128)
@@ -190,16 +159,12 @@ class Probe:
             self.times_s.append(time.perf_counter() - start_s)
             await trio.sleep(PROBE_PAUSE_S)
 
-    def write_into(self, outcome: Outcome) -> None:
+    def write_into(self, outcome: CrowdResult) -> None:
         times = sorted(self.times_s)
-        outcome.p50_ms = times[len(times) // 2] * 1000
-        outcome.p99_ms = times[len(times) * 99 // 100] * 1000
+        outcome.p50_ms = percentile(times, 0.50) * 1000
+        outcome.p99_ms = percentile(times, 0.99) * 1000
         outcome.max_ms = times[-1] * 1000
         outcome.notes["probes"] = len(times)
-
-
-def resident_mb(pid: int) -> float:
-    return resident_bytes(pid) / 1e6
 
 
 # ---- 1,000 and 1,000 -------------------------------------------------------------------------
@@ -259,7 +224,7 @@ class Consumer:
     async def _consume(self, peer: Peer, queue: tuple[str, int]) -> None:
         offset = 0
         while queue in self.queues:
-            fields: dict[str, object] = dict(pull_fields(self.group, *queue, offset, 5))
+            fields = pull_fields(self.group, *queue, offset, wait_s=5)
             answer = await peer.ask(Code.PULL_MESSAGE, fields)
             if queue not in self.queues:
                 break
@@ -287,13 +252,13 @@ async def produce(number: int, address: str, nursery: trio.Nursery, crowd: Crowd
     for each in range(MESSAGES_PER_PRODUCER):
         key = f"{number * MESSAGES_PER_PRODUCER + each:032X}"
         properties = f"UNIQ_KEY\x01{key}\x02"
-        fields: dict[str, object] = dict(send_fields(f"crowd-{number}", each % QUEUES, properties))
+        fields = send_fields("crowd", f"crowd-{number}", each % QUEUES, properties)
         answer = await peer.ask(Code.SEND_MESSAGE_V2, fields, b"x" * 128)
         if answer.code == 0:
             crowd.sent.add(key)
 
 
-async def clients(cluster: TrocketCluster, count: int) -> Outcome:
+async def clients(cluster: TrocketCluster, count: int) -> CrowdResult:
     """So many producers and as many consumers at once."""
     pid, address = cluster.pids[0], cluster.broker_address
     idle_mb, cpu_s, start_s = resident_mb(pid), cpu_seconds(pid), time.perf_counter()
@@ -318,7 +283,7 @@ async def clients(cluster: TrocketCluster, count: int) -> Outcome:
         nursery.cancel_scope.cancel()
     doubled = sum(times > 1 for times in crowd.received.values())
     lost = len(crowd.sent - crowd.received.keys())
-    return Outcome(
+    return CrowdResult(
         "clients",
         not lost and not doubled and len(crowd.sent) == count * MESSAGES_PER_PRODUCER,
         time.perf_counter() - start_s,
@@ -348,7 +313,7 @@ def is_settled(consumers: list[Consumer]) -> bool:
 # ---- a hundred thousand ----------------------------------------------------------------------
 
 
-async def delayed(cluster: TrocketCluster, count: int) -> Outcome:
+async def delayed(cluster: TrocketCluster, count: int) -> CrowdResult:
     """So many timer messages, all due at one moment."""
     pid, address = cluster.pids[0], cluster.broker_address
     idle_mb, cpu_s = resident_mb(pid), cpu_seconds(pid)
@@ -359,16 +324,15 @@ async def delayed(cluster: TrocketCluster, count: int) -> Outcome:
         open_sends = trio.Semaphore(IN_FLIGHT)
         refused: Counter[int] = Counter()
 
-        def take(answer: RemotingCommand) -> None:
-            refused[answer.code] += 1
+        def take(answer: RemotingCommand | ClientError) -> None:
+            refused[answer_code(answer)] += 1
             open_sends.release()
 
         for number in range(count):
             await open_sends.acquire()
             properties = PROPERTIES.format(number) + f"TIMER_DELIVER_MS\x01{due_ms}\x02"
-            fields = send_fields("Later", number % QUEUES, properties)
-            command = RemotingCommand(Code.SEND_MESSAGE_V2, fields, b"x" * 128)
-            await peer.write(peer.frame(command, take))
+            fields = send_fields("crowd", "Later", number % QUEUES, properties)
+            peer.submit(RemotingCommand(Code.SEND_MESSAGE_V2, fields, b"x" * 128), take)
         if time.time() * 1000 > due_ms:
             raise RuntimeError("the sends took too long for this measurement")
         crowd_mb = resident_mb(pid)
@@ -381,7 +345,7 @@ async def delayed(cluster: TrocketCluster, count: int) -> Outcome:
         seconds = time.time() - due_ms / 1000
         late = await _stored(peer, "Later")
         nursery.cancel_scope.cancel()
-    outcome = Outcome(
+    outcome = CrowdResult(
         "delayed",
         early == 0 and late == count == refused[0],
         seconds,
@@ -402,7 +366,7 @@ async def _stored(peer: Peer, topic: str) -> int:
     return found
 
 
-async def long_polls(cluster: TrocketCluster, count: int, wait_s: int = 60) -> Outcome:
+async def long_polls(cluster: TrocketCluster, count: int, wait_s: int = 60) -> CrowdResult:
     """So many pulls that wait, a thousand on each connection, over as many queues."""
     pid, address = cluster.pids[0], cluster.broker_address
     idle_mb, cpu_s, start_s = resident_mb(pid), cpu_seconds(pid), time.perf_counter()
@@ -411,33 +375,28 @@ async def long_polls(cluster: TrocketCluster, count: int, wait_s: int = 60) -> O
         admin = await Peer.connect(address, nursery)
         await create_topic(admin, "Quiet", POLLS_PER_CONNECTION)
 
-        def take(answer: RemotingCommand) -> None:
-            answered[answer.code] += 1
+        def take(answer: RemotingCommand | ClientError) -> None:
+            answered[answer_code(answer)] += 1
 
         for number in range(count // POLLS_PER_CONNECTION):
             peer = await Peer.connect(address, nursery)
-            frames = [
-                peer.frame(
-                    RemotingCommand(
-                        Code.PULL_MESSAGE, pull_fields(f"quiet-{number}", "Quiet", queue, 0, wait_s)
-                    ),
-                    take,
-                )
-                for queue in range(POLLS_PER_CONNECTION)
-            ]
-            await peer.write(b"".join(frames))
+            for queue in range(POLLS_PER_CONNECTION):
+                fields = pull_fields(f"quiet-{number}", "Quiet", queue, 0, wait_s=wait_s)
+                peer.submit(RemotingCommand(Code.PULL_MESSAGE, fields), take)
         probe = Probe(await Peer.connect(address, nursery))
         with trio.move_on_after(wait_s / 2):
             await probe.run()
         crowd_mb, early = resident_mb(pid), answered.total()
         # One message wakes one pull of each group.
         properties = PROPERTIES.format(1)
-        await admin.ask(Code.SEND_MESSAGE_V2, dict(send_fields("Quiet", 7, properties)), b"hello")
+        await admin.ask(
+            Code.SEND_MESSAGE_V2, send_fields("crowd", "Quiet", 7, properties), b"hello"
+        )
         with trio.move_on_after(DELIVER_TIMEOUT_S):
             await until(lambda: answered.total() >= count)
         nursery.cancel_scope.cancel()
     woken = answered[0]
-    outcome = Outcome(
+    outcome = CrowdResult(
         "long-polls",
         early == 0 and woken == count // POLLS_PER_CONNECTION and answered.total() == count,
         time.perf_counter() - start_s,
@@ -455,38 +414,38 @@ async def long_polls(cluster: TrocketCluster, count: int, wait_s: int = 60) -> O
     return outcome
 
 
-CASES: dict[str, Callable[[TrocketCluster, int], Awaitable[Outcome]]] = {
+CASES: dict[str, Callable[[TrocketCluster, int], Awaitable[CrowdResult]]] = {
     "clients": clients,
     "delayed": delayed,
     "long-polls": long_polls,
 }
 
 
-def run_case(case: str, count: int) -> Outcome:
+def run_case(case: str, count: int) -> CrowdResult:
     """One case against a fresh broker."""
-    with tempfile.TemporaryDirectory(prefix="trocket-crowd-") as folder:
-        cluster = TrocketCluster(Path(folder) / "cluster")
-        try:
-            cluster.start()
-            return trio.run(partial(CASES[case], cluster, count))
-        finally:
-            cluster.close()
+    with (
+        tempfile.TemporaryDirectory(prefix="trocket-crowd-") as folder,
+        running(TrocketCluster(Path(folder) / "cluster")) as cluster,
+    ):
+        return trio.run(partial(CASES[case], cluster, count))
 
 
-def report(outcomes: list[Outcome]) -> Table:
-    """The outcomes as a table."""
-    table = Table(box=SIMPLE)
-    for heading in ("case", "right", "s", "RSS MB idle", "RSS MB", "CPU s", "p50 ms", "p99 ms",
-                    "max ms", "more"):  # fmt: skip
-        table.add_column(heading)
-    for one in outcomes:
-        times = [f"{value:.1f}" if value else "" for value in (one.p50_ms, one.p99_ms, one.max_ms)]
-        more = ", ".join(f"{name} {value}" for name, value in one.notes.items())
-        table.add_row(
-            one.case, "yes" if one.is_right else "NO", f"{one.seconds:.1f}", f"{one.idle_mb:.0f}",
-            f"{one.crowd_mb:.0f}", f"{one.broker_cpu_s:.1f}", *times, more,
-        )  # fmt: skip
-    return table
+def _probed(ms: float) -> str:
+    return f"{ms:.1f}" if ms else ""
+
+
+COLUMNS: Columns[CrowdResult] = {
+    "case": lambda one: one.case,
+    "right": lambda one: "yes" if one.is_right else "NO",
+    "s": lambda one: f"{one.seconds:.1f}",
+    "RSS MB idle": lambda one: f"{one.idle_mb:.0f}",
+    "RSS MB": lambda one: f"{one.crowd_mb:.0f}",
+    "CPU s": lambda one: f"{one.broker_cpu_s:.1f}",
+    "p50 ms": lambda one: _probed(one.p50_ms),
+    "p99 ms": lambda one: _probed(one.p99_ms),
+    "max ms": lambda one: _probed(one.max_ms),
+    "more": lambda one: ", ".join(f"{name} {value}" for name, value in one.notes.items()),
+}
 
 
 def main(
@@ -496,20 +455,14 @@ def main(
     json_: Annotated[bool, typer.Option("--json", help="print JSON instead of a table")] = False,
 ) -> None:
     """Bring crowds to our broker; exit status 1 when something was lost, doubled or early."""
-    names = case or [*CASES]
-    unknown = [name for name in names if name not in CASES]
-    if unknown:
-        raise typer.BadParameter(f"{unknown[0]}: the cases are {', '.join(CASES)}")
+    names = chosen(case, CASES, "--case")
     if clients_count % GROUP_SIZE:
         raise typer.BadParameter(f"--clients {clients_count}: groups have {GROUP_SIZE} members")
     outcomes = []
     for name in names:
         with Console(file=sys.stderr).status(name):
             outcomes.append(run_case(name, clients_count if name == "clients" else count))
-    if json_:
-        print(json.dumps(list(map(asdict, outcomes))))
-    else:
-        Console(width=160).print(report(outcomes))
+    show(outcomes, COLUMNS, as_json=json_)
     raise typer.Exit(not all(one.is_right for one in outcomes))
 
 

@@ -17,7 +17,6 @@ an empty trio loop, an interpreter that imports nothing, or pytest that collects
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import statistics
@@ -26,16 +25,14 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import trio
 import typer
-from rich.box import SIMPLE
-from rich.console import Console
-from rich.table import Table
 
+from trocket.bench.kit import Columns, chosen, show
 from trocket.interop.wire import Outgoing, WireClient
 from trocket.testing import Broker, MemoryBroker
 
@@ -52,7 +49,7 @@ AIMS_MS = {"tcp": 50.0, "memory": 10.0, "project": 5_000.0}
 
 
 @dataclass(frozen=True)
-class Outcome:
+class Times:
     """One case over its rounds; times in ms.
 
     Attributes:
@@ -72,11 +69,11 @@ class Outcome:
     is_reached: bool | None
 
 
-def outcome(case: str, times_ms: list[float], bare_ms: float = 0.0) -> Outcome:
+def outcome(case: str, times_ms: list[float], bare_ms: float = 0.0) -> Times:
     """What so many rounds came to."""
     first, median, third = statistics.quantiles(times_ms, n=4)
     aim = AIMS_MS.get(case)
-    return Outcome(
+    return Times(
         case,
         len(times_ms),
         round(median, 2),
@@ -109,7 +106,7 @@ def bare_thread() -> None:
     thread.join()
 
 
-def measure_tcp(rounds: int) -> Outcome:
+def measure_tcp(rounds: int) -> Times:
     """Each round a broker of its own."""
     times_ms = []
     for _ in range(rounds):
@@ -120,7 +117,7 @@ def measure_tcp(rounds: int) -> Outcome:
     return outcome("tcp", times_ms, bare_ms)
 
 
-def measure_memory(rounds: int) -> Outcome:
+def measure_memory(rounds: int) -> Times:
     """Each round a broker of its own, in one loop."""
     times_ms: list[float] = []
 
@@ -134,13 +131,13 @@ def measure_memory(rounds: int) -> Outcome:
     return outcome("memory", times_ms)
 
 
-def measure_restart(rounds: int) -> Outcome:
+def measure_restart(rounds: int) -> Times:
     """One broker that restarts again and again."""
     with Broker() as broker:
         return outcome("restart", [timed_ms(broker.restart) for _ in range(rounds)])
 
 
-def measure_advance(rounds: int) -> Outcome:
+def measure_advance(rounds: int) -> Times:
     """One message for in two hours, each round."""
     times_ms = []
     with Broker() as broker:
@@ -172,7 +169,7 @@ def run_python(*arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def measure_import(rounds: int) -> Outcome:
+def measure_import(rounds: int) -> Times:
     """In processes of their own."""
     arguments = ("-c", "from trocket.testing import Broker")
     run_python(*arguments).check_returncode()
@@ -181,7 +178,7 @@ def measure_import(rounds: int) -> Outcome:
     return outcome("import", times_ms, bare_ms)
 
 
-def measure_project(rounds: int) -> Outcome:
+def measure_project(rounds: int) -> Times:
     """The example's tests; all must pass."""
     pytest = ("-m", "pytest", "-q", "-p", "no:cacheprovider")
 
@@ -210,6 +207,23 @@ MEASURES = {
 IN_PROCESSES = ("import", "project")
 
 
+def _ms(number: float) -> str:
+    return f"{number:,.{0 if number >= 1_000 else 1}f}"
+
+
+COLUMNS: Columns[Times] = {
+    "case": lambda one: one.case,
+    "rounds": lambda one: str(one.rounds),
+    "ms": lambda one: _ms(one.median_ms),
+    "spread": lambda one: _ms(one.spread_ms),
+    "min": lambda one: _ms(one.min_ms),
+    "max": lambda one: _ms(one.max_ms),
+    "bare": lambda one: _ms(one.bare_ms),
+    "aim": lambda one: "" if one.aim_ms is None else f"{one.aim_ms:,.0f}",
+    "": lambda one: {None: "", True: "met", False: "missed"}[one.is_reached],
+}
+
+
 def main(
     case: Annotated[list[str] | None, typer.Option(help="only this one; may be repeated")] = None,
     rounds: Annotated[int, typer.Option(min=2, help="of each case in this process")] = ROUNDS,
@@ -219,31 +233,11 @@ def main(
     as_json: Annotated[bool, typer.Option("--json", help="one JSON document")] = False,
 ) -> None:
     """Measure the embedded broker."""
-    unknown = set(case or ()) - MEASURES.keys()
-    if unknown:
-        raise typer.BadParameter(f"no such case: {', '.join(sorted(unknown))}")
     outcomes = [
-        MEASURES[name](process_rounds if name in IN_PROCESSES else rounds)
-        for name in case or MEASURES
+        measure(process_rounds if name in IN_PROCESSES else rounds)
+        for name, measure in chosen(case, MEASURES, "--case").items()
     ]
-    if as_json:
-        print(json.dumps([asdict(each) for each in outcomes]))
-        return
-    table = Table(box=SIMPLE)
-    table.add_column("case", no_wrap=True)
-    for title in ("rounds", "ms", "spread", "min", "max", "bare", "aim"):
-        table.add_column(title, justify="right", no_wrap=True)
-    table.add_column("", no_wrap=True)
-    for each in outcomes:
-        numbers = (each.median_ms, each.spread_ms, each.min_ms, each.max_ms, each.bare_ms)
-        table.add_row(
-            each.case,
-            str(each.rounds),
-            *(f"{number:,.{0 if number >= 1_000 else 1}f}" for number in numbers),
-            "" if each.aim_ms is None else f"{each.aim_ms:,.0f}",
-            {None: "", True: "met", False: "missed"}[each.is_reached],
-        )
-    Console().print(table)
+    show(outcomes, COLUMNS, as_json=as_json)
 
 
 if __name__ == "__main__":

@@ -22,27 +22,27 @@ A rate counts the messages that were looked at, whether they matched or not. The
 from __future__ import annotations
 
 import json
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Final
 
 import trio
 import typer
-from rich.box import SIMPLE
 from rich.console import Console
-from rich.table import Table
 
-from trocket.bench.crowd import Peer
+from trocket.bench.crowd import Peer, answer_code
+from trocket.bench.frames import pull_fields, send_fields
+from trocket.bench.kit import Columns, chosen, resident_mb, running, show, with_children
+from trocket.client.errors import ClientError
 from trocket.filtersrv.filter_class_manager import crc_of
 from trocket.interop.apache import broker_conf_text
 from trocket.interop.process import LineProcess
 from trocket.interop.trocket_peer import COMMAND, TrocketPair
-from trocket.interop.usage import cpu_seconds, resident_bytes
+from trocket.interop.usage import cpu_seconds
 from trocket.remoting.codec import RemotingCommand
 from trocket.remoting.message_codec import decode_messages
 from trocket.remoting.request_codes import RequestCode as Code
@@ -56,9 +56,8 @@ EVERY: Final = 5
 MESSAGES: Final = 40_000
 IN_FLIGHT: Final = 256
 START_TIMEOUT_S: Final = 30.0
-SUBSCRIPTION: Final = 0x4
 CLASS_FILTER: Final = 0x8
-"""Bits of a pull's sysFlag. Source: common/sysflag/PullSysFlag.java."""
+"""Bit of a pull's sysFlag. Source: common/sysflag/PullSysFlag.java."""
 
 PYTHON_SOURCE: Final = b"""\
 def match(message):
@@ -114,7 +113,7 @@ KINDS: Final = {
 
 
 @dataclass
-class Outcome:
+class FilterCost:
     """What one kind came to.
 
     Attributes:
@@ -153,9 +152,8 @@ def servers(folder: Path) -> Iterator[tuple[TrocketPair, LineProcess, str]]:
         "bench.Expression": {"expression": "kind = 'wanted'"},
     }
     (folder / "classes.json").write_text(json.dumps(classes))
-    cluster = TrocketPair(folder / "cluster", broker_keys={"enablePropertyFilter": True})
-    try:
-        cluster.start()
+    pair = TrocketPair(folder / "cluster", broker_keys={"enablePropertyFilter": True})
+    with running(pair) as cluster:
         keys = {
             "connectWhichBroker": cluster.broker_address,
             "filterServerIP": "127.0.0.1",
@@ -179,25 +177,26 @@ def servers(folder: Path) -> Iterator[tuple[TrocketPair, LineProcess, str]]:
             yield cluster, filter_server, line.rpartition(" ")[2].strip()
         finally:
             filter_server.kill()
-    finally:
-        cluster.close()
 
 
 async def fill(broker: Peer, body_size: int, count: int) -> None:
     """Send the messages, over the queues in turn."""
     body = bytes(body_size)
     room = trio.Semaphore(IN_FLIGHT)
+
+    def taken(answer: RemotingCommand | ClientError) -> None:
+        answer_code(answer)
+        room.release()
+
     for number in range(count):
         await room.acquire()
         wanted = "wanted" if number // QUEUES % EVERY == 0 else "other"
-        fields: dict[str, str] = {
-            "a": "FilterBenchProducer", "b": TOPIC, "c": "TBW102", "d": str(QUEUES),
-            "e": str(number % QUEUES), "f": "0", "g": str(time.time_ns() // 1_000_000), "h": "0",
-            "i": f"UNIQ_KEY\x01{number:032X}\x02kind\x01{wanted}\x02TAGS\x01{wanted}\x02", "j": "0",
-            "k": "false", "m": "false",
-        }  # fmt: skip
+        properties = f"UNIQ_KEY\x01{number:032X}\x02kind\x01{wanted}\x02TAGS\x01{wanted}\x02"
+        fields = send_fields(
+            "FilterBenchProducer", TOPIC, number % QUEUES, properties, queue_count=str(QUEUES)
+        )
         command = RemotingCommand(Code.SEND_MESSAGE_V2, fields, body)
-        await broker.write(broker.frame(command, lambda _: room.release()))
+        broker.submit(command, taken)
     for _ in range(IN_FLIGHT):
         await room.acquire()
 
@@ -224,13 +223,13 @@ class Reader:
 
     async def _read_queue(self, queue_id: int) -> None:
         kind, offset = self._kind, 0
-        fields: dict[str, object] = {
-            "consumerGroup": GROUP, "topic": TOPIC, "queueId": queue_id, "maxMsgNums": 32,
-            "sysFlag": SUBSCRIPTION if kind.subscription else CLASS_FILTER, "commitOffset": 0,
-            "suspendTimeoutMillis": 0, "subVersion": 0, "expressionType": kind.expression_type,
-        }  # fmt: skip
-        if kind.subscription:
-            fields["subscription"] = kind.subscription
+        fields: dict[str, object] = dict(
+            pull_fields(GROUP, TOPIC, queue_id, 0, subscription=kind.subscription)
+        )
+        fields["expressionType"] = kind.expression_type
+        if not kind.subscription:
+            del fields["subscription"]
+            fields["sysFlag"] = CLASS_FILTER
         while True:
             answer = await self._peer.ask(Code.PULL_MESSAGE, {**fields, "queueOffset": offset})
             if answer.code == ResponseCode.PULL_NOT_FOUND:
@@ -248,7 +247,7 @@ class Reader:
 
 async def measure(
     kind: Kind, cluster: TrocketPair, filter_server: LineProcess, address: str, seconds: float
-) -> Outcome:
+) -> FilterCost:
     """Read by one kind of filter for so long, after once to warm up."""
     async with trio.open_nursery() as nursery:
         peer = await Peer.connect(address if kind.class_name else cluster.broker_address, nursery)
@@ -275,44 +274,26 @@ async def measure(
     looked_at = rounds * MESSAGES
     if reader.matched != looked_at // EVERY:
         raise RuntimeError(f"{kind.name}: {reader.matched} of {looked_at} matched")
-    return Outcome(
+    return FilterCost(
         kind.name,
         looked_at / took_s,
         0.0,
         reader.bytes / looked_at,
         broker_s / looked_at * 1e6,
         filter_s / looked_at * 1e6,
-        sum(map(resident_bytes, filters)) / 1e6 if kind.class_name else 0.0,
+        resident_mb(*filters) if kind.class_name else 0.0,
     )
 
 
-def with_children(pid: int) -> list[int]:
-    """A process and all below it. Linux only."""
-    found = [pid]
-    for task in Path(f"/proc/{pid}/task").iterdir():
-        for child in (task / "children").read_text().split():
-            found += with_children(int(child))
-    return found
-
-
-def report(outcomes: list[Outcome]) -> Table:
-    """The outcomes as a table."""
-    table = Table(box=SIMPLE)
-    table.add_column("filter")
-    heads = ("msg/s", "of none", "bytes sent", "broker µs", "filter µs", "filter MB")
-    for head in heads:
-        table.add_column(head, justify="right")
-    for one in outcomes:
-        table.add_row(
-            one.kind,
-            f"{one.rate:,.0f}",
-            f"{one.ratio:.2f}",
-            f"{one.bytes_each:,.0f}",
-            f"{one.broker_us:.1f}",
-            f"{one.filter_us:.1f}",
-            f"{one.filter_mb:.0f}" if one.filter_mb else "-",
-        )
-    return table
+COLUMNS: Final[Columns[FilterCost]] = {
+    "filter": lambda one: one.kind,
+    "msg/s": lambda one: f"{one.rate:,.0f}",
+    "of none": lambda one: f"{one.ratio:.2f}",
+    "bytes sent": lambda one: f"{one.bytes_each:,.0f}",
+    "broker µs": lambda one: f"{one.broker_us:.1f}",
+    "filter µs": lambda one: f"{one.filter_us:.1f}",
+    "filter MB": lambda one: f"{one.filter_mb:.0f}" if one.filter_mb else "-",
+}
 
 
 def main(
@@ -322,13 +303,10 @@ def main(
     as_json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
 ) -> None:
     """Read a topic by each kind of filter, and print what it cost."""
-    unknown = set(kind or ()) - KINDS.keys()
-    if unknown:
-        raise typer.BadParameter(f"no such kind: {', '.join(sorted(unknown))}")
-    wanted = [KINDS[name] for name in dict.fromkeys(["none", *(kind or KINDS)])]
+    wanted = {"none": KINDS["none"], **chosen(kind, KINDS, "--kind")}
 
-    async def run() -> list[Outcome]:
-        found: list[Outcome] = []
+    async def run() -> list[FilterCost]:
+        found: list[FilterCost] = []
         with (
             tempfile.TemporaryDirectory(prefix="trocket-filter-") as folder,
             servers(Path(folder)) as (cluster, filter_server, address),
@@ -336,18 +314,14 @@ def main(
             async with trio.open_nursery() as nursery:
                 await fill(await Peer.connect(cluster.broker_address, nursery), body_size, MESSAGES)
                 nursery.cancel_scope.cancel()
-            for one in wanted:
+            for one in wanted.values():
                 outcome = await measure(one, cluster, filter_server, address, seconds)
                 outcome.ratio = outcome.rate / (found or [outcome])[0].rate
                 found.append(outcome)
                 Console(stderr=True).print(f"{one.name}: {outcome.rate:,.0f} msg/s")
         return found
 
-    outcomes = trio.run(run)
-    if as_json:
-        json.dump([asdict(outcome) for outcome in outcomes], sys.stdout, indent=2)
-    else:
-        Console(width=110).print(report(outcomes))
+    show(trio.run(run), COLUMNS, as_json=as_json)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """SEND_MESSAGE_V2 frames prepared once and patched per message, for a lean load generator.
 
 Built here from the wire's description, not with our codec: what loads the broker should neither
-share its faults nor its speed. Pure.
+share its faults nor its speed.
 
 Source: frames recorded from the 5.5.0 client; RocketMQ 5.3.3 RocketMQSerializable.java.
 """
@@ -10,10 +10,14 @@ from __future__ import annotations
 
 import json
 import struct
+import time
 from dataclasses import dataclass
 
 SEND_MESSAGE_V2 = 310
 JAVA = 0
+SUSPEND = 0x2
+SUBSCRIPTION = 0x4
+"""Bits of a pull's sysFlag. Source: common/sysflag/PullSysFlag.java."""
 CLIENT_VERSION = 513
 JSON_TYPE = 0
 ROCKETMQ_TYPE = 1
@@ -64,25 +68,51 @@ def build_frame(
 
 
 def send_fields(
-    topic: str, queue_id: int, *, born_timestamp_ms: int, broker: str
+    group: str,
+    topic: str,
+    queue_id: int,
+    properties: str = "",
+    *,
+    born_timestamp_ms: int | None = None,
+    queue_count: str = "4",
 ) -> dict[str, str]:
-    """The fields of a send as the official benchmark makes it: no keys, no tags."""
-    properties = f"UNIQ_KEY\x01{UNIQUE_MARK}\x02WAIT\x01true\x02"
+    """The fields of a send, SEND_MESSAGE_V2 or SEND_BATCH_MESSAGE.
+
+    Args:
+      born_timestamp_ms: None: now.
+      queue_count: of a topic that the send creates.
+    """
+    if born_timestamp_ms is None:
+        born_timestamp_ms = time.time_ns() // 1_000_000
     return {
-        "a": "benchmark_producer",
-        "b": topic,
-        "c": "TBW102",
-        "d": "4",
-        "e": str(queue_id),
-        "f": "0",
-        "g": str(born_timestamp_ms),
-        "h": "0",
-        "i": properties,
-        "j": "0",
-        "k": "false",
+        "a": group, "b": topic, "c": "TBW102", "d": queue_count, "e": str(queue_id), "f": "0",
+        "g": str(born_timestamp_ms), "h": "0", "i": properties, "j": "0", "k": "false",
         "m": "false",
-        "n": broker,
-    }
+    }  # fmt: skip
+
+
+def pull_fields(
+    group: str,
+    topic: str,
+    queue_id: int,
+    queue_offset: int,
+    *,
+    count: int = 32,
+    wait_s: float = 0.0,
+    subscription: str = "*",
+) -> dict[str, str]:
+    """The fields of a PULL_MESSAGE with its subscription, to tags.
+
+    Args:
+      wait_s: how long it may be held; 0: not at all.
+    """
+    sys_flag = SUBSCRIPTION | SUSPEND if wait_s else SUBSCRIPTION
+    return {
+        "consumerGroup": group, "topic": topic, "queueId": str(queue_id),
+        "queueOffset": str(queue_offset), "maxMsgNums": str(count), "sysFlag": str(sys_flag),
+        "commitOffset": "0", "suspendTimeoutMillis": str(int(wait_s * 1000)),
+        "subscription": subscription, "subVersion": "0", "expressionType": "TAG",
+    }  # fmt: skip
 
 
 @dataclass(slots=True)
@@ -108,12 +138,22 @@ class SendTemplate:
         broker: str,
         serialize_type: int,
     ) -> SendTemplate:
-        """Templates for queues 0 to queue_count - 1 (at most 10) of a topic."""
+        """Templates for queues 0 to queue_count - 1 (at most 10) of a topic.
+
+        A send as the official benchmark makes it: no keys, no tags.
+        """
         assert 1 <= queue_count <= 10, "queue ids of one digit keep all frames the same size"
         frames = [
             build_frame(
                 SEND_MESSAGE_V2,
-                send_fields(topic, queue, born_timestamp_ms=born_timestamp_ms, broker=broker),
+                send_fields(
+                    "benchmark_producer",
+                    topic,
+                    queue,
+                    f"UNIQ_KEY\x01{UNIQUE_MARK}\x02WAIT\x01true\x02",
+                    born_timestamp_ms=born_timestamp_ms,
+                )
+                | {"n": broker},
                 body,
                 opaque=OPAQUE_FIRST,
                 serialize_type=serialize_type,

@@ -17,24 +17,23 @@ import sys
 import tempfile
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
 import trio
 import typer
-from rich.console import Console
 
 from trocket.bench.ha_sends import Spread, measure_all, measure_brokers
+from trocket.bench.kit import chosen, show
 from trocket.bench.store import (
+    COLUMNS,
     HOST,
     PROPERTIES,
     QUEUE_COUNT,
     TOPIC,
-    Outcome,
+    Figure,
     append,
     new_store,
-    report,
 )
 from trocket.store.config import BrokerRole, FlushDiskType, MessageStoreConfig
 from trocket.store.ha.master import HaMaster, open_ha_listener
@@ -66,7 +65,7 @@ async def follow(folder: Path, port: int, until: int, flush: FlushDiskType) -> N
         start_s, start_cpu_s = time.perf_counter(), time.process_time()
         nursery.start_soon(slave.run)
         while not until or store.max_physical_offset < until:
-            await store.wait_for_more()
+            await store.activity.wait_for_more()
         took_s = time.perf_counter() - start_s
         cpu_s = time.process_time() - start_cpu_s
         print(json.dumps({"took_s": took_s, "cpu_s": cpu_s}))
@@ -113,7 +112,7 @@ async def with_slave(
     return printed
 
 
-def catch_up_case(folder: Path, body_size: int, gib: float) -> Outcome:
+def catch_up_case(folder: Path, body_size: int, gib: float) -> Figure:
     """An empty slave takes a whole log."""
     store = new_store(folder / "master")
     queues = [(TOPIC, queue_id) for queue_id in range(QUEUE_COUNT)]
@@ -123,7 +122,7 @@ def catch_up_case(folder: Path, body_size: int, gib: float) -> Outcome:
     printed = json.loads(trio.run(with_slave, store, folder / "slave", end))
     store.close()
     rate = end / 1e6 / printed["took_s"]
-    return Outcome(
+    return Figure(
         f"catch up, {body_size} B",
         rate,
         "MB/s",
@@ -133,7 +132,7 @@ def catch_up_case(folder: Path, body_size: int, gib: float) -> Outcome:
     )
 
 
-def ack_case(folder: Path, body_size: int, count: int, flush: FlushDiskType) -> Outcome:
+def ack_case(folder: Path, body_size: int, count: int, flush: FlushDiskType) -> Figure:
     """One message at a time, put, and acknowledged by the slave."""
     store = new_store(folder / "master", broker_role=BrokerRole.SYNC_MASTER, flush_disk_type=flush)
     took_us: list[float] = []
@@ -159,7 +158,7 @@ def ack_case(folder: Path, body_size: int, count: int, flush: FlushDiskType) -> 
 
     trio.run(with_slave, store, folder / "slave", 0, work)
     store.close()
-    return Outcome(
+    return Figure(
         f"put to ack, {flush.value}",
         statistics.median(took_us),
         "µs",
@@ -171,7 +170,7 @@ def ack_case(folder: Path, body_size: int, count: int, flush: FlushDiskType) -> 
 
 def sends_cases(
     folder: Path, peers: str, rounds: int, seconds: float, warm_up: float
-) -> list[Outcome]:
+) -> list[Figure]:
     """Whole brokers: without a slave, with one, and waiting for it; ours over each peer's."""
     figures = measure_all(
         peers.split(","), folder, rounds=rounds, seconds=seconds, warm_up_s=warm_up
@@ -181,7 +180,7 @@ def sends_cases(
     for one in figures:
         other = others.get((one.mode, one.case)) if one.peer == "trocket" else None
         outcomes.append(
-            Outcome(
+            Figure(
                 f"{one.peer}, {one.mode}, {one.case}",
                 one.messages_per_s,
                 "msg/s",
@@ -194,7 +193,7 @@ def sends_cases(
     return outcomes
 
 
-def brokers_case(folder: Path, rounds: int, seconds: float) -> list[Outcome]:
+def brokers_case(folder: Path, rounds: int, seconds: float) -> list[Figure]:
     """Two broker processes over one, by turns."""
     ratios: list[float] = []
     two: list[Spread] = []
@@ -207,7 +206,7 @@ def brokers_case(folder: Path, rounds: int, seconds: float) -> list[Outcome]:
         ratios.append(two[-1].messages_per_s / one_and_two[0].messages_per_s)
     middle = sorted(two, key=lambda each: each.messages_per_s)[len(two) // 2]
     return [
-        Outcome(
+        Figure(
             "two brokers",
             middle.messages_per_s,
             "msg/s",
@@ -238,7 +237,7 @@ def main(
         trio.run(follow, folder, slave_of, until, FlushDiskType[flush])
         return
     flushes = (FlushDiskType.ASYNC_FLUSH, FlushDiskType.SYNC_FLUSH)
-    cases: dict[str, list[Callable[[Path], list[Outcome]]]] = {
+    cases: dict[str, list[Callable[[Path], list[Figure]]]] = {
         "catch-up": [
             lambda path, size=size: [catch_up_case(path, size, gib)]  # type: ignore[misc]
             for size in (1024, 4096)
@@ -250,17 +249,12 @@ def main(
         "brokers": [lambda path: brokers_case(path, rounds, seconds)],
         "sends": [lambda path: sends_cases(path, peers, rounds, seconds, warm_up)],
     }
-    if case != "all" and case not in cases:
-        raise typer.BadParameter(f"--case is all or one of {', '.join(cases)}")
-    outcomes: list[Outcome] = []
-    for name, ones in cases.items():
-        for one in ones if case in ("all", name) else ():
+    outcomes: list[Figure] = []
+    for ones in chosen(None if case == "all" else [case], cases, "--case").values():
+        for one in ones:
             with tempfile.TemporaryDirectory(prefix="trocket-bench-", dir=folder) as scratch:
                 outcomes += one(Path(scratch))
-    if json_:
-        print(json.dumps([asdict(one) for one in outcomes], indent=2))
-    else:
-        Console(width=140).print(report(outcomes))
+    show(outcomes, COLUMNS, as_json=json_)
 
 
 if __name__ == "__main__":

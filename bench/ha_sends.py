@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Protocol
 
 from trocket.bench.frames import ROCKETMQ_TYPE, SendTemplate
+from trocket.bench.kit import socket_address
 from trocket.bench.wire import Case, Load, measure
 from trocket.interop.apache import ApacheCluster
 from trocket.interop.peer import Cluster
@@ -171,8 +172,7 @@ def measure_brokers(count: int, folder: Path, *, seconds: float, warm_up_s: floa
         for broker in brokers:
             stack.callback(broker.close)
             broker.start_broker()
-            host, _, port = broker.broker_address.rpartition(":")
-            addresses.append((host, int(port)))
+            addresses.append(socket_address(broker.broker_address))
         load = Load(addresses, Case("spread", 4, 256), _template())
         stack.callback(load.close)
         load.start()

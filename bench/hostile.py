@@ -36,6 +36,7 @@ from rich.table import Table
 
 from trocket import ClientError, ConsumeFromWhere, Message, Producer, PushConsumer
 from trocket.bench.stored_state import size_of, stored_state
+from trocket.common.terminal import table
 from trocket.interop.ports import free_port
 from trocket.interop.process import LineProcess, PeerError
 from trocket.interop.trocket_peer import TrocketPair
@@ -271,12 +272,12 @@ def judge(figures: dict[str, Any], budget_mb: int, own_mb: int) -> list[str]:
 
 def report(figures: dict[str, Any]) -> Table:
     """The figures as a table for people."""
-    table = Table("figure", "value")
+    rows = []
     for name, value in figures.items():
         if isinstance(value, dict):
             value = ", ".join(f"{key} {item}" for key, item in value.items())
-        table.add_row(name, str(value))
-    return table
+        rows.append([name, str(value)])
+    return table(("figure", "value"), rows)
 
 
 def main(

@@ -25,18 +25,17 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.box import SIMPLE
 from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
+from trocket.bench.kit import chosen, make_cluster, resident_mb, running
 from trocket.bench.official_lines import WINDOW_S, ReportLine, parse_report, windows_between
-from trocket.interop.apache import ApacheCluster
+from trocket.common.terminal import table
 from trocket.interop.maven import JAVA_OPENS, fetch_jars
 from trocket.interop.peer import Cluster
 from trocket.interop.process import LineProcess, PeerError
-from trocket.interop.trocket_peer import TrocketCluster
-from trocket.interop.usage import anonymous_bytes, cpu_seconds, resident_bytes
+from trocket.interop.usage import anonymous_bytes, cpu_seconds
 
 EXAMPLE_VERSION = "5.5.0"
 PACKAGE = "org.apache.rocketmq.example.benchmark"
@@ -140,31 +139,19 @@ def running_program(
         program.process.kill()
 
 
-def make_cluster(peer: str, folder: Path) -> Cluster:
-    """The stopped cluster of that name: "trocket" or "apache-VERSION"."""
-    if peer == "trocket":
-        return TrocketCluster(folder)
-    return ApacheCluster(
-        peer.removeprefix("apache-"), folder, broker_java=BROKER_JAVA, namesrv_java=NAMESRV_JAVA
-    )
-
-
-def _megabytes(total_bytes: int) -> float:
-    return total_bytes / 1e6
-
-
 def run_once(peer: str, workload: str, folder: Path, *, warm_up_s: float, seconds: float) -> Run:
     """One run on an empty folder.
 
     Raises: PeerError: a process did not start, or the benchmark reported nothing.
     """
-    cluster = make_cluster(peer, folder / "cluster")
-    try:
-        before_s = time.monotonic()
-        cluster.start()
+    cluster = make_cluster(
+        peer, folder / "cluster", broker_java=BROKER_JAVA, namesrv_java=NAMESRV_JAVA
+    )
+    before_s = time.monotonic()
+    with running(cluster):
         start_s = time.monotonic() - before_s
         time.sleep(IDLE_S)
-        idle_mb = _megabytes(sum(map(resident_bytes, cluster.pids)))
+        idle_mb = resident_mb(*cluster.pids)
         if not WORKLOADS[workload].is_consumed:
             return _measure(cluster, workload, folder, start_s, idle_mb, warm_up_s, seconds, None)
         with running_program("Consumer", cluster, folder / "consumer", []) as consumer:
@@ -174,8 +161,6 @@ def run_once(peer: str, workload: str, folder: Path, *, warm_up_s: float, second
             return _measure(
                 cluster, workload, folder, start_s, idle_mb, warm_up_s, seconds, consumer
             )
-    finally:
-        cluster.close()
 
 
 def _measure(
@@ -197,8 +182,8 @@ def _measure(
         cpu_from_s, from_s = cpu_seconds(broker), time.monotonic()
         time.sleep(seconds)
         cpu_to_s, to_s = cpu_seconds(broker), time.monotonic()
-        resident_mb = _megabytes(sum(map(resident_bytes, cluster.pids)))
-        anonymous_mb = _megabytes(sum(map(anonymous_bytes, cluster.pids)))
+        after_mb = resident_mb(*cluster.pids)
+        anonymous_mb = sum(map(anonymous_bytes, cluster.pids)) / 1e6
         # The report of the last window may be printed a moment after the window's end.
         time.sleep(1.0)
     sends = producer.windows(from_s, to_s + 1.0)
@@ -217,7 +202,7 @@ def _measure(
         cpu_us=(cpu_to_s - cpu_from_s) / (send_per_s * (to_s - from_s)) * 1e6,
         start_s=start_s,
         idle_mb=idle_mb,
-        resident_mb=resident_mb,
+        resident_mb=after_mb,
         anonymous_mb=anonymous_mb,
     )
 
@@ -258,15 +243,12 @@ def _cell(value: object) -> str:
 def report(runs: list[Run], peers: list[str]) -> Table:
     """The summary as a table."""
     rounds = len(runs) // (len(peers) * len({run.workload for run in runs}))
-    table = Table(title=f"medians of {rounds} rounds", box=SIMPLE)
-    for heading in ("workload", "metric"):
-        table.add_column(heading, no_wrap=True)
-    for heading in (*peers, "ratio"):
-        table.add_column(heading, justify="right", no_wrap=True)
+    headings = ("workload", "metric", *peers, "ratio")
+    rows = []
     for row in summarize(runs, peers):
         cells = [row["workload"], row["metric"], *(row[peer] for peer in peers), row.get("ratio")]
-        table.add_row(*map(_cell, cells))
-    return table
+        rows.append([*map(_cell, cells)])
+    return table(headings, rows, title=f"medians of {rounds} rounds")
 
 
 def main(
@@ -283,10 +265,7 @@ def main(
 ) -> None:
     """Run the official benchmark against each peer in turn and print medians and ratios."""
     names = peers.split(",")
-    workloads = workload or [*WORKLOADS]
-    unknown = [each for each in workloads if each not in WORKLOADS]
-    if unknown:
-        raise typer.BadParameter(f"{unknown[0]}: the workloads are {', '.join(WORKLOADS)}")
+    workloads = chosen(workload, WORKLOADS, "--workload")
     total = rounds * len(workloads) * len(names)
     runs: list[Run] = []
     with Progress(console=Console(file=sys.stderr)) as progress:

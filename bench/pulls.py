@@ -13,15 +13,15 @@ from trocket.bench.frames import (
     ROCKETMQ_TYPE,
     SendTemplate,
     build_frame,
+    pull_fields,
     take_answers,
 )
+from trocket.bench.kit import running, socket_address
 from trocket.interop.trocket_peer import TrocketCluster
 from trocket.interop.usage import cpu_seconds
 
 PULL_MESSAGE = 11
 HEARTBEAT = 34
-SUBSCRIPTION_IN_REQUEST = 4
-"""sysFlag bit: the pull carries its subscription. Source: common/sysflag/PullSysFlag.java."""
 
 TOPIC = "PullBench"
 GROUP = "PullBenchGroup"
@@ -30,23 +30,6 @@ QUEUE_COUNT = 4
 """Records of the queues alternate in the log, so each one of a pull is a buffer of its own."""
 
 _ANSWER_HEAD = struct.Struct(">iih")
-
-
-def pull_fields(queue_id: int, queue_offset: int, count: int) -> dict[str, str]:
-    """The fields of a pull that is not to be held."""
-    return {
-        "consumerGroup": GROUP,
-        "topic": TOPIC,
-        "queueId": str(queue_id),
-        "queueOffset": str(queue_offset),
-        "maxMsgNums": str(count),
-        "sysFlag": str(SUBSCRIPTION_IN_REQUEST),
-        "commitOffset": "0",
-        "suspendTimeoutMillis": "0",
-        "subscription": "*",
-        "subVersion": "0",
-        "expressionType": "TAG",
-    }
 
 
 def fill(peer: socket.socket, body_size: int, messages: int) -> None:
@@ -88,18 +71,16 @@ def pull_cpu_us(
     Raises: PeerError, OSError: the broker ended. ValueError: an answer was not what it should be.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    cluster = TrocketCluster(folder)
-    try:
-        cluster.start()
-        host, _, port = cluster.broker_address.rpartition(":")
-        with socket.create_connection((host, int(port)), timeout=ANSWER_TIMEOUT_S) as peer:
+    with running(TrocketCluster(folder)) as cluster:
+        address = socket_address(cluster.broker_address)
+        with socket.create_connection(address, timeout=ANSWER_TIMEOUT_S) as peer:
             peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             rounds = 50
             fill(peer, body_size, rounds * count * QUEUE_COUNT)
             frames = [
                 build_frame(
                     PULL_MESSAGE,
-                    pull_fields(queue_id, number * count, count),
+                    pull_fields(GROUP, TOPIC, queue_id, number * count, count=count),
                     b"",
                     opaque=OPAQUE_FIRST,
                     serialize_type=ROCKETMQ_TYPE,
@@ -113,8 +94,6 @@ def pull_cpu_us(
             pulls = load.run(seconds)
             took_s = time.perf_counter() - start_s
             cpu_s = cpu_seconds(cluster.pids[0]) - cpu_s
-    finally:
-        cluster.close()
     return cpu_s / pulls * 1e6, pulls / took_s
 
 

@@ -33,9 +33,9 @@ from trocket import (
     Producer,
     PushConsumer,
 )
+from trocket.bench.kit import resident_mb, running
 from trocket.interop.process import PeerError
 from trocket.interop.trocket_peer import TrocketCluster
-from trocket.interop.usage import resident_bytes
 
 BODY_SIZE = 128
 TICK_S = 0.02
@@ -167,7 +167,7 @@ async def watch(samples: list[Sample], start_s: float, ledger: Ledger, bar: Prog
         samples.append(
             Sample(
                 time.monotonic() - start_s,
-                resident_bytes(os.getpid()) / 1e6,
+                resident_mb(os.getpid()),
                 len(asyncio.all_tasks()),
                 _open_files(),
             )
@@ -255,13 +255,12 @@ def main(
     restart_s: Annotated[float, typer.Option(help="seconds between restarts")] = 60.0,
 ) -> None:
     """Soak, and print the figures as JSON; status 1 if something was lost."""
-    with tempfile.TemporaryDirectory() as name, Progress(console=Console(stderr=True)) as bar:
-        cluster = TrocketCluster(Path(name) / "cluster")
-        try:
-            cluster.start()
-            figures = asyncio.run(soak(cluster, minutes, rate, restart_s, bar))
-        finally:
-            cluster.close()
+    with (
+        tempfile.TemporaryDirectory() as name,
+        Progress(console=Console(stderr=True)) as bar,
+        running(TrocketCluster(Path(name) / "cluster")) as cluster,
+    ):
+        figures = asyncio.run(soak(cluster, minutes, rate, restart_s, bar))
     print(json.dumps(figures, indent=2))
     sys.exit(1 if figures["lost"] else 0)
 

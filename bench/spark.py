@@ -24,14 +24,14 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
 import typer
 
+from trocket.bench.kit import running
 from trocket.bench.spark_ready import PARTS as READY_PARTS
 from trocket.bench.spark_ready import ReadySource
 from trocket.blocking import Admin
@@ -167,7 +167,8 @@ def write_store(folder: Path, count: int) -> str:
             time_ms = 1_700_000_000_000 + number
             record = encode_record(
                 "TopicTrade", number % 16, number // 16, offset, b"x" * 100, properties,
-                time_ms, HOST, time_ms, HOST,
+                born_timestamp_ms=time_ms, born_host=HOST,
+                store_timestamp_ms=time_ms, store_host=HOST,
             )  # fmt: skip
             file.write(record)
             offset += len(record)
@@ -234,16 +235,6 @@ def measure_store(spark: Any, pool: Any, folder: Path, messages: int, rounds: in
 
 
 # A broker
-
-
-@contextmanager
-def own_broker(folder: Path) -> Iterator[TrocketCluster]:
-    cluster = TrocketCluster(folder / "cluster")
-    cluster.start()
-    try:
-        yield cluster
-    finally:
-        cluster.close()
 
 
 def measure_sink(spark: Any, cluster: TrocketCluster, count: int, rounds: int) -> None:
@@ -342,7 +333,7 @@ def main(
         if Part.STORE in parts:
             measure_store(spark, pool, folder, messages, rounds)
         if parts & {Part.SINK, Part.SOURCE}:
-            with own_broker(folder) as cluster:
+            with running(TrocketCluster(folder / "cluster")) as cluster:
                 measure_sink(spark, cluster, rows, rounds)
                 if Part.SOURCE in parts:
                     measure_source(spark, pool, cluster, rounds)

@@ -10,7 +10,6 @@ afterwards; `--folder` says on which disk (a RAM disk would make group commit me
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import statistics
@@ -18,16 +17,14 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import trio
 import typer
-from rich.box import SIMPLE
-from rich.console import Console
-from rich.table import Table
 
+from trocket.bench.kit import Columns, chosen, show
 from trocket.bench.pulls import pull_cpu_us
 from trocket.common.sql92.expression import compile_expression
 from trocket.store.config import FlushDiskType, MessageStoreConfig
@@ -47,7 +44,7 @@ QUEUE_COUNT = 4
 
 
 @dataclass(frozen=True)
-class Outcome:
+class Figure:
     """One figure and what it is compared with."""
 
     case: str
@@ -97,7 +94,7 @@ def append(store: MessageStore, body: bytes, batches: int, queues: list[tuple[st
     return number / (time.perf_counter() - start_s)
 
 
-def append_case(folder: Path, body_size: int) -> Outcome:
+def append_case(folder: Path, body_size: int) -> Figure:
     """The write path alone: one core, no services, queue units written as the broker does."""
     rates = []
     for _ in range(ROUNDS):
@@ -109,10 +106,10 @@ def append_case(folder: Path, body_size: int) -> Outcome:
     goal = 150_000
     rate = statistics.median(rates)
     spread = f"{min(rates):,.0f} … {max(rates):,.0f}"
-    return Outcome(f"append {body_size} B", rate, "msg/s", f"goal {goal:,}", rate / goal, spread)
+    return Figure(f"append {body_size} B", rate, "msg/s", f"goal {goal:,}", rate / goal, spread)
 
 
-def many_queues_case(folder: Path) -> Outcome:
+def many_queues_case(folder: Path) -> Figure:
     """1 000 topics of 8 queues against one topic of 4, in turn."""
     many = [(f"{TOPIC}{number}", queue_id) for number in range(1000) for queue_id in range(8)]
     few = [(TOPIC, queue_id) for queue_id in range(QUEUE_COUNT)]
@@ -125,7 +122,7 @@ def many_queues_case(folder: Path) -> Outcome:
             store.close()
     rate = statistics.median(rates[len(many)])
     peer = statistics.median(rates[len(few)])
-    return Outcome(
+    return Figure(
         "append 1024 B to 8,000 queues", rate, "msg/s", f"4 queues {peer:,.0f}", rate / peer
     )
 
@@ -206,7 +203,7 @@ async def _group_commit(store: MessageStore, body: bytes, seconds: float) -> flo
                 )
             store.commit()
             flushed = trio.Event()
-            store.when_flushed(physical_offset, _setter(flushed))
+            store.flusher.when_flushed(physical_offset, _setter(flushed))
             await flushed.wait()
             done += SENDERS
 
@@ -229,7 +226,7 @@ def group_commit_case(
     warm: bool = False,
     more_ms: float = 0.0,
     rounds: int = ROUNDS,
-) -> Outcome:
+) -> Figure:
     """64 closed-loop senders under SYNC_FLUSH against 64 times the bare rate for the same bytes.
 
     Args:
@@ -243,7 +240,7 @@ def group_commit_case(
 
 def _group_commit_case(
     folder: Path, body_size: int, seconds: float, warm: bool, more_ms: float, rounds: int
-) -> Outcome:
+) -> Figure:
     record_size = 91 + len(TOPIC) + len(PROPERTIES) + body_size
     ratios, rates, bares = [], [], []
     for _ in range(rounds):
@@ -267,7 +264,7 @@ def _group_commit_case(
         ratios.append(rate / SENDERS / bare)
     bare, rate = statistics.median(bares), statistics.median(rates)
     special = ", warm" * warm + (f", disk {more_ms:g} ms slower" if more_ms else "")
-    return Outcome(
+    return Figure(
         f"group commit, {SENDERS} senders, {body_size} B{special}",
         rate,
         "msg/s",
@@ -277,14 +274,14 @@ def _group_commit_case(
     )
 
 
-def recovery_case(folder: Path, gib: float) -> Outcome:
+def recovery_case(folder: Path, gib: float) -> Figure:
     """Opening a store that was killed, all of whose log must be read (no checkpoint)."""
     store = new_store(folder)
     queues = [(TOPIC, queue_id) for queue_id in range(QUEUE_COUNT)]
     record_size = 91 + len(TOPIC) + len(PROPERTIES) + 1024
     batches = int(gib * (1 << 30)) // record_size // BATCH
     append(store, bytes(1024), batches, queues)
-    store.flush()
+    store.flusher.flush()
     size = store.max_physical_offset
     store.queue_store.close()
     store.log.close()
@@ -299,7 +296,7 @@ def recovery_case(folder: Path, gib: float) -> Outcome:
     whole = again.max_physical_offset == size
     again.close()
     goal_s = 10.0 * size / (1 << 30)
-    return Outcome(
+    return Figure(
         f"recovery of {size / (1 << 30):.2f} GiB, 1024 B",
         took_s,
         "s",
@@ -309,14 +306,14 @@ def recovery_case(folder: Path, gib: float) -> Outcome:
     )
 
 
-def pull_case(folder: Path, in_flight: int, seconds: float) -> Outcome:
+def pull_case(folder: Path, in_flight: int, seconds: float) -> Figure:
     """Pulls of 32 x 1 KiB over loopback: CPU of the broker's process for each."""
     shutil.rmtree(folder, ignore_errors=True)
     cpu_us, pulls_per_s = pull_cpu_us(
         folder, body_size=1024, count=32, in_flight=in_flight, seconds=seconds
     )
     goal = 60.0
-    return Outcome(
+    return Figure(
         f"pull of 32 x 1024 B, {in_flight} in flight",
         cpu_us,
         "us CPU",
@@ -326,7 +323,7 @@ def pull_case(folder: Path, in_flight: int, seconds: float) -> Outcome:
     )
 
 
-def filter_case(folder: Path) -> Outcome:
+def filter_case(folder: Path) -> Figure:
     """Gets with an SQL92 filter that a quarter of the messages match, one core."""
     expression = compile_expression("price > 49 AND symbol = 'A'")
     wanted = RecordFilter(expression.matches, lambda: time.perf_counter() < 0.0)
@@ -358,7 +355,7 @@ def filter_case(folder: Path) -> Outcome:
     store.close()
     goal = 50_000
     rate = statistics.median(rates)
-    return Outcome(
+    return Figure(
         "get with an SQL92 filter, 128 B",
         rate,
         "msg/s",
@@ -368,16 +365,14 @@ def filter_case(folder: Path) -> Outcome:
     )
 
 
-def report(outcomes: list[Outcome]) -> Table:
-    """The outcomes as a table."""
-    table = Table(box=SIMPLE, pad_edge=False, collapse_padding=True)
-    for heading in ("case", "", "unit", "against", "ratio", "spread"):
-        justify = "right" if heading in ("", "ratio") else "left"
-        table.add_column(heading, justify=justify, no_wrap=True)  # type: ignore[arg-type]
-    for one in outcomes:
-        ratio = "" if one.ratio is None else f"{one.ratio:.2f}"
-        table.add_row(one.case, f"{one.value:,.1f}", one.unit, one.peer, ratio, one.note)
-    return table
+COLUMNS: Columns[Figure] = {
+    "case": lambda one: one.case,
+    "figure": lambda one: f"{one.value:,.1f}",
+    "unit": lambda one: one.unit,
+    "against": lambda one: one.peer,
+    "ratio": lambda one: "" if one.ratio is None else f"{one.ratio:.2f}",
+    "spread": lambda one: one.note,
+}
 
 
 def main(
@@ -392,7 +387,7 @@ def main(
     """Measure the store and print each figure with its peer."""
     with tempfile.TemporaryDirectory(prefix="trocket-bench-", dir=folder) as scratch:
         root = Path(scratch) / "store"
-        cases: dict[str, list[Callable[[], Outcome]]] = {
+        cases: dict[str, list[Callable[[], Figure]]] = {
             "append": [lambda: append_case(root, 128), lambda: append_case(root, 1024)],
             "queues": [lambda: many_queues_case(root)],
             "group-commit": [
@@ -409,14 +404,9 @@ def main(
                 lambda: pull_case(Path(scratch) / "broker", 16, seconds),
             ],
         }
-        if case != "all" and case not in cases:
-            raise typer.BadParameter(f"--case is all or one of {', '.join(cases)}")
-        chosen = [one for name, ones in cases.items() if case in ("all", name) for one in ones]
-        outcomes = [one() for one in chosen]
-    if json_:
-        print(json.dumps([asdict(one) for one in outcomes], indent=2))
-    else:
-        Console(width=140).print(report(outcomes))
+        ones = chosen(None if case == "all" else [case], cases, "--case")
+        outcomes = [measure() for each in ones.values() for measure in each]
+    show(outcomes, COLUMNS, as_json=json_)
 
 
 if __name__ == "__main__":

@@ -23,15 +23,16 @@ import tempfile
 import time
 from array import array
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.box import SIMPLE
 from rich.console import Console
 from rich.table import Table
 
+from trocket.bench import kit
 from trocket.bench.frames import (
     JSON_TYPE,
     OPAQUE_FIRST,
@@ -39,10 +40,10 @@ from trocket.bench.frames import (
     SendTemplate,
     take_answers,
 )
-from trocket.interop.apache import ApacheCluster
+from trocket.common.terminal import table
 from trocket.interop.peer import Cluster
 from trocket.interop.trocket_peer import TrocketCluster
-from trocket.interop.usage import cpu_seconds, resident_bytes
+from trocket.interop.usage import cpu_seconds
 
 RECEIVE_SIZE_BYTES = 1 << 18
 ANSWER_TIMEOUT_S = 10.0
@@ -71,7 +72,7 @@ CASES = (
 
 
 @dataclass(frozen=True)
-class Outcome:
+class CaseResult:
     """What one case measured; the generator's own CPU shows whether it was the limit."""
 
     case: str
@@ -84,11 +85,6 @@ class Outcome:
     max_us: float
     generator_cpu_share: float
     resident_mb: float
-
-
-def percentile(ordered: array[float], share: float) -> float:
-    """The value below which `share` (0 to 1) of the ordered values lie; they must not be empty."""
-    return ordered[min(int(len(ordered) * share), len(ordered) - 1)]
 
 
 class _Connection:
@@ -218,7 +214,7 @@ def measure(
     warm_up_s: float,
     seconds: float,
     spin: bool = False,
-) -> Outcome:
+) -> CaseResult:
     """Run one case against a running cluster.
 
     Args:
@@ -228,9 +224,8 @@ def measure(
 
     Raises: PeerError, OSError, BadAnswerError: the broker ended or refused.
     """
-    host, _, port = cluster.broker_address.rpartition(":")
     broker = cluster.pids[0]
-    load = Load([(host, int(port))], case, template, spin=spin)
+    load = Load([kit.socket_address(cluster.broker_address)], case, template, spin=spin)
     try:
         load.start()
         load.run(warm_up_s)
@@ -246,25 +241,18 @@ def measure(
     finally:
         load.close()
     ordered = array("d", sorted(load.latencies_s))
-    return Outcome(
+    return CaseResult(
         case=case.name,
         messages=answered,
         refused=load.refused,
         messages_per_s=answered / took_s,
         broker_cpu_us=cpu_s / answered * 1e6,
-        p50_us=percentile(ordered, 0.50) * 1e6,
-        p99_us=percentile(ordered, 0.99) * 1e6,
+        p50_us=kit.percentile(ordered, 0.50) * 1e6,
+        p99_us=kit.percentile(ordered, 0.99) * 1e6,
         max_us=ordered[-1] * 1e6,
         generator_cpu_share=own_share,
-        resident_mb=resident_bytes(broker) / 1e6,
+        resident_mb=kit.resident_mb(broker),
     )
-
-
-def make_cluster(against: str, folder: Path) -> Cluster:
-    """The stopped cluster that `--against` names: "trocket" or "apache-VERSION"."""
-    if against == "trocket":
-        return TrocketCluster(folder)
-    return ApacheCluster(against.removeprefix("apache-"), folder, broker_java=BROKER_HEAP)
 
 
 def pin_to_cores(*brokers: int) -> None:
@@ -279,19 +267,18 @@ def pin_to_cores(*brokers: int) -> None:
     os.sched_setaffinity(0, set(cores[:-1]) or set(cores))
 
 
-def report(outcomes: list[Outcome], title: str) -> Table:
-    """The outcomes as a table; CPU µs is the broker's per message."""
-    table = Table(title=title, box=SIMPLE, pad_edge=False, collapse_padding=True)
-    table.add_column("case", no_wrap=True)
-    headings = ("msg/s", "CPU µs", "p50 µs", "p99 µs", "max µs", "load", "RSS MB", "busy")
-    for heading in headings:
-        table.add_column(heading, justify="right", no_wrap=True)
-    for one in outcomes:
-        numbers = (one.messages_per_s, one.broker_cpu_us, one.p50_us, one.p99_us, one.max_us)
-        cells = [f"{number:.1f}" if number < 100 else f"{number:.0f}" for number in numbers]
-        last = (f"{one.generator_cpu_share:.0%}", f"{one.resident_mb:.0f}", str(one.refused))
-        table.add_row(one.case, *cells, *last)
-    return table
+COLUMNS: kit.Columns[CaseResult] = {
+    "case": lambda one: one.case,
+    "msg/s": lambda one: kit.short(one.messages_per_s),
+    "CPU µs": lambda one: kit.short(one.broker_cpu_us),
+    "p50 µs": lambda one: kit.short(one.p50_us),
+    "p99 µs": lambda one: kit.short(one.p99_us),
+    "max µs": lambda one: kit.short(one.max_us),
+    "load": lambda one: f"{one.generator_cpu_share:.0%}",
+    "RSS MB": lambda one: f"{one.resident_mb:.0f}",
+    "busy": lambda one: str(one.refused),
+}
+"""CPU µs is the broker's per message."""
 
 
 def checkout_cluster(checkout: Path, folder: Path) -> TrocketCluster:
@@ -306,8 +293,8 @@ def checkout_cluster(checkout: Path, folder: Path) -> TrocketCluster:
 
 
 def compare(
-    clusters: tuple[Cluster, Cluster], run: Callable[[Cluster, Case], Outcome], rounds: int
-) -> list[tuple[Outcome, Outcome]]:
+    clusters: tuple[Cluster, Cluster], run: Callable[[Cluster, Case], CaseResult], rounds: int
+) -> list[tuple[CaseResult, CaseResult]]:
     """Measure two running clusters by turns, the first to begin changing with each round."""
     pairs = []
     for number in range(rounds):
@@ -318,12 +305,9 @@ def compare(
     return pairs
 
 
-def report_ratios(pairs: list[tuple[Outcome, Outcome]], title: str) -> Table:
+def report_ratios(pairs: list[tuple[CaseResult, CaseResult]], title: str) -> Table:
     """Ours by theirs: the median of the rounds, and the least and the greatest."""
-    table = Table(title=title, box=SIMPLE, pad_edge=False, collapse_padding=True)
-    table.add_column("case", no_wrap=True)
-    for heading in ("CPU µs", "beside", "ratio", "least", "most", "rate ratio", "least", "most"):
-        table.add_column(heading, justify="right", no_wrap=True)
+    rows = []
     for case in CASES:
         both = [(ours, theirs) for ours, theirs in pairs if ours.case == case.name]
         cpu = [ours.broker_cpu_us / theirs.broker_cpu_us for ours, theirs in both]
@@ -334,8 +318,9 @@ def report_ratios(pairs: list[tuple[Outcome, Outcome]], title: str) -> Table:
         ]
         for ratios in (cpu, rate):
             cells += [f"{of(ratios):.3f}" for of in (statistics.median, min, max)]
-        table.add_row(case.name, *cells)
-    return table
+        rows.append([case.name, *cells])
+    columns = ("case", "CPU µs", "beside", "ratio", "least", "most", "rate ratio", "least", "most")
+    return table(columns, rows, title=title)
 
 
 def main(
@@ -360,41 +345,37 @@ def main(
         serialize_type=ROCKETMQ_TYPE if header == "rocketmq" else JSON_TYPE,
     )
 
-    def run(cluster: Cluster, case: Case) -> Outcome:
+    def run(cluster: Cluster, case: Case) -> CaseResult:
         spin = pin and len(os.sched_getaffinity(0)) < (os.cpu_count() or 1)
         return measure(cluster, case, template, warm_up_s=warm_up, seconds=seconds, spin=spin)
 
-    pairs: list[tuple[Outcome, Outcome]] = []
-    outcomes: list[Outcome] = []
+    pairs: list[tuple[CaseResult, CaseResult]] = []
+    outcomes: list[CaseResult] = []
     with tempfile.TemporaryDirectory(prefix="trocket-bench-") as folder:
-        first = make_cluster(against, Path(folder, "first"))
+        first = kit.make_cluster(against, Path(folder, "first"), broker_java=BROKER_HEAP)
         clusters = (
             (first,)
             if beside is None
             else (first, checkout_cluster(beside, Path(folder, "beside")))
         )
-        try:
+        with ExitStack() as stack:
             for cluster in clusters:
-                cluster.start()
+                stack.enter_context(kit.running(cluster))
             if pin:
                 pin_to_cores(*(cluster.pids[0] for cluster in clusters))
             if len(clusters) == 2:
                 pairs = compare(clusters, run, rounds)
             else:
                 outcomes = [run(first, case) for case in CASES]
-        finally:
-            for cluster in clusters:
-                cluster.close()
     if beside is not None:
         if json_:
             print(json.dumps([[asdict(one) for one in pair] for pair in pairs], indent=2))
         else:
             Console().print(report_ratios(pairs, f"{rounds} rounds of {seconds:g} s"))
-    elif json_:
-        facts = {"against": against, "header": header, "pinned": pin, "seconds": seconds}
-        print(json.dumps({**facts, "cases": [asdict(one) for one in outcomes]}, indent=2))
-    else:
-        Console().print(report(outcomes, f"{against}, {header} header, {seconds:g} s each"))
+        return
+    facts = {"against": against, "header": header, "pinned": pin, "seconds": seconds}
+    title = f"{against}, {header} header, {seconds:g} s each"
+    kit.show(outcomes, COLUMNS, as_json=json_, title=title, facts=facts)
 
 
 if __name__ == "__main__":

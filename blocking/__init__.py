@@ -33,7 +33,8 @@ from .client import Client
 from .delivery import Delivery
 from .producer import Producer
 from .pull_consumer import PullConsumer
-from .push_consumer import Handler, PushConsumer, PushedMessage
+from .push_consumer import PushConsumer
+from .pushed_message import Handler, PushedMessage
 from .transaction_producer import Check, LocalTransaction, TransactionProducer
 
 __all__ = [

@@ -7,15 +7,12 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from ..client.errors import ClosedError, ConfigurationError, HandlerTimeoutError
 from ..client.push_options import RetryLater
 from .loop_thread import WAIT_S
+from .pushed_message import PushedMessage
 from .shelf import Shelf
-
-if TYPE_CHECKING:
-    from .push_consumer import PushedMessage
 
 logger = logging.getLogger(__name__)
 

@@ -1,64 +1,38 @@
-"""What `send_soon` gives, and how much of it may be under way."""
+"""What `send_soon` gives, and the buffer that bounds how much of it is under way."""
 
 from __future__ import annotations
 
-import logging
 import os
 import threading
-from collections import deque
 from collections.abc import Callable
 from typing import Final
 
 from ..client import process
-from ..client.errors import (
-    ClientError,
-    ClosedError,
-    ForkedError,
-    MessageRefusedError,
-    UndeliveredError,
-)
+from ..client.core.in_flight import DeliveryState, InFlight
+from ..client.errors import ClosedError, ForkedError
 from ..client.message import Message, SendResult
 from .loop_thread import WAIT_S, Waiter
 
-logger = logging.getLogger(__name__)
-
-FAILED_MAX: Final = 1024
-"""Deliveries that failed, and that nobody looked at, kept for `drain`; the rest is logged."""
-
 PART: Final = 4
-"""A thread that waited for room goes on when this part of the buffer is free: waking is dear."""
+"""A thread that waited for room goes on when this part of the buffer is free."""
 
 
-class Delivery:
+class Delivery(DeliveryState[Exception]):
     """A message on its way: what `Producer.send_soon` gives.
+
+    Its `error` is a ClientError, unless a serializer or an interceptor raised something else.
 
     Attributes:
       message: as it was given to `send_soon`.
+      size: bytes of the body that the buffer counts.
     """
 
-    __slots__ = ("_error", "_is_looked_at", "_result", "_size", "_window", "message")
+    __slots__ = ("_buffer", "size")
 
-    def __init__(self, message: Message, size: int, window: Window) -> None:
-        self.message: Message = message
-        self._size = size
-        self._window = window
-        self._result: SendResult | None = None
-        self._error: Exception | None = None
-        self._is_looked_at = False
-
-    @property
-    def is_done(self) -> bool:
-        """Whether it was confirmed, or given up."""
-        return self._result is not None or self._error is not None
-
-    @property
-    def error(self) -> Exception | None:
-        """Why it was given up; None: it was not, or not yet.
-
-        It is a ClientError, unless a serializer or an interceptor raised something else.
-        """
-        self._is_looked_at = True
-        return self._error
+    def __init__(self, message: Message, size: int, buffer: SendBuffer) -> None:
+        super().__init__(message)
+        self.size: int = size
+        self._buffer = buffer
 
     def result(self, timeout_s: float | None = None) -> SendResult:
         """Wait until the message is confirmed or given up.
@@ -69,16 +43,12 @@ class Delivery:
         Raises: TimeoutError: neither in time; ForkedError; and as `Producer.send`.
         """
         if not self.is_done:
-            self._window.wait(self, timeout_s)
-        self._is_looked_at = True
-        if self._error is not None:
-            raise self._error
-        assert self._result is not None  # done
-        return self._result
+            self._buffer.wait(self, timeout_s)
+        return self._outcome()
 
 
-class Window:
-    """The messages that `send_soon` took and that are under way: so many, and no more.
+class SendBuffer:
+    """What `send_soon` has under way: threads wait for room, and for the end.
 
     Args:
       count_max: messages.
@@ -86,16 +56,15 @@ class Window:
     """
 
     def __init__(self, count_max: int, size_max: int) -> None:
-        self._count_max = count_max
-        self._size_max = size_max
         self._pid = os.getpid()
         self._generation = process.generation()
         # Guards what follows; in a forked child it is not touched.
         self._condition = threading.Condition()
+        self._in_flight: InFlight[Exception] = InFlight(count_max, size_max)
         self._under_way: set[Delivery] = set()
-        self._size = 0
         self._waiters: dict[Delivery, list[Waiter[None]]] = {}
-        self._failed: deque[Delivery] = deque()
+        # Woken threads find room for so many messages: waking one is dear.
+        self._free_count = max(count_max // PART, 1)
         self._wanting = 0
         self._is_closed = False
 
@@ -106,16 +75,15 @@ class Window:
 
         Raises: ClosedError.
         """
-        size = delivery._size
+        in_flight, size = self._in_flight, delivery.size
         with self._condition:
-            if self._under_way and (
-                len(self._under_way) >= self._count_max or self._size + size > self._size_max
-            ):
-                self._wait_until(lambda: self._is_closed or self._has_room(size))
+            if not in_flight.has_room(size):
+                free = self._free_count
+                self._wait_until(lambda: self._is_closed or in_flight.has_room(size, free))
             if self._is_closed:
                 raise ClosedError("the producer was closed meanwhile")
             self._under_way.add(delivery)
-            self._size += size
+            in_flight.enter(size)
 
     def drain(self) -> None:
         """Wait until everything is confirmed or given up.
@@ -124,10 +92,7 @@ class Window:
         """
         with self._condition:
             self._wait_until(lambda: not self._under_way)
-            failed, self._failed = self._failed, deque()
-        errors = [_client_error(d._error) for d in failed if not d._is_looked_at]
-        if errors:
-            raise UndeliveredError(errors)
+            self._in_flight.raise_failures()
 
     def wait(self, delivery: Delivery, timeout_s: float | None) -> None:
         """Wait until it is confirmed or given up.
@@ -153,34 +118,25 @@ class Window:
             self._condition.notify_all()
 
     def give_up(self) -> None:
-        """What is still under way will not be confirmed."""
+        """Give up what is still under way: it will not be confirmed."""
         for delivery in list(self._under_way):
             self.leave(delivery, None, ClosedError("the producer was closed before the answer"))
 
     # For the loop's thread
 
     def leave(self, delivery: Delivery, result: SendResult | None, error: Exception | None) -> None:
-        """It is confirmed or given up; a second time has no effect."""
+        """Settle a message that is confirmed or given up; a second time has no effect."""
+        in_flight = self._in_flight
         with self._condition:
             if delivery not in self._under_way:
                 return
             self._under_way.remove(delivery)
-            self._size -= delivery._size
-            delivery._result, delivery._error = result, error
-            if error is not None:
-                self._note_failed(delivery)
+            in_flight.leave(delivery, delivery.size, result, error)
             if self._waiters:
                 for waiter in self._waiters.pop(delivery, ()):
                     waiter.set(None)
-            if self._wanting and self._has_room(0):
+            if self._wanting and in_flight.has_room(0, self._free_count):
                 self._condition.notify_all()
-
-    def _has_room(self, size: int) -> bool:
-        """Whether so many bytes, and a part of all messages, would go in."""
-        return not self._under_way or (
-            len(self._under_way) <= self._count_max - self._count_max // PART
-            and self._size + size <= self._size_max
-        )
 
     def _wait_until(self, is_there: Callable[[], bool]) -> None:
         self._wanting += 1
@@ -189,18 +145,3 @@ class Window:
                 self._condition.wait(WAIT_S)
         finally:
             self._wanting -= 1
-
-    def _note_failed(self, delivery: Delivery) -> None:
-        self._failed.append(delivery)
-        if len(self._failed) > FAILED_MAX:
-            oldest = self._failed.popleft()
-            if not oldest._is_looked_at:
-                logger.error("a message was not delivered, and nobody asked: %s", oldest._error)
-
-
-def _client_error(error: Exception | None) -> ClientError:
-    if isinstance(error, ClientError):
-        return error
-    wrapped = MessageRefusedError(f"it could not be prepared: {error!r}")
-    wrapped.__cause__ = error
-    return wrapped

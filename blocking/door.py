@@ -185,9 +185,9 @@ class Resident:
 
     # In the loop's thread
 
-    def spawn(self, coroutine: Coroutine[Any, Any, None]) -> None:
-        """Run something that is cancelled when the object has been closed."""
-        task = self.thread.spawn(self._guard(coroutine))
+    def spawn(self, function: Callable[..., Coroutine[Any, Any, None]], *args: Any) -> None:
+        """Run an async function that is cancelled when the object has been closed."""
+        task = self.thread.spawn(self._guard(function(*args)))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
-from typing import Any, Unpack
+from collections.abc import Callable
+from functools import partial
+from typing import Final, Unpack
 
 from ..client.client import Client as AsyncClient
-from ..client.errors import UndeliveredError
-from ..client.message import Message, MessageQueue, ReceivedMessage, SendResult
+from ..client.core.sending import Selector
+from ..client.errors import ClientError, UndeliveredError
+from ..client.message import Message, MessageQueue, SendResult
 from ..client.producer import Producer as AsyncProducer
-from ..client.producer import Selector
 from ..client.send_options import DEFAULT_GROUP, ProducerOptions
 from .client import Client, Member
-from .delivery import Delivery, Window
+from .delivery import Delivery, SendBuffer
 from .door import ExitInfo, Resident
+from .forwarded import forwarded
 from .loop_thread import Waiter
-from .pump import Pump, Soon
-from .quick_send import QuickSend
+from .send_queue import QueuedSend, SendQueue
 
 logger = logging.getLogger(__name__)
 
@@ -51,28 +52,25 @@ class Producer(Member[AsyncProducer]):
     ) -> None:
         super().__init__(client, make)
         # Made by _enter, when it is opened:
-        self._window: Window
-        self._pump: Pump
+        self._buffer: SendBuffer
+        self._queue: SendQueue
         self._has_interceptors = False
-        self._is_quick = False
 
     def _enter(self, inner: AsyncProducer) -> Resident:
-        config = inner._config
-        self._window = Window(config.send_buffer_count_max, config.send_buffer_size_max)
+        config = inner.sender.config
+        self._buffer = SendBuffer(config.send_buffer_count_max, config.send_buffer_size_max)
         self._has_interceptors = bool(inner.client.interceptors)
-        self._is_quick = not self._has_interceptors and not config.retry_when_not_stored_ok
-        self._pump = Pump(inner, self._window, is_quick=self._is_quick)
-        resident = Resident(inner, str(self), self._pump.finish)
-        resident.on_over = self._window.give_up
+        self._queue = SendQueue(inner, self._buffer)
+        resident = Resident(inner, str(self), self._queue.finish)
+        resident.on_over = self._buffer.give_up
         return resident
 
     def _leave(self, resident: Resident, exit_info: ExitInfo) -> None:
         kind, error, _ = exit_info
-        window = self._window
-        window.close()
+        self._buffer.close()
         try:
             if kind is None or issubclass(kind, Exception):
-                window.drain()
+                self._buffer.drain()
         except UndeliveredError:
             if error is None:
                 raise
@@ -121,7 +119,7 @@ class Producer(Member[AsyncProducer]):
           ServerError: the broker refused it, and would refuse it again.
           ClosedError; ForkedError; ConnectError: no name server answers.
         """
-        if not self._is_quick:
+        if self._has_interceptors:
             return self._call(
                 self._inner.send, message, queue=queue, selector=selector, timeout_s=timeout_s
             )
@@ -142,46 +140,23 @@ class Producer(Member[AsyncProducer]):
         selector: Selector | None,
         timeout_s: float | None,
     ) -> None:
-        """`send` in the loop: without a task if that will do."""
-
-        def on_end(result: SendResult | None, error: Exception | None) -> None:
-            resident.waiters.discard(waiter)
-            if result is not None:
-                waiter.set(result)
-            else:
-                waiter.fail(error or AssertionError("neither sent nor not"))
-
-        sending = QuickSend(self._inner, queue, selector, timeout_s, resident.spawn, on_end)
+        """`send` in the loop: without a task if nothing but the answer is to be waited for."""
+        sender = self._inner.sender
+        on_end = partial(_answer, resident, waiter)
         try:
-            if not resident.is_over and sending.begin(message):
-                resident.waiters.add(waiter)
-                return
-        except Exception as error:  # noqa: BLE001 - told to the calling thread
+            outgoing = sender.packer.message(message)
+            sending = sender.sending(outgoing, queue, selector, timeout_s)
+            has_begun = sender.begin(sending, resident.spawn, on_end)
+        except Exception as error:  # noqa: BLE001 - raised in the calling thread
             waiter.fail(error)
             return
-        more = {"queue": queue, "selector": selector, "timeout_s": timeout_s}
-        resident.run(waiter, None, self._inner.send, (message,), more)
+        if has_begun:
+            resident.waiters.add(waiter)
+        else:
+            resident.run(waiter, None, sender.send, (sending,), {})
 
-    def send_batch(
-        self,
-        messages: Sequence[Message],
-        *,
-        queue: MessageQueue | None = None,
-        timeout_s: float | None = None,
-    ) -> SendResult:
-        """Send messages of one topic in one request; all are stored in one queue, or none.
-
-        Raises: MessageRefusedError: none, of several topics, delayed, or too large together; and
-          as `send`.
-        """
-        return self._call(self._inner.send_batch, messages, queue=queue, timeout_s=timeout_s)
-
-    def send_oneway(self, message: Message, *, queue: MessageQueue | None = None) -> None:
-        """Send a message without waiting for anything: it may be lost.
-
-        Raises: MessageRefusedError; RouteNotFoundError; ConnectError: the broker is not there.
-        """
-        self._call(self._inner.send_oneway, message, queue=queue)
+    send_batch: Final = forwarded(AsyncProducer.send_batch)
+    send_oneway: Final = forwarded(AsyncProducer.send_oneway)
 
     def send_soon(
         self,
@@ -204,10 +179,10 @@ class Producer(Member[AsyncProducer]):
         body = message.body
         # What a serializer will make of other bodies only the loop finds out, and counts.
         size = len(body) if isinstance(body, bytes | str | bytearray | memoryview) else 0
-        delivery = Delivery(message, size, self._window)
+        delivery = Delivery(message, size, self._buffer)
         context = resident.thread.context_for() if self._has_interceptors else None
-        self._window.enter(delivery)
-        self._pump.put(resident, Soon(delivery, queue, timeout_s, context))
+        self._buffer.enter(delivery)
+        self._queue.put(resident, QueuedSend(delivery, queue, timeout_s, context))
         return delivery
 
     def drain(self) -> None:
@@ -216,41 +191,26 @@ class Producer(Member[AsyncProducer]):
         Raises: UndeliveredError: some were given up, and nobody looked at their Delivery.
         """
         self._opened().check_thread()
-        self._window.drain()
+        self._buffer.drain()
 
-    def recall(self, topic: str, recall_handle: str) -> str:
-        """Take a delayed message back before it becomes visible (5.x brokers).
-
-        Args:
-          recall_handle: of its SendResult.
-
-        Returns: the message's id.
-        Raises: ServerError: it is too late, or the broker does not know how.
-        """
-        return self._call(self._inner.recall, topic, recall_handle)
-
-    def queues(self, topic: str) -> list[MessageQueue]:
-        """The queues of a topic that can be written to.
-
-        Raises: RouteNotFoundError; ConnectError.
-        """
-        return self._call(self._inner.queues, topic)
+    recall: Final = forwarded(AsyncProducer.recall)
+    queues: Final = forwarded(AsyncProducer.queues)
 
     # Request and reply
 
-    def request(self, message: Message, *, timeout_s: float | None = None) -> ReceivedMessage:
-        """Send a message and wait for the reply of whoever consumes it.
+    request: Final = forwarded(AsyncProducer.request)
+    reply: Final = forwarded(AsyncProducer.reply)
 
-        Args:
-          timeout_s: seconds for sending, consuming and replying; None: the client's.
 
-        Raises: ReplyTimeoutError: stored, but not replied to; and as `send`.
-        """
-        return self._call(self._inner.request, message, timeout_s=timeout_s)
-
-    def reply(self, request: ReceivedMessage, body: Any, *, tags: str | None = None) -> None:
-        """Reply to a message that was sent by `request`.
-
-        Raises: MessageRefusedError: the message asks for no reply; and as `send`.
-        """
-        self._call(self._inner.reply, request, body, tags=tags)
+def _answer(
+    resident: Resident,
+    waiter: Waiter[SendResult],
+    result: SendResult | None,
+    error: ClientError | None,
+) -> None:
+    """Let the calling thread of a `send` go on."""
+    resident.waiters.discard(waiter)
+    if result is not None:
+        waiter.set(result)
+    elif error is not None:
+        waiter.fail(error)

@@ -98,13 +98,13 @@ def question(half: MessageExt, physical_offset: int, queue_offset: int) -> bytes
         physical_offset,
         half.body,
         renewed_half(half, check_times(half) + 1).properties,
-        half.born_timestamp_ms,
-        half.born_host,
-        half.store_timestamp_ms,
-        half.store_host,
-        half.flag,
-        half.sys_flag,
-        half.reconsume_times,
+        born_timestamp_ms=half.born_timestamp_ms,
+        born_host=half.born_host,
+        store_timestamp_ms=half.store_timestamp_ms,
+        store_host=half.store_host,
+        flag=half.flag,
+        sys_flag=half.sys_flag,
+        reconsume_times=half.reconsume_times,
     )
 
 

@@ -8,7 +8,6 @@ Java counterpart: MQClientInstance.
 
 from __future__ import annotations
 
-import functools
 import itertools
 import logging
 import os
@@ -17,7 +16,7 @@ import ssl
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from math import inf
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self, Unpack
+from typing import Any, Final, Self, Unpack
 
 import anyio
 import anyio.abc
@@ -29,6 +28,7 @@ from ..remoting.headers.base import Header, encode_header
 from ..remoting.hosts import host_bytes
 from ..remoting.message_id import UniqueIdGenerator
 from ..remoting.response_codes import ResponseCode
+from ..remoting.session import opaques
 from . import clock, process
 from .connection import Connection, request_name
 from .core.client_id import build_client_id, default_instance_name
@@ -48,10 +48,8 @@ from .errors import (
 from .interceptor import Interceptor
 from .members import GroupMember, Members, Process
 from .options import ClientOptions, Dial, split_options
+from .pending_reply import PendingReply
 from .route_table import RouteTable
-
-if TYPE_CHECKING:
-    from .request_reply import PendingReply
 
 __all__ = ["Client", "GroupMember", "Process", "reading_answer"]
 
@@ -110,7 +108,7 @@ class Client:
         self._unique_ids = UniqueIdGenerator(
             host_bytes(self._ip, 0)[:-4], self._pid, clock.wall_ns() & 0xFFFFFFFF
         )
-        self.next_opaque: Callable[[], int] = functools.partial(next, itertools.count(1))
+        self.next_opaque: Callable[[], int] = opaques().__next__
         self.now_s: Callable[[], float] = anyio.current_time
         self._group: anyio.abc.TaskGroup | None = None
         self._is_closed = False
@@ -459,9 +457,13 @@ class Client:
 
     # Messages
 
-    def next_unique_id(self) -> str:
-        """A new id for a message."""
-        return self._unique_ids.next_id(self.wall_ms())
+    def next_unique_id(self, now_ms: int | None = None) -> str:
+        """A new id for a message.
+
+        Args:
+          now_ms: ms since 1970; None: the client's clock is asked.
+        """
+        return self._unique_ids.next_id(self.wall_ms() if now_ms is None else now_ms)
 
 
 async def _guard(function: Callable[..., Awaitable[Any]], args: tuple[Any, ...]) -> None:

@@ -1,24 +1,25 @@
-"""One connection of the client: requests out, answers matched by opaque, the peer's requests in.
+"""One connection of the client: a `Session` with its stream, its timer and its tasks.
 
 The text is anyio's, so that the same lines run under trio and under asyncio. A request is put into
 the outbox by a plain call; a writer task joins what has gathered there into one send, so that many
 requests of one moment cost one system call, and cancelling a caller never cuts a frame in two.
 
-Java counterpart: NettyRemotingAbstract (invokeSyncImpl, processResponseCommand, scanResponseTable).
+Java counterpart: NettyRemotingAbstract (invokeSyncImpl, invokeAsyncImpl).
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
-from math import inf
+from collections.abc import Callable, Iterable
 from typing import Final, TypeAlias
 
 import anyio
 import anyio.abc
 
-from ..remoting.codec import FrameDecoder, RemotingCommand, encode
+from ..remoting.codec import RemotingCommand, encode
+from ..remoting.errors import RemotingConnectError, RemotingTimeoutError
 from ..remoting.request_codes import RequestCode
+from ..remoting.session import Answered, Session, State, Unanswered
 from .clock import loop_clock
 from .errors import ClientError, ConnectError, RequestTimeoutError
 
@@ -49,14 +50,13 @@ class Connection:
     """
 
     __slots__ = (
-        "_decoder",
-        "_next_sweep_s",
+        "_due_s",
         "_now_s",
         "_on_request",
         "_outbox",
         "_outbox_size",
-        "_pending",
         "_scope",
+        "_session",
         "_stream",
         "_sweep",
         "_wake",
@@ -71,14 +71,13 @@ class Connection:
         self._stream = stream
         self._on_request = on_request
         self._now_s = loop_clock()
-        self._decoder = FrameDecoder()
-        self._pending: dict[int, tuple[OnAnswer, float, float, int]] = {}
+        self._session: Session[OnAnswer] = Session(address)
         self._outbox: list[bytes] = []
         self._outbox_size = 0
         self._wake = anyio.Event()
         self._writable: anyio.Event | None = None
         self._sweep = anyio.Event()
-        self._next_sweep_s = inf
+        self._due_s = self._session.next_due_s  # what the timer is set to
         self._scope = anyio.CancelScope()
 
     async def run(self) -> None:
@@ -119,17 +118,18 @@ class Connection:
 
         Raises: ConnectError: closed.
         """
-        if self.closed:
-            raise ConnectError(self.address, "the connection is closed")
-        due_s = self._now_s() + timeout_s
-        self._pending[opaque] = (on_answer, due_s, timeout_s, code)
-        if due_s < self._next_sweep_s:
+        session = self._session
+        try:
+            session.expect(opaque, code, on_answer, self._now_s(), timeout_s)
+        except RemotingConnectError as error:
+            raise ConnectError(self.address, "the connection is closed") from error
+        if session.next_due_s < self._due_s:
             self._sweep.set()
         self._put(frame)
 
     def forget(self, opaque: int) -> None:
         """Drop the answer to a request when it comes."""
-        self._pending.pop(opaque, None)
+        self._session.forget(opaque)
 
     def send_oneway(self, frame: bytes) -> None:
         """Send what is not answered.
@@ -159,7 +159,7 @@ class Connection:
         try:
             await waiter.event.wait()
         finally:
-            self._pending.pop(opaque, None)
+            self._session.forget(opaque)
         answer = waiter.answer
         if isinstance(answer, RemotingCommand):
             return answer
@@ -199,35 +199,29 @@ class Connection:
 
     async def _read(self) -> str:
         """Take what comes; returns why nothing comes any more."""
-        receive, decoder = self._stream.receive, self._decoder
+        receive, session = self._stream.receive, self._session
         while True:
             try:
                 data = await receive(RECEIVE_SIZE)
             except anyio.EndOfStream:
                 return "the peer closed the connection"
-            for command in decoder.receive_data(data):
-                if command.flag & 1:
-                    entry = self._pending.pop(command.opaque, None)
-                    if entry is not None:
-                        entry[0](command)
-                else:
-                    self._on_request(self, command)
-            if decoder.error is not None:
-                return f"the peer broke the protocol: {decoder.error}"
+            for event in session.receive_data(data):
+                if isinstance(event, Answered):
+                    event.waiter(event.answer)
+                elif isinstance(event, RemotingCommand):
+                    self._on_request(self, event)
+            if session.state is State.FAILED:
+                return f"the peer broke the protocol: {session.error}"
 
     async def _time_out(self) -> None:
-        """Tell those who waited long enough; wakes for the earliest of them only."""
+        """Complete the requests that waited long enough; wakes for the earliest of them only."""
+        session = self._session
         while True:
-            pending = self._pending
-            self._next_sweep_s = min([entry[1] for entry in pending.values()], default=inf)
+            self._due_s = session.next_due_s
             self._sweep = anyio.Event()
-            with anyio.CancelScope(deadline=self._next_sweep_s):
+            with anyio.CancelScope(deadline=self._due_s):
                 await self._sweep.wait()
-            now_s = self._now_s()
-            late = [opaque for opaque, entry in pending.items() if entry[1] <= now_s]
-            for opaque in late:
-                on_answer, _, timeout_s, code = pending.pop(opaque)
-                on_answer(RequestTimeoutError(request_name(code), self.address, timeout_s))
+            self._fail(session.expire(self._now_s()))
 
     def _end(self, reason: str) -> None:
         if self.closed:
@@ -235,9 +229,18 @@ class Connection:
         self.closed = True
         if self._writable is not None:
             self._writable.set()
-        pending, self._pending = self._pending, {}
-        for on_answer, _, _, _ in pending.values():
-            on_answer(ConnectError(self.address, f"{reason}, before the answer came"))
+        self._fail(self._session.close(reason))
+
+    def _fail(self, requests: Iterable[Unanswered[OnAnswer]]) -> None:
+        """Tell requests that got no answer, with an error of the client's."""
+        for each in requests:
+            error = each.error
+            if isinstance(error, RemotingTimeoutError):
+                what = request_name(error.code)
+                each.waiter(RequestTimeoutError(what, self.address, error.timeout_s))
+            else:
+                reason = self._session.close_reason
+                each.waiter(ConnectError(self.address, f"{reason}, before the answer came"))
 
 
 class _Waiter:

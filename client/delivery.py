@@ -1,45 +1,27 @@
-"""What becomes of a message that `Producer.send_soon` took, and the buffer that bounds how many.
-
-Java counterpart: backPressureForAsyncSendNum and ...Size of DefaultMQProducer, SendCallback.
-"""
+"""What `Producer.send_soon` gives, and the buffer that bounds how much of it is under way."""
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Generator
-from typing import Any, Final
+from typing import Any
 
 import anyio
 
-from .errors import ClientError, UndeliveredError
-from .message import Message, SendResult
+from .core.in_flight import DeliveryState, InFlight
+from .errors import ClientError
+from .message import SendResult
 
 
-class Delivery:
+class Delivery(DeliveryState[ClientError]):
     """A message on its way: what `Producer.send_soon` gives.
 
     `await delivery` waits for the confirmation, and gives a SendResult or raises as `send` does.
+
+    Attributes:
+      message: as it was given to `send_soon`.
     """
 
-    __slots__ = ("_error", "_event", "_is_looked_at", "_result", "message")
-
-    def __init__(self, message: Message) -> None:
-        self.message: Message = message
-        self._event: anyio.Event | None = None
-        self._result: SendResult | None = None
-        self._error: ClientError | None = None
-        self._is_looked_at = False
-
-    @property
-    def is_done(self) -> bool:
-        """Whether it was confirmed, or given up."""
-        return self._result is not None or self._error is not None
-
-    @property
-    def error(self) -> ClientError | None:
-        """Why it was given up; None: it was not."""
-        self._is_looked_at = True
-        return self._error
+    __slots__ = ()
 
     async def wait(self) -> SendResult:
         """Wait until the message is confirmed or given up.
@@ -47,36 +29,23 @@ class Delivery:
         Raises: as `Producer.send`.
         """
         if not self.is_done:
-            if self._event is None:
-                self._event = anyio.Event()
-            await self._event.wait()
-        self._is_looked_at = True
-        if self._error is not None:
-            raise self._error
-        assert self._result is not None  # done
-        return self._result
+            if self._waiter is None:
+                self._waiter = anyio.Event()
+            await self._waiter.wait()
+        return self._outcome()
 
     def __await__(self) -> Generator[Any, Any, SendResult]:
         return self.wait().__await__()
 
-    @property
-    def is_looked_at(self) -> bool:
-        """Whether somebody waited for it, or asked why it was given up."""
-        return self._is_looked_at
-
     def settle(self, result: SendResult | None, error: ClientError | None) -> None:
-        """It is confirmed (`result`) or given up (`error`): the producer says so, once."""
+        """Note that it is confirmed (`result`) or given up (`error`): once, by the producer."""
         self._result, self._error = result, error
-        if self._event is not None:
-            self._event.set()
+        if self._waiter is not None:
+            self._waiter.set()
 
 
-FAILED_COUNT_MAX: Final = 1000
-"""Failures that are kept for `drain`, the latest ones; a program need never drain."""
-
-
-class SendBuffer:
-    """What `send_soon` has under way: waiting for room, and for the end.
+class SendBuffer(InFlight[ClientError]):
+    """What `send_soon` has under way: tasks wait for room, and for the end.
 
     Args:
       count_max: messages.
@@ -84,21 +53,12 @@ class SendBuffer:
     """
 
     def __init__(self, count_max: int, size_max: int) -> None:
-        self._count_max = count_max
-        self._size_max = size_max
-        self._count = 0
-        self._size = 0
+        super().__init__(count_max, size_max)
         self._room: anyio.Event | None = None
-        self._failed: deque[Delivery] = deque(maxlen=FAILED_COUNT_MAX)
-
-    def is_full(self, size: int) -> bool:
-        """Whether a message of so many bytes does not fit in now."""
-        count = self._count
-        return count > 0 and (count >= self._count_max or self._size + size > self._size_max)
 
     async def wait_for_room(self, size: int) -> None:
         """Wait while a message of so many bytes does not fit in."""
-        while self.is_full(size):
+        while not self.has_room(size):
             await self._wait_for_an_end()
 
     async def _wait_for_an_end(self) -> None:
@@ -106,40 +66,24 @@ class SendBuffer:
             self._room = anyio.Event()
         await self._room.wait()
 
-    def take(self, size: int) -> None:
-        """A message of so many bytes is on its way; `finish` is called once for each."""
-        self._count += 1
-        self._size += size
-
-    def finish(
+    def leave(
         self,
-        delivery: Delivery,
+        delivery: DeliveryState[ClientError],
         size: int,
         result: SendResult | None,
         error: ClientError | None,
     ) -> None:
-        """A message that was taken is confirmed or given up."""
-        self._count -= 1
-        self._size -= size
+        """Settle a message that is confirmed or given up."""
+        super().leave(delivery, size, result, error)
         if self._room is not None:
             self._room.set()
             self._room = None
-        delivery.settle(result, error)
-        if error is not None and not delivery.is_looked_at:
-            while self._failed and self._failed[0].is_looked_at:
-                self._failed.popleft()
-            self._failed.append(delivery)
 
     async def drain(self) -> None:
         """Wait until nothing is under way.
 
         Raises: UndeliveredError: messages were given up, and nobody looked at their Delivery.
         """
-        while self._count:
+        while self.count:
             await self._wait_for_an_end()
-        failed = list(self._failed)
-        self._failed.clear()
-        # Taken by somebody meanwhile: told already.
-        errors = [delivery.error for delivery in failed if not delivery.is_looked_at]
-        if errors:
-            raise UndeliveredError([error for error in errors if error is not None])
+        self.raise_failures()

@@ -1,4 +1,4 @@
-"""Who is at a client: its producers and consumers, heartbeats, and what brokers ask of them.
+"""The producers and consumers of a client, their heartbeats, and the requests of brokers to them.
 
 Java counterpart: MQClientInstance (producerTable, consumerTable, heartbeats), and
 ClientRemotingProcessor's way to the member that a request is for.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
 import anyio
 
@@ -16,14 +16,12 @@ from ..remoting.bodies import ConsumerData, HeartbeatData, ProducerData
 from ..remoting.codec import RemotingCommand, encode
 from ..remoting.errors import RemotingError, RequestRefused
 from ..remoting.headers import HeartbeatRequestHeader, UnregisterClientRequestHeader
+from ..remoting.headers.base import Header
 from ..remoting.request_codes import RequestCode
 from ..remoting.response_codes import ResponseCode
 from .alarm import Alarm
 from .connection import Connection, request_name
 from .errors import ClientError, ConfigurationError
-
-if TYPE_CHECKING:
-    from .client import Client
 
 logger = logging.getLogger(__name__)
 
@@ -32,6 +30,41 @@ UNREGISTER_TIMEOUT_S: Final = 3.0
 
 Process: TypeAlias = Callable[[Connection, RemotingCommand], Awaitable[RemotingCommand | None]]
 """Answers a request that a broker sends to the client."""
+
+
+class Requests(Protocol):
+    """Carries requests to brokers: what members need of their client."""
+
+    @property
+    def client_id(self) -> str:
+        """`ip@instance`, by which brokers know the client."""
+        ...
+
+    def broker_addresses(self) -> dict[str, dict[int, str]]:
+        """All known brokers: broker name to broker id to `host:port`."""
+        ...
+
+    def open_connection(self, address: str) -> Connection | None:
+        """The connection to an address, if there is one."""
+        ...
+
+    async def request(
+        self,
+        address: str,
+        code: int,
+        header: Header | None = None,
+        body: bytes = b"",
+        *,
+        timeout_s: float | None = None,
+    ) -> RemotingCommand:
+        """Send a request and take its answer. Raises: ClientError."""
+        ...
+
+    def refresh_soon(self) -> None:
+        """Look at all routes now instead of at the next turn."""
+
+    def start_soon(self, function: Callable[..., Awaitable[Any]], *args: Any) -> None:
+        """Run something in the background."""
 
 
 def _nothing() -> None:
@@ -83,7 +116,7 @@ class Members:
       heartbeat_s: seconds between heartbeats.
     """
 
-    def __init__(self, client: Client, heartbeat_s: float) -> None:
+    def __init__(self, client: Requests, heartbeat_s: float) -> None:
         self._client = client
         self._heartbeat_s = heartbeat_s
         self._heartbeat = Alarm()

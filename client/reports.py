@@ -1,4 +1,4 @@
-"""What brokers ask of a consumer for an administrator: how it is, where it is, go elsewhere.
+"""A consumer's answers to an administrator: its state, its positions, a reset, one message now.
 
 Java counterpart: ClientRemotingProcessor, ConsumerRunningInfo, ConsumeMessageDirectlyResult.
 """
@@ -8,8 +8,8 @@ from __future__ import annotations
 import inspect
 import logging
 import traceback
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final, Protocol, TypeAlias
 
 import anyio
 import msgspec
@@ -17,24 +17,79 @@ import msgspec
 from ..remoting import fastjson
 from ..remoting.bodies import SubscriptionData
 from ..remoting.codec import RemotingCommand
+from ..remoting.message import MessageExt
 from ..remoting.message_codec import decode_record
 from ..remoting.mq_version import CURRENT_VERSION, version_name
 from ..remoting.request_codes import RequestCode
 from . import clock
+from .client import Client
 from .connection import Connection
+from .core.process_queue import ProcessQueue
+from .members import Process
 from .message import MessageQueue
 from .pulling import offset_table
-
-if TYPE_CHECKING:
-    from .members import Process
-    from .push_consumer import PushConsumer
+from .pushed_message import PushedMessage
 
 logger = logging.getLogger(__name__)
 
 _MIB: Final = 1024 * 1024
 
+Handler: TypeAlias = Callable[[PushedMessage], Awaitable[None] | None]
+"""Handles a message; an exception means that it is to come again."""
 
-def processors(consumer: PushConsumer) -> Mapping[int, Process]:
+
+class ReportingConsumer(Protocol):
+    """A push consumer as an administrator sees it."""
+
+    @property
+    def client(self) -> Client:
+        """Its client: for the clock and the name servers."""
+        ...
+
+    @property
+    def handler(self) -> Handler | None:
+        """What `run` calls now."""
+        ...
+
+    @property
+    def is_orderly(self) -> bool:
+        """Whether each queue's messages come one after the other."""
+        ...
+
+    @property
+    def consume_timeout_s(self) -> float:
+        """Seconds that a handler may take."""
+        ...
+
+    @property
+    def started_ms(self) -> int:
+        """When it was opened, ms since 1970."""
+        ...
+
+    @property
+    def subscriptions(self) -> list[SubscriptionData]:
+        """Its topics, and what is wanted of each."""
+        ...
+
+    @property
+    def process_queues(self) -> dict[MessageQueue, ProcessQueue[PushedMessage]]:
+        """What is held of each queue."""
+        ...
+
+    @property
+    def positions(self) -> dict[MessageQueue, int]:
+        """Where each queue's consumption is, in messages."""
+        ...
+
+    async def reset(self, offsets: Mapping[MessageQueue, int]) -> None:
+        """Go on elsewhere in these queues."""
+
+    def unassigned_message(self, ext: MessageExt, queue: MessageQueue) -> PushedMessage:
+        """A message that came another way than by a pull."""
+        ...
+
+
+def processors(consumer: ReportingConsumer) -> Mapping[int, Process]:
     """What a consumer does for these requests, by code."""
 
     async def reset_offset(
@@ -72,7 +127,7 @@ def processors(consumer: PushConsumer) -> Mapping[int, Process]:
     }
 
 
-def running_info(consumer: PushConsumer) -> dict[str, object]:
+def running_info(consumer: ReportingConsumer) -> dict[str, object]:
     """ConsumerRunningInfo, as `mqadmin consumerStatus` and the Dashboard show it."""
     # Monotonic milliseconds of the process queues are told as those of the wall.
     wall_ms = consumer.client.wall_ms()
@@ -127,7 +182,9 @@ def _plain(subscription: SubscriptionData) -> object:
     return msgspec.to_builtins(subscription)
 
 
-async def _consume_directly(consumer: PushConsumer, command: RemotingCommand) -> dict[str, object]:
+async def _consume_directly(
+    consumer: ReportingConsumer, command: RemotingCommand
+) -> dict[str, object]:
     """Hand one message to the handler at once; its offset and its retries are left alone."""
     start_ms = clock.monotonic_ms()
     result: dict[str, object] = {

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 import anyio
@@ -32,8 +31,9 @@ from ..remoting.sys_flag import COMPRESSED
 from .client import Client
 from .connection import Connection
 from .errors import MessageRefusedError, ReplyTimeoutError
-from .message import Message, ReceivedMessage, SendResult
-from .outgoing import Outgoing, Packer
+from .message import Message, ReceivedMessage
+from .pending_reply import PendingReply
+from .sender import Sender
 
 logger = logging.getLogger(__name__)
 
@@ -45,48 +45,23 @@ TTL_MS: Final = "3000"
 """Life of a reply whose request names none. Source: DefaultMQProducer.sendMsgTimeout."""
 
 
-class PendingReply:
-    """A place for the reply to one request message.
-
-    Attributes:
-      event: set once it is there.
-    """
-
-    __slots__ = ("event", "message")
-
-    def __init__(self) -> None:
-        self.event: anyio.Event = anyio.Event()
-        self.message: ReceivedMessage | None = None
-
-
 class RequestReply:
     """The requests and replies of one producer.
 
     Args:
       client: its client.
       group: the producer's, with namespace.
-      packer: makes what is sent.
-      default_queue_count: queues of a topic that a send creates.
-      send: all tries of a message within so many seconds.
+      sender: the producer's.
     """
 
-    def __init__(
-        self,
-        client: Client,
-        group: str,
-        packer: Packer,
-        default_queue_count: int,
-        send: Callable[[Outgoing, float], Awaitable[SendResult]],
-    ) -> None:
+    def __init__(self, client: Client, group: str, sender: Sender) -> None:
         self._client = client
         self._group = group
-        self._packer = packer
-        self._default_queue_count = default_queue_count
-        self._send = send
+        self._sender = sender
 
     async def request(self, message: Message, timeout_s: float) -> ReceivedMessage:
         """Send a message and wait for the reply. Raises: see `Producer.request`."""
-        client = self._client
+        client, sender = self._client, self._sender
         correlation_id = str(uuid.uuid4())
         more = {
             names.PROPERTY_CORRELATION_ID: correlation_id,
@@ -97,13 +72,14 @@ class RequestReply:
         try:
             with anyio.fail_after(timeout_s):
                 topic = client.with_namespace(message.topic)
-                info = await client.publish_info(topic, self._default_queue_count)
+                info = await sender.publish_info(topic)
                 # The reply finds its way by our heartbeat at the broker.
                 address = client.master_address(info.queues[0].broker_name)
                 if client.open_connection(address) is None:
                     await client.connection(address)
                     await client.heartbeat()
-                await self._send(self._packer.message(message, more), timeout_s)
+                outgoing = sender.packer.message(message, more)
+                await sender.send(sender.sending(outgoing, timeout_s=timeout_s))
                 await reply.event.wait()
         except TimeoutError:
             raise ReplyTimeoutError(message.topic, timeout_s) from None
@@ -129,20 +105,21 @@ class RequestReply:
             names.PROPERTY_MESSAGE_TTL: properties.get(names.PROPERTY_MESSAGE_TTL, TTL_MS),
         }
         message = Message(f"{cluster}_{REPLY_TOPIC_POSTFIX}", body, tags=tags)
-        outgoing = self._packer.message(message, more, is_system_topic=True)
+        outgoing = self._sender.packer.message(message, more, is_system_topic=True)
         broker_name = request.queue.broker_name
         if self._client.broker_address(broker_name) is None:
             await self._client.route(request.queue.topic)
+        payload = outgoing.payload
         header = SendMessageRequestHeaderV2(
             producer_group=self._group,
             topic=outgoing.topic,
             default_topic=AUTO_CREATE_TOPIC,
-            default_topic_queue_nums=self._default_queue_count,
+            default_topic_queue_nums=self._sender.config.default_topic_queue_nums,
             queue_id=0,
-            sys_flag=outgoing.sys_flag,
-            born_timestamp=outgoing.born_timestamp_ms,
+            sys_flag=payload.sys_flag,
+            born_timestamp=payload.born_timestamp_ms,
             flag=0,
-            properties=outgoing.properties.decode(),
+            properties=payload.properties.decode(),
             reconsume_times=0,
             unit_mode=False,
             batch=False,
@@ -151,7 +128,7 @@ class RequestReply:
             self._client.master_address(broker_name),
             RequestCode.SEND_REPLY_MESSAGE_V2,
             header,
-            outgoing.body,
+            payload.body,
         )
 
     async def on_reply(

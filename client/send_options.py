@@ -1,54 +1,30 @@
-"""What a producer can be told, and what it takes for granted. Each default is RocketMQ's.
+"""A producer's options and their defaults, which are RocketMQ's.
 
 Java counterpart: the fields of DefaultMQProducer.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, Final
 
 import msgspec
 
 from ..remoting.compression import COMPRESSION_LEVEL, CompressionType
-from ..remoting.response_codes import ResponseCode
 from .core.send_header import DEFAULT_TOPIC_QUEUE_NUMS
 from .core.topics import MESSAGE_SIZE_MAX
-from .message import SendStatus
 from .options import ClientOptions
 
 DEFAULT_GROUP: Final = "trocket_producer"
 """A producer that does not care; RocketMQ refuses its own placeholder, DEFAULT_PRODUCER."""
 RETRY_TIMES: Final = 2
 """RocketMQ: retryTimesWhenSendFailed."""
-RETRY_PAUSE_S: Final = 0.1
-"""Before a broker that was not there is tried again, twice as long each time. (RocketMQ: none.)"""
 COMPRESS_OVER: Final = 4096
 """Bytes; RocketMQ: compressMsgBodyOverHowmuch."""
 SEND_BUFFER_COUNT_MAX: Final = 1024
 """Messages; RocketMQ: backPressureForAsyncSendNum."""
 SEND_BUFFER_SIZE_MAX: Final = 100 * 1024 * 1024
 """Bytes; RocketMQ: backPressureForAsyncSendSize."""
-
-RETRY_CODES: Final = frozenset(
-    {
-        ResponseCode.TOPIC_NOT_EXIST,
-        ResponseCode.SERVICE_NOT_AVAILABLE,
-        ResponseCode.SYSTEM_ERROR,
-        ResponseCode.SYSTEM_BUSY,
-        ResponseCode.NO_PERMISSION,
-        ResponseCode.NO_BUYER_ID,
-        ResponseCode.NOT_IN_CURRENT_UNIT,
-    }
-)
-"""Refusals after which another try is worth while. Source: DefaultMQProducer.retryResponseCodes."""
-
-STORED: Final[Mapping[int, SendStatus]] = {
-    ResponseCode.SUCCESS: SendStatus.SEND_OK,
-    ResponseCode.FLUSH_DISK_TIMEOUT: SendStatus.FLUSH_DISK_TIMEOUT,
-    ResponseCode.SLAVE_NOT_AVAILABLE: SendStatus.SLAVE_NOT_AVAILABLE,
-    ResponseCode.FLUSH_SLAVE_TIMEOUT: SendStatus.FLUSH_SLAVE_TIMEOUT,
-}
 
 
 class ProducerOptions(ClientOptions, total=False):

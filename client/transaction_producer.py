@@ -105,9 +105,10 @@ class TransactionProducer(Producer):
         }
         for interceptor in self._client.interceptors:
             message = interceptor.before_send(message)
-        outgoing = self._packer.message(message, more)
+        sender = self._sender
+        outgoing = sender.packer.message(message, more)
         try:
-            result = await self._send(outgoing, None, None, timeout_s)
+            result = await sender.send(sender.sending(outgoing, timeout_s=timeout_s))
         except Exception as error:
             tell_sent(self._client.interceptors, message, None, error)
             raise

@@ -3,23 +3,24 @@
 What is written during a turn (`turn.py`) leaves at its end, in one send per channel. What may wait
 for the network is a `Transport`'s (`transport.py`).
 
-Java counterpart: io.netty.channel.Channel with NettyRemotingAbstract's responseTable.
+Java counterpart: io.netty.channel.Channel with NettyRemotingAbstract.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from itertools import islice
 from typing import Protocol
 
 import trio
 
 from ..common.supervision import FailureLog
-from .codec import ONEWAY_FLAG, RemotingCommand, encode
-from .errors import RemotingConnectError, RemotingTimeoutError
+from .codec import FRAME_SIZE_MAX, RemotingCommand
+from .errors import RemotingError
 from .hosts import host_bytes
 from .memory_budget import MemoryBudget
+from .session import Session, Unanswered
 from .turn import Turn
 
 logger = logging.getLogger(__name__)
@@ -47,9 +48,6 @@ _VIEW_SIZE = 200
 JOIN_PIECE_SIZE = 2048
 """A frame whose buffers have fewer bytes than this on average is joined: a segment costs the kernel
 more than copying 2 KiB does (32 records of 1 KiB: 21 us joined, 26 us by `sendmsg`)."""
-
-CALLS_MAX = 65_535
-"""Calls of ours that wait for an answer on one connection. RocketMQ: clientAsyncSemaphoreValue."""
 
 
 class Deferred:
@@ -141,6 +139,7 @@ class Channel:
       transport: connected.
       turn: shared by all connections of the process.
       memory: shared by all connections of the server; None: there is no limit.
+      frame_size_max: bytes of the largest frame that the peer may send.
 
     Attributes:
       remote_address: "ip:port" of the peer.
@@ -151,15 +150,14 @@ class Channel:
       on_backlog: called when the network does not take what is written: `drain` is to be run.
       on_attention: called when the channel was closed, or too much waits for the peer.
       memory: the budget of the server's connections.
+      session: the protocol's state: what came of a frame, and which calls of ours wait.
       attributes: what the processors of higher layers keep for this connection.
     """
 
     __slots__ = (
-        "_calls",
         "_counted",
         "_dirty",
         "_drained",
-        "_opaque",
         "_outbox",
         "_outbox_memory",
         "_outbox_size",
@@ -177,15 +175,24 @@ class Channel:
         "on_backlog",
         "remote_address",
         "remote_host",
+        "session",
         "version",
     )
 
     def __init__(
-        self, transport: Transport, turn: Turn, memory: MemoryBudget | None = None
+        self,
+        transport: Transport,
+        turn: Turn,
+        memory: MemoryBudget | None = None,
+        *,
+        frame_size_max: int = FRAME_SIZE_MAX,
     ) -> None:
         self.remote_address = transport.remote_address
         self.remote_host = _host_of(transport.remote_address)
         self.local_address = transport.local_address
+        self.session: Session[CallWaiter] = Session(
+            self.remote_address, frame_size_max=frame_size_max
+        )
         self.closed = False
         self.heard = 0
         self.close_reason = ""
@@ -205,8 +212,6 @@ class Channel:
         self._sending_memory = 0
         self._dirty = False
         self._drained: trio.Event | None = None
-        self._opaque = 0
-        self._calls: dict[int, list[RemotingCommand | trio.Event | None]] = {}
 
     def __repr__(self) -> str:
         return f"<Channel {self.remote_address}{' closed' if self.closed else ''}>"
@@ -354,15 +359,17 @@ class Channel:
         self.memory.forget_closed(self)
         if self._drained is not None:
             self._drained.set()
-        for call in self._calls.values():
-            event = call[0]
-            if isinstance(event, trio.Event):
-                event.set()
+        end_calls(self.session.close(reason))
         try:
             self._transport.abort()
         except Exception as error:  # noqa: BLE001 - who closes has others to serve
             _failures.note("closing a connection", "Its descriptor may stay open", error)
         self.on_attention()
+
+    def eof(self) -> None:
+        """The peer sends nothing more: close."""
+        end_calls(self.session.eof())
+        self.close(self.session.close_reason)
 
     def run_out_of_memory(self, doing: str) -> None:
         """An allocation for this connection failed: close it, and free what others hold.
@@ -374,16 +381,9 @@ class Channel:
 
     # Calls of ours to the peer
 
-    def _next_opaque(self) -> int:
-        # The peer counts its own requests from 0 too; responses are told by their flag.
-        self._opaque = (self._opaque + 1) & 0x7FFFFFFF
-        return self._opaque
-
     def send_oneway(self, command: RemotingCommand) -> None:
         """Send a request that is not answered."""
-        command.opaque = self._next_opaque()
-        command.flag |= ONEWAY_FLAG
-        self.write(encode(command))
+        self.write(self.session.oneway(command))
 
     async def call(self, command: RemotingCommand, timeout_s: float) -> RemotingCommand:
         """Send a request and wait for its response.
@@ -395,39 +395,39 @@ class Channel:
         Raises:
           RemotingTimeoutError: no response within `timeout_s`.
           RemotingConnectError: the channel is closed, or was before the response came; or
-            CALLS_MAX calls wait already.
+            REQUESTS_MAX calls wait already.
         """
-        if self.closed:
-            raise RemotingConnectError(f"{self.remote_address}: {self.close_reason}")
-        if len(self._calls) >= CALLS_MAX:
-            raise RemotingConnectError(f"{self.remote_address}: {CALLS_MAX} calls wait already")
-        opaque = self._next_opaque()
-        command.opaque = opaque
-        event = trio.Event()
-        slot: list[RemotingCommand | trio.Event | None] = [event, None]
-        self._calls[opaque] = slot
+        session, waiter, now_s = self.session, CallWaiter(), trio.current_time()
+        frame = session.request(command, waiter, now_s, timeout_s)
         try:
-            self.write(encode(command))
-            with trio.move_on_after(timeout_s):
-                await event.wait()
+            self.write(frame)
+            with trio.move_on_at(now_s + timeout_s) as scope:
+                await waiter.done.wait()
+            if scope.cancelled_caught:
+                end_calls(session.expire(trio.current_time()))
         finally:
-            del self._calls[opaque]
-        response = slot[1]
-        if isinstance(response, RemotingCommand):
-            return response
-        if self.closed:
-            raise RemotingConnectError(f"{self.remote_address}: {self.close_reason}")
-        raise RemotingTimeoutError(
-            f"{self.remote_address} did not answer request {command.code} within {timeout_s} s"
-        )
+            session.forget(command.opaque)
+        if isinstance(waiter.result, RemotingCommand):
+            return waiter.result
+        raise waiter.result
 
-    def receive_response(self, response: RemotingCommand) -> None:
-        """Hand a response to the call that waits for it; one that nobody waits for is dropped."""
-        slot = self._calls.get(response.opaque)
-        if slot is None:
-            logger.debug("%s: response %d to nobody", self.remote_address, response.opaque)
-            return
-        slot[1] = response
-        event = slot[0]
-        if isinstance(event, trio.Event):
-            event.set()
+
+class CallWaiter:
+    """A call's result, for the task that waits for it."""
+
+    __slots__ = ("done", "result")
+
+    def __init__(self) -> None:
+        self.done = trio.Event()
+        self.result: RemotingCommand | RemotingError = RemotingError("the call is not done")
+
+    def finish(self, result: RemotingCommand | RemotingError) -> None:
+        """Wake the task."""
+        self.result = result
+        self.done.set()
+
+
+def end_calls(calls: Iterable[Unanswered[CallWaiter]]) -> None:
+    """Wake the tasks of calls that got no answer."""
+    for call in calls:
+        call.waiter.finish(call.error)

@@ -122,17 +122,6 @@ class RemotingCommand(msgspec.Struct, gc=False):
             serialize_type=self.serialize_type,
         )
 
-    def without_content(self) -> RemotingCommand:
-        """This request without fields, body and remark: all that is needed to answer it later."""
-        return RemotingCommand(
-            self.code,
-            opaque=self.opaque,
-            flag=self.flag,
-            language=self.language,
-            version=self.version,
-            serialize_type=self.serialize_type,
-        )
-
 
 FRAME = Schema("length" / Int32sb, "mark" / Int32sb)
 _FRAME_START = derive_struct(FRAME)

@@ -10,7 +10,7 @@ Java counterpart: NettyRemotingAbstract.processMessageReceived, NettyDecoder, Id
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from time import perf_counter
 from typing import Final
@@ -18,12 +18,13 @@ from typing import Final
 import trio
 
 from ..common.supervision import FailureLog, contained
-from .channel import Answer, Channel, Deferred, Postponed, Processor
-from .codec import FRAME_SIZE_MAX, NO_EXT_FIELDS, FrameDecoder, RemotingCommand, encode
+from .channel import Answer, CallWaiter, Channel, Deferred, Postponed, Processor
+from .codec import FRAME_SIZE_MAX, NO_EXT_FIELDS, RemotingCommand, encode
 from .errors import FrameTooLargeError, RequestRefused
 from .loop_monitor import SLOW_BURST_S
 from .memory_budget import MemoryBudget, request_size
 from .response_codes import ResponseCode
+from .session import Answered, Event, State, Unsolicited
 from .transport import SocketTransport, StreamTransport
 from .turn import Turn
 
@@ -34,6 +35,8 @@ SWEEP_INTERVAL_S = 1.0
 """How often a server looks for connections past their limits."""
 
 _BUSY: Final = "[OVERLOAD]system busy, start flow control for a while"
+
+_FAILED: Final = State.FAILED
 
 _LAST_ANSWERS_S = 1.0
 """How long the answers to the good frames before a bad one may take to leave."""
@@ -66,7 +69,7 @@ class ConnectionLimits:
 
 
 class Connection:
-    """One connection: its channel, its decoder, its task.
+    """One connection: its channel, its session, its task.
 
     Lifecycle: made with a transport, lives as long as `run`. Owner: the task that awaits `run`.
 
@@ -88,15 +91,15 @@ class Connection:
         on_closed: Callable[[Channel], None] | None = None,
         memory: MemoryBudget | None = None,
     ) -> None:
-        self.channel = Channel(transport, turn, memory)
+        self.channel = Channel(transport, turn, memory, frame_size_max=limits.frame_size_max)
         self.channel.on_backlog = self._start_writer
-        self.channel.on_attention = self._attend
+        self.channel.on_attention = self._wake
         self._transport = transport
         self._processors = processors
         self._turn = turn
         self._limits = limits
         self._on_closed = on_closed
-        self._decoder = FrameDecoder(frame_size_max=limits.frame_size_max)
+        self._session = self.channel.session
         self._scope = trio.CancelScope()
         self._nursery: trio.Nursery | None = None
         self._attention = trio.Event()
@@ -184,7 +187,7 @@ class Connection:
 
     async def _may_read(self) -> bool:
         """Wait until the peer has taken enough of its answers; False: the end has come."""
-        channel, error = self.channel, self._decoder.error
+        channel, error = self.channel, self._session.error
         if error is not None and not channel.closed:
             logger.warning("%s: closed: %s", channel.remote_address, error)
             with trio.move_on_after(_LAST_ANSWERS_S):
@@ -196,53 +199,48 @@ class Connection:
     def _receive(self, data: bytes) -> None:
         """One burst, inside a turn: every command to its processor, the answers to the channel."""
         if not data:
-            self.channel.close("closed by the peer")
+            self.channel.eof()
             return
         self._has_received = True
         self.channel.heard += 1
-        decoder = self._decoder
+        session = self._session
         began_s = perf_counter()
         try:
-            commands = decoder.receive_data(data)
-            if commands:
+            events = session.receive_data(data)
+            if events:
                 self._has_frames = True
-                self._process(commands)
-            if decoder.partial_size != self._partial_size:
+                self._process(events)
+            if session.partial_size != self._partial_size:
                 self._count_half_frame()
         except MemoryError:
             self.channel.run_out_of_memory("what it sent")
             return
         took_s = perf_counter() - began_s
         if took_s > SLOW_BURST_S:
-            self._turn.monitor.served(commands, self.channel, took_s)
-        if decoder.error is not None:
+            requests = [each for each in events if isinstance(each, RemotingCommand)]
+            self._turn.monitor.served(requests, self.channel, took_s)
+        if session.state is _FAILED:
             self._wake()
 
     def _count_half_frame(self) -> None:
         """Tell the memory budget how much of a frame is there that is not complete."""
         if not self.channel.closed:
-            self._partial_size = self._decoder.partial_size
+            self._partial_size = self._session.partial_size
             self.channel.memory.half_frames.hold(self.channel, self._partial_size)
 
-    def _attend(self) -> None:
-        """The channel was closed, or too much waits for the peer."""
-        if self.channel.closed:
-            self._decoder.clear()  # now: the garbage collector may be long in coming
-        self._wake()
-
     def _wake(self) -> None:
-        """Have the connection's task look what is the matter."""
+        """Have the connection's task look: something was closed, failed, or waits for the peer."""
         self._attention.set()
 
-    def _process(self, commands: list[RemotingCommand]) -> None:
+    def _process(self, events: Sequence[Event[CallWaiter]]) -> None:
         channel = self.channel
         processors = self._processors
         answers: list[bytes] = []
-        for request in commands:
-            flag = request.flag
-            if flag & 1:
-                channel.receive_response(request)
+        for request in events:
+            if type(request) is not RemotingCommand:
+                self._note_response(request)
                 continue
+            flag = request.flag
             process = processors.get(request.code)
             try:
                 if process is None:
@@ -267,6 +265,13 @@ class Connection:
                 answers.append(_encoded(answer, request, channel))
         if answers:
             channel.write_all(answers)
+
+    def _note_response(self, event: Event[CallWaiter]) -> None:
+        if isinstance(event, Answered):
+            event.waiter.finish(event.answer)
+        elif isinstance(event, Unsolicited):
+            peer, opaque = self.channel.remote_address, event.answer.opaque
+            logger.debug("%s: response %d to nobody", peer, opaque)
 
     def _start_deferred(self, request: RemotingCommand, deferred: Deferred) -> None:
         size = request_size(request)
@@ -334,7 +339,7 @@ class Connection:
             self._has_received = False
             self._received_at_s = now_s
         reason = None
-        partial_size = self._decoder.partial_size
+        partial_size = self._session.partial_size
         if not partial_size:
             self._frame_began_at_s = None
         elif self._has_frames or self._frame_began_at_s is None:

@@ -62,7 +62,18 @@ class RemotingConnectError(RemotingError):
 
 
 class RemotingTimeoutError(RemotingError):
-    """The peer did not answer within the time given."""
+    """The peer did not answer within the time given.
+
+    Args:
+      peer: "ip:port".
+      code: the request's.
+      timeout_s: seconds that were waited.
+    """
+
+    def __init__(self, peer: str, code: int, timeout_s: float) -> None:
+        super().__init__(f"{peer} did not answer request {code} within {timeout_s} s")
+        self.code = code
+        self.timeout_s = timeout_s
 
 
 class MissingPackageError(RemotingError):

@@ -20,6 +20,7 @@ import struct
 from collections.abc import Mapping
 from typing import Final, TypeAlias
 
+import msgspec
 from construct import Int32sb
 from construct import Struct as Schema
 
@@ -92,6 +93,30 @@ _Key: TypeAlias = tuple[int, str | None, int, int, bool, int, int | None]
 _Prepared: TypeAlias = tuple[bytes, tuple[bytes, bytes, bytes]]
 
 
+class SendPayload(msgspec.Struct, gc=False):
+    """A message or a batch as a request carries it, whichever queue it goes to.
+
+    Attributes:
+      properties: encoded, UTF-8; at most `PROPERTIES_SIZE_MAX` bytes; b"": not sent.
+      body: as it is stored: compressed if `sys_flag` says so; a batch's if `is_batch`.
+      sys_flag: int32, as `remoting.sys_flag` says.
+      born_timestamp_ms: ms since 1970, int64.
+      flag: the user's own int32.
+      is_batch: it goes as a SEND_BATCH_MESSAGE.
+      reconsume_times: how often it was consumed before; int32.
+      max_reconsume_times: int32; None: the group's.
+    """
+
+    properties: bytes
+    body: bytes
+    sys_flag: int
+    born_timestamp_ms: int
+    flag: int = 0
+    is_batch: bool = False
+    reconsume_times: int = 0
+    max_reconsume_times: int | None = None
+
+
 class SendTemplate:
     """Makes the frames of one producer's sends to one topic.
 
@@ -154,83 +179,41 @@ class SendTemplate:
 
     def encode(
         self,
-        opaque: int,
+        payload: SendPayload,
         queue_id: int,
-        sys_flag: int,
-        born_timestamp_ms: int,
-        flag: int,
-        properties: bytes,
-        body: bytes,
-        batch: bool = False,
-        broker_name: str | None = None,
-        reconsume_times: int = 0,
-        max_reconsume_times: int | None = None,
+        broker_name: str | None,
+        opaque: int,
+        *,
         oneway: bool = False,
     ) -> bytes:
         """The whole frame of one request.
 
         Args:
-          opaque: int32 that the answer will carry.
           queue_id: int32; negative: the broker picks.
-          sys_flag: int32, as `remoting.sys_flag` says.
-          born_timestamp_ms: ms since 1970, int64.
-          flag: the user's own int32.
-          properties: encoded, UTF-8; at most `PROPERTIES_SIZE_MAX` bytes; b"": not sent.
-          body: as it is stored: compressed if `sys_flag` says so; a batch's if `batch`.
-          batch: make a SEND_BATCH_MESSAGE.
           broker_name: of the queue; None: not sent (brokers before 4.9 do not know it).
-          reconsume_times: how often it was consumed before; int32.
-          max_reconsume_times: int32; None: the group's.
+          opaque: int32 that the answer will carry.
           oneway: no answer is wanted.
         Raises: LocalProtocolError: a number does not fit, or something is too long.
         """
-        return (
-            self.encode_head(
-                opaque,
-                queue_id,
-                sys_flag,
-                born_timestamp_ms,
-                flag,
-                properties,
-                body,
-                batch,
-                broker_name,
-                reconsume_times,
-                max_reconsume_times,
-                oneway,
-            )
-            + body
+        properties, body = payload.properties, payload.body
+        key = (
+            queue_id,
+            broker_name,
+            payload.sys_flag,
+            payload.flag,
+            payload.is_batch,
+            payload.reconsume_times,
+            payload.max_reconsume_times,
         )
-
-    def encode_head(
-        self,
-        opaque: int,
-        queue_id: int,
-        sys_flag: int,
-        born_timestamp_ms: int,
-        flag: int,
-        properties: bytes,
-        body: bytes,
-        batch: bool = False,
-        broker_name: str | None = None,
-        reconsume_times: int = 0,
-        max_reconsume_times: int | None = None,
-        oneway: bool = False,
-    ) -> bytes:
-        """The frame without its body, which is to be sent right after: for large bodies.
-
-        Args and Raises: as `encode`; the body is only measured, and signed.
-        """
-        key = (queue_id, broker_name, sys_flag, flag, batch, reconsume_times, max_reconsume_times)
         try:
             prefix, signed = self._prepared[key]
         except KeyError:
             prefix, signed = self._prepare(key)
-        born = b"%d" % born_timestamp_ms
+        born = b"%d" % payload.born_timestamp_ms
         born_size = len(born)
         properties_size = len(properties)
         if born_size > 18 or properties_size >= _PROPERTIES_STARTS_COUNT:
-            _check_unusual(born_timestamp_ms, properties_size)
+            _check_unusual(payload.born_timestamp_ms, properties_size)
         if properties_size >= _PROPERTIES_STARTS_COUNT:
             properties_start = _PROPERTIES_NAME + _PACK_SIZE(properties_size)
         else:
@@ -240,21 +223,17 @@ class SendTemplate:
         )
         signature = b""
         if self._secret_key is not None:
-            before, between, after = signed
-            content = b"".join((before, born, between, properties, after, body))
-            signature = _SIGNATURE_START + signature_of(content, self._secret_key)
+            signature = _signature_field(signed, born, payload, self._secret_key)
             fields_size += len(signature)
         header_size = _HEADER_SIZE + fields_size
         length = 4 + header_size + len(body)
         if length > FRAME_SIZE_MAX:
-            raise LocalProtocolError(
-                f"a request of {length} bytes, at most {FRAME_SIZE_MAX} are allowed: send less"
-            )
+            raise _too_long(length)
         try:
             start = _PACK_START(
                 length,
                 _BINARY_MARK | header_size,
-                _SEND_BATCH if batch else _SEND,
+                _SEND_BATCH if payload.is_batch else _SEND,
                 _PYTHON,
                 CURRENT_VERSION,
                 opaque,
@@ -264,8 +243,9 @@ class SendTemplate:
             )
         except struct.error as error:
             raise LocalProtocolError(f"opaque {opaque} is no int32") from error
+        born_start = _BORN_STARTS[born_size]
         return b"".join(
-            (start, prefix, signature, _BORN_STARTS[born_size], born, properties_start, properties)
+            (start, prefix, signature, born_start, born, properties_start, properties, body)
         )
 
     def _prepare(self, key: _Key) -> _Prepared:
@@ -309,6 +289,20 @@ def _signed_parts(fields: Mapping[str, str]) -> tuple[bytes, bytes, bytes]:
         joined(names[:born_at]),
         joined(names[born_at + 1 : properties_at]),
         joined(names[properties_at + 1 :]),
+    )
+
+
+def _signature_field(
+    signed: tuple[bytes, bytes, bytes], born: bytes, payload: SendPayload, secret_key: str
+) -> bytes:
+    before, between, after = signed
+    content = b"".join((before, born, between, payload.properties, after, payload.body))
+    return _SIGNATURE_START + signature_of(content, secret_key)
+
+
+def _too_long(length: int) -> LocalProtocolError:
+    return LocalProtocolError(
+        f"a request of {length} bytes, at most {FRAME_SIZE_MAX} are allowed: send less"
     )
 
 

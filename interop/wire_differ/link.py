@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import itertools
 import socket
 import time
 from collections import deque
 from collections.abc import Callable
 from types import TracebackType
 
-from ...remoting.codec import FrameDecoder, RemotingCommand, encode
+from ...remoting.codec import RemotingCommand, encode
+from ...remoting.errors import RemotingError
+from ...remoting.session import Session, State, opaques
 from ..process import PeerError
 
 ANSWER_TIMEOUT_S = 10.0
 _CHUNK = 256 * 1024
-_opaques = itertools.count(1)
+_numbers = opaques()
 """One row of numbers for all connections: an answer on the wrong one is seen."""
 
 
@@ -30,7 +31,7 @@ class Link:
     def __init__(self, address: str) -> None:
         host, _, port = address.rpartition(":")
         self.address = address
-        self._decoder = FrameDecoder()
+        self._session: Session[None] = Session(address, numbers=_numbers)
         self._answers: dict[int, RemotingCommand] = {}
         self._requests: deque[RemotingCommand] = deque()
         try:
@@ -54,14 +55,20 @@ class Link:
 
     def ask(self, command: RemotingCommand) -> int:
         """Send a request; its opaque, which is set here."""
-        command.opaque = next(_opaques)
-        self.send(command)
+        try:
+            frame = self._session.request(command, None)
+        except RemotingError as error:
+            raise PeerError(str(error)) from error
+        self._send(frame)
         return command.opaque
 
     def send(self, command: RemotingCommand) -> None:
         """Send a frame as it is."""
+        self._send(encode(command))
+
+    def _send(self, frame: bytes) -> None:
         try:
-            self._socket.sendall(encode(command))
+            self._socket.sendall(frame)
         except OSError as error:
             raise PeerError(f"the connection broke while sending: {error}") from error
 
@@ -102,11 +109,12 @@ class Link:
         except OSError as error:
             raise PeerError(f"the connection broke: {error}") from error
         if not data:
+            self._session.eof()
             raise PeerError("the server closed the connection")
-        for command in self._decoder.receive_data(data):
-            if command.is_response:
-                self._answers[command.opaque] = command
+        for event in self._session.receive_data(data):
+            if isinstance(event, RemotingCommand):
+                self._requests.append(event)
             else:
-                self._requests.append(command)
-        if self._decoder.error is not None:
-            raise PeerError(f"not a frame: {self._decoder.error}")
+                self._answers[event.answer.opaque] = event.answer
+        if self._session.state is State.FAILED:
+            raise PeerError(f"not a frame: {self._session.error}")

@@ -24,7 +24,7 @@ class Connection(msgspec.Struct, frozen=True, rename="camel"):
     version: Int32
 
 
-class ConsumerConnection(Body, rename="camel"):
+class ConsumerConnection(Body):
     """Answer to GET_CONSUMER_CONNECTION_LIST (203).
 
     Attributes:
@@ -41,13 +41,13 @@ class ConsumerConnection(Body, rename="camel"):
     consume_from_where: ConsumeFromWhere | None = None
 
 
-class ProducerConnection(Body, rename="camel"):
+class ProducerConnection(Body):
     """Answer to GET_PRODUCER_CONNECTION_LIST (204): the group's clients."""
 
     connection_set: list[Connection] = msgspec.field(default_factory=list)
 
 
-class GroupList(Body, rename="camel"):
+class GroupList(Body):
     """Answer to QUERY_TOPIC_CONSUME_BY_WHO (300): consumer groups."""
 
     group_list: list[str] = msgspec.field(default_factory=list)

@@ -6,7 +6,7 @@ from .base import Body
 from .fields import Version
 
 
-class DataVersion(Body, rename="camel"):
+class DataVersion(Body):
     """The version of a table; two are equal when all three numbers are.
 
     Attributes:

@@ -31,7 +31,7 @@ class GroupRetryPolicyType(StrEnum):
     CUSTOMIZED = "CUSTOMIZED"
 
 
-class ExponentialRetryPolicy(Body, rename="camel"):
+class ExponentialRetryPolicy(Body):
     """Delays that grow by a factor: the first and the longest in ms."""
 
     initial: DelayMs = 5 * _S
@@ -39,7 +39,7 @@ class ExponentialRetryPolicy(Body, rename="camel"):
     multiplier: Factor = 2
 
 
-class CustomizedRetryPolicy(Body, rename="camel"):
+class CustomizedRetryPolicy(Body):
     """Delays one by one, in ms."""
 
     next: list[DelayMs] = msgspec.field(
@@ -51,7 +51,7 @@ class CustomizedRetryPolicy(Body, rename="camel"):
     )
 
 
-class GroupRetryPolicy(Body, rename="camel"):
+class GroupRetryPolicy(Body):
     """How long to wait before a message is consumed again (pop consumers)."""
 
     type: GroupRetryPolicyType = GroupRetryPolicyType.CUSTOMIZED
@@ -59,7 +59,7 @@ class GroupRetryPolicy(Body, rename="camel"):
     customized_retry_policy: CustomizedRetryPolicy | None = None
 
 
-class SimpleSubscriptionData(Body, rename="camel"):
+class SimpleSubscriptionData(Body):
     """What a group wants of a topic, as its settings say (5.x).
 
     Attributes:
@@ -75,7 +75,7 @@ class SimpleSubscriptionData(Body, rename="camel"):
     version: Version = 0
 
 
-class SubscriptionGroupConfig(Body, rename="camel"):
+class SubscriptionGroupConfig(Body):
     """The settings of a consumer group on one broker.
 
     Attributes:
@@ -114,7 +114,7 @@ class SubscriptionGroupConfig(Body, rename="camel"):
     attributes: dict[str, str] = msgspec.field(default_factory=dict)
 
 
-class SubscriptionGroupWrapper(Body, rename="camel"):
+class SubscriptionGroupWrapper(Body):
     """All groups of a broker: config/subscriptionGroup.json and answer 201.
 
     Attributes:
@@ -130,7 +130,7 @@ class SubscriptionGroupWrapper(Body, rename="camel"):
     data_version: DataVersion = msgspec.field(default_factory=DataVersion)
 
 
-class SubscriptionGroupList(Body, rename="camel"):
+class SubscriptionGroupList(Body):
     """Body of UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST (225)."""
 
     group_config_list: list[SubscriptionGroupConfig] = msgspec.field(default_factory=list)

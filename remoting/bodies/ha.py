@@ -7,7 +7,7 @@ import msgspec
 from .base import Body, Int32, Int64
 
 
-class HAConnectionRuntimeInfo(Body, rename="camel"):
+class HAConnectionRuntimeInfo(Body):
     """One slave, as its master sees it.
 
     Attributes:
@@ -27,7 +27,7 @@ class HAConnectionRuntimeInfo(Body, rename="camel"):
     transfer_from_where: Int64 = 0
 
 
-class HAClientRuntimeInfo(Body, rename="camel"):
+class HAClientRuntimeInfo(Body):
     """A slave, as it sees itself; of a master all is 0.
 
     Attributes:
@@ -47,7 +47,7 @@ class HAClientRuntimeInfo(Body, rename="camel"):
     master_flush_offset: Int64 = 0
 
 
-class HARuntimeInfo(Body, rename="camel"):
+class HARuntimeInfo(Body):
     """Answer to GET_BROKER_HA_STATUS (907).
 
     Attributes:

@@ -16,7 +16,7 @@ class MessageQueue(msgspec.Struct, frozen=True, order=True, rename="camel"):
     queue_id: QueueId
 
 
-class LockBatchRequestBody(Body, rename="camel"):
+class LockBatchRequestBody(Body):
     """Body of LOCK_BATCH_MQ (41) and UNLOCK_BATCH_MQ (42).
 
     Attributes:
@@ -32,17 +32,17 @@ class LockBatchRequestBody(Body, rename="camel"):
     mq_set: list[MessageQueue] = msgspec.field(default_factory=list)
 
 
-class UnlockBatchRequestBody(LockBatchRequestBody, rename="camel"):
+class UnlockBatchRequestBody(LockBatchRequestBody):
     """Body of UNLOCK_BATCH_MQ (42); the same members."""
 
 
-class LockBatchResponseBody(Body, rename="camel"):
+class LockBatchResponseBody(Body):
     """Answer to 41: the queues the client holds now; wire `lockOKMQSet`."""
 
     lock_ok_mq_set: list[MessageQueue] = msgspec.field(default_factory=list, name="lockOKMQSet")
 
 
-class GetConsumerListByGroupResponseBody(Body, rename="camel"):
+class GetConsumerListByGroupResponseBody(Body):
     """Answer to GET_CONSUMER_LIST_BY_GROUP (38): client ids."""
 
     consumer_id_list: list[str] = msgspec.field(default_factory=list)

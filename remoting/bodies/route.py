@@ -11,7 +11,7 @@ from .base import Body, Int64
 from .fields import QueueCount, RouteFlag, RoutePerm
 
 
-class QueueData(Body, rename="camel"):
+class QueueData(Body):
     """A topic's queues on the brokers of one name; fields as in TopicConfig."""
 
     broker_name: str = ""
@@ -21,7 +21,7 @@ class QueueData(Body, rename="camel"):
     topic_sys_flag: RouteFlag = 0
 
 
-class BrokerData(Body, rename="camel"):
+class BrokerData(Body):
     """The brokers of one name.
 
     Attributes:
@@ -39,7 +39,7 @@ class BrokerData(Body, rename="camel"):
     zone_name: str | None = None
 
 
-class TopicRouteData(Body, rename="camel"):
+class TopicRouteData(Body):
     """Answer to GET_ROUTEINFO_BY_TOPIC (105).
 
     Clients of 4.9.4 and later, and those that ask for standard JSON, want integer keys quoted;
@@ -64,7 +64,7 @@ class TopicRouteData(Body, rename="camel"):
         fastjson.check_depth(self.topic_queue_mapping_by_broker)
 
 
-class ClusterInfo(Body, rename="camel"):
+class ClusterInfo(Body):
     """Answer to GET_BROKER_CLUSTER_INFO (106).
 
     Attributes:
@@ -80,7 +80,7 @@ class ClusterInfo(Body, rename="camel"):
         return super().to_body(quote_int_keys=quote_int_keys)
 
 
-class BrokerMemberGroup(Body, rename="camel"):
+class BrokerMemberGroup(Body):
     """The brokers of one name; fields as in BrokerData."""
 
     cluster: str = ""
@@ -88,7 +88,7 @@ class BrokerMemberGroup(Body, rename="camel"):
     broker_addrs: dict[Int64, str] = msgspec.field(default_factory=dict)
 
 
-class GetBrokerMemberGroupResponseBody(Body, rename="camel"):
+class GetBrokerMemberGroupResponseBody(Body):
     """Answer to GET_BROKER_MEMBER_GROUP (901); None: no such brokers."""
 
     broker_member_group: BrokerMemberGroup | None = None

@@ -8,13 +8,13 @@ from .base import Body, Int32, Int64
 from .data_version import DataVersion
 
 
-class KVTable(Body, rename="camel"):
+class KVTable(Body):
     """Names and texts: answers 28 and 219, and the answer to a registration."""
 
     table: dict[str, str] = msgspec.field(default_factory=dict)
 
 
-class ConsumerOffsetSerializeWrapper(Body, rename="camel"):
+class ConsumerOffsetSerializeWrapper(Body):
     """Offsets of all groups: config/consumerOffset.json and answer 43.
 
     Attributes:

@@ -6,9 +6,7 @@ from .base import Header, Int32, RpcRequestHeader, TopicRequestHeader
 from .fields import PagePlace, PageSize, Perm, QueueCount, ReadQueueCount, TopicSysFlag
 
 
-class CreateTopicRequestHeader(
-    TopicRequestHeader, frozen=True, kw_only=True, rename="camel", gc=False
-):
+class CreateTopicRequestHeader(TopicRequestHeader, frozen=True, kw_only=True):
     """Request of UPDATE_AND_CREATE_TOPIC (17).
 
     Attributes:
@@ -36,29 +34,23 @@ class CreateTopicRequestHeader(
     force: bool | None = None
 
 
-class CreateTopicListRequestHeader(
-    RpcRequestHeader, frozen=True, kw_only=True, rename="camel", gc=False
-):
+class CreateTopicListRequestHeader(RpcRequestHeader, frozen=True, kw_only=True):
     """Request of UPDATE_AND_CREATE_TOPIC_LIST (18); the topics are in the body."""
 
 
-class DeleteTopicRequestHeader(
-    TopicRequestHeader, frozen=True, kw_only=True, rename="camel", gc=False
-):
+class DeleteTopicRequestHeader(TopicRequestHeader, frozen=True, kw_only=True):
     """Request of DELETE_TOPIC_IN_BROKER (215)."""
 
     topic: str
 
 
-class GetTopicConfigRequestHeader(
-    TopicRequestHeader, frozen=True, kw_only=True, rename="camel", gc=False
-):
+class GetTopicConfigRequestHeader(TopicRequestHeader, frozen=True, kw_only=True):
     """Request of GET_TOPIC_CONFIG (351)."""
 
     topic: str
 
 
-class GetAllTopicConfigRequestHeader(Header, frozen=True, kw_only=True, rename="camel", gc=False):
+class GetAllTopicConfigRequestHeader(Header, frozen=True, kw_only=True):
     """Request of GET_ALL_TOPIC_CONFIG (21); without fields (4.x): everything at once.
 
     Attributes:
@@ -72,15 +64,13 @@ class GetAllTopicConfigRequestHeader(Header, frozen=True, kw_only=True, rename="
     max_topic_num: PageSize | None = None
 
 
-class GetAllTopicConfigResponseHeader(Header, frozen=True, kw_only=True, rename="camel", gc=False):
+class GetAllTopicConfigResponseHeader(Header, frozen=True, kw_only=True):
     """Answer to a paged 21: number of all topics."""
 
     total_topic_num: Int32 | None = None
 
 
-class GetAllConsumerOffsetRequestHeader(
-    Header, frozen=True, kw_only=True, rename="camel", gc=False
-):
+class GetAllConsumerOffsetRequestHeader(Header, frozen=True, kw_only=True):
     """Request of GET_ALL_CONSUMER_OFFSET (43); without fields, as RocketMQ's: everything at once.
 
     Attributes:
@@ -92,17 +82,13 @@ class GetAllConsumerOffsetRequestHeader(
     max_offset_num: PageSize | None = None
 
 
-class GetAllConsumerOffsetResponseHeader(
-    Header, frozen=True, kw_only=True, rename="camel", gc=False
-):
+class GetAllConsumerOffsetResponseHeader(Header, frozen=True, kw_only=True):
     """Answer to 43: ours, the last key of a page that others follow; None: none follows."""
 
     last_topic_group: str | None = None
 
 
-class GetAllSubscriptionGroupRequestHeader(
-    Header, frozen=True, kw_only=True, rename="camel", gc=False
-):
+class GetAllSubscriptionGroupRequestHeader(Header, frozen=True, kw_only=True):
     """Request of GET_ALL_SUBSCRIPTIONGROUP_CONFIG (201); without fields (4.x): everything at once.
 
     Attributes:
@@ -116,25 +102,19 @@ class GetAllSubscriptionGroupRequestHeader(
     max_group_num: PageSize | None = None
 
 
-class GetAllSubscriptionGroupResponseHeader(
-    Header, frozen=True, kw_only=True, rename="camel", gc=False
-):
+class GetAllSubscriptionGroupResponseHeader(Header, frozen=True, kw_only=True):
     """Answer to a paged 201: number of all groups."""
 
     total_group_num: Int32 | None = None
 
 
-class GetSubscriptionGroupConfigRequestHeader(
-    RpcRequestHeader, frozen=True, kw_only=True, rename="camel", gc=False
-):
+class GetSubscriptionGroupConfigRequestHeader(RpcRequestHeader, frozen=True, kw_only=True):
     """Request of GET_SUBSCRIPTIONGROUP_CONFIG (352)."""
 
     group: str
 
 
-class DeleteSubscriptionGroupRequestHeader(
-    RpcRequestHeader, frozen=True, kw_only=True, rename="camel", gc=False
-):
+class DeleteSubscriptionGroupRequestHeader(RpcRequestHeader, frozen=True, kw_only=True):
     """Request of DELETE_SUBSCRIPTIONGROUP (207).
 
     Attributes:
@@ -148,7 +128,7 @@ class DeleteSubscriptionGroupRequestHeader(
     remove_offset: bool | None = None
 
 
-class GetBrokerConfigResponseHeader(Header, frozen=True, kw_only=True, rename="camel", gc=False):
+class GetBrokerConfigResponseHeader(Header, frozen=True, kw_only=True):
     """Answer to GET_BROKER_CONFIG (26): DataVersion of the configuration as JSON."""
 
     version: str

@@ -2,6 +2,8 @@
 
 A header class is a frozen msgspec.Struct: a field without default is required (Java's CFNotNull),
 `None` means "not sent", the wire name is the field's name in camel case unless it says another.
+Subclasses inherit `rename` and `gc`. They repeat `kw_only`, which msgspec does not hand down, and
+`frozen`, which type checkers ask for.
 
 Java counterpart: CommandCustomHeader and RemotingCommand.decodeCommandCustomHeader. Java logs a
 missing or malformed field and goes on with null, which then ends in a NullPointerException and
@@ -38,7 +40,7 @@ class Header(msgspec.Struct, frozen=True, kw_only=True, rename="camel", gc=False
     """Base of all headers; it has no fields."""
 
 
-class RpcRequestHeader(Header, frozen=True, kw_only=True, rename="camel", gc=False):
+class RpcRequestHeader(Header, frozen=True, kw_only=True):
     """Base of the request headers that newer clients address to one broker.
 
     Attributes:
@@ -54,7 +56,7 @@ class RpcRequestHeader(Header, frozen=True, kw_only=True, rename="camel", gc=Fal
     oneway: bool | None = msgspec.field(default=None, name="oway")
 
 
-class TopicRequestHeader(RpcRequestHeader, frozen=True, kw_only=True, rename="camel", gc=False):
+class TopicRequestHeader(RpcRequestHeader, frozen=True, kw_only=True):
     """Base of the request headers about one topic.
 
     Attributes:

@@ -16,7 +16,7 @@ from .fields import (
 )
 
 
-class QueueRequestHeader(TopicRequestHeader, frozen=True, kw_only=True, rename="camel", gc=False):
+class QueueRequestHeader(TopicRequestHeader, frozen=True, kw_only=True):
     """Base of the requests about one queue.
 
     Attributes:
@@ -28,9 +28,7 @@ class QueueRequestHeader(TopicRequestHeader, frozen=True, kw_only=True, rename="
     queue_id: AskedQueueId
 
 
-class QueryConsumerOffsetRequestHeader(
-    QueueRequestHeader, frozen=True, kw_only=True, rename="camel", gc=False
-):
+class QueryConsumerOffsetRequestHeader(QueueRequestHeader, frozen=True, kw_only=True):
     """Request of QUERY_CONSUMER_OFFSET (14).
 
     Attributes:
@@ -43,9 +41,7 @@ class QueryConsumerOffsetRequestHeader(
     set_zero_if_not_found: bool | None = None
 
 
-class UpdateConsumerOffsetRequestHeader(
-    QueueRequestHeader, frozen=True, kw_only=True, rename="camel", gc=False
-):
+class UpdateConsumerOffsetRequestHeader(QueueRequestHeader, frozen=True, kw_only=True):
     """Request of UPDATE_CONSUMER_OFFSET (15).
 
     Attributes:
@@ -58,9 +54,7 @@ class UpdateConsumerOffsetRequestHeader(
     commit_offset: QueueOffset
 
 
-class GetMaxOffsetRequestHeader(
-    QueueRequestHeader, frozen=True, kw_only=True, rename="camel", gc=False
-):
+class GetMaxOffsetRequestHeader(QueueRequestHeader, frozen=True, kw_only=True):
     """Request of GET_MAX_OFFSET (30).
 
     Attributes:
@@ -70,15 +64,11 @@ class GetMaxOffsetRequestHeader(
     committed: bool | None = None
 
 
-class GetMinOffsetRequestHeader(
-    QueueRequestHeader, frozen=True, kw_only=True, rename="camel", gc=False
-):
+class GetMinOffsetRequestHeader(QueueRequestHeader, frozen=True, kw_only=True):
     """Request of GET_MIN_OFFSET (31)."""
 
 
-class SearchOffsetRequestHeader(
-    QueueRequestHeader, frozen=True, kw_only=True, rename="camel", gc=False
-):
+class SearchOffsetRequestHeader(QueueRequestHeader, frozen=True, kw_only=True):
     """Request of SEARCH_OFFSET_BY_TIMESTAMP (29).
 
     Attributes:
@@ -93,13 +83,11 @@ class SearchOffsetRequestHeader(
     lite_topic: str | None = None
 
 
-class GetEarliestMsgStoretimeRequestHeader(
-    QueueRequestHeader, frozen=True, kw_only=True, rename="camel", gc=False
-):
+class GetEarliestMsgStoretimeRequestHeader(QueueRequestHeader, frozen=True, kw_only=True):
     """Request of GET_EARLIEST_MSG_STORETIME (32)."""
 
 
-class OffsetResponseHeader(Header, frozen=True, kw_only=True, rename="camel", gc=False):
+class OffsetResponseHeader(Header, frozen=True, kw_only=True):
     """Answer to 14, 29, 30 and 31: one queue offset, in messages."""
 
     offset: Int64
@@ -111,31 +99,25 @@ GetMaxOffsetResponseHeader = OffsetResponseHeader
 GetMinOffsetResponseHeader = OffsetResponseHeader
 
 
-class GetEarliestMsgStoretimeResponseHeader(
-    Header, frozen=True, kw_only=True, rename="camel", gc=False
-):
+class GetEarliestMsgStoretimeResponseHeader(Header, frozen=True, kw_only=True):
     """Answer to 32: store time of the first message, ms since 1970; -1: there is none."""
 
     timestamp: Int64
 
 
-class LockBatchMqRequestHeader(
-    RpcRequestHeader, frozen=True, kw_only=True, rename="camel", gc=False
-):
+class LockBatchMqRequestHeader(RpcRequestHeader, frozen=True, kw_only=True):
     """Request of LOCK_BATCH_MQ (41); all that matters is in the body."""
 
 
-class UnlockBatchMqRequestHeader(
-    RpcRequestHeader, frozen=True, kw_only=True, rename="camel", gc=False
-):
+class UnlockBatchMqRequestHeader(RpcRequestHeader, frozen=True, kw_only=True):
     """Request of UNLOCK_BATCH_MQ (42); all that matters is in the body."""
 
 
-class HeartbeatRequestHeader(RpcRequestHeader, frozen=True, kw_only=True, rename="camel", gc=False):
+class HeartbeatRequestHeader(RpcRequestHeader, frozen=True, kw_only=True):
     """Request of HEART_BEAT (34); all that matters is in the body."""
 
 
-class HeartbeatResponseHeader(Header, frozen=True, kw_only=True, rename="camel", gc=False):
+class HeartbeatResponseHeader(Header, frozen=True, kw_only=True):
     """Answer to a heartbeat, from 5.x on.
 
     Attributes:
@@ -149,9 +131,7 @@ class HeartbeatResponseHeader(Header, frozen=True, kw_only=True, rename="camel",
     is_sub_change: bool | None = msgspec.field(default=None, name="IS_SUB_CHANGE")
 
 
-class UnregisterClientRequestHeader(
-    RpcRequestHeader, frozen=True, kw_only=True, rename="camel", gc=False
-):
+class UnregisterClientRequestHeader(RpcRequestHeader, frozen=True, kw_only=True):
     """Request of UNREGISTER_CLIENT (35).
 
     Attributes:
@@ -165,29 +145,21 @@ class UnregisterClientRequestHeader(
     consumer_group: str | None = None
 
 
-class ConsumerGroupRequestHeader(
-    RpcRequestHeader, frozen=True, kw_only=True, rename="camel", gc=False
-):
+class ConsumerGroupRequestHeader(RpcRequestHeader, frozen=True, kw_only=True):
     """Base of the requests that name a consumer group and nothing else."""
 
     consumer_group: str
 
 
-class GetConsumerListByGroupRequestHeader(
-    ConsumerGroupRequestHeader, frozen=True, kw_only=True, rename="camel", gc=False
-):
+class GetConsumerListByGroupRequestHeader(ConsumerGroupRequestHeader, frozen=True, kw_only=True):
     """Request of GET_CONSUMER_LIST_BY_GROUP (38)."""
 
 
-class NotifyConsumerIdsChangedRequestHeader(
-    ConsumerGroupRequestHeader, frozen=True, kw_only=True, rename="camel", gc=False
-):
+class NotifyConsumerIdsChangedRequestHeader(ConsumerGroupRequestHeader, frozen=True, kw_only=True):
     """NOTIFY_CONSUMER_IDS_CHANGED (40), from the broker to its clients, oneway."""
 
 
-class ConsumerSendMsgBackRequestHeader(
-    RpcRequestHeader, frozen=True, kw_only=True, rename="camel", gc=False
-):
+class ConsumerSendMsgBackRequestHeader(RpcRequestHeader, frozen=True, kw_only=True):
     """Request of CONSUMER_SEND_MSG_BACK (36).
 
     Attributes:
@@ -210,31 +182,23 @@ class ConsumerSendMsgBackRequestHeader(
     max_reconsume_times: ReconsumeTimesMax | None = None
 
 
-class GetConsumerConnectionListRequestHeader(
-    ConsumerGroupRequestHeader, frozen=True, kw_only=True, rename="camel", gc=False
-):
+class GetConsumerConnectionListRequestHeader(ConsumerGroupRequestHeader, frozen=True, kw_only=True):
     """Request of GET_CONSUMER_CONNECTION_LIST (203)."""
 
 
-class GetProducerConnectionListRequestHeader(
-    RpcRequestHeader, frozen=True, kw_only=True, rename="camel", gc=False
-):
+class GetProducerConnectionListRequestHeader(RpcRequestHeader, frozen=True, kw_only=True):
     """Request of GET_PRODUCER_CONNECTION_LIST (204)."""
 
     producer_group: str
 
 
-class QueryTopicConsumeByWhoRequestHeader(
-    TopicRequestHeader, frozen=True, kw_only=True, rename="camel", gc=False
-):
+class QueryTopicConsumeByWhoRequestHeader(TopicRequestHeader, frozen=True, kw_only=True):
     """Request of QUERY_TOPIC_CONSUME_BY_WHO (300)."""
 
     topic: str
 
 
-class GetConsumerRunningInfoRequestHeader(
-    ConsumerGroupRequestHeader, frozen=True, kw_only=True, rename="camel", gc=False
-):
+class GetConsumerRunningInfoRequestHeader(ConsumerGroupRequestHeader, frozen=True, kw_only=True):
     """Request of GET_CONSUMER_RUNNING_INFO (307), handed on to a client of the group.
 
     Attributes:
@@ -246,9 +210,7 @@ class GetConsumerRunningInfoRequestHeader(
     jstack_enable: bool = False
 
 
-class ResetOffsetRequestHeader(
-    TopicRequestHeader, frozen=True, kw_only=True, rename="camel", gc=False
-):
+class ResetOffsetRequestHeader(TopicRequestHeader, frozen=True, kw_only=True):
     """Request of INVOKE_BROKER_TO_RESET_OFFSET (222), and of RESET_CONSUMER_CLIENT_OFFSET (220),
     from the broker to the group's clients.
 

@@ -7,9 +7,7 @@ from .consumer import ResetOffsetRequestHeader
 from .fields import PullOffset, QueueIdOrAny
 
 
-class ResetQueueOffsetRequestHeader(
-    ResetOffsetRequestHeader, frozen=True, kw_only=True, rename="camel", gc=False
-):
+class ResetQueueOffsetRequestHeader(ResetOffsetRequestHeader, frozen=True, kw_only=True):
     """Request of INVOKE_BROKER_TO_RESET_OFFSET (222) about one queue.
 
     Only a broker that resets offsets itself (5.x, `useServerSideResetOffset`) looks at these two;
@@ -25,17 +23,13 @@ class ResetQueueOffsetRequestHeader(
     offset: PullOffset | None = None
 
 
-class QueryTopicsByConsumerRequestHeader(
-    RpcRequestHeader, frozen=True, kw_only=True, rename="camel", gc=False
-):
+class QueryTopicsByConsumerRequestHeader(RpcRequestHeader, frozen=True, kw_only=True):
     """Request of QUERY_TOPICS_BY_CONSUMER (343): of which topics a group has offsets."""
 
     group: str
 
 
-class ConsumeMessageDirectlyRequestHeader(
-    RpcRequestHeader, frozen=True, kw_only=True, rename="camel", gc=False
-):
+class ConsumeMessageDirectlyRequestHeader(RpcRequestHeader, frozen=True, kw_only=True):
     """Request of CONSUME_MESSAGE_DIRECTLY (309), handed on to a client of the group.
 
     Attributes:

@@ -11,9 +11,7 @@ from .base import Header, Int64
 from .fields import Crc32
 
 
-class RegisterFilterServerRequestHeader(
-    Header, frozen=True, kw_only=True, rename="camel", gc=False
-):
+class RegisterFilterServerRequestHeader(Header, frozen=True, kw_only=True):
     """Request of REGISTER_FILTER_SERVER (301), every 10 s.
 
     Attributes:
@@ -23,9 +21,7 @@ class RegisterFilterServerRequestHeader(
     filter_server_addr: str
 
 
-class RegisterFilterServerResponseHeader(
-    Header, frozen=True, kw_only=True, rename="camel", gc=False
-):
+class RegisterFilterServerResponseHeader(Header, frozen=True, kw_only=True):
     """Answer to 301: who the broker is.
 
     Attributes:
@@ -37,9 +33,7 @@ class RegisterFilterServerResponseHeader(
     broker_id: Int64
 
 
-class RemoveMessageFilterClassRequestHeader(
-    Header, frozen=True, kw_only=True, rename="camel", gc=False
-):
+class RemoveMessageFilterClassRequestHeader(Header, frozen=True, kw_only=True):
     """Request of REMOVE_MESSAGE_FILTER_CLASS (30303), which is ours.
 
     Attributes:
@@ -52,7 +46,7 @@ class RemoveMessageFilterClassRequestHeader(
 
 
 class RegisterMessageFilterClassRequestHeader(
-    RemoveMessageFilterClassRequestHeader, frozen=True, kw_only=True, rename="camel", gc=False
+    RemoveMessageFilterClassRequestHeader, frozen=True, kw_only=True
 ):
     """Request of REGISTER_MESSAGE_FILTER_CLASS (302); the body is the class's source, UTF-8.
 

@@ -31,9 +31,7 @@ from .fields import (
 )
 
 
-class SendMessageRequestHeader(
-    TopicRequestHeader, frozen=True, kw_only=True, rename="camel", gc=False
-):
+class SendMessageRequestHeader(TopicRequestHeader, frozen=True, kw_only=True):
     """Request of SEND_MESSAGE (10); under one-letter wire names also of 310 and 320.
 
     Attributes:
@@ -68,9 +66,7 @@ class SendMessageRequestHeader(
     max_reconsume_times: ReconsumeTimesMax | None = None
 
 
-class ReplyMessageRequestHeader(
-    SendMessageRequestHeader, frozen=True, kw_only=True, rename="camel", gc=False
-):
+class ReplyMessageRequestHeader(SendMessageRequestHeader, frozen=True, kw_only=True):
     """Request of PUSH_REPLY_MESSAGE_TO_CLIENT (326): a reply, on its way to who asked.
 
     Attributes:
@@ -85,9 +81,7 @@ class ReplyMessageRequestHeader(
     store_timestamp: TimeMs
 
 
-class RecallMessageRequestHeader(
-    TopicRequestHeader, frozen=True, kw_only=True, rename="camel", gc=False
-):
+class RecallMessageRequestHeader(TopicRequestHeader, frozen=True, kw_only=True):
     """Request of RECALL_MESSAGE (370): take a timer message back.
 
     Attributes:
@@ -160,7 +154,7 @@ def decode_send_message_v2(ext_fields: Mapping[str, str]) -> SendMessageRequestH
     return decode(SendMessageRequestHeaderV2, ext_fields)
 
 
-class SendMessageResponseHeader(Header, frozen=True, kw_only=True, rename="camel", gc=False):
+class SendMessageResponseHeader(Header, frozen=True, kw_only=True):
     """Answer to every kind of send.
 
     Attributes:
@@ -184,9 +178,7 @@ class SendMessageResponseHeader(Header, frozen=True, kw_only=True, rename="camel
     trace_on: str | None = msgspec.field(default=None, name="TRACE_ON")
 
 
-class PullMessageRequestHeader(
-    TopicRequestHeader, frozen=True, kw_only=True, rename="camel", gc=False
-):
+class PullMessageRequestHeader(TopicRequestHeader, frozen=True, kw_only=True):
     """Request of PULL_MESSAGE (11) and LITE_PULL_MESSAGE (361).
 
     Attributes:
@@ -224,7 +216,7 @@ class PullMessageRequestHeader(
     proxy_froward_client_id: str | None = None
 
 
-class PullMessageResponseHeader(Header, frozen=True, kw_only=True, rename="camel", gc=False):
+class PullMessageResponseHeader(Header, frozen=True, kw_only=True):
     """Answer to a pull, found or not.
 
     Attributes:
@@ -248,9 +240,7 @@ class PullMessageResponseHeader(Header, frozen=True, kw_only=True, rename="camel
     forbidden_type: Int32 | None = None
 
 
-class QueryMessageRequestHeader(
-    TopicRequestHeader, frozen=True, kw_only=True, rename="camel", gc=False
-):
+class QueryMessageRequestHeader(TopicRequestHeader, frozen=True, kw_only=True):
     """Request of QUERY_MESSAGE (12).
 
     Attributes:
@@ -276,7 +266,7 @@ class QueryMessageRequestHeader(
     is_unique_key_query: bool | None = msgspec.field(default=None, name="_UNIQUE_KEY_QUERY")
 
 
-class QueryMessageResponseHeader(Header, frozen=True, kw_only=True, rename="camel", gc=False):
+class QueryMessageResponseHeader(Header, frozen=True, kw_only=True):
     """Answer to 12, found or not; both are 0 when nothing was found.
 
     Attributes:
@@ -288,7 +278,7 @@ class QueryMessageResponseHeader(Header, frozen=True, kw_only=True, rename="came
     index_last_update_phyoffset: Int64
 
 
-class ViewMessageRequestHeader(Header, frozen=True, kw_only=True, rename="camel", gc=False):
+class ViewMessageRequestHeader(Header, frozen=True, kw_only=True):
     """Request of VIEW_MESSAGE_BY_ID (33).
 
     Attributes:
@@ -300,9 +290,7 @@ class ViewMessageRequestHeader(Header, frozen=True, kw_only=True, rename="camel"
     offset: PhysicalOffset
 
 
-class EndTransactionRequestHeader(
-    RpcRequestHeader, frozen=True, kw_only=True, rename="camel", gc=False
-):
+class EndTransactionRequestHeader(RpcRequestHeader, frozen=True, kw_only=True):
     """Request of END_TRANSACTION (37).
 
     Attributes:
@@ -326,9 +314,7 @@ class EndTransactionRequestHeader(
     topic: str | None = None
 
 
-class ResumeCheckHalfMessageRequestHeader(
-    RpcRequestHeader, frozen=True, kw_only=True, rename="camel", gc=False
-):
+class ResumeCheckHalfMessageRequestHeader(RpcRequestHeader, frozen=True, kw_only=True):
     """Request of RESUME_CHECK_HALF_MESSAGE (323).
 
     Attributes:

@@ -6,7 +6,7 @@ from .base import Header, Int32, TopicRequestHeader
 from .fields import BrokerId, ControllerInt, ControllerLong, Crc32, HeartbeatBrokerId, TimeoutMs
 
 
-class BrokerIdentity(Header, frozen=True, kw_only=True, rename="camel", gc=False):
+class BrokerIdentity(Header, frozen=True, kw_only=True):
     """Base of what a broker says of itself.
 
     Attributes:
@@ -22,9 +22,7 @@ class BrokerIdentity(Header, frozen=True, kw_only=True, rename="camel", gc=False
     broker_id: BrokerId
 
 
-class RegisterBrokerRequestHeader(
-    BrokerIdentity, frozen=True, kw_only=True, rename="camel", gc=False
-):
+class RegisterBrokerRequestHeader(BrokerIdentity, frozen=True, kw_only=True):
     """Request of REGISTER_BROKER (103).
 
     Attributes:
@@ -44,32 +42,28 @@ class RegisterBrokerRequestHeader(
     zone_name: str | None = None
 
 
-class RegisterBrokerResponseHeader(Header, frozen=True, kw_only=True, rename="camel", gc=False):
+class RegisterBrokerResponseHeader(Header, frozen=True, kw_only=True):
     """Answer to 103: for slaves, the addresses of their master."""
 
     ha_server_addr: str | None = None
     master_addr: str | None = None
 
 
-class UnregisterBrokerRequestHeader(
-    BrokerIdentity, frozen=True, kw_only=True, rename="camel", gc=False
-):
+class UnregisterBrokerRequestHeader(BrokerIdentity, frozen=True, kw_only=True):
     """Request of UNREGISTER_BROKER (104)."""
 
 
-class QueryDataVersionRequestHeader(
-    BrokerIdentity, frozen=True, kw_only=True, rename="camel", gc=False
-):
+class QueryDataVersionRequestHeader(BrokerIdentity, frozen=True, kw_only=True):
     """Request of QUERY_DATA_VERSION (322); the body is the broker's DataVersion."""
 
 
-class QueryDataVersionResponseHeader(Header, frozen=True, kw_only=True, rename="camel", gc=False):
+class QueryDataVersionResponseHeader(Header, frozen=True, kw_only=True):
     """Answer to 322: whether the broker must register anew."""
 
     changed: bool
 
 
-class BrokerHeartbeatRequestHeader(Header, frozen=True, kw_only=True, rename="camel", gc=False):
+class BrokerHeartbeatRequestHeader(Header, frozen=True, kw_only=True):
     """BROKER_HEARTBEAT (904), oneway or not.
 
     Attributes:
@@ -89,9 +83,7 @@ class BrokerHeartbeatRequestHeader(Header, frozen=True, kw_only=True, rename="ca
     election_priority: ControllerInt | None = None
 
 
-class GetRouteInfoRequestHeader(
-    TopicRequestHeader, frozen=True, kw_only=True, rename="camel", gc=False
-):
+class GetRouteInfoRequestHeader(TopicRequestHeader, frozen=True, kw_only=True):
     """Request of GET_ROUTEINFO_BY_TOPIC (105).
 
     Attributes:
@@ -103,17 +95,13 @@ class GetRouteInfoRequestHeader(
     accept_standard_json_only: bool | None = None
 
 
-class RegisterTopicRequestHeader(
-    TopicRequestHeader, frozen=True, kw_only=True, rename="camel", gc=False
-):
+class RegisterTopicRequestHeader(TopicRequestHeader, frozen=True, kw_only=True):
     """Request of REGISTER_TOPIC_IN_NAMESRV (217)."""
 
     topic: str
 
 
-class DeleteTopicFromNamesrvRequestHeader(
-    TopicRequestHeader, frozen=True, kw_only=True, rename="camel", gc=False
-):
+class DeleteTopicFromNamesrvRequestHeader(TopicRequestHeader, frozen=True, kw_only=True):
     """Request of DELETE_TOPIC_IN_NAMESRV (216).
 
     Attributes:
@@ -125,13 +113,13 @@ class DeleteTopicFromNamesrvRequestHeader(
     cluster_name: str | None = None
 
 
-class GetTopicsByClusterRequestHeader(Header, frozen=True, kw_only=True, rename="camel", gc=False):
+class GetTopicsByClusterRequestHeader(Header, frozen=True, kw_only=True):
     """Request of GET_TOPICS_BY_CLUSTER (224)."""
 
     cluster: str
 
 
-class PutKVConfigRequestHeader(Header, frozen=True, kw_only=True, rename="camel", gc=False):
+class PutKVConfigRequestHeader(Header, frozen=True, kw_only=True):
     """Request of PUT_KV_CONFIG (100)."""
 
     namespace: str
@@ -139,78 +127,64 @@ class PutKVConfigRequestHeader(Header, frozen=True, kw_only=True, rename="camel"
     value: str
 
 
-class GetKVConfigRequestHeader(Header, frozen=True, kw_only=True, rename="camel", gc=False):
+class GetKVConfigRequestHeader(Header, frozen=True, kw_only=True):
     """Request of GET_KV_CONFIG (101)."""
 
     namespace: str
     key: str
 
 
-class GetKVConfigResponseHeader(Header, frozen=True, kw_only=True, rename="camel", gc=False):
+class GetKVConfigResponseHeader(Header, frozen=True, kw_only=True):
     """Answer to 101; None: no such key."""
 
     value: str | None = None
 
 
-class DeleteKVConfigRequestHeader(Header, frozen=True, kw_only=True, rename="camel", gc=False):
+class DeleteKVConfigRequestHeader(Header, frozen=True, kw_only=True):
     """Request of DELETE_KV_CONFIG (102)."""
 
     namespace: str
     key: str
 
 
-class GetKVListByNamespaceRequestHeader(
-    Header, frozen=True, kw_only=True, rename="camel", gc=False
-):
+class GetKVListByNamespaceRequestHeader(Header, frozen=True, kw_only=True):
     """Request of GET_KVLIST_BY_NAMESPACE (219)."""
 
     namespace: str
 
 
-class WipeWritePermOfBrokerRequestHeader(
-    Header, frozen=True, kw_only=True, rename="camel", gc=False
-):
+class WipeWritePermOfBrokerRequestHeader(Header, frozen=True, kw_only=True):
     """Request of WIPE_WRITE_PERM_OF_BROKER (205)."""
 
     broker_name: str
 
 
-class WipeWritePermOfBrokerResponseHeader(
-    Header, frozen=True, kw_only=True, rename="camel", gc=False
-):
+class WipeWritePermOfBrokerResponseHeader(Header, frozen=True, kw_only=True):
     """Answer to 205: number of topics changed."""
 
     wipe_topic_count: Int32
 
 
-class AddWritePermOfBrokerRequestHeader(
-    Header, frozen=True, kw_only=True, rename="camel", gc=False
-):
+class AddWritePermOfBrokerRequestHeader(Header, frozen=True, kw_only=True):
     """Request of ADD_WRITE_PERM_OF_BROKER (327)."""
 
     broker_name: str
 
 
-class AddWritePermOfBrokerResponseHeader(
-    Header, frozen=True, kw_only=True, rename="camel", gc=False
-):
+class AddWritePermOfBrokerResponseHeader(Header, frozen=True, kw_only=True):
     """Answer to 327: number of topics changed."""
 
     add_topic_count: Int32
 
 
-class GetBrokerMemberGroupRequestHeader(
-    Header, frozen=True, kw_only=True, rename="camel", gc=False
-):
+class GetBrokerMemberGroupRequestHeader(Header, frozen=True, kw_only=True):
     """Request of GET_BROKER_MEMBER_GROUP (901)."""
 
     cluster_name: str
     broker_name: str
 
 
-class NotifyMinBrokerIdChangeRequestHeader(
-    Header, frozen=True, kw_only=True, rename="camel", gc=False
-):
+class NotifyMinBrokerIdChangeRequestHeader(Header, frozen=True, kw_only=True):
     """NOTIFY_MIN_BROKER_ID_CHANGE (905), from the name server to the brokers of one name, oneway.
 
     Attributes:

@@ -13,10 +13,11 @@ from dataclasses import dataclass, field
 import trio
 import trio.testing
 
-from trocket.remoting.codec import FrameDecoder, RemotingCommand, encode
+from trocket.remoting.codec import RemotingCommand
 from trocket.remoting.message_codec import decode_messages
 from trocket.testing.memory_broker import BROKER_PORT, HOST, NAMESRV_PORT, MemoryBroker
 
+from ..peers import Client
 from ..trio_order import run_by
 from .injection import Points, injecting
 
@@ -54,9 +55,7 @@ class Connection:
     def __init__(self, broker: MemoryBroker, port: int) -> None:
         self._broker = broker
         self._port = port
-        self._stream: trio.abc.Stream | None = None
-        self._decoder = FrameDecoder()
-        self._opaque = 0
+        self._client: Client | None = None
         self.remarks: list[str] = []
 
     async def ask(
@@ -68,7 +67,7 @@ class Connection:
                 try:
                     answer = await self._once(code, fields, body)
                 except (OSError, trio.BrokenResourceError, trio.EndOfChannel):
-                    self._stream = None
+                    self._client = None
                     await trio.sleep(0.1)
                     continue
                 if answer.remark:
@@ -81,26 +80,14 @@ class Connection:
         return None
 
     async def close(self) -> None:
-        if self._stream is not None:
-            await trio.aclose_forcefully(self._stream)
-            self._stream = None
+        if self._client is not None:
+            await trio.aclose_forcefully(self._client.stream)
+            self._client = None
 
     async def _once(self, code: int, fields: Mapping[str, object], body: bytes) -> RemotingCommand:
-        if self._stream is None:
-            self._stream = await self._broker.open_stream(HOST, self._port)
-            self._decoder = FrameDecoder()
-        self._opaque += 1
-        texts = {name: str(value) for name, value in fields.items()}
-        request = RemotingCommand(code, texts, body)
-        request.opaque = self._opaque
-        await self._stream.send_all(encode(request))
-        while True:
-            data = await self._stream.receive_some(65_536)
-            if not data:
-                raise trio.EndOfChannel
-            for command in self._decoder.receive_data(bytes(data)):
-                if command.is_response and command.opaque == self._opaque:
-                    return command
+        if self._client is None:
+            self._client = Client(await self._broker.open_stream(HOST, self._port))
+        return await self._client.ask(code, fields, body)
 
 
 DUE_LATER = (b" delayed", b" later", b" timer")

@@ -14,12 +14,12 @@ from pathlib import Path
 import pytest
 import trio
 
-from trocket.remoting.codec import FrameDecoder, RemotingCommand, encode
 from trocket.remoting.server import RemotingServer, open_listener
 from trocket.store.config import BrokerRole
 from trocket.store.ha.master import HaMaster
 from trocket.store.message_store import MessageStore
 
+from ..peers import Client
 from ..store.ha.support import fill
 from ..store.support import open_store
 
@@ -67,12 +67,9 @@ async def asked(address: tuple[str, int]) -> int:
             continue
         async with stream:
             try:
-                await stream.send_all(encode(RemotingCommand(ECHO)))
-                data = await stream.receive_some()
-            except trio.BrokenResourceError:
+                return (await Client(stream).ask(ECHO, {})).code
+            except (trio.BrokenResourceError, trio.EndOfChannel):
                 continue
-            if data:
-                return FrameDecoder().receive_data(bytes(data))[0].code
 
 
 async def is_served(listener: FailingListener, *, clients: int = 1) -> None:

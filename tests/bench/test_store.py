@@ -9,18 +9,20 @@ import threading
 
 import pytest
 
-from trocket.bench.pulls import _Pulls, pull_fields
+from trocket.bench.frames import pull_fields
+from trocket.bench.kit import table
+from trocket.bench.pulls import _Pulls
 from trocket.bench.store import (
     BATCH,
+    COLUMNS,
     SENDERS,
-    Outcome,
+    Figure,
     append,
     bare_fsync_rate,
     filter_case,
     group_commit_case,
     new_store,
     recovery_case,
-    report,
 )
 
 
@@ -63,12 +65,12 @@ def test_filtered_gets_find_a_quarter_of_the_messages(tmp_path):
 
 
 def test_the_table_has_a_row_for_each_figure():
-    outcomes = [Outcome("a", 1.0, "s", "b", 0.5), Outcome("c", 1.0, "s", "d", None)]
-    assert report(outcomes).row_count == 2
+    outcomes = [Figure("a", 1.0, "s", "b", 0.5), Figure("c", 1.0, "s", "d", None)]
+    assert table(COLUMNS, outcomes).row_count == 2
 
 
 def test_a_pull_asks_for_its_queue_and_offset_and_is_not_held():
-    fields = pull_fields(3, 64, 32)
+    fields = pull_fields("group", "topic", 3, 64)
     assert (fields["queueId"], fields["queueOffset"], fields["maxMsgNums"]) == ("3", "64", "32")
     assert not int(fields["sysFlag"]) & 2
 

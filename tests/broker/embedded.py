@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -13,11 +13,11 @@ from trocket.broker.config import BrokerConfig
 from trocket.broker.controller import BrokerController
 from trocket.broker.filter_server_keeper import OpenProcess, open_filter_server
 from trocket.remoting.client import RemotingClient
-from trocket.remoting.codec import FrameDecoder, RemotingCommand, encode
 from trocket.store.clock import Clock
 from trocket.store.config import MessageStoreConfig
 from trocket.store.disk.memory_disk import MemoryDisk
-from trocket.store.status import PutMessageStatus
+
+from ..peers import Client
 
 START_MS = 1_700_000_000_000
 TEN_SECONDS = 10
@@ -37,51 +37,6 @@ class TrioClock:
 
     def local_time_name(self, wall_ms: int) -> str:
         return str(wall_ms).rjust(17, "0")
-
-
-class Client:
-    """One connection to the broker, answers by opaque, requests of the broker kept apart."""
-
-    def __init__(self, stream: trio.abc.Stream) -> None:
-        self.stream = stream
-        self.pushed: list[RemotingCommand] = []
-        self._answers: dict[int, RemotingCommand] = {}
-        self._decoder = FrameDecoder()
-        self._opaque = 0
-
-    @property
-    def unasked(self) -> list[RemotingCommand]:
-        """Answers that came and were not waited for."""
-        return list(self._answers.values())
-
-    async def send(self, command: RemotingCommand) -> int:
-        self._opaque += 1
-        command.opaque = self._opaque
-        await self.stream.send_all(encode(command))
-        return self._opaque
-
-    async def answer(self, opaque: int) -> RemotingCommand:
-        while opaque not in self._answers:
-            data = await self.stream.receive_some(65_536)
-            if not data:
-                raise trio.EndOfChannel
-            for command in self._decoder.receive_data(bytes(data)):
-                if command.is_response:
-                    self._answers[command.opaque] = command
-                else:
-                    self.pushed.append(command)
-        return self._answers.pop(opaque)
-
-    async def ask(
-        self,
-        code: int,
-        fields: Mapping[str, object],
-        body: bytes = b"",
-        serialize_type: int = 0,
-    ) -> RemotingCommand:
-        texts = {name: str(value) for name, value in fields.items()}
-        opaque = await self.send(RemotingCommand(code, texts, body, serialize_type=serialize_type))
-        return await self.answer(opaque)
 
 
 def send_fields(topic: str = "T", queue_id: int = 0, **more: object) -> dict[str, object]:
@@ -128,11 +83,11 @@ def put_record(
     """
     store = broker.controller.store
     store.begin_burst()
-    status, _, queue_offset = store.put_message(
+    refusal, _, queue_offset = store.put_message(
         topic, queue_id, body, properties.encode(), born_timestamp_ms=START_MS,
         born_host=bytes([192, 0, 2, 9, 0, 0, 0x9C, 0x40]), store_host=bytes(8), tags_code=0,
     )  # fmt: skip
-    assert status is PutMessageStatus.PUT_OK, status
+    assert refusal is None, refusal
     store.on_visible(store.commit())
     return queue_offset
 

@@ -32,9 +32,11 @@ def stored(message, *, queue_offset=9, physical_offset=1000):
     return decode_record(
         encode_record(
             message.topic, message.queue_id, queue_offset, physical_offset, message.body,
-            message.properties, message.born_timestamp_ms, message.born_host, 50,
-            message.store_host, message.flag, message.sys_flag, message.reconsume_times,
-            message.prepared_transaction_offset,
+            message.properties,
+            born_timestamp_ms=message.born_timestamp_ms, born_host=message.born_host,
+            store_timestamp_ms=50, store_host=message.store_host, flag=message.flag,
+            sys_flag=message.sys_flag, reconsume_times=message.reconsume_times,
+            prepared_transaction_offset=message.prepared_transaction_offset,
         )
     )  # fmt: skip
 

@@ -43,12 +43,12 @@ MISSING = {
     "Client.next_unique_id": IN_THE_LOOP,
     "Producer.send_again": "what a push consumer does with a message that no broker took back",
     "TransactionProducer.send_again": "as Producer",
+    "Producer.sender": IN_THE_LOOP,
+    "TransactionProducer.sender": IN_THE_LOOP,
     "PushConsumer.process_queues": "what brokers ask for; it changes while one looks at it",
     "PushConsumer.unassigned_message": "what brokers ask for",
     "PushedMessage.again": "the consumer's own, for another round",
     "Delivery.wait": "it is `result`, as futures of threads have it",
-    "Delivery.settle": "the producer's own",
-    "Delivery.is_looked_at": "the producer's own",
 }
 """What the async class has and the blocking one has not, and why."""
 
@@ -63,7 +63,7 @@ DIFFERENT = {
     "PushConsumer.receive": "a thread cannot be cancelled from outside: it has `timeout_s`",
     "PushConsumer.run": "the handler is a plain function",
     "PushConsumer.handler": "it is a plain function",
-    "Delivery.error": "a serializer's error, too, as send_soon does not raise it",
+    "Delivery.settle": "a serializer's error, too, as send_soon does not raise it",
 }
 """What both have, but not alike."""
 

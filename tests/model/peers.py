@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from trocket.common.java_hash import java_hash_code
@@ -16,14 +16,14 @@ from trocket.remoting.bodies import (
     ProducerData,
     SubscriptionData,
 )
-from trocket.remoting.codec import RemotingCommand, encode
+from trocket.remoting.codec import RemotingCommand
 from trocket.remoting.message import Message, MessageExt
 from trocket.remoting.message_codec import decode_messages, decode_record, encode_batch
 
 from .groups import Group
 from .model import Broken, Key, Model, Place, number_of
 from .transactions import Decision, Transaction, Transactions
-from .world import Link, World
+from .world import Link, OnAnswer, World
 
 TOPIC = "T"
 QUEUES = 2
@@ -37,7 +37,6 @@ NOTHING_STORED = frozenset({2, 3, 13, 14, 16, 17, 29})
 SEND, PULL, QUERY_OFFSET, UPDATE_OFFSET = 310, 11, 14, 15
 HEART_BEAT, UNREGISTER, SEND_BACK, END, MEMBERS, CHECK, CHANGED = 34, 35, 36, 37, 38, 39, 40
 LOCK, UNLOCK, SEND_BATCH, RECALL = 41, 42, 320, 370
-ONEWAY = 2
 
 
 def level_ms(level: int) -> int:
@@ -53,7 +52,6 @@ class Peer:
         self.world = world
         self.model = model
         self.link: Link | None = None
-        self._opaque = 0
 
     @property
     def is_connected(self) -> bool:
@@ -85,17 +83,15 @@ class Peer:
         code: int,
         fields: Mapping[str, object],
         body: bytes,
-        on_answer: Callable[[RemotingCommand], None] | None,
+        on_answer: OnAnswer | None,
     ) -> bytes:
         """A request as bytes; without `on_answer` it is oneway."""
-        self._opaque += 1
+        if self.link is None:
+            return b""
         texts = {name: str(value) for name, value in fields.items()}
-        request = RemotingCommand(code, texts, body, opaque=self._opaque)
-        if on_answer is None:
-            request.flag = ONEWAY
-        elif self.link is not None:
-            self.link.waiting[self._opaque] = on_answer
-        return encode(request)
+        request = RemotingCommand(code, texts, body)
+        session = self.link.session
+        return session.oneway(request) if on_answer is None else session.request(request, on_answer)
 
     def write(self, data: bytes) -> None:
         """Send bytes, if there is anybody."""

@@ -16,7 +16,8 @@ import trio.testing
 from trocket.broker.config import BrokerConfig
 from trocket.broker.controller import BrokerController
 from trocket.remoting.channel import Buffer
-from trocket.remoting.codec import FrameDecoder, RemotingCommand
+from trocket.remoting.codec import RemotingCommand
+from trocket.remoting.session import Answered, Event, Session
 from trocket.remoting.transport import SocketTransport
 from trocket.remoting.turn import Turn
 from trocket.store.config import FlushDiskType, MessageStoreConfig
@@ -27,6 +28,8 @@ from ..trio_order import run_by
 START_MS = 1_700_000_000_000
 WRITES = frozenset({"pwrite", "sync", "allocate", "resize", "rename", "unlink", "sync_folder"})
 FOR_EVER_S = 10_000_000
+
+OnAnswer = Callable[[RemotingCommand], None]
 
 
 class WorldClock:
@@ -107,18 +110,17 @@ class Link(SocketTransport):
 
     Attributes:
       closed: by either side.
-      waiting: whom to call with an answer, by opaque.
+      session: the peer's; its waiters are called with the answers.
     """
 
     __slots__ = (
-        "_decoder",
         "_heard",
         "_on_readable",
         "_on_request",
         "_world",
         "closed",
+        "session",
         "to_broker",
-        "waiting",
     )
 
     def __init__(
@@ -127,9 +129,8 @@ class Link(SocketTransport):
         self.remote_address = self.local_address = address
         self.closed = False
         self.to_broker = bytearray()
-        self.waiting: dict[int, Callable[[RemotingCommand], None]] = {}
-        self._decoder = FrameDecoder()
-        self._heard: list[RemotingCommand] = []
+        self.session: Session[OnAnswer] = Session("the broker")
+        self._heard: list[Event[OnAnswer]] = []
         self._on_readable: Callable[[], None] | None = None
         self._on_request = on_request
         self._world = world
@@ -150,7 +151,7 @@ class Link(SocketTransport):
     def send_nowait(self, buffers: list[Buffer]) -> list[Buffer]:
         if not self._world.is_dead and not self.closed:
             for buffer in buffers:
-                self._heard += self._decoder.receive_data(bytes(buffer))
+                self._heard += self.session.receive_data(bytes(buffer))
         return []
 
     def abort(self) -> None:
@@ -171,11 +172,11 @@ class Link(SocketTransport):
     def hear(self) -> None:
         """Hand out what the broker sent."""
         heard, self._heard = self._heard, []
-        for command in heard:
-            if not command.is_response:
-                self._on_request(command)
-            elif command.opaque in self.waiting:
-                self.waiting.pop(command.opaque)(command)
+        for event in heard:
+            if isinstance(event, Answered):
+                event.waiter(event.answer)
+            elif isinstance(event, RemotingCommand):
+                self._on_request(event)
 
     def hang_up(self) -> None:
         """The peer closes."""

@@ -11,7 +11,7 @@ from trio.testing import memory_stream_pair, wait_all_tasks_blocked
 from trocket.namesrv.config import NamesrvConfig
 from trocket.namesrv.controller import NamesrvController
 from trocket.remoting.client import RemotingClient
-from trocket.remoting.codec import FrameDecoder, RemotingCommand, encode
+from trocket.remoting.codec import RemotingCommand
 from trocket.remoting.server import RemotingServer, open_listener
 from trocket.store.clock import SystemClock
 from trocket.store.disk.json_config import unsealed
@@ -19,6 +19,7 @@ from trocket.store.disk.memory_disk import MemoryDisk
 from trocket.store.disk.os_disk import OsDisk
 from trocket.store.errors import CorruptRecordError
 
+from ..peers import Client
 from .test_processors import TOPICS, register_body, register_fields
 
 
@@ -34,26 +35,14 @@ class Peer:
 
     def __init__(self, stream):
         self.stream = stream
-        self.decoder = FrameDecoder()
-        self.opaque = 0
+        self._client = Client(stream)
 
     async def ask(self, code, body=b"", **fields):
         """The answer; None when the connection is closed instead."""
-        self.opaque += 1
-        request = RemotingCommand(code, ext_fields=fields, body=body, opaque=self.opaque)
         try:
-            await self.stream.send_all(encode(request))
-        except trio.BrokenResourceError:
+            return await self._client.ask(code, fields, body)
+        except (trio.BrokenResourceError, trio.EndOfChannel):
             return None
-        commands = []
-        while not commands:
-            data = await self.stream.receive_some(65536)
-            if not data:
-                return None
-            commands = self.decoder.receive_data(data)
-        (answer,) = commands
-        assert answer.opaque == self.opaque
-        return answer
 
     async def register(self, name="a", broker_id=0, **more):
         body = register_body(*TOPICS).to_body()

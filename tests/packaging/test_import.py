@@ -40,8 +40,8 @@ SHELL = {
 }
 """Modules of remoting that are trio's; every other one is pure, and the client may import it."""
 
-COMMON_SHELL = {"process", "supervision"}
-"""The same of common; `sql92.parser` needs lark."""
+COMMON_SHELL = {"machine", "process", "supervision"}
+"""The same of common: trio's, or for servers; `sql92.parser` needs lark."""
 
 NOT_CLIENT = {"__init__", "pytest_plugin"}
 """Modules of the root that are not the client's."""

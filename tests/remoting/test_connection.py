@@ -351,10 +351,11 @@ async def test_a_call_gets_its_answer_or_the_reason(
 
             @nursery.start_soon
             async def _() -> None:
-                with pytest.raises(RemotingConnectError):
+                with pytest.raises(RemotingConnectError, match="in the middle of a frame, after 5"):
                     await channel.call(RemotingCommand(40), timeout_s=2)
 
             await trio.testing.wait_all_tasks_blocked()
+            await peer.stream.send_all(bytes([0, 0, 1, 0, 0]))
             await peer.stream.aclose()
         with pytest.raises(RemotingConnectError):
             await channel.call(RemotingCommand(40), timeout_s=2)

@@ -4,31 +4,29 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Mapping
-from itertools import count
 
 from trocket.common.message_properties import properties_to_bytes
 from trocket.remoting.bodies import ClusterInfo, ConsumerData, HeartbeatData, TopicRouteData
-from trocket.remoting.codec import FrameDecoder, RemotingCommand, encode
+from trocket.remoting.codec import RemotingCommand
 from trocket.remoting.message import MessageExt
 from trocket.remoting.message_codec import decode_messages
 from trocket.remoting.request_codes import RequestCode as Code
 from trocket.remoting.response_codes import ResponseCode
+
+from ..peers import Inbox
 
 TIMEOUT_S = 10.0
 
 __all__ = ["Client", "ClusterInfo", "Code", "ConsumerData", "HeartbeatData", "ResponseCode"]
 
 
-class Client:
+class Client(Inbox):
     """One connection to one server."""
 
     def __init__(self, address: str, timeout_s: float = TIMEOUT_S) -> None:
+        super().__init__()
         host, _, port = address.rpartition(":")
         self.socket = socket.create_connection((host, int(port)), timeout_s)
-        self._decoder = FrameDecoder()
-        self._opaques = count(1)
-        self._answers: dict[int, RemotingCommand] = {}
-        self.pushed: list[RemotingCommand] = []
 
     def __enter__(self) -> Client:
         return self
@@ -38,25 +36,21 @@ class Client:
 
     def begin(self, code: int, fields: Mapping[str, object], body: bytes = b"") -> int:
         texts = {name: str(value) for name, value in fields.items()}
-        opaque = next(self._opaques)
-        self.socket.sendall(encode(RemotingCommand(code, texts, body, opaque=opaque)))
-        return opaque
+        command = RemotingCommand(code, texts, body)
+        self.socket.sendall(self.session.request(command, None))
+        return command.opaque
 
     def end(self, opaque: int) -> RemotingCommand:
-        while opaque not in self._answers:
+        while (answer := self.taken(opaque)) is None:
             self.receive()
-        return self._answers.pop(opaque)
+        return answer
 
     def receive(self) -> None:
         """Take in what comes next; raises TimeoutError, and ConnectionError at the end."""
         data = self.socket.recv(1 << 20)
         if not data:
             raise ConnectionError("closed by the server")
-        for command in self._decoder.receive_data(data):
-            if command.is_response:
-                self._answers[command.opaque] = command
-            else:
-                self.pushed.append(command)
+        self.receive_data(data)
 
     def ask(self, code: int, fields: Mapping[str, object], body: bytes = b"") -> RemotingCommand:
         return self.end(self.begin(code, fields, body))

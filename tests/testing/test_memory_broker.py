@@ -10,28 +10,23 @@ import trio
 import trio.testing
 
 from trocket.common.config import ConfigError
-from trocket.remoting.codec import FrameDecoder, RemotingCommand, encode
+from trocket.remoting.codec import RemotingCommand, encode
 from trocket.testing import EmbeddedBrokerError, MemoryBroker
 
+from ..peers import Client
 from .blocking_client import Code, ResponseCode, pull_fields, send_fields
 
 
-class Dialled:
-    """A client over `dial`."""
+class Dialled(Client):
+    """A client over `dial`, whose streams are anyio's."""
 
-    def __init__(self, stream: anyio.abc.ByteStream) -> None:
-        self.stream = stream
-        self.decoder = FrameDecoder()
+    stream: anyio.abc.ByteStream  # type: ignore[assignment]
 
-    async def ask(self, code: int, fields: dict[str, object], body: bytes = b"") -> RemotingCommand:
-        texts = {name: str(value) for name, value in fields.items()}
-        await self.stream.send(encode(RemotingCommand(code, texts, body, opaque=1)))
-        return await self.answer()
+    async def write(self, data: bytes) -> None:
+        await self.stream.send(data)
 
-    async def answer(self) -> RemotingCommand:
-        while True:
-            for command in self.decoder.receive_data(await self.stream.receive()):
-                return command
+    async def read(self) -> bytes:
+        return await self.stream.receive()
 
 
 async def dial(broker: MemoryBroker, address: str = "") -> Dialled:

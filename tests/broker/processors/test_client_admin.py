@@ -17,7 +17,7 @@ from trocket.remoting.bodies import (
     ProducerData,
     SubscriptionData,
 )
-from trocket.remoting.codec import RemotingCommand, encode
+from trocket.remoting.codec import RemotingCommand
 
 from ..embedded import START_MS, embedded_broker, send_fields
 
@@ -48,13 +48,12 @@ async def member(broker, client_id="c@1", sub_string="a || b"):
 
 async def serve(client, seen, code=0, body=b""):
     """Answer what the broker hands on, until cancelled."""
+    client.pushed.clear()  # it was notified that it is a member
     while True:
-        data = await client.stream.receive_some(65_536)
-        for command in client._decoder.receive_data(bytes(data)):
-            seen.append(command)
-            if not command.is_oneway:
-                answer = command.answer(code, "as asked", {"seen": "yes"}, body)
-                await client.stream.send_all(encode(answer))
+        command = await client.asked()
+        seen.append(command)
+        if not command.is_oneway:
+            await client.reply(command.answer(code, "as asked", {"seen": "yes"}, body))
 
 
 async def test_a_groups_clients_and_subscriptions_are_told(autojump_clock):

@@ -7,7 +7,7 @@ import trio
 
 from trocket.common.message_properties import properties_from_bytes
 from trocket.remoting.bodies import HeartbeatData, ProducerData
-from trocket.remoting.codec import RemotingCommand, encode
+from trocket.remoting.codec import RemotingCommand
 from trocket.remoting.message_codec import decode_messages
 
 from ..embedded import START_MS, embedded_broker, pull_fields, send_fields
@@ -38,10 +38,9 @@ async def asker(broker):
 async def serve(client, code, seen):
     """Answer what the broker pushes, until cancelled."""
     while True:
-        data = await client.stream.receive_some(65_536)
-        for command in client._decoder.receive_data(bytes(data)):
-            seen.append(command)
-            await client.stream.send_all(encode(command.answer(code, None)))
+        command = await client.asked()
+        seen.append(command)
+        await client.reply(command.answer(code, None))
 
 
 @pytest.mark.parametrize("code", [REPLY, REPLY_V2])

@@ -14,7 +14,7 @@ from trocket.remoting.bodies.heartbeat import MessageModel
 from trocket.remoting.errors import RemoteProtocolError
 
 
-class Sample(Body, rename="camel"):
+class Sample(Body):
     """Members of several kinds."""
 
     some_text: str = "default"

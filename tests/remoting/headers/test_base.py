@@ -13,7 +13,7 @@ from trocket.remoting.headers import Header, Int32, Int64, TopicRequestHeader, d
 from trocket.remoting.response_codes import ResponseCode
 
 
-class Sample(TopicRequestHeader, frozen=True, kw_only=True, rename="camel", gc=False):
+class Sample(TopicRequestHeader, frozen=True, kw_only=True):
     """One field of each kind, required and not."""
 
     some_text: str

@@ -1,6 +1,6 @@
-"""What a send is made of: the message as it travels, whatever the queue.
+"""Making what a producer sends: checked, compressed, properties as bytes.
 
-Java counterpart: DefaultMQProducerImpl.sendKernelImpl, MessageBatch.
+Java counterpart: DefaultMQProducerImpl.sendKernelImpl, tryToCompressMessage; MessageBatch.
 """
 
 from __future__ import annotations
@@ -8,103 +8,20 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-import msgspec
-
 from ..common import message_properties as names
 from ..common.topic_names import AUTO_CREATE_TOPIC
-from ..remoting.bodies import MessageQueue
-from ..remoting.codec import RemotingCommand
 from ..remoting.compression import CompressionType, compress
 from ..remoting.errors import LocalProtocolError, MissingPackageError
 from ..remoting.message import Message as WireMessage
 from ..remoting.message_batch import encode_batch
 from ..remoting.sys_flag import TRANSACTION_PREPARED_TYPE
 from .client import Client
-from .core.send_header import SendTemplate
+from .core.outgoing import Outgoing
+from .core.send_header import SendPayload, SendTemplate
 from .core.topics import check_body, check_properties_size, check_send_topic
-from .errors import BadAnswerError, ConfigurationError, MessageRefusedError
-from .message import Message, SendResult, is_bare, wire_properties
-from .send_options import STORED, ProducerConfig
-
-
-class Outgoing(msgspec.Struct):
-    """A message or a batch, ready to be sent.
-
-    Attributes:
-      message: as the program gave it; a batch's first.
-      topic: with namespace.
-      message_id: its unique key; a batch's: all, joined by commas.
-      properties: encoded.
-      body: as it is stored: compressed if `sys_flag` says so.
-      born_timestamp_ms: ms since 1970.
-      reconsume_times, max_reconsume_times: of a message that goes to a retry topic.
-    """
-
-    message: Message
-    topic: str
-    template: SendTemplate
-    message_id: str
-    properties: bytes
-    body: bytes
-    sys_flag: int
-    is_batch: bool
-    born_timestamp_ms: int
-    reconsume_times: int = 0
-    max_reconsume_times: int | None = None
-
-    def encode(self, queue: MessageQueue, opaque: int, *, oneway: bool = False) -> bytes:
-        """The whole request.
-
-        Raises: MessageRefusedError: something is too long.
-        """
-        try:
-            return self.template.encode(
-                opaque,
-                queue.queue_id,
-                self.sys_flag,
-                self.born_timestamp_ms,
-                self.message.flag,
-                self.properties,
-                self.body,
-                self.is_batch,
-                queue.broker_name,
-                self.reconsume_times,
-                self.max_reconsume_times,
-                oneway,
-            )
-        except LocalProtocolError as error:
-            raise MessageRefusedError(str(error)) from error
-
-    def result(self, answer: RemotingCommand, queue: MessageQueue) -> SendResult:
-        """What the broker's answer says, its code being one of STORED.
-
-        Raises: BadAnswerError.
-        """
-        # By hand, not by a header object, which costs three times as much: it runs per message.
-        find = answer.ext_fields.get
-        try:
-            queue_id = int(answer.ext_fields["queueId"])
-            queue_offset = int(answer.ext_fields["queueOffset"])
-            offset_message_id = answer.ext_fields["msgId"]
-        except (KeyError, ValueError) as error:
-            raise BadAnswerError(
-                queue.broker_name, f"a send's answer with a bad or missing field: {error}"
-            ) from error
-        if queue_id != queue.queue_id:
-            queue = MessageQueue(queue.topic, queue.broker_name, queue_id)
-        message_id = self.message_id
-        if self.is_batch:
-            message_id = find("batchUniqId") or message_id
-        return SendResult(
-            STORED[answer.code],
-            message_id,
-            queue,
-            queue_offset,
-            offset_message_id,
-            find("transactionId"),
-            find("recallHandle"),
-            find("MSG_REGION"),
-        )
+from .errors import ConfigurationError, MessageRefusedError
+from .message import Message, is_bare, wire_properties
+from .send_options import ProducerConfig
 
 
 class Packer:
@@ -155,7 +72,8 @@ class Packer:
         if len(body) > self._config.compress_over:
             body = compress(body, self._config.compression, self._config.compression_level)
             sys_flag = self._config.compression.sys_flag
-        message_id = self._client.next_unique_id()
+        now_ms = self._client.wall_ms()
+        message_id = self._client.next_unique_id(now_ms)
         if more is None and is_bare(message):
             properties = _BARE_PROPERTIES % message_id.encode()
         else:
@@ -165,17 +83,8 @@ class Packer:
                 if more.get(names.PROPERTY_TRANSACTION_PREPARED) == "true":
                     sys_flag |= TRANSACTION_PREPARED_TYPE
             properties = _encoded(wire_properties(message, own))
-        return Outgoing(
-            message,
-            topic,
-            template,
-            message_id,
-            properties,
-            body,
-            sys_flag,
-            False,
-            self._client.wall_ms(),
-        )
+        payload = SendPayload(properties, body, sys_flag, now_ms, message.flag)
+        return Outgoing(message, topic, message_id, template, payload)
 
     def batch(self, messages: Sequence[Message]) -> Outgoing:
         """Messages of one topic in one request.
@@ -206,17 +115,10 @@ class Packer:
         except LocalProtocolError as error:
             raise MessageRefusedError(str(error)) from error
         wait = {names.PROPERTY_WAIT_STORE_MSG_OK: "true" if first.wait_store_ok else "false"}
-        return Outgoing(
-            first,
-            topic,
-            template,
-            ",".join(ids),
-            _encoded(wait),
-            packed,
-            0,
-            True,
-            self._client.wall_ms(),
+        payload = SendPayload(
+            _encoded(wait), packed, 0, self._client.wall_ms(), first.flag, is_batch=True
         )
+        return Outgoing(first, topic, ",".join(ids), template, payload)
 
     def again(
         self,
@@ -235,19 +137,18 @@ class Packer:
 
         Raises: MessageRefusedError: a property that cannot be.
         """
-        return Outgoing(
-            message,
-            message.topic,
-            self._new_template(message.topic),
-            properties.get(names.PROPERTY_UNIQUE_KEY, ""),
+        payload = SendPayload(
             _encoded(properties),
             message.body,
             0,
-            False,
             self._client.wall_ms(),
-            reconsume_times,
-            max_reconsume_times,
+            message.flag,
+            reconsume_times=reconsume_times,
+            max_reconsume_times=max_reconsume_times,
         )
+        message_id = properties.get(names.PROPERTY_UNIQUE_KEY, "")
+        template = self._new_template(message.topic)
+        return Outgoing(message, message.topic, message_id, template, payload)
 
     def _template(self, name: str, is_system_topic: bool) -> tuple[str, SendTemplate]:
         known = self._templates.get(name)

@@ -1,0 +1,123 @@
+"""Parts that the benches share: brokers by name, figures of processes, percentiles, tables."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from trocket.common import terminal
+from trocket.interop.apache import ApacheCluster
+from trocket.interop.trocket_peer import TrocketCluster
+from trocket.interop.usage import resident_bytes
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+    from trocket.interop.peer import Cluster
+
+T = TypeVar("T")
+AnyCluster = TypeVar("AnyCluster", bound="Cluster")
+AnyOutcome = TypeVar("AnyOutcome", bound="DataclassInstance")
+
+Columns: TypeAlias = Mapping[str, Callable[[T], str]]
+"""What a table shows of each outcome, by heading."""
+
+
+def make_cluster(peer: str, folder: Path, **of_apache: Any) -> Cluster:
+    """A stopped cluster by its name.
+
+    Args:
+      peer: "trocket" or "apache-VERSION".
+      of_apache: options of `ApacheCluster`, such as the heaps of its JVMs.
+    """
+    if peer == "trocket":
+        return TrocketCluster(folder)
+    return ApacheCluster(peer.removeprefix("apache-"), folder, **of_apache)
+
+
+@contextmanager
+def running(cluster: AnyCluster) -> Iterator[AnyCluster]:
+    """Start a cluster, and close it at the end of the block."""
+    try:
+        cluster.start()
+        yield cluster
+    finally:
+        cluster.close()
+
+
+def socket_address(address: str) -> tuple[str, int]:
+    """Host and port of HOST:PORT, as sockets take them."""
+    host, _, port = address.rpartition(":")
+    return host, int(port)
+
+
+def resident_mb(*pids: int) -> float:
+    """Resident memory of some processes together, MB."""
+    return sum(map(resident_bytes, pids)) / 1e6
+
+
+def with_children(pid: int) -> list[int]:
+    """A process and all below it. Linux only."""
+    found = [pid]
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        for child in (task / "children").read_text().split():
+            found += with_children(int(child))
+    return found
+
+
+def percentile(ordered: Sequence[float], share: float) -> float:
+    """The value below which `share` (0 to 1) of the ordered values lie; they must not be empty."""
+    return ordered[min(int(len(ordered) * share), len(ordered) - 1)]
+
+
+def chosen(names: Collection[str] | None, known: Mapping[str, T], option: str) -> dict[str, T]:
+    """The cases that an option names, in its order; all of them where it names none.
+
+    Args:
+      known: the cases by name.
+      option: as it is written, for the error.
+    Raises: typer.BadParameter: there is no case of that name.
+    """
+    for name in names or ():
+        if name not in known:
+            raise typer.BadParameter(f"{option} is one of {', '.join(known)}, not {name!r}")
+    return {name: known[name] for name in names or known}
+
+
+def table(columns: Columns[T], outcomes: Iterable[T], title: str = "") -> Table:
+    """A table with a row for each outcome."""
+    rows = [[cell(one) for cell in columns.values()] for one in outcomes]
+    return terminal.table([*columns], rows, title=title)
+
+
+def show(
+    outcomes: Sequence[AnyOutcome],
+    columns: Columns[AnyOutcome],
+    *,
+    as_json: bool,
+    title: str = "",
+    facts: Mapping[str, Any] | None = None,
+) -> None:
+    """Print outcomes, for people or for programs.
+
+    Args:
+      facts: of the whole run; in JSON the outcomes are then its member `cases`.
+    """
+    if not as_json:
+        Console(width=160).print(table(columns, outcomes, title))
+        return
+    cases = [asdict(one) for one in outcomes]
+    print(json.dumps({**facts, "cases": cases} if facts else cases, indent=2))
+
+
+def short(number: float) -> str:
+    """A number for a narrow column: one decimal below 100, none above."""
+    return f"{number:.1f}" if number < 100 else f"{number:.0f}"

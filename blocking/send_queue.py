@@ -1,0 +1,160 @@
+"""The way of `send_soon` into the loop: a deque that threads fill, one wake-up for many messages.
+
+A calling thread appends to the queue and goes on. It wakes the loop only if the loop does not know
+yet that there is something; one task then takes all that is there, in order.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+from collections import deque
+from functools import partial
+from typing import Final, NamedTuple
+
+from ..client.core.sending import Sending
+from ..client.delivery import Delivery as AsyncDelivery
+from ..client.errors import ClosedError
+from ..client.message import MessageQueue, SendResult
+from ..client.producer import Producer as AsyncProducer
+from .delivery import Delivery, SendBuffer
+from .door import Resident
+
+CHUNK: Final = 64
+"""Messages encoded in one go, before the loop writes and reads: so many share a system call."""
+
+
+class QueuedSend(NamedTuple):
+    """A message that waits for the loop.
+
+    Attributes:
+      context: the caller's context variables; None: the producer has no interceptors to see them.
+    """
+
+    delivery: Delivery
+    queue: MessageQueue | None
+    timeout_s: float | None
+    context: contextvars.Context | None
+
+
+class SendQueue:
+    """Takes messages from calling threads to the async producer.
+
+    Lifecycle: as its producer's; `put` from any thread, all else in the loop.
+
+    Args:
+      inner: open while there are messages.
+      buffer: settles a message that is confirmed or given up.
+    """
+
+    def __init__(self, inner: AsyncProducer, buffer: SendBuffer) -> None:
+        self._inner = inner
+        self._buffer = buffer
+        self._queue: deque[QueuedSend] = deque()
+        self._is_woken = False
+        self._is_running = False
+        # Messages that the sender has under way: `drain` of the async producer does not see them.
+        self._sending_count = 0
+        self._idle = asyncio.Event()
+        self._resident: Resident
+
+    def put(self, resident: Resident, send: QueuedSend) -> None:
+        """Have a message sent; its Delivery is in the buffer."""
+        self._queue.append(send)
+        if not self._is_woken:
+            self._is_woken = True
+            resident.post(self._begin, resident)
+
+    async def finish(self) -> None:
+        """Wait until the queue is empty, and what the async producer does not wait for is done."""
+        while self._is_running or self._sending_count:
+            self._idle.clear()
+            await self._idle.wait()
+
+    def _begin(self, resident: Resident) -> None:
+        if not self._is_running:
+            self._is_running = True
+            self._resident = resident
+            resident.spawn(self._run)
+
+    async def _run(self) -> None:
+        queue = self._queue
+        try:
+            while queue:
+                for _ in range(min(len(queue), CHUNK)):
+                    send = queue.popleft()
+                    if send.context is not None or not self._begin_send(send):
+                        await self._send(send)
+                if not queue:
+                    # A thread that appends after this wakes the loop; what came before is seen.
+                    self._is_woken = False
+                else:
+                    await asyncio.sleep(0)
+        finally:
+            self._is_running = False
+            self._idle.set()
+
+    def _begin_send(self, send: QueuedSend) -> bool:
+        """The usual case, without a task; False: something has to be waited for first."""
+        try:
+            sending = self._sending(send)
+            on_end = partial(self._on_end, send.delivery)
+            if not self._inner.sender.begin(sending, self._resident.spawn, on_end):
+                return False
+            self._sending_count += 1
+        except Exception as error:  # noqa: BLE001 - the delivery's
+            self._buffer.leave(send.delivery, None, error)
+        return True
+
+    def _sending(self, send: QueuedSend) -> Sending:
+        sender = self._inner.sender
+        outgoing = sender.packer.message(send.delivery.message)
+        return sender.sending(outgoing, send.queue, timeout_s=send.timeout_s)
+
+    async def _send(self, send: QueuedSend) -> None:
+        delivery = send.delivery
+        try:
+            # Awaited here, not in a task of its own: what is behind it stays behind it.
+            if send.context is None:
+                on_end = partial(self._on_end, delivery)
+                await self._inner.sender.begin_when_ready(
+                    self._sending(send), self._resident.spawn, on_end
+                )
+                self._sending_count += 1
+            else:
+                await self._send_in_context(send)
+        except asyncio.CancelledError:
+            self._buffer.leave(delivery, None, ClosedError("the producer was closed meanwhile"))
+            raise
+        except Exception as error:  # noqa: BLE001 - the delivery's
+            self._buffer.leave(delivery, None, error)
+
+    def _on_end(
+        self, delivery: Delivery, result: SendResult | None, error: Exception | None
+    ) -> None:
+        self._buffer.leave(delivery, result, error)
+        self._sending_count -= 1
+        if not self._sending_count:
+            self._idle.set()
+
+    async def _send_in_context(self, send: QueuedSend) -> None:
+        """With interceptors, which find the caller's context variables."""
+        delivery = send.delivery
+        sending = self._inner.send_soon(
+            delivery.message, queue=send.queue, timeout_s=send.timeout_s
+        )
+        sent = await asyncio.get_running_loop().create_task(sending, context=send.context)
+        # The blocking buffer reports what nobody looked at, not the async one.
+        sent.look_at()
+        self._resident.spawn(self._follow, delivery, sent)
+
+    async def _follow(self, delivery: Delivery, sent: AsyncDelivery) -> None:
+        result: SendResult | None = None
+        failure: Exception | None = ClosedError("the producer was closed before it was confirmed")
+        try:
+            result = await sent.wait()
+            failure = None
+        except Exception as error:  # noqa: BLE001 - the delivery's
+            failure = error
+        finally:
+            self._buffer.leave(delivery, result, failure)

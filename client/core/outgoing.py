@@ -1,0 +1,86 @@
+"""A message or a batch that is ready to be sent, and the result that a broker's answer makes of it.
+
+Java counterpart: DefaultMQProducerImpl.sendKernelImpl, MQClientAPIImpl.processSendResponse. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from ...remoting.bodies import MessageQueue
+from ...remoting.codec import RemotingCommand
+from ...remoting.errors import LocalProtocolError
+from ...remoting.response_codes import ResponseCode
+from ..errors import BadAnswerError, MessageRefusedError
+from ..message import Message, SendResult, SendStatus
+from .send_header import SendPayload, SendTemplate
+
+STORED: Final[Mapping[int, SendStatus]] = {
+    ResponseCode.SUCCESS: SendStatus.SEND_OK,
+    ResponseCode.FLUSH_DISK_TIMEOUT: SendStatus.FLUSH_DISK_TIMEOUT,
+    ResponseCode.SLAVE_NOT_AVAILABLE: SendStatus.SLAVE_NOT_AVAILABLE,
+    ResponseCode.FLUSH_SLAVE_TIMEOUT: SendStatus.FLUSH_SLAVE_TIMEOUT,
+}
+"""Answers that say that the message is in the master's log, with what else they say."""
+
+
+class Outgoing(msgspec.Struct, gc=False):
+    """A message or a batch, ready to be sent to any queue of its topic.
+
+    Attributes:
+      message: as the program gave it; a batch's first.
+      topic: with namespace.
+      message_id: its unique key; a batch's: all, joined by commas.
+    """
+
+    message: Message
+    topic: str
+    message_id: str
+    template: SendTemplate
+    payload: SendPayload
+
+    def encode(self, queue: MessageQueue, opaque: int, *, oneway: bool = False) -> bytes:
+        """The whole request.
+
+        Raises: MessageRefusedError: something is too long.
+        """
+        try:
+            return self.template.encode(
+                self.payload, queue.queue_id, queue.broker_name, opaque, oneway=oneway
+            )
+        except LocalProtocolError as error:
+            raise MessageRefusedError(str(error)) from error
+
+    def result(self, answer: RemotingCommand, queue: MessageQueue) -> SendResult:
+        """The broker's answer, whose code is one of STORED, for the program.
+
+        Raises: BadAnswerError.
+        """
+        # By hand, not by a header object, which costs three times as much: it runs per message.
+        find = answer.ext_fields.get
+        try:
+            queue_id = int(answer.ext_fields["queueId"])
+            queue_offset = int(answer.ext_fields["queueOffset"])
+            offset_message_id = answer.ext_fields["msgId"]
+        except (KeyError, ValueError) as error:
+            raise BadAnswerError(
+                queue.broker_name, f"a send's answer with a bad or missing field: {error}"
+            ) from error
+        if queue_id != queue.queue_id:
+            queue = MessageQueue(queue.topic, queue.broker_name, queue_id)
+        message_id = self.message_id
+        if self.payload.is_batch:
+            message_id = find("batchUniqId") or message_id
+        return SendResult(
+            STORED[answer.code],
+            message_id,
+            queue,
+            queue_offset,
+            offset_message_id,
+            find("transactionId"),
+            find("recallHandle"),
+            find("MSG_REGION"),
+        )

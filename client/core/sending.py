@@ -1,0 +1,309 @@
+"""The tries of one send: which queue each goes to, and whether its answer ends the send.
+
+All ways to send step through one `Sending`: `Producer.send` waits between its steps, `send_soon`
+and the blocking producer take the first try's steps in one plain call. A try has three steps:
+
+1. `choose` picks the queue; `pause_s` says how long to wait before it.
+2. `begin` starts the try's clock, which a new or restarted send has running; `outgoing.encode`
+   makes the frame.
+3. `take` gets the answer, or the error that stands for it. True: the send is over, with `result` or
+   `error`. False: there is another try, from step 1 on.
+
+A message for a certain queue (given, by a selector, or by its sharding key) is tried once:
+elsewhere it would be out of order. A message that is stored is not tried again because its answer
+cannot be read: it would be stored twice.
+
+Java counterpart: DefaultMQProducerImpl.sendDefaultImpl, MQClientAPIImpl.onExceptionImpl. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final, TypeAlias
+
+from ...common.java_hash import java_hash_code
+from ...remoting.bodies import MessageQueue
+from ...remoting.codec import RemotingCommand
+from ...remoting.response_codes import ResponseCode
+from ..errors import (
+    Attempt,
+    ClientError,
+    ClosedError,
+    ConfigurationError,
+    ConnectError,
+    ForkedError,
+    MessageRefusedError,
+    SendError,
+    ServerError,
+    server_error,
+)
+from ..message import Message, SendResult
+from .fault_strategy import FaultStrategy, RoundRobinIndex
+from .outgoing import STORED, Outgoing
+from .routes import TopicPublishInfo
+
+Selector: TypeAlias = Callable[[Sequence[MessageQueue], Message], MessageQueue]
+"""Chooses the queue of a message among all of its topic."""
+
+RETRY_PAUSE_S: Final = 0.1
+"""Before a broker that was not there is tried again, twice as long each time. (RocketMQ: none.)"""
+
+TRY_TIME_MIN_S: Final = 0.001
+"""Time of a first try whose send had none left: the answer then says what happened."""
+
+RETRY_CODES: Final = frozenset(
+    {
+        ResponseCode.TOPIC_NOT_EXIST,
+        ResponseCode.SERVICE_NOT_AVAILABLE,
+        ResponseCode.SYSTEM_ERROR,
+        ResponseCode.SYSTEM_BUSY,
+        ResponseCode.NO_PERMISSION,
+        ResponseCode.NO_BUYER_ID,
+        ResponseCode.NOT_IN_CURRENT_UNIT,
+    }
+)
+"""Refusals after which another try is worth while. Source: DefaultMQProducer.retryResponseCodes."""
+
+_SEND: Final = "SEND_MESSAGE_V2"
+_SUCCESS: Final = int(ResponseCode.SUCCESS)
+
+
+class SendPolicy:
+    """Which queues a producer's sends go to, and how often they are tried. One for each producer.
+
+    Args:
+      retry_times: tries after the first.
+      retry_when_not_stored_ok: try again when the status is not SEND_OK.
+      send_latency_fault_enable: avoid brokers that answered late.
+      first_index: gives where the round of a topic's queues begins, any int; random, so that
+        producers that start together do not all begin with queue 0.
+
+    Attributes:
+      is_learning: it wants to hear of each try; else `note` does nothing.
+    """
+
+    def __init__(
+        self,
+        retry_times: int,
+        *,
+        retry_when_not_stored_ok: bool,
+        send_latency_fault_enable: bool,
+        first_index: Callable[[], int],
+    ) -> None:
+        self.retry_times: int = retry_times
+        self.retry_when_not_stored_ok: bool = retry_when_not_stored_ok
+        self.is_learning: bool = send_latency_fault_enable
+        self._first_index = first_index
+        self._indexes: dict[str, RoundRobinIndex] = {}
+        self._strategy = FaultStrategy(send_latency_fault_enable=send_latency_fault_enable)
+
+    def select(
+        self, info: TopicPublishInfo, last_broker_name: str | None, now_s: float
+    ) -> MessageQueue:
+        """The next queue in turn, not of the broker that just failed if there is another."""
+        index = self._indexes.get(info.topic)
+        if index is None:
+            index = self._indexes[info.topic] = RoundRobinIndex(self._first_index())
+        if last_broker_name is None and not self.is_learning:
+            # The strategy would do the same; most sends take this way.
+            return info.queues[index.next() % len(info.queues)]
+        queue = self._strategy.select(
+            info, index, now_ms=now_s * 1000, last_broker_name=last_broker_name
+        )
+        assert queue is not None  # routes without queues are errors before
+        return queue
+
+    def note(self, broker_name: str, elapsed_s: float, now_s: float, *, is_failed: bool) -> None:
+        """Learn from a try, where brokers are avoided by latency."""
+        self._strategy.update(broker_name, elapsed_s * 1000, is_failed, True, now_s * 1000)
+
+
+class Sending:
+    """One message or batch, from its first try to its last.
+
+    Args:
+      outgoing: what is sent.
+      policy: the producer's.
+      start_s: now, on the clock of all `now_s`.
+      timeout_s: seconds for all tries.
+      queue: where to; None: a queue of the topic in turn.
+      selector: chooses the queue.
+
+    Attributes:
+      start_s: when it began, or was restarted.
+      timeout_s: seconds for all tries from then on.
+      queue: where the try goes; set by `choose`.
+      address: of the broker that the try goes to, for texts; set by whoever has the connection.
+      attempts: the tries that failed, in order.
+      failure: how the try that was taken last failed; None: it did not.
+      result: of a send that is over; None: it failed.
+      error: why it failed.
+    """
+
+    __slots__ = (
+        "_begin_s",
+        "_fixed",
+        "_last_broker",
+        "_policy",
+        "_selector",
+        "_wanted",
+        "address",
+        "attempts",
+        "error",
+        "failure",
+        "outgoing",
+        "queue",
+        "result",
+        "start_s",
+        "timeout_s",
+    )
+
+    queue: MessageQueue
+    address: str
+
+    def __init__(
+        self,
+        outgoing: Outgoing,
+        policy: SendPolicy,
+        start_s: float,
+        timeout_s: float,
+        queue: MessageQueue | None = None,
+        selector: Selector | None = None,
+    ) -> None:
+        self.outgoing: Outgoing = outgoing
+        self.start_s: float = start_s
+        self.timeout_s: float = timeout_s
+        self.attempts: Sequence[Attempt] = ()
+        self.failure: ClientError | None = None
+        self.result: SendResult | None = None
+        self.error: ClientError | None = None
+        self._begin_s = start_s
+        self._policy = policy
+        self._wanted = queue
+        self._selector = selector
+        self._fixed: MessageQueue | None = None
+        self._last_broker: str | None = None
+
+    # Step 1
+
+    def choose(self, info: TopicPublishInfo, now_s: float) -> MessageQueue:
+        """Pick the queue of the next try.
+
+        Args:
+          info: where the topic can be written.
+
+        Raises: ConfigurationError: the queue that was given is of another topic; what a selector
+          raises.
+        """
+        fixed = self._fixed
+        if fixed is None:
+            fixed = self._fixed = self._fixed_queue(info)
+        queue = fixed or self._policy.select(info, self._last_broker, now_s)
+        self.queue = queue
+        return queue
+
+    def _fixed_queue(self, info: TopicPublishInfo) -> MessageQueue | None:
+        """The one queue that the message has to go to, if there is one."""
+        outgoing, queue = self.outgoing, self._wanted
+        if queue is not None:
+            if queue.topic in (outgoing.topic, outgoing.message.topic):
+                return queue
+            raise ConfigurationError(
+                f"a queue of {queue.topic} for a message to {outgoing.message.topic}"
+            )
+        if self._selector is not None:
+            return self._selector(info.queues, outgoing.message)
+        key = outgoing.message.sharding_key
+        if key is not None:
+            return info.queues[abs(java_hash_code(key)) % len(info.queues)]
+        return None
+
+    def pause_s(self, now_s: float) -> float:
+        """Seconds to wait before the chosen queue is tried.
+
+        Above 0 where there is no other broker than the one that was not there: it may be about to
+        come back, and the tries that are left shall have their time, too.
+        """
+        attempts = self.attempts
+        if self.queue.broker_name != self._last_broker or not attempts:
+            return 0.0
+        if not isinstance(attempts[-1].error, ConnectError):
+            return 0.0
+        left_s = self.timeout_s - (now_s - self.start_s)
+        return min(RETRY_PAUSE_S * 2.0 ** (len(attempts) - 1), max(left_s, 0.0) / 4)
+
+    # Step 2
+
+    def begin(self, now_s: float) -> float:
+        """Start the try's clock.
+
+        Returns: seconds that the try has.
+        Raises: SendError: the time is over, and there were tries.
+        """
+        left_s = self.timeout_s - (now_s - self.start_s)
+        if left_s <= 0 and self.attempts:
+            raise self._given_up()
+        self._begin_s = now_s
+        self.failure = None
+        return left_s if left_s > TRY_TIME_MIN_S else TRY_TIME_MIN_S
+
+    # Step 3
+
+    def take(self, answer: RemotingCommand | ClientError, now_s: float) -> bool:
+        """Take what the try ended in; True: the send is over."""
+        if not isinstance(answer, RemotingCommand):
+            return self._fail(answer, now_s)
+        code = answer.code
+        if code not in STORED:
+            return self._fail(server_error(code, answer.remark, self.address, _SEND), now_s)
+        policy, queue = self._policy, self.queue
+        if policy.is_learning:
+            policy.note(queue.broker_name, now_s - self._begin_s, now_s, is_failed=False)
+        try:
+            result = self.outgoing.result(answer, queue)
+        except ClientError as error:
+            self.error = error
+            return True
+        if (
+            code == _SUCCESS
+            or not policy.retry_when_not_stored_ok
+            or len(self.attempts) >= policy.retry_times
+        ):
+            self.result = result
+            return True
+        self._note(server_error(result.status, "", queue.broker_name, _SEND), now_s)
+        return self._is_last()
+
+    def _fail(self, error: ClientError, now_s: float) -> bool:
+        if isinstance(error, MessageRefusedError | ClosedError | ForkedError):
+            # No broker's fault, and no other try is better.
+            self.error = error
+            return True
+        broker_name = self.queue.broker_name
+        self._policy.note(broker_name, now_s - self._begin_s, now_s, is_failed=True)
+        self._note(error, now_s)
+        self._last_broker = broker_name
+        if isinstance(error, ServerError) and error.code not in RETRY_CODES:
+            self.error = error
+            return True
+        return self._is_last()
+
+    def _note(self, error: ClientError, now_s: float) -> None:
+        self.failure = error
+        attempt = Attempt(self.queue.broker_name, now_s - self._begin_s, error)
+        self.attempts = (*self.attempts, attempt)
+
+    def _is_last(self) -> bool:
+        if self._fixed is not None or len(self.attempts) > self._policy.retry_times:
+            self.error = self._given_up()
+            return True
+        return False
+
+    def _given_up(self) -> SendError:
+        error = SendError(self.outgoing.message.topic, self.attempts)
+        error.__cause__ = self.attempts[-1].error
+        return error
+
+    def restart(self, now_s: float) -> None:
+        """Give the tries that follow the whole time: the caller does not wait for them."""
+        self.start_s = self._begin_s = now_s

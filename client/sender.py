@@ -1,0 +1,239 @@
+"""Sends of one producer: routes, connections and time around the pure `Sending`.
+
+Java counterpart: DefaultMQProducerImpl.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Coroutine
+from functools import partial
+from typing import Any, TypeAlias
+
+import anyio
+
+from ..remoting.bodies import MessageQueue
+from ..remoting.codec import RemotingCommand
+from ..remoting.request_codes import RequestCode
+from ..remoting.response_codes import ResponseCode
+from .client import Client
+from .connection import Connection
+from .core.outgoing import Outgoing
+from .core.routes import TopicPublishInfo
+from .core.sending import Selector, Sending, SendPolicy
+from .errors import ClientError, ClosedError, ConnectError, RequestTimeoutError, ServerError
+from .message import SendResult
+from .packer import Packer
+from .send_options import ProducerConfig
+
+OnEnd: TypeAlias = Callable[[SendResult | None, ClientError | None], None]
+"""Called once in the loop, with the one or the other; must not raise."""
+
+Finish: TypeAlias = Callable[[Sending, OnEnd], Coroutine[Any, Any, None]]
+"""Makes the tries that are left."""
+
+Spawn: TypeAlias = Callable[[Finish, Sending, OnEnd], None]
+"""Runs `Finish` with its arguments in the background; may raise a ClientError."""
+
+
+class Sender:
+    """Carries out the sends of one producer.
+
+    Args:
+      client: open while something is sent.
+      group: with namespace.
+      config: the producer's.
+
+    Attributes:
+      config: the producer's.
+      packer: makes what is sent.
+
+    Raises: ConfigurationError: a package is missing for the compression that is configured.
+    """
+
+    def __init__(self, client: Client, group: str, config: ProducerConfig) -> None:
+        self._client = client
+        self.config: ProducerConfig = config
+        self._policy = SendPolicy(
+            config.retry_times,
+            retry_when_not_stored_ok=config.retry_when_not_stored_ok,
+            send_latency_fault_enable=config.send_latency_fault_enable,
+            first_index=partial(random.getrandbits, 31),
+        )
+        self.packer: Packer = Packer(client, group, config)
+
+    def sending(
+        self,
+        outgoing: Outgoing,
+        queue: MessageQueue | None = None,
+        selector: Selector | None = None,
+        timeout_s: float | None = None,
+    ) -> Sending:
+        """A send that has not begun.
+
+        Args:
+          queue: where to; None: a queue of the topic in turn.
+          selector: chooses the queue.
+          timeout_s: seconds for all tries, from now on; None: the client's.
+
+        Raises: ClosedError; ForkedError.
+        """
+        client = self._client
+        client.check_open()
+        if timeout_s is None:
+            timeout_s = client.timeout_s
+        return Sending(outgoing, self._policy, client.now_s(), timeout_s, queue, selector)
+
+    async def publish_info(self, topic: str) -> TopicPublishInfo:
+        """The queues of a topic, with namespace, that can be written to.
+
+        Raises: RouteNotFoundError; ConnectError.
+        """
+        return await self._client.publish_info(topic, self.config.default_topic_queue_nums)
+
+    async def connect(self, sending: Sending) -> Connection:
+        """The connection to where the send goes, when there is room for a request on it.
+
+        Raises: ConnectError; ClosedError; ForkedError.
+        """
+        address = self._client.master_address(sending.queue.broker_name)
+        connection = self._client.open_connection(address)
+        if connection is None:
+            connection = await self._client.connection(address)
+        if connection.is_backed_up:
+            await connection.wait_writable()
+        return connection
+
+    # Waiting
+
+    async def send(self, sending: Sending) -> SendResult:
+        """Make all tries that are left.
+
+        Raises: as `Producer.send`.
+        """
+        client = self._client
+        topic = sending.outgoing.topic
+        while True:
+            client.check_open()
+            info = client.known_publish_info(topic) or await self.publish_info(topic)
+            now_s = client.now_s()
+            sending.choose(info, now_s)
+            pause_s = sending.pause_s(now_s)
+            if pause_s:
+                await anyio.sleep(pause_s)
+            left_s = sending.begin(client.now_s())
+            is_over = sending.take(await self._try(sending, left_s), client.now_s())
+            if sending.failure is not None:
+                self._look_after_routes(sending.failure, topic)
+            if is_over:
+                break
+        if sending.result is None:
+            assert sending.error is not None  # it is over
+            raise sending.error
+        return sending.result
+
+    async def _try(self, sending: Sending, timeout_s: float) -> RemotingCommand | ClientError:
+        """The broker's answer, or why there is none."""
+        client = self._client
+        try:
+            connection = await self.connect(sending)
+            opaque = client.next_opaque()
+            frame = sending.outgoing.encode(sending.queue, opaque)
+            sending.address = connection.address
+            code = RequestCode.SEND_MESSAGE_V2
+            return await connection.exchange(frame, opaque, timeout_s, code)
+        except ClientError as error:
+            return error
+
+    def _look_after_routes(self, failure: ClientError, topic: str) -> None:
+        if isinstance(failure, ConnectError | RequestTimeoutError):
+            self._client.refresh_soon()
+        elif isinstance(failure, ServerError) and failure.code == ResponseCode.TOPIC_NOT_EXIST:
+            self._client.forget_route(topic)
+
+    # Without waiting: a task, its context and two events cost as much as the rest of a send
+
+    def begin(self, sending: Sending, spawn: Spawn, on_end: OnEnd) -> bool:
+        """Make the first try by a plain call, and all others in the background.
+
+        False: nothing was sent, and `on_end` will not be called: the route or the connection is not
+        there, or the connection has no room.
+
+        Raises: MessageRefusedError; ConfigurationError; what a selector raises.
+        """
+        client = self._client
+        info = client.known_publish_info(sending.outgoing.topic)
+        if info is None:
+            return False
+        address = client.broker_address(sending.choose(info, sending.start_s).broker_name)
+        connection = client.open_connection(address) if address else None
+        if connection is None or connection.is_backed_up:
+            return False
+        self._submit(sending, connection, spawn, on_end)
+        return True
+
+    async def begin_when_ready(self, sending: Sending, spawn: Spawn, on_end: OnEnd) -> None:
+        """Wait for the route, the connection and room on it, then `begin`; the time starts there.
+
+        A broker that is not there counts as no try: all tries are made in the background then.
+
+        Raises: RouteNotFoundError; ConnectError: no name server answers; and as `begin`.
+        """
+        client = self._client
+        topic = sending.outgoing.topic
+        info = client.known_publish_info(topic) or await self.publish_info(topic)
+        sending.choose(info, client.now_s())
+        try:
+            connection = await self.connect(sending)
+            sending.restart(client.now_s())
+            self._submit(sending, connection, spawn, on_end)
+        except ConnectError:
+            spawn(self.finish, sending, on_end)
+
+    def _submit(
+        self, sending: Sending, connection: Connection, spawn: Spawn, on_end: OnEnd
+    ) -> None:
+        opaque = self._client.next_opaque()
+        sending.address = connection.address
+        connection.submit(
+            sending.outgoing.encode(sending.queue, opaque),
+            opaque,
+            partial(self._on_answer, sending, spawn, on_end),
+            sending.timeout_s,
+        )
+
+    def _on_answer(
+        self,
+        sending: Sending,
+        spawn: Spawn,
+        on_end: OnEnd,
+        answer: RemotingCommand | ClientError,
+    ) -> None:
+        client = self._client
+        try:
+            if not isinstance(answer, RemotingCommand):
+                # A client that was closed ends its connections: that is the reason then.
+                client.check_open()
+            is_over = sending.take(answer, client.now_s())
+            if sending.failure is not None:
+                self._look_after_routes(sending.failure, sending.outgoing.topic)
+            if not is_over:
+                spawn(self.finish, sending, on_end)
+                return
+        except ClientError as error:
+            on_end(None, error)
+        else:
+            on_end(sending.result, sending.error)
+
+    async def finish(self, sending: Sending, on_end: OnEnd) -> None:
+        """Make all tries that are left, and say how they ended."""
+        result: SendResult | None = None
+        # What stays if this task is cancelled, or has a bug: somebody waits for every message.
+        failure: ClientError | None = ClosedError("it was closed before the message was confirmed")
+        try:
+            result = await self.send(sending)
+            failure = None
+        except ClientError as error:
+            failure = error
+        finally:
+            on_end(result, failure)
