@@ -1,0 +1,234 @@
+"""Stores that break a promise, each by one change. The crash images must show every one of them.
+
+Each entry says what is broken, in which workload that shows, and how to break it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import pytest
+
+from trocket.store import retention_service, services
+from trocket.store.disk import json_config
+from trocket.store.index.index_service import IndexService
+from trocket.store.log import log_reader
+from trocket.store.log.commit_log import CommitLog, file_name
+from trocket.store.log.log_reader import LogReader
+from trocket.store.message_store import MessageStore
+from trocket.store.queues.consume_queue import ConsumeQueue
+from trocket.store.recovery.loader import Loader
+from trocket.store.writing import flush
+from trocket.store.writing.dispatcher import Dispatcher
+from trocket.store.writing.flush import FlushService
+
+Patch = pytest.MonkeyPatch
+
+
+class Mutant(NamedTuple):
+    """What is broken, where it shows, and how.
+
+    Attributes:
+      modes: M0, M1 or both.
+      seed: of the first run to look at; where it is not 1, earlier runs show it late or never.
+    """
+
+    name: str
+    workload: str
+    modes: tuple[str, ...]
+    apply: Callable[[Patch], None]
+    seed: int = 1
+
+
+def _nothing(*_: Any, **__: Any) -> None:
+    """Instead of what should be done."""
+
+
+def log_fsync_does_nothing(patch: Patch) -> None:
+    """The log is never synced, but counts as if."""
+    patch.setattr(flush, "sync_all", _nothing)
+    patch.setattr(FlushService, "_sync", _nothing)
+
+
+def acknowledged_before_fsync(patch: Patch) -> None:
+    """A send waits for nothing."""
+    patch.setattr(FlushService, "when_flushed", lambda self, offset, callback: callback(True))
+
+
+def shown_before_fsync(patch: Patch) -> None:
+    """L2: consumers read what a power cut can still take."""
+    patch.setattr(Dispatcher, "hold", Dispatcher.show)
+
+
+def acknowledged_before_written(patch: Patch) -> None:
+    """The newest write stays in the process until the next one comes."""
+    write = CommitLog.write
+    late: dict[int, tuple[int, bytes]] = {}
+
+    def broken(self: CommitLog, physical_offset: int, data: bytes) -> None:
+        before = late.pop(id(self), None)
+        if before is not None:
+            write(self, *before)
+        late[id(self)] = (physical_offset, data)
+
+    patch.setattr(CommitLog, "write", broken)
+
+
+def tail_not_zeroed(patch: Patch) -> None:
+    """L3: truncation moves an offset and leaves the bytes."""
+    patch.setattr(CommitLog, "zero", _nothing)
+
+
+def recovered_log_not_synced(patch: Patch) -> None:
+    """What a killed process left in memory is shown, and never synced."""
+
+    def broken(self: MessageStore, start: int, end: int, *_: Any) -> None:
+        self.queue_store.write()
+        self.queue_store.sync(self.queue_store.take_unsynced())
+        self.checkpoints.write(end, self.now_ms)
+
+    patch.setattr(MessageStore, "_sync_recovered", broken)
+
+
+def checkpoint_before_fsync(patch: Patch) -> None:
+    """L6: the checkpoint vouches for units that are not on the device."""
+
+    async def broken(store: MessageStore) -> None:
+        store.checkpoints.write(
+            store.dispatched_offset, store.now_ms, store.checkpoints.index_state()
+        )
+
+    patch.setattr(services, "checkpoint_now", broken)
+    from . import session
+
+    patch.setattr(session, "checkpoint_now", broken)
+
+
+def log_folder_not_synced(patch: Patch) -> None:
+    """A new log file has no name that survives."""
+
+    def broken(self: CommitLog, base: int) -> None:
+        path = f"{self.folder}/{file_name(base)}"
+        self.disk.make_folder(self.folder)
+        file = self.disk.open(path, create=True)
+        file.allocate(self.file_size)
+        file.sync()
+        file.close()
+
+    patch.setattr(CommitLog, "create", broken)
+
+
+def log_file_size_not_synced(patch: Patch) -> None:
+    """A short log file may stand before a whole one."""
+
+    def broken(self: CommitLog, base: int) -> None:
+        self.disk.make_folder(self.folder)
+        file = self.disk.open(f"{self.folder}/{file_name(base)}", create=True)
+        file.allocate(self.file_size)
+        self.disk.sync_folder(self.folder)
+        file.close()
+
+    patch.setattr(CommitLog, "create", broken)
+
+
+def torn_properties_believed(patch: Patch) -> None:
+    """L4: the checksum of the body says nothing about the properties."""
+    patch.setattr(log_reader, "own_crc_problem", lambda *_: "")
+
+
+def torn_bodies_believed(patch: Patch) -> None:
+    """No checksum is looked at."""
+    init = LogReader.__init__
+
+    def broken(self: LogReader, *arguments: Any, **rest: Any) -> None:
+        init(self, *arguments, **{**rest, "check_crc": False})
+
+    patch.setattr(LogReader, "__init__", broken)
+
+
+def json_renamed_before_fsync(patch: Patch) -> None:
+    """L10: the name points to bytes that are not there."""
+
+    def broken(disk: Any, path: str, text: bytes) -> None:
+        file = disk.open(path, create=True)
+        file.pwrite(text, 0)
+        file.close()
+
+    patch.setattr(json_config, "_write", broken)
+
+
+def json_written_in_place(patch: Patch) -> None:
+    """L10: as Apache's older brokers did."""
+
+    def broken(disk: Any, path: str, text: bytes) -> None:
+        disk.make_folder(path.rpartition("/")[0])
+        file = disk.open(path, create=True)
+        file.resize(len(text))
+        file.pwrite(text, 0)
+        file.sync()
+
+    from . import session
+
+    patch.setattr(session, "save_json", broken)
+
+
+def queues_not_cut(patch: Patch) -> None:
+    """Queues keep units of messages that the log has lost."""
+    patch.setattr(Loader, "_cut_queue", _nothing)
+
+
+def index_not_caught_up(patch: Patch) -> None:
+    """L9: what was not in the index when the process died never gets there."""
+    patch.setattr(IndexService, "catch_up_from", _nothing)
+
+
+def min_offset_not_corrected(patch: Patch) -> None:
+    """Retention deletes a log file, the queues go on pointing into it."""
+    patch.setattr(ConsumeQueue, "correct_min_offset", _nothing)
+
+
+def retention_deletes_too_much(patch: Patch) -> None:
+    """Files go that are not expired."""
+    choose = retention_service.choose
+
+    def broken(files: Any, **rest: Any) -> Any:
+        return choose(files, **{**rest, "now_ms": rest["now_ms"] + 24 * 3_600_000})
+
+    patch.setattr(retention_service, "choose", broken)
+
+
+def units_written_twice(patch: Patch) -> None:
+    """L8: a wrong unit is logged as a bug and appended all the same."""
+    append = ConsumeQueue.append_recovered
+
+    def broken(self: ConsumeQueue, queue_offset: int, unit: bytes) -> None:
+        append(self, queue_offset, unit)
+        if queue_offset % 3 == 2:
+            append(self, queue_offset + 1, unit)
+
+    patch.setattr(ConsumeQueue, "append_recovered", broken)
+
+
+BOTH = ("M0", "M1")
+
+MUTANTS = [
+    Mutant("the fsync of the log does nothing", "put", ("M1",), log_fsync_does_nothing),
+    Mutant("sends are acknowledged before fsync", "put", ("M1",), acknowledged_before_fsync),
+    Mutant("messages are shown before fsync", "put", ("M1",), shown_before_fsync),
+    Mutant("sends are acknowledged before the write", "put", BOTH, acknowledged_before_written),
+    Mutant("a cut tail is not zeroed", "put", BOTH, tail_not_zeroed, seed=6),
+    Mutant("a recovered log is not synced", "put", BOTH, recovered_log_not_synced, seed=2),
+    Mutant("the checkpoint comes before the fsync", "put", BOTH, checkpoint_before_fsync),
+    Mutant("the log's folder is not synced", "roll", ("M1",), log_folder_not_synced),
+    Mutant("a log file's size is not synced", "roll", BOTH, log_file_size_not_synced),
+    Mutant("torn properties are believed", "put", BOTH, torn_properties_believed),
+    Mutant("torn bodies are believed", "put", BOTH, torn_bodies_believed),
+    Mutant("JSON files are renamed before fsync", "config", ("M0",), json_renamed_before_fsync),
+    Mutant("JSON files are written in place", "config", ("M0",), json_written_in_place),
+    Mutant("queues are not cut with the log", "truncate", BOTH, queues_not_cut),
+    Mutant("the index does not catch up", "index", BOTH, index_not_caught_up),
+    Mutant("the minimum offset is not corrected", "retention", BOTH, min_offset_not_corrected),
+    Mutant("retention deletes fresh files", "retention", BOTH, retention_deletes_too_much, seed=3),
+    Mutant("queues are rebuilt wrong", "put", BOTH, units_written_twice),
+]
