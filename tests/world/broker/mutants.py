@@ -6,10 +6,9 @@ they are so that this is quick; `test_programs.py` plays any program.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-import pytest
 import trio
 
 from trocket.broker.consumer_offset_manager import ConsumerOffsetManager
@@ -31,6 +30,9 @@ from trocket.broker.transaction_service import TransactionService
 from trocket.store.writing.flush import FlushService
 from trocket.store.writing.log_writer import LogWriter
 
+from ..broken import Broken
+from ..mutant import Mutant, Patch, nothing
+from .game import play
 from .programs import (
     AnswerChecks,
     Consume,
@@ -40,6 +42,7 @@ from .programs import (
     Leave,
     Poll,
     Prepare,
+    Program,
     Recall,
     Restart,
     Send,
@@ -50,28 +53,45 @@ from .programs import (
 )
 from .transactions import Decision
 
-Patch = pytest.MonkeyPatch
 COMMIT, ROLLBACK, UNKNOWN = Decision.COMMIT, Decision.ROLLBACK, Decision.UNKNOWN
 
 
-class Mutant(NamedTuple):
-    """A broken broker.
+SEEDS = range(10)
+"""In which order two things of one moment happen depends on the seed."""
+
+
+class Steps(NamedTuple):
+    """A program, with some seeds.
 
     Attributes:
-      apply: breaks it.
-      steps: in which it shows.
-      promise: what is found to be broken, the beginning of it.
       sync: under SYNC_FLUSH.
     """
 
-    apply: Callable[[Patch], None]
     steps: list[Any]
-    promise: str
     sync: bool = False
 
+    @property
+    def scope(self) -> str:
+        return "broker"
 
-def _nothing(*_: Any, **__: Any) -> None:
-    """Instead of what should be done."""
+    def sound(self) -> str:
+        return self._play(SEEDS[0])
+
+    def problems(self) -> Iterator[str]:
+        yield from map(self._play, SEEDS)
+
+    def _play(self, seed: int) -> str:
+        try:
+            play(Program(self.sync, 2, seed, self.steps))
+        except Broken as broken:
+            return str(broken)
+        return ""
+
+
+def _mutant(
+    apply: Callable[[Patch], None], steps: list[Any], promise: str, sync: bool = False
+) -> Mutant:
+    return Mutant(apply, Steps(steps, sync), (promise,))
 
 
 def answered_before_the_commit(patch: Patch) -> None:
@@ -119,8 +139,8 @@ def delayed_too_early(patch: Patch) -> None:
 
 def delay_offsets_not_saved(patch: Patch) -> None:
     """A clean stop forgets how far delivery was."""
-    patch.setattr(DelayOffsetManager, "persist", _nothing)
-    patch.setattr(DelayOffsetManager, "take_changed", _nothing)
+    patch.setattr(DelayOffsetManager, "persist", nothing)
+    patch.setattr(DelayOffsetManager, "take_changed", nothing)
 
 
 def delay_offsets_saved_too_far(patch: Patch) -> None:
@@ -220,7 +240,7 @@ def committed_twice(patch: Patch) -> None:
 
 def ends_not_noted(patch: Patch) -> None:
     """No op message is written: after a crash what is through is open again."""
-    patch.setattr(TransactionService, "before_commit", _nothing)
+    patch.setattr(TransactionService, "before_commit", nothing)
 
 
 def never_parked(patch: Patch) -> None:
@@ -250,7 +270,7 @@ def offsets_beyond_the_end(patch: Patch) -> None:
         await trio.lowlevel.checkpoint()
 
     patch.setattr(TableSaver, "sync_log", broken)
-    patch.setattr(ConsumerOffsetManager, "correct", _nothing)
+    patch.setattr(ConsumerOffsetManager, "correct", nothing)
 
 
 def offsets_saved_before_what_was_sent_back(patch: Patch) -> None:
@@ -261,7 +281,7 @@ def offsets_saved_before_what_was_sent_back(patch: Patch) -> None:
 
 def offsets_not_saved(patch: Patch) -> None:
     """A clean stop forgets the last commits."""
-    patch.setattr(ConsumerOffsetManager, "persist", _nothing)
+    patch.setattr(ConsumerOffsetManager, "persist", nothing)
 
 
 def unlocked_twice(patch: Patch) -> None:
@@ -301,7 +321,7 @@ def held_pulls_forgotten(patch: Patch) -> None:
     """Nobody tells held pulls of new messages."""
     from trocket.broker.pull_request_hold import PullRequestHoldService
 
-    patch.setattr(PullRequestHoldService, "notify_messages", _nothing)
+    patch.setattr(PullRequestHoldService, "notify_messages", nothing)
 
 
 def group_without_retries(patch: Patch) -> None:
@@ -322,63 +342,63 @@ SENDING = Send(0, 0, ["a"], "together")
 CONSUMING = [Send(0, 0, ["a", "b", "Aa"], "together"), Poll(0, 0, 32)]
 
 MUTANTS = [
-    Mutant(
+    _mutant(
         answered_before_the_commit, [Send(0, 0, ["a"], "together"), Die(0, None)], "N1",
     ),
-    Mutant(answered_before_fsync, [SENDING, Die(1, 0), SENDING], "N1", True),
-    Mutant(delayed_dropped, [SendLater(0, 0, "a", 1)] * 3, "N1/N9"),
-    Mutant(delayed_too_early, [SendLater(0, 0, "a", 1)], "N9"),
-    Mutant(delay_offsets_not_saved, [SendLater(0, 0, "a", 1), Wait(2_000), Restart()], "N4"),
-    Mutant(
+    _mutant(answered_before_fsync, [SENDING, Die(1, 0), SENDING], "N1", True),
+    _mutant(delayed_dropped, [SendLater(0, 0, "a", 1)] * 3, "N1/N9"),
+    _mutant(delayed_too_early, [SendLater(0, 0, "a", 1)], "N9"),
+    _mutant(delay_offsets_not_saved, [SendLater(0, 0, "a", 1), Wait(2_000), Restart()], "N4"),
+    _mutant(
         delay_offsets_saved_too_far,
         [SendLater(0, 0, "a", 1), Wait(2_000), SendLater(0, 0, "a", 1), SendLater(0, 0, "a", 1)],
         "N1/N9",
     ),
-    Mutant(
+    _mutant(
         timer_dropped, [SendTimer(0, 0, "a", "TIMER_DELAY_SEC", 11_000), Restart()], "N1/N9"
     ),
-    Mutant(
+    _mutant(
         timer_taken_back_in_vain,
         [SendTimer(0, 0, "a", "TIMER_DELAY_MS", 11_000), Recall(0, 0)],
         "N9",
     ),
-    Mutant(
+    _mutant(
         offset_skipped_on_send_back,
         [*CONSUMING, Consume(0, 1, 0), Leave(0, False), Poll(1, 0, 3)],
         "N6",
     ),
-    Mutant(
+    _mutant(
         send_back_forgotten,
         [*CONSUMING, Consume(0, 1, 1), Wait(1_000), Poll(0, 0, 32), Consume(0, 1, 1)],
         "N1/N9",
     ),
-    Mutant(
+    _mutant(
         dead_too_soon,
         [*CONSUMING, Consume(0, 1, 1), Wait(1_000), Poll(0, 0, 32), Consume(0, 1, 1)],
         "N4",
     ),
-    Mutant(send_back_answered_before_fsync, [*CONSUMING, Die(1, 0), Consume(0, 1, 1)], "N1", True),
-    Mutant(group_without_retries, [*CONSUMING, Consume(0, 1, 1)], "N1/N9"),
-    Mutant(rolled_back_delivered, [Prepare(0, 0, "a", ROLLBACK, 0, "decision")], "N4"),
-    Mutant(
+    _mutant(send_back_answered_before_fsync, [*CONSUMING, Die(1, 0), Consume(0, 1, 1)], "N1", True),
+    _mutant(group_without_retries, [*CONSUMING, Consume(0, 1, 1)], "N1/N9"),
+    _mutant(rolled_back_delivered, [Prepare(0, 0, "a", ROLLBACK, 0, "decision")], "N4"),
+    _mutant(
         committed_twice, [Prepare(0, 0, "a", COMMIT, 0, "nothing"), End(0, 0, True)], "N8"
     ),
-    Mutant(
+    _mutant(
         ends_not_noted,
         [Prepare(0, 0, "a", COMMIT, 0, "decision"), Die(0, None), HangUp(1), Wait(30_000)],
         "N8",
     ),
-    Mutant(never_parked, [Prepare(0, 0, "a", UNKNOWN, 0, "nothing"), Wait(600_000)], "N8"),
-    Mutant(
+    _mutant(never_parked, [Prepare(0, 0, "a", UNKNOWN, 0, "nothing"), Wait(600_000)], "N8"),
+    _mutant(
         open_transaction_dropped, [Prepare(0, 0, "a", UNKNOWN, 0, "unknown"), Wait(61_000)], "N8"
     ),
-    Mutant(
+    _mutant(
         asked_before_fsync,
         [Prepare(0, 0, "a", UNKNOWN, 0, "nothing"), Wait(5_999), Die(1, 0), Wait(1),
          AnswerChecks(0, True)],
         "N8", True,
     ),
-    Mutant(
+    _mutant(
         offsets_beyond_the_end,
         # The offsets are saved, and the log is not synced yet, at one of these writes.
         [step for writes in range(2, 7) for step in (
@@ -386,19 +406,19 @@ MUTANTS = [
             Poll(0, 0, 32), Consume(0, 0, 0))],
         "N6",
     ),
-    Mutant(
+    _mutant(
         offsets_saved_before_what_was_sent_back,
         [step for writes in range(2, 7) for step in (
             SENDING, Wait(4_999), Poll(0, 0, 32), Consume(0, 1, 0), Die(writes, 0), Wait(1))],
         "N6",
     ),
-    Mutant(offsets_not_saved, [*CONSUMING, Consume(0, 0, 0), Restart(), Poll(0, 0, 1)], "N6"),
-    Mutant(unlocked_twice, [Poll(4, 0, 1), Unlock(1, 5), Poll(5, 0, 1)], "order"),
-    Mutant(
+    _mutant(offsets_not_saved, [*CONSUMING, Consume(0, 0, 0), Restart(), Poll(0, 0, 1)], "N6"),
+    _mutant(unlocked_twice, [Poll(4, 0, 1), Unlock(1, 5), Poll(5, 0, 1)], "order"),
+    _mutant(
         locked_for_ever, [Poll(4, 0, 1), Leave(4, False), Wait(61_000), Poll(5, 0, 1)], "order"
     ),
-    Mutant(filter_loses, [Send(0, 0, ["Aa", "a"], "together"), Poll(2, 0, 32)], "N6"),
-    Mutant(
+    _mutant(filter_loses, [Send(0, 0, ["Aa", "a"], "together"), Poll(2, 0, 32)], "N6"),
+    _mutant(
         held_pulls_forgotten,
         [SENDING, Poll(0, 15, 3), Consume(0, 0, 0), Poll(0, 15, 3), SENDING],
         "N6",

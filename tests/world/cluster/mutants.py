@@ -5,10 +5,8 @@ What a mutant does is one line of what docs/ha.md promises, undone.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator
 from typing import Any, NamedTuple
-
-import pytest
 
 from trocket.broker.consumer_offset_manager import ConsumerOffsetManager
 from trocket.broker.slave_offsets import SlaveOffsets
@@ -22,31 +20,36 @@ from trocket.store.writing.acks import SlaveAcks
 from trocket.store.writing.copy_appender import CopyAppender
 from trocket.store.writing.flush import FlushService
 
-from .cluster import Plan
+from ..mutant import Mutant, Patch
+from .cluster import Plan, play
 
-Patch = pytest.MonkeyPatch
+SEEDS = range(40)
+"""What a fault meets depends on the seed."""
 
 
-class Mutant(NamedTuple):
-    """A broken cluster.
+class Plans(NamedTuple):
+    """A plan, with some seeds.
 
     Attributes:
-      apply: breaks it.
-      mode, faults: in which it shows.
-      promises: what is found to be broken, one of these.
-      topology: where it shows.
+      mode, faults, topology: in which the mutant shows.
     """
 
-    apply: Callable[[Patch], None]
     mode: str
     faults: list[str]
-    promises: tuple[str, ...]
     topology: str = "two slaves"
 
     @property
-    def plan(self) -> Plan:
-        """What is played, by any seed."""
-        return Plan(self.mode, self.topology, "bursts", self.faults, 15, 0.8)
+    def scope(self) -> str:
+        return "cluster"
+
+    def sound(self) -> str:
+        return self._play(SEEDS[0])
+
+    def problems(self) -> Iterator[str]:
+        yield from map(self._play, SEEDS)
+
+    def _play(self, seed: int) -> str:
+        return play(seed, Plan(self.mode, self.topology, "bursts", self.faults, 15, 0.8)).problem
 
 
 def answered_before_the_slave(patch: Patch) -> None:
@@ -171,20 +174,22 @@ def copied_with_a_gap(patch: Patch) -> None:
 
 
 MUTANTS = [
-    Mutant(answered_before_the_slave, "M2", ["partition HA only"], ("N1",)),
-    Mutant(one_slave_is_enough, "M2", ["partition HA only"], ("N1",), "two slaves in sync"),
-    Mutant(reported_before_it_is_appended, "M2", [], ("N1",), "one slave"),
-    Mutant(reported_before_fsync, "M3", ["slow fsync 5 s"] * 3, ("N1",), "one slave"),
-    Mutant(answered_before_fsync, "M1", ["power loss"], ("N1",)),
+    Mutant(answered_before_the_slave, Plans("M2", ["partition HA only"]), ("N1",)),
+    Mutant(one_slave_is_enough, Plans("M2", ["partition HA only"], "two slaves in sync"), ("N1",)),
+    Mutant(reported_before_it_is_appended, Plans("M2", [], "one slave"), ("N1",)),
+    Mutant(reported_before_fsync, Plans("M3", ["slow fsync 5 s"] * 3, "one slave"), ("N1",)),
+    Mutant(answered_before_fsync, Plans("M1", ["power loss"]), ("N1",)),
     Mutant(
-        sent_before_fsync, "M1", ["slow fsync 5 s", "power loss", "power loss"],
+        sent_before_fsync,
+        Plans("M1", ["slow fsync 5 s", "power loss", "power loss"]),
         ("HA", "N1", "N5"),
     ),
-    Mutant(lies_are_believed, "M2", ["fake ack 2^63-1"] * 3, ("N1",)),
-    Mutant(slave_ahead_is_fed, "M0", ["slave ahead"], ("HA",)),
+    Mutant(lies_are_believed, Plans("M2", ["fake ack 2^63-1"] * 3), ("N1",)),
+    Mutant(slave_ahead_is_fed, Plans("M0", ["slave ahead"]), ("HA",)),
     Mutant(
-        offsets_ahead_of_the_log, "M2", [*["partition HA only"] * 3, "zeroed tail"], ("N6",),
-        "one slave",
+        offsets_ahead_of_the_log,
+        Plans("M2", [*["partition HA only"] * 3, "zeroed tail"], "one slave"),
+        ("N6",),
     ),
-    Mutant(copied_with_a_gap, "M0", [], ("HA",)),
-]  # fmt: skip
+    Mutant(copied_with_a_gap, Plans("M0", []), ("HA",)),
+]

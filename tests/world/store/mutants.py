@@ -1,14 +1,9 @@
-"""Stores that break a promise, each by one change. The crash images must show every one of them.
-
-Each entry says what is broken, in which workload that shows, and how to break it.
-"""
+"""Stores that break a promise, each by one change. The crash images must show every one of them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator
 from typing import Any, NamedTuple
-
-import pytest
 
 from trocket.store import retention_service, services
 from trocket.store.disk import json_config
@@ -23,32 +18,50 @@ from trocket.store.writing import flush
 from trocket.store.writing.dispatcher import Dispatcher
 from trocket.store.writing.flush import FlushService
 
-Patch = pytest.MonkeyPatch
+from ..mutant import Mutant, Patch, nothing
+from .engine import check_run
+from .runs import Report, record_run
+
+SEED_COUNT = 6
 
 
-class Mutant(NamedTuple):
-    """What is broken, where it shows, and how.
+class CrashImages(NamedTuple):
+    """The crash images of some runs.
 
     Attributes:
       modes: M0, M1 or both.
       seed: of the first run to look at; where it is not 1, earlier runs show it late or never.
     """
 
-    name: str
     workload: str
     modes: tuple[str, ...]
-    apply: Callable[[Patch], None]
     seed: int = 1
 
+    @property
+    def scope(self) -> str:
+        return "store"
 
-def _nothing(*_: Any, **__: Any) -> None:
-    """Instead of what should be done."""
+    def sound(self) -> str:
+        run = record_run(self.workload, self.modes[0], self.seed)
+        return _first_problem(check_run(run, share=0.05))
+
+    def problems(self) -> Iterator[str]:
+        for seed in range(self.seed, self.seed + SEED_COUNT):
+            for mode in self.modes:
+                run = record_run(self.workload, mode, seed)
+                yield _first_problem(check_run(run, depth2=True, failures_max=1))
+
+
+def _first_problem(report: Report) -> str:
+    for failure in report.failures[:1]:
+        return f"{failure.invariant}: {failure.problem}"
+    return ""
 
 
 def log_fsync_does_nothing(patch: Patch) -> None:
     """The log is never synced, but counts as if."""
-    patch.setattr(flush, "sync_all", _nothing)
-    patch.setattr(FlushService, "_sync", _nothing)
+    patch.setattr(flush, "sync_all", nothing)
+    patch.setattr(FlushService, "_sync", nothing)
 
 
 def acknowledged_before_fsync(patch: Patch) -> None:
@@ -77,7 +90,7 @@ def acknowledged_before_written(patch: Patch) -> None:
 
 def tail_not_zeroed(patch: Patch) -> None:
     """L3: truncation moves an offset and leaves the bytes."""
-    patch.setattr(CommitLog, "zero", _nothing)
+    patch.setattr(CommitLog, "zero", nothing)
 
 
 def recovered_log_not_synced(patch: Patch) -> None:
@@ -175,17 +188,17 @@ def json_written_in_place(patch: Patch) -> None:
 
 def queues_not_cut(patch: Patch) -> None:
     """Queues keep units of messages that the log has lost."""
-    patch.setattr(Loader, "_cut_queue", _nothing)
+    patch.setattr(Loader, "_cut_queue", nothing)
 
 
 def index_not_caught_up(patch: Patch) -> None:
     """L9: what was not in the index when the process died never gets there."""
-    patch.setattr(IndexService, "catch_up_from", _nothing)
+    patch.setattr(IndexService, "catch_up_from", nothing)
 
 
 def min_offset_not_corrected(patch: Patch) -> None:
     """Retention deletes a log file, the queues go on pointing into it."""
-    patch.setattr(ConsumeQueue, "correct_min_offset", _nothing)
+    patch.setattr(ConsumeQueue, "correct_min_offset", nothing)
 
 
 def retention_deletes_too_much(patch: Patch) -> None:
@@ -213,22 +226,22 @@ def units_written_twice(patch: Patch) -> None:
 BOTH = ("M0", "M1")
 
 MUTANTS = [
-    Mutant("the fsync of the log does nothing", "put", ("M1",), log_fsync_does_nothing),
-    Mutant("sends are acknowledged before fsync", "put", ("M1",), acknowledged_before_fsync),
-    Mutant("messages are shown before fsync", "put", ("M1",), shown_before_fsync),
-    Mutant("sends are acknowledged before the write", "put", BOTH, acknowledged_before_written),
-    Mutant("a cut tail is not zeroed", "put", BOTH, tail_not_zeroed, seed=6),
-    Mutant("a recovered log is not synced", "put", BOTH, recovered_log_not_synced, seed=2),
-    Mutant("the checkpoint comes before the fsync", "put", BOTH, checkpoint_before_fsync),
-    Mutant("the log's folder is not synced", "roll", ("M1",), log_folder_not_synced),
-    Mutant("a log file's size is not synced", "roll", BOTH, log_file_size_not_synced),
-    Mutant("torn properties are believed", "put", BOTH, torn_properties_believed),
-    Mutant("torn bodies are believed", "put", BOTH, torn_bodies_believed),
-    Mutant("JSON files are renamed before fsync", "config", ("M0",), json_renamed_before_fsync),
-    Mutant("JSON files are written in place", "config", ("M0",), json_written_in_place),
-    Mutant("queues are not cut with the log", "truncate", BOTH, queues_not_cut),
-    Mutant("the index does not catch up", "index", BOTH, index_not_caught_up),
-    Mutant("the minimum offset is not corrected", "retention", BOTH, min_offset_not_corrected),
-    Mutant("retention deletes fresh files", "retention", BOTH, retention_deletes_too_much, seed=3),
-    Mutant("queues are rebuilt wrong", "put", BOTH, units_written_twice),
+    Mutant(log_fsync_does_nothing, CrashImages("put", ("M1",)), ("N1",)),
+    Mutant(acknowledged_before_fsync, CrashImages("put", ("M1",)), ("N1",)),
+    Mutant(shown_before_fsync, CrashImages("put", ("M1",)), ("N1",)),
+    Mutant(acknowledged_before_written, CrashImages("put", BOTH), ("N1",)),
+    Mutant(tail_not_zeroed, CrashImages("put", BOTH, seed=6), ("N4",)),
+    Mutant(recovered_log_not_synced, CrashImages("put", BOTH, seed=2), ("other",)),
+    Mutant(checkpoint_before_fsync, CrashImages("put", BOTH), ("N7",)),
+    Mutant(log_folder_not_synced, CrashImages("roll", ("M1",)), ("N1",)),
+    Mutant(log_file_size_not_synced, CrashImages("roll", BOTH), ("other",)),
+    Mutant(torn_properties_believed, CrashImages("put", BOTH), ("N3",)),
+    Mutant(torn_bodies_believed, CrashImages("put", BOTH), ("N2",)),
+    Mutant(json_renamed_before_fsync, CrashImages("config", ("M0",)), ("N1",)),
+    Mutant(json_written_in_place, CrashImages("config", ("M0",)), ("N1",)),
+    Mutant(queues_not_cut, CrashImages("truncate", BOTH), ("other",)),
+    Mutant(index_not_caught_up, CrashImages("index", BOTH), ("N7",)),
+    Mutant(min_offset_not_corrected, CrashImages("retention", BOTH), ("N3",)),
+    Mutant(retention_deletes_too_much, CrashImages("retention", BOTH, seed=3), ("N1",)),
+    Mutant(units_written_twice, CrashImages("put", BOTH), ("N4",)),
 ]
