@@ -246,6 +246,11 @@ class FileSystem:
                 apply_change(image.files[path], Change(0, position, data[:cut]))
         return image
 
+    def first_image(self, kept: int) -> Image:
+        """A disk after a power cut that leaves the first so many of the unsynced operations."""
+        unsynced = self._sequences()
+        return self._prefix_image(unsynced[kept] if kept < len(unsynced) else self.sequence + 1)
+
     def _sequences(self) -> list[int]:
         found = {each.sequence for each in self.pending_names}
         for inode in self.inodes.values():

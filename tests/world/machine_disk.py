@@ -57,6 +57,10 @@ class MachineDisk(RecordingDisk):
         """Die before the n-th operation from now."""
         self._writes_left = writes
 
+    def live_on(self) -> None:
+        """Forget a death that has not come yet."""
+        self._writes_left = None
+
     def die(self) -> None:
         """Die now."""
         if self.left is None:
@@ -74,9 +78,19 @@ class MachineDisk(RecordingDisk):
         Args:
           power: the kind of image that a power cut leaves; None: a kill.
         """
-        left = self.left or self.system.fork()
-        image = left.crash_image(power, random) if power is not None else None
-        return MachineDisk(FileSystem(image) if image is not None else left)
+        image = None if power is None else self._rest().crash_image(power, random)
+        return self.after_kill() if image is None else MachineDisk(FileSystem(image))
+
+    def after_kill(self) -> MachineDisk:
+        """The disk as the next start finds it when only the process has died."""
+        return MachineDisk(self._rest())
+
+    def after_power_cut(self, kept: int) -> MachineDisk:
+        """The disk as the next start finds it when the first `kept` unsynced operations stay."""
+        return MachineDisk(FileSystem(self._rest().first_image(kept)))
+
+    def _rest(self) -> FileSystem:
+        return self.left or self.system.fork()
 
     # ---- faults --------------------------------------------------------------------------
 

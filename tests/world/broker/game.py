@@ -260,7 +260,7 @@ class Game:
     async def _wait_until(self, end_ms: int) -> None:
         machine = self.machine
         while machine.now_ms < end_ms and not machine.is_dead:
-            machine.clock.jump(min(end_ms, self._next_moment() or end_ms) - machine.now_ms)
+            machine.clock.advance(min(end_ms, self._next_moment() or end_ms) - machine.now_ms)
             await machine.settle()
             if not machine.is_dead:
                 await self._observe()

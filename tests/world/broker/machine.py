@@ -1,8 +1,8 @@
 """A real broker on a disk in memory, in a time that moves when told; it may stop, die and return.
 
 Nothing is mocked but time, files and sockets, which are the project's own seams: `BrokerController`
-runs on a `MemoryDisk`, and serves connections that are two buffers. Time stands still while anybody
-has something to do (`settle`), and jumps from one moment of interest to the next.
+runs on a `MachineDisk`, and serves connections that are two buffers. Time stands still while there
+is something to do (`settle`), and jumps from one moment of interest to the next.
 """
 
 from __future__ import annotations
@@ -21,80 +21,18 @@ from trocket.remoting.session import Answered, Event, Session
 from trocket.remoting.transport import SocketTransport
 from trocket.remoting.turn import Turn
 from trocket.store.config import FlushDiskType, MessageStoreConfig
-from trocket.store.disk.memory_disk import MemoryDisk
 
 from ...trio_order import run_by
+from ..clock import START_MS, WorldClock
+from ..machine_disk import ROOT, MachineDisk
 
-START_MS = 1_700_000_000_000
-WRITES = frozenset({"pwrite", "sync", "allocate", "resize", "rename", "unlink", "sync_folder"})
 FOR_EVER_S = 10_000_000
 
 OnAnswer = Callable[[RemotingCommand], None]
 
 
-class VirtualClock:
-    """The broker's clock: whole milliseconds, in step with trio's."""
-
-    def __init__(self) -> None:
-        self.now_ms = START_MS
-        self.trio_clock = trio.testing.MockClock()
-
-    def jump(self, milliseconds: int) -> None:
-        """Let time pass at once."""
-        self.now_ms += milliseconds
-        # A nanosecond more, so that rounding leaves no timer just short of its time.
-        self.trio_clock.jump(milliseconds / 1000 + 1e-9)
-
-    def wall_ms(self) -> int:
-        return self.now_ms
-
-    def monotonic_s(self) -> float:
-        return (self.now_ms - START_MS) / 1000
-
-    def elapsed_s(self) -> float:
-        return self.monotonic_s()
-
-    def local_time_name(self, wall_ms: int) -> str:
-        return str(wall_ms).rjust(17, "0")
-
-
 def _nothing() -> None:
     """What a dead broker does."""
-
-
-class Fuse:
-    """The moment of a crash: before the n-th write to the disk from now.
-
-    What the broker does after it went is what it would have done: a copy of the disk was put aside,
-    and nobody hears of it.
-    """
-
-    def __init__(self, disk: MemoryDisk, writes: int) -> None:
-        self.found: MemoryDisk | None = None
-        self._disk = disk
-        self._left = writes
-        disk.fault = self._before
-
-    def _before(self, operation: str, path: str) -> None:
-        if operation in WRITES and self.found is None:
-            self._left -= 1
-            if self._left < 0:
-                self.blow()
-
-    def blow(self) -> None:
-        """Now, if not already."""
-        if self.found is None:
-            self.found = copy_of(self._disk)
-
-
-def copy_of(disk: MemoryDisk) -> MemoryDisk:
-    """The same files, what is not synced included; not locked by anybody."""
-    copy = MemoryDisk(journalled=True)
-    copy.contents = {path: bytearray(data) for path, data in disk.contents.items()}
-    copy.folders = set(disk.folders)
-    assert disk.journal is not None
-    copy.journal = list(disk.journal)
-    return copy
 
 
 class Link(SocketTransport):
@@ -197,15 +135,15 @@ class Machine:
     """
 
     def __init__(self, *, sync: bool, check_max: int, seed: int) -> None:
-        self.clock = VirtualClock()
-        self.disk = MemoryDisk(journalled=True)
+        self.clock = WorldClock()
+        self.disk = MachineDisk.empty()
         self.quiet_ms = START_MS
         self._sync = sync
         self._check_max = check_max
         self._random = Random(seed)
         self._turn = Turn()
         self._links: list[Link] = []
-        self._fuse: Fuse | None = None
+        self._found: MachineDisk | None = None
         self._scope = trio.CancelScope()
         self._stopped = trio.Event()
         self.controller: BrokerController
@@ -220,7 +158,7 @@ class Machine:
     @property
     def is_dead(self) -> bool:
         """Whether the broker has been killed, and not been started again."""
-        return self._fuse is not None and self._fuse.found is not None
+        return self.disk.left is not None
 
     def exchange(self) -> None:
         """The broker reads all that its peers sent, in one turn; they hear its answers."""
@@ -259,7 +197,7 @@ class Machine:
             channel_expired_timeout=FOR_EVER_S * 1000,
         )
         store = MessageStoreConfig(
-            store_path_root_dir="/store",
+            store_path_root_dir=ROOT,
             mapped_file_size_commit_log=16 * 1024,
             mapped_file_size_consume_queue=20 * 50,
             mapper_file_size_batch_consume_queue=46 * 50,
@@ -280,7 +218,9 @@ class Machine:
 
     async def start(self) -> None:
         """Start a broker on the disk."""
-        self._fuse = None
+        if self._found is not None:
+            self.disk, self._found = self._found, None
+        self.disk.live_on()
         self._turn = Turn()
         self._scope, self._stopped = trio.CancelScope(), trio.Event()
         await self.nursery.start(self._live)
@@ -310,35 +250,31 @@ class Machine:
     def die_after(self, writes: int) -> None:
         """Let the broker die before the n-th write from now."""
         if not self.is_dead:
-            self._fuse = Fuse(self.disk, writes)
+            self.disk.die_after(writes)
 
     def die_now(self) -> None:
         """Let the broker be dead; `die` clears away."""
-        self.die_after(0)
-        if self._fuse is not None:
-            self._fuse.blow()
+        self.disk.die()
 
     def live_on(self) -> None:
         """Forget a death that has not come yet."""
         if not self.is_dead:
-            self.disk.fault = self._fuse = None
+            self.disk.live_on()
 
     async def die(self, *, kept_writes: int | None) -> None:
         """Kill the broker now, if it is not dead, and leave what a start finds.
 
         Args:
-          kept_writes: None: kill -9. Else a power cut, which leaves so many unsynced writes.
+          kept_writes: None: kill -9. Else a power cut, which leaves so many of the unsynced
+            operations.
         """
         self.die_now()
         self.controller._close = _nothing  # type: ignore[method-assign] # as a killed process
         await self.stop()
-        assert self._fuse is not None
-        assert self._fuse.found is not None
-        self.disk = self._fuse.found
         if kept_writes is None:
-            self.disk.process_death()
+            self._found = self.disk.after_kill()
         else:
-            self.disk.power_loss(kept_writes)
+            self._found = self.disk.after_power_cut(kept_writes)
 
     async def connect(self, on_request: Callable[[RemotingCommand], None], address: str) -> Link:
         """A new connection to the broker."""
@@ -363,4 +299,4 @@ def run_in(machine: Machine, play: Callable[[], Awaitable[None]], seed: int) -> 
             await play()
             machine.nursery.cancel_scope.cancel()
 
-    run_by(seed, main, machine.clock.trio_clock)
+    run_by(seed, main, machine.clock.time)

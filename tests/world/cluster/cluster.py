@@ -20,10 +20,11 @@ from trocket.store.config import BrokerRole, FlushDiskType
 from trocket.store.message_store import MessageStore
 
 from ..broken import Broken
+from ..clock import WorldClock
 from ..store.checks import read_queue
 from . import process
 from .clients import Consumer, Producer
-from .machines import START_MS, BrokerMachine, Machine, NamesrvMachine
+from .machines import BrokerMachine, Machine, NamesrvMachine
 from .network import Network
 from .oracle import QUEUES, TOPIC, Oracle, Sent
 
@@ -124,6 +125,7 @@ class Cluster:
         self.seed = seed
         self.plan = plan
         self.nursery = nursery
+        self.clock = WorldClock(trio.lowlevel.current_clock())
         self.oracle = Oracle()
         self.network = Network(self.random("network"))
         self.notes: list[str] = []
@@ -185,7 +187,7 @@ class Cluster:
     @property
     def now_ms(self) -> int:
         """What time it is, by no machine's clock."""
-        return START_MS + int(trio.current_time() * 1000)
+        return self.clock.now_ms
 
     def lead_astray(self) -> None:
         """From now on a slave may have what the master has not."""

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import trio
 
 from ..broken import Broken
-from .machines import START_MS, BrokerMachine, Machine, NamesrvMachine
+from ..clock import START_MS
+from .machines import BrokerMachine, Machine, NamesrvMachine
 from .operator import fail_over, start_again
 from .oracle import Promise, Seen
 

@@ -13,39 +13,20 @@ from trocket.broker.replication import MasterSide, SlaveSide
 from trocket.namesrv.config import NamesrvConfig
 from trocket.namesrv.controller import NamesrvController
 from trocket.remoting.turn import Turn
-from trocket.store.clock import ManualClock
 from trocket.store.config import BrokerRole, FlushDiskType, MessageStoreConfig
-from trocket.store.disk.memory_disk import MemoryDisk
 from trocket.store.errors import StoreError
 from trocket.store.ha.slave import FollowerState
 from trocket.store.message_store import MessageStore
 
 from ...trio_order import first_of
+from ..clock import WorldClock
 from ..machine_disk import ROOT, MachineDisk, SlowThread
 from .network import LOG, REMOTING, Endpoint, EndpointStream, Listener, Network, NetworkClient
 from .process import RUNNING, Process
 
-START_MS = 1_700_000_000_000
 NAMESRV_PORT, BROKER_PORT = 9876, 10911
 FILE_SIZE = 4096
 """Bytes of a commit log file: a dozen messages, so that a short run sees many ends of files."""
-
-
-class MachineClock(ManualClock):
-    """A machine's clock: trio's virtual time, and by how much the wall clock is wrong."""
-
-    def __init__(self) -> None:
-        super().__init__(START_MS)
-        self.wrong_ms = 0
-
-    def wall_ms(self) -> int:
-        return START_MS + int(trio.current_time() * 1000) + self.wrong_ms
-
-    def monotonic_s(self) -> float:
-        return trio.current_time()
-
-    def elapsed_s(self) -> float:
-        return trio.current_time()
 
 
 class Machine:
@@ -62,7 +43,7 @@ class Machine:
     def __init__(self, network: Network, nursery: trio.Nursery, name: str, host: str) -> None:
         self.name = name
         self.host = host
-        self.clock = MachineClock()
+        self.clock = WorldClock(trio.lowlevel.current_clock())
         self.lock = trio.Lock()
         self.wounds = 0
         self.process = Process(name, host)
@@ -129,7 +110,7 @@ class NamesrvMachine(Machine):
     async def _run(self, process: Process, *, task_status: trio.TaskStatus[None]) -> None:
         turn = Turn()
         controller = NamesrvController(
-            NamesrvConfig(), clock=self.clock, disk=MemoryDisk(), turn=turn, listeners=[]
+            NamesrvConfig(), clock=self.clock, disk=MachineDisk.empty(), turn=turn, listeners=[]
         )
 
         def serve(endpoint: Endpoint) -> None:

@@ -10,8 +10,6 @@ import errno
 from collections.abc import Iterator
 from typing import NamedTuple
 
-import trio
-
 from ..broken import Broken
 from ..recording_disk import Failure, RecordingDisk
 from .checks import check_config, check_store
@@ -76,7 +74,7 @@ def cases(workload: str, mode: str, seed: int) -> Iterator[Case]:
     steps = steps_of(workload, seed)
     session = Session(config_for(workload, mode), seed)
     calls = session.disk.faults = Calls()
-    trio.run(session.run, steps)
+    session.play(steps)
     for number, name in enumerate(calls.names):
         yield Case(number, "EIO", EIO)
         if name in ("pwrite", "allocate", "resize", "open", "make_folder", "rename"):
@@ -94,7 +92,7 @@ def check_case(workload: str, mode: str, seed: int, case: Case) -> str:
     session.disk.faults = Calls(case)
     run = Run(workload, mode, seed, steps, session)
     try:
-        trio.run(session.run, steps)
+        session.play(steps)
     except Broken as error:
         return str(error)
     session.disk.faults = None
@@ -142,7 +140,7 @@ def describe(workload: str, mode: str, seed: int, case: Case) -> str:
     calls = Calls()
     session = Session(run.config, seed)
     session.disk.faults = calls
-    trio.run(session.run, run.steps)
+    session.play(run.steps)
     lasting = "from there on" if case.is_lasting else "once"
     return (
         f"{workload} {mode} seed {seed}: call {case.call} ({calls.names[case.call]}) fails with "

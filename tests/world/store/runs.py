@@ -8,13 +8,11 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import NamedTuple
 
-import trio
-
-from trocket.store.clock import ManualClock
 from trocket.store.config import MessageStoreConfig
 from trocket.store.message_store import MessageStore
 
 from ..broken import Broken
+from ..clock import WorldClock
 from ..file_system import KINDS, FileSystem, Image
 from ..recording_disk import RecordingDisk
 from .history import History
@@ -119,7 +117,7 @@ class Run:
 
     def new_store(self, disk: RecordingDisk, later_ms: int = 60_000) -> MessageStore:
         """A store over a disk of this run, not loaded, at a later time."""
-        clock = ManualClock(self.session.clock.wall_ms() + later_ms)
+        clock = WorldClock(start_ms=self.session.clock.now_ms + later_ms)
         return MessageStore(self.config, clock=clock, disk=disk, memory_bytes=MEMORY)
 
 
@@ -148,7 +146,7 @@ def record_run(
     session = Session(config or config_for(workload, mode), seed)
     run = Run(workload, mode, seed, steps, session)
     try:
-        trio.run(session.run, steps)
+        session.play(steps)
     except Broken as error:
         run.problem = str(error)
     return run

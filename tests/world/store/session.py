@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -11,7 +12,6 @@ from trocket.remoting.errors import RemoteProtocolError
 from trocket.remoting.message import Message
 from trocket.remoting.message_batch import iter_batch
 from trocket.remoting.message_codec import decode_record, encode_batch
-from trocket.store.clock import ManualClock
 from trocket.store.config import FlushDiskType, MessageStoreConfig
 from trocket.store.disk.json_config import save_json
 from trocket.store.errors import StoreError, StoreIOError
@@ -20,7 +20,9 @@ from trocket.store.message_store import MessageStore
 from trocket.store.retention_service import Retention
 from trocket.store.services import _write_queues, checkpoint_now
 
+from ...trio_order import run_by
 from ..broken import Broken
+from ..clock import WorldClock
 from ..file_system import POWER_KINDS, FileSystem, Image
 from ..recording_disk import RecordingDisk
 from .checks import CONFIG, check_config, check_store
@@ -57,7 +59,7 @@ def sim_config(*, sync: bool, **changes: object) -> MessageStoreConfig:
 
 
 class Session:
-    """Runs steps. Use: `await session.run(steps)` within trio.
+    """Runs steps.
 
     Args:
       config: of the store.
@@ -72,8 +74,9 @@ class Session:
     def __init__(self, config: MessageStoreConfig, seed: int, *, is_faulty: bool = False) -> None:
         self.config = config
         self.disk = RecordingDisk(FileSystem(Image({}, {ROOT})))
-        self.clock = ManualClock()
+        self.clock = WorldClock()
         self.history = History()
+        self._seed = seed
         self.random = Random(seed)
         self.is_faulty = is_faulty
         self.is_running = False
@@ -100,8 +103,11 @@ class Session:
         """Remember an event for the story of a failure."""
         self.history.events.append((self.moment, text))
 
-    async def run(self, steps: Iterable[Step]) -> None:
-        """Open the store and do the steps."""
+    def play(self, steps: Iterable[Step]) -> None:
+        """Open the store and do the steps. Raises: Broken: a promise does not hold."""
+        run_by(self._seed, partial(self._run, steps), self.clock.time)
+
+    async def _run(self, steps: Iterable[Step]) -> None:
         self.open()
         for name, *arguments in steps:
             self.clock.advance(self.random.randrange(40))
