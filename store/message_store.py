@@ -47,7 +47,14 @@ from .reading.visible_log import VisibleLog
 from .recovery.doubt import clear_doubt, note_doubt, read_doubt
 from .recovery.loader import Loader
 from .state import StoreEvent, StoreState
-from .status import BoundaryType, GetMessageStatus, PutMessageStatus
+from .status import (
+    BatchResult,
+    BoundaryType,
+    GetMessageStatus,
+    PutMessageStatus,
+    PutRefusal,
+    PutResult,
+)
 from .writing.activity import Activity
 from .writing.copy_appender import CopyAppender
 from .writing.dispatcher import Dispatcher
@@ -55,7 +62,7 @@ from .writing.durability import Durability
 from .writing.flush import FlushService
 from .writing.inner_message import InnerMessage
 from .writing.log_writer import LogWriter
-from .writing.message_appender import BatchResult, MessageAppender, PutResult
+from .writing.message_appender import MessageAppender
 
 __all__ = [
     "BatchResult",
@@ -65,6 +72,7 @@ __all__ = [
     "InnerMessage",
     "MessageStore",
     "PutMessageStatus",
+    "PutRefusal",
     "PutResult",
     "QueryResult",
 ]
@@ -329,11 +337,6 @@ class MessageStore:
     def trouble(self) -> str:
         """Why an open store takes nothing, and what to do about it; "": it does."""
         return self.writer.mode.trouble
-
-    @property
-    def refusal(self) -> str:
-        """Why the last put was refused or the last commit failed; for remarks and the log."""
-        return self.writer.refusal
 
     @property
     def answers_later(self) -> bool:

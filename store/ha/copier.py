@@ -148,8 +148,8 @@ class LogCopier:
         try:
             end, problem = self._dispatch()
             self._commit(end)
-        except Exception as error:  # the next connection begins where the log ends now
-            store.roll_back(error)
+        except Exception:  # the next connection begins where the log ends now
+            store.roll_back()
             raise
         if problem:
             raise CopyError(end, f"{problem}; look at the master's with `trocket store fsck`")

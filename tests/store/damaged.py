@@ -49,9 +49,9 @@ def assert_read_only(disk, offset, **changes):
     before = snapshot(disk)
     store = open_store(disk, **changes)
     assert store.read_only
-    assert f"at offset {offset}" in store.refusal
-    assert "trocket store repair" in store.refusal
-    assert put(store)[0] is PutMessageStatus.SERVICE_NOT_AVAILABLE
+    assert f"at offset {offset}" in store.trouble
+    assert "trocket store repair" in store.trouble
+    assert put(store)[0].status is PutMessageStatus.SERVICE_NOT_AVAILABLE
     store.queue_store.write()
     assert snapshot(disk) == before
     return store

@@ -52,8 +52,8 @@ def put(store, body=b"body", *, topic="T", queue_id=0, properties=b"", tags_code
 
 def send(store, body=b"body", **more):
     """One put and its commit; returns its queue offset."""
-    status, _, queue_offset = put(store, body, **more)
-    assert status == 0, store.refusal
+    refusal, _, queue_offset = put(store, body, **more)
+    assert refusal is None, refusal
     store.commit()
     return queue_offset
 

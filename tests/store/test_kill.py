@@ -46,11 +46,11 @@ WRITER = textwrap.dedent(
                 last = -1
                 for _ in range(20):
                     body = b"%d " % number + b"x" * (number % 3000)
-                    status, last, _ = store.put_message(
+                    refusal, last, _ = store.put_message(
                         "T", number % 2, body, b"KEYS\\x01k%d\\x02" % number,
                         born_timestamp_ms=0, born_host=host, store_host=host, tags_code=0,
                     )
-                    assert status == 0, store.refusal
+                    assert refusal is None, refusal
                     number += 1
                 store.commit()
                 if store.writer.sync_flush:

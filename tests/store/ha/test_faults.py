@@ -57,8 +57,8 @@ class Story:
             self._number += 1
             body = b"%d " % self._number + bytes(self.random.randrange(4000))
             queue_id = self.random.randrange(QUEUES)
-            status, physical, queue_offset = put(store, body, queue_id=queue_id)
-            if status:
+            refusal, physical, queue_offset = put(store, body, queue_id=queue_id)
+            if refusal is not None:
                 continue
             store.on_visible(store.commit())
 
