@@ -224,7 +224,7 @@ async def test_what_the_store_refuses_is_delivered_later(autojump_clock, caplog,
         await send(client, timer(1))
         with monkeypatch.context() as refusing:
             refused = (PutMessageStatus.SERVICE_NOT_AVAILABLE, -1, -1)
-            refusing.setattr(broker.controller.store, "put_message", lambda *a, **more: refused)
+            refusing.setattr(broker.controller.store, "put", lambda *a, **more: refused)
             await trio.sleep(3)
         assert await bodies(broker) == []
         await trio.sleep(0.2)

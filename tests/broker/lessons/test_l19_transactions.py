@@ -73,7 +73,7 @@ async def test_a_store_that_refuses_is_asked_with_pauses(autojump_clock, monkeyp
             return (PutMessageStatus.SERVICE_NOT_AVAILABLE, -1, -1)
 
         with monkeypatch.context() as refusing:
-            refusing.setattr(broker.controller.store, "put_message", refuse)
+            refusing.setattr(broker.controller.store, "put", refuse)
             await trio.sleep(66)
         assert 50 <= tries <= 130  # each second, an op message for nothing included
         await trio.sleep(1.1)
