@@ -42,6 +42,12 @@ USERS_PROGRAMS = ("interop/clients/python/", "interop/clients/cpp/")
 FILE_LINES_MAX = 600
 FUNCTION_LINES_MAX = 70
 
+POSITIONAL_MAX = 7
+"""Arguments that a caller may have to put in the right order, without `self`."""
+
+FEW_ARGUMENTS_IN = ("broker", "namesrv")
+"""Folders in which that holds."""
+
 LONG_FILES: dict[str, tuple[int, str]] = {}
 """Files that may be longer: their lines now, which may only shrink, and the reason."""
 
@@ -178,6 +184,24 @@ def test_functions_stay_short() -> None:
         and node.end_lineno - node.lineno + 1 > FUNCTION_LINES_MAX
     }
     check_ratchet(measured, LONG_FUNCTIONS)
+
+
+def test_functions_take_few_arguments_by_position() -> None:
+    found = [
+        f"{name(path)}:{node.name}: {len(names)}"
+        for path in sources(*FEW_ARGUMENTS_IN)
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
+        for names in [
+            [
+                each.arg
+                for each in (*node.args.posonlyargs, *node.args.args)
+                if each.arg not in ("self", "cls")
+            ]
+        ]
+        if len(names) > POSITIONAL_MAX
+    ]
+    assert found == [], "take a value with a name, or arguments by keyword"
 
 
 def public_nodes(body: list[ast.stmt], prefix: str = "") -> Iterator[tuple[str, ast.AST]]:
