@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
-from typing import Any, Unpack
+from typing import Final, Unpack
 
 from ..client.client import Client as AsyncClient
 from ..client.core.sending import Selector
 from ..client.errors import ClientError, UndeliveredError
-from ..client.message import Message, MessageQueue, ReceivedMessage, SendResult
+from ..client.message import Message, MessageQueue, SendResult
 from ..client.producer import Producer as AsyncProducer
 from ..client.send_options import DEFAULT_GROUP, ProducerOptions
 from .client import Client, Member
 from .delivery import Delivery, SendBuffer
 from .door import ExitInfo, Resident
+from .forwarded import forwarded
 from .loop_thread import Waiter
 from .send_queue import QueuedSend, SendQueue
 
@@ -154,26 +155,8 @@ class Producer(Member[AsyncProducer]):
         else:
             resident.run(waiter, None, sender.send, (sending,), {})
 
-    def send_batch(
-        self,
-        messages: Sequence[Message],
-        *,
-        queue: MessageQueue | None = None,
-        timeout_s: float | None = None,
-    ) -> SendResult:
-        """Send messages of one topic in one request; all are stored in one queue, or none.
-
-        Raises: MessageRefusedError: none, of several topics, delayed, or too large together; and
-          as `send`.
-        """
-        return self._call(self._inner.send_batch, messages, queue=queue, timeout_s=timeout_s)
-
-    def send_oneway(self, message: Message, *, queue: MessageQueue | None = None) -> None:
-        """Send a message without waiting for anything: it may be lost.
-
-        Raises: MessageRefusedError; RouteNotFoundError; ConnectError: the broker is not there.
-        """
-        self._call(self._inner.send_oneway, message, queue=queue)
+    send_batch: Final = forwarded(AsyncProducer.send_batch)
+    send_oneway: Final = forwarded(AsyncProducer.send_oneway)
 
     def send_soon(
         self,
@@ -210,42 +193,13 @@ class Producer(Member[AsyncProducer]):
         self._opened().check_thread()
         self._buffer.drain()
 
-    def recall(self, topic: str, recall_handle: str) -> str:
-        """Take a delayed message back before it becomes visible (5.x brokers).
-
-        Args:
-          recall_handle: of its SendResult.
-
-        Returns: the message's id.
-        Raises: ServerError: it is too late, or the broker does not know how.
-        """
-        return self._call(self._inner.recall, topic, recall_handle)
-
-    def queues(self, topic: str) -> list[MessageQueue]:
-        """The queues of a topic that can be written to.
-
-        Raises: RouteNotFoundError; ConnectError.
-        """
-        return self._call(self._inner.queues, topic)
+    recall: Final = forwarded(AsyncProducer.recall)
+    queues: Final = forwarded(AsyncProducer.queues)
 
     # Request and reply
 
-    def request(self, message: Message, *, timeout_s: float | None = None) -> ReceivedMessage:
-        """Send a message and wait for the reply of whoever consumes it.
-
-        Args:
-          timeout_s: seconds for sending, consuming and replying; None: the client's.
-
-        Raises: ReplyTimeoutError: stored, but not replied to; and as `send`.
-        """
-        return self._call(self._inner.request, message, timeout_s=timeout_s)
-
-    def reply(self, request: ReceivedMessage, body: Any, *, tags: str | None = None) -> None:
-        """Reply to a message that was sent by `request`.
-
-        Raises: MessageRefusedError: the message asks for no reply; and as `send`.
-        """
-        self._call(self._inner.reply, request, body, tags=tags)
+    request: Final = forwarded(AsyncProducer.request)
+    reply: Final = forwarded(AsyncProducer.reply)
 
 
 def _answer(

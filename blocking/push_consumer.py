@@ -16,6 +16,7 @@ from ..remoting.bodies import SubscriptionData
 from .client import Client, Member
 from .crew import Crew
 from .door import ExitInfo, Resident
+from .forwarded import forwarded
 from .loop_thread import in_thread
 from .pushed_message import Handler, PushedMessage
 from .shelf import FETCH_MAX, Shelf
@@ -199,20 +200,9 @@ class PushConsumer(Member[AsyncPushConsumer]):
 
     # Offsets
 
-    def rebalance(self) -> bool:
-        """Share the queues out now; False: not all topics could be.
-
-        Runs by itself when members come or go, when routes change, and every 20 s.
-        """
-        return self._call(self._inner.rebalance)
-
-    def commit(self) -> None:
-        """Commit the offsets of all queues now; what fails is logged, and tried again later."""
-        self._call(self._inner.commit)
-
-    def reset(self, offsets: Mapping[MessageQueue, int]) -> None:
-        """Go on elsewhere in these queues, as far as this member has them."""
-        self._call(self._inner.reset, offsets)
+    rebalance: Final = forwarded(AsyncPushConsumer.rebalance)
+    commit: Final = forwarded(AsyncPushConsumer.commit)
+    reset: Final = forwarded(AsyncPushConsumer.reset)
 
 
 class _Fetcher:

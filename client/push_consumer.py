@@ -37,7 +37,9 @@ from ..remoting.response_codes import ResponseCode
 from . import clock, reports
 from .client import Client
 from .connection import Connection
+from .consumer_options import PULL_TIMEOUT_S
 from .core.process_queue import ProcessQueue
+from .core.queue_requests import PullStatus
 from .core.subscription import FilterClass, MessageSelector, build_subscription
 from .core.topics import check_consumer_group, check_topic, is_retry_topic
 from .errors import (
@@ -57,7 +59,6 @@ from .pulling import (
     LocalOffsetStore,
     OffsetStore,
     PullResult,
-    PullStatus,
     PullTroubles,
     RemoteOffsetStore,
     max_offset,
@@ -67,7 +68,6 @@ from .pulling import (
 from .push_options import (
     CONCURRENCY,
     PULL_RETRY_S,
-    PULL_TIMEOUT_S,
     REBALANCE_RETRY_S,
     SUSPEND_S,
     PushConsumerConfig,

@@ -37,7 +37,6 @@ from ...remoting.request_codes import RequestCode
 from ...remoting.response_codes import ResponseCode
 from ...store.errors import StoreError
 from ...store.message_store import MessageStore
-from ...store.status import PutMessageStatus
 from ..admission import admitted
 from ..config import BrokerConfig
 from ..inner_message import InnerMessage
@@ -180,14 +179,15 @@ class ReplyMessageProcessor:
         )
         try:
             self._store.begin_burst()
-            status, physical_offset, queue_offset = self._inner.put(message)
+            refusal, physical_offset, queue_offset = self._inner.put(message)
             arrivals = self._store.commit()
         except StoreError as error:
             logger.error("a reply in %s was not stored: %s", header.topic, error)
             return None
         if arrivals:
             self._on_messages(arrivals)
-        if status is not PutMessageStatus.PUT_OK:
-            logger.error("a reply in %s was not stored: %s", header.topic, status.name)
+        if refusal is not None:
+            reason = refusal.remark or refusal.status.name
+            logger.error("a reply in %s was not stored: %s", header.topic, reason)
             return None
         return encode_offset_id(self._turn.store_host, physical_offset), queue_offset

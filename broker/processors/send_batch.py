@@ -15,7 +15,7 @@ from ...remoting.message_batch import iter_batch
 from ...remoting.request_codes import RequestCode
 from ...remoting.response_codes import ResponseCode
 from ...store.message_store import MessageStore
-from ...store.status import PutMessageStatus
+from ...store.status import PutMessageStatus, PutRefusal
 from ..admission import may_break_batch_rules, refused_in_batch
 from ..attributes import BATCH_CQ, QUEUE_TYPE
 from .added_properties import AddedProperties
@@ -66,7 +66,7 @@ class SendBatchProcessor:
         if not 0 <= queue_id < config.write_queue_nums:
             queue_id = self._topics.other_queue(config, queue_id, channel)
         if len(request.body) > self._message_size_max:
-            raise turn.refusal(PutMessageStatus.MESSAGE_ILLEGAL)
+            raise turn.refusal(PutRefusal(PutMessageStatus.MESSAGE_ILLEGAL))
         properties = (header.properties or "").encode("utf-8", "replace")
         added, unique_key = self._added.first, None
         if config.attributes.get(QUEUE_TYPE) == BATCH_CQ:
@@ -79,7 +79,7 @@ class SendBatchProcessor:
             if may_break_batch_rules(request.body):
                 for _, _, own in iter_batch(request.body):
                     _refuse_in_batch(own)
-            status, offsets, queue_offset = self._store.put_batch(
+            refusal, offsets, queue_offset = self._store.put_batch(
                 topic,
                 queue_id,
                 request.body,
@@ -91,9 +91,9 @@ class SendBatchProcessor:
                 sys_flag=header.sys_flag,
                 reconsume_times=header.reconsume_times or 0,
             )
-            if status is not PutMessageStatus.PUT_OK:
+            if refusal is not None:
                 list(iter_batch(request.body))  # says it if the batch cannot be read
-                raise turn.refusal(status)
+                raise turn.refusal(refusal)
         except RemoteProtocolError as error:
             raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, f"batch body: {error}") from error
         host = turn.store_host.hex().upper()  # of every id, see `encode_offset_id`

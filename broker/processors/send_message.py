@@ -39,7 +39,7 @@ from ...remoting.sys_flag import (
     reset_transaction_value,
 )
 from ...store.message_store import MessageStore
-from ...store.status import PutMessageStatus
+from ...store.status import PutMessageStatus, PutRefusal
 from ..admission import CLOSED_TOPICS, admitted, is_special
 from ..config import BrokerConfig
 from ..inner_message import InnerMessage, WaitingRefused, delay_level
@@ -58,7 +58,6 @@ from .send_topics import DLQ_QUEUE_COUNT, WORD_CODES, SendTopics, bad_header
 from .send_turn import WAIT_OFF
 from .turn_puts import Place, TurnPuts
 
-_PUT_OK = PutMessageStatus.PUT_OK
 _ZERO_TEXTS = ("0", "0", "0")
 
 
@@ -164,8 +163,8 @@ class SendMessageProcessor:
             properties = self._added.merge_into(properties, self._store.now_ms)
         body = request.body
         if len(body) > self._message_size_max or len(properties) > PROPERTIES_SIZE_MAX:
-            raise self._turn.refusal(PutMessageStatus.MESSAGE_ILLEGAL)
-        status, physical_offset, queue_offset = self._store.put_message(
+            raise self._turn.refusal(PutRefusal(PutMessageStatus.MESSAGE_ILLEGAL))
+        refusal, physical_offset, queue_offset = self._store.put_message(
             topic,
             queue_id,
             body,
@@ -178,8 +177,8 @@ class SendMessageProcessor:
             sys_flag=sys_flag,
             reconsume_times=reconsume,
         )
-        if status is not _PUT_OK:
-            raise self._turn.refusal(status)
+        if refusal is not None:
+            raise self._turn.refusal(refusal)
         turn.accept(request, queue_id, physical_offset, queue_offset, waits)
 
     def _send_special(self, request: RemotingCommand, message: InnerMessage) -> None:
@@ -224,7 +223,7 @@ class SendMessageProcessor:
         try:
             self._puts.inner.refuse_half_too_large(message, topic)
         except WaitingRefused as error:
-            raise self._turn.refusal(error.status) from error
+            raise self._turn.refusal(PutRefusal(error.status)) from error
         fields = self._place_fields(queue_id, self._puts.put_half(message))
         unique_key = find_property(message.properties, b"UNIQ_KEY") or b""
         fields["transactionId"] = unique_key.decode("utf-8", "replace")

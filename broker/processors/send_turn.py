@@ -21,7 +21,7 @@ from ...remoting.request_codes import RequestCode
 from ...remoting.response_codes import ResponseCode
 from ...store.errors import StoreIOError
 from ...store.message_store import MessageStore
-from ...store.status import PutMessageStatus
+from ...store.status import PutMessageStatus, PutRefusal
 from ..transaction_service import TransactionService
 from .put_refusal import refusal_of_put
 
@@ -180,7 +180,7 @@ class SendTurn:
         """
         meaning = "The connections of its senders are closed, and they send again"
         self._failures.note("a turn of sends", meaning, error)
-        self._store.roll_back(error)
+        self._store.roll_back()
         self._transactions.after_commit(False)
         for channel, _ in senders:
             channel.close("the turn of its sends failed")
@@ -198,7 +198,8 @@ class SendTurn:
         except StoreIOError as error:
             self._transactions.after_commit(False)
             logger.error("%d sends were not stored: %s", len(requests), error)
-            refusal = self.refusal(PutMessageStatus.SERVICE_NOT_AVAILABLE)
+            remark = self._store.trouble or str(error)
+            refusal = self.refusal(PutRefusal(PutMessageStatus.SERVICE_NOT_AVAILABLE, remark))
             answers = [
                 b"" if r.is_oneway else encode(r.answer(refusal.code, refusal.remark))
                 for r in requests
@@ -244,9 +245,9 @@ class SendTurn:
         # All of the turn, with the op message that its commit ended in.
         self._store.when_replicated(self._store.max_physical_offset - 1, safe)
 
-    def refusal(self, status: PutMessageStatus) -> RequestRefused:
-        """The answer to a put that has just failed with this status."""
-        return refusal_of_put(status, self._store.refusal, self._store.config)
+    def refusal(self, refusal: PutRefusal) -> RequestRefused:
+        """The answer to a put that stored nothing."""
+        return refusal_of_put(refusal, self._store.config)
 
 
 def _as(status: PutMessageStatus, request: RemotingCommand, answer: bytes) -> bytes:

@@ -16,12 +16,10 @@ from ...remoting.errors import RequestRefused
 from ...remoting.message_codec import PROPERTIES_SIZE_MAX
 from ...remoting.response_codes import ResponseCode
 from ...store.message_store import MessageStore
-from ...store.status import PutMessageStatus
+from ...store.status import PutMessageStatus, PutRefusal
 from ..inner_message import InnerMessage, InnerPuts, WaitingRefused
 from ..transaction_service import TransactionService
 from .send_turn import WAIT_OFF, SendTurn
-
-_PUT_OK = PutMessageStatus.PUT_OK
 
 
 class Place(NamedTuple):
@@ -68,7 +66,7 @@ class TurnPuts:
         except ValueError as error:
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, str(error)) from error
         except WaitingRefused as error:
-            raise self.turn.refusal(error.status) from error
+            raise self.turn.refusal(PutRefusal(error.status)) from error
 
     def put(self, message: InnerMessage) -> Place:
         """Append one message where it says; the turn has begun.
@@ -77,10 +75,10 @@ class TurnPuts:
         """
         size = len(message.body)
         if size > self._message_size_max or len(message.properties) > PROPERTIES_SIZE_MAX:
-            raise self.turn.refusal(PutMessageStatus.MESSAGE_ILLEGAL)
-        status, physical_offset, queue_offset = self.inner.put(message)
-        if status is not _PUT_OK:
-            raise self.turn.refusal(status)
+            raise self.turn.refusal(PutRefusal(PutMessageStatus.MESSAGE_ILLEGAL))
+        refusal, physical_offset, queue_offset = self.inner.put(message)
+        if refusal is not None:
+            raise self.turn.refusal(refusal)
         return Place(physical_offset, queue_offset)
 
     def put_half(self, message: InnerMessage) -> Place:

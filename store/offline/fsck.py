@@ -11,9 +11,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ...remoting.message import MessageExt
+from ..disk.numbered import numbered
 from ..disk.os_disk import Disk
-from ..queues.projection import Key, Places
+from ..format import Key
+from ..log.commit_log import CommitLog
+from ..log.log_reader import Hole, LogRecord
+from ..queues.projection import Places
 from ..queues.queue_ends import read_queue_ends
 from ..recovery.checkpoint import Checkpoint, read_checkpoint
 from ..recovery.doubt import FILE_NAME as DOUBT
@@ -23,8 +26,7 @@ from .findings import Findings, Severity
 from .index_check import IndexCheck
 from .index_counts import IndexCounts, find_counts
 from .layout import Layout, read_layout
-from .log_files import LogFiles, numbered
-from .log_walk import Hole, LogWalk
+from .log_walk import LogWalk
 from .losses import Losses, per_queue
 from .opening import kept_from_brokers
 from .queue_check import Misplaced, QueueCheck
@@ -148,7 +150,7 @@ def check_store(
       conf: what `layout.read_conf` gave.
       live: look at it even when a broker has it open: up to where the queues say the log ends.
       remember: keep each lost message for a repair.
-      progress: told how far the walk is.
+      progress: see `Progress`.
 
     Raises:
       NoStoreError: there is no store.
@@ -185,7 +187,7 @@ class _Check:
             checkpoint=read_checkpoint(disk, f"{root}/checkpoint"),
         )
         self._settled = is_clean_exit and not is_live
-        self._files = self._log_files()
+        self._log = self._open_log()
         ends = read_queue_ends(disk, root)
         is_current = ends is not None and ends.dispatched_offset >= 0
         if ends is None or ends.dispatched_offset != self._report.checkpoint.dispatched_offset:
@@ -199,7 +201,7 @@ class _Check:
             disk,
             root,
             self._queues,
-            self._files,
+            self._log,
             ext_file_size=layout.ext_file_size,
             places=self._places,
             delays_known="message_delay_level" in layout.given,
@@ -220,7 +222,7 @@ class _Check:
                 Severity.WARNING, "store.abort", f"{self._root}/abort", -1,
                 "the last broker did not stop cleanly", "the next start recovers the store",
             )  # fmt: skip
-        doubt = read_doubt(self._disk, self._root, self._files.end_of_files)
+        doubt = read_doubt(self._disk, self._root, self._log.end_of_files)
         if doubt >= 0 and not report.is_live:
             findings.add(
                 Severity.WARNING, "store.doubt", f"{self._root}/{DOUBT}", doubt,
@@ -236,7 +238,7 @@ class _Check:
             walk = self._compare()
             self._finish(walk)
         finally:
-            self._files.close()
+            self._log.close()
             self._queues.close()
         return report
 
@@ -254,7 +256,7 @@ class _Check:
                 self._index.feed(record)
             if self._batch.topics:
                 self._batch.feed(record)
-        report.log_start, report.log_end = self._files.min_offset, walk.end
+        report.log_start, report.log_end = self._log.min_offset, walk.end
         report.nonzero_end, report.newest_ms = walk.nonzero_end, walk.newest_ms
         report.last_offset = walk.last_offset
         report.holes = [*self._missing_start(), *walk.holes, *self._missing_end(walk)]
@@ -263,8 +265,8 @@ class _Check:
 
     def _missing_start(self) -> list[Hole]:
         """The oldest files, where they are gone and retention did not take them."""
-        start, known = self._files.min_offset, self._ends.log_start if self._ends else 0
-        if self._ends is None or not self._files.sizes or known >= start:
+        start, known = self._log.min_offset, self._ends.log_start if self._ends else 0
+        if self._ends is None or not self._log.files or known >= start:
             return []
         return [Hole(known, start, "the oldest commit log files are missing")]
 
@@ -274,14 +276,14 @@ class _Check:
         vouched = dispatched
         if self._settled and dispatched < 0:
             # A unit that points far beyond is a damaged one.
-            room = self._files.end_of_files + self._files.file_size
+            room = self._log.end_of_files + self._log.file_size
             vouched = self._vouched if self._vouched <= room else -1
         if report.is_live or vouched <= walk.end:
             return []
         reason = walk.reason or "zeros or a missing file"
-        return [Hole(walk.end, vouched, reason, walk.newest_ms)]
+        return [Hole(walk.end, vouched, reason, at_end=True, newest_ms=walk.newest_ms)]
 
-    def _log_files(self) -> LogFiles:
+    def _open_log(self) -> CommitLog:
         """The log's files, with what is wrong with them said."""
         layout, findings = self._layout, self._findings
         size = layout.log_file_size
@@ -302,7 +304,7 @@ class _Check:
                     "it was being made when the broker died" if is_new else
                     "`trocket store repair` gives it its size back",
                 )  # fmt: skip
-        return layout.log_files(self._disk)
+        return layout.commit_log(self._disk)
 
     def _open_index(self) -> IndexCheck | None:
         paths = list(numbered(self._disk, f"{self._root}/index").values())
@@ -318,7 +320,7 @@ class _Check:
         given, config = None, self._layout.configured
         if {"max_hash_slot_num", "max_index_num"} & self._layout.given:
             given = IndexCounts(config.max_hash_slot_num, config.max_index_num)
-        counts = find_counts(self._disk, paths, given, self._files)
+        counts = find_counts(self._disk, paths, given, self._log)
         report.index_counts = counts
         if counts is None:
             report.is_index_damaged = True
@@ -333,29 +335,22 @@ class _Check:
             self._disk,
             paths,
             counts,
-            self._files,
-            log_end=self._files.end_of_files,
+            self._log,
+            log_end=self._log.end_of_files,
             unfinished=f"{progress.file_name:017d}" if progress and progress.file_name else "-",
         )
 
     def _walk(self) -> LogWalk:
-        total = max(self._files.end_of_files - self._files.min_offset, 1)
-        told = self._progress
-
-        def progress(offset: int) -> None:
-            if told is not None:
-                told(min(offset - self._files.min_offset, total), total)
-
         checkpoint = self._report.checkpoint
         return LogWalk(
-            self._files,
+            self._log,
             stop=self._vouched if self._report.is_live else None,
             ours_from=self._ends.own_from if self._ends else checkpoint.dispatched_offset,
             is_leftover=self._is_leftover,
-            progress=progress,
+            progress=self._progress,
         )
 
-    def _is_leftover(self, start: int, record: MessageExt, newest_ms: int) -> bool:
+    def _is_leftover(self, start: int, record: LogRecord, newest_ms: int) -> bool:
         """Whether a record behind bad bytes was cut off once, in memory only, by Apache's broker.
 
         Then it is older than what was written later; or the last exit was clean and vouches for
@@ -364,20 +359,20 @@ class _Check:
         queue = self._queues.queues.get((record.topic, record.queue_id))
         if queue is not None:
             unit = self._queues.unit(queue, record.queue_offset)
-            if unit[:2] == (record.physical_offset, record.store_size):
+            if unit[:2] == (record.physical_offset, record.size):
                 return False
         if record.store_timestamp_ms < newest_ms:
             return True
         vouched = max(self._vouched, self._report.checkpoint.dispatched_offset)
         return self._settled and 0 < vouched <= start
 
-    def _odd(self, record: MessageExt) -> None:
+    def _odd(self, record: LogRecord) -> None:
         self._odd_count += 1
         if len(self._odd_fields) < 1:
             self._odd_fields.append(record.physical_offset)
 
     def _finish(self, walk: LogWalk) -> None:
-        report, findings, files = self._report, self._findings, self._files
+        report, findings = self._report, self._findings
         self._queue_check.finish(
             findings,
             report.losses,
@@ -417,7 +412,7 @@ class _Check:
         report.deleted_queues = self._queue_check.deleted
         find_unknown_topics(self._disk, report)
         report.counts = {
-            "logFiles": len(files.sizes),
+            "logFiles": len(self._log.files),
             "logBytes": report.log_end - report.log_start,
             "records": walk.record_count,
             "blanks": walk.blank_count,
@@ -444,7 +439,7 @@ class _Check:
         return found
 
     def _say_hole(self, number: int, hole: Hole) -> None:
-        report, path = self._report, self._files.path(hole.start)
+        report, path = self._report, self._layout.log_path(hole.start)
         counts = report.losses.counts[number]
         known = sum(counts.values())
         lost = "no message is known to be lost"
@@ -469,12 +464,13 @@ class _Check:
         self._findings.add(Severity.LOSS, kind, path, hole.start, what, RESTORE)
 
     def _say_log(self, walk: LogWalk) -> None:
-        report, findings, files = self._report, self._findings, self._files
+        report, findings = self._report, self._findings
+        path = self._layout.log_path
         for number, hole in enumerate(report.holes):
             self._say_hole(number, hole)
         if walk.hole_count > len(walk.holes):
             findings.add(
-                Severity.LOSS, "log.holes", files.folder, -1,
+                Severity.LOSS, "log.holes", self._layout.log_folder, -1,
                 f"{walk.hole_count - len(walk.holes)} more holes were only counted", RESTORE,
             )  # fmt: skip
         if walk.nonzero_end > walk.end and not report.is_live:
@@ -482,32 +478,32 @@ class _Check:
             if walk.leftover_at >= 0:
                 what = f"were cut off once and left there (a record at {walk.leftover_at})"
             findings.add(
-                Severity.WARNING, "log.tail", files.path(walk.end), walk.end,
+                Severity.WARNING, "log.tail", path(walk.end), walk.end,
                 f"{walk.nonzero_end - walk.end} bytes behind the last record {what}",
                 "the broker's next start writes zeros over them; `trocket store repair` does, too",
             )  # fmt: skip
         if walk.back_count:
             findings.add(
-                Severity.WARNING, "log.time", files.path(walk.first_back), walk.first_back,
+                Severity.WARNING, "log.time", path(walk.first_back), walk.first_back,
                 f"{walk.back_count} records were stored at an earlier time than the one before: "
                 "the clock went back; look-ups by time may be off",
             )  # fmt: skip
         if walk.bad_crc_count:
             findings.add(
-                Severity.WARNING, "log.crc_property", files.path(walk.first_bad_crc),
+                Severity.WARNING, "log.crc_property", path(walk.first_bad_crc),
                 walk.first_bad_crc,
                 f"{walk.bad_crc_count} records carry a __CRC32# that is not theirs; forwarded "
                 "messages bring the old one along, so they may be whole",
             )  # fmt: skip
         if self._odd_count:
             findings.add(
-                Severity.WARNING, "log.field", files.path(self._odd_fields[0]),
+                Severity.WARNING, "log.field", path(self._odd_fields[0]),
                 self._odd_fields[0],
                 f"{self._odd_count} records have a negative queue id or offset, or no store time",
             )  # fmt: skip
-        if not files.sizes and self._queues.queues:
+        if not self._log.files and self._queues.queues:
             findings.add(
-                Severity.LOSS, "log.none", files.folder, -1,
+                Severity.LOSS, "log.none", self._layout.log_folder, -1,
                 f"there is no commit log, but there are {len(self._queues.queues)} queues",
                 "give -c broker.conf if storePathCommitLog names another folder",
             )  # fmt: skip

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from ..disk.os_disk import Disk
 from ..errors import StoreError
+from ..log.log_bytes import last_nonzero
 from .fsck import Progress, Report, check_store
 from .layout import Layout, read_layout
 from .opening import opened
@@ -101,14 +102,14 @@ def _sizes(report: Report, conf: Mapping[str, str] | None) -> dict[str, str]:
 
 def _check_unchanged(disk: Disk, layout: Layout, report: Report) -> None:
     """Refuse when a broker ran between the check and now."""
-    files = layout.log_files(disk)
+    log = layout.commit_log(disk)
     try:
         same = layout.log_sizes == report.layout.log_sizes and (
-            not files.sizes or files.last_nonzero(report.log_end) == report.nonzero_end
+            not log.files or last_nonzero(log, report.log_end) == report.nonzero_end
         )
     except StoreError as error:
         raise RepairError(f"{layout.root}: {error}") from error
     finally:
-        files.close()
+        log.close()
     if not same:
         raise RepairError(f"{layout.root}: it has changed since it was checked; begin again")

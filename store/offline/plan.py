@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from ..config import MessageStoreConfig
-from ..queues.projection import SCHEDULE_TOPIC, Key
+from ..format import Key
+from ..queues.projection import SCHEDULE_TOPIC
 from .fsck import Report
 from .json_files import CONSUMER_OFFSETS, DELAY_OFFSETS, TOPICS
 from .log_walk import HOLES_MAX
