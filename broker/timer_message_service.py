@@ -181,9 +181,9 @@ class TimerMessageService:
                 return
             slot, topic = self.wheel.slot(moment_ms), place[0]
             if recalled is not None:
-                slot.recalled.add(_name(topic, recalled.removeprefix(_name(topic, ""))))
+                slot.recall(_name(topic, recalled.removeprefix(_name(topic, ""))))
                 return
-            slot.rolled.add(_name(topic, message.unique_key))
+            slot.roll(_name(topic, message.unique_key))
         self.wheel.add(moment_ms, queue_offset)
 
     def _real_place(self, message: MessageExt, queue_offset: int) -> tuple[str, int] | None:
@@ -247,9 +247,9 @@ class TimerMessageService:
             return False
         topic, queue_id = place
         name = _name(topic, message.unique_key)
-        if name in slot.recalled:
+        if slot.is_recalled(name):
             return False
-        if name in slot.rolled and PROPERTY_TIMER_ROLL_TIMES not in message.properties:
+        if PROPERTY_TIMER_ROLL_TIMES not in message.properties and slot.is_rolled(name):
             return False
         again = InnerMessage.of(message)
         again.topic, again.queue_id = topic, queue_id

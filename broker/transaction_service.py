@@ -34,10 +34,10 @@ from .config import BrokerConfig
 from .consumer_offset_manager import ConsumerOffsetManager
 from .due_task import DueTask
 from .inner_message import TOO_LARGE, InnerMessage, InnerPuts
+from .open_transactions import OpenTransactions
 from .producer_manager import ProducerManager
 from .transactions import (
     TRANSACTION_GROUP,
-    OpenTransactions,
     check_times,
     ended_offsets,
     immunity_ms,

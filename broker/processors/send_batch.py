@@ -11,7 +11,7 @@ from ...remoting.channel import Channel, Processor
 from ...remoting.codec import RemotingCommand
 from ...remoting.errors import RemoteProtocolError, RequestRefused
 from ...remoting.headers import decode_send_message_v2
-from ...remoting.message_batch import iter_batch
+from ...remoting.message_batch import iter_batch, refuse_long_batch
 from ...remoting.request_codes import RequestCode
 from ...remoting.response_codes import ResponseCode
 from ...store.message_store import MessageStore
@@ -76,6 +76,9 @@ class SendBatchProcessor:
             if unique_key is not None:
                 added = self._added.append_to(properties)
         try:
+            too_long = refuse_long_batch(request.body)
+            if too_long is not None:
+                raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, f"batch body: {too_long}")
             if may_break_batch_rules(request.body):
                 for _, _, own in iter_batch(request.body):
                     _refuse_in_batch(own)

@@ -14,6 +14,7 @@ import trio
 
 from trocket.broker.consumer_offset_manager import ConsumerOffsetManager
 from trocket.broker.delay_offset_manager import DelayOffsetManager
+from trocket.broker.open_transactions import OpenTransactions
 from trocket.broker.processors import send_back
 from trocket.broker.processors.end_transaction import EndTransactionProcessor
 from trocket.broker.processors.pull_message import PullMessageProcessor
@@ -27,7 +28,6 @@ from trocket.broker.subscription_group_manager import SubscriptionGroupManager
 from trocket.broker.table_saver import TableSaver
 from trocket.broker.timer_message_service import TimerMessageService
 from trocket.broker.transaction_service import TransactionService
-from trocket.broker.transactions import OpenTransactions
 from trocket.store.writing.flush import FlushService
 from trocket.store.writing.log_writer import LogWriter
 
