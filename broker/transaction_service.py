@@ -28,6 +28,7 @@ from ..store.clock import Clock
 from ..store.errors import CorruptRecordError, StoreIOError
 from ..store.message_store import MessageStore
 from ..store.status import PutMessageStatus
+from .broker_address import BrokerAddress
 from .client_channel_info import ClientChannel
 from .config import BrokerConfig
 from .consumer_offset_manager import ConsumerOffsetManager
@@ -90,6 +91,7 @@ class TransactionService:
     Args:
       config: the broker's.
       store: already loaded when `load` is called.
+      address: of this broker, for op messages.
       clock: whose wall time counts.
       producers: who can be asked.
       offsets: where the progress is noted.
@@ -99,7 +101,6 @@ class TransactionService:
     Attributes:
       open: the table.
       parked: how many were parked since the start.
-      store_host: address in op messages, set before the first use.
     """
 
     def __init__(
@@ -107,6 +108,7 @@ class TransactionService:
         config: BrokerConfig,
         store: MessageStore,
         *,
+        address: BrokerAddress,
         clock: Clock,
         producers: ProducerManager,
         offsets: ConsumerOffsetManager,
@@ -115,8 +117,8 @@ class TransactionService:
     ) -> None:
         self.open = OpenTransactions()
         self.parked = 0
-        self.store_host = bytes(8)
         self._config = config
+        self._address = address
         self._store = store
         self._clock = clock
         self._producers = producers
@@ -156,7 +158,7 @@ class TransactionService:
         """Append the turn's op message."""
         if self._ending:
             refusal, _, _ = self._puts.put(
-                op_message(self._ending, self.store_host, self._store.now_ms)
+                op_message(self._ending, self._address.store_host, self._store.now_ms)
             )
             if refusal is not None:
                 # What was committed is; its producers will be asked, and say so again.
@@ -320,7 +322,7 @@ class TransactionService:
         try:
             through = [*parked, *(check.old for check in checks)]
             if through:
-                self._put(op_message(through, self.store_host, now_ms))
+                self._put(op_message(through, self._address.store_host, now_ms))
         except _Refused as error:
             refused = error
         arrivals = self._store.commit()

@@ -92,8 +92,7 @@ def held_pull(
         queue_offset=0,
         count_max=32,
         size_max=1000,
-        tags_codes=codes,
-        expression=None,
+        selector=codes,
     )
     return HeldPull(pull, deadline_s)
 

@@ -291,8 +291,8 @@ def filter_loses(patch: Patch) -> None:
     check = PullMessageProcessor._check
 
     def broken(self: PullMessageProcessor, header: Any, channel: Any) -> Any:
-        codes, expression = check(self, header, channel)
-        return codes and codes - {code}, expression
+        selector = check(self, header, channel)
+        return selector - {code} if isinstance(selector, frozenset) else selector
 
     patch.setattr(PullMessageProcessor, "_check", broken)
 
