@@ -10,7 +10,7 @@ that gathers until it looks. They wait on bare locks (`Waiter`), which is what P
 A process that is forked off has no such thread, whatever its parent had; the first object that is
 opened there starts one.
 
-asyncio is used by name, as it comes with Python, and the door's users do not see which loop it is.
+asyncio is used by name, as it comes with Python, and no user sees which loop it is.
 """
 
 from __future__ import annotations
@@ -62,25 +62,30 @@ class Waiter(Generic[T]):
         self.task: asyncio.Task[None] | None = None
 
     def set(self, result: T) -> None:
-        """It came out well."""
+        """Give the result to the thread that waits."""
         if not self.is_set:
             self.is_set = True
             self._result = result
             self._lock.release()
 
     def fail(self, error: BaseException) -> None:
-        """It did not."""
+        """Raise the error in the thread that waits."""
         if not self.is_set:
             self.is_set = True
             self._error = error
             self._lock.release()
 
     def wait(self, timeout_s: float | None = None) -> bool:
-        """Wait for either; False: neither came in time.
+        """Wait for `set` or `fail`; False: neither came in time.
 
         Raises: KeyboardInterrupt, or what else a signal handler raises.
         """
         return acquire(self._lock, timeout_s)
+
+    def cancel(self) -> None:
+        """Cancel the task that is waited for; to be called in the loop."""
+        if self.task is not None:
+            self.task.cancel()
 
     def take(self) -> T:
         """The result, after `wait`.

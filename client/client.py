@@ -40,7 +40,6 @@ from .errors import (
     ClosedError,
     ConfigurationError,
     ConnectError,
-    ForkedError,
     RequestTimeoutError,
     reading_answer,
     server_error,
@@ -161,10 +160,7 @@ class Client:
         if self._is_closed:
             raise ClosedError("the client is closed")
         if process.generation() != self._generation:
-            raise ForkedError(
-                f"the client was opened by process {self._pid} and cannot be used in its child "
-                f"{os.getpid()}: open one there"
-            )
+            process.check_generation(self._generation, "the client", self._pid)
 
     def start_soon(self, function: Callable[..., Awaitable[Any]], *args: Any) -> None:
         """Run something in the background; an error of it is logged and harms nothing else."""

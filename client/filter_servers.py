@@ -24,11 +24,11 @@ import anyio.lowlevel
 from ..remoting.bodies import MessageQueue, TopicRouteData
 from ..remoting.headers import RegisterMessageFilterClassRequestHeader
 from ..remoting.request_codes import RequestCode
-from .alarm import Alarm
 from .client import Client
 from .core.subscription import FilterClass, filter_class_crc
 from .errors import ClientError, ConnectError, RequestTimeoutError, ServerError
 from .pulling import PullResult, broker_of
+from .ticker import Ticker
 
 logger = logging.getLogger(__name__)
 
@@ -82,18 +82,18 @@ class FilterServers:
         self._client = client
         self._group = group
         self._classes = classes
-        self._due = Alarm()
+        self._due = Ticker()
         self._is_stopped = False
         self._uploads: dict[tuple[str, str], _Upload] = {}
 
     def soon(self) -> None:
         """Upload now: who there is may be new, or may have forgotten."""
-        self._due.ring()
+        self._due.tick_now()
 
     def stop(self) -> None:
         """Upload no more."""
         self._is_stopped = True
-        self._due.ring()
+        self._due.tick_now()
 
     async def run_once(self) -> None:
         """Wait until it is time, and upload all classes to all filter servers."""

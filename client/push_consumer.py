@@ -37,6 +37,7 @@ from ..remoting.response_codes import ResponseCode
 from . import clock, reports
 from .client import Client
 from .connection import Connection
+from .consume_result_service import ConsumeResultService
 from .consumer_options import PULL_TIMEOUT_S
 from .core.process_queue import ProcessQueue
 from .core.queue_requests import PullStatus
@@ -77,7 +78,6 @@ from .push_options import (
 from .pushed_message import AssignedQueue, Messages, PushedMessage
 from .rebalance import Rebalance
 from .reports import Handler
-from .settle import Settler
 
 __all__ = [
     "CONCURRENCY",
@@ -154,7 +154,7 @@ class PushConsumer(Participant):
             lambda assigned: self._client.start_soon(self._pull_queue, assigned),
         )
         self._filter_servers = FilterServers(self._client, self._group, self._filter_classes)
-        self._settler = Settler(
+        self._results = ConsumeResultService(
             self._client, self._group, self._config, self._offsets, self._hand_out
         )
         self._member = GroupMember(
@@ -483,7 +483,7 @@ class PushConsumer(Participant):
             pushed = [self._pushed(ext, assigned) for ext in result.messages]
             assigned.process_queue.put(pushed, max_offset=result.max_offset)
             if self._config.is_orderly:
-                self._settler.hand_out_next(assigned)
+                self._results.hand_out_next(assigned)
             else:
                 self._hand_out(pushed)
         elif assigned.process_queue.count == 0:
@@ -495,7 +495,7 @@ class PushConsumer(Participant):
         if is_retry_topic(topic):
             topic = ext.find(names.PROPERTY_RETRY_TOPIC.encode()) or topic
         topic = self._client.without_namespace(topic)
-        return PushedMessage(ext, topic, assigned, self._settler, ext.reconsume_times)
+        return PushedMessage(ext, topic, assigned, self._results, ext.reconsume_times)
 
     async def _first_offset(self, queue: MessageQueue) -> int:
         """Source: RebalancePushImpl.computePullFromWhereWithException."""

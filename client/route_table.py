@@ -17,10 +17,10 @@ from ..remoting.codec import RemotingCommand
 from ..remoting.headers import GetRouteInfoRequestHeader
 from ..remoting.request_codes import RequestCode
 from ..remoting.response_codes import ResponseCode
-from .alarm import Alarm
 from .connection import request_name
 from .core.routes import TopicPublishInfo, broker_addresses, publish_info
 from .errors import ClientError, ConnectError, RouteNotFoundError, reading_answer
+from .ticker import Ticker
 
 logger = logging.getLogger(__name__)
 
@@ -68,7 +68,7 @@ class RouteTable:
         self._ask = ask
         self._listener = listener
         self._refresh_s = refresh_s
-        self._refresh = Alarm()
+        self._refresh = Ticker()
         self._routes: dict[str, TopicRouteData] = {}
         self._publish_infos: dict[str, TopicPublishInfo] = {}
         self._locks: dict[str, anyio.Lock] = {}
@@ -204,7 +204,7 @@ class RouteTable:
 
     def refresh_soon(self) -> None:
         """Look at all routes now instead of at the next turn."""
-        self._refresh.ring()
+        self._refresh.tick_now()
 
     async def run(self) -> None:
         """Look at all routes again and again; those that cannot be had stay as they were."""

@@ -17,7 +17,7 @@ FETCH_MAX: Final = 32
 """Messages that are brought from the loop at once."""
 
 
-class Shelf(Generic[T]):
+class MessageBuffer(Generic[T]):
     """A queue from the loop's thread to others, filled when somebody asks and it is empty.
 
     Args:

@@ -37,7 +37,7 @@ from .pushed_message import AssignedQueue, PushedMessage
 logger = logging.getLogger(__name__)
 
 
-class Settler:
+class ConsumeResultService:
     """Settles the messages of one consumer; hands out the next one of ordered queues.
 
     Args:
