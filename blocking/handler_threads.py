@@ -70,10 +70,10 @@ class HandlerThreads:
             raise self._failure
 
     def _watch(self) -> bool:
-        """Wait for the next one to be late; False: there is nobody to wait for."""
+        """Wait for the next handler to be late; False: there is none to wait for."""
         with self._condition:
             is_over = self._is_over or self._buffer.is_over
-            # Messages of those who are late come again; nobody waits for a handler that hangs.
+            # Messages of those who are late come again; a handler that hangs is not waited for.
             if not self._present or (is_over and self._present == len(self._late)):
                 return False
             now_s = time.monotonic()

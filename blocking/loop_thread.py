@@ -1,7 +1,7 @@
 """The one background thread with an event loop that all blocking objects of a process share.
 
 It starts when the first object is opened, and ends when the last one is closed. It is a daemon: an
-object that nobody closed does not keep the interpreter alive. When the interpreter ends, what is
+object that was not closed does not keep the interpreter alive. When the interpreter ends, what is
 still open is closed, for at most EXIT_TIMEOUT_S.
 
 Calling threads hand work over by `post`: they append to a deque and wake the loop, once for all
@@ -36,7 +36,7 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 EXIT_TIMEOUT_S: Final = 5.0
-"""How long the end of the interpreter may wait for objects that nobody closed."""
+"""How long the end of the interpreter may wait for objects that were not closed."""
 
 WAIT_S: Final = 0.1 if sys.platform == "win32" else threading.TIMEOUT_MAX
 """Longest wait of a thread at one go: on Windows Ctrl-C does not break into a wait for a lock."""
@@ -264,7 +264,7 @@ class LoopThread:
         await self._stop.wait()
 
     def _take_posts(self) -> None:
-        # Before looking: whoever posts from now on wakes the loop again.
+        # Before the inbox is read: a post from now on wakes the loop again.
         self._is_woken = False
         inbox = self._inbox
         for _ in range(len(inbox)):
@@ -289,7 +289,7 @@ def _overlay(theirs: contextvars.Context, ours: contextvars.Context) -> None:
 
 
 async def in_thread(name: str, function: Callable[..., T], *args: Any) -> T:
-    """Run a function in a thread of its own; if this is cancelled, the thread goes on alone.
+    """Run a function in a new thread; if this is cancelled, the thread goes on alone.
 
     The thread is a daemon (those of anyio are not): it does not hold up the interpreter's end.
 
@@ -311,7 +311,7 @@ async def in_thread(name: str, function: Callable[..., T], *args: Any) -> T:
         failure: Exception | None = None
         try:
             result = function(*args)
-        except Exception as error:  # noqa: BLE001 - told to the caller
+        except Exception as error:  # noqa: BLE001 - the caller gets it
             failure = error
         except BaseException as error:  # noqa: BLE001 - a SystemExit would end the loop
             failure = RuntimeError(f"{name} raised {error!r}")

@@ -114,7 +114,7 @@ class Producer(Member[AsyncProducer]):
 
         Raises:
           MessageRefusedError: no broker would take it.
-          RouteNotFoundError: nobody knows the topic.
+          RouteNotFoundError: no name server knows the topic.
           SendError: all tries failed; the message may be stored nevertheless if one timed out.
           ServerError: the broker refused it, and would refuse it again.
           ClosedError; ForkedError; ConnectError: no name server answers.
@@ -188,7 +188,7 @@ class Producer(Member[AsyncProducer]):
     def drain(self) -> None:
         """Wait until everything that `send_soon` took is confirmed or given up.
 
-        Raises: UndeliveredError: some were given up, and nobody looked at their Delivery.
+        Raises: UndeliveredError: some were given up, and their Delivery was not looked at.
         """
         self._opened().check_thread()
         self._buffer.drain()

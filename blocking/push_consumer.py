@@ -80,7 +80,7 @@ class PushConsumer(Member[AsyncPushConsumer]):
 
     @property
     def subscriptions(self) -> list[SubscriptionData]:
-        """What is wanted, as brokers are told: with namespace, and with the retry topic."""
+        """The subscriptions as brokers have them: with namespace, and with the retry topic."""
         return self._inner.subscriptions
 
     @property
@@ -172,21 +172,14 @@ class PushConsumer(Member[AsyncPushConsumer]):
             # For an administrator's `consumeMessageDirectly`.
             await in_thread("trocket-handler", handler, PushedMessage(message, loop_object))
 
-        def begin() -> None:
-            if self._inner._handler is not None:
-                raise ConfigurationError("this consumer runs a handler already")
-            self._inner._handler = consume_directly
-
-        def end() -> None:
-            self._inner._handler = None
-
-        loop_object.call_plain(begin)
+        handling = self._inner.handling(consume_directly)
+        loop_object.call_plain(handling.__enter__)
         self._handler = handler
         try:
             HandlerThreads(self._buffer, handler, concurrency, self.consume_timeout_s).work()
         finally:
             self._handler = None
-            loop_object.post(end)
+            loop_object.post(handling.__exit__, None, None, None)
 
     def stop(self) -> None:
         """Pull no more; iterations end, and `run` returns when its handlers have.
@@ -237,7 +230,7 @@ class _Fetcher:
             fetched.append(PushedMessage(message, self._loop_object))
             message = None
             if len(fetched) < self._count_max:
-                message = self._inner._receive_nowait()
+                message = self._inner.receive_nowait()
         self.buffer.put(fetched)
 
 

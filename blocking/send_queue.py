@@ -21,7 +21,7 @@ from .delivery import Delivery, SendBuffer
 from .loop_object import LoopObject
 
 CHUNK: Final = 64
-"""Messages encoded in one go, before the loop writes and reads: so many share a system call."""
+"""Messages encoded in one go, before the loop writes and reads: they share a system call."""
 
 
 class QueuedSend(NamedTuple):
@@ -114,7 +114,7 @@ class SendQueue:
     async def _send(self, send: QueuedSend) -> None:
         delivery = send.delivery
         try:
-            # Awaited here, not in a task of its own: what is behind it stays behind it.
+            # Awaited here, not in another task: what is behind it stays behind it.
             if send.context is None:
                 on_end = partial(self._on_end, delivery)
                 await self._inner.sender.begin_when_ready(
@@ -144,7 +144,7 @@ class SendQueue:
             delivery.message, queue=send.queue, timeout_s=send.timeout_s
         )
         sent = await asyncio.get_running_loop().create_task(sending, context=send.context)
-        # The blocking buffer reports what nobody looked at, not the async one.
+        # The blocking buffer reports what the program did not look at, not the async one.
         sent.look_at()
         self._loop_object.spawn(self._follow, delivery, sent)
 

@@ -69,8 +69,8 @@ class TransactionProducer(Producer):
         `local` is called in the calling thread, where database connections and the like belong. If
         the broker does not hear how it ended, it asks later, and `check` answers.
 
-        Raises: as `send`, before `local` is called; whatever `local` raises, after the broker was
-          told UNKNOWN. MessageRefusedError: the message is delayed.
+        Raises: as `send`, before `local` is called; whatever `local` raises, after the broker has
+          got UNKNOWN. MessageRefusedError: the message is delayed.
         """
         loop_object = self._opened()
         inner = self._inner

@@ -80,7 +80,7 @@ class GroupMember:
       topics: the topics whose routes it needs fresh now, with namespace.
       processors: what it does for requests of brokers, by request code; None: nothing.
       on_routes_changed: called when a route of its topics may have changed.
-      on_heartbeat: called when the brokers have been told of it once more.
+      on_heartbeat: called after each heartbeat.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""What a push consumer hands out, and the queue that it came from.
+"""A message of a push consumer, and the queue that it came from.
 
 Java counterparts: MessageExt with ConsumeConcurrentlyStatus or ConsumeOrderlyStatus, ProcessQueue.
 """
@@ -191,7 +191,7 @@ class AssignedQueue:
         self._room = None
 
     def look_for_room(self) -> None:
-        """Something of it was settled: whoever waits for room goes on if there is some."""
+        """Wake the task that waits for room, if a settled message has made some."""
         if self._room is not None and self.has_room:
             self._room.set()
 

@@ -1,4 +1,4 @@
-"""Who has which queue: sharing them out among the members of a group, and locking ordered ones.
+"""Queues of a group's members: sharing them out, and locking ordered ones.
 
 Java counterpart: RebalanceImpl, RebalancePushImpl, RebalanceService.
 """

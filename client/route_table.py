@@ -1,4 +1,4 @@
-"""Where topics are: routes from the name servers, what follows from them, and keeping them fresh.
+"""The routes of topics: asked of the name servers, kept fresh, and what follows from them.
 
 Java counterpart: MQClientInstance (topicRouteTable, brokerAddrTable, updateTopicRouteInfo...).
 """
@@ -118,7 +118,7 @@ class RouteTable:
     async def publish_info(self, topic: str, default_queue_count: int) -> TopicPublishInfo:
         """The queues of a topic that can be written to.
 
-        A topic that nobody knows is assumed where AUTO_CREATE_TOPIC is, with at most
+        A topic that no name server knows is assumed where AUTO_CREATE_TOPIC is, with at most
         `default_queue_count` queues: sending there creates it.
 
         Raises: RouteNotFoundError; ConnectError.

@@ -26,7 +26,7 @@ class Ticker:
             self._event.set()
 
     async def wait(self, pause_s: float) -> None:
-        """Pause for so many seconds, or until `tick_now`."""
+        """Pause for `pause_s`, or until `tick_now`."""
         if self._is_due:
             await anyio.lowlevel.checkpoint()
         else:
