@@ -21,6 +21,7 @@ import msgspec
 from ..remoting import fastjson
 from ..remoting.bodies import Body, DataVersion
 from ..remoting.errors import RemoteProtocolError
+from ..remoting.steps import STEP_ITEMS, Steps, in_parts
 
 TOPICS: Final = "topics.json"
 SUBSCRIPTION_GROUPS: Final = "subscriptionGroup.json"
@@ -37,10 +38,11 @@ It may raise StoreIOError; then the change stands in memory and the next one is 
 class Written:
     """A value that is written already, for the depth at which it will stand.
 
-    A table of thousands of topics is saved at each change; only what changed is written anew.
+    Attributes:
+      parts: the text in UTF-8, in parts so that a large one is joined once.
     """
 
-    text: str
+    parts: Sequence[bytes]
 
 
 Json = (
@@ -87,9 +89,9 @@ def pretty(value: Json) -> bytes:
     Args:
       value: maps, sequences, texts, whole numbers and booleans; keys are texts or whole numbers.
     """
-    parts: list[str] = []
-    _append(value, "\n\t", parts)
-    return "".join(parts).encode()
+    parts: list[bytes] = []
+    _append(value, b"\n\t", parts)
+    return b"".join(parts)
 
 
 def written(body: Body, *, depth: int) -> Written:
@@ -99,9 +101,9 @@ def written(body: Body, *, depth: int) -> Written:
       body: an instance of a body class.
       depth: how many maps it stands in.
     """
-    parts: list[str] = []
-    _append(_sorted(msgspec.to_builtins(body)), "\n" + "\t" * (depth + 1), parts)
-    return Written("".join(parts))
+    parts: list[bytes] = []
+    _append(_sorted(msgspec.to_builtins(body)), b"\n" + b"\t" * (depth + 1), parts)
+    return Written(parts)
 
 
 def next_version(version: DataVersion, now_ms: int) -> DataVersion:
@@ -122,58 +124,89 @@ def _sorted(value: Any) -> Any:
     return [_sorted(item) for item in value] if isinstance(value, list) else value
 
 
-def _append(value: Json, indent: str, parts: list[str]) -> None:
+def _append(value: Json, indent: bytes, parts: list[bytes]) -> None:
     if type(value) in _SCALARS:  # first: asking for an abstract class takes 0.5 us
         parts.append(_scalar(value))  # type: ignore[arg-type]
     elif isinstance(value, Mapping):
         if not value:
-            parts.append("{}")
+            parts.append(b"{}")
             return
-        separator = "{"
+        separator = b"{"
         for key, member in value.items():
-            parts += (separator, indent, _key(key), ":")
-            _append(member, indent + "\t", parts)
-            separator = ","
-        parts += (indent[:-1], "}")
+            parts += (separator, indent, _key(key), b":")
+            _append(member, indent + b"\t", parts)
+            separator = b","
+        parts += (indent[:-1], b"}")
     elif isinstance(value, Sequence) and not isinstance(value, str):
         if not value:
-            parts.append("[]")
+            parts.append(b"[]")
             return
-        separator = "["
+        separator = b"["
         for item in value:
             parts += (separator, indent)
-            _append(item, indent + "\t", parts)
-            separator = ","
-        parts += (indent[:-1], "]")
+            _append(item, indent + b"\t", parts)
+            separator = b","
+        parts += (indent[:-1], b"]")
     elif isinstance(value, Written):
-        parts.append(value.text)
+        parts += value.parts
     else:
         parts.append(_scalar(value))
 
 
 @lru_cache(maxsize=256)
-def _key(key: str | int) -> str:
+def _key(key: str | int) -> bytes:
     """A key, written; those of bodies are few and come again."""
     return _scalar(key)
 
 
-def _scalar(value: str | int | bool | None) -> str:
-    return str(value) if type(value) is int else _encode(value).decode()
+def _scalar(value: str | int | bool | None) -> bytes:
+    return b"%d" % value if type(value) is int else _encode(value)
 
 
-def written_table(table: Mapping[str, Body], texts: dict[str, str]) -> Written:
-    """A table one below the top; members that are in `texts` are not written again.
+def written_in_steps(table: Mapping[str, T], write: Callable[[str, T], bytes]) -> Steps[Written]:
+    """Steps to what `pretty` makes of a table one below the top.
 
     Args:
-      table: by name.
-      texts: the members written before, by name; the caller drops what changed. Filled here.
+      table: value by name; nobody changes it meanwhile.
+      write: makes a member, name and value, which is not longer than some hundred bytes.
     """
     if not table:
-        return Written("{}")
-    for name in [name for name in table if name not in texts]:
-        texts[name] = f"{_scalar(name)}:{written(table[name], depth=2).text}"
-    members = ",\n\t\t".join([texts[name] for name in table])
-    return Written(f"{{\n\t\t{members}\n\t}}")
+        return Written((b"{}",))
+    parts: list[bytes] = []
+    for names in in_parts(list(table), STEP_ITEMS):
+        parts.append(b",\n\t\t" if parts else b"{\n\t\t")
+        parts.append(b",\n\t\t".join([write(name, table[name]) for name in names]))
+        yield
+    parts.append(b"\n\t}")
+    return Written(parts)
+
+
+class WrittenBodies:
+    """The texts of a table's members, kept from one save of the table to the next.
+
+    A table of thousands of topics is saved at each change; only what changed is written anew. A
+    body that is another object than the one that was written counts as changed, so bodies must be
+    replaced, never changed in place.
+    """
+
+    def __init__(self) -> None:
+        self._texts: dict[str, tuple[Body, bytes]] = {}
+
+    def write(self, table: Mapping[str, Body]) -> Steps[Written]:
+        """Steps to the text of a table one below the top; nobody changes `table` meanwhile."""
+        texts: dict[str, tuple[Body, bytes]] = {}
+
+        def text_of(name: str, body: Body) -> bytes:
+            known = self._texts.get(name)
+            if known is None or known[0] is not body:
+                text = b"".join((_scalar(name), b":", *written(body, depth=2).parts))
+                known = body, text
+            texts[name] = known
+            return known[1]
+
+        text = yield from written_in_steps(table, text_of)
+        self._texts = texts  # without what the table had before
+        return text
 
 
 def page(table: Mapping[str, T], *, begin: int, count: int) -> dict[str, T]:

@@ -111,7 +111,7 @@ def encode_filters(topics: Mapping[str, Iterable[ConsumerFilterData]], bit_count
 
 
 def _tree(data: ConsumerFilterData, bit_count: int) -> dict[str, Json]:
-    positions: Any = Written(f"[{','.join(map(str, data.positions))}]")
+    positions: Any = Written((f"[{','.join(map(str, data.positions))}]".encode(),))
     return {
         "bloomFilterData": {"bitNum": bit_count, "bitPos": positions},
         "bornTime": data.born_ms,

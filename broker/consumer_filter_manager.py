@@ -192,7 +192,9 @@ class ConsumerFilterManager(SavedTable):
 
     def unregister(self, group: str) -> None:
         """Let the filters of a group die whose last client left."""
-        self._bury(list(self._groups.get(group, {}).values()))
+        filters = self._groups.get(group)
+        if filters:
+            self._bury(list(filters.values()))
 
     def clean(self) -> None:
         """Forget what died long ago. Source: ConsumerFilterManager.clean."""

@@ -20,6 +20,7 @@ from ..remoting.request_codes import RequestCode
 from .client_channel_info import (
     CHANNEL_EXPIRED_S,
     GROUPS_PER_CHANNEL_MAX,
+    LEAVING_LINES_MAX,
     ClientChannel,
     ClientChannelInfo,
 )
@@ -147,21 +148,31 @@ class ConsumerManager:
         """
         info = self._groups.get(group)
         size = info.size_of(channel) if info is not None else 0
-        client = info.remove_channel(channel) if info is not None else None
-        if info is None or client is None:
+        client = self._leave(group, channel, notify=notify)
+        if client is None:
             return False
+        logger.info("consumer left, group: %s %s", group, client)
         groups = self._groups_of[channel]
         groups.discard(group)
         self._sizes[channel] -= size
         if not groups:
             del self._groups_of[channel], self._sizes[channel]
-        logger.info("consumer left, group: %s %s", group, client)
+        return True
+
+    def _leave(
+        self, group: str, channel: ClientChannel, *, notify: bool
+    ) -> ClientChannelInfo | None:
+        """Take a client out of a group. Returns: the client; None: it was not there."""
+        info = self._groups.get(group)
+        client = info.remove_channel(channel) if info is not None else None
+        if info is None or client is None:
+            return None
         if not info.channel_info_table:
             del self._groups[group]
             self._on_group_gone(group)
         elif notify and not info.is_broadcasting:
             self._notify(group, info.all_channels())
-        return True
+        return client
 
     def size_of(self, channel: ClientChannel) -> int:
         """About how many bytes the consumers of a connection and their subscriptions take."""
@@ -172,9 +183,15 @@ class ConsumerManager:
 
         Returns: whether there was one.
         """
-        groups = list(self._groups_of.get(channel, ()))
-        for group in groups:
-            self.unregister(group, channel)
+        groups = self._groups_of.pop(channel, ())
+        self._sizes.pop(channel, None)
+        for number, group in enumerate(groups):
+            client = self._leave(group, channel, notify=True)
+            if number < LEAVING_LINES_MAX:
+                logger.info("consumer left, group: %s %s", group, client)
+        if len(groups) > LEAVING_LINES_MAX:
+            address, count = channel.remote_address, len(groups)
+            logger.info("%s: its consumers of %d groups left in all", address, count)
         return bool(groups)
 
     def scan_inactive(self, now_s: float) -> list[ClientChannel]:

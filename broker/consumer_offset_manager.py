@@ -13,34 +13,29 @@ has the clients do it.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Final, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Final
 
 import msgspec
 
 from ..remoting.bodies import DataVersion
-from ..remoting.steps import Steps, at_once, in_parts, json_members
+from ..remoting.steps import STEP_ITEMS, Steps, at_once, in_parts, json_members
 from ..store.clock import Clock
 from .config_text import (
     CONSUMER_OFFSETS,
     Json,
     Save,
-    Written,
     next_version,
     parse,
     pretty,
     written,
+    written_in_steps,
 )
 from .saved_table import SavedTable
 from .table_numbers import correct_offsets, correct_version, whole_number
 from .transactions import TRANSACTION_GROUP
 
 logger = logging.getLogger(__name__)
-
-T = TypeVar("T")
-
-STEP_KEYS: Final = 1_000
-"""Keys of a table that are written in one go, some 5 ms."""
 
 SEPARATOR: Final = "@"
 """Between topic and group in a key; neither may contain it."""
@@ -148,8 +143,8 @@ class ConsumerOffsetManager(SavedTable):
         offset = None if table is None else table.get(queue_id)
         return self.query_offset(group, topic, queue_id) if offset is None else offset
 
-    def _pairs(self) -> Iterator[tuple[str, str, str]]:
-        for key in list(self.offset_table):
+    def _pairs(self, keys: Iterable[str]) -> Iterator[tuple[str, str, str]]:
+        for key in keys:
             topic, separator, group = key.partition(SEPARATOR)
             if separator and SEPARATOR not in group:
                 yield key, topic, group
@@ -211,7 +206,7 @@ class ConsumerOffsetManager(SavedTable):
         """
         gone = [
             key
-            for key, topic, group in self._pairs()
+            for key, topic, group in self._pairs(list(self.offset_table))
             if self.offset_table[key]
             and not is_subscribed(group, topic)
             and all(
@@ -294,10 +289,10 @@ class ConsumerOffsetManager(SavedTable):
     def _topics_of(self) -> Steps[dict[str, list[Json]]]:
         """Steps to the topics of each group."""
         topics_of: dict[str, list[Json]] = {}
-        for part in in_parts(list(self._pairs()), STEP_KEYS):
-            for _, topic, group in part:
+        for keys in in_parts(list(self.offset_table), STEP_ITEMS):
+            for _, topic, group in self._pairs(keys):
                 topics_of.setdefault(group, []).append(topic)
-            if len(part) == STEP_KEYS:
+            if len(keys) == STEP_ITEMS:
                 yield
         return topics_of
 
@@ -311,10 +306,10 @@ class ConsumerOffsetManager(SavedTable):
         topics = yield from self._topics_of()
         tree = {
             "dataVersion": version,
-            "groupTopicMap": (yield from _written_in_steps(topics, _written_topics)),
-            "offsetTable": (yield from _written_in_steps(self.offset_table, _written_offsets)),
+            "groupTopicMap": (yield from written_in_steps(topics, _written_topics)),
+            "offsetTable": (yield from written_in_steps(dict(self.offset_table), _written_offsets)),
             "pullOffsetTable": (
-                yield from _written_in_steps(self.pull_offset_table, _written_offsets)
+                yield from written_in_steps(dict(self.pull_offset_table), _written_offsets)
             ),
         }
         yield
@@ -358,31 +353,14 @@ def parse_offsets(text: bytes) -> tuple[OffsetTable, OffsetTable, DataVersion | 
         raise ValueError(f"not a table of consumer offsets: {error}") from error
 
 
-def _written_offsets(offsets: dict[int, int]) -> str:
+def _written_offsets(key: str, offsets: dict[int, int]) -> bytes:
     lines = ",\n\t\t\t".join([f"{queue_id}:{offset}" for queue_id, offset in offsets.items()])
-    return f"{{\n\t\t\t{lines}\n\t\t}}"
+    return b"%b:{\n\t\t\t%b\n\t\t}" % (msgspec.json.encode(key), lines.encode())
 
 
-def _written_topics(topics: list[Json]) -> str:
-    lines = ",\n\t\t\t".join([_text(topic) for topic in topics])
-    return f"[\n\t\t\t{lines}\n\t\t]"
-
-
-def _text(value: object) -> str:
-    return msgspec.json.encode(value).decode()
-
-
-def _written_in_steps(table: dict[str, T], write: Callable[[T], str]) -> Steps[Written]:
-    """Steps to what `pretty` would make of a table; it is written every 5 s."""
-    if not table:
-        return Written("{}")
-    members: list[str] = []
-    for part in in_parts(list(table.items()), STEP_KEYS):
-        if members:
-            yield
-        members += [f"{_text(key)}:{write(value)}" for key, value in part]
-    text = ",\n\t\t".join(members)
-    return Written(f"{{\n\t\t{text}\n\t}}")
+def _written_topics(group: str, topics: list[Json]) -> bytes:
+    lines = b",\n\t\t\t".join([msgspec.json.encode(topic) for topic in topics])
+    return b"%b:[\n\t\t\t%b\n\t\t]" % (msgspec.json.encode(group), lines)
 
 
 def compact_table(table: Mapping[str, Mapping[int, int]]) -> bytes:

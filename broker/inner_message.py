@@ -28,9 +28,8 @@ from ..remoting.sys_flag import TRANSACTION_COMMIT_TYPE, TRANSACTION_MASK
 from ..store.config import MessageStoreConfig
 from ..store.message_store import MessageStore
 from ..store.queues.projection import delay_levels_ms
-from ..store.status import PutMessageStatus
+from ..store.status import PutMessageStatus, PutResult
 from ..store.writing.inner_message import InnerMessage
-from ..store.writing.message_appender import PutResult
 from .admission import TIMER_NAMES, TopicKinds
 from .timer_wheel import out_ms
 

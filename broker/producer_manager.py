@@ -15,6 +15,7 @@ from .client_channel_info import (
     CHANNEL_EXPIRED_S,
     CLIENT_SIZE,
     GROUPS_PER_CHANNEL_MAX,
+    LEAVING_LINES_MAX,
     ClientChannel,
     ClientChannelInfo,
 )
@@ -73,10 +74,17 @@ class ProducerManager:
 
         Returns: whether it was there.
         """
+        client = self._remove(group, channel)
+        if client is not None:
+            logger.info("producer left, group: %s %s", group, client)
+        return client is not None
+
+    def _remove(self, group: str, channel: ClientChannel) -> ClientChannelInfo | None:
+        """Forget one client of one group. Returns: the client; None: it was not there."""
         clients = self._groups.get(group)
         client = clients.pop(channel, None) if clients is not None else None
         if clients is None or client is None:
-            return False
+            return None
         if not clients:
             del self._groups[group]
         groups = self._groups_of[channel]
@@ -85,8 +93,7 @@ class ProducerManager:
             del self._groups_of[channel]
             if self._channel_of_client.get(client.client_id) is channel:
                 del self._channel_of_client[client.client_id]
-        logger.info("producer left, group: %s %s", group, client)
-        return True
+        return client
 
     def channel_closed(self, channel: ClientChannel) -> bool:
         """Forget every client of a closed connection.
@@ -94,8 +101,13 @@ class ProducerManager:
         Returns: whether there was one.
         """
         groups = list(self._groups_of.get(channel, ()))
-        for group in groups:
-            self.unregister(group, channel)
+        for number, group in enumerate(groups):
+            client = self._remove(group, channel)
+            if number < LEAVING_LINES_MAX:
+                logger.info("producer left, group: %s %s", group, client)
+        if len(groups) > LEAVING_LINES_MAX:
+            address, count = channel.remote_address, len(groups)
+            logger.info("%s: its producers of %d groups left in all", address, count)
         return bool(groups)
 
     def scan_inactive(self, now_s: float) -> list[ClientChannel]:

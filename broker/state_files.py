@@ -18,6 +18,7 @@ from typing import TypeVar
 import trio
 
 from ..common.supervision import FailureLog
+from ..remoting.steps import in_steps
 from ..store.disk.json_config import load_newest, save_json
 from ..store.disk.os_disk import Disk
 from ..store.errors import StoreIOError
@@ -124,7 +125,9 @@ class StateFiles:
 
         Raises: StoreIOError: it could not be; the old text still stands.
         """
-        number = self._next_number()
+        await self._save_off_loop(name, text, self._next_number())
+
+    async def _save_off_loop(self, name: str, text: bytes, number: int) -> None:
         try:
             if self._disk.threaded:
                 await trio.to_thread.run_sync(self._write, name, text, number)
@@ -160,8 +163,11 @@ class StateFiles:
         """Save one table until no save of it is wanted any more."""
         while table in self._put_off:
             self._put_off.remove(table)
+            # Taken before the steps: what is saved while they are made is newer.
+            number = self._next_number()
             try:
-                await self.save_off_loop(table.name, table.begin_save())
+                text = await in_steps(table.begin_save())
+                await self._save_off_loop(table.name, text, number)
             except StoreIOError as error:
                 table.end_save(error)
             except Exception as error:  # noqa: BLE001 - our bug: it is saved again

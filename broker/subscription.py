@@ -7,8 +7,9 @@ it. Pure.
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from ..common.java_hash import java_hash_code
 from ..common.sized_cache import sized_cache
@@ -30,8 +31,8 @@ TAGS_CODES_CACHE_SIZE_MAX: Final = 4 * 1024 * 1024
 """Bytes of the tags codes that are remembered: those of some 10,000 usual subscriptions."""
 
 _CODE_SIZE: Final = 32
-_SUBSCRIPTION_SIZE: Final = 600
-"""Bytes of one int, and of a `Subscription` with its places in the tables."""
+_SUBSCRIPTION_SIZE: Final = 600 + sys.getsizeof(set())
+"""Bytes of one int, and of a `Subscription` with an empty set and its places in the tables."""
 
 
 def _tags_codes_size(expression: str, codes: frozenset[int] | None) -> int:
@@ -72,12 +73,13 @@ def refuse_subscription(data: SubscriptionData) -> str | None:
 
 def subscription_size(data: SubscriptionData) -> int:
     """About how many bytes the broker keeps of a heartbeat's subscription."""
-    codes = sys.getsizeof(data.code_set) + _CODE_SIZE * len(data.code_set)
-    return _SUBSCRIPTION_SIZE + len(data.topic) + len(data.sub_string) + codes
+    size = _SUBSCRIPTION_SIZE + len(data.topic) + len(data.sub_string)
+    if data.code_set:
+        size += sys.getsizeof(data.code_set) + _CODE_SIZE * len(data.code_set)
+    return size
 
 
-@dataclass(frozen=True, slots=True)
-class Subscription:
+class Subscription(msgspec.Struct, frozen=True):
     """One subscription of a group; never changed.
 
     Attributes:

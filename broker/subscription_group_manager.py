@@ -11,7 +11,7 @@ Not done: the forbidden table (UPDATE_AND_GET_GROUP_FORBIDDEN); one that a file 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Final
 
@@ -27,17 +27,19 @@ from ..remoting.bodies import (
 )
 from ..remoting.errors import RequestRefused
 from ..remoting.response_codes import ResponseCode
+from ..remoting.steps import Steps, at_once
 from ..store.clock import Clock
 from ..store.errors import StoreIOError
 from .attributes import GROUP_ATTRIBUTES, alter_attributes
 from .config_text import (
     SUBSCRIPTION_GROUPS,
+    Json,
     Save,
+    WrittenBodies,
     next_version,
     parse,
     pretty,
     written,
-    written_table,
 )
 from .table_file import TableFile
 from .table_numbers import correct_groups, correct_version
@@ -94,7 +96,7 @@ class SubscriptionGroupManager:
         self._file = TableFile(
             SUBSCRIPTION_GROUPS, "groups", save, self._text_to_save, save_later, self._on_saved
         )
-        self._texts: dict[str, str] = {}
+        self._texts = WrittenBodies()
         self.is_corrected = False
         self._unsaved: set[str] = set()
         self._saving: set[str] = set()  # those of `_unsaved` that the save has
@@ -184,8 +186,6 @@ class SubscriptionGroupManager:
         if different:
             logger.info("update groups: %s", list(different.values()))
             table.update(different)
-            for name in different:
-                self._texts.pop(name, None)
             self._changed()
         return list(changed.values())
 
@@ -198,7 +198,6 @@ class SubscriptionGroupManager:
         if self.subscription_group_table.pop(group, None) is None:
             return False
         logger.info("delete group: %s", group)
-        self._texts.pop(group, None)
         self._unsaved.discard(group)
         self._changed()
         return True
@@ -207,9 +206,9 @@ class SubscriptionGroupManager:
         self.data_version = next_version(self.data_version, self._clock.wall_ms())
         self._file.changed_by_client()
 
-    def _text_to_save(self) -> bytes:
+    def _text_to_save(self) -> Steps[bytes]:
         self._saving = set(self._unsaved)
-        return self.encode()
+        return self._encode_in_steps()
 
     def _on_saved(self, error: StoreIOError | None) -> None:
         if error is None:
@@ -239,14 +238,21 @@ class SubscriptionGroupManager:
 
     def encode(self) -> bytes:
         """The text of `subscriptionGroup.json`."""
-        table = written_table(self.subscription_group_table, self._texts)
-        return pretty(
-            {
-                "dataVersion": written(self.data_version, depth=1),
-                "forbiddenTable": self.forbidden_table,
-                "subscriptionGroupTable": table,
-            }
-        )
+        return at_once(self._encode_in_steps())
+
+    def _encode_in_steps(self) -> Steps[bytes]:
+        """Steps to the text of `subscriptionGroup.json` as it is when this is called."""
+        head: dict[str, Json] = {
+            "dataVersion": written(self.data_version, depth=1),
+            "forbiddenTable": dict(self.forbidden_table),
+        }
+        return self._text_of(head, dict(self.subscription_group_table))
+
+    def _text_of(
+        self, head: dict[str, Json], groups: Mapping[str, SubscriptionGroupConfig]
+    ) -> Steps[bytes]:
+        table = yield from self._texts.write(groups)
+        return pretty({**head, "subscriptionGroupTable": table})
 
     def decode(self, text: bytes) -> int:
         """Take over what `subscriptionGroup.json` holds; system groups that it lacks stay.
@@ -296,5 +302,4 @@ class SubscriptionGroupManager:
                 self.subscription_group_table[name] = SubscriptionGroupConfig(group_name=name)
         self.forbidden_table = wrapper.forbidden_table
         self.data_version = wrapper.data_version
-        self._texts.clear()
         return is_mended

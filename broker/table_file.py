@@ -20,6 +20,7 @@ from ..common.supervision import FailureLog, call_each
 from ..remoting.channel import Postponed
 from ..remoting.errors import RequestRefused
 from ..remoting.response_codes import ResponseCode
+from ..remoting.steps import Steps, at_once
 from ..store.errors import StoreIOError
 from .config_text import Save
 
@@ -36,7 +37,7 @@ class TableFile:
       name: of the file.
       what: the table's contents in words, for the log.
       save: writes the file.
-      encode: gives its text.
+      encode: gives the steps to its text as it is when this is called.
       later: is told of a save that may be put off, and sees to it with `begin_save` and `end_save`;
         None: none is put off.
       on_saved: called after each save, before those who wait for it.
@@ -50,7 +51,7 @@ class TableFile:
         name: str,
         what: str,
         save: Save,
-        encode: Callable[[], bytes],
+        encode: Callable[[], Steps[bytes]],
         later: Callable[[TableFile], None] | None = None,
         on_saved: OnSaved = lambda error: None,
     ) -> None:
@@ -136,7 +137,7 @@ class TableFile:
         Raises: StoreIOError: it could not be.
         """
         try:
-            self._save(self.name, self._encode())
+            self._save(self.name, at_once(self._encode()))
         except StoreIOError as error:
             self.failure = error
             self._on_saved(error)
@@ -193,8 +194,8 @@ class TableFile:
         for serve in self._serve.pop(name, ()):
             serve()
 
-    def begin_save(self) -> bytes:
-        """The text to be saved; what changes from now on is for the next time."""
+    def begin_save(self) -> Steps[bytes]:
+        """Steps to the text to be saved; what changes from now on is for the next time."""
         self._dirty = self._is_put_off = False
         self._is_saving = True
         self._begun, self._waiting = self._waiting, []

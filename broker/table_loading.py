@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
-from typing import Final
+from typing import Final, Protocol
 
 from ..common.topic_names import RETRY_TOPIC_PREFIX, SCHEDULE_TOPIC
 from ..common.topic_validator import RETRY_OR_DLQ_TOPIC_LENGTH_MAX, refuse_topic
@@ -34,7 +34,6 @@ from .consumer_offset_manager import ConsumerOffsetManager
 from .delay_offset_manager import DelayOffsetManager
 from .state_files import StateFiles
 from .subscription_group_manager import SYSTEM_GROUPS, SubscriptionGroupManager
-from .table_numbers import settle_tables
 from .topic_config_manager import TopicConfigManager
 
 logger = logging.getLogger(__name__)
@@ -45,6 +44,13 @@ LINES_MAX: Final = 200
 GROUPS_SHOWN_MAX: Final = 20
 
 MISSING: Final = "is missing"
+
+
+class _Table(Protocol):
+    """A table that can be written to its file."""
+
+    def persist(self) -> object:
+        """Write it. Raises: StoreIOError: it could not be."""
 
 
 class TableLoader:
@@ -116,7 +122,7 @@ class TableLoader:
         """Compare the tables with a store that is loaded, and make again what they lack.
 
         On a slave the master's tables come soon: nothing is made, and nothing is missed. Numbers
-        that the store shows to be wrong are replaced in any case (`settle_tables`).
+        that the store shows to be wrong are replaced in any case.
 
         Raises:
           StoreIOError: the store could not be read.
@@ -131,7 +137,7 @@ class TableLoader:
             except StoreIOError as error:
                 logger.error("deletions of topics cannot be noted: %s", error)
             note_made(store, self._topics.topic_config_table.values())
-        settle_tables(self._files, store, self._topics, self._groups, self._offsets)
+        _settle(self._files, store, self._topics, self._groups, self._offsets)
 
     def _restore_topics(self, store: MessageStore) -> None:
         deleted, known = store.deleted_topics, self._topics.topic_config_table
@@ -258,3 +264,31 @@ def note_made(store: MessageStore, topics: Iterable[TopicConfig]) -> None:
             store.deleted_topics.remove(topic.topic_name for topic in topics)
         except StoreError as error:
             logger.error("a topic that was made again still counts as deleted: %s", error)
+
+
+def _settle(
+    files: StateFiles,
+    store: MessageStore,
+    topics: TopicConfigManager,
+    groups: SubscriptionGroupManager,
+    offsets: ConsumerOffsetManager,
+) -> None:
+    """Check the tables against the store, and write again what was not as it should be.
+
+    To be called once the store is open: before that the data folder may be another process's.
+    """
+    if not store.read_only:  # where a hole is, queues may end too early
+        offsets.correct(store.max_offset)
+    topics.cover_queues(store.topics())
+    files.replace_damaged()
+    tables: Iterable[tuple[str, bool, _Table]] = (
+        (TOPICS, topics.is_corrected, topics),
+        (SUBSCRIPTION_GROUPS, groups.is_corrected, groups),
+        (CONSUMER_OFFSETS, offsets.is_corrected, offsets),
+    )
+    for name, is_corrected, table in tables:
+        if is_corrected:
+            try:
+                table.persist()
+            except StoreError as error:
+                logger.error("%s is not written again yet: %s", name, error)

@@ -35,10 +35,11 @@ from ..remoting.bodies import (
 )
 from ..remoting.errors import RequestRefused
 from ..remoting.response_codes import ResponseCode
+from ..remoting.steps import Steps, at_once
 from ..store.clock import Clock
 from ..store.errors import StoreIOError
 from .attributes import TOPIC_ATTRIBUTES, alter_attributes
-from .config_text import TOPICS, Save, next_version, parse, pretty, written, written_table
+from .config_text import TOPICS, Save, WrittenBodies, next_version, parse, pretty, written
 from .table_file import TableFile
 from .table_numbers import correct_topics, correct_version
 from .topic_limit import limit_remark, warn_near_limit
@@ -106,7 +107,7 @@ class TopicConfigManager:
         self._file = TableFile(
             TOPICS, "topics", save, self._text_to_save, save_later, self._on_saved
         )
-        self._texts: dict[str, str] = {}
+        self._texts = WrittenBodies()
         self.is_corrected = False
         self._wrong_counts: set[str] = set()  # topics of the file whose queue counts were wrong
         self._staged: dict[str, TopicConfig] = {}
@@ -356,7 +357,6 @@ class TopicConfigManager:
             for name in gone:
                 table.pop(name, None)
                 staged.pop(name, None)
-                self._texts.pop(name, None)
             self._changed([])
         return gone
 
@@ -364,27 +364,27 @@ class TopicConfigManager:
         """Have topics count once they are saved."""
         for topic in topics:
             self._staged[topic.topic_name] = topic
-            self._texts.pop(topic.topic_name, None)
         self._file.changed_by_client()
 
-    def _text_to_save(self) -> bytes:
+    def _text_to_save(self) -> Steps[bytes]:
         self._saving = dict(self._staged)
-        return self.encode()
+        return self._encode_in_steps()
 
     def _on_saved(self, error: StoreIOError | None) -> None:
         saving, self._saving = self._saving, {}
         if error is not None:
             return
         staged = self._staged
-        saved = [topic for name, topic in saving.items() if staged.get(name) is topic]
+        saved = {name: topic for name, topic in saving.items() if staged.get(name) is topic}
         if not saved:
             return
         count = len(self.topic_config_table)
-        for topic in saved:
-            self.topic_config_table[topic.topic_name] = staged.pop(topic.topic_name)
+        self.topic_config_table.update(saved)
+        for name in saved:
+            del staged[name]
         warn_near_limit(count, len(self.topic_config_table), TOPIC_COUNT_MAX)
         self.data_version = next_version(self.data_version, self._clock.wall_ms())
-        self.on_change(saved)
+        self.on_change(list(saved.values()))
 
     def _put(self, topics: Iterable[TopicConfig]) -> None:
         """Have topics that need not be saved first: the store tells of them, or would do without
@@ -395,7 +395,6 @@ class TopicConfigManager:
             self.topic_config_table[name] = topic
             if name in self._staged:
                 self._staged[name] = msgspec.structs.replace(self._staged[name], order=topic.order)
-            self._texts.pop(name, None)
         self._changed(changed)
 
     def _changed(self, topics: list[TopicConfig]) -> None:
@@ -427,10 +426,17 @@ class TopicConfigManager:
 
     def encode(self) -> bytes:
         """The text of `topics.json`, with what is staged."""
+        return at_once(self._encode_in_steps())
+
+    def _encode_in_steps(self) -> Steps[bytes]:
+        """Steps to the text of `topics.json` as it is when this is called."""
         version = self.data_version
         if self._staged:
             version = next_version(version, self._clock.wall_ms())
-        table = written_table({**self.topic_config_table, **self._staged}, self._texts)
+        return self._text_of(version, {**self.topic_config_table, **self._staged})
+
+    def _text_of(self, version: DataVersion, topics: Mapping[str, TopicConfig]) -> Steps[bytes]:
+        table = yield from self._texts.write(topics)
         return pretty({"dataVersion": written(version, depth=1), "topicConfigTable": table})
 
     def decode(self, text: bytes) -> int:
@@ -473,7 +479,6 @@ class TopicConfigManager:
                 self._config.default_topic_queue_nums,
                 TOPICS,
             )
-            self._texts.pop(name, None)
         self._wrong_counts.clear()
 
     def restore(self, topics: Iterable[TopicConfig]) -> None:
@@ -516,7 +521,6 @@ class TopicConfigManager:
         for name in sorted(self.system_topics & own.keys()):
             table.setdefault(name, own[name])
         self.data_version = wrapper.data_version
-        self._texts.clear()
 
 
 def _system_topics(config: BrokerConfig) -> list[TopicConfig]:

@@ -33,10 +33,10 @@ from .config import BrokerConfig
 from .consumer_offset_manager import ConsumerOffsetManager
 from .due_task import DueTask
 from .inner_message import TOO_LARGE, InnerMessage, InnerPuts
+from .open_transactions import OpenTransactions
 from .producer_manager import ProducerManager
 from .transactions import (
     TRANSACTION_GROUP,
-    OpenTransactions,
     check_times,
     ended_offsets,
     immunity_ms,
@@ -155,10 +155,10 @@ class TransactionService:
     def before_commit(self) -> None:
         """Append the turn's op message."""
         if self._ending:
-            status, _, _ = self._puts.put(
+            refusal, _, _ = self._puts.put(
                 op_message(self._ending, self.store_host, self._store.now_ms)
             )
-            if status is not PutMessageStatus.PUT_OK:
+            if refusal is not None:
                 # What was committed is; its producers will be asked, and say so again.
                 logger.error("the ends of transactions %s are not noted", list(self._ending))
                 self._ending.clear()
@@ -270,8 +270,8 @@ class TransactionService:
         taken: list[int] = []
         try:
             self._ask_taken(now_ms, taken)
-        except Exception as error:
-            self._store.roll_back(error)
+        except Exception:
+            self._store.roll_back()
             self._put_off(taken, now_ms)
             raise
 
@@ -355,10 +355,10 @@ class TransactionService:
         return now_ms - half.store_timestamp_ms > self._old_ms
 
     def _put(self, message: InnerMessage) -> tuple[int, int]:
-        status, physical_offset, queue_offset = self._puts.put(message)
-        if status is not PutMessageStatus.PUT_OK:
-            reason = self._store.refusal or f"the store answers {status.name}"
-            raise _Refused(message.topic, reason, status)
+        refusal, physical_offset, queue_offset = self._puts.put(message)
+        if refusal is not None:
+            status, remark = refusal
+            raise _Refused(message.topic, remark or f"the store answers {status.name}", status)
         return physical_offset, queue_offset
 
     def _put_renewed(self, half: MessageExt, times: int) -> tuple[int, int] | None:
@@ -395,7 +395,7 @@ class TransactionService:
             for check in checks:
                 self._ask(check)
 
-        if checks and self._store.sync_flush:
+        if checks and self._store.writer.sync_flush:
             self._store.flusher.when_flushed(checks[-1].physical_offset, ask)
         else:
             ask(True)

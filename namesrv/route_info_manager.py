@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
-from typing import Final
 
 from ..remoting.bodies import (
     PERM_READ,
@@ -45,12 +44,9 @@ from .registration import (
     RegisterBrokerResult,
     Removal,
 )
-from .topic_table import TopicTable
+from .topic_table import TOPICS_PER_STEP, TopicTable
 
 logger = logging.getLogger(__name__)
-
-TOPICS_PER_STEP: Final = 2_000
-"""Topics of a registration that are taken in one go, some 4 ms."""
 
 UNIT_FLAG = 1 << 0
 UNIT_SUB_FLAG = 1 << 1
@@ -340,7 +336,7 @@ class RouteInfoManager:
             if had_min_id:
                 offline[group.broker_name] = addr_info.broker_addr
             if group.enable_acting_master and not group.has_master():
-                self.topics.change_perm(group.broker_name, keep=~PERM_WRITE, add=0)
+                at_once(self.topics.change_perm(group.broker_name, keep=~PERM_WRITE, add=0))
         left = [(self._groups[name], address) for name, address in offline.items()
                 if name in self._groups]  # fmt: skip
         changes = tuple(
@@ -390,19 +386,19 @@ class RouteInfoManager:
         for broker_name in self._clusters.get(cluster_name, ()):
             self.topics.remove(topic, broker_name)
 
-    def wipe_write_perm(self, broker_name: str) -> int:
+    def wipe_write_perm(self, broker_name: str) -> Steps[int]:
         """Make all queues of a broker unwritable, until its topics change or it comes anew.
 
-        Returns: the number of topics that it has; 0 for a broker that does not exist.
+        Returns: steps to the number of topics that it has; 0 for a broker that does not exist.
         """
         return self.topics.change_perm(broker_name, keep=~PERM_WRITE, add=0)
 
-    def add_write_perm(self, broker_name: str) -> int:
+    def add_write_perm(self, broker_name: str) -> Steps[int]:
         """Make all queues of a broker readable and writable, and nothing else.
 
         The bit of inheritance goes too, TBW102's for one: as RocketMQ does it.
 
-        Returns: the number of topics that it has; 0 for a broker that does not exist.
+        Returns: steps to the number of topics that it has; 0 for a broker that does not exist.
         """
         return self.topics.change_perm(broker_name, keep=0, add=PERM_READ | PERM_WRITE)
 
@@ -454,10 +450,9 @@ class RouteInfoManager:
         group = self._groups.get(broker_name)
         return {} if group is None else dict(group.broker_addrs)
 
-    def topics_of_cluster(self, cluster_name: str) -> list[str]:
-        """The topics that a cluster's brokers have; empty for a cluster that does not exist."""
-        names = self._clusters.get(cluster_name, ())
-        return sorted(set().union(*(self.topics.topics_of_broker(name) for name in names)))
+    def topics_of_cluster(self, cluster_name: str) -> Steps[list[str]]:
+        """Steps to the topics of a cluster's brokers; none for a cluster that does not exist."""
+        return self.topics.topics_of_brokers(sorted(self._clusters.get(cluster_name, ())))
 
     def system_topics(self) -> tuple[list[str], str | None]:
         """The topics named after clusters and brokers, and the address of one broker."""

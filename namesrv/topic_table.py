@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping
+from typing import Final
 
 import msgspec
 
@@ -16,9 +17,13 @@ from ..remoting import fastjson
 from ..remoting.bodies import QueueData, out_of_range
 from ..remoting.errors import LocalProtocolError
 from ..remoting.names import is_name
+from ..remoting.steps import Steps, in_parts
 from .limits import QUEUE_DATA_MAX, QUEUE_MAPPING_SIZE_MAX, QUEUE_MAPPINGS_MAX, TOPICS_MAX
 
 logger = logging.getLogger(__name__)
+
+TOPICS_PER_STEP: Final = 2_000
+"""Topics of a broker that are taken, or changed, in one go, some 4 ms."""
 
 
 class TopicTable:
@@ -49,6 +54,15 @@ class TopicTable:
     def topics_of_broker(self, broker_name: str) -> frozenset[str]:
         """The topics that a broker name has queues of."""
         return frozenset(self._topics_by_broker.get(broker_name, ()))
+
+    def topics_of_brokers(self, broker_names: Iterable[str]) -> Steps[list[str]]:
+        """Steps to the topics that any of these has queues of, each once, oldest first."""
+        found: dict[str, None] = {}
+        for name in broker_names:
+            if found:
+                yield
+            found.update(self._topics_by_broker.get(name, {}))
+        return list(found)
 
     def queues(self, topic: str) -> Mapping[str, QueueData]:
         """The queues of a topic by broker name; empty when there is no such topic."""
@@ -135,24 +149,41 @@ class TopicTable:
         return bool(names)
 
     def remove_broker(self, broker_name: str, topics: Iterable[str] | None = None) -> None:
-        """Take a broker name from these topics; None: from all."""
-        chosen = self._topics_by_broker.get(broker_name, ()) if topics is None else topics
-        for topic in list(chosen):
-            self.remove(topic, broker_name)
+        """Take a broker name from these topics; None: from all, some 0.2 us each."""
+        if topics is not None:
+            for topic in list(topics):
+                self.remove(topic, broker_name)
+            return
+        gone = self._topics_by_broker.pop(broker_name, {})
+        table = self._queues
+        for topic in gone:
+            brokers = table[topic]
+            del brokers[broker_name]
+            if not brokers:
+                del table[topic]
+        self._pair_count -= len(gone)
+        for topic in [topic for topic in self._mappings if topic not in table]:
+            self._mapping_count -= len(self._mappings.pop(topic))
 
-    def change_perm(self, broker_name: str, *, keep: int, add: int) -> int:
-        """Set the permission of all queues of a broker to `(perm & keep) | add`.
+    def change_perm(self, broker_name: str, *, keep: int, add: int) -> Steps[int]:
+        """Set the permission of all queues of a broker to `(perm & keep) | add`, in steps.
 
-        Returns: the number of topics that the broker has.
+        Returns: steps to the number of topics that the broker had; those that come meanwhile keep
+          theirs.
         """
-        topics = self._topics_by_broker.get(broker_name, {})
-        for topic in topics:
-            brokers = self._queues[topic]
-            old = brokers[broker_name]
-            perm = old.perm & keep | add
-            if perm != old.perm:
-                # A new object: routes that were picked up before share the old one.
-                brokers[broker_name] = msgspec.structs.replace(old, perm=perm)
+        topics = list(self._topics_by_broker.get(broker_name, ()))
+        for part in in_parts(topics, TOPICS_PER_STEP):
+            if part[0] is not topics[0]:
+                yield
+            for topic in part:
+                brokers = self._queues.get(topic, {})
+                old = brokers.get(broker_name)
+                if old is None:
+                    continue
+                perm = old.perm & keep | add
+                if perm != old.perm:
+                    # A new object: routes that were picked up before share the old one.
+                    brokers[broker_name] = msgspec.structs.replace(old, perm=perm)
         return len(topics)
 
     def topics_with_flags(self, *, wanted: int, unwanted: int = 0) -> list[str]:

@@ -8,11 +8,19 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Iterator
+from typing import Final
 
 from ..common.message_properties import IllegalPropertyError, properties_to_bytes
 from .errors import LocalProtocolError, RemoteProtocolError
 from .message import Message
 from .record_schema import BATCH_ENTRY_HEAD, PROPERTIES_LENGTH
+
+BATCH_COUNT_MAX: Final = 32_767
+"""Messages of a batch. It is stored whole, in one go: some 3 us a message, in which nobody else is
+served. Official examples send 20,000 in one; a queue of batches cannot count further."""
+
+ENTRY_SIZE_MIN: Final = BATCH_ENTRY_HEAD.size + PROPERTIES_LENGTH.size
+"""Bytes of a message without body and properties."""
 
 
 def iter_batch(body: bytes) -> Iterator[tuple[int, bytes, bytes]]:
@@ -52,6 +60,19 @@ def iter_batch(body: bytes) -> Iterator[tuple[int, bytes, bytes]]:
             )
         yield flag, body[body_at:body_end], body[properties_at:end]
         position = end
+
+
+def refuse_long_batch(body: bytes) -> str | None:
+    """Why a batch has too many messages to be stored in one go; None: it has not.
+
+    Raises: RemoteProtocolError: as `iter_batch`.
+    """
+    if len(body) <= BATCH_COUNT_MAX * ENTRY_SIZE_MIN:
+        return None
+    for count, _ in enumerate(iter_batch(body), 1):
+        if count > BATCH_COUNT_MAX:
+            return f"it has more than {BATCH_COUNT_MAX} messages: divide the batch"
+    return None
 
 
 def encode_batch(messages: Iterable[Message]) -> bytes:

@@ -11,12 +11,12 @@ from dataclasses import replace
 from .config import MessageStoreConfig
 from .disk.os_disk import Disk
 from .errors import StoreIOError
+from .format import Key
 from .index.index_service import IndexService, IndexState
 from .log.commit_log import CommitLog
-from .log.log_scanner import NOWHERE
+from .log.log_reader import NOWHERE
 from .next_checkpoint import next_checkpoint
 from .queues.consume_queue_store import ConsumeQueueStore
-from .queues.projection import Key
 from .queues.queue_ends import QueueEnds, QueueEndsFile
 from .recovery.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
 

@@ -35,19 +35,26 @@ from .config import BrokerRole, MessageStoreConfig
 from .disk.data_folder import hold_lock, make_root, note_open
 from .disk.os_disk import Disk, OsDisk, total_memory_bytes
 from .errors import CorruptRecordError, StoreError, StoreIOError, StoreLockedError
+from .format import Key
 from .index.index_loading import LogSpan
 from .index.index_service import IndexService
 from .log.commit_log import CommitLog
 from .queues.consume_queue_store import ConsumeQueueStore, offset_by_time
 from .queues.deleted_topics import DeletedTopics
-from .queues.projection import Key
 from .reading.message_reader import GetMessageResult, MessageReader, QueryResult
 from .reading.record_filter import RecordFilter
 from .reading.visible_log import VisibleLog
 from .recovery.doubt import clear_doubt, note_doubt, read_doubt
 from .recovery.loader import Loader
 from .state import StoreEvent, StoreState
-from .status import BoundaryType, GetMessageStatus, PutMessageStatus
+from .status import (
+    BatchResult,
+    BoundaryType,
+    GetMessageStatus,
+    PutMessageStatus,
+    PutRefusal,
+    PutResult,
+)
 from .writing.activity import Activity
 from .writing.copy_appender import CopyAppender
 from .writing.dispatcher import Dispatcher
@@ -55,7 +62,7 @@ from .writing.durability import Durability
 from .writing.flush import FlushService
 from .writing.inner_message import InnerMessage
 from .writing.log_writer import LogWriter
-from .writing.message_appender import BatchResult, MessageAppender, PutResult
+from .writing.message_appender import MessageAppender
 
 __all__ = [
     "BatchResult",
@@ -65,6 +72,7 @@ __all__ = [
     "InnerMessage",
     "MessageStore",
     "PutMessageStatus",
+    "PutRefusal",
     "PutResult",
     "QueryResult",
 ]
@@ -98,7 +106,6 @@ class MessageStore:
     Attributes:
       is_slave: messages come from a master's log, and none are put.
       log, queue_store, index: the files.
-      visible_log: the records that the index is made of.
       writer: the end of the log, and the state of the store.
       dispatcher: makes visible what is committed.
       copies: the appender of a slave.
@@ -134,14 +141,14 @@ class MessageStore:
         self.log = CommitLog(
             self.disk, config.commit_log_folder, config.mapped_file_size_commit_log
         )
-        self.visible_log = VisibleLog(self.log, lambda: self.dispatched_offset)
+        self._visible_log = VisibleLog(self.log, lambda: self.dispatched_offset)
         self.index = IndexService(
             self.disk,
             self.clock,
             f"{root}/index",
             slot_count=config.max_hash_slot_num,
             index_count_max=config.max_index_num,
-            read_log=self.visible_log.records,
+            read_log=self._visible_log.records,
         )
         self.queue_store = ConsumeQueueStore(
             self.disk,
@@ -266,7 +273,7 @@ class MessageStore:
     def _load_index(self, *, clean: bool, end: int, read_only: bool) -> None:
         if self.config.message_index_enable:
             latest_ms = max(self.now_ms, self.clock.wall_ms())
-            log = LogSpan(self.log.min_offset, end, self.visible_log.is_record, latest_ms)
+            log = LogSpan(self.log.min_offset, end, self._visible_log.is_record, latest_ms)
             self.index.load(self.checkpoints.current, log, clean=clean, read_only=read_only)
         # True of the files as they were; the next one says it anew.
         self.checkpoints.current.index = None
@@ -332,16 +339,6 @@ class MessageStore:
         return self.writer.mode.trouble
 
     @property
-    def refusal(self) -> str:
-        """Why the last put was refused or the last commit failed; for remarks and the log."""
-        return self.writer.refusal
-
-    @property
-    def sync_flush(self) -> bool:
-        """Messages become visible only when they are on the device."""
-        return self.writer.sync_flush
-
-    @property
     def answers_later(self) -> bool:
         """Whether a send is answered by `when_replicated` and not when it is committed."""
         return self.durability.answers_later
@@ -390,8 +387,9 @@ class MessageStore:
         """Messages from a queue offset on; see `MessageReader.get_message`."""
         end = self.max_physical_offset
         return self._reader.get_message(
-            topic, queue_id, queue_offset, count_max, size_max, tags_codes, end, record_filter
-        )
+            topic, queue_id, queue_offset, count_max, size_max, tags_codes, end,
+            record_filter=record_filter,
+        )  # fmt: skip
 
     def max_offset(self, topic: str, queue_id: int) -> int:
         """The queue offset after the newest visible message; 0 when there is no such queue."""

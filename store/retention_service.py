@@ -163,7 +163,9 @@ class Retention:
             path, path_after = log.files[base].path, log.files[after].path
             found = await in_thread(partial(newest_timestamp_ms, disk, path, base, log.file_size))
             if found < 0:  # damaged at its end: what follows it is not older
-                found = await in_thread(partial(first_timestamp_ms, disk, path_after, after))
+                found = await in_thread(
+                    partial(first_timestamp_ms, disk, path_after, after, log.file_size)
+                )
             self._newest_ms[base] = found
         return self._newest_ms[base]
 

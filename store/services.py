@@ -51,7 +51,7 @@ async def run_services(store: MessageStore, *, task_status: trio.TaskStatus[None
         async def flush() -> None:
             await store.flusher.run(
                 interval_s=config.flush_interval_commit_log / 1000,
-                group_commit=store.sync_flush,
+                group_commit=store.writer.sync_flush,
                 threaded=store.disk.threaded,
             )
 

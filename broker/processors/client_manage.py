@@ -13,7 +13,7 @@ Java counterpart: broker/processor/ClientManageProcessor.java of 5.3.3. Pure.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from typing import TYPE_CHECKING, Final
 
 from ...common.topic_names import retry_topic
@@ -40,10 +40,10 @@ from ..consumer_filter_manager import (
 )
 from ..consumer_manager import ConsumerManager
 from ..producer_manager import ProducerManager
-from ..subscription import is_tag_type, refuse_subscription
+from ..subscription import SUBSCRIPTION_CODES_MAX, is_tag_type, refuse_subscription
 from ..subscription_group_manager import SubscriptionGroupManager
 from ..topic_config_manager import UNIT_SUB_FLAG, TopicConfigManager
-from .request import read_body, until_saved
+from .request import read_body, read_body_in_steps, until_saved
 
 if TYPE_CHECKING:
     from ..config import BrokerConfig
@@ -52,6 +52,11 @@ logger = logging.getLogger(__name__)
 
 HEARTBEAT_STEP_GROUPS: Final = 50
 """Groups of a heartbeat that are registered in one go: each takes up to 0.1 ms where it is new."""
+HEARTBEAT_STEP_SIZE: Final = 64 * 1024
+"""Bytes of a heartbeat that is read and checked in the same go as its first groups are registered:
+together some 5 ms."""
+HEARTBEAT_STEP_SUBSCRIPTIONS: Final = 2_500
+"""Subscriptions that are taken over in one go, or those of one group: each takes up to 2 us."""
 
 
 class ClientManageProcessor:
@@ -99,8 +104,8 @@ class ClientManageProcessor:
         self, request: RemotingCommand, channel: Channel
     ) -> Steps[RemotingCommand | Deferred]:
         """Register a heartbeat's groups in steps, and answer."""
-        data = read_body(
-            request, HeartbeatData.from_request, lambda data: _bound_groups(data, channel)
+        data = yield from read_body_in_steps(
+            request, HeartbeatData.from_request_in_steps, lambda data: _bound_groups(data, channel)
         )
         _refuse_too_large(data)
         client = ClientChannelInfo(
@@ -113,8 +118,9 @@ class ClientManageProcessor:
         version_before = self._topics.data_version
         groups = [consumer.group_name for consumer in data.consumer_data_set]
         is_sub_change = data.heartbeat_fingerprint == 0
-        for consumers in in_parts(data.consumer_data_set, HEARTBEAT_STEP_GROUPS):
-            if consumers[0] is not data.consumer_data_set[0]:
+        is_large = len(request.body) > HEARTBEAT_STEP_SIZE
+        for consumers in _parts_of(data.consumer_data_set):
+            if is_large or consumers[0] is not data.consumer_data_set[0]:
                 yield
             # Not around the steps: what others save in between is saved at once.
             with self._topics.saving_once(), self._groups.saving_once():
@@ -122,6 +128,8 @@ class ClientManageProcessor:
                     if self._register_consumer(consumer, client, data):
                         is_sub_change = True
         if self._filters is not None:
+            if is_large:
+                yield
             yield from self._register_filters(self._filters, data)
         for producers in in_parts(data.producer_data_set, HEARTBEAT_STEP_GROUPS):
             if producers[0] is not data.producer_data_set[0]:
@@ -250,6 +258,20 @@ class ClientManageProcessor:
         return request.answer()
 
 
+def _parts_of(consumers: list[ConsumerData]) -> Iterator[list[ConsumerData]]:
+    """The consumers of a heartbeat that are registered in one go."""
+    part: list[ConsumerData] = []
+    count = 0
+    for consumer in consumers:
+        part.append(consumer)
+        count += len(consumer.subscription_data_set)
+        if len(part) == HEARTBEAT_STEP_GROUPS or count >= HEARTBEAT_STEP_SUBSCRIPTIONS:
+            yield part
+            part, count = [], 0
+    if part:
+        yield part
+
+
 def _refuse_too_large(data: HeartbeatData) -> None:
     """Raises: RequestRefused: SYSTEM_ERROR, something would take too much memory."""
     reason = None
@@ -261,11 +283,11 @@ def _refuse_too_large(data: HeartbeatData) -> None:
             reason = f"a producer group's name of {size} characters, and {NAME_SIZE_MAX} fit"
     for consumer in data.consumer_data_set:
         for subscription in consumer.subscription_data_set:
-            why = refuse_subscription(subscription)
-            if why is not None:
-                reason = (
-                    f"the subscription of group {consumer.group_name[:NAME_SIZE_MAX]} has {why}"
-                )
+            if len(subscription.sub_string) + len(subscription.code_set) > SUBSCRIPTION_CODES_MAX:
+                why = refuse_subscription(subscription)
+                if why is not None:
+                    group = consumer.group_name[:NAME_SIZE_MAX]
+                    reason = f"the subscription of group {group} has {why}"
     if reason is not None:
         raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"the heartbeat is refused: {reason}")
 

@@ -14,6 +14,7 @@ from ...remoting.errors import RemoteProtocolError, RequestRefused
 from ...remoting.message import MessageExt
 from ...remoting.message_codec import decode_record
 from ...remoting.response_codes import ResponseCode
+from ...remoting.steps import Steps, at_once
 from ...store.errors import StoreError, StoreIOError
 from ...store.message_store import MessageStore
 
@@ -25,11 +26,32 @@ def read_body(
     read: Callable[[bytes], BodyT],
     bound: Callable[[BodyT], None] = lambda body: None,
 ) -> BodyT:
-    """The body of a request.
+    """The body of a request; `read_body_in_steps` at once.
 
     Args:
       request: whose body.
       read: a body class's `from_request`.
+      bound: as `read_body_in_steps`.
+    Raises: RequestRefused: as `read_body_in_steps`.
+    """
+
+    def steps(body: bytes) -> Steps[BodyT]:
+        return read(body)
+        yield  # what makes it a generator
+
+    return at_once(read_body_in_steps(request, steps, bound))
+
+
+def read_body_in_steps(
+    request: RemotingCommand,
+    read: Callable[[bytes], Steps[BodyT]],
+    bound: Callable[[BodyT], None] = lambda body: None,
+) -> Steps[BodyT]:
+    """Steps to the body of a request.
+
+    Args:
+      request: whose body.
+      read: a body class's `from_request_in_steps`.
       bound: refuses or shortens a body with too many items; called before they are looked at one
         by one.
     Raises: RequestRefused: SYSTEM_ERROR, the body is not what the request needs. RocketMQ ends in
@@ -37,7 +59,7 @@ def read_body(
       a number is outside of the range that its member declares.
     """
     try:
-        body = read(request.body)
+        body = yield from read(request.body)
     except RemoteProtocolError as error:
         raise RequestRefused(
             ResponseCode.SYSTEM_ERROR, f"the body of request {request.code} cannot be read: {error}"

@@ -175,21 +175,29 @@ class BrokerProcessors:
         body = GetBrokerMemberGroupResponseBody(broker_member_group=group).to_body()
         return request.answer(remark=NOT_SET, body=body)
 
-    def wipe_write_perm(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
+    def wipe_write_perm(self, request: RemotingCommand, channel: Channel) -> Answer:
         """WIPE_WRITE_PERM_OF_BROKER 205: no new messages for this broker."""
         name = decode(WipeWritePermOfBrokerRequestHeader, request.ext_fields).broker_name
-        count = self._routes.wipe_write_perm(name)
-        logger.info("%s wiped the write permission of %r", channel.remote_address, name[:80])
-        header = WipeWritePermOfBrokerResponseHeader(wipe_topic_count=count)
-        return request.answer(ext_fields=encode_header(header))
+        logger.info("%s wipes the write permission of %r", channel.remote_address, name[:80])
 
-    def add_write_perm(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
+        def steps() -> Steps[RemotingCommand]:
+            count = yield from self._routes.wipe_write_perm(name)
+            header = WipeWritePermOfBrokerResponseHeader(wipe_topic_count=count)
+            return request.answer(ext_fields=encode_header(header))
+
+        return answer_of(steps())
+
+    def add_write_perm(self, request: RemotingCommand, channel: Channel) -> Answer:
         """ADD_WRITE_PERM_OF_BROKER 327: the way back."""
         name = decode(AddWritePermOfBrokerRequestHeader, request.ext_fields).broker_name
-        count = self._routes.add_write_perm(name)
-        logger.info("%s gave %r write permission", channel.remote_address, name[:80])
-        header = AddWritePermOfBrokerResponseHeader(add_topic_count=count)
-        return request.answer(ext_fields=encode_header(header))
+        logger.info("%s gives %r write permission", channel.remote_address, name[:80])
+
+        def steps() -> Steps[RemotingCommand]:
+            count = yield from self._routes.add_write_perm(name)
+            header = AddWritePermOfBrokerResponseHeader(add_topic_count=count)
+            return request.answer(ext_fields=encode_header(header))
+
+        return answer_of(steps())
 
 
 def registration_in_steps(

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from ...remoting.bodies import BrokerData, TopicList, TopicRouteData
-from ...remoting.channel import Channel, Processor
+from ...remoting.channel import Answer, Channel, Processor
 from ...remoting.codec import RemotingCommand
 from ...remoting.errors import RemoteProtocolError, RequestRefused
 from ...remoting.headers import (
@@ -23,6 +23,7 @@ from ...remoting.headers import (
 from ...remoting.mq_version import V4_9_4
 from ...remoting.request_codes import RequestCode
 from ...remoting.response_codes import ResponseCode
+from ...remoting.steps import Steps, answer_of
 from ..kv_config import NAMESPACE_ORDER_TOPIC_CONFIG
 from ..registration import MASTER_ID
 from ..route_info_manager import UNIT_FLAG, UNIT_SUB_FLAG
@@ -85,11 +86,15 @@ class TopicProcessors:
             return request.answer(ResponseCode.SYSTEM_ERROR, "disable")
         return _topic_list(request, self._routes.topics.topics())
 
-    def list_cluster(self, request: RemotingCommand, _channel: Channel) -> RemotingCommand:
+    def list_cluster(self, request: RemotingCommand, _channel: Channel) -> Answer:
         """GET_TOPICS_BY_CLUSTER 224."""
         self._check_enabled()
         header = decode(GetTopicsByClusterRequestHeader, request.ext_fields)
-        return _topic_list(request, self._routes.topics_of_cluster(header.cluster))
+
+        def steps() -> Steps[RemotingCommand]:
+            return _topic_list(request, (yield from self._routes.topics_of_cluster(header.cluster)))
+
+        return answer_of(steps())
 
     def list_system(self, request: RemotingCommand, _channel: Channel) -> RemotingCommand:
         """GET_SYSTEM_TOPIC_LIST_FROM_NS 304: topics named after clusters and brokers."""

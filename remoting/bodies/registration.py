@@ -21,9 +21,9 @@ from .. import fastjson
 from ..errors import RemoteProtocolError
 from ..mq_version import CURRENT_VERSION, V5_0_0
 from ..schema import derive_struct
-from .base import Body
+from .base import Body, members_of, object_of
 from .data_version import DataVersion
-from .topic import TopicConfig, TopicConfigSerializeWrapper
+from .topic import STEP_SIZE, TopicConfig, TopicConfigSerializeWrapper
 
 _PIECE: Final = construct.Prefixed(construct.Int32ub, construct.GreedyBytes)
 REGISTER_BROKER_BODY: Final = construct.Struct(
@@ -37,6 +37,7 @@ REGISTER_BROKER_BODY: Final = construct.Struct(
 
 _LENGTH: Final = derive_struct(construct.Struct("length" / construct.Int32ub))
 _ZLIB_FIRST_BYTE: Final = 0x78
+_WRAPPER: Final = "topicConfigSerializeWrapper"
 INFLATED_SIZE_MAX: Final = 32 * 1024 * 1024
 """Bytes of an inflated registration, at most: 100,000 topics whose names have the 255 bytes that a
 retry topic's may have, and 800,000 of usual ones."""
@@ -81,15 +82,23 @@ class RegisterBrokerBody(Body):
         """Read either form in steps. Raises: RemoteProtocolError: as `from_body`."""
         if body[:1] == bytes((_ZLIB_FIRST_BYTE,)):
             return (yield from _from_pieces(_Pieces(_inflate(body))))
-        return (yield from super().from_body_in_steps(body))
+        members = members_of(body) if len(body) > STEP_SIZE else None
+        if members is None or _WRAPPER not in members:
+            return (yield from super().from_body_in_steps(body))
+        topics = bytes(members.pop(_WRAPPER))
+        yield
+        registration = cls.from_body(object_of(members))
+        steps = TopicConfigSerializeWrapper.from_body_in_steps(topics)
+        registration.topic_config_serialize_wrapper = yield from steps
+        return registration
 
     @classmethod
     def from_tree_in_steps(cls, tree: object) -> Generator[None, None, RegisterBrokerBody]:
         """As any body's, with the topics in steps."""
-        wrapper = tree.get("topicConfigSerializeWrapper") if isinstance(tree, dict) else None
+        wrapper = tree.get(_WRAPPER) if isinstance(tree, dict) else None
         if not isinstance(tree, dict) or not isinstance(wrapper, dict):
             return cls.from_tree(tree)
-        body = cls.from_tree({**tree, "topicConfigSerializeWrapper": {}})
+        body = cls.from_tree({**tree, _WRAPPER: {}})
         topics = TopicConfigSerializeWrapper.from_tree_in_steps(wrapper)
         body.topic_config_serialize_wrapper = yield from topics
         return body

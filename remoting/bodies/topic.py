@@ -11,7 +11,7 @@ import msgspec
 
 from .. import fastjson
 from ..errors import RemoteProtocolError
-from .base import Body
+from .base import Body, members_of, object_of
 from .data_version import DataVersion
 from .fields import Perm, QueueCount, ReadQueueCount, TopicSysFlag
 
@@ -83,8 +83,12 @@ class TopicConfig(Body):
         return cls.from_tree(tree)
 
 
+STEP_SIZE: Final = 64 * 1024
+"""Bytes of a table that is read in one go, some 0.3 ms."""
 TOPICS_PER_STEP: Final = 1_000
 """Topics of a table that are converted in one go, some 3 ms."""
+
+_TABLE: Final = "topicConfigTable"
 
 _WORDS_OF_TEXT: Final = ("topicName", "readQueueNums", "writeQueueNums", "perm", "topicFilterType")
 
@@ -116,18 +120,50 @@ class TopicConfigSerializeWrapper(Body):
         fastjson.check_depth(self.topic_queue_mapping_detail_map)
 
     @classmethod
-    def from_tree_in_steps(cls, tree: object) -> Generator[None, None, TopicConfigSerializeWrapper]:
-        """As any body's, with TOPICS_PER_STEP topics a step."""
-        table = tree.get("topicConfigTable") if isinstance(tree, dict) else None
-        if not isinstance(tree, dict) or not isinstance(table, dict):
-            return cls.from_tree(tree)
-        wrapper = cls.from_tree({**tree, "topicConfigTable": {}})
+    def from_body_in_steps(cls, body: bytes) -> Generator[None, None, TopicConfigSerializeWrapper]:
+        """As any body's, with TOPICS_PER_STEP topics a step: 8 MiB take 40 ms in all."""
+        if len(body) <= STEP_SIZE:
+            return cls.from_body(body)
+        fastjson.check_size(body)
+        yield
+        members = members_of(body)
+        table = None
+        if members is not None and _TABLE in members:
+            yield
+            table = members_of(bytes(members.pop(_TABLE)))
+        if members is None or table is None:
+            return (yield from super().from_body_in_steps(body))
+        wrapper = yield from super().from_body_in_steps(object_of(members))
         topics = iter(table.items())
         while part := dict(itertools.islice(topics, TOPICS_PER_STEP)):
-            some = cls.from_tree({"topicConfigTable": part})
+            yield
+            wrapper.topic_config_table.update(_read_topics(part))
+        return wrapper
+
+    @classmethod
+    def from_tree_in_steps(cls, tree: object) -> Generator[None, None, TopicConfigSerializeWrapper]:
+        """As any body's, with TOPICS_PER_STEP topics a step."""
+        table = tree.get(_TABLE) if isinstance(tree, dict) else None
+        if not isinstance(tree, dict) or not isinstance(table, dict):
+            return cls.from_tree(tree)
+        wrapper = cls.from_tree({**tree, _TABLE: {}})
+        topics = iter(table.items())
+        while part := dict(itertools.islice(topics, TOPICS_PER_STEP)):
+            some = cls.from_tree({_TABLE: part})
             wrapper.topic_config_table.update(some.topic_config_table)
             yield
         return wrapper
+
+
+def _read_topics(table: dict[str, msgspec.Raw]) -> dict[str, TopicConfig]:
+    """Read some topics of a table. Raises: RemoteProtocolError: one is no topic's settings."""
+    text = b"[%b]" % b",".join(table.values())
+    try:
+        topics = msgspec.json.decode(text, type=list[TopicConfig])
+    except msgspec.MsgspecError:
+        whole = b'{"%b":%b}' % (_TABLE.encode(), object_of(table))
+        return TopicConfigSerializeWrapper.from_body(whole).topic_config_table
+    return dict(zip(table, topics, strict=True))
 
 
 class CreateTopicListRequestBody(Body):

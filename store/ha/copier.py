@@ -24,11 +24,12 @@ from ...remoting.sys_flag import (
     TRANSACTION_ROLLBACK_TYPE,
 )
 from ..errors import CopyError, StoreIOError
-from ..log.log_scanner import NOWHERE, LogScanner, ScannedRecord
+from ..format import Key
+from ..log.log_reader import NOWHERE, LogReader, ScannedRecord
 from ..queues.batch_consume_queue import inner_batch
 from ..queues.consume_queue import ConsumeQueue
-from ..queues.projection import LIGHT_PREFIX, Key, Places, light_places
-from ..recovery.queue_states import LIGHT_BLANKS_MAX
+from ..queues.projection import LIGHT_PREFIX, Places, light_places
+from ..recovery.recovered_queues import LIGHT_BLANKS_MAX
 
 if TYPE_CHECKING:
     from ..message_store import MessageStore
@@ -81,7 +82,7 @@ class LogCopier:
     def _begin(self, physical_offset: int) -> None:
         self.received_offset = self._wanted_end = physical_offset
         self._arrived.start = self._arrived.whole_end = physical_offset
-        self._scanner = LogScanner(
+        self._reader = LogReader(
             self._arrived,
             physical_offset,
             stop=lambda: self._arrived.whole_end,
@@ -147,8 +148,8 @@ class LogCopier:
         try:
             end, problem = self._dispatch()
             self._commit(end)
-        except Exception as error:  # the next connection begins where the log ends now
-            store.roll_back(error)
+        except Exception:  # the next connection begins where the log ends now
+            store.roll_back()
             raise
         if problem:
             raise CopyError(end, f"{problem}; look at the master's with `trocket store fsck`")
@@ -169,10 +170,10 @@ class LogCopier:
 
         Returns: where the good records end, and what is wrong with the one there; "": nothing is.
         """
-        store, scanner, queues, places = self._store, self._scanner, self._queues, self._places
+        store, reader, queues, places = self._store, self._reader, self._queues, self._places
         burst = store.writer.burst
         append = store.copies.append_record
-        for record in scanner.scan():
+        for record in reader.scan():
             (
                 physical_offset, size, topic, queue_id, queue_offset, sys_flag, timestamp_ms,
                 properties,
@@ -192,9 +193,9 @@ class LogCopier:
             if b"TAGS\1" in properties or b"DELAY\1" in properties:
                 code = places.tags_code(topic, timestamp_ms, properties)
             append(queue, physical_offset, size, code, timestamp_ms, properties)
-        if scanner.end < self._arrived.whole_end:
-            return scanner.end, scanner.reason or "zeros where a record should be"
-        return scanner.end, ""
+        if reader.end < self._arrived.whole_end:
+            return reader.end, reader.reason or "zeros where a record should be"
+        return reader.end, ""
 
     def _dispatch_unusual(self, record: ScannedRecord) -> str:
         """`_dispatch` for what is not just the next message of its queue; returns what is wrong."""
@@ -246,10 +247,11 @@ class LogCopier:
     def _open(
         self, key: Key, old: ConsumeQueue | None, record: ScannedRecord
     ) -> ConsumeQueue | None:
+        physical_offset, _, _, _, _, sys_flag, _, _ = record
         queue_store = self._store.queue_store
         if old is not None:  # the topic was deleted and made again as one of batches
-            self._empty(old, record[0])
-        if record[5] & INNER_BATCH:
+            self._empty(old, physical_offset)
+        if sys_flag & INNER_BATCH:
             queue_store.batch_topics.add(key[0])
         queue = queue_store.create(*key)
         if queue is None:
@@ -289,7 +291,7 @@ class LogCopier:
 
 
 class Arrived:
-    """What has come and is not in the files yet, as a `LogScanner` reads a log.
+    """What has come and is not in the files yet, as a `LogReader` reads a log.
 
     Its bytes are put together once, and these very bytes are checked and written.
 
@@ -344,6 +346,10 @@ class ArrivedFile:
         """Read up to `size` bytes."""
         at = self._base + position - self._arrived.start
         return self._arrived.buffer[at : at + size]
+
+    def next_data(self, position: int) -> int:
+        """All that has come counts as written."""
+        return position
 
 
 def _why_no_record(size: int, magic: int, room: int) -> str:

@@ -223,7 +223,7 @@ class LogFollower:
         self.on_taken: Callable[[], None] = _nobody
         self._store = store
         self._identity = identity
-        self._acks_after_flush = store.sync_flush and config.slave_ack_after_flush
+        self._acks_after_flush = store.writer.sync_flush and config.slave_ack_after_flush
         self._decoder = FrameDecoder(with_answers=config.ha_log_check_enable)
         self._frames: list[Frame] = []
         self._requested = 0

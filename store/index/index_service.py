@@ -112,7 +112,7 @@ class IndexState(NamedTuple):
         return self.finished_timestamp_ms if behind else timestamp_ms
 
 
-LogReader = Callable[[int], Iterator[IndexedRecord]]
+RecordsFrom = Callable[[int], Iterator[IndexedRecord]]
 """From a physical offset on: each visible record, up to the end there is when it is reached."""
 
 
@@ -139,7 +139,7 @@ class IndexService:
         *,
         slot_count: int,
         index_count_max: int,
-        read_log: LogReader,
+        read_log: RecordsFrom,
     ) -> None:
         self.files: list[IndexFile] = []
         self.is_broken = False

@@ -26,8 +26,8 @@ from ...remoting.message_codec import (
 )
 from ...remoting.sys_flag import TRANSACTION_ROLLBACK_TYPE
 from ..log.commit_log import blank
+from ..log.log_reader import Hole
 from ..queues.projection import SCHEDULE_TOPIC
-from .log_walk import Hole
 from .losses import Lost
 
 FILLER_TOPIC = "TROCKET_REPAIRED"

@@ -21,7 +21,7 @@ from ...remoting.errors import RemoteProtocolError
 from ...remoting.message_codec import RECORD_PREFIX, RECORD_SIZE_MIN, decode_record
 from ..config import BrokerRole, MessageStoreConfig
 from ..errors import CorruptRecordError, StoreIOError
-from ..format import UNIT, UNIT_PLACE, UNIT_SIZE
+from ..format import UNIT, UNIT_PLACE, UNIT_SIZE, Unit
 from ..index.index_service import IndexService
 from ..log.commit_log import CommitLog
 from ..queues.batch_consume_queue import BatchConsumeQueue
@@ -29,7 +29,7 @@ from ..queues.consume_queue import ConsumeQueue
 from ..queues.consume_queue_ext import EXT_ADDRESS_MAX, ExtendedConsumeQueue
 from ..status import GetMessageStatus
 from .batch_reader import collect_batches
-from .record_check import RecordCheck, Unit, holds_key, no_unit
+from .record_check import RecordCheck, holds_key, no_unit
 from .record_filter import JUDGED, RecordFilter, judged
 
 SIZE_MAX = 128 * 1024 * 1024
@@ -135,6 +135,7 @@ class MessageReader:
         size_max: int,
         tags_codes: frozenset[int] | None,
         log_end: int,
+        *,
         record_filter: RecordFilter | None = None,
     ) -> GetMessageResult:
         """Messages from a queue offset on.
@@ -147,7 +148,6 @@ class MessageReader:
           tags_codes: answer only messages with one of these tags codes; None: all.
           log_end: where the commit log ends.
           record_filter: answer only messages that it wants, too; None: all.
-
         Raises:
           StoreIOError: a file could not be read.
           CorruptRecordError: the message at the offset is damaged, or lost though its neighbours

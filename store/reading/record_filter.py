@@ -17,11 +17,9 @@ from typing import Final, NamedTuple
 from ...remoting.errors import RemoteProtocolError
 from ...remoting.message_codec import record_properties
 from ..errors import StoreIOError
+from ..format import Unit
 from ..log.commit_log import CommitLog
 from ..queues.consume_queue_ext import EXT_ADDRESS_MAX, ExtUnit
-
-Unit = tuple[int, int, int]
-"""(physical_offset, size, tags_code)."""
 
 _MATCHES: Final = 1
 _MATCHES_NOT: Final = 0

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 from ..index.index_service import IndexedRecord
 from ..log.commit_log import CommitLog
-from ..log.log_scanner import LogScanner, find_record_after
+from ..log.log_reader import LogReader, record_at
 
 logger = logging.getLogger(__name__)
 
@@ -25,23 +25,23 @@ class VisibleLog:
         self._end = end
 
     def records(self, start: int) -> Iterator[IndexedRecord]:
-        """Visible records from a physical offset on, see `index_service.LogReader`.
+        """Visible records from a physical offset on, see `index_service.RecordsFrom`.
 
         What cannot be read is left out: it cannot be served either.
         """
         log = self._log
         while 0 <= start < self._end():
             start = max(start, log.min_offset)  # files may go meanwhile
-            scanner = LogScanner(log, start, check_crc=False, stop=self._end)
-            for at, size, topic, _, _, sys_flag, timestamp_ms, properties in scanner.scan():
+            reader = LogReader(log, start, check_crc=False, stop=self._end)
+            for at, size, topic, _, _, sys_flag, timestamp_ms, properties in reader.scan():
                 yield IndexedRecord(topic, sys_flag, properties, at, timestamp_ms, at + size)
-            start, end = scanner.end, self._end()
+            start, end = reader.end, self._end()
             if log.min_offset <= start < end:
-                reason = scanner.reason or "zeros, or a missing file"
+                reason = reader.reason or "zeros, or a missing file"
                 logger.error("the index leaves out what begins at %d: %s", start, reason)
-                start = find_record_after(log, start + 1, end, 0)
+                hole = reader.skip_damage(end)
+                start = hole.end if hole is not None else -1
 
     def is_record(self, physical_offset: int) -> bool:
         """Whether a record begins at a physical offset."""
-        record = next(LogScanner(self._log, physical_offset, check_crc=False).records(), None)
-        return record is not None and record.physical_offset == physical_offset
+        return record_at(self._log, physical_offset, check_crc=False) is not None

@@ -71,8 +71,8 @@ class CopyAppender:
         if base not in self._log.files:
             try:
                 self._writer.take_file(base)
-            except StoreIOError as error:
-                self._writer.roll_back(error)
+            except StoreIOError:
+                self._writer.roll_back()
                 raise
         if burst.pending and base > burst.pending_start:
             burst.end_file()

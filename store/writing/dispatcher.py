@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Set
 from typing import NamedTuple
 
+from ..format import Key
 from ..index.index_service import IndexItem, IndexService
 from ..queues.consume_queue import ConsumeQueue
-from ..queues.projection import Key
 from .activity import Activity
 
 

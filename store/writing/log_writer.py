@@ -16,10 +16,10 @@ from collections.abc import Callable, Collection
 from ..clock import Clock
 from ..config import FlushDiskType, MessageStoreConfig
 from ..errors import StoreIOError
+from ..format import Key
 from ..log.commit_log import CommitLog, blank, zeros_left
-from ..queues.projection import Key
 from ..state import StoreEvent, StoreMode
-from ..status import PutMessageStatus
+from ..status import PutMessageStatus, PutRefusal
 from .activity import Activity
 from .burst import NO_PUTS, Burst
 from .dispatcher import Dispatcher
@@ -49,7 +49,6 @@ class LogWriter:
       burst: what was put since the last commit.
       committed_offset: physical offset at which the log ends.
       sync_flush: commits are visible only after an fsync.
-      refusal: why the last put was refused or the last commit failed.
     """
 
     def __init__(
@@ -66,7 +65,6 @@ class LogWriter:
         self.burst = Burst()
         self.committed_offset = 0
         self.sync_flush = config.flush_disk_type is FlushDiskType.SYNC_FLUSH
-        self.refusal = ""
         self._clock = clock
         self._log = log
         self._dispatcher = dispatcher
@@ -78,6 +76,7 @@ class LogWriter:
         warmed = config.warm_maped_file_enable
         self._zero_ahead_size = 0 if warmed or not self.sync_flush else config.zero_ahead_size
         self._create_again_s = 0.0
+        self._no_file = PutRefusal(PutMessageStatus.CREATE_MAPPED_FILE_FAILED)
         self._burst_error: StoreIOError | None = None
 
     def start_at(self, end: int) -> None:
@@ -103,8 +102,6 @@ class LogWriter:
                 logger.error("sends are refused: %s", mode.remark)
             elif event is StoreEvent.DISK_HAS_ROOM:
                 logger.warning("sends are taken again")
-        if mode.is_read_only:
-            self.refusal = mode.remark
         self._set_file_end()
 
     def begin_burst(self, now_ms: int | None = None) -> None:
@@ -140,7 +137,7 @@ class LogWriter:
         if lost is not None:
             self._burst_error = None
             if pending:
-                self.roll_back(lost)
+                self.roll_back()
             raise lost
         if not pending:
             return ()
@@ -151,12 +148,12 @@ class LogWriter:
             self._log.write(
                 burst.pending_start, pending[0] if len(pending) == 1 else b"".join(pending)
             )
-        except StoreIOError as error:
-            self.roll_back(error)
+        except StoreIOError:
+            self.roll_back()
             raise
         except Exception as error:
             unexpected = StoreIOError(self._log.folder, f"{type(error).__name__}: {error}")
-            self.roll_back(unexpected)
+            self.roll_back()
             raise unexpected from error
         size = end - self.committed_offset
         touched, items = burst.touched, burst.index_items
@@ -192,32 +189,34 @@ class LogWriter:
             self._zero_ahead_size = 0
             logger.warning("fsyncs will take longer, no zeros can be written ahead: %s", error)
 
-    def roll(self, size: int) -> PutMessageStatus:
-        """Go to the next file, when a record of `size` bytes does not fit into this one."""
+    def roll(self, size: int) -> PutRefusal | None:
+        """Go to the next file, when a record of `size` bytes does not fit into this one.
+
+        Returns: why there is no place for it.
+        """
         burst = self.burst
         if not self.mode.takes_puts:
-            self.refusal = self.mode.remark
-            return PutMessageStatus.SERVICE_NOT_AVAILABLE
+            return PutRefusal(PutMessageStatus.SERVICE_NOT_AVAILABLE, self.mode.remark)
         if size > self._file_size - 8:
-            self.refusal = f"a record of {size} bytes does not fit into a commit log file"
-            return PutMessageStatus.MESSAGE_ILLEGAL
+            remark = f"a record of {size} bytes does not fit into a commit log file"
+            return PutRefusal(PutMessageStatus.MESSAGE_ILLEGAL, remark)
         base = -(-burst.append_offset // self._file_size) * self._file_size
         if base not in self._log.files:
             if self._clock.monotonic_s() < self._create_again_s:
-                return PutMessageStatus.CREATE_MAPPED_FILE_FAILED
+                return self._no_file
             try:
                 self.take_file(base)
             except StoreIOError as error:
                 self._create_again_s = self._clock.monotonic_s() + CREATE_RETRY_S
-                self.refusal = str(error)
+                self._no_file = self._no_file._replace(remark=str(error))
                 logger.error("no new commit log file: %s", error)
-                return PutMessageStatus.CREATE_MAPPED_FILE_FAILED
+                return self._no_file
         if burst.append_offset < base:
             burst.pending.append(blank(base - burst.append_offset))
             burst.end_file()
         burst.append_offset = burst.pending_start = base
         burst.file_end = base + self._file_size
-        return PutMessageStatus.PUT_OK
+        return None
 
     def take_file(self, base: int) -> None:
         """Have the log's file that begins at a physical offset, made ahead or made now.
@@ -229,20 +228,14 @@ class LogWriter:
             self._log.create(base)
         self._log.adopt(base)
 
-    def roll_back(self, error: Exception) -> None:
+    def roll_back(self) -> None:
         """Undo everything put since the last commit: in memory, and in the files as zeros.
 
         Its callers, such as all senders of a turn, must learn that nothing of it is stored.
-
-        Args:
-          error: why.
         """
         burst = self.burst
         if burst.is_empty:
             return
-        self.refusal = (
-            str(error) if isinstance(error, StoreIOError) else f"{type(error).__name__}: {error}"
-        )
         start = self.committed_offset
         try:
             self._log.zero(start, min(burst.append_offset, self._log.end_of_files))

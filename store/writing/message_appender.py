@@ -42,17 +42,10 @@ from ..index.index_service import IndexItem
 from ..queues.batch_consume_queue import BATCH_SIZE_MAX, batch_refusal, with_inner_base
 from ..queues.consume_queue import ConsumeQueue
 from ..queues.consume_queue_store import ConsumeQueueStore
-from ..status import PutMessageStatus
+from ..status import BatchResult, PutMessageStatus, PutRefusal, PutResult
 from .inner_message import InnerMessage
 from .log_writer import LogWriter
 
-PutResult = tuple[PutMessageStatus, int, int]
-"""(status, physical_offset, queue_offset); both offsets -1 when nothing was stored."""
-
-BatchResult = tuple[PutMessageStatus, list[int], int]
-"""(status, physical_offset of each message, queue_offset of the first)."""
-
-_PUT_OK = PutMessageStatus.PUT_OK
 _pack_head = RECORD_HEAD.pack
 _unpack_entry = BATCH_ENTRY_HEAD.unpack_from
 _unpack_length = PROPERTIES_LENGTH.unpack_from
@@ -114,9 +107,7 @@ class MessageAppender:
           tags_code: see `put`.
           others: see `InnerMessage`.
 
-        Returns: (PUT_OK, physical_offset, queue_offset), or a refusal that stored nothing, with
-          -1, -1: MESSAGE_ILLEGAL (topic, sizes, an inner batch where there are none),
-          PROPERTIES_SIZE_EXCEEDED, CREATE_MAPPED_FILE_FAILED, SERVICE_NOT_AVAILABLE.
+        Returns: see `PutResult`.
 
         Raises: struct.error: a number is beyond its field; nothing was stored.
         """
@@ -124,9 +115,9 @@ class MessageAppender:
         body_size = len(body)
         properties_size = len(properties)
         if queue is None or body_size > self._body_size_max:
-            return self._illegal(topic, body_size)
+            return (_illegal(topic, body_size), -1, -1)
         if properties_size > PROPERTIES_SIZE_MAX:
-            return self._too_many_properties(properties_size)
+            return (_too_many_properties(properties_size), -1, -1)
         if (
             sys_flag & _UNUSUAL or queue.magic != self._usual_magic or b"\0" in properties
             or b"#" in properties or len(born_host) + len(store_host) != 16
@@ -140,9 +131,9 @@ class MessageAppender:
         size = queue.record_overhead + body_size + properties_size
         physical_offset = burst.append_offset
         if physical_offset + size + 8 > burst.file_end:
-            status = self._writer.roll(size)
-            if status is not _PUT_OK:
-                return (status, -1, -1)
+            refusal = self._writer.roll(size)
+            if refusal is not None:
+                return (refusal, -1, -1)
             physical_offset = burst.append_offset
         queue_offset = queue.next_offset
         now_ms = burst.now_ms
@@ -158,7 +149,7 @@ class MessageAppender:
         if queue_offset == queue.committed_offset:
             burst.touched.append(queue)
         burst.index_items.append((queue.topic_hash, properties, physical_offset, now_ms))
-        return (_PUT_OK, physical_offset, queue_offset)
+        return (None, physical_offset, queue_offset)
 
     def put(self, message: InnerMessage, tags_code: int) -> PutResult:
         """As `put_message`, for a message that the broker itself stores.
@@ -169,7 +160,7 @@ class MessageAppender:
         topic, queue_id = message.topic, message.queue_id
         queue = self._queues.get((topic, queue_id)) or self._create_queue(topic, queue_id)
         if queue is None or len(message.body) > self._body_size_max:
-            return self._illegal(topic, len(message.body))
+            return (_illegal(topic, len(message.body)), -1, -1)
         return self._put_unusual(queue, message, tags_code)
 
     def fits(
@@ -229,13 +220,12 @@ class MessageAppender:
           flag: of an inner batch; else not used: each message has its own.
           others: see `InnerMessage`.
 
-        Returns: (PUT_OK, physical offsets, queue_offset of the first), or a refusal with no offsets
-          and -1, as `put_message`; MESSAGE_ILLEGAL also for a body that is no batch, an empty one,
+        Returns: see `BatchResult`; MESSAGE_ILLEGAL also for a body that is no batch, an empty one,
           and one that no file could hold.
         """
         queue = self._queues.get((topic, queue_id)) or self._create_queue(topic, queue_id)
         if queue is None or len(body) > self._body_size_max:
-            return (self._illegal(topic, len(body))[0], [], -1)
+            return (_illegal(topic, len(body)), [], -1)
         batch = InnerMessage(
             topic, queue_id, body, properties, born_timestamp_ms, born_host, store_host, flag,
             sys_flag, reconsume_times,
@@ -247,7 +237,7 @@ class MessageAppender:
             first = queue.next_offset
             offsets = self._put_usual_batch(queue, batch)
             if offsets:
-                return (_PUT_OK, offsets, first)
+                return (None, offsets, first)
         return self._put_unusual_batch(queue, batch)
 
     def _put_unusual_batch(self, queue: ConsumeQueue, batch: InnerMessage) -> BatchResult:
@@ -256,8 +246,8 @@ class MessageAppender:
         try:
             entries = list(iter_batch(batch.body))
         except RemoteProtocolError as error:
-            self._writer.refusal = f"the batch cannot be read: {error}"
-            return (PutMessageStatus.MESSAGE_ILLEGAL, [], -1)
+            remark = f"the batch cannot be read: {error}"
+            return (PutRefusal(PutMessageStatus.MESSAGE_ILLEGAL, remark), [], -1)
         if queue.is_batch and find_property(properties, b"UNIQ_KEY") is not None:
             return self._put_inner_batch(queue, batch, len(entries))
         messages, total = [], 0
@@ -267,22 +257,22 @@ class MessageAppender:
                 own += b"\x02"
             own, crc_size = self._with_room_for_crc(own + properties)
             if len(own) + crc_size > PROPERTIES_SIZE_MAX:
-                return (self._too_many_properties(len(own) + crc_size)[0], [], -1)
+                return (_too_many_properties(len(own) + crc_size), [], -1)
             messages.append(replace(batch, body=message_body, properties=own, flag=message_flag))
             total += queue.record_overhead + hosts_size + len(message_body) + len(own) + crc_size
         if not entries or total > self._record_size_max:
-            return (self._illegal(queue.key[0], total)[0], [], -1)
+            return (_illegal(queue.key[0], total), [], -1)
         if self._burst.append_offset + total + 8 > self._burst.file_end:
-            status = self._writer.roll(total)
-            if status is not _PUT_OK:
-                return (status, [], -1)
+            refusal = self._writer.roll(total)
+            if refusal is not None:
+                return (refusal, [], -1)
         first = queue.next_offset
         offsets = []
         for message in messages:
             tags = find_property(message.properties, b"TAGS")
             code = code_of_tags(str(tags, "utf-8", "replace")) if tags is not None else 0
             offsets.append(self._put_record(queue, message, code))
-        return (_PUT_OK, offsets, first)
+        return (None, offsets, first)
 
     def _put_usual_batch(self, queue: ConsumeQueue, batch: InnerMessage) -> list[int]:
         """`put_batch` in one loop, as `put_message` is for one message.
@@ -333,7 +323,7 @@ class MessageAppender:
     def _put_inner_batch(self, queue: ConsumeQueue, batch: InnerMessage, count: int) -> BatchResult:
         """`put_batch` as one record of a queue of batches. Source: sendBatchMessage of 5.3.3."""
         if not 0 < count <= BATCH_SIZE_MAX:
-            return (self._illegal(queue.key[0], len(batch.body))[0], [], -1)
+            return (_illegal(queue.key[0], len(batch.body)), [], -1)
         properties = batch.properties
         separator = b"" if properties.endswith(b"\x02") else b"\x02"
         tags = find_property(properties, b"TAGS")
@@ -343,31 +333,30 @@ class MessageAppender:
             properties=b"%s%sINNER_NUM\x01%d\x02" % (properties, separator, count),
             sys_flag=batch.sys_flag | NEED_UNWRAP | INNER_BATCH,
         )
-        status, physical_offset, first = self._put_unusual(queue, message, code)
-        return (status, [physical_offset] if status is _PUT_OK else [], first)
+        refusal, physical_offset, first = self._put_unusual(queue, message, code)
+        return (refusal, [physical_offset] if refusal is None else [], first)
 
     def _put_unusual(self, queue: ConsumeQueue, message: InnerMessage, tags_code: int) -> PutResult:
         """A put of any kind. Rare are IPv6 hosts, topics over 127 bytes, half and rolled back
         messages, queues of batches and queues with an extension."""
         properties, sys_flag = message.properties, message.sys_flag
         if queue.is_batch or sys_flag & INNER_BATCH:
-            reason = batch_refusal(queue, properties, sys_flag)
-            if reason:
-                self._writer.refusal = reason
-                return (PutMessageStatus.MESSAGE_ILLEGAL, -1, -1)
+            remark = batch_refusal(queue, properties, sys_flag)
+            if remark:
+                return (PutRefusal(PutMessageStatus.MESSAGE_ILLEGAL, remark), -1, -1)
             if sys_flag & INNER_BATCH:
                 properties = with_inner_base(properties, queue.next_offset)
                 if len(properties) > PROPERTIES_SIZE_MAX:
-                    return self._too_many_properties(len(properties))
+                    return (_too_many_properties(len(properties)), -1, -1)
         properties, crc_size = self._with_room_for_crc(properties)
         if len(properties) + crc_size > PROPERTIES_SIZE_MAX:
-            return self._too_many_properties(len(properties) + crc_size)
+            return (_too_many_properties(len(properties) + crc_size), -1, -1)
         hosts_size = len(message.born_host) + len(message.store_host) - 16
         size = queue.record_overhead + hosts_size + len(message.body) + len(properties) + crc_size
         if self._burst.append_offset + size + 8 > self._burst.file_end:
-            status = self._writer.roll(size)
-            if status is not _PUT_OK:
-                return (status, -1, -1)
+            refusal = self._writer.roll(size)
+            if refusal is not None:
+                return (refusal, -1, -1)
         queue_offset = 0 if sys_flag & TRANSACTION_PREPARED_TYPE else queue.next_offset
         if properties is not message.properties:
             message = replace(message, properties=properties)
@@ -375,7 +364,7 @@ class MessageAppender:
             physical_offset = self._put_record(queue, message, tags_code)
         except LocalProtocolError as error:
             raise struct.error(str(error)) from error
-        return (_PUT_OK, physical_offset, queue_offset)
+        return (None, physical_offset, queue_offset)
 
     def _put_record(self, queue: ConsumeQueue, message: InnerMessage, tags_code: int) -> int:
         """Append one record that is known to fit; returns its physical offset.
@@ -435,15 +424,15 @@ class MessageAppender:
             properties += b"\x02"
         return properties, PROPERTY_CRC_SIZE
 
-    def _illegal(self, topic: str, size: int) -> PutResult:
-        self._writer.refusal = f"topic {topic!r} or a size of {size} bytes is not allowed"
-        return (PutMessageStatus.MESSAGE_ILLEGAL, -1, -1)
 
-    def _too_many_properties(self, size: int) -> PutResult:
-        self._writer.refusal = (
-            f"{size} bytes of properties, at most {PROPERTIES_SIZE_MAX} are allowed"
-        )
-        return (PutMessageStatus.PROPERTIES_SIZE_EXCEEDED, -1, -1)
+def _illegal(topic: str, size: int) -> PutRefusal:
+    remark = f"topic {topic!r} or a size of {size} bytes is not allowed"
+    return PutRefusal(PutMessageStatus.MESSAGE_ILLEGAL, remark)
+
+
+def _too_many_properties(size: int) -> PutRefusal:
+    remark = f"{size} bytes of properties, at most {PROPERTIES_SIZE_MAX} are allowed"
+    return PutRefusal(PutMessageStatus.PROPERTIES_SIZE_EXCEEDED, remark)
 
 
 @lru_cache(maxsize=64)

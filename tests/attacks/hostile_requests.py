@@ -9,34 +9,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import trio
-
+from tests.broker.embedded import START_MS
 from trocket.broker.controller import BrokerController
 from trocket.namesrv.controller import NamesrvController
-from trocket.remoting.bodies import QueueData, SubscriptionGroupConfig, TopicConfig
+from trocket.namesrv.registration import BrokerRegistration
+from trocket.remoting.bodies import DataVersion, SubscriptionGroupConfig, TopicConfig
 from trocket.remoting.codec import RemotingCommand, encode
+from trocket.remoting.message_batch import BATCH_COUNT_MAX
 
 TOPICS = 50_000
 GROUPS = 20_000
 OFFSETS = 100_000
 CLIENTS = 10_000
-
-
-class StepTimes(trio.abc.Instrument):
-    """The CPU time of the longest step between two checkpoints, of any task but `ignored`."""
-
-    def __init__(self, cpu_s: Callable[[], float]) -> None:
-        self.longest_s = 0.0
-        self.ignored: set[trio.lowlevel.Task] = set()
-        self._cpu_s = cpu_s
-        self._began_s = 0.0
-
-    def before_task_step(self, task: trio.lowlevel.Task) -> None:
-        self._began_s = self._cpu_s()
-
-    def after_task_step(self, task: trio.lowlevel.Task) -> None:
-        if task not in self.ignored:
-            self.longest_s = max(self.longest_s, self._cpu_s() - self._began_s)
 
 
 class Client:
@@ -65,9 +49,16 @@ def fill_broker(broker: BrokerController) -> None:
 
 
 def fill_name_server(name_server: NamesrvController) -> None:
-    """Topics of one broker."""
-    for i in range(TOPICS):
-        name_server.routes.topics.put(f"topic-{i}", QueueData("filled", 4, 4, 6, 0))
+    """The topics of one broker, which is connected."""
+    registration = BrokerRegistration(
+        cluster_name="C",
+        broker_addr="192.0.2.9:10911",
+        broker_name="filled",
+        broker_id=0,
+        data_version=DataVersion(),
+        topics=[TopicConfig(f"topic-{i}", 4, 4) for i in range(TOPICS)],
+    )
+    name_server.routes.register_broker(registration, channel=object(), now_ms=START_MS)
 
 
 def joined(item: bytes, count: int) -> bytes:
@@ -87,6 +78,7 @@ TOPIC = (
     b'"topicName":"new-%d","topicSysFlag":0,"writeQueueNums":8}'
 )
 QUEUE = b'{"brokerName":"b","queueId":%d,"topic":"t"}'
+EMPTY_MESSAGE = b"\x00\x00\x00\x16" + b"\x00" * 16 + b"\x00\x00"
 MIB = 1024 * 1024
 
 
@@ -172,6 +164,8 @@ BROKER_ATTACKS = [
     Attack("heartbeat, 1 MiB of producers", 34, _body(
         lambda: heartbeat(b"", joined(b'{"groupName":"p%d"}', 40_000)))),
     Attack("heartbeat, 7,000 subscriptions", 34, _body(lambda: heartbeat(subscriptions(7_000)))),
+    Attack("heartbeat, 50,000 short subscriptions", 34, _body(lambda: heartbeat(
+        b'{"groupName":"g","subscriptionDataSet":[' + joined(b'{"topic":"t%d"}', 50_000) + b"]}"))),
     Attack("heartbeat, mistyped, at the limit", 34, _body(
         lambda: heartbeat(joined(b'{"groupName":"g","consumeType":1}', 3_800)))),
     Attack("heartbeat, one consumer", 34, _body(lambda: heartbeat(b'{"groupName":"g"}'))),
@@ -225,7 +219,10 @@ BROKER_ATTACKS = [
     Attack("batch of empty messages", 320, lambda: ({
         "a": "g", "b": "topic-1", "c": "TBW102", "d": "4", "e": "0", "f": "0", "g": "0", "h": "0",
         "i": "", "j": "0", "m": "true"},
-        (b"\x00\x00\x00\x16" + b"\x00" * 16 + b"\x00\x00") * 100_000)),
+        EMPTY_MESSAGE * 100_000)),
+    Attack("batch at the limit", 320, lambda: ({
+        "a": "g", "b": "topic-1", "c": "TBW102", "d": "4", "e": "0", "f": "0", "g": "0", "h": "0",
+        "i": "", "j": "0", "m": "true"}, EMPTY_MESSAGE * BATCH_COUNT_MAX)),
     Attack("unknown code, 16 MiB", 999, _body(lambda: b"x" * (15 * MIB))),
     Attack("tolerant header, 200 KiB", 35, _fields(), lambda: (
         b"{code:35,opaque:1,extFields:{" + joined(b"k%d:1", 20_000) + b"}}")),

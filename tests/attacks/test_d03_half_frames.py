@@ -23,16 +23,14 @@ from trocket.broker.config import BrokerConfig, read_broker_config
 from trocket.common.config import ConfigError, parse_properties
 from trocket.filtersrv.config import FiltersrvConfig
 from trocket.filtersrv.controller import FiltersrvController
-from trocket.interop.apache import broker_conf_text
-from trocket.interop.ports import free_port
-from trocket.interop.process import LineProcess, PeerError
+from trocket.interop.process import PeerError
 from trocket.interop.trocket_peer import TrocketBroker
 from trocket.interop.usage import anonymous_bytes
 from trocket.interop.wire import Outgoing, WireClient
 from trocket.namesrv.config import NamesrvConfig, read_namesrv_config
 from trocket.namesrv.controller import NamesrvController
 from trocket.remoting.channel import Channel
-from trocket.remoting.codec import FRAME_SIZE_MAX, FrameDecoder, RemotingCommand, encode
+from trocket.remoting.codec import FrameDecoder, RemotingCommand, encode
 from trocket.remoting.connection import ConnectionLimits
 from trocket.remoting.memory_budget import BUDGET_MIN
 from trocket.remoting.message_codec import decode_record
@@ -42,11 +40,9 @@ from trocket.store.config import MessageStoreConfig
 from trocket.store.disk.memory_disk import MemoryDisk
 
 from ..broker.embedded import TrioClock, embedded_broker
+from .little_memory import ADDRESS_SPACE_BYTES, HALF_FRAME, LIMITED, MIB, PROCESS_STRANGERS
 
-MIB = 1 << 20
 ECHO, NEEDY = 900, 901
-GET_BROKER_CLUSTER_INFO = 106
-HALF_FRAME = struct.pack(">ii", FRAME_SIZE_MAX, 100) + bytes(15 * MIB)
 STRANGERS = 120
 
 
@@ -202,15 +198,6 @@ async def test_a_request_without_memory_costs_its_own_connection_only(
     assert "the process has no memory" in caplog.text
 
 
-LIMITED = """
-import os, resource, sys
-size = int(sys.argv[1])
-resource.setrlimit(resource.RLIMIT_AS, (size, size))
-os.environ["MALLOC_ARENA_MAX"] = "1"  # else glibc takes 64 MiB of it for each thread
-os.execv(sys.executable, [sys.executable, "-m", "trocket.cli.main", *sys.argv[2:]])
-"""
-ADDRESS_SPACE_BYTES = 300 * MIB
-PROCESS_STRANGERS = 40
 TOPIC = "Orders"
 STORE_KEYS = {
     "mappedFileSizeCommitLog": 4 * MIB,
@@ -269,39 +256,6 @@ def test_a_broker_with_little_address_space_outlives_half_frames(
         broker.close()
     log = "".join(path.read_text() for path in (tmp_path / "broker").glob("broker.err"))
     print(log)
-    assert "Traceback" not in log
-    assert "remotingBytesMax" in log
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs RLIMIT_AS")
-def test_a_name_server_with_little_address_space_outlives_half_frames(tmp_path: Path) -> None:
-    port = free_port()
-    keys = {"listenPort": port, "bindAddress": "127.0.0.1", "kvConfigPath": tmp_path / "kv.json"}
-    (tmp_path / "namesrv.conf").write_text(broker_conf_text(keys))
-    server = LineProcess(
-        [
-            *(sys.executable, "-c", LIMITED, str(ADDRESS_SPACE_BYTES)),
-            *("namesrv", "-c", str(tmp_path / "namesrv.conf")),
-        ],
-        folder=tmp_path,
-        name="namesrv",
-        environment={"PYTHONUNBUFFERED": "1"},
-    )
-    try:
-        server.wait_line(lambda line: "boot success" in line, timeout_s=30)
-        with ExitStack() as stack:
-            honest = stack.enter_context(WireClient(f"127.0.0.1:{port}"))
-            for _ in range(PROCESS_STRANGERS):
-                stranger = socket.create_connection(("127.0.0.1", port), timeout=30)
-                stack.callback(stranger.close)
-                with suppress(ConnectionError):
-                    stranger.sendall(HALF_FRAME)
-                assert honest.call(GET_BROKER_CLUSTER_INFO, {}).code == 0
-        server.stop_cleanly(timeout_s=30)
-    finally:
-        server.kill()
-    log = (tmp_path / "namesrv.err").read_text()
     assert "Traceback" not in log
     assert "remotingBytesMax" in log
 

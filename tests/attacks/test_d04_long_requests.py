@@ -7,33 +7,50 @@ large heartbeat or writes out a large table, and what it refuses.
 from __future__ import annotations
 
 import logging
+from typing import TypeVar
 
 import pytest
 import trio
 import trio.testing
 
-from tests.broker.embedded import Broker, Client, TrioClock, embedded_broker
+from tests.broker.embedded import Broker, Client, TrioClock, embedded_broker, send_fields
 from tests.broker.harness import Broker as Tables
-from trocket.broker.client_channel_info import GROUPS_PER_CHANNEL_MAX
+from tests.broker.harness import FakeChannel
+from trocket.broker.client_channel_info import GROUPS_PER_CHANNEL_MAX, LEAVING_LINES_MAX
+from trocket.broker.config import BrokerConfig
 from trocket.broker.consumer_group_info import SUBSCRIPTION_LINES_MAX
 from trocket.broker.processors.client_manage import HEARTBEAT_STEP_GROUPS
 from trocket.broker.processors.lock import QUEUES_MAX
 from trocket.broker.subscription import SUBSCRIPTION_LENGTH_MAX
+from trocket.broker.subscription_group_manager import SubscriptionGroupManager
+from trocket.broker.table_file import TableFile
+from trocket.broker.topic_config_manager import TopicConfigManager
 from trocket.namesrv import settings
 from trocket.namesrv.config import NamesrvConfig
 from trocket.namesrv.controller import NamesrvController
 from trocket.namesrv.registration import BrokerRegistration
-from trocket.namesrv.route_info_manager import TOPICS_PER_STEP, RouteInfoManager
+from trocket.namesrv.route_info_manager import RouteInfoManager
+from trocket.namesrv.topic_table import TOPICS_PER_STEP
 from trocket.remoting import fastjson
-from trocket.remoting.bodies import DataVersion, SubscriptionGroupConfig, TopicConfig
+from trocket.remoting.bodies import (
+    DataVersion,
+    HeartbeatData,
+    RegisterBrokerBody,
+    SubscriptionGroupConfig,
+    TopicConfig,
+)
 from trocket.remoting.codec import RemotingCommand
-from trocket.remoting.errors import RequestRefused
+from trocket.remoting.errors import RemoteProtocolError, RequestRefused
+from trocket.remoting.message_batch import BATCH_COUNT_MAX
 from trocket.remoting.request_codes import RequestCode
 from trocket.remoting.response_codes import ResponseCode
-from trocket.remoting.steps import STEP_ITEMS, at_once
+from trocket.remoting.steps import STEP_ITEMS, Steps, at_once
+from trocket.store.clock import ManualClock
 from trocket.store.disk.memory_disk import MemoryDisk
 
 from . import hostile_requests as hostile
+
+T = TypeVar("T")
 
 
 async def turns_of_others(broker: Broker, code: int, body: bytes = b"") -> int:
@@ -82,6 +99,53 @@ async def test_a_large_table_is_written_in_steps(code: int) -> None:
         assert await turns_of_others(broker, code) >= few + 15
 
 
+def all_steps(steps: Steps[T]) -> tuple[int, T]:
+    """How many times the steps yield, and what they return."""
+    count = 0
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return count, end.value
+        count += 1
+
+
+@pytest.mark.parametrize("name", ["topics.json", "subscriptionGroup.json"])
+def test_a_large_table_is_saved_in_steps_and_as_it_was_when_the_save_began(name: str) -> None:
+    put_off: list[TableFile] = []
+    saved: dict[str, bytes] = {}
+    tables = {"config": BrokerConfig(), "clock": ManualClock(), "save_later": put_off.append}
+    topics = TopicConfigManager(save=saved.__setitem__, **tables)
+    groups = SubscriptionGroupManager(save=saved.__setitem__, **tables)
+    count = 20 * STEP_ITEMS
+    if name == "topics.json":
+        topics.update([TopicConfig(f"n{i}") for i in range(count)])
+    else:
+        groups.update([SubscriptionGroupConfig(f"n{i}") for i in range(count)])
+    (file,) = put_off
+    before = at_once(file.begin_save())
+    steps = file.begin_save()
+    next(steps)
+    done: list[str] = []
+    file.when_saved(lambda _: done.append("what was there"))
+    if name == "topics.json":
+        topics.delete(["n1"])
+        topics.update([TopicConfig("n2", perm=2), TopicConfig("later")])
+    else:
+        groups.delete("n1")
+        groups.update([SubscriptionGroupConfig("n2", retry_max_times=1)])
+    file.when_saved(lambda _: done.append("the changes"))
+    left, text = all_steps(steps)
+    assert left >= 19
+    assert text == before
+    file.end_save(None)
+    assert done == ["what was there"]
+    text = at_once(file.begin_save())
+    assert b'"n1"' not in text
+    file.end_save(None)
+    assert done == ["what was there", "the changes"]
+
+
 def test_a_table_in_steps_has_all_of_its_members() -> None:
     broker = Tables()
     names = [f"t{i}" for i in range(2 * STEP_ITEMS + 1)]
@@ -111,6 +175,78 @@ def test_many_subscriptions_are_few_lines_of_the_log(caplog: pytest.LogCaptureFi
         body = hostile.heartbeat(hostile.subscriptions(count))
         assert broker.ask(RequestCode.HEART_BEAT, body=body).code == 0
     assert len(caplog.records) <= 2 * (SUBSCRIPTION_LINES_MAX + 2)
+
+
+def test_many_groups_that_leave_are_few_lines_of_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    broker = Tables()
+    channel = FakeChannel()
+    body = hostile.heartbeat(
+        hostile.joined(b'{"groupName":"g%d"}', 1_000), hostile.joined(b'{"groupName":"p%d"}', 1_000)
+    )
+    assert broker.ask(RequestCode.HEART_BEAT, body=body, channel=channel).code == 0
+    caplog.set_level(logging.INFO, "trocket.broker")
+    broker.consumers.channel_closed(channel)
+    broker.producers.channel_closed(channel)
+    assert len(caplog.records) == 2 * (LEAVING_LINES_MAX + 1)
+    assert not broker.consumers.consumer_table
+    assert not broker.producers.group_table
+    assert broker.consumers.size_of(channel) == broker.producers.size_of(channel) == 0
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        hostile.heartbeat(hostile.joined(b'{"groupName":"g%d"}', 20_000)),
+        hostile.heartbeat(b"", hostile.joined(b'{"groupName":"p%d"}', 20_000)),
+        hostile.heartbeat(hostile.subscriptions(7_000)),
+    ],
+    ids=["consumers", "producers", "subscriptions"],
+)
+def test_a_long_heartbeat_is_read_in_steps(body: bytes) -> None:
+    count, data = all_steps(HeartbeatData.from_request_in_steps(body))
+    assert data == HeartbeatData.from_request(body)
+    assert count >= 6
+    for broken in (
+        body[:-1],
+        body.replace(b'"c"', b'"\xff"', 1),
+        body[:-2] + b',{"groupName":1}]}',
+    ):
+        errors = []
+        for read in (
+            HeartbeatData.from_request,
+            lambda body: at_once(HeartbeatData.from_request_in_steps(body)),
+        ):
+            with pytest.raises(RemoteProtocolError) as raised:
+                read(broken)
+            errors.append(str(raised.value))
+        assert errors[0] == errors[1]
+
+
+def test_a_long_registration_is_read_in_steps() -> None:
+    body = hostile.registration(5_000)
+    count, data = all_steps(RegisterBrokerBody.from_body_in_steps(body))
+    assert data == RegisterBrokerBody.from_body(body)
+    assert count >= 5
+    for text, other in ((b'"perm":6', b'"perm":"6"'), (b'"order":false', b'"order":null')):
+        tolerant = body.replace(text, other, 1)
+        assert all_steps(RegisterBrokerBody.from_body_in_steps(tolerant))[1] == data
+    with pytest.raises(RemoteProtocolError):
+        at_once(RegisterBrokerBody.from_body_in_steps(body.replace(b'"perm":6', b'"perm":[]', 1)))
+
+
+async def test_a_batch_has_a_greatest_number_of_messages() -> None:
+    async with embedded_broker() as broker:
+        client = await broker.connect()
+        fields = send_fields(m="true")
+        body = hostile.EMPTY_MESSAGE * (BATCH_COUNT_MAX + 1)
+        answer = await client.ask(RequestCode.SEND_BATCH_MESSAGE, fields, body)
+        assert answer.code == ResponseCode.MESSAGE_ILLEGAL
+        assert "divide the batch" in (answer.remark or "")
+        assert broker.controller.store.max_offset("T", 0) == 0
+        small = hostile.EMPTY_MESSAGE * 100
+        answer = await client.ask(RequestCode.SEND_BATCH_MESSAGE, fields, small)
+        assert answer.code == ResponseCode.SUCCESS
+        assert broker.controller.store.max_offset("T", 0) == 100
 
 
 def test_too_many_queues_and_tags_are_refused() -> None:
@@ -170,6 +306,28 @@ async def name_server(nursery: trio.Nursery) -> tuple[NamesrvController, Client]
     near, far = trio.testing.memory_stream_pair()
     nursery.start_soon(controller.server.serve_stream, near)
     return controller, Client(far)
+
+
+@pytest.mark.parametrize("code", [205, 327])
+async def test_the_permission_of_many_topics_is_changed_in_steps(code: int) -> None:
+    async with trio.open_nursery() as nursery:
+        controller, client = await name_server(nursery)
+        hostile.fill_name_server(controller)
+        turns = 0
+
+        async def others() -> None:
+            nonlocal turns
+            while True:
+                await trio.lowlevel.checkpoint()
+                turns += 1
+
+        nursery.start_soon(others)
+        answer = await client.ask(code, {"brokerName": "filled"})
+        assert hostile.TOPICS in map(int, answer.ext_fields.values())
+        assert turns >= hostile.TOPICS // TOPICS_PER_STEP
+        perm = 4 if code == 205 else 6
+        assert controller.routes.topics.queues("topic-1")["filled"].perm == perm
+        nursery.cancel_scope.cancel()
 
 
 @pytest.mark.parametrize("static", [False, True], ids=["plain", "with bare keys"])

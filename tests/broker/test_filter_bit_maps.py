@@ -229,7 +229,7 @@ class NothingIsHidden(RuleBasedStateMachine):
     def send(self, messages: list[dict[str, str]]) -> None:
         self.store.begin_burst()
         for properties in messages:
-            assert put(self.store, properties=properties_to_bytes(properties))[0] == 0
+            assert put(self.store, properties=properties_to_bytes(properties))[0] is None
         self.store.commit()
 
     @rule(step_ms=STEPS_MS)

@@ -9,7 +9,6 @@ import pytest
 from trocket.broker.inner_message import DelayLevels, InnerMessage, InnerPuts, delay_level, delayed
 from trocket.common.java_hash import tags_code
 from trocket.common.message_properties import properties_from_bytes
-from trocket.store.status import PutMessageStatus
 
 HOST = bytes(8)
 LEVELS = DelayLevels("1s 5s 10s 2h 1d")
@@ -30,7 +29,7 @@ class Store:
 
     def put(self, message, tags_code):
         self.stored.append((message, tags_code))
-        return PutMessageStatus.PUT_OK, 100, 1
+        return None, 100, 1
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,9 @@ import trio
 import trio.testing
 
 from trocket.broker.state_files import StateFiles
+from trocket.broker.table_file import TableFile
 from trocket.remoting.bodies import SubscriptionGroupConfig
+from trocket.remoting.steps import Steps
 from trocket.store.clock import SystemClock
 from trocket.store.disk.json_config import unsealed
 from trocket.store.disk.memory_disk import MemoryDisk
@@ -96,6 +98,25 @@ async def test_an_older_text_never_replaces_a_newer_one() -> None:
         await trio.testing.wait_all_tasks_blocked()
         files.save("x.json", b"newer")
         busy.set()
+    assert unsealed(bytes(disk.contents["/c/x.json"])) == (b"newer", True)
+
+
+async def test_a_text_made_in_steps_does_not_replace_what_was_saved_meanwhile() -> None:
+    disk = MemoryDisk()
+    disk.threaded = True
+    files = StateFiles(disk, "/c")
+
+    def encode() -> Steps[bytes]:
+        yield
+        files.save("x.json", b"newer")
+        return b"older"
+
+    table = TableFile("x.json", "things", files.save, encode, files.later)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(files.run)
+        table.changed()
+        await table.saved()
+        nursery.cancel_scope.cancel()
     assert unsealed(bytes(disk.contents["/c/x.json"])) == (b"newer", True)
 
 

@@ -7,6 +7,7 @@ import trio
 import trio.testing
 
 from trocket.broker.table_file import TableFile
+from trocket.remoting.steps import Steps, at_once
 from trocket.store.errors import StoreIOError
 
 
@@ -28,8 +29,12 @@ class Table:
             raise StoreIOError(name, "no room")
         self.saved.append(text)
 
-    def _encode(self) -> bytes:
-        return b"%d" % self.version
+    def _encode(self) -> Steps[bytes]:
+        return self._text_of(self.version)
+
+    def _text_of(self, version: int) -> Steps[bytes]:
+        yield
+        return b"%d" % version
 
     def change(self) -> None:
         self.version += 1
@@ -68,7 +73,7 @@ def test_a_save_that_is_put_off_calls_back_who_waits_for_that_change() -> None:
     assert table.saved == []
     table.file.when_saved(lambda _: called.append("first"))
     assert table.file.is_put_off
-    assert table.file.begin_save() == b"1"
+    assert at_once(table.file.begin_save()) == b"1"
     table.file.when_saved(lambda _: called.append("also first"))
     table.change()
     table.file.when_saved(lambda _: called.append("second"))
@@ -76,7 +81,7 @@ def test_a_save_that_is_put_off_calls_back_who_waits_for_that_change() -> None:
     table.file.end_save(None)
     assert called == ["first", "also first"]
     assert table.file.is_put_off
-    assert table.file.begin_save() == b"2"
+    assert at_once(table.file.begin_save()) == b"2"
     table.file.end_save(None)
     assert called == ["first", "also first", "second"]
     assert not table.file.is_put_off
@@ -88,7 +93,7 @@ def test_what_could_not_be_saved_is_saved_again_and_nothing_else(later: bool) ->
 
     def save_put_off() -> None:
         for file in table.put_off:
-            text = file.begin_save()
+            text = at_once(file.begin_save())
             try:
                 table._save("t.json", text)
             except StoreIOError as error:
@@ -138,7 +143,7 @@ async def test_a_put_off_save_that_fails_tells_who_waits_and_is_made_good_by_the
         nursery.start_soon(table.file.saved)
         await trio.testing.wait_all_tasks_blocked()
         assert table.put_off == [table.file]
-        assert table.file.begin_save() == b"1"
+        assert at_once(table.file.begin_save()) == b"1"
         table.file.end_save(None)
 
     async with trio.open_nursery() as nursery:

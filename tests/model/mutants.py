@@ -14,20 +14,20 @@ import trio
 
 from trocket.broker.consumer_offset_manager import ConsumerOffsetManager
 from trocket.broker.delay_offset_manager import DelayOffsetManager
+from trocket.broker.open_transactions import OpenTransactions
 from trocket.broker.processors import send_back
 from trocket.broker.processors.end_transaction import EndTransactionProcessor
 from trocket.broker.processors.pull_message import PullMessageProcessor
 from trocket.broker.processors.recall_message import RecallMessageProcessor
 from trocket.broker.processors.send_back import SendBackProcessor
-from trocket.broker.processors.send_message import SendMessageProcessor
 from trocket.broker.processors.send_turn import SendTurn
+from trocket.broker.processors.turn_puts import TurnPuts
 from trocket.broker.rebalance_lock_manager import RebalanceLockManager
 from trocket.broker.schedule_message_service import ScheduleMessageService
 from trocket.broker.subscription_group_manager import SubscriptionGroupManager
 from trocket.broker.table_saver import TableSaver
 from trocket.broker.timer_message_service import TimerMessageService
 from trocket.broker.transaction_service import TransactionService
-from trocket.broker.transactions import OpenTransactions
 from trocket.store.writing.flush import FlushService
 from trocket.store.writing.log_writer import LogWriter
 
@@ -148,7 +148,7 @@ def timer_taken_back_in_vain(patch: Patch) -> None:
     """A recall is answered with success, and nothing else."""
 
     def broken(self: RecallMessageProcessor, request: Any, channel: Any) -> None:
-        self._send.answer_with_turn(request, channel)
+        self._puts.answer_with_turn(request, channel)
 
     patch.setattr(RecallMessageProcessor, "recall", broken)
 
@@ -180,8 +180,8 @@ def send_back_forgotten(patch: Patch) -> None:
         else:
             self.answer_with_turn(request, channel)
 
-    put = SendMessageProcessor.put_inner
-    patch.setattr(SendMessageProcessor, "put_inner", broken)
+    put = TurnPuts.put_and_answer
+    patch.setattr(TurnPuts, "put_and_answer", broken)
 
 
 def dead_too_soon(patch: Patch) -> None:
@@ -194,12 +194,12 @@ def dead_too_soon(patch: Patch) -> None:
 
 def send_back_answered_before_fsync(patch: Patch) -> None:
     """As Apache does it."""
-    put_inner = SendMessageProcessor.put_inner
+    put_and_answer = TurnPuts.put_and_answer
 
     def broken(self: Any, *arguments: Any, waits: bool | None = None) -> None:
-        put_inner(self, *arguments, waits=False)
+        put_and_answer(self, *arguments, waits=False)
 
-    patch.setattr(SendMessageProcessor, "put_inner", broken)
+    patch.setattr(TurnPuts, "put_and_answer", broken)
 
 
 def rolled_back_delivered(patch: Patch) -> None:

@@ -13,8 +13,9 @@ import pytest
 from trocket.store import retention_service, services
 from trocket.store.disk import json_config
 from trocket.store.index.index_service import IndexService
+from trocket.store.log import log_reader
 from trocket.store.log.commit_log import CommitLog, file_name
-from trocket.store.log.log_scanner import LogScanner
+from trocket.store.log.log_reader import LogReader
 from trocket.store.message_store import MessageStore
 from trocket.store.queues.consume_queue import ConsumeQueue
 from trocket.store.recovery.loader import Loader
@@ -133,17 +134,17 @@ def log_file_size_not_synced(patch: Patch) -> None:
 
 def torn_properties_believed(patch: Patch) -> None:
     """L4: the checksum of the body says nothing about the properties."""
-    patch.setattr(LogScanner, "_torn", lambda *_: "")
+    patch.setattr(log_reader, "own_crc_problem", lambda *_: "")
 
 
 def torn_bodies_believed(patch: Patch) -> None:
     """No checksum is looked at."""
-    init = LogScanner.__init__
+    init = LogReader.__init__
 
-    def broken(self: LogScanner, *arguments: Any, **rest: Any) -> None:
+    def broken(self: LogReader, *arguments: Any, **rest: Any) -> None:
         init(self, *arguments, **{**rest, "check_crc": False})
 
-    patch.setattr(LogScanner, "__init__", broken)
+    patch.setattr(LogReader, "__init__", broken)
 
 
 def json_renamed_before_fsync(patch: Patch) -> None:

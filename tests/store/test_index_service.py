@@ -13,7 +13,7 @@ from trocket.store.disk.memory_disk import MemoryDisk
 from trocket.store.index import index_file, index_service
 from trocket.store.services import checkpoint_now
 
-from .support import ROOT, open_store, send
+from .support import ROOT, open_store, send, visible_records
 
 
 def find(store, key, topic="T"):
@@ -321,7 +321,7 @@ class Model:
             store.index.work(1.0)
         assert not store.index.is_broken
         wanted: dict[str, list[int]] = {}
-        for record in store.visible_log.records(0):
+        for record in visible_records(store):
             message = decode_record(store.message_at(record[3]))
             for name in ("UNIQ_KEY", "KEYS"):
                 for key in message.properties.get(name, "").split():

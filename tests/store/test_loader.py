@@ -195,7 +195,7 @@ def test_holes_and_garbage_in_queue_files_behind_the_checkpoint_are_made_again()
 
 
 def test_units_that_memory_has_no_room_for_are_made_in_a_second_reading(monkeypatch):
-    monkeypatch.setattr("trocket.store.recovery.survey.UNITS_MAX", 7)
+    monkeypatch.setattr("trocket.store.recovery.log_scan.UNITS_MAX", 7)
     disk = MemoryDisk()
     store = open_store(disk)
     for number in range(50):

@@ -21,7 +21,7 @@ from trocket.store.services import checkpoint_now, run_services
 from trocket.store.state import StoreEvent
 from trocket.store.status import GetMessageStatus, PutMessageStatus
 
-from .support import bodies, open_store, put, send
+from .support import bodies, open_store, put, send, visible_records
 
 HOUR_MS = 3_600_000
 FILE = 64 * 1024
@@ -260,8 +260,8 @@ async def test_a_topic_deleted_meanwhile_is_left_alone():
 
 async def test_who_reads_the_log_while_its_beginning_goes_goes_on_where_it_begins():
     store = await aged_store()
-    everything = [record[3] for record in store.visible_log.records(0)]
-    reader = store.visible_log.records(0)
+    everything = [record[3] for record in visible_records(store)]
+    reader = visible_records(store)
     next(reader)
     Retention(store).clean()
     rest = [record[3] for record in reader]
@@ -298,7 +298,7 @@ async def test_a_stop_at_any_moment_leaves_a_store_that_opens_and_goes_on(clean)
         store = reopened(store, disk, clean=clean)
         low, end = store.min_offset("T", 0), len(before)
         assert numbered(store) == before[low:end]
-        assert store.refusal == ""
+        assert store.trouble == ""
         Retention(store).clean()
         assert store.min_physical_offset == 2 * FILE
         assert numbered(store) == before[store.min_offset("T", 0) :]
@@ -417,7 +417,7 @@ async def test_over_85_percent_the_oldest_files_go_and_sends_are_taken():
     fill(disk, 87)
     Retention(store).clean()
     assert len(store.log.files) == 3
-    assert put(store)[0] is PutMessageStatus.PUT_OK
+    assert put(store)[0] is None
 
 
 async def test_over_90_percent_sends_are_refused_reads_go_on_and_sends_come_back():
@@ -430,14 +430,14 @@ async def test_over_90_percent_sends_are_refused_reads_go_on_and_sends_come_back
     store = await aged_store(disk, **keys)
     retention = Retention(store)
     before = numbered(store)
-    status, _, pending = put(store, b"%06d" % len(before))
+    refusal, _, pending = put(store, b"%06d" % len(before))
     fill(disk, 91)
     retention.clean()
     retention.clean()
-    assert status is PutMessageStatus.PUT_OK
-    assert put(store)[0] is PutMessageStatus.SERVICE_NOT_AVAILABLE
-    assert "/data/commitlog is 91 % full" in store.refusal
-    assert put(store, topic="New")[0] is PutMessageStatus.SERVICE_NOT_AVAILABLE
+    assert refusal is None
+    assert put(store)[0].status is PutMessageStatus.SERVICE_NOT_AVAILABLE
+    assert "/data/commitlog is 91 % full" in store.trouble
+    assert put(store, topic="New")[0].status is PutMessageStatus.SERVICE_NOT_AVAILABLE
     store.commit()
     assert numbered(store) == [*before, pending], "what was put before is stored"
     fill(disk, 90)
@@ -457,8 +457,8 @@ async def test_a_failed_write_while_sends_are_refused_does_not_take_them_again()
     disk.fault = lambda name, path: failures.pop() if name == "pwrite" and failures else None
     with pytest.raises(StoreIOError):
         store.commit()
-    assert put(store)[0] is PutMessageStatus.SERVICE_NOT_AVAILABLE
-    assert "diskSpaceWarningLevelRatio" in store.refusal
+    assert put(store)[0].status is PutMessageStatus.SERVICE_NOT_AVAILABLE
+    assert "diskSpaceWarningLevelRatio" in store.trouble
 
 
 async def test_a_quota_bounds_what_the_store_takes():
@@ -485,9 +485,9 @@ async def test_over_a_quota_that_nothing_can_meet_sends_are_refused_by_name():
     keys = {"delete_when": ANOTHER_HOUR, "clean_file_forcibly_enable": False}
     store = await aged_store(disk, store_bytes_max=3 * FILE, file_reserved_time=1000, **keys)
     Retention(store).clean()
-    assert put(store)[0] is PutMessageStatus.SERVICE_NOT_AVAILABLE
-    assert "storeBytesMax=192.0 KiB" in store.refusal
-    assert "cleanFileForciblyEnable" in store.refusal
+    assert put(store)[0].status is PutMessageStatus.SERVICE_NOT_AVAILABLE
+    assert "storeBytesMax=192.0 KiB" in store.trouble
+    assert "cleanFileForciblyEnable" in store.trouble
 
 
 async def test_the_service_refuses_and_takes_sends_as_room_goes_and_comes(autojump_clock):

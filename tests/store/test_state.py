@@ -15,7 +15,7 @@ from trocket.store.state import (
     StoreMode,
     StoreState,
 )
-from trocket.store.status import PutMessageStatus
+from trocket.store.status import PutMessageStatus, PutRefusal
 
 from .support import open_store, put, send
 
@@ -101,14 +101,14 @@ def test_the_newest_reason_of_a_full_disk_is_the_one_that_is_reported(state):
 def test_a_store_takes_puts_again_when_the_disk_has_room_and_it_is_no_slave(role, caplog):
     store = open_store(broker_role=role)
     store.writer.enter(E.DISK_FULL, "95 % full: make room")
-    assert put(store)[0] is PutMessageStatus.SERVICE_NOT_AVAILABLE
-    assert store.refusal == store.trouble == "95 % full: make room"
+    refusal = PutRefusal(PutMessageStatus.SERVICE_NOT_AVAILABLE, "95 % full: make room")
+    assert put(store) == (refusal, -1, -1)
+    assert store.trouble == refusal.remark
     with caplog.at_level(logging.WARNING):
         store.writer.enter(E.DISK_HAS_ROOM)
     assert caplog.messages[-1:] == ["sends are taken again"]
     assert store.trouble == ""
     if role is BrokerRole.SLAVE:
-        assert put(store)[0] is PutMessageStatus.SERVICE_NOT_AVAILABLE
-        assert "slave" in store.refusal
+        assert "slave" in put(store)[0].remark
     else:
         assert send(store) == 0

@@ -286,7 +286,7 @@ async def test_a_save_that_fails_is_tried_again(
 ) -> None:
     disk = MemoryDisk()
     async with embedded_broker(disk, **ON) as broker:
-        files = broker.controller._files
+        files = broker.controller.parts.tables.files
         real = files.save_off_loop
 
         async def full(name: str, text: bytes) -> None:

@@ -16,12 +16,12 @@ from tests.sim.file_system import KINDS, POWER_KINDS, FileSystem, Image
 from tests.sim.hole import is_hole_unavoidable
 from tests.sim.recording_disk import RecordingDisk
 from tests.sim.session import sim_config
+from tests.store.queue_differences import differences
 from trocket.store.clock import ManualClock
 from trocket.store.config import BrokerRole
 from trocket.store.disk.memory_disk import MemoryDisk
 from trocket.store.ha.copier import LogCopier
 from trocket.store.message_store import MessageStore
-from trocket.store.queues.projection import differences
 from trocket.store.services import checkpoint_now
 
 from ..support import ROOT, send

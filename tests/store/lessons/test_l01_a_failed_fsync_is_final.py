@@ -42,8 +42,8 @@ def test_after_one_failed_fsync_nobody_is_answered_and_it_is_never_tried_again()
     store.flusher.flush()
     assert outcomes == [False]
     assert store.read_only
-    assert put(store)[0] is PutMessageStatus.SERVICE_NOT_AVAILABLE
-    assert "read-only" in store.refusal
+    assert put(store)[0].status is PutMessageStatus.SERVICE_NOT_AVAILABLE
+    assert "read-only" in store.trouble
     store.flusher.flush()
     assert bodies(store) == [b"before"]
     store.close()

@@ -27,8 +27,8 @@ def test_no_way_of_reading_finds_a_message_before_its_fsync():
     store = open_store(sync=True)
     send(store, b"old")
     store.flusher.flush()
-    status, physical_offset, _ = put(store, b"new", properties=b"KEYS\x01new\x02")
-    assert status == 0
+    refusal, physical_offset, _ = put(store, b"new", properties=b"KEYS\x01new\x02")
+    assert refusal is None
     store.commit()
     assert look_ups(store, physical_offset) == (False,) * 5
     store.flusher.flush()
