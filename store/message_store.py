@@ -46,7 +46,6 @@ from .reading.record_filter import RecordFilter
 from .reading.visible_log import VisibleLog
 from .recovery.doubt import clear_doubt, note_doubt, read_doubt
 from .recovery.loader import Loader
-from .state import StoreEvent, StoreState
 from .status import (
     BatchResult,
     BoundaryType,
@@ -55,6 +54,7 @@ from .status import (
     PutRefusal,
     PutResult,
 )
+from .store_state import StoreEvent, StoreState
 from .writing.activity import Activity
 from .writing.copy_appender import CopyAppender
 from .writing.dispatcher import Dispatcher
@@ -385,7 +385,7 @@ class MessageStore:
         record_filter: RecordFilter | None = None,
     ) -> GetMessageResult:
         """Messages from a queue offset on; see `MessageReader.get_message`."""
-        end = self.max_physical_offset
+        end = self.writer.committed_offset
         return self._reader.get_message(
             topic, queue_id, queue_offset, count_max, size_max, tags_codes, end,
             record_filter=record_filter,
