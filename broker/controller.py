@@ -40,6 +40,7 @@ from ..store.errors import StoreError
 from ..store.ha.slave import Connect, HaSlave, connect_tcp
 from ..store.message_store import MessageStore
 from ..store.services import run_services
+from ..store.state.state_files import StateFiles
 from .attributes import BATCH_CQ, QUEUE_TYPE
 from .bloom import BloomFilter
 from .config import BrokerConfig
@@ -76,7 +77,6 @@ from .replication import MasterSide, SlaveSide
 from .schedule_message_service import ScheduleMessageService
 from .slave_offsets import SlaveOffsets
 from .slave_synchronize import SlaveSynchronize
-from .state_files import StateFiles
 from .subscription_group_manager import SubscriptionGroupManager
 from .table_loading import TableLoader, note_made
 from .table_saver import TableSaver
@@ -287,15 +287,16 @@ class BrokerController:
             services.start_soon("the keeping of filter servers", self._keeper.run)
             services.start_soon("the waking of held pulls", self.pulls.hold_service.run)
             services.every("the look for lost clients", SCAN_CLIENTS_INTERVAL_S, self._scan_clients)
-            saver = TableSaver(self._files, self.store)
             offsets_s = self.config.flush_consumer_offset_interval / 1000
             delay_offsets_s = self.store.config.flush_delay_offset_interval / 1000
-            saver.start(services, self.offsets, offsets_s, saver.sync_log)
-            saver.start(services, self.delay_offsets, delay_offsets_s, saver.sync_log_or_fail)
-            checkpoint = trio.lowlevel.checkpoint
-            saver.start(services, self.filters, SAVE_FILTERS_INTERVAL_S, checkpoint)
-            tables = self.topics, self.groups
-            services.start_soon("the saving of topics and groups", saver.run_files, tables)
+            saver = TableSaver(self._files, self.store)
+            saver.start_lazy(services, self.offsets.file, offsets_s, saver.sync_log)
+            saver.start_lazy(
+                services, self.delay_offsets.file, delay_offsets_s, saver.sync_log_or_fail
+            )
+            filters = self.filters
+            saver.start_lazy(services, filters.file, SAVE_FILTERS_INTERVAL_S, look=filters.clean)
+            saver.start_eager(services, self.topics.file, self.groups.file)
             if not self.store.is_slave:
                 await self._deliver(services)
             logger.info("the broker %s listens on %s", self.config.broker_name, self._addresses)
@@ -317,10 +318,10 @@ class BrokerController:
             ("the delay offsets", self._persist_delay_offsets),
             ("the transactions", self._note_transactions),
             ("the timers", self.timers.note_progress),
-            ("the offsets", self.offsets.persist),
-            ("the filters", self.filters.persist),
-            ("the topics", self.topics.persist),
-            ("the groups", self.groups.persist),
+            ("the offsets", self.offsets.file.persist_changed),
+            ("the filters", self._persist_filters),
+            ("the topics", self.topics.file.persist),
+            ("the groups", self.groups.file.persist),
         ):
             try:
                 close()
@@ -542,7 +543,11 @@ class BrokerController:
 
     def _persist_delay_offsets(self) -> None:
         if self.store.flusher.failure is None:
-            self.delay_offsets.persist()
+            self.delay_offsets.file.persist_changed()
+
+    def _persist_filters(self) -> None:
+        self.filters.clean()
+        self.filters.file.persist_changed()
 
     def _note_transactions(self) -> None:
         if not self.store.is_slave:

@@ -21,6 +21,7 @@ from ..remoting.numbers import QUEUE_COUNT_MAX
 from ..store.errors import CorruptRecordError, StoreError, StoreIOError
 from ..store.message_store import MessageStore
 from ..store.queues.unknown_topics import UnknownTopic, unknown_topics
+from ..store.state.state_files import StateFiles
 from .attributes import BATCH_CQ, QUEUE_TYPE
 from .config_text import (
     CONSUMER_FILTERS,
@@ -32,7 +33,6 @@ from .config_text import (
 from .consumer_filter_manager import ConsumerFilterManager
 from .consumer_offset_manager import ConsumerOffsetManager
 from .delay_offset_manager import DelayOffsetManager
-from .state_files import StateFiles
 from .subscription_group_manager import SYSTEM_GROUPS, SubscriptionGroupManager
 from .table_numbers import settle_tables
 from .topic_config_manager import TopicConfigManager
@@ -101,7 +101,7 @@ class TableLoader:
             self._files.load(CONSUMER_FILTERS, filters.decode)
         except CorruptRecordError as error:  # it saves work only, so the broker starts
             logger.error("%s: consumers register their expressions anew", error)
-            filters.note_unsaved()  # so that a file without them takes its place
+            filters.file.is_dirty = True  # so that a file without them takes its place
 
     def _load_spare(self, name: str, decode: Callable[[bytes], int]) -> int:
         try:

@@ -13,8 +13,7 @@ RocketMQ believes every number that fits its type.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 
@@ -36,12 +35,11 @@ from ..remoting.numbers import (
     Range,
 )
 from ..store.errors import StoreError
-from .config_text import CONSUMER_OFFSETS, SUBSCRIPTION_GROUPS, TOPICS
 
 if TYPE_CHECKING:
     from ..store.message_store import MessageStore
+    from ..store.state.state_files import StateFiles
     from .consumer_offset_manager import ConsumerOffsetManager
-    from .state_files import StateFiles
     from .subscription_group_manager import SubscriptionGroupManager
     from .topic_config_manager import TopicConfigManager
 
@@ -65,13 +63,6 @@ _GROUP_NUMBERS: Final[Numbers] = {
 }
 """The ranges are those of requests, so that what a request has set stays; the replacements are
 RocketMQ's defaults. retryQueueNums is the matter of `topic_queues`."""
-
-
-class Table(Protocol):
-    """A table that can be written to its file."""
-
-    def persist(self) -> object:
-        """Write it. Raises: StoreIOError: it could not be."""
 
 
 _Config = TypeVar("_Config", TopicConfig, SubscriptionGroupConfig)
@@ -189,14 +180,9 @@ def settle_tables(
         offsets.correct(store.max_offset)
     topics.cover_queues(store.topics())
     files.replace_damaged()
-    tables: Iterable[tuple[str, bool, Table]] = (
-        (TOPICS, topics.is_corrected, topics),
-        (SUBSCRIPTION_GROUPS, groups.is_corrected, groups),
-        (CONSUMER_OFFSETS, offsets.is_corrected, offsets),
-    )
-    for name, is_corrected, table in tables:
-        if is_corrected:
+    for table in (topics, groups, offsets):
+        if table.is_corrected:
             try:
-                table.persist()
+                table.file.persist()
             except StoreError as error:
-                logger.error("%s is not written again yet: %s", name, error)
+                logger.error("%s is not written again yet: %s", table.file.name, error)
