@@ -65,7 +65,7 @@ async def follow(folder: Path, port: int, until: int, flush: FlushDiskType) -> N
         start_s, start_cpu_s = time.perf_counter(), time.process_time()
         nursery.start_soon(slave.run)
         while not until or store.max_physical_offset < until:
-            await store.wait_for_more()
+            await store.activity.wait_for_more()
         took_s = time.perf_counter() - start_s
         cpu_s = time.process_time() - start_cpu_s
         print(json.dumps({"took_s": took_s, "cpu_s": cpu_s}))

@@ -167,7 +167,8 @@ def write_store(folder: Path, count: int) -> str:
             time_ms = 1_700_000_000_000 + number
             record = encode_record(
                 "TopicTrade", number % 16, number // 16, offset, b"x" * 100, properties,
-                time_ms, HOST, time_ms, HOST,
+                born_timestamp_ms=time_ms, born_host=HOST,
+                store_timestamp_ms=time_ms, store_host=HOST,
             )  # fmt: skip
             file.write(record)
             offset += len(record)

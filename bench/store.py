@@ -203,7 +203,7 @@ async def _group_commit(store: MessageStore, body: bytes, seconds: float) -> flo
                 )
             store.commit()
             flushed = trio.Event()
-            store.when_flushed(physical_offset, _setter(flushed))
+            store.flusher.when_flushed(physical_offset, _setter(flushed))
             await flushed.wait()
             done += SENDERS
 
@@ -281,7 +281,7 @@ def recovery_case(folder: Path, gib: float) -> Figure:
     record_size = 91 + len(TOPIC) + len(PROPERTIES) + 1024
     batches = int(gib * (1 << 30)) // record_size // BATCH
     append(store, bytes(1024), batches, queues)
-    store.flush()
+    store.flusher.flush()
     size = store.max_physical_offset
     store.queue_store.close()
     store.log.close()

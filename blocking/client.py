@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Self, Unpack
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final, Self, Unpack
 
 from ..client.client import Client as AsyncClient
 from ..client.errors import ClosedError, ConfigurationError
 from ..client.options import ClientOptions
-from ..remoting.bodies import TopicRouteData
 from ..remoting.codec import RemotingCommand
 from ..remoting.headers.base import Header
-from ..remoting.response_codes import ResponseCode
-from .door import Door, InnerT, Resident
+from .blocking_object import BlockingObject, InnerT
+from .forwarded import forwarded
+from .loop_object import LoopObject
 
 if TYPE_CHECKING:
     from ..client.core.signature import Credentials
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ..client.interceptor import Interceptor
 
 
-class Client(Door[AsyncClient]):
+class Client(BlockingObject[AsyncClient]):
     """Connections, routes and heartbeats of one client id; the blocking `trocket.client.Client`.
 
     Use: `with Client("rocketmq://127.0.0.1:9876") as client:`, then `Producer(client)` and so on,
@@ -96,73 +96,10 @@ class Client(Door[AsyncClient]):
             code, header, body, is_oneway=is_oneway, more=more, unsigned=unsigned
         )
 
-    def call(
-        self, address: str, command: RemotingCommand, timeout_s: float | None = None
-    ) -> RemotingCommand:
-        """Send a request and wait for its answer, whatever it says.
-
-        Args:
-          address: `host:port`.
-          timeout_s: seconds for connecting and answering together; None: the client's.
-
-        Raises: ConnectError; RequestTimeoutError; ClosedError; ForkedError.
-        """
-        return self._call(self._inner.call, address, command, timeout_s)
-
-    def request(
-        self,
-        address: str,
-        code: int,
-        header: Header | None = None,
-        body: bytes = b"",
-        *,
-        timeout_s: float | None = None,
-        ok: Sequence[int] = (ResponseCode.SUCCESS,),
-        more: Mapping[str, str] | None = None,
-        unsigned: Mapping[str, str] | None = None,
-    ) -> RemotingCommand:
-        """Send a request and take its answer.
-
-        Args:
-          ok: response codes that are no error.
-          more: ext fields beside the header's.
-
-        Raises: ServerError: another response code; and as `call`.
-        """
-        return self._call(
-            self._inner.request,
-            address,
-            code,
-            header,
-            body,
-            timeout_s=timeout_s,
-            ok=ok,
-            more=more,
-            unsigned=unsigned,
-        )
-
-    def send_oneway(
-        self, address: str, code: int, header: Header | None = None, body: bytes = b""
-    ) -> None:
-        """Send what is not answered.
-
-        Raises: ConnectError; ClosedError; ForkedError.
-        """
-        self._call(self._inner.send_oneway, address, code, header, body)
-
-    def request_name_server(
-        self,
-        code: int,
-        header: Header | None = None,
-        body: bytes = b"",
-        *,
-        ok: Sequence[int] = (ResponseCode.SUCCESS,),
-    ) -> RemotingCommand:
-        """Ask one name server; the next one if it cannot be reached, until all were asked.
-
-        Raises: ConnectError: none answered; its text has them all. ServerError.
-        """
-        return self._call(self._inner.request_name_server, code, header, body, ok=ok)
+    call: Final = forwarded(AsyncClient.call)
+    request: Final = forwarded(AsyncClient.request)
+    send_oneway: Final = forwarded(AsyncClient.send_oneway)
+    request_name_server: Final = forwarded(AsyncClient.request_name_server)
 
     # Routes
 
@@ -174,28 +111,9 @@ class Client(Door[AsyncClient]):
         """A topic or group without the client's namespace."""
         return self._inner.without_namespace(resource)
 
-    def route(self, topic: str, *, is_fresh: bool = False) -> TopicRouteData:
-        """Where a topic is.
-
-        Args:
-          topic: with namespace.
-          is_fresh: ask a name server even if the route is known.
-
-        Raises: RouteNotFoundError; ConnectError: no name server answers.
-        """
-        return self._call(self._inner.route, topic, is_fresh=is_fresh)
-
-    def broker_address(self, broker_name: str, broker_id: int = 0) -> str | None:
-        """`host:port` of a broker; of another with its name if that id is not there.
-
-        Args:
-          broker_id: 0: the master, and nothing else will do.
-        """
-        return self._call_plain(self._inner.broker_address, broker_name, broker_id)
-
-    def broker_addresses(self) -> dict[str, dict[int, str]]:
-        """All brokers that routes have named: broker name to broker id to `host:port`."""
-        return self._call_plain(self._inner.broker_addresses)
+    route: Final = forwarded(AsyncClient.route)
+    broker_address: Final = forwarded(AsyncClient.broker_address)
+    broker_addresses: Final = forwarded(AsyncClient.broker_addresses)
 
     def refresh_soon(self) -> None:
         """Look at all routes now instead of at the next turn."""
@@ -207,13 +125,11 @@ class Client(Door[AsyncClient]):
         """Tell the brokers now instead of at the next turn."""
         self._opened().post(self._inner.heartbeat_soon)
 
-    def heartbeat(self) -> None:
-        """Tell all known brokers who is here; a broker that cannot be reached is logged."""
-        self._call(self._inner.heartbeat)
+    heartbeat: Final = forwarded(AsyncClient.heartbeat)
 
 
-class Member(Door[InnerT]):
-    """A door before a producer, consumer or administrator: what has a client.
+class Member(BlockingObject[InnerT]):
+    """A blocking producer, consumer or administrator: what has a client.
 
     Args:
       client: a URL, or a Client that is shared.
@@ -265,7 +181,7 @@ class _OwnClient(Client):
     def close(self) -> None:
         """Nothing: it is closed with its owner."""
 
-    def _opened(self) -> Resident:
+    def _opened(self) -> LoopObject:
         return self._owner._opened()
 
     def __del__(self) -> None:

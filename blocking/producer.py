@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
-from typing import Any, Unpack
+from typing import Final, Unpack
 
 from ..client.client import Client as AsyncClient
 from ..client.core.sending import Selector
 from ..client.errors import ClientError, UndeliveredError
-from ..client.message import Message, MessageQueue, ReceivedMessage, SendResult
+from ..client.message import Message, MessageQueue, SendResult
 from ..client.producer import Producer as AsyncProducer
 from ..client.send_options import DEFAULT_GROUP, ProducerOptions
 from .client import Client, Member
 from .delivery import Delivery, SendBuffer
-from .door import ExitInfo, Resident
+from .forwarded import forwarded
+from .loop_object import ExitInfo, LoopObject
 from .loop_thread import Waiter
 from .send_queue import QueuedSend, SendQueue
 
@@ -55,16 +56,16 @@ class Producer(Member[AsyncProducer]):
         self._queue: SendQueue
         self._has_interceptors = False
 
-    def _enter(self, inner: AsyncProducer) -> Resident:
+    def _enter(self, inner: AsyncProducer) -> LoopObject:
         config = inner.sender.config
         self._buffer = SendBuffer(config.send_buffer_count_max, config.send_buffer_size_max)
         self._has_interceptors = bool(inner.client.interceptors)
         self._queue = SendQueue(inner, self._buffer)
-        resident = Resident(inner, str(self), self._queue.finish)
-        resident.on_over = self._buffer.give_up
-        return resident
+        loop_object = LoopObject(inner, str(self), self._queue.finish)
+        loop_object.on_over = self._buffer.give_up
+        return loop_object
 
-    def _leave(self, resident: Resident, exit_info: ExitInfo) -> None:
+    def _leave(self, loop_object: LoopObject, exit_info: ExitInfo) -> None:
         kind, error, _ = exit_info
         self._buffer.close()
         try:
@@ -79,7 +80,7 @@ class Producer(Member[AsyncProducer]):
             exit_info = type(interrupt), interrupt, interrupt.__traceback__
             raise
         finally:
-            resident.close(exit_info)
+            loop_object.close(exit_info)
 
     def close(self) -> None:
         """Wait for what `send_soon` took, and leave.
@@ -113,7 +114,7 @@ class Producer(Member[AsyncProducer]):
 
         Raises:
           MessageRefusedError: no broker would take it.
-          RouteNotFoundError: nobody knows the topic.
+          RouteNotFoundError: no name server knows the topic.
           SendError: all tries failed; the message may be stored nevertheless if one timed out.
           ServerError: the broker refused it, and would refuse it again.
           ClosedError; ForkedError; ConnectError: no name server answers.
@@ -122,17 +123,17 @@ class Producer(Member[AsyncProducer]):
             return self._call(
                 self._inner.send, message, queue=queue, selector=selector, timeout_s=timeout_s
             )
-        resident = self._opened()
-        resident.check_thread()
+        loop_object = self._opened()
+        loop_object.check_thread()
         waiter: Waiter[SendResult] = Waiter()
-        resident.thread.post(
-            self._send, resident, waiter, message, queue, selector, timeout_s, waiter=waiter
+        loop_object.thread.post(
+            self._send, loop_object, waiter, message, queue, selector, timeout_s, waiter=waiter
         )
-        return resident.wait_for(waiter, waiter)
+        return loop_object.wait_for(waiter, waiter)
 
     def _send(
         self,
-        resident: Resident,
+        loop_object: LoopObject,
         waiter: Waiter[SendResult],
         message: Message,
         queue: MessageQueue | None,
@@ -141,39 +142,21 @@ class Producer(Member[AsyncProducer]):
     ) -> None:
         """`send` in the loop: without a task if nothing but the answer is to be waited for."""
         sender = self._inner.sender
-        on_end = partial(_answer, resident, waiter)
+        on_end = partial(_answer, loop_object, waiter)
         try:
             outgoing = sender.packer.message(message)
             sending = sender.sending(outgoing, queue, selector, timeout_s)
-            has_begun = sender.begin(sending, resident.spawn, on_end)
+            has_begun = sender.begin(sending, loop_object.spawn, on_end)
         except Exception as error:  # noqa: BLE001 - raised in the calling thread
             waiter.fail(error)
             return
         if has_begun:
-            resident.waiters.add(waiter)
+            loop_object.waiters.add(waiter)
         else:
-            resident.run(waiter, None, sender.send, (sending,), {})
+            loop_object.run(waiter, None, sender.send, (sending,), {})
 
-    def send_batch(
-        self,
-        messages: Sequence[Message],
-        *,
-        queue: MessageQueue | None = None,
-        timeout_s: float | None = None,
-    ) -> SendResult:
-        """Send messages of one topic in one request; all are stored in one queue, or none.
-
-        Raises: MessageRefusedError: none, of several topics, delayed, or too large together; and
-          as `send`.
-        """
-        return self._call(self._inner.send_batch, messages, queue=queue, timeout_s=timeout_s)
-
-    def send_oneway(self, message: Message, *, queue: MessageQueue | None = None) -> None:
-        """Send a message without waiting for anything: it may be lost.
-
-        Raises: MessageRefusedError; RouteNotFoundError; ConnectError: the broker is not there.
-        """
-        self._call(self._inner.send_oneway, message, queue=queue)
+    send_batch: Final = forwarded(AsyncProducer.send_batch)
+    send_oneway: Final = forwarded(AsyncProducer.send_oneway)
 
     def send_soon(
         self,
@@ -191,71 +174,42 @@ class Producer(Member[AsyncProducer]):
         Returns: a Delivery, to be asked for its result or left to `drain`.
         Raises: ClosedError; ForkedError. Anything else is the Delivery's.
         """
-        resident = self._opened()
-        resident.check_thread()
+        loop_object = self._opened()
+        loop_object.check_thread()
         body = message.body
         # What a serializer will make of other bodies only the loop finds out, and counts.
         size = len(body) if isinstance(body, bytes | str | bytearray | memoryview) else 0
         delivery = Delivery(message, size, self._buffer)
-        context = resident.thread.context_for() if self._has_interceptors else None
+        context = loop_object.thread.context_for() if self._has_interceptors else None
         self._buffer.enter(delivery)
-        self._queue.put(resident, QueuedSend(delivery, queue, timeout_s, context))
+        self._queue.put(loop_object, QueuedSend(delivery, queue, timeout_s, context))
         return delivery
 
     def drain(self) -> None:
         """Wait until everything that `send_soon` took is confirmed or given up.
 
-        Raises: UndeliveredError: some were given up, and nobody looked at their Delivery.
+        Raises: UndeliveredError: some were given up, and their Delivery was not looked at.
         """
         self._opened().check_thread()
         self._buffer.drain()
 
-    def recall(self, topic: str, recall_handle: str) -> str:
-        """Take a delayed message back before it becomes visible (5.x brokers).
-
-        Args:
-          recall_handle: of its SendResult.
-
-        Returns: the message's id.
-        Raises: ServerError: it is too late, or the broker does not know how.
-        """
-        return self._call(self._inner.recall, topic, recall_handle)
-
-    def queues(self, topic: str) -> list[MessageQueue]:
-        """The queues of a topic that can be written to.
-
-        Raises: RouteNotFoundError; ConnectError.
-        """
-        return self._call(self._inner.queues, topic)
+    recall: Final = forwarded(AsyncProducer.recall)
+    queues: Final = forwarded(AsyncProducer.queues)
 
     # Request and reply
 
-    def request(self, message: Message, *, timeout_s: float | None = None) -> ReceivedMessage:
-        """Send a message and wait for the reply of whoever consumes it.
-
-        Args:
-          timeout_s: seconds for sending, consuming and replying; None: the client's.
-
-        Raises: ReplyTimeoutError: stored, but not replied to; and as `send`.
-        """
-        return self._call(self._inner.request, message, timeout_s=timeout_s)
-
-    def reply(self, request: ReceivedMessage, body: Any, *, tags: str | None = None) -> None:
-        """Reply to a message that was sent by `request`.
-
-        Raises: MessageRefusedError: the message asks for no reply; and as `send`.
-        """
-        self._call(self._inner.reply, request, body, tags=tags)
+    request: Final = forwarded(AsyncProducer.request)
+    reply: Final = forwarded(AsyncProducer.reply)
 
 
 def _answer(
-    resident: Resident,
+    loop_object: LoopObject,
     waiter: Waiter[SendResult],
     result: SendResult | None,
     error: ClientError | None,
 ) -> None:
     """Let the calling thread of a `send` go on."""
-    resident.waiters.discard(waiter)
+    loop_object.waiters.discard(waiter)
     if result is not None:
         waiter.set(result)
     elif error is not None:

@@ -43,15 +43,19 @@ class FilterServerInfo:
         self.last_update_s = last_update_s
 
 
+def _ignore_change() -> None:
+    """Until the table is connected."""
+
+
 class FilterServerManager:
     """The table of filter servers. Not thread-safe: used from the broker's one trio run.
 
-    Args:
-      on_change: called when an address came or went.
+    Attributes:
+      on_change: called when an address came or went; may be set later.
     """
 
-    def __init__(self, *, on_change: Callable[[], None]) -> None:
-        self._on_change = on_change
+    def __init__(self, *, on_change: Callable[[], None] = _ignore_change) -> None:
+        self.on_change = on_change
         self._servers: dict[ClientChannel, FilterServerInfo] = {}
         self._arrivals = 0
 
@@ -94,7 +98,7 @@ class FilterServerManager:
             self._arrivals += 1
             logger.info("new filter server %s on %s", address, channel.remote_address)
         if holder is None or known is not None:
-            self._on_change()
+            self.on_change()
 
     def channel_closed(self, channel: ClientChannel) -> bool:
         """Forget the filter server of a closed connection.
@@ -105,7 +109,7 @@ class FilterServerManager:
         if server is None:
             return False
         logger.warning("filter server %s on %s is gone", server.address, channel.remote_address)
-        self._on_change()
+        self.on_change()
         return True
 
     def scan_inactive(self, now_s: float) -> list[ClientChannel]:

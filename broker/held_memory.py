@@ -8,10 +8,11 @@ pulls may share one, so each is counted once, for the connection that came with 
 from __future__ import annotations
 
 import sys
-from typing import Final, Protocol
+from typing import Final
 
 from ..common.sql92.expression import EXPRESSION_CHARACTER_SIZE, Expression
 from ..remoting.channel import Channel
+from .pull import Pull, Selector
 
 HELD_PULL_SIZE: Final = 800
 """Bytes of one held pull, with topic, group and numbers, and without what it selects by."""
@@ -19,18 +20,8 @@ HELD_PULL_SIZE: Final = 800
 _CODE_SIZE: Final = 32
 """Bytes of one int."""
 
-_Selector = frozenset[int] | Expression
 
-
-class Held(Protocol):
-    """A held pull, as far as it is counted: its connection, and what it selects messages by."""
-
-    channel: Channel
-    tags_codes: frozenset[int] | None
-    expression: Expression | None
-
-
-def size_of_selector(selector: _Selector) -> int:
+def size_of_selector(selector: Selector) -> int:
     """About how many bytes tags codes or a compiled expression take."""
     if isinstance(selector, Expression):
         return len(selector.text) * EXPRESSION_CHARACTER_SIZE
@@ -42,10 +33,10 @@ class _Counted:
 
     __slots__ = ("count", "payer", "selector", "size")
 
-    def __init__(self, selector: _Selector, payer: Held) -> None:
+    def __init__(self, selector: Selector, payer: Channel, size: int) -> None:
         self.selector = selector  # keeps its id from being another object's
-        self.payer = payer.channel
-        self.size = size_of_selector(selector)
+        self.payer = payer
+        self.size = size
         self.count = 0
 
 
@@ -55,37 +46,33 @@ class HeldMemory:
     def __init__(self) -> None:
         self._selectors: dict[int, _Counted] = {}
 
-    def take(self, pull: Held) -> bool:
+    def take(self, pull: Pull) -> bool:
         """Count a pull that is to be held.
 
         Returns: False: it does not fit into the budget, and was not counted.
         """
         channel = pull.channel
-        selectors = _selectors_of(pull)
-        size = HELD_PULL_SIZE
-        for selector in selectors:
-            if id(selector) not in self._selectors:
-                size += size_of_selector(selector)
-        if not channel.memory.held_requests.take(channel, size):
+        selector = pull.selector
+        if selector is None:  # as most
+            return channel.memory.held_requests.take(channel, HELD_PULL_SIZE)
+        known = self._selectors.get(id(selector))
+        size = 0 if known is not None else size_of_selector(selector)
+        if not channel.memory.held_requests.take(channel, HELD_PULL_SIZE + size):
             return False
-        for selector in selectors:
-            known = self._selectors.get(id(selector))
-            if known is None:
-                known = self._selectors[id(selector)] = _Counted(selector, pull)
-            known.count += 1
+        if known is None:
+            known = self._selectors[id(selector)] = _Counted(selector, channel, size)
+        known.count += 1
         return True
 
-    def give_back(self, pull: Held) -> None:
+    def give_back(self, pull: Pull) -> None:
         """A pull that was counted is no longer held."""
         channel = pull.channel
         channel.memory.held_requests.give_back(channel, HELD_PULL_SIZE)
-        for selector in _selectors_of(pull):
-            known = self._selectors[id(selector)]
-            known.count -= 1
-            if not known.count:
-                del self._selectors[id(selector)]
-                known.payer.memory.held_requests.give_back(known.payer, known.size)
-
-
-def _selectors_of(pull: Held) -> list[_Selector]:
-    return [one for one in (pull.tags_codes, pull.expression) if one is not None]
+        selector = pull.selector
+        if selector is None:
+            return
+        known = self._selectors[id(selector)]
+        known.count -= 1
+        if not known.count:
+            del self._selectors[id(selector)]
+            known.payer.memory.held_requests.give_back(known.payer, known.size)

@@ -8,13 +8,10 @@ Java counterpart: MessageExtBrokerInner.java, broker/util/HookUtils.java handleS
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from ..common.java_hash import tags_code
 from ..common.message_properties import (
-    PROPERTY_CRC32,
     PROPERTY_TIMER_DEL_UNIQKEY,
     PROPERTY_TIMER_DELAY_SEC,
     PROPERTY_TIMER_DELIVER_MS,
@@ -22,21 +19,30 @@ from ..common.message_properties import (
     PROPERTY_TIMER_ENQUEUE_MS,
     PROPERTY_TIMER_OUT_MS,
     PROPERTY_TRANSACTION_CHECK_TIMES,
-    change_properties,
     find_property,
     properties_from_bytes,
     properties_to_bytes,
 )
 from ..common.topic_names import SCHEDULE_TOPIC, TIMER_TOPIC, TRANS_CHECK_MAX_TIME_TOPIC
-from ..remoting.message import MessageExt
 from ..remoting.sys_flag import TRANSACTION_COMMIT_TYPE, TRANSACTION_MASK
 from ..store.config import MessageStoreConfig
 from ..store.message_store import MessageStore
 from ..store.queues.projection import delay_levels_ms
-from ..store.status import PutMessageStatus
-from ..store.writing.message_appender import PutResult
+from ..store.status import PutMessageStatus, PutResult
+from ..store.writing.inner_message import InnerMessage
 from .admission import TIMER_NAMES, TopicKinds
 from .timer_wheel import out_ms
+
+__all__ = [
+    "TOO_LARGE",
+    "DelayLevels",
+    "InnerMessage",
+    "InnerPuts",
+    "WaitingRefused",
+    "delay_level",
+    "delayed",
+    "timed",
+]
 
 _INT64_TEXT: Final = str(0x7FFFFFFFFFFFFFFF)
 _DELIVERY_ROOM: Final = len(
@@ -51,55 +57,6 @@ _CHECK_ROOM: Final = len(
     properties_to_bytes({PROPERTY_TRANSACTION_CHECK_TIMES: _INT64_TEXT, "WAIT": "false"})
 )
 """Bytes of the properties that a half message gets when its producer is asked about it."""
-_CRC32_NAME: Final = PROPERTY_CRC32.encode("ascii") + b"\1"
-
-
-@dataclass(slots=True)
-class InnerMessage:
-    """A message on its way into the store; fields as `MessageStore.put_message` takes them."""
-
-    topic: str
-    queue_id: int
-    body: bytes
-    properties: bytes
-    born_timestamp_ms: int
-    born_host: bytes
-    store_host: bytes
-    flag: int = 0
-    sys_flag: int = 0
-    reconsume_times: int = 0
-    prepared_transaction_offset: int = 0
-
-    @classmethod
-    def of(cls, message: MessageExt) -> InnerMessage:
-        """A stored message, to be stored again; its body as it is, compressed or not."""
-        properties = message.properties_bytes
-        if _CRC32_NAME in properties:  # of the record as it was
-            properties = change_properties(properties, {}, (PROPERTY_CRC32,))
-        return cls(
-            message.topic,
-            message.queue_id,
-            message.body,
-            properties,
-            message.born_timestamp_ms,
-            message.born_host,
-            message.store_host,
-            message.flag,
-            message.sys_flag,
-            message.reconsume_times,
-        )
-
-    def change_properties(self, changed: Mapping[str, str], *removed: str) -> None:
-        """Give some properties other values, at the end, and take others away."""
-        self.properties = change_properties(self.properties, changed, removed)
-
-    def moved(self, topic: str, queue_id: int) -> InnerMessage:
-        """The same message for another queue."""
-        return InnerMessage(
-            topic, queue_id, self.body, self.properties, self.born_timestamp_ms, self.born_host,
-            self.store_host, self.flag, self.sys_flag, self.reconsume_times,
-            self.prepared_transaction_offset,
-        )  # fmt: skip
 
 
 class DelayLevels:
@@ -275,23 +232,10 @@ class InnerPuts:
             raise WaitingRefused(PutMessageStatus.MESSAGE_ILLEGAL)
 
     def put(self, message: InnerMessage) -> PutResult:
-        """Append one message where it says; returns as `MessageStore.put_message`."""
+        """Append one message where it says; returns as `MessageStore.put`."""
         if message.topic == SCHEDULE_TOPIC:
             code = self._store.now_ms + self._levels.delay_ms(message.queue_id + 1)
         else:
             tags = find_property(message.properties, b"TAGS")
             code = 0 if tags is None else tags_code(str(tags, "utf-8", "replace"))
-        return self._store.put_message(
-            message.topic,
-            message.queue_id,
-            message.body,
-            message.properties,
-            born_timestamp_ms=message.born_timestamp_ms,
-            born_host=message.born_host,
-            store_host=message.store_host,
-            tags_code=code,
-            flag=message.flag,
-            sys_flag=message.sys_flag,
-            reconsume_times=message.reconsume_times,
-            prepared_transaction_offset=message.prepared_transaction_offset,
-        )
+        return self._store.put(message, code)

@@ -15,16 +15,16 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Collection, Iterable
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Final, TypeVar
 
 import trio
 
-from ..common.sql92.expression import Expression
 from ..common.supervision import FailureLog
 from ..remoting.channel import Channel
-from ..remoting.codec import RemotingCommand
 from .held_memory import HeldMemory
+from .pull import Pull
 
 logger = logging.getLogger(__name__)
 
@@ -46,8 +46,12 @@ GROUP_PULLS_SHARE: Final = 10_000
 other half is for those that hold few. Clients hold one for each queue that they consume."""
 
 CHECK_INTERVAL_S = 1.0
-"""Seconds between two looks for pulls whose time is over. Clients ask to be held for 15 s and wait
+"""Seconds between two scans for pulls whose time is over. Clients ask to be held for 15 s and wait
 30 s for the answer, so a second more or less is nothing to them."""
+
+SCAN_COUNT: Final = 5_000
+"""Pulls that are looked at in one go, in about a millisecond. A table by deadline would spare the
+looks; but it costs a pull that is answered soon, as those of busy queues are, 0.2 us."""
 
 TRIES_PER_TURN: Final = 100
 """Pulls that are tried in one go; one takes 20 to 50 us. Others are served before the next go."""
@@ -73,54 +77,21 @@ class HeldPull:
     """One pull that waits.
 
     Attributes:
-      request: to be answered, without its fields and body.
-      channel: where it came from.
-      key: topic and queue id.
-      group: consumer group.
-      queue_offset: where to go on; moves past messages that do not match.
-      count_max, size_max: limits of the answer.
-      tags_codes: of the subscription; None: all.
-      expression: of the subscription, if it is no tags.
+      pull: as it stands now: its offset moves past messages that do not match.
       deadline_s: trio time at which it is answered in any case.
+      queue: where it waits; None: it does not wait, or has been answered.
     """
 
-    __slots__ = (
-        "channel",
-        "count_max",
-        "deadline_s",
-        "expression",
-        "group",
-        "key",
-        "queue_offset",
-        "request",
-        "size_max",
-        "tags_codes",
-    )
+    __slots__ = ("deadline_s", "pull", "queue")
 
-    def __init__(
-        self,
-        request: RemotingCommand,
-        channel: Channel,
-        key: tuple[str, int],
-        group: str,
-        *,
-        queue_offset: int,
-        count_max: int,
-        size_max: int,
-        tags_codes: frozenset[int] | None,
-        deadline_s: float,
-        expression: Expression | None = None,
-    ) -> None:
-        self.request = request.without_content()
-        self.channel = channel
-        self.key = key
-        self.group = group
-        self.queue_offset = queue_offset
-        self.count_max = count_max
-        self.size_max = size_max
-        self.tags_codes = tags_codes
-        self.expression = expression
+    def __init__(self, pull: Pull, deadline_s: float) -> None:
+        self.pull = pull
         self.deadline_s = deadline_s
+        self.queue: _Queue | None = None
+
+    def move_to(self, queue_offset: int) -> None:
+        """Go on at another offset."""
+        self.pull = self.pull.moved_to(queue_offset)
 
 
 class _Queue:
@@ -130,36 +101,71 @@ class _Queue:
       tagged: pulls by tags that want none of the messages before `seen`.
       others: pulls that any message may be for.
       seen: offset up to which the pulls in `tagged` have been judged.
-      channels: number of pulls by connection.
+      of_channels: number of pulls by connection; None: not counted, as long as no connection can
+        have too many.
     """
 
-    __slots__ = ("channels", "others", "seen", "tagged")
+    __slots__ = ("of_channels", "others", "seen", "tagged")
 
     def __init__(self) -> None:
         self.tagged: dict[HeldPull, None] = {}
         self.others: dict[HeldPull, None] = {}
         self.seen = 0
-        self.channels: dict[Channel, int] = {}
+        self.of_channels: Counter[Channel] | None = None
 
     def __len__(self) -> int:
         return len(self.tagged) + len(self.others)
 
-    def put(self, pull: HeldPull) -> None:
-        """Add a pull, or place it anew after its offset has moved."""
+    def __iter__(self) -> Iterator[HeldPull]:
+        yield from self.others
+        yield from self.tagged
+
+    def add(self, held: HeldPull) -> bool:
+        """Let a pull wait here.
+
+        Returns: False: too many do already, of all connections or of this one.
+        """
+        count = len(self.others) + len(self.tagged)
+        if count >= CHANNEL_QUEUE_PULLS_MAX and not self._has_place(held.pull.channel, count):
+            return False
+        held.queue = self
+        self.place(held)
+        if self.of_channels is not None:
+            self.of_channels[held.pull.channel] += 1
+        return True
+
+    def _has_place(self, channel: Channel, count: int) -> bool:
+        if count >= QUEUE_PULLS_MAX:
+            return False
+        if self.of_channels is None:
+            self.of_channels = Counter(held.pull.channel for held in self)
+        return self.of_channels[channel] < CHANNEL_QUEUE_PULLS_MAX
+
+    def remove(self, held: HeldPull) -> None:
+        """A pull waits no longer."""
+        held.queue = None
+        self.others.pop(held, None)
+        if self.tagged:
+            self.tagged.pop(held, None)
+        if self.of_channels is not None:
+            _take_one(self.of_channels, held.pull.channel)
+
+    def place(self, held: HeldPull) -> None:
+        """Put a pull among `tagged` or `others`, anew after its offset has moved."""
+        pull = held.pull
+        if not isinstance(pull.selector, frozenset):
+            self.others[held] = None
+            return
         if not self.tagged:
             self.seen = pull.queue_offset
-        is_tagged = (
-            pull.tags_codes is not None
-            and pull.expression is None
-            and pull.queue_offset == self.seen
-        )
-        (self.others if is_tagged else self.tagged).pop(pull, None)
-        (self.tagged if is_tagged else self.others)[pull] = None
+        is_tagged = pull.queue_offset == self.seen
+        (self.others if is_tagged else self.tagged).pop(held, None)
+        (self.tagged if is_tagged else self.others)[held] = None
 
-    def move_on(self, pull: HeldPull) -> None:
+    def move_on(self, held: HeldPull) -> None:
         """Note in a pull what it has been judged up to."""
-        if pull in self.tagged and pull.queue_offset < self.seen:
-            pull.queue_offset = self.seen
+        if held in self.tagged and held.pull.queue_offset < self.seen:
+            held.move_to(self.seen)
 
     def arrived(self, codes: Collection[int] | None, end: int) -> list[HeldPull]:
         """The pulls that may want the messages from `seen` to `end`.
@@ -169,20 +175,54 @@ class _Queue:
           end: where the queue ends.
         """
         seen, self.seen = self.seen, max(end, self.seen)
-        found = list(self.tagged)
-        if codes is not None:
-            found = [pull for pull in found if not _is_disjoint(pull, codes)]
-        for pull in found:
-            if pull.queue_offset < seen:
-                pull.queue_offset = seen
-            del self.tagged[pull]
+        found: list[HeldPull] = []
+        for held in self.tagged:
+            wanted = held.pull.selector
+            if codes is None or not isinstance(wanted, frozenset) or not wanted.isdisjoint(codes):
+                found.append(held)
+        for held in found:
+            if held.pull.queue_offset < seen:
+                held.move_to(seen)
+            del self.tagged[held]
         woken = [*self.others, *found]
         self.others.update(dict.fromkeys(found))
         return woken
 
 
-def _is_disjoint(pull: HeldPull, codes: Collection[int]) -> bool:
-    return pull.tags_codes is not None and pull.tags_codes.isdisjoint(codes)
+class _Shares:
+    """The held pulls by connection and by group.
+
+    They are counted only while so many pulls are held that the shares matter: to count costs more
+    than to hold.
+    """
+
+    def __init__(self, held: Iterable[HeldPull]) -> None:
+        pulls = [each.pull for each in held]
+        self._of_channels = Counter(pull.channel for pull in pulls)
+        self._of_groups = Counter(pull.group for pull in pulls)
+
+    def has_place(self, pull: Pull) -> bool:
+        """Whether one more pull may be held."""
+        return (
+            self._of_channels[pull.channel] < CHANNEL_PULLS_SHARE
+            and self._of_groups[pull.group] < GROUP_PULLS_SHARE
+        )
+
+    def add(self, pull: Pull) -> None:
+        """Count a pull."""
+        self._of_channels[pull.channel] += 1
+        self._of_groups[pull.group] += 1
+
+    def remove(self, pull: Pull) -> None:
+        """Count a pull no longer."""
+        _take_one(self._of_channels, pull.channel)
+        _take_one(self._of_groups, pull.group)
+
+
+def _take_one(counts: Counter[K], key: K) -> None:
+    counts[key] -= 1
+    if not counts[key]:
+        del counts[key]
 
 
 class _Backlog:
@@ -197,22 +237,23 @@ class _Backlog:
     def add(self, pulls: Iterable[HeldPull]) -> None:
         """Add pulls; one that is there already keeps its place."""
         of = self._of
-        for pull in pulls:
-            waiting = of.get(pull.channel)
+        for held in pulls:
+            channel = held.pull.channel
+            waiting = of.get(channel)
             if waiting is None:
-                of[pull.channel] = {pull: None}
+                of[channel] = {held: None}
             else:
-                waiting[pull] = None
+                waiting[held] = None
 
     def pop(self) -> HeldPull:
         """The next pull. The backlog must not be empty."""
         channel = next(iter(self._of))
         waiting = self._of.pop(channel)
-        pull = next(iter(waiting))
-        del waiting[pull]
+        held = next(iter(waiting))
+        del waiting[held]
         if waiting:
             self._of[channel] = waiting
-        return pull
+        return held
 
 
 class PullRequestHoldService:
@@ -236,9 +277,7 @@ class PullRequestHoldService:
         self._tags_codes_since = tags_codes_since
         self._elapsed_s = elapsed_s
         self._queues: dict[Key, _Queue] = {}
-        self._of_channel: dict[Channel, dict[HeldPull, None]] = {}
-        self._of_group: dict[str, int] = {}
-        self._by_second: dict[int, dict[HeldPull, None]] = {}
+        self._shares: _Shares | None = None
         self._count = 0
         self._memory = HeldMemory()
         self._failures = FailureLog(logger)
@@ -257,7 +296,8 @@ class PullRequestHoldService:
             nursery.start_soon(self._work_off)
             while True:
                 await trio.sleep(CHECK_INTERVAL_S)
-                self.check(trio.current_time())
+                for _ in self._scan(trio.current_time()):
+                    await trio.lowlevel.checkpoint()
 
     async def _work_off(self) -> None:
         while True:
@@ -267,38 +307,36 @@ class PullRequestHoldService:
                 await trio.lowlevel.checkpoint()
                 self._try_some()
 
-    def hold(self, pull: HeldPull) -> bool:
+    def hold(self, held: HeldPull) -> bool:
         """Keep a pull until a message arrives or its time is over.
 
         Returns: False when there are too many already, or the memory budget of the connections has
           no room for it, and it is not kept.
         """
-        queue = self._queues.get(pull.key)
-        if not self._has_place(pull, queue) or not self._memory.take(pull):
+        pull = held.pull
+        if self._count >= HELD_PULLS_MAX // 2 and not self._has_share(pull):
             return False
-        channel = pull.channel
+        key = pull.topic, pull.queue_id
+        queue = self._queues.get(key)
         if queue is None:
-            queue = self._queues[pull.key] = _Queue()
-        queue.put(pull)
-        queue.channels[channel] = queue.channels.get(channel, 0) + 1
-        _put_in(self._of_channel, channel, pull)
-        self._of_group[pull.group] = self._of_group.get(pull.group, 0) + 1
-        _put_in(self._by_second, int(pull.deadline_s), pull)
+            queue = self._queues[key] = _Queue()
+        if not queue.add(held):
+            return False
+        if not self._memory.take(pull):
+            queue.remove(held)
+            return False
         self._count += 1
+        if self._shares is not None:
+            self._shares.add(pull)
         return True
 
-    def _has_place(self, pull: HeldPull, queue: _Queue | None) -> bool:
+    def _has_share(self, pull: Pull) -> bool:
+        """Whether a pull may be held though half of all places are taken."""
         if self._count >= HELD_PULLS_MAX:
             return False
-        if self._count >= HELD_PULLS_MAX // 2 and (
-            len(self._of_channel.get(pull.channel, ())) >= CHANNEL_PULLS_SHARE
-            or self._of_group.get(pull.group, 0) >= GROUP_PULLS_SHARE
-        ):
-            return False
-        return queue is None or (
-            len(queue) < QUEUE_PULLS_MAX
-            and queue.channels.get(pull.channel, 0) < CHANNEL_QUEUE_PULLS_MAX
-        )
+        if self._shares is None:
+            self._shares = _Shares(held for queue in self._queues.values() for held in queue)
+        return self._shares.has_place(pull)
 
     def notify_messages(self, queues: Collection[Key]) -> None:
         """Try the pulls of queues that have new messages."""
@@ -321,13 +359,34 @@ class PullRequestHoldService:
 
     def check(self, now_s: float) -> None:
         """Answer the pulls whose time is over, forget those whose connection is closed."""
+        for _ in self._scan(now_s):
+            pass
+
+    def _scan(self, now_s: float) -> Iterator[None]:
+        """Do what `check` says, and stop after each SCAN_COUNT pulls for others to be served."""
         self._now_s = now_s
-        for second in [second for second in self._by_second if second <= now_s]:
-            pulls = self._by_second[second]
-            self._backlog.add([pull for pull in pulls if pull.deadline_s <= now_s])
-        for channel in [channel for channel in self._of_channel if channel.closed]:
-            self._backlog.add(self._of_channel[channel])
+        count = 0
+        for queue in list(self._queues.values()):
+            for pulls in (queue.others, queue.tagged):
+                self._backlog.add(
+                    [held for held in pulls if held.deadline_s <= now_s or held.pull.channel.closed]
+                )
+            count += len(queue)
+            if count >= SCAN_COUNT:
+                count = 0
+                yield
         self._try_some()
+        self._tidy()
+
+    def _tidy(self) -> None:
+        """Give up what only pays while many pulls are held."""
+        for key in [key for key, queue in self._queues.items() if not len(queue)]:
+            del self._queues[key]
+        for queue in self._queues.values():
+            if queue.of_channels is not None and len(queue) < CHANNEL_QUEUE_PULLS_MAX // 2:
+                queue.of_channels = None
+        if self._count < HELD_PULLS_MAX // 4:
+            self._shares = None
 
     def _try_some(self) -> None:
         """Try what waits for it, as much as one go may; `run` goes on with the rest."""
@@ -342,56 +401,27 @@ class PullRequestHoldService:
         if backlog:
             self._wanted.set()
 
-    def _try(self, pull: HeldPull) -> None:
-        if pull not in self._of_channel.get(pull.channel, ()):
+    def _try(self, held: HeldPull) -> None:
+        queue, channel = held.queue, held.pull.channel
+        if queue is None:
             return  # answered meanwhile
-        queue = self._queues[pull.key]
         if queue.tagged:
-            queue.move_on(pull)
+            queue.move_on(held)
         try:
-            is_done = pull.channel.closed or self._resume(pull, pull.deadline_s <= self._now_s)
+            is_done = channel.closed or self._resume(held, held.deadline_s <= self._now_s)
         except Exception as error:  # noqa: BLE001 - our bug: other pulls are answered
             meaning = "Its connection is closed, and its client pulls again"
             self._failures.note("answering a held pull", meaning, error)
-            pull.channel.close("its held pull could not be answered")
+            channel.close("its held pull could not be answered")
             is_done = True
         if is_done:
-            self._forget(pull, queue)
+            self._forget(held, queue)
         else:
-            queue.put(pull)
+            queue.place(held)
 
-    def _forget(self, pull: HeldPull, queue: _Queue) -> None:
+    def _forget(self, held: HeldPull, queue: _Queue) -> None:
         self._count -= 1
-        self._memory.give_back(pull)
-        channel = pull.channel
-        queue.tagged.pop(pull, None)
-        queue.others.pop(pull, None)
-        _take_one(queue.channels, channel)
-        if not queue.channels:
-            del self._queues[pull.key]
-        _take_out(self._of_channel, channel, pull)
-        _take_one(self._of_group, pull.group)
-        _take_out(self._by_second, int(pull.deadline_s), pull)
-
-
-def _put_in(table: dict[K, dict[HeldPull, None]], key: K, pull: HeldPull) -> None:
-    pulls = table.get(key)
-    if pulls is None:
-        table[key] = {pull: None}
-    else:
-        pulls[pull] = None
-
-
-def _take_one(counts: dict[K, int], key: K) -> None:
-    left = counts[key] - 1
-    if left:
-        counts[key] = left
-    else:
-        del counts[key]
-
-
-def _take_out(table: dict[K, dict[HeldPull, None]], key: K, pull: HeldPull) -> None:
-    pulls = table[key]
-    del pulls[pull]
-    if not pulls:
-        del table[key]
+        queue.remove(held)
+        self._memory.give_back(held.pull)
+        if self._shares is not None:
+            self._shares.remove(held.pull)

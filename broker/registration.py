@@ -54,9 +54,8 @@ class Registrar:
       config: the broker's; read at every registration.
       client: running.
       topics: what is registered; its ordered topics are marked as the name servers say.
-      broker_addr: gives `host:port` that clients are told.
-      ha_server_addr: gives `host:port` for slaves.
-      filter_servers: gives the addresses of the broker's filter servers.
+      identity: gives what each registration says of the broker itself, when `run` is called and
+        later.
       on_master: of a slave; called after each answer with what the first of the name servers that
         knows a master says; None: none does.
     """
@@ -66,17 +65,13 @@ class Registrar:
         config: BrokerConfig,
         client: RemotingClient,
         topics: TopicConfigManager,
-        broker_addr: Callable[[], str],
-        ha_server_addr: Callable[[], str],
-        filter_servers: Callable[[], tuple[str, ...]],
+        identity: Callable[[], BrokerIdentity],
         on_master: Callable[[Master | None], None] = _ignore_master,
     ) -> None:
         self._config = config
         self._client = client
         self._topics = topics
-        self._broker_addr = broker_addr
-        self._ha_server_addr = ha_server_addr
-        self._filter_servers = filter_servers
+        self._identity = identity
         self._on_master = on_master
         self._masters: dict[str, Master] = {}  # by name server
         self._links: list[RegistrationLink] = []
@@ -94,7 +89,7 @@ class Registrar:
                 self._client,
                 self._topics,
                 self._identity,
-                period_s=lambda: self._period_s,
+                period_s=self._period_s,
                 on_master=self._note_master,
                 on_progress=self._note_progress,
             )
@@ -109,15 +104,9 @@ class Registrar:
             task_status.started()
             await trio.sleep_forever()
 
-    @property
     def _period_s(self) -> float:
         wants_master = self._config.broker_id != MASTER_ID and not self._masters
         return MASTER_UNKNOWN_PERIOD_S if wants_master else self._config.register_period_s
-
-    def _identity(self) -> BrokerIdentity:
-        return BrokerIdentity(
-            self._config, self._broker_addr(), self._ha_server_addr(), self._filter_servers()
-        )
 
     def changed(self) -> None:
         """The filter servers changed: register soon."""

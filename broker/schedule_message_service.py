@@ -28,7 +28,6 @@ from ..remoting.message_codec import decode_record
 from ..store.clock import Clock
 from ..store.errors import CorruptRecordError, StoreError, StoreIOError
 from ..store.message_store import MessageStore
-from ..store.status import PutMessageStatus
 from .admission import NotDeliverableError
 from .delay_offset_manager import DelayOffsetManager
 from .due_task import DELIVERY_LAG_MS, DueTask
@@ -72,6 +71,7 @@ class ScheduleMessageService:
         on_messages: Callable[[Queues], None],
     ) -> None:
         self.delivered = 0
+        self._refusal = ""  # the remark of the put that was refused last
         self._store = store
         self._clock = clock
         self._levels = levels
@@ -111,7 +111,7 @@ class ScheduleMessageService:
         It is found by halving: messages of one level are due in the order of their offsets.
         """
         low, high = self._store.min_offset(*queue), self._store.max_offset(*queue)
-        delivered_ms = self._store.newest_at_start_ms - DELIVERY_LAG_MS
+        delivered_ms = self._store.opened.newest_ms - DELIVERY_LAG_MS
         try:
             while low < high:
                 middle = (low + high) // 2
@@ -214,8 +214,8 @@ class ScheduleMessageService:
                 else:
                     heappush(self._due, (due_ms, level))
             arrivals = self._store.commit()
-        except Exception as error:
-            self._store.roll_back(error)
+        except Exception:
+            self._store.roll_back()
             self._start_over()
             raise
         for level, offset in reached.items():
@@ -224,7 +224,7 @@ class ScheduleMessageService:
         if arrivals:
             self._on_messages(arrivals)
         if not count and not failed:
-            raise StoreIOError(SCHEDULE_TOPIC, self._store.refusal or "the store takes no message")
+            raise StoreIOError(SCHEDULE_TOPIC, self._refusal or "the store takes no message")
 
     def _start_over(self) -> None:
         """Forget what is known to be due; the offsets say where to go on."""
@@ -245,8 +245,11 @@ class ScheduleMessageService:
             return True
         again = InnerMessage.of(message)
         again.topic, again.queue_id = real_topic, real_queue_id
-        status, _, _ = self._puts.put(again)
+        refusal, _, _ = self._puts.put(again)
+        if refusal is None:
+            return True
+        status, self._refusal = refusal
         if status in TOO_LARGE:
             logger.error("%s is left out, %s does not take it: %s", place, real_topic, status.name)
             return True
-        return status is PutMessageStatus.PUT_OK
+        return False

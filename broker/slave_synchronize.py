@@ -159,7 +159,7 @@ class SlaveSynchronize:
             timers = await master.timer_checkpoint()
         end = await master.log_end()
         while self._store.dispatched_offset < end:
-            await self._store.wait_for_more()
+            await self._store.activity.wait_for_more()
         if not self._ha.is_following:
             return  # whoever answered may not be who comes next
         self._offsets.take_over(offsets)

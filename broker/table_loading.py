@@ -34,7 +34,6 @@ from .consumer_filter_manager import ConsumerFilterManager
 from .consumer_offset_manager import ConsumerOffsetManager
 from .delay_offset_manager import DelayOffsetManager
 from .subscription_group_manager import SYSTEM_GROUPS, SubscriptionGroupManager
-from .table_numbers import settle_tables
 from .topic_config_manager import TopicConfigManager
 
 logger = logging.getLogger(__name__)
@@ -116,7 +115,7 @@ class TableLoader:
         """Compare the tables with a store that is loaded, and make again what they lack.
 
         On a slave the master's tables come soon: nothing is made, and nothing is missed. Numbers
-        that the store shows to be wrong are replaced in any case (`settle_tables`).
+        that the store shows to be wrong are replaced in any case.
 
         Raises:
           StoreIOError: the store could not be read.
@@ -131,7 +130,7 @@ class TableLoader:
             except StoreIOError as error:
                 logger.error("deletions of topics cannot be noted: %s", error)
             note_made(store, self._topics.topic_config_table.values())
-        settle_tables(self._files, store, self._topics, self._groups, self._offsets)
+        _settle(self._files, store, self._topics, self._groups, self._offsets)
 
     def _restore_topics(self, store: MessageStore) -> None:
         deleted, known = store.deleted_topics, self._topics.topic_config_table
@@ -258,3 +257,26 @@ def note_made(store: MessageStore, topics: Iterable[TopicConfig]) -> None:
             store.deleted_topics.remove(topic.topic_name for topic in topics)
         except StoreError as error:
             logger.error("a topic that was made again still counts as deleted: %s", error)
+
+
+def _settle(
+    files: StateFiles,
+    store: MessageStore,
+    topics: TopicConfigManager,
+    groups: SubscriptionGroupManager,
+    offsets: ConsumerOffsetManager,
+) -> None:
+    """Check the tables against the store, and write again what was not as it should be.
+
+    To be called once the store is open: before that the data folder may be another process's.
+    """
+    if not store.read_only:  # where a hole is, queues may end too early
+        offsets.correct(store.max_offset)
+    topics.cover_queues(store.topics())
+    files.replace_damaged()
+    for table in (topics, groups, offsets):
+        if table.is_corrected:
+            try:
+                table.file.persist()
+            except StoreError as error:
+                logger.error("%s is not written again yet: %s", table.file.name, error)

@@ -2,7 +2,7 @@
 
 A file that was edited by hand, written by another program or damaged may hold any number. One that
 cannot be right is replaced before it counts. A warning says file, member, number and what is used
-in its place, and the file is written again once the store is open (`settle_tables`).
+in its place, and the file is written again once the store is open (`table_loading`).
 
 A number of a wrong kind, or one that Java's type does not hold, makes the whole file unusable: its
 `.bak` is then read, or the broker refuses to start (`store/disk/json_config.py`).
@@ -13,7 +13,7 @@ RocketMQ believes every number that fits its type.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -34,14 +34,6 @@ from ..remoting.numbers import (
     QUEUE_OFFSET,
     Range,
 )
-from ..store.errors import StoreError
-
-if TYPE_CHECKING:
-    from ..store.message_store import MessageStore
-    from ..store.state.state_files import StateFiles
-    from .consumer_offset_manager import ConsumerOffsetManager
-    from .subscription_group_manager import SubscriptionGroupManager
-    from .topic_config_manager import TopicConfigManager
 
 logger = logging.getLogger(__name__)
 
@@ -163,26 +155,3 @@ def correct_offsets(file: str, key: str, offsets: dict[int, int]) -> dict[int, i
         else:
             found[queue_id] = offset
     return found
-
-
-def settle_tables(
-    files: StateFiles,
-    store: MessageStore,
-    topics: TopicConfigManager,
-    groups: SubscriptionGroupManager,
-    offsets: ConsumerOffsetManager,
-) -> None:
-    """Check the tables against the store, and write again what was not as it should be.
-
-    To be called once the store is open: before that the data folder may be another process's.
-    """
-    if not store.read_only:  # where a hole is, queues may end too early
-        offsets.correct(store.max_offset)
-    topics.cover_queues(store.topics())
-    files.replace_damaged()
-    for table in (topics, groups, offsets):
-        if table.is_corrected:
-            try:
-                table.file.persist()
-            except StoreError as error:
-                logger.error("%s is not written again yet: %s", table.file.name, error)

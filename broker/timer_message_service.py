@@ -33,7 +33,6 @@ from ..store.clock import Clock
 from ..store.errors import CorruptRecordError, StoreError, StoreIOError
 from ..store.format import TIMER_FILE_SIZE
 from ..store.message_store import MessageStore
-from ..store.status import PutMessageStatus
 from .admission import NotDeliverableError
 from .due_task import DELIVERY_LAG_MS, DueTask
 from .inner_message import TOO_LARGE, InnerMessage, InnerPuts
@@ -81,6 +80,7 @@ class TimerMessageService:
         on_messages: Callable[[Collection[tuple[str, int]]], None],
     ) -> None:
         self.delivered = 0
+        self._refusal = ""  # the remark of the put that was refused last
         self.wheel = TimerWheel()
         self._store = store
         self._clock = clock
@@ -120,8 +120,8 @@ class TimerMessageService:
             self._known = page.correct(
                 self._path,
                 queue_end=self._store.max_offset(*_QUEUE),
-                latest_ms=max(self._clock.wall_ms(), self._store.newest_at_start_ms),
-                delivered_ms=self._store.newest_at_start_ms - DELIVERY_LAG_MS,
+                latest_ms=max(self._clock.wall_ms(), self._store.opened.newest_ms),
+                delivered_ms=self._store.opened.newest_ms - DELIVERY_LAG_MS,
             )
             if self._known is not page and not self._store.read_only:
                 self._write(self._known.to_page(self._clock.wall_ms()))
@@ -181,9 +181,9 @@ class TimerMessageService:
                 return
             slot, topic = self.wheel.slot(moment_ms), place[0]
             if recalled is not None:
-                slot.recalled.add(_name(topic, recalled.removeprefix(_name(topic, ""))))
+                slot.recall(_name(topic, recalled.removeprefix(_name(topic, ""))))
                 return
-            slot.rolled.add(_name(topic, message.unique_key))
+            slot.roll(_name(topic, message.unique_key))
         self.wheel.add(moment_ms, queue_offset)
 
     def _real_place(self, message: MessageExt, queue_offset: int) -> tuple[str, int] | None:
@@ -221,8 +221,8 @@ class TimerMessageService:
             delivered += done
         try:
             arrivals = self._store.commit()
-        except Exception as error:
-            self._store.roll_back(error)
+        except Exception:
+            self._store.roll_back()
             raise
         self.wheel.took(count)
         self._moved.set()
@@ -232,7 +232,7 @@ class TimerMessageService:
         if failure is not None:
             raise failure
         if offsets and not count:
-            raise StoreIOError(TIMER_TOPIC, self._store.refusal or "the store takes no message")
+            raise StoreIOError(TIMER_TOPIC, self._refusal or "the store takes no message")
 
     def _deliver(self, slot: Slot, queue_offset: int) -> bool | None:
         """Append one message to its own queue.
@@ -247,9 +247,9 @@ class TimerMessageService:
             return False
         topic, queue_id = place
         name = _name(topic, message.unique_key)
-        if name in slot.recalled:
+        if slot.is_recalled(name):
             return False
-        if name in slot.rolled and PROPERTY_TIMER_ROLL_TIMES not in message.properties:
+        if PROPERTY_TIMER_ROLL_TIMES not in message.properties and slot.is_rolled(name):
             return False
         again = InnerMessage.of(message)
         again.topic, again.queue_id = topic, queue_id
@@ -259,11 +259,14 @@ class TimerMessageService:
                 PROPERTY_TIMER_DEQUEUE_MS: str(self._clock.wall_ms()),
             }
         )
-        status, _, _ = self._puts.put(again)
+        refusal, _, _ = self._puts.put(again)
+        if refusal is None:
+            return True
+        status, self._refusal = refusal
         if status in TOO_LARGE:
             logger.error("timer message %d is left out, %s: %s", queue_offset, topic, status.name)
             return False
-        return True if status is PutMessageStatus.PUT_OK else None
+        return None
 
     def _message(self, queue_offset: int) -> MessageExt | None:
         """A message of the queue; None: it is damaged, or its log file was deleted."""

@@ -1,8 +1,9 @@
 """When timer messages are due, and which of them are not to be delivered.
 
-Pure. Every timer message of the last days is in here, as eight bytes: the queue offset at which it
-waits in rmq_sys_wheel_timer, in the slot of the moment it is due. A slot is as long as
-`timerPrecisionMs`, so there are at most some 260,000 of them.
+Pure. Every timer message that waits is in here, as eight bytes: the queue offset at which it waits
+in rmq_sys_wheel_timer, in the slot of the moment it is due. A slot is as long as `timerPrecisionMs`
+and takes some 350 bytes. Timers wait for `timerMaxDelaySec`, so there are 260,000 slots at most,
+which are 90 MB.
 
 Java counterpart: store/timer/TimerWheel.java and TimerLog.java of 5.3.3, which keep the same in
 files; ours is made again from the queue at each start.
@@ -11,9 +12,9 @@ files; ours is made again from the queue at each start.
 from __future__ import annotations
 
 from array import array
-from collections import deque
-from dataclasses import dataclass, field
+from hashlib import blake2b
 from heapq import heappop, heappush
+from typing import Final
 
 
 def out_ms(deliver_ms: int, precision_ms: int) -> int:
@@ -24,27 +25,53 @@ def out_ms(deliver_ms: int, precision_ms: int) -> int:
     return (deliver_ms - 1) // precision_ms * precision_ms
 
 
-@dataclass(slots=True)
+NAME_SIZE: Final = 16
+"""Bytes by which a message that was taken back is known; a client says how long its name is."""
+
+
+def _digest(name: str) -> bytes:
+    return blake2b(name.encode("utf-8", "surrogatepass"), digest_size=NAME_SIZE).digest()
+
+
 class Slot:
     """What is due at one moment.
 
     Attributes:
       offsets: queue offsets of its messages, rising.
-      recalled: `topic+unique key` of messages that were taken back.
-      rolled: `topic+unique key` of messages that Apache's broker wrote a second time to keep them
-        longer; the earlier copies do not count.
       next: index of the next message to deliver.
     """
 
-    offsets: array[int] = field(default_factory=lambda: array("Q"))
-    recalled: set[str] = field(default_factory=set)
-    rolled: set[str] = field(default_factory=set)
-    next: int = 0
+    __slots__ = ("_recalled", "_rolled", "next", "offsets")
+
+    def __init__(self) -> None:
+        self.offsets: array[int] = array("Q")
+        self.next = 0
+        self._recalled: set[bytes] | None = None  # most slots have none
+        self._rolled: set[bytes] | None = None
 
     @property
     def is_done(self) -> bool:
         """Whether none of its messages waits."""
         return self.next >= len(self.offsets)
+
+    def recall(self, name: str) -> None:
+        """A message was taken back: its `topic+unique key`."""
+        self._recalled = self._recalled or set()
+        self._recalled.add(_digest(name))
+
+    def roll(self, name: str) -> None:
+        """Apache's broker wrote a message a second time to keep it longer; the earlier copies do
+        not count."""
+        self._rolled = self._rolled or set()
+        self._rolled.add(_digest(name))
+
+    def is_recalled(self, name: str) -> bool:
+        """Whether a message was taken back."""
+        return self._recalled is not None and _digest(name) in self._recalled
+
+    def is_rolled(self, name: str) -> bool:
+        """Whether there is a later copy of a message."""
+        return self._rolled is not None and _digest(name) in self._rolled
 
 
 class TimerWheel:
@@ -53,7 +80,7 @@ class TimerWheel:
     def __init__(self) -> None:
         self._slots: dict[int, Slot] = {}
         self._moments: list[int] = []  # a heap of the slots' keys
-        self._oldest: deque[Slot] = deque()  # in the order of their first messages
+        self._oldest: dict[int, int] = {}  # first offset by moment, rising
         self._count = 0
 
     def __len__(self) -> int:
@@ -76,7 +103,7 @@ class TimerWheel:
         """
         slot = self.slot(moment_ms)
         if not slot.offsets:
-            self._oldest.append(slot)
+            self._oldest[moment_ms] = queue_offset
         slot.offsets.append(queue_offset)
         self._count += 1
 
@@ -90,10 +117,10 @@ class TimerWheel:
         slot.next += count
         self._count -= count
         if slot.is_done:
-            del self._slots[heappop(self._moments)]
+            moment_ms = heappop(self._moments)
+            del self._slots[moment_ms]
+            self._oldest.pop(moment_ms, None)
 
     def waiting_offset(self, end: int) -> int:
         """No message with a smaller queue offset waits; `end` when none does."""
-        while self._oldest and self._oldest[0].is_done:
-            self._oldest.popleft()
-        return self._oldest[0].offsets[0] if self._oldest else end
+        return next(iter(self._oldest.values()), end)

@@ -28,15 +28,16 @@ from ..store.clock import Clock
 from ..store.errors import CorruptRecordError, StoreIOError
 from ..store.message_store import MessageStore
 from ..store.status import PutMessageStatus
+from .broker_address import BrokerAddress
 from .client_channel_info import ClientChannel
 from .config import BrokerConfig
 from .consumer_offset_manager import ConsumerOffsetManager
 from .due_task import DueTask
 from .inner_message import TOO_LARGE, InnerMessage, InnerPuts
+from .open_transactions import OpenTransactions
 from .producer_manager import ProducerManager
 from .transactions import (
     TRANSACTION_GROUP,
-    OpenTransactions,
     check_times,
     ended_offsets,
     immunity_ms,
@@ -90,6 +91,7 @@ class TransactionService:
     Args:
       config: the broker's.
       store: already loaded when `load` is called.
+      address: of this broker, for op messages.
       clock: whose wall time counts.
       producers: who can be asked.
       offsets: where the progress is noted.
@@ -99,7 +101,6 @@ class TransactionService:
     Attributes:
       open: the table.
       parked: how many were parked since the start.
-      store_host: address in op messages, set before the first use.
     """
 
     def __init__(
@@ -107,6 +108,7 @@ class TransactionService:
         config: BrokerConfig,
         store: MessageStore,
         *,
+        address: BrokerAddress,
         clock: Clock,
         producers: ProducerManager,
         offsets: ConsumerOffsetManager,
@@ -115,8 +117,8 @@ class TransactionService:
     ) -> None:
         self.open = OpenTransactions()
         self.parked = 0
-        self.store_host = bytes(8)
         self._config = config
+        self._address = address
         self._store = store
         self._clock = clock
         self._producers = producers
@@ -155,10 +157,10 @@ class TransactionService:
     def before_commit(self) -> None:
         """Append the turn's op message."""
         if self._ending:
-            status, _, _ = self._puts.put(
-                op_message(self._ending, self.store_host, self._store.now_ms)
+            refusal, _, _ = self._puts.put(
+                op_message(self._ending, self._address.store_host, self._store.now_ms)
             )
-            if status is not PutMessageStatus.PUT_OK:
+            if refusal is not None:
                 # What was committed is; its producers will be asked, and say so again.
                 logger.error("the ends of transactions %s are not noted", list(self._ending))
                 self._ending.clear()
@@ -270,8 +272,8 @@ class TransactionService:
         taken: list[int] = []
         try:
             self._ask_taken(now_ms, taken)
-        except Exception as error:
-            self._store.roll_back(error)
+        except Exception:
+            self._store.roll_back()
             self._put_off(taken, now_ms)
             raise
 
@@ -320,7 +322,7 @@ class TransactionService:
         try:
             through = [*parked, *(check.old for check in checks)]
             if through:
-                self._put(op_message(through, self.store_host, now_ms))
+                self._put(op_message(through, self._address.store_host, now_ms))
         except _Refused as error:
             refused = error
         arrivals = self._store.commit()
@@ -355,10 +357,10 @@ class TransactionService:
         return now_ms - half.store_timestamp_ms > self._old_ms
 
     def _put(self, message: InnerMessage) -> tuple[int, int]:
-        status, physical_offset, queue_offset = self._puts.put(message)
-        if status is not PutMessageStatus.PUT_OK:
-            reason = self._store.refusal or f"the store answers {status.name}"
-            raise _Refused(message.topic, reason, status)
+        refusal, physical_offset, queue_offset = self._puts.put(message)
+        if refusal is not None:
+            status, remark = refusal
+            raise _Refused(message.topic, remark or f"the store answers {status.name}", status)
         return physical_offset, queue_offset
 
     def _put_renewed(self, half: MessageExt, times: int) -> tuple[int, int] | None:
@@ -395,8 +397,8 @@ class TransactionService:
             for check in checks:
                 self._ask(check)
 
-        if checks and self._store.sync_flush:
-            self._store.when_flushed(checks[-1].physical_offset, ask)
+        if checks and self._store.writer.sync_flush:
+            self._store.flusher.when_flushed(checks[-1].physical_offset, ask)
         else:
             ask(True)
 

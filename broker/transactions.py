@@ -1,4 +1,4 @@
-"""Transaction messages: which are open, and what becomes of them.
+"""Transaction messages: how they wait, and what becomes of them.
 
 A half message waits in RMQ_SYS_TRANS_HALF_TOPIC until its producer says commit or rollback (37), or
 answers a check (39). An op message in RMQ_SYS_TRANS_OP_HALF_TOPIC names the half messages that are
@@ -12,7 +12,8 @@ through, by queue offset. The files alone say what is open, so a restart takes u
 Before a check the half message is written again with its count one higher, and the old one is
 through; a producer that answers late still means the new one.
 
-Pure: `transaction_service.py` has the clock, the store and the producers.
+Pure: `open_transactions.py` has which are open, `transaction_service.py` the clock, the store and
+the producers.
 
 Java counterpart: broker/transaction/queue/TransactionalMessageServiceImpl.java,
 TransactionalMessageBridge.java and TransactionalMessageUtil.java of 5.3.3, which read the op queue
@@ -21,10 +22,7 @@ again at each round.
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
 from collections.abc import Iterable
-from dataclasses import dataclass
-from heapq import heappop, heappush
 from typing import Final
 
 from ..common.message_properties import (
@@ -49,10 +47,6 @@ TRANSACTION_GROUP: Final = "CID_RMQ_SYS_TRANS"
 
 REMOVE_TAG: Final = "d"
 """Tag of op messages. Source: TransactionalMessageUtil.REMOVE_TAG."""
-
-OPEN_COUNT_MAX: Final = 1_000_000
-"""Open transactions, some 200 MB of them at the very worst; RocketMQ has no bound. Beyond it half
-messages are refused as by a busy broker."""
 
 
 def half_message(message: InnerMessage) -> InnerMessage:
@@ -104,13 +98,13 @@ def question(half: MessageExt, physical_offset: int, queue_offset: int) -> bytes
         physical_offset,
         half.body,
         renewed_half(half, check_times(half) + 1).properties,
-        half.born_timestamp_ms,
-        half.born_host,
-        half.store_timestamp_ms,
-        half.store_host,
-        half.flag,
-        half.sys_flag,
-        half.reconsume_times,
+        born_timestamp_ms=half.born_timestamp_ms,
+        born_host=half.born_host,
+        store_timestamp_ms=half.store_timestamp_ms,
+        store_host=half.store_host,
+        flag=half.flag,
+        sys_flag=half.sys_flag,
+        reconsume_times=half.reconsume_times,
     )
 
 
@@ -162,132 +156,3 @@ def immunity_ms(properties: bytes, timeout_ms: int) -> int:
     if own is None or not own.isdigit() or len(own) > 9:
         return timeout_ms
     return int(own) * 1000
-
-
-@dataclass(slots=True)
-class OpenTransaction:
-    """One half message that waits.
-
-    Attributes:
-      due_ms: when its producer is to be asked.
-      op_mark: end of the op queue when it was stored: nothing before that speaks of it.
-      before: offsets of the copies before it, oldest first.
-    """
-
-    due_ms: int
-    op_mark: int
-    before: tuple[int, ...] = ()
-
-
-class OpenTransactions:
-    """The half messages that wait for their end, by queue offset.
-
-    Args:
-      count_max: see OPEN_COUNT_MAX.
-    """
-
-    def __init__(self, count_max: int = OPEN_COUNT_MAX) -> None:
-        self._count_max = count_max
-        self._open: OrderedDict[int, OpenTransaction] = OrderedDict()
-        self._newer: dict[int, int] = {}
-        # Most are due in the order in which they came; the heap is for the others.
-        self._in_order: deque[tuple[int, int]] = deque()
-        self._others: list[tuple[int, int]] = []
-
-    def __len__(self) -> int:
-        return len(self._open)
-
-    @property
-    def is_full(self) -> bool:
-        """Whether no more can be open."""
-        return len(self._open) >= self._count_max
-
-    def open(self, offset: int, due_ms: int, op_mark: int, before: tuple[int, ...] = ()) -> None:
-        """Take note of a half message.
-
-        Args:
-          offset: in the half queue, higher than all before it.
-          others: see `OpenTransaction`.
-        """
-        self._open[offset] = OpenTransaction(due_ms, op_mark, before)
-        for each in before:
-            self._newer[each] = offset
-        self._plan(due_ms, offset)
-
-    def _plan(self, due_ms: int, offset: int) -> None:
-        in_order = self._in_order
-        while in_order and in_order[0][1] not in self._open:
-            in_order.popleft()
-        if not in_order or due_ms >= in_order[-1][0]:
-            in_order.append((due_ms, offset))
-        else:
-            heappush(self._others, (due_ms, offset))
-
-    def current(self, offset: int) -> int | None:
-        """The newest copy of a half message; None: it is through."""
-        offset = self._newer.get(offset, offset)
-        return offset if offset in self._open else None
-
-    def end(self, offset: int) -> None:
-        """A half message is through."""
-        ended = self._open.pop(offset, None)
-        if ended is not None:
-            for each in ended.before:
-                self._newer.pop(each, None)
-
-    def renew(self, old: int, new: int, due_ms: int, op_mark: int) -> None:
-        """A half message was written again, at offset `new`."""
-        before = self._open[old].before
-        self.end(old)
-        self.open(new, due_ms, op_mark, (*before, old))
-
-    def put_off(self, offset: int, due_ms: int) -> None:
-        """Ask for a half message later."""
-        self._open[offset].due_ms = due_ms
-        self._plan(due_ms, offset)
-
-    def next_due_ms(self) -> int | None:
-        """When the next one is to be asked for; None: none is open."""
-        first = self._first()
-        return None if first is None else first[0][0]
-
-    def take_due(self, now_ms: int) -> int | None:
-        """One that is due now; it is planned again by `renew`, `put_off`, or `end` ends it."""
-        first = self._first()
-        if first is None or first[0][0] > now_ms:
-            return None
-        (_, offset), queue = first
-        if queue is self._in_order:
-            self._in_order.popleft()
-        else:
-            heappop(self._others)
-        return offset
-
-    def _first(
-        self,
-    ) -> tuple[tuple[int, int], deque[tuple[int, int]] | list[tuple[int, int]]] | None:
-        found = None
-        for queue in (self._in_order, self._others):
-            while queue and not self._is_planned(*queue[0]):
-                if queue is self._in_order:
-                    self._in_order.popleft()
-                else:
-                    heappop(self._others)
-            if queue and (found is None or queue[0] < found[0]):
-                found = (queue[0], queue)
-        return found
-
-    def _is_planned(self, due_ms: int, offset: int) -> bool:
-        known = self._open.get(offset)
-        return known is not None and known.due_ms == due_ms
-
-    def through(self, half_end: int, op_end: int) -> tuple[int, int]:
-        """The offsets in both queues before which nothing is of interest any more.
-
-        Args:
-          half_end, op_end: the queues' ends.
-        """
-        if not self._open:
-            return half_end, op_end
-        lowest = next(iter(self._open))
-        return lowest, min(self._open[lowest].op_mark, op_end)

@@ -169,7 +169,10 @@ def dump(
     (text) or `bodyBase64`. Damaged places are passed over and counted on standard error; the exit
     status is then 1.
     """
-    selection = _selection(topic, queue, key, from_offset, to_offset, since, until, limit)
+    selection = _selection(
+        topic=topic, queue=queue, key=key, from_offset=from_offset, to_offset=to_offset,
+        since=since, until=until, limit=limit,
+    )  # fmt: skip
     with refused(), _opened(path, conf, live) as store:
         if what is What.LOG:
             raise typer.Exit(_dump_log(store, selection, as_json=as_json, body=body))
@@ -215,7 +218,10 @@ def export(
     A file appears whole or not at all. Damaged places are passed over and counted on standard
     error; the exit status is then 1.
     """
-    selection = _selection(topic, queue, key, from_offset, to_offset, since, until, limit)
+    selection = _selection(
+        topic=topic, queue=queue, key=key, from_offset=from_offset, to_offset=to_offset,
+        since=since, until=until, limit=limit,
+    )  # fmt: skip
     with refused(), _opened(path, conf, live) as store:
         status = _export(store, selection, output, form, body, inflate=decompress)
     raise typer.Exit(status)
@@ -348,11 +354,11 @@ def _dump_log(store: Opened, selection: Selection, *, as_json: bool, body: bool)
     from ..store.offline.selection import Bodies, selected
     from ..store.offline.selection import as_json as as_object
 
-    files = store.layout.log_files(ReadOnlyDisk())
+    log = store.layout.commit_log(ReadOnlyDisk())
     walks: list[LogWalk] = []
     try:
         for record in selected(
-            files, selection, read_body=body, stop=store.stop, on_walk=walks.append
+            log, selection, read_body=body, stop=store.stop, on_walk=walks.append
         ):
             if as_json:
                 shown = Bodies.AUTO if body else Bodies.NONE
@@ -360,7 +366,7 @@ def _dump_log(store: Opened, selection: Selection, *, as_json: bool, body: bool)
             else:
                 typer.echo(message_line(record, with_body=body))
     finally:
-        files.close()
+        log.close()
     return _say_holes(walks[0])
 
 
@@ -401,14 +407,14 @@ def _export(
 
     if output == "-" and form is ExportFormat.PARQUET:
         usage("a Parquet file cannot go to standard output: say --output FILE")
-    files = store.layout.log_files(ReadOnlyDisk())
+    log = store.layout.commit_log(ReadOnlyDisk())
     walks: list[LogWalk] = []
 
     def write_all(writer: Writer) -> None:
         count = 0
         with progress_bar("exporting") as progress:
             for record in selected(
-                files,
+                log,
                 selection,
                 read_body=True,
                 stop=store.stop,
@@ -436,7 +442,7 @@ def _export(
                     write_all(json_writer(file.write))
                 file.commit()
     finally:
-        files.close()
+        log.close()
     return _say_holes(walks[0])
 
 
@@ -453,6 +459,7 @@ def _say_holes(walk: LogWalk) -> int:
 
 
 def _selection(
+    *,
     topic: str,
     queue: int | None,
     key: str,

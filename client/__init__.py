@@ -30,6 +30,7 @@ from .admin import (
     TopicOnBroker,
 )
 from .client import Client
+from .consumer_options import ConsumerOptions
 from .core.allocation import (
     AllocateMachineRoomNearby,
     AllocateMessageQueueAveragely,
@@ -39,6 +40,7 @@ from .core.allocation import (
     AllocateMessageQueueConsistentHash,
     AllocateMessageQueueStrategy,
 )
+from .core.queue_requests import PullStatus
 from .core.signature import Credentials
 from .core.subscription import FilterClass, MessageSelector, Sql, Tag
 from .delivery import Delivery
@@ -66,7 +68,6 @@ from .message import Message, ReceivedMessage, SendResult, SendStatus
 from .options import ClientOptions, Dial
 from .producer import Producer, Selector
 from .pull_consumer import PullConsumer, PullConsumerOptions, Pulled
-from .pulling import PullStatus
 from .push_consumer import Handler, PushConsumer
 from .push_options import PushConsumerOptions, RebalanceListener, RetryLater
 from .pushed_message import PushedMessage
@@ -106,6 +107,7 @@ __all__ = [
     "ConfigurationError",
     "ConnectError",
     "ConsumeFromWhere",
+    "ConsumerOptions",
     "Credentials",
     "Delivery",
     "Dial",

@@ -122,7 +122,7 @@ class Producer(Participant):
 
         Raises:
           MessageRefusedError: no broker would take it.
-          RouteNotFoundError: nobody knows the topic.
+          RouteNotFoundError: no name server knows the topic.
           SendError: all tries failed; the message may be stored nevertheless if one timed out.
           ServerError: the broker refused it, and would refuse it again.
           ClosedError; ForkedError; ConnectError: no name server answers.
@@ -245,7 +245,7 @@ class Producer(Participant):
     async def drain(self) -> None:
         """Wait until everything that `send_soon` took is confirmed or given up.
 
-        Raises: UndeliveredError: some were given up, and nobody looked at their Delivery.
+        Raises: UndeliveredError: some were given up, and their Delivery was not looked at.
         """
         await self._buffer.drain()
 
@@ -308,7 +308,7 @@ class Producer(Participant):
     # Request and reply
 
     async def request(self, message: Message, *, timeout_s: float | None = None) -> ReceivedMessage:
-        """Send a message and wait for the reply of whoever consumes it.
+        """Send a message and wait for its consumer's reply.
 
         Args:
           timeout_s: seconds for sending, consuming and replying; None: the client's.

@@ -23,16 +23,17 @@ from ..remoting.bodies import (
     SubscriptionData,
 )
 from .client import Client
+from .consumer_options import PULL_BATCH_SIZE, PULL_TIMEOUT_S, ConsumerConfig, ConsumerOptions
+from .core.queue_requests import PullStatus
 from .core.routes import subscribe_queues
 from .core.subscription import FilterClass, MessageSelector, build_subscription
 from .core.topics import check_consumer_group
 from .errors import ClientError, ConfigurationError
 from .members import GroupMember
 from .message import ReceivedMessage
-from .options import ClientOptions, split_options
+from .options import split_options
 from .participant import Participant
 from .pulling import (
-    PullStatus,
     PullTroubles,
     RemoteOffsetStore,
     committed_offset,
@@ -46,49 +47,31 @@ logger = logging.getLogger(__name__)
 
 POLL_TIMEOUT_S: Final = 5.0
 """RocketMQ: pollTimeoutMillis 5,000."""
-PULL_BATCH_SIZE: Final = 32
-"""Messages of one pull. RocketMQ: 10 for a lite pull consumer, 32 for others."""
-PULL_THRESHOLD_FOR_QUEUE: Final = 1000
-"""Messages of a queue that are fetched ahead. RocketMQ: the same name."""
 SUSPEND_S: Final = 20.0
 """How long a broker holds a pull. RocketMQ: brokerSuspendMaxTimeMillis 20,000."""
-PULL_TIMEOUT_S: Final = 30.0
-"""RocketMQ: consumerTimeoutMillisWhenSuspend 30,000."""
 PULL_RETRY_S: Final = 1.0
 """Pause after a pull that failed. RocketMQ: pullTimeDelayMillsWhenException 1,000."""
 AUTO_COMMIT_S: Final = 5.0
 """RocketMQ: autoCommitIntervalMillis 5,000."""
 
 
-class PullConsumerOptions(ClientOptions, total=False):
-    """Keyword arguments of a pull consumer, beside those of its client.
+class PullConsumerOptions(ConsumerOptions, total=False):
+    """Keyword arguments of a pull consumer, beside those of ConsumerOptions and of its client.
 
     Keys:
       auto_commit: commit what `poll` gave every 5 s, and at the end; True.
       auto_commit_s: that interval.
-      consume_from_where: where a queue begins that the group has no offset of:
-        CONSUME_FROM_LAST_OFFSET or CONSUME_FROM_FIRST_OFFSET.
-      pull_batch_size: messages of one pull; 32.
-      pull_threshold_for_queue: messages of a queue that are fetched ahead; 1,000.
-      suspend_s: seconds that a broker holds a pull; 20.
     """
 
     auto_commit: bool
     auto_commit_s: float
-    consume_from_where: ConsumeFromWhere
-    pull_batch_size: int
-    pull_threshold_for_queue: int
-    suspend_s: float
 
 
-class PullConsumerConfig(msgspec.Struct, frozen=True, kw_only=True):
+class PullConsumerConfig(ConsumerConfig, frozen=True, kw_only=True):
     """The values of PullConsumerOptions that are not the client's."""
 
     auto_commit: bool = True
     auto_commit_s: float = AUTO_COMMIT_S
-    consume_from_where: ConsumeFromWhere = ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET
-    pull_batch_size: int = PULL_BATCH_SIZE
-    pull_threshold_for_queue: int = PULL_THRESHOLD_FOR_QUEUE
     suspend_s: float = SUSPEND_S
 
 
@@ -176,7 +159,7 @@ class PullConsumer(Participant):
         self._commits.cancel()
         for assigned in self._assigned.values():
             assigned.scope.cancel()
-        # Shielded: what `poll` gave out is done with, whyever the end came.
+        # Shielded: what `poll` gave out is done with, whatever ended the consumer.
         with anyio.move_on_after(self._client.timeout_s, shield=True):
             if self._config.auto_commit:
                 await self.commit()
@@ -335,7 +318,7 @@ class PullConsumer(Participant):
         """Messages of the assigned queues, each queue's in order; their positions move on.
 
         Args:
-          count_max: at most so many, >= 1.
+          count_max: of messages, at most; >= 1.
           timeout_s: seconds to wait for the first; >= 0.
 
         Returns: messages; empty when none came in time.
@@ -379,7 +362,7 @@ class PullConsumer(Participant):
 
         Args:
           offset: of the first message wanted, in messages.
-          count: at most so many.
+          count: of messages, at most.
           timeout_s: seconds that the broker may wait for a message; 0: none.
 
         Raises: ClientError.

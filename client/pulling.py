@@ -8,54 +8,26 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Iterable
-from enum import Enum
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Protocol, TypeVar
 
 import msgspec
 
 from ..remoting import fastjson
 from ..remoting.bodies import MessageQueue, SubscriptionData
-from ..remoting.codec import RemotingCommand
 from ..remoting.errors import RemoteProtocolError
-from ..remoting.headers import (
-    GetMaxOffsetRequestHeader,
-    GetMinOffsetRequestHeader,
-    OffsetResponseHeader,
-    PullMessageRequestHeader,
-    PullMessageResponseHeader,
-    QueryConsumerOffsetRequestHeader,
-    SearchOffsetRequestHeader,
-    UpdateConsumerOffsetRequestHeader,
-)
-from ..remoting.headers.base import Header, decode
 from ..remoting.message import MessageExt
 from ..remoting.message_codec import decode_messages
-from ..remoting.request_codes import RequestCode
 from ..remoting.response_codes import ResponseCode
 from .client import Client
+from .core import queue_requests as requests
+from .core.queue_requests import PullAnswer, PullStatus, QueueRequest
 from .core.subscription import matches
 from .errors import ClientError, ConfigurationError, ConnectError, ServerError, reading_answer
 
 logger = logging.getLogger(__name__)
 
-COMMIT: Final = 0x1
-SUSPEND: Final = 0x2
-SUBSCRIPTION: Final = 0x4
-CLASS_FILTER: Final = 0x8
-"""Bits of a pull's sysFlag. Source: PullSysFlag."""
-
-
-class PullStatus(Enum):
-    """What a pull brought."""
-
-    FOUND = ResponseCode.SUCCESS
-    NO_NEW_MESSAGE = ResponseCode.PULL_NOT_FOUND
-    NO_MATCHED_MESSAGE = ResponseCode.PULL_RETRY_IMMEDIATELY
-    OFFSET_ILLEGAL = ResponseCode.PULL_OFFSET_MOVED
-
-
-_STATUSES: Final = {int(status.value): status for status in PullStatus}
+T = TypeVar("T")
 
 
 class PullResult(msgspec.Struct, frozen=True, gc=False):
@@ -88,7 +60,7 @@ def broker_of(client: Client, queue: MessageQueue, broker_id: int = 0) -> str:
 def reader_of(client: Client, queue: MessageQueue) -> str:
     """The address to read a queue at, and to note there how far a group is.
 
-    A slave while there is no master: what it is told then, its master may never hear.
+    A slave while there is no master: what it hears then, its master may never hear.
 
     Raises: ConnectError: no name server says where the broker is.
     """
@@ -122,67 +94,56 @@ async def pull(
       queue: its topic with namespace.
       group: with namespace.
       offset: of the first message wanted, in messages.
-      count: at most so many messages.
+      count: of messages, at most.
       suspend_s: seconds that the broker may hold the pull when there is nothing; 0: none.
       timeout_s: seconds to wait for the answer; more than `suspend_s`.
-      commit_offset: the group's offset to note on the way; 0: none. A slave is told none.
+      commit_offset: the group's offset to note on the way; 0: none. A slave gets none.
       broker_id: 0: the master, or a slave while there is none; else what the last pull suggested,
-        or whoever is there.
-      is_subscription_sent: tell the subscription with the pull; else heartbeats have told it.
+        or any that is there.
+      is_subscription_sent: send the subscription with the pull; else heartbeats have brought it.
       filter_server: `host:port` of a filter server to ask in place of the broker.
 
     Raises: ServerError; ConnectError; RequestTimeoutError; BadAnswerError; ConfigurationError: a
       body is compressed in a way that needs a package.
     """
-    if broker_id != 0:
-        commit_offset = 0
-    header = PullMessageRequestHeader(
-        consumer_group=group,
-        topic=queue.topic,
-        queue_id=queue.queue_id,
-        queue_offset=offset,
-        max_msg_nums=count,
-        sys_flag=(COMMIT if commit_offset > 0 else 0)
-        | (SUSPEND if suspend_s > 0 else 0)
-        | (SUBSCRIPTION if is_subscription_sent else 0)
-        | (CLASS_FILTER if filter_server else 0),
-        commit_offset=commit_offset,
-        suspend_timeout_millis=round(suspend_s * 1000),
-        subscription=subscription.sub_string if is_subscription_sent else None,
-        sub_version=subscription.sub_version,
-        expression_type=subscription.expression_type,
-        broker_name=queue.broker_name,
+    request = requests.pull(
+        queue,
+        subscription,
+        group,
+        offset,
+        count=count,
+        suspend_s=suspend_s,
+        commit_offset=0 if broker_id else commit_offset,
+        is_subscription_sent=is_subscription_sent,
+        is_class_filtered=filter_server is not None,
     )
+    address = filter_server
+    if address is None:
+        address = broker_of(client, queue, broker_id) if broker_id else reader_of(client, queue)
     answer = await client.request(
-        filter_server
-        or (broker_of(client, queue, broker_id) if broker_id else reader_of(client, queue)),
-        RequestCode.PULL_MESSAGE,
-        header,
-        timeout_s=timeout_s,
-        ok=tuple(_STATUSES),
+        address, request.code, request.header, timeout_s=timeout_s, ok=request.ok
     )
     with reading_answer(queue.broker_name):
-        return _pull_result(answer, subscription)
+        return _pull_result(request.read(answer), subscription)
 
 
-def _pull_result(answer: RemotingCommand, subscription: SubscriptionData) -> PullResult:
-    told = decode(PullMessageResponseHeader, answer.ext_fields)
+def _pull_result(answer: PullAnswer, subscription: SubscriptionData) -> PullResult:
     messages: list[MessageExt] = []
     if answer.code == ResponseCode.SUCCESS:
         messages = decode_messages(answer.body)
     if messages:
         if subscription.tags_set:
             messages = [m for m in messages if matches(subscription, m.tags)]
-        if told.offset_delta:
+        if answer.offset_delta:
             for message in messages:
-                message.queue_offset += told.offset_delta
+                message.queue_offset += answer.offset_delta
     return PullResult(
-        _STATUSES[answer.code],
+        requests.PULL_STATUSES[answer.code],
         messages,
-        told.next_begin_offset,
-        told.min_offset,
-        told.max_offset,
-        told.suggest_which_broker_id,
+        answer.next_offset,
+        answer.min_offset,
+        answer.max_offset,
+        answer.suggested_broker_id,
     )
 
 
@@ -197,7 +158,7 @@ class PullTroubles:
         self._told: set[str] = set()
 
     def tell(self, queue: MessageQueue, error: ClientError, pause_s: float) -> None:
-        """A pull of this queue failed; the next one comes after so many seconds."""
+        """Log that a pull of this queue failed, and that the next one comes after `pause_s`."""
         if not isinstance(error, ConfigurationError):
             logger.warning("a pull of %s failed, once more in %g s: %s", queue, pause_s, error)
         elif queue.topic not in self._told:
@@ -211,14 +172,12 @@ class PullTroubles:
 
 async def max_offset(client: Client, queue: MessageQueue) -> int:
     """Queue offset of the next message to come. Raises: as `Client.request`."""
-    header = GetMaxOffsetRequestHeader(topic=queue.topic, queue_id=queue.queue_id)
-    return await _offset(client, queue, RequestCode.GET_MAX_OFFSET, header)
+    return await _ask(client, queue, broker_of(client, queue), requests.max_offset(queue))
 
 
 async def min_offset(client: Client, queue: MessageQueue) -> int:
     """Queue offset of the first message that is there. Raises: as `Client.request`."""
-    header = GetMinOffsetRequestHeader(topic=queue.topic, queue_id=queue.queue_id)
-    return await _offset(client, queue, RequestCode.GET_MIN_OFFSET, header)
+    return await _ask(client, queue, broker_of(client, queue), requests.min_offset(queue))
 
 
 async def search_offset(client: Client, queue: MessageQueue, timestamp_ms: int) -> int:
@@ -226,55 +185,41 @@ async def search_offset(client: Client, queue: MessageQueue, timestamp_ms: int) 
 
     Raises: as `Client.request`.
     """
-    header = SearchOffsetRequestHeader(
-        topic=queue.topic, queue_id=queue.queue_id, timestamp=timestamp_ms
-    )
-    return await _offset(client, queue, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, header)
+    request = requests.search_offset(queue, timestamp_ms)
+    return await _ask(client, queue, broker_of(client, queue), request)
 
 
 async def committed_offset(client: Client, queue: MessageQueue, group: str) -> int | None:
-    """Where a group goes on, by the broker; None: it never committed.
+    """Where a group goes on, by the master or a slave in its place; None: it never committed.
 
     Raises: as `Client.request`.
     """
-    header = QueryConsumerOffsetRequestHeader(
-        consumer_group=group, topic=queue.topic, queue_id=queue.queue_id
-    )
-    ok = (ResponseCode.SUCCESS, ResponseCode.QUERY_NOT_FOUND)
-    answer = await client.request(
-        reader_of(client, queue), RequestCode.QUERY_CONSUMER_OFFSET, header, ok=ok
-    )
-    if answer.code == ResponseCode.QUERY_NOT_FOUND:
-        return None
-    with reading_answer(queue.broker_name):
-        return decode(OffsetResponseHeader, answer.ext_fields).offset
+    request = requests.committed_offset(queue, group)
+    return await _ask(client, queue, reader_of(client, queue), request)
 
 
 async def commit_offset(client: Client, queue: MessageQueue, group: str, offset: int) -> None:
     """Note where a group goes on.
 
-    A broker that has not had our first heartbeat yet does not know the group: it gets one, and is
-    told once more.
+    A broker that has not had our first heartbeat yet does not know the group: it gets one, and
+    then the request once more.
 
     Raises: as `Client.request`.
     """
-    header = UpdateConsumerOffsetRequestHeader(
-        consumer_group=group, topic=queue.topic, queue_id=queue.queue_id, commit_offset=offset
-    )
-    code = RequestCode.UPDATE_CONSUMER_OFFSET
+    request = requests.commit_offset(queue, group, offset)
     try:
-        await client.request(reader_of(client, queue), code, header)
+        await _ask(client, queue, reader_of(client, queue), request)
     except ServerError as error:
         if error.code != ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST:
             raise
         await client.heartbeat()
-        await client.request(reader_of(client, queue), code, header)
+        await _ask(client, queue, reader_of(client, queue), request)
 
 
-async def _offset(client: Client, queue: MessageQueue, code: int, header: Header) -> int:
-    answer = await client.request(broker_of(client, queue), code, header)
+async def _ask(client: Client, queue: MessageQueue, address: str, request: QueueRequest[T]) -> T:
+    answer = await client.request(address, request.code, request.header, ok=request.ok)
     with reading_answer(queue.broker_name):
-        return decode(OffsetResponseHeader, answer.ext_fields).offset
+        return request.read(answer)
 
 
 class OffsetStore(Protocol):

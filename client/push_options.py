@@ -1,4 +1,4 @@
-"""What a push consumer can be told, and what it takes for granted. Each default is RocketMQ's.
+"""A push consumer's options and their defaults, which are RocketMQ's.
 
 Java counterpart: the fields of DefaultMQPushConsumer.
 """
@@ -9,24 +9,16 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-import msgspec
-
-from ..remoting.bodies import ConsumeFromWhere, MessageModel, MessageQueue
+from ..remoting.bodies import MessageModel, MessageQueue
+from .consumer_options import ConsumerConfig, ConsumerOptions
 from .core.allocation import AllocateMessageQueueAveragely, AllocateMessageQueueStrategy
-from .options import ClientOptions
 
-PULL_BATCH_SIZE: Final = 32
-"""RocketMQ: pullBatchSize."""
-PULL_THRESHOLD_FOR_QUEUE: Final = 1000
-"""Messages of a queue in memory above which it is not pulled. RocketMQ: the same name."""
 PULL_THRESHOLD_SIZE_FOR_QUEUE: Final = 100 * 1024 * 1024
 """Bytes likewise. RocketMQ: the same name, 100 MiB."""
 CONSUME_CONCURRENTLY_MAX_SPAN: Final = 2000
 """Offsets between the first and the last message in memory. RocketMQ: the same name."""
 SUSPEND_S: Final = 15.0
 """How long a broker holds a pull. RocketMQ: brokerSuspendMaxTimeMillis 15,000."""
-PULL_TIMEOUT_S: Final = 30.0
-"""How long a pull may take. RocketMQ: consumerTimeoutMillisWhenSuspend 30,000."""
 PULL_RETRY_S: Final = 3.0
 """Pause after a pull that failed. RocketMQ: pullTimeDelayMillsWhenException 3,000."""
 PERSIST_OFFSETS_S: Final = 5.0
@@ -75,24 +67,20 @@ class RebalanceListener:
         """These queues belong to somebody else now; their offsets have been committed."""
 
 
-class PushConsumerOptions(ClientOptions, total=False):
-    """Keyword arguments of a push consumer, beside those of its client.
+class PushConsumerOptions(ConsumerOptions, total=False):
+    """Keyword arguments of a push consumer, beside those of ConsumerOptions and of its client.
 
     Keys:
       message_model: CLUSTERING (each message to one of the group), or BROADCASTING (to all).
       is_orderly: each queue's messages one after the other, by a lock at the broker; False.
-      consume_from_where: where a group begins that has no offset: CONSUME_FROM_LAST_OFFSET,
-        CONSUME_FROM_FIRST_OFFSET, or CONSUME_FROM_TIMESTAMP.
-      consume_timestamp_ms: that timestamp, ms since 1970; half an hour ago.
+      consume_timestamp_ms: where a group begins with CONSUME_FROM_TIMESTAMP, ms since 1970; half an
+        hour ago.
       strategy: shares queues among the members; AllocateMessageQueueAveragely.
-      pull_batch_size: messages of one pull; 32.
-      pull_threshold_for_queue: messages of a queue in memory at which pulling pauses; 1,000.
-      pull_threshold_size_for_queue: bytes likewise; 100 MiB.
+      pull_threshold_size_for_queue: bytes of a queue in memory at which pulling pauses; 100 MiB.
       consume_concurrently_max_span: offsets between first and last in memory; 2,000.
       max_reconsume_times: retries before the DLQ; 16, and for ever if orderly.
       consume_timeout_s: seconds that a handler may take; 900.
       suspend_queue_s: pause of an ordered queue after a failure; 1.
-      suspend_s: seconds that a broker holds a pull; 15.
       rebalance_s: seconds between rebalances without a cause; 20.
       persist_offsets_s: seconds between commits; 5.
       close_timeout_s: seconds that closing may take; 5.
@@ -103,17 +91,13 @@ class PushConsumerOptions(ClientOptions, total=False):
 
     message_model: MessageModel
     is_orderly: bool
-    consume_from_where: ConsumeFromWhere
     consume_timestamp_ms: int | None
     strategy: AllocateMessageQueueStrategy
-    pull_batch_size: int
-    pull_threshold_for_queue: int
     pull_threshold_size_for_queue: int
     consume_concurrently_max_span: int
     max_reconsume_times: int | None
     consume_timeout_s: float
     suspend_queue_s: float
-    suspend_s: float
     rebalance_s: float
     persist_offsets_s: float
     close_timeout_s: float
@@ -122,16 +106,13 @@ class PushConsumerOptions(ClientOptions, total=False):
     deserializer: Callable[[bytes], Any] | None
 
 
-class PushConsumerConfig(msgspec.Struct, frozen=True, kw_only=True):
+class PushConsumerConfig(ConsumerConfig, frozen=True, kw_only=True):
     """The values of PushConsumerOptions that are not the client's."""
 
     message_model: MessageModel = MessageModel.CLUSTERING
     is_orderly: bool = False
-    consume_from_where: ConsumeFromWhere = ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET
     consume_timestamp_ms: int | None = None
     strategy: Any = AllocateMessageQueueAveragely()
-    pull_batch_size: int = PULL_BATCH_SIZE
-    pull_threshold_for_queue: int = PULL_THRESHOLD_FOR_QUEUE
     pull_threshold_size_for_queue: int = PULL_THRESHOLD_SIZE_FOR_QUEUE
     consume_concurrently_max_span: int = CONSUME_CONCURRENTLY_MAX_SPAN
     max_reconsume_times: int | None = None

@@ -20,6 +20,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from .allocator import fix_thresholds
 from .config import TEXT_SIZE_MAX, ConfigError, Entry, decode, parse_properties, to_properties
 
 if TYPE_CHECKING:
@@ -226,6 +227,7 @@ def serve(
     """
     gc.disable()  # until `settle`
     raise_open_files_limit()
+    fix_thresholds()
     import trio
 
     async def watched() -> None:

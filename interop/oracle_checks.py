@@ -175,14 +175,14 @@ def check_record(oracle: Oracle, record: Record) -> str:
         record.physical_offset,
         record.body,
         properties,
-        record.born_timestamp_ms,
-        hosts[0],
-        record.store_timestamp_ms,
-        hosts[1],
-        record.flag,
-        record.sys_flag,
-        record.reconsume_times,
-        record.prepared_offset,
+        born_timestamp_ms=record.born_timestamp_ms,
+        born_host=hosts[0],
+        store_timestamp_ms=record.store_timestamp_ms,
+        store_host=hosts[1],
+        flag=record.flag,
+        sys_flag=record.sys_flag,
+        reconsume_times=record.reconsume_times,
+        prepared_transaction_offset=record.prepared_offset,
     )
     v6_bits = sum(bit for host, bit in zip(hosts, (0x10, 0x20), strict=True) if len(host) == 20)
     asked = {

@@ -41,6 +41,11 @@ HEADER_SIZE_MAX = 64 * 1024 + 32_767 * 6
 """Bytes of one header. The wire allows 2**24; a send's header carries at most 32,767 bytes of
 properties, which JSON may escape sixfold, so nothing that RocketMQ sends is longer than this."""
 
+PIECE_SIZE = 64 * 1024
+"""Bytes of a piece of a frame that has begun. One block that grows would be copied again and again,
+take an eighth more than is counted, and leave holes of all sizes in the heap; what came from the
+socket in one piece of this size is kept as it is."""
+
 EXT_FIELDS_MAX = 256
 """Fields of one header, whichever way it is written. RocketMQ's largest typed header has 20;
 tracing and ACL add a few."""
@@ -117,17 +122,6 @@ class RemotingCommand(msgspec.Struct, gc=False):
             serialize_type=self.serialize_type,
         )
 
-    def without_content(self) -> RemotingCommand:
-        """This request without fields, body and remark: all that is needed to answer it later."""
-        return RemotingCommand(
-            self.code,
-            opaque=self.opaque,
-            flag=self.flag,
-            language=self.language,
-            version=self.version,
-            serialize_type=self.serialize_type,
-        )
-
 
 FRAME = Schema("length" / Int32sb, "mark" / Int32sb)
 _FRAME_START = derive_struct(FRAME)
@@ -192,25 +186,24 @@ class FrameDecoder:
       partial_size: bytes of the frame that has begun and not ended; at most frame_size_max + 4.
     """
 
-    __slots__ = ("_needed", "_partial", "error", "frame_size_max", "partial_size")
+    __slots__ = ("_needed", "_pieces", "error", "frame_size_max", "partial_size")
 
     def __init__(self, *, frame_size_max: int = FRAME_SIZE_MAX) -> None:
         self.frame_size_max = frame_size_max
         self.error: RemoteProtocolError | None = None
         self.partial_size = 0
-        self._partial = bytearray()
+        self._pieces: list[bytes | bytearray] = []
         self._needed = 0
 
     def receive_data(self, data: bytes) -> list[RemotingCommand]:
         """Take bytes as they came; return the commands that are complete by now, in order."""
         if self.error is not None:
             return []
-        if self._partial:
-            self._partial += data
-            self.partial_size = len(self._partial)
+        if self._pieces:
+            self._append(data)
             if self.partial_size < self._needed:
                 return []
-            data = bytes(self._partial)
+            data = b"".join(self._pieces)
             self.clear()
         commands: list[RemotingCommand] = []
         position = 0
@@ -242,8 +235,19 @@ class FrameDecoder:
 
     def clear(self) -> None:
         """Free the bytes of the frame that has begun."""
-        self._partial = bytearray()
+        self._pieces = []
         self.partial_size = 0
+
+    def _append(self, data: bytes) -> None:
+        """Keep bytes of the frame that has begun: as they came, or with others to a piece."""
+        pieces = self._pieces
+        if len(data) >= PIECE_SIZE:
+            pieces.append(data)
+        elif pieces and isinstance(pieces[-1], bytearray) and len(pieces[-1]) < PIECE_SIZE:
+            pieces[-1] += data
+        else:
+            pieces.append(bytearray(data))
+        self.partial_size += len(data)
 
     def _keep(self, data: bytes, position: int) -> None:
         """Remember the frame that is not complete, and how many bytes complete it."""
@@ -256,8 +260,7 @@ class FrameDecoder:
             if not 4 <= length <= self.frame_size_max:
                 self._refuse_start(length, 0, position)
             self._needed = length + 4 if left >= 8 else 8
-        self._partial += data[position:]
-        self.partial_size = left
+        self._append(data[position:])
 
     def _refuse_start(self, length: int, header_size: int, position: int) -> None:
         if not 4 <= length <= self.frame_size_max:

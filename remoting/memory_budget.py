@@ -61,14 +61,15 @@ class MemoryShare:
 
     Attributes:
       used: bytes held now.
+      used_max: the most that `hold` has seen since `take_used_max`.
     """
 
-    __slots__ = ("_is_refusing", "_large_size", "_sizes", "limit", "name", "used")
+    __slots__ = ("_is_refusing", "_large_size", "_sizes", "limit", "name", "used", "used_max")
 
     def __init__(self, name: str, limit: int) -> None:
         self.name = name
         self.limit = limit
-        self.used = 0
+        self.used = self.used_max = 0
         self._large_size = limit // LARGE_PARTS
         self._sizes: dict[Holder, int] = {}
         self._is_refusing: set[Holder] = set()
@@ -96,6 +97,8 @@ class MemoryShare:
             sizes[holder] = size
         else:
             sizes.pop(holder, None)
+        if self.used > self.used_max:
+            self.used_max = self.used
         while self.used > self.limit and self.close_largest(self._full()):
             pass
 
@@ -207,6 +210,14 @@ class MemoryBudget:
     def used(self) -> int:
         """Bytes held now, of all kinds."""
         return sum(share.used for share in self.shares)
+
+    def take_used_max(self) -> int:
+        """The most that was held since the last call; each kind may have had it at another time."""
+        most = 0
+        for share in self.shares:
+            most += max(share.used_max, share.used)
+            share.used_max = share.used
+        return most
 
     def run_out(self, holder: Holder, doing: str) -> None:
         """An allocation failed: close the connection it was for, and those with large half frames,

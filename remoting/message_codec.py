@@ -141,6 +141,7 @@ def encode_record(
     physical_offset: int,
     body: bytes,
     properties: bytes,
+    *,
     born_timestamp_ms: int,
     born_host: bytes,
     store_timestamp_ms: int,

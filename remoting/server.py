@@ -12,6 +12,7 @@ from functools import partial
 
 import trio
 
+from ..common.allocator import Trimmer
 from ..common.supervision import FailureLog, Supervisor, contained
 from .acceptor import Acceptor, open_listener
 from .channel import Channel, Processor
@@ -67,6 +68,7 @@ class RemotingServer:
         self._connections: set[Connection] = set()
         self._connections_max = connections_max
         self._failures = FailureLog(logger)
+        self._trimmer = Trimmer()
 
     @property
     def codes(self) -> frozenset[int]:
@@ -155,6 +157,7 @@ class RemotingServer:
 
     def _sweep(self) -> None:
         now_s = trio.current_time()
+        self._trimmer.note(self.memory.used, self.memory.take_used_max(), now_s)
         for connection in list(self._connections):
             try:
                 connection.enforce_limits(now_s)

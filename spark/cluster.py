@@ -17,9 +17,11 @@ import threading
 import time
 from collections.abc import Iterable
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, TypeVar
 
 from ..blocking import Admin, Client
+from ..client.core import queue_requests as requests
+from ..client.core.queue_requests import PullAnswer, QueueRequest
 from ..client.core.routes import subscribe_queues
 from ..client.core.signature import Credentials
 from ..client.core.subscription import build_subscription
@@ -27,22 +29,10 @@ from ..client.errors import (
     ConfigurationError,
     ConnectError,
     RouteNotFoundError,
+    reading_answer,
 )
-from ..client.pulling import SUBSCRIPTION, PullStatus
 from ..common.topic_names import DLQ_TOPIC_PREFIX, RETRY_TOPIC_PREFIX, is_system_topic
-from ..remoting.bodies import SubscriptionData
-from ..remoting.headers import (
-    GetMaxOffsetRequestHeader,
-    GetMinOffsetRequestHeader,
-    OffsetResponseHeader,
-    PullMessageRequestHeader,
-    PullMessageResponseHeader,
-    QueryConsumerOffsetRequestHeader,
-    SearchOffsetRequestHeader,
-    UpdateConsumerOffsetRequestHeader,
-)
-from ..remoting.headers.base import Header, decode
-from ..remoting.request_codes import RequestCode
+from ..remoting.bodies import MessageQueue, SubscriptionData
 from ..remoting.response_codes import ResponseCode
 from .errors import OptionError, SparkConnectorError
 from .queue_offsets import Queue
@@ -54,7 +44,8 @@ from .tries import PASSING, again
 
 logger = logging.getLogger(__name__)
 
-_PULL_CODES: Final = tuple(status.value for status in PullStatus)
+T = TypeVar("T")
+
 _PULL_NOTHING: Final = (ResponseCode.PULL_NOT_FOUND, ResponseCode.PULL_OFFSET_MOVED)
 SAMPLE_COUNT: Final = 32
 """Messages by which the size of the next ones is known: what Apache's brokers give at once."""
@@ -65,25 +56,6 @@ work as the half of a pull. Routes are looked up less often."""
 
 _clients: dict[tuple[int, ConnectionOptions], Client] = {}
 _lock = threading.Lock()
-
-
-class RawPull(NamedTuple):
-    """The answer to a pull, its messages as they came.
-
-    Attributes:
-      code: SUCCESS, PULL_NOT_FOUND, PULL_RETRY_IMMEDIATELY or PULL_OFFSET_MOVED.
-      body: records one after the other.
-      offset_delta: to be added to the queue offset of each.
-      next_offset: where to pull next.
-      min_offset, max_offset: what the queue has.
-    """
-
-    code: int
-    body: bytes
-    offset_delta: int
-    next_offset: int
-    min_offset: int
-    max_offset: int
 
 
 class Cluster:
@@ -162,13 +134,11 @@ class Cluster:
 
     def min_offset(self, queue: Queue) -> int:
         """Of the first message there is. Raises: ClientError."""
-        header = GetMinOffsetRequestHeader(topic=self._full(queue), queue_id=queue.queue_id)
-        return self._offset(queue, RequestCode.GET_MIN_OFFSET, header)
+        return self._ask(queue, requests.min_offset(self._full(queue)))
 
     def max_offset(self, queue: Queue) -> int:
         """Of the next message to come. Raises: ClientError."""
-        header = GetMaxOffsetRequestHeader(topic=self._full(queue), queue_id=queue.queue_id)
-        return self._offset(queue, RequestCode.GET_MAX_OFFSET, header)
+        return self._ask(queue, requests.max_offset(self._full(queue)))
 
     def offset_at(self, queue: Queue, timestamp_ms: int) -> int:
         """Of the first message stored then or later; the end when there is none.
@@ -177,10 +147,7 @@ class Cluster:
           SparkConnectorError: the broker's answer to a pull is no message.
           ClientError.
         """
-        header = SearchOffsetRequestHeader(
-            topic=self._full(queue), queue_id=queue.queue_id, timestamp=timestamp_ms
-        )
-        guess = self._offset(queue, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, header)
+        guess = self._ask(queue, requests.search_offset(self._full(queue), timestamp_ms))
         low, high = self.min_offset(queue), self.max_offset(queue)
         return first_new(guess, low, high, partial(self._is_new, queue, timestamp_ms))
 
@@ -203,31 +170,16 @@ class Cluster:
 
     def committed_offset(self, queue: Queue, group: str) -> int | None:
         """Where a group goes on; None: it never committed. Raises: ClientError."""
-        header = QueryConsumerOffsetRequestHeader(
-            consumer_group=self._client.with_namespace(group),
-            topic=self._full(queue),
-            queue_id=queue.queue_id,
-            # Else a broker says 0 of a group that it does not know, in a queue that is young.
-            set_zero_if_not_found=False,
+        full_group = self._client.with_namespace(group)
+        request = requests.committed_offset(
+            self._full(queue), full_group, set_zero_if_not_found=False
         )
-        ok = (ResponseCode.SUCCESS, ResponseCode.QUERY_NOT_FOUND)
-        answer = self._ask(queue, RequestCode.QUERY_CONSUMER_OFFSET, header, ok)
-        if answer.code == ResponseCode.QUERY_NOT_FOUND:
-            return None
-        return decode(OffsetResponseHeader, answer.ext_fields).offset
+        return self._ask(queue, request)
 
     def commit_offset(self, queue: Queue, group: str, offset: int) -> None:
         """Tell the broker where a group goes on. Raises: ClientError."""
-        header = UpdateConsumerOffsetRequestHeader(
-            consumer_group=self._client.with_namespace(group),
-            topic=self._full(queue),
-            queue_id=queue.queue_id,
-            commit_offset=offset,
-        )
-        self._ask(queue, RequestCode.UPDATE_CONSUMER_OFFSET, header)
-
-    def _offset(self, queue: Queue, code: int, header: Header) -> int:
-        return decode(OffsetResponseHeader, self._ask(queue, code, header).ext_fields).offset
+        full_group = self._client.with_namespace(group)
+        self._ask(queue, requests.commit_offset(self._full(queue), full_group, offset))
 
     # Messages
 
@@ -240,7 +192,7 @@ class Cluster:
         size: int | None = None,
         group: str,
         subscription: SubscriptionData,
-    ) -> RawPull:
+    ) -> PullAnswer:
         """Pull once; the broker does not wait for news.
 
         Args:
@@ -248,34 +200,20 @@ class Cluster:
 
         Raises: ClientError.
         """
-        header = PullMessageRequestHeader(
-            consumer_group=self._client.with_namespace(group),
-            topic=self._full(queue),
-            queue_id=queue.queue_id,
-            queue_offset=offset,
-            max_msg_nums=count,
-            sys_flag=SUBSCRIPTION,
-            commit_offset=0,
-            suspend_timeout_millis=0,
-            subscription=subscription.sub_string,
-            sub_version=subscription.sub_version,
-            expression_type=subscription.expression_type,
-            broker_name=queue.broker_name,
-            max_msg_bytes=size,
+        request = requests.pull(
+            self._full(queue),
+            subscription,
+            self._client.with_namespace(group),
+            offset,
+            count=count,
+            size=size,
+            is_subscription_sent=True,
         )
-        answer = self._of_slave(queue, header)
+        answer = self._of_slave(queue, request)
         if answer is None:
-            answer = self._ask(queue, RequestCode.PULL_MESSAGE, header, _PULL_CODES)
-        told = decode(PullMessageResponseHeader, answer.ext_fields)
-        self._suggested[queue.broker_name] = told.suggest_which_broker_id
-        return RawPull(
-            answer.code,
-            bytes(answer.body),
-            told.offset_delta or 0,
-            told.next_begin_offset,
-            told.min_offset,
-            told.max_offset,
-        )
+            answer = self._ask(queue, request)
+        self._suggested[queue.broker_name] = answer.suggested_broker_id
+        return answer
 
     def mean_size(self, queue: Queue, offset: int, group: str) -> float | None:
         """Bytes that the next messages of a queue take, on average; None: there are none.
@@ -289,7 +227,7 @@ class Cluster:
 
     # Requests
 
-    def _of_slave(self, queue: Queue, header: Header) -> Any | None:
+    def _of_slave(self, queue: Queue, request: QueueRequest[PullAnswer]) -> PullAnswer | None:
         """The answer of a slave; None: the master is to be asked.
 
         A slave may not have a message yet, so what is gone its master says.
@@ -298,7 +236,7 @@ class Cluster:
         if address is None:
             return None
         try:
-            answer = self._client.request(address, RequestCode.PULL_MESSAGE, header, ok=_PULL_CODES)
+            answer = self._request(address, request)
         except PASSING as error:
             logger.warning("%s; its master is asked", error)
             return None
@@ -315,18 +253,18 @@ class Cluster:
             wanted = min((broker_id for broker_id in known if broker_id), default=0)
         return known.get(wanted) if wanted else None
 
-    def _full(self, queue: Queue) -> str:
-        return self._client.with_namespace(queue.topic)
+    def _full(self, queue: Queue) -> MessageQueue:
+        """The queue with its topic's namespace."""
+        topic = self._client.with_namespace(queue.topic)
+        return MessageQueue(topic, queue.broker_name, queue.queue_id)
 
-    def _ask(
-        self, queue: Queue, code: int, header: Header, ok: tuple[int, ...] = (ResponseCode.SUCCESS,)
-    ) -> Any:
-        def once() -> Any:
+    def _ask(self, queue: Queue, request: QueueRequest[T]) -> T:
+        def once() -> T:
             address = self._address(queue)
             try:
-                return self._client.request(address, code, header, ok=ok)
+                return self._request(address, request)
             except RouteNotFoundError as error:  # the broker itself has no such topic
-                offset = getattr(header, "queue_offset", None)
+                offset = getattr(request.header, "queue_offset", None)
                 where = queue if offset is None else f"{queue}, offset {offset}"
                 raise SparkConnectorError(
                     f"{where}: the topic was deleted, or its broker has it no more: {error}"
@@ -336,6 +274,11 @@ class Cluster:
                 raise
 
         return again(self._options, once)
+
+    def _request(self, address: str, request: QueueRequest[T]) -> T:
+        answer = self._client.request(address, request.code, request.header, ok=request.ok)
+        with reading_answer(address):
+            return request.read(answer)
 
     def _address(self, queue: Queue) -> str:
         address, until_s = self._addresses.get(queue.broker_name, ("", 0.0))
@@ -348,7 +291,7 @@ class Cluster:
     def _looked_up(self, queue: Queue) -> str:
         address = self._client.broker_address(queue.broker_name)
         if address is None:
-            self._client.route(self._full(queue), is_fresh=True)
+            self._client.route(self._full(queue).topic, is_fresh=True)
             address = self._client.broker_address(queue.broker_name)
         if address is None:
             raise ConnectError(queue.broker_name, "no name server says where its master is")

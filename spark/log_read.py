@@ -12,9 +12,10 @@ import pyarrow.compute as pc
 
 from ..store.disk.os_disk import Disk
 from ..store.log.commit_log import file_name
+from ..store.log.log_reader import Hole
 from .arrow import repeated, schema_of, type_of
 from .errors import CorruptStoreError, DataLossError
-from .log_segment import RAW_SHOWN, Block, Hole, LogSegment
+from .log_segment import RAW_SHOWN, Block, LogSegment
 from .queue_units import QueueUnits
 from .record_columns import RecordColumns, column_of, constant
 from .store_options import LogRequest
@@ -59,7 +60,7 @@ def read_log(
         )
         for piece in segment.pieces(split.begin, split.end):
             if isinstance(piece, Hole):
-                yield from _hole_row(split, request, piece)
+                yield from _hole_row(split, request, piece, segment.head(piece))
             else:
                 yield from _batches(split, request, piece, units)
     finally:
@@ -68,22 +69,25 @@ def read_log(
         file.close()
 
 
-def _hole_row(split: LogSplit, request: LogRequest, hole: Hole) -> Iterator[pa.RecordBatch]:
-    if hole.is_tail and not request.with_tail:
+def _hole_row(
+    split: LogSplit, request: LogRequest, hole: Hole, head: bytes
+) -> Iterator[pa.RecordBatch]:
+    if hole.at_end and not request.with_tail:
         return
+    position, size = hole.start - split.base, hole.end - hole.start
     if not request.is_permissive:
         raise CorruptStoreError(
-            f"{split.path}: {hole.size} bytes at {hole.position} are no records: {hole.reason};"
+            f"{split.path}: {size} bytes at {position} are no records: {hole.reason};"
             " mode=permissive reads what follows, and `trocket store check` says more"
         )
     values = {
         "brokerName": split.broker_name,
         "segment": file_name(split.base),
-        "position": hole.position,
-        "size": min(hole.size, 2**31 - 1),
+        "position": position,
+        "size": min(size, 2**31 - 1),
         "valid": False,
-        "_corrupt": f"tail: {hole.reason}" if hole.is_tail else hole.reason,
-        "_raw": hole.raw,
+        "_corrupt": f"tail: {hole.reason}" if hole.at_end else hole.reason,
+        "_raw": head,
     }
     assert set(values) == set(_OF_HOLES)
     kinds = request.kinds

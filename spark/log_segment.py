@@ -17,7 +17,6 @@ are its tail, as a crash leaves one.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Final, NamedTuple, TypeAlias
 from zlib import crc32
@@ -32,7 +31,8 @@ from ..remoting.record_schema import (
     RECORD_SIZE_MIN,
 )
 from ..store.disk.os_disk import DiskFile
-from ..store.offline.log_files import RECORD_SIZE_MAX
+from ..store.log.log_bytes import LogPart, last_nonzero, record_candidates
+from ..store.log.log_reader import CANDIDATE_CHUNK, RECORD_SIZE_MAX, Hole, LogReader
 from .record_columns import RecordColumns, is_blank, walk
 
 CHUNK: Final = 4 * 1024 * 1024
@@ -40,11 +40,6 @@ CHUNK: Final = 4 * 1024 * 1024
 
 RAW_SHOWN: Final = 128
 """Bytes of a hole that are shown: as many as a record's head has, and some."""
-
-_MAGIC: Final = re.compile(
-    b"|".join(re.escape(RECORD_PREFIX.pack(0, magic)[4:]) for magic in (MAGIC_V1, MAGIC_V2))
-)
-_BEFORE_MAGIC: Final = RECORD_PREFIX.size - 4
 
 
 class Block(NamedTuple):
@@ -55,19 +50,28 @@ class Block(NamedTuple):
     records: RecordColumns
 
 
-class Hole(NamedTuple):
-    """Bytes of a file that are no records."""
-
-    position: int
-    size: int
-    reason: str
-    raw: bytes
-    """The first of them."""
-    is_tail: bool
-    """No record of the newest file follows."""
-
-
 Piece: TypeAlias = Block | Hole
+
+
+class BoundedFile:
+    """The first bytes of a file.
+
+    Args:
+      file: open.
+      limit: how many.
+    """
+
+    def __init__(self, file: DiskFile, limit: int) -> None:
+        self._file = file
+        self._limit = limit
+
+    def pread(self, size: int, position: int) -> bytes:
+        """Read up to `size` bytes; fewer where they end."""
+        return self._file.pread(max(min(size, self._limit - position), 0), position)
+
+    def next_data(self, position: int) -> int:
+        """Where the next bytes that were ever written may start, from a position on."""
+        return self._file.next_data(position)
 
 
 class LogSegment:
@@ -92,10 +96,11 @@ class LogSegment:
         is_newest: bool,
         verify_crc: bool = False,
     ) -> None:
-        self._file = file
         self._base = base
         self._file_size = file_size
         self._limit = min(limit, file_size)
+        self._file = BoundedFile(file, self._limit)
+        self._log = LogPart(file_size, {base: self._file})
         self._is_newest = is_newest
         self._verify_crc = verify_crc
 
@@ -124,20 +129,25 @@ class LogSegment:
             if hole is None:
                 return
             yield hole
-            at = hole.position + hole.size
+            at = hole.end - self._base
 
-    def _read(self, at: int, size: int) -> bytes:
-        return self._file.pread(max(min(size, self._limit - at), 0), at)
+    def head(self, hole: Hole) -> bytes:
+        """The first bytes of a hole.
+
+        Raises:
+          StoreIOError: the file cannot be read.
+        """
+        return self._file.pread(RAW_SHOWN, hole.start - self._base)
 
     def _block(self, at: int, end: int) -> tuple[Block | None, int]:
         """The records from `at` on in one chunk, and where the next one begins."""
-        chunk = self._read(at, CHUNK)
+        chunk = self._file.pread(CHUNK, at)
         starts, after = walk(chunk, 0, end - at)
         if not len(starts):
             size = self._size_at(chunk)
             if size <= len(chunk):
                 return None, at
-            chunk = self._read(at, size)
+            chunk = self._file.pread(size, at)
             starts, after = walk(chunk, 0, end - at)
         records = RecordColumns(chunk, starts)
         count = self._good_count(records, chunk, at)
@@ -171,74 +181,55 @@ class LogSegment:
         return count
 
     def _is_record(self, at: int) -> bool:
-        head = self._read(at, RECORD_PREFIX.size)
+        head = self._file.pread(RECORD_PREFIX.size, at)
         size = self._size_at(head)
         if not RECORD_SIZE_MIN <= size <= self._limit - at:
             return False
-        chunk = self._read(at, size)
+        chunk = self._file.pread(size, at)
         records = RecordColumns(chunk, np.zeros(1, np.int64))
         return len(chunk) == size and self._good_count(records, chunk, at) == 1
 
     def _hole_at(self, at: int) -> Hole | None:
         """What is wrong behind the last record; None: nothing, or that is the file's end."""
-        remaining = self._file_size - at
+        remaining, start = self._file_size - at, self._base + at
         if at >= self._limit:
             if self._is_newest or not remaining:
                 return None
-            return Hole(at, remaining, f"the file ends {remaining} bytes early", b"", False)
-        head = self._read(at, RAW_SHOWN)
+            return Hole(start, start + remaining, f"the file ends {remaining} bytes early")
+        head = self._file.pread(RECORD_PREFIX.size, at)
         if is_blank(head, at=0, remaining=remaining) or self._is_record(at):
             return None
         found = self._next_record(at + 1)
-        reason = self._reason(head, remaining)
+        reason = self._reason(start)
         if found is not None:
-            return Hole(at, found - at, reason, head, False)
+            return Hole(start, self._base + found, reason)
         if not self._is_newest:
-            return Hole(at, remaining, reason, head, False)
-        end = self._last_nonzero(at)
-        return Hole(at, end - at, reason, head, True) if end > at else None
+            return Hole(start, start + remaining, reason)
+        end = last_nonzero(self._log, start)
+        return Hole(start, end, reason, at_end=True) if end > start else None
 
-    def _reason(self, head: bytes, remaining: int) -> str:
-        if len(head) < RECORD_PREFIX.size:
-            return "too few bytes are left for a record"
-        size, magic = RECORD_PREFIX.unpack_from(head, 0)
-        if not size and not magic:
-            return "zeros"
-        if magic not in (MAGIC_V1, MAGIC_V2):
-            return f"no record starts here (magic {magic & 0xFFFFFFFF:08x})"
-        if not RECORD_SIZE_MIN <= size <= remaining:
-            return f"a record of {size} bytes with {remaining} left in the file"
-        what = (
-            "lengths, topic, offset or checksum" if self._verify_crc else "lengths, topic or offset"
+    def _reason(self, start: int) -> str:
+        """Why no record begins at a physical offset."""
+        reader = LogReader(
+            self._log,
+            start,
+            check_crc=self._verify_crc,
+            crc_problem=wrong_crc if self._verify_crc else None,
+            size_max=RECORD_SIZE_MAX,
+            chunk_size=CANDIDATE_CHUNK,
         )
-        return f"a record of {size} bytes whose {what} cannot be right"
-
-    def _chunks(self, at: int, overlap: int) -> Iterator[tuple[int, bytes]]:
-        """What was ever written from `at` on."""
-        while at < self._limit:
-            # What was copied without its zeros may begin just before a block.
-            at = max(self._file.next_data(at) - overlap, at)
-            chunk = self._read(at, CHUNK)
-            if not chunk:
-                return
-            yield at, chunk
-            if len(chunk) <= overlap:
-                return
-            at += len(chunk) - overlap
+        next(reader.scan(), None)
+        return reader.reason or "zeros"
 
     def _next_record(self, begin: int) -> int | None:
         """Where the first whole record at or behind `begin` begins."""
-        for chunk_at, chunk in self._chunks(begin, RECORD_PREFIX.size - 1):
-            for match in _MAGIC.finditer(chunk, _BEFORE_MAGIC):
-                at = chunk_at + match.start() - _BEFORE_MAGIC
-                if at >= begin and self._is_record(at):
-                    return at
+        base = self._base
+        for offset in record_candidates(self._log, base + begin, base + self._limit):
+            if self._is_record(offset - base):
+                return offset - base
         return None
 
-    def _last_nonzero(self, at: int) -> int:
-        end = at
-        for chunk_at, chunk in self._chunks(at, 0):
-            stripped = len(chunk.rstrip(b"\0"))
-            if stripped:
-                end = chunk_at + stripped
-        return end
+
+def wrong_crc(physical_offset: int, properties: bytes, right: bool | None) -> str:
+    """Why a record is not whole by its CRC property, see `CrcProblem`; without one it is."""
+    return "the CRC of the record is wrong" if right is False else ""

@@ -14,12 +14,12 @@ from typing import Final, Protocol
 import numpy as np
 import pyarrow as pa
 
+from ..client.core.queue_requests import PullAnswer
 from ..client.core.subscription import Sql, build_subscription
 from ..client.errors import ClientError
 from ..remoting.bodies import SubscriptionData
 from ..remoting.response_codes import ResponseCode
 from .arrow import schema_of
-from .cluster import RawPull
 from .errors import DataLossError, SparkConnectorError
 from .log_read import wanted
 from .queue_offsets import Queue, QueueRange
@@ -45,7 +45,7 @@ class Puller(Protocol):
         size: int | None,
         group: str,
         subscription: SubscriptionData,
-    ) -> RawPull:
+    ) -> PullAnswer:
         """Pull once."""
 
 
@@ -86,7 +86,7 @@ def subscription_of(options: SourceOptions, topic: str) -> SubscriptionData:
 
 def _answers(
     puller: Puller, options: SourceOptions, part: QueueRange
-) -> Iterator[tuple[RawPull, int]]:
+) -> Iterator[tuple[PullAnswer, int]]:
     """The answers that hold messages of the range, and how many offsets each is about."""
     subscription = subscription_of(options, part.queue.topic)
 
@@ -113,7 +113,7 @@ def _answers(
             yield answer, passed
 
 
-def _next_offset(options: SourceOptions, part: QueueRange, offset: int, answer: RawPull) -> int:
+def _next_offset(options: SourceOptions, part: QueueRange, offset: int, answer: PullAnswer) -> int:
     """Where to go on.
 
     Raises:

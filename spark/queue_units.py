@@ -12,10 +12,10 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
+from ..store.disk.numbered import numbered
 from ..store.disk.os_disk import Disk, DiskFile
 from ..store.format import CONSUME_QUEUE_UNIT, UNIT_SIZE
 from ..store.offline.layout import queue_folders
-from ..store.offline.log_files import numbered
 from .arrow import dtype_of
 from .errors import OptionError
 from .record_columns import RecordColumns

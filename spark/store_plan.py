@@ -15,8 +15,10 @@ from pathlib import Path, PurePosixPath
 from typing import Final
 
 from ..store.disk.os_disk import Disk
+from ..store.log.commit_log import CommitLog
+from ..store.log.log_bytes import last_nonzero
+from ..store.log.log_reader import record_at
 from ..store.offline.layout import Layout, NoStoreError
-from ..store.offline.log_files import LogFiles
 from ..store.offline.log_walk import LogWalk
 from ..store.offline.opening import opened
 from .errors import DataLossError, OptionError
@@ -120,12 +122,12 @@ def plan_log(disk: Disk, stores: list[StoreAt], options: StoreOptions) -> list[L
 def _splits(
     disk: Disk, layout: Layout, store: StoreAt, stop: int | None, options: StoreOptions
 ) -> Iterator[LogSplit]:
-    files = layout.log_files(disk)
+    log = layout.commit_log(disk)
     try:
-        newest = newest_base(files, stop)
-        _check_gaps(files, newest, options)
-        for base in _in_time(files, newest, options):
-            limit = min(files.sizes[base], layout.log_file_size)
+        newest = newest_base(log, stop)
+        _check_gaps(log, newest, options)
+        for base in _in_time(log, newest, options):
+            limit = min(log.files[base].size(), layout.log_file_size)
             if stop is not None:
                 limit = min(limit, stop - base)
             for begin in range(0, max(limit, 1), options.split_bytes):
@@ -141,41 +143,41 @@ def _splits(
                     min(begin + options.split_bytes, limit),
                 )
     finally:
-        files.close()
+        log.close()
 
 
-def _check_gaps(files: LogFiles, newest: int, options: StoreOptions) -> None:
-    bases = [base for base in files.sizes if base <= newest]
+def _check_gaps(log: CommitLog, newest: int, options: StoreOptions) -> None:
+    bases = [base for base in log.files if base <= newest]
     for before, base in pairwise(bases):
-        if base == before + files.file_size:
+        if base == before + log.file_size:
             continue
-        text = f"{files.path(before + files.file_size)} is missing, and later files are there"
+        text = f"{log.path_of(before + log.file_size)} is missing, and later files are there"
         if options.fail_on_data_loss:
             raise DataLossError(f"{text}; with failOnDataLoss=false the files are read that are")
         logger.warning("%s; what it held is left out", text)
 
 
-def newest_base(files: LogFiles, stop: int | None) -> int:
+def newest_base(log: CommitLog, stop: int | None) -> int:
     """Physical offset of the newest file that holds anything: brokers make the next one ahead.
 
     Raises:
       StoreIOError: a file cannot be read.
     """
-    bases = [base for base in files.sizes if stop is None or base < stop]
+    bases = [base for base in log.files if stop is None or base < stop]
     while len(bases) > 1:
-        if files.record_at(bases[-1]) or files.last_nonzero(bases[-1]) > bases[-1]:
+        if record_at(log, bases[-1]) or last_nonzero(log, bases[-1]) > bases[-1]:
             break
         bases.pop()
     return bases[-1] if bases else 0
 
 
-def _in_time(files: LogFiles, newest: int, options: StoreOptions) -> list[int]:
+def _in_time(log: CommitLog, newest: int, options: StoreOptions) -> list[int]:
     """The files that may hold wanted times."""
-    bases = [base for base in files.sizes if base <= newest]
+    bases = [base for base in log.files if base <= newest]
     first_ms, last_ms = options.starting_timestamp, options.ending_timestamp
     if first_ms is None and last_ms is None:
         return bases
-    times = [_first_time(files, base) for base in bases]
+    times = [_first_time(log, base) for base in bases]
     wanted = []
     for index, base in enumerate(bases):
         begins = times[index]
@@ -189,9 +191,9 @@ def _in_time(files: LogFiles, newest: int, options: StoreOptions) -> list[int]:
     return wanted
 
 
-def _first_time(files: LogFiles, base: int) -> int | None:
-    record = files.record_at(base)
+def _first_time(log: CommitLog, base: int) -> int | None:
+    record = record_at(log, base)
     if record is None:
         # Something else begins there: the first record is further on, if there is one.
-        record = next(iter(LogWalk(files, start=base, stop=base + files.file_size).records()), None)
+        record = next(iter(LogWalk(log, start=base, stop=base + log.file_size).records()), None)
     return record.store_timestamp_ms if record is not None else None

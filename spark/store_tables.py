@@ -16,6 +16,7 @@ from typing import Any, Final, TypeVar
 import numpy as np
 import pyarrow as pa
 
+from ..store.disk.numbered import numbered, size_of
 from ..store.disk.os_disk import Disk, DiskFile
 from ..store.format import (
     BATCH_UNIT_SIZE,
@@ -37,7 +38,6 @@ from ..store.offline.json_files import (
     read_json,
 )
 from ..store.offline.layout import NoStoreError, queue_folders, read_layout
-from ..store.offline.log_files import numbered, size_of
 from ..store.queues.batch_consume_queue import BatchUnit
 from ..store.recovery.checkpoint import read_checkpoint
 from .arrow import dtype_of, repeated, schema_of, timestamps, type_of
@@ -136,7 +136,7 @@ def _queue_files(disk: Disk, root: str, options: StoreOptions) -> Iterator[Table
 
 def _index_files(disk: Disk, root: str, _: StoreOptions) -> Iterator[TableFile]:
     found = numbered(disk, f"{root}/index")
-    log = read_layout(disk, root).log_files(disk)
+    log = read_layout(disk, root).commit_log(disk)
     try:
         counts = find_counts(disk, found.values(), None, log)
     finally:

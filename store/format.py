@@ -8,7 +8,7 @@ answers, so it is declared in `remoting/message_codec.py`. Pages: docs/formats/*
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, TypeAlias
 
 from construct import Bytes, Int16sb, Int32sb, Int32ub, Int64sb, Struct
 
@@ -23,6 +23,12 @@ UNIT: Final = derive_struct(CONSUME_QUEUE_UNIT)
 UNIT_SIZE: Final = 20
 UNIT_PLACE: Final = derive_struct(CONSUME_QUEUE_UNIT, until="size")
 """The part of a unit that says where its message lies."""
+
+Unit: TypeAlias = tuple[int, int, int]
+"""The fields of a unit: physical_offset, size, tags_code."""
+
+Key: TypeAlias = tuple[str, int]
+"""What names a queue: (topic, queue id)."""
 
 PRE_BLANK_SIZE: Final = 0x7FFFFFFF
 """`size` of a unit that only fills the room before a queue's first offset."""

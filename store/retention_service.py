@@ -26,6 +26,7 @@ from .errors import StoreIOError
 from .log.log_age import first_timestamp_ms, newest_timestamp_ms
 from .retention.disk_space import Verdict, judge, measure
 from .retention.retention_rules import HOUR_MS, ClockGuard, Deletion, LogFileFacts, choose, is_due
+from .store_state import StoreEvent
 
 if TYPE_CHECKING:
     from .message_store import MessageStore
@@ -98,10 +99,10 @@ class Retention:
             if await self._delete_all(verdict, in_thread, pause):
                 verdict = await self._judge(in_thread)
         finally:
-            if verdict.refuse and not store.read_only:
-                store.refuse_puts(verdict.refuse)
-            elif not verdict.refuse:
-                store.accept_puts()
+            if verdict.refuse:
+                store.writer.enter(StoreEvent.DISK_FULL, verdict.refuse)
+            else:
+                store.writer.enter(StoreEvent.DISK_HAS_ROOM)
 
     async def _delete_all(self, verdict: Verdict, in_thread: InThread, pause: Pause) -> bool:
         """Delete what may go now; returns whether a commit log file went."""
@@ -133,13 +134,13 @@ class Retention:
         now_ms = clock.wall_ms()
         if self._guard is None:
             store = self._store
-            known_ms = store.newest_at_start_ms if store.verified_from else now_ms
+            known_ms = store.opened.newest_ms if store.opened.end else now_ms
             self._guard = ClockGuard(known_ms, config.file_reserved_time * HOUR_MS)
         doubt = self._guard.check(now_ms, clock.elapsed_s())
         hour = int(clock.local_time_name(now_ms)[8:10])
         if not (verdict.reclaim or verdict.clean or is_due(hour, config)):
             return []
-        vouched = self._store.checkpoint.dispatched_offset
+        vouched = self._store.checkpoints.current.dispatched_offset
         bases = list(self._log.files)
         files = []
         for base, after in pairwise(bases[: config.delete_file_batch_max + 1]):
@@ -162,7 +163,9 @@ class Retention:
             path, path_after = log.files[base].path, log.files[after].path
             found = await in_thread(partial(newest_timestamp_ms, disk, path, base, log.file_size))
             if found < 0:  # damaged at its end: what follows it is not older
-                found = await in_thread(partial(first_timestamp_ms, disk, path_after, after))
+                found = await in_thread(
+                    partial(first_timestamp_ms, disk, path_after, after, log.file_size)
+                )
             self._newest_ms[base] = found
         return self._newest_ms[base]
 
@@ -178,7 +181,7 @@ class Retention:
             await in_thread(partial(self._disk.sync_folder, log.folder))
             self._must_sync = False
         try:
-            await in_thread(partial(self._store.note_log_start, base + log.file_size))
+            await in_thread(partial(self._store.checkpoints.note_log_start, base + log.file_size))
         except StoreIOError as error:
             if errno_of(error) not in (errno.ENOSPC, errno.EDQUOT):
                 raise
@@ -209,7 +212,7 @@ class Retention:
         store = self._store
         min_offset = self._log.min_offset
         queues = store.queue_store.queues
-        await in_thread(partial(store.note_log_start, min_offset))
+        await in_thread(partial(store.checkpoints.note_log_start, min_offset))
 
         def follow(queue: ConsumeQueue) -> bool:
             queue.follow_log(min_offset)

@@ -51,7 +51,7 @@ async def run_services(store: MessageStore, *, task_status: trio.TaskStatus[None
         async def flush() -> None:
             await store.flusher.run(
                 interval_s=config.flush_interval_commit_log / 1000,
-                group_commit=store.sync_flush,
+                group_commit=store.writer.sync_flush,
                 threaded=store.disk.threaded,
             )
 
@@ -84,7 +84,7 @@ async def _queue_files(store: MessageStore) -> None:
         idle_rounds = idle_rounds + 1 if end == seen and not store.flusher.is_waited_for else 0
         seen = end
         if idle_rounds >= IDLE_ROUNDS:
-            await store.wait_for_more()
+            await store.activity.wait_for_more()
         store.begin_burst()
         store.flusher.expire()
         try:
@@ -117,14 +117,16 @@ async def _checkpoint(store: MessageStore) -> None:
 
 async def checkpoint_now(store: MessageStore) -> None:
     """One round of the checkpoint service."""
-    target, timestamp_ms, ends = store.dispatched_offset, store.now_ms, store.queue_ends()
-    if store.read_only or store.queues_failed:
+    checkpoints = store.checkpoints
+    target, timestamp_ms = store.dispatched_offset, store.now_ms
+    ends = checkpoints.queue_ends()
+    if store.read_only or checkpoints.queues_failed:
         return
     try:
         store.hold_lock()
         store.index.replace_missing()
-        index = store.index_state()
-        known = store.checkpoint
+        index = checkpoints.index_state()
+        known = checkpoints.current
         is_indexed = index is None or index.progress == known.index
         if target == known.dispatched_offset and is_indexed:
             return
@@ -134,7 +136,7 @@ async def checkpoint_now(store: MessageStore) -> None:
             return
         paths = store.queue_store.take_unsynced()
         try:
-            await _in_thread(store, store.sync_queues, paths)
+            await _in_thread(store, checkpoints.sync_queues, paths)
         except StoreIOError:
             raise
         except BaseException:  # the thread was not started
@@ -142,7 +144,7 @@ async def checkpoint_now(store: MessageStore) -> None:
             raise
         if index is not None and index.file is not None:
             await _in_thread(store, index.file.sync_entries)
-        await _in_thread(store, store.note_checkpoint, target, timestamp_ms, index, ends)
+        await _in_thread(store, checkpoints.write, target, timestamp_ms, index, ends)
     except StoreIOError as error:
         logger.error("no checkpoint, recovery would take longer: %s", error)
 
@@ -151,10 +153,10 @@ async def _prepare_files(store: MessageStore) -> None:
     """Make the next commit log file before it is needed."""
     log = store.log
     while True:
-        base = store.next_file_base
-        nearly_full = store.room_in_file <= log.file_size // 4
+        base = store.writer.next_file_base
+        nearly_full = store.writer.room_in_file <= log.file_size // 4
         # A slave's first file begins where its master says.
-        refusing = store.read_only or store.disk_full or (store.is_slave and not log.files)
+        refusing = store.trouble or (store.is_slave and not log.files)
         if nearly_full and not refusing and base not in log.files | {log.prepared_base: 0}:
             try:
                 await _in_thread(store, log.create, base)

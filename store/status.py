@@ -7,6 +7,7 @@ out as remarks, so they are RocketMQ's; the numbers are ours).
 from __future__ import annotations
 
 from enum import Enum, IntEnum
+from typing import NamedTuple, TypeAlias
 
 
 class PutMessageStatus(IntEnum):
@@ -28,6 +29,26 @@ class PutMessageStatus(IntEnum):
     WHEEL_TIMER_FLOW_CONTROL = 13
     WHEEL_TIMER_MSG_ILLEGAL = 14
     WHEEL_TIMER_NOT_ENABLE = 15
+
+
+class PutRefusal(NamedTuple):
+    """The answer to a put that stored nothing.
+
+    Attributes:
+      status: MESSAGE_ILLEGAL (topic, sizes, an inner batch where there are none),
+        PROPERTIES_SIZE_EXCEEDED, CREATE_MAPPED_FILE_FAILED or SERVICE_NOT_AVAILABLE.
+      remark: what is wrong, and what to do about it; "": the status says it.
+    """
+
+    status: PutMessageStatus
+    remark: str = ""
+
+
+PutResult: TypeAlias = tuple[PutRefusal | None, int, int]
+"""(None, physical offset, queue offset), or a refusal with -1 and -1."""
+
+BatchResult: TypeAlias = tuple[PutRefusal | None, list[int], int]
+"""(None, physical offset of each message, queue offset of the first), or a refusal with [], -1."""
 
 
 class GetMessageStatus(IntEnum):

@@ -33,6 +33,7 @@ from ..remoting.sys_flag import INNER_BATCH
 from ..remoting.turn import Turn
 from ..store.config import MessageStoreConfig
 from ..store.retention.disk_space import judge, measure
+from ..store.store_state import StoreEvent
 from .clock import TravelClock
 from .disks import EmbeddedDisk, failing_log_sync
 from .errors import EmbeddedBrokerError
@@ -238,7 +239,7 @@ class Servers:
 
         store = self.broker.store
         await wait_all_tasks_blocked()
-        while store.dispatch_behind_bytes and not store.read_only:
+        while store.dispatched_offset < store.max_physical_offset and not store.read_only:
             await store.flusher.flush_in_thread(threaded=self.disk.threaded)
             await wait_all_tasks_blocked()
 
@@ -320,9 +321,9 @@ class Servers:
             return
         reason = judge(measure(disk, store.config), store.config, next_file_bytes=0).refuse
         if reason:
-            store.refuse_puts(reason)
+            store.writer.enter(StoreEvent.DISK_FULL, reason)
         else:
-            store.accept_puts()
+            store.writer.enter(StoreEvent.DISK_HAS_ROOM)
 
 
 class _Nowhere:

@@ -34,7 +34,7 @@ from ..config import BrokerConfig
 from ..transaction_service import TransactionService
 from ..transactions import final_message, immunity_ms, renewed_half
 from .request import stored_message
-from .send_message import SendMessageProcessor
+from .turn_puts import TurnPuts
 
 logger = logging.getLogger(__name__)
 
@@ -47,7 +47,7 @@ class EndTransactionProcessor:
     Args:
       config: the broker's.
       store: where the half messages lie.
-      send: appends what is committed, and answers when that is written.
+      puts: appends what is committed, and answers when that is written.
       transactions: knows what is open.
     """
 
@@ -55,12 +55,12 @@ class EndTransactionProcessor:
         self,
         config: BrokerConfig,
         store: MessageStore,
-        send: SendMessageProcessor,
+        puts: TurnPuts,
         transactions: TransactionService,
     ) -> None:
         self._config = config
         self._store = store
-        self._send = send
+        self._puts = puts
         self._transactions = transactions
         self.processors: dict[RequestCode, Processor] = {
             RequestCode.END_TRANSACTION: self.end_transaction,
@@ -90,15 +90,15 @@ class EndTransactionProcessor:
             )
         if kind == TRANSACTION_COMMIT_TYPE:
             try:
-                self._send.kinds.real_place(half)
+                self._puts.kinds.real_place(half)
                 message = final_message(half)
             except ValueError as error:
                 raise RequestRefused(
                     ResponseCode.SYSTEM_ERROR, f"the half message is damaged: {error!r}"
                 ) from error
-            self._send.put_inner(request, channel, message)
+            self._puts.put_and_answer(request, channel, message)
         else:
-            self._send.answer_with_turn(request, channel, NOT_SET)
+            self._puts.answer_with_turn(request, channel, NOT_SET)
         self._transactions.end(current)
 
     def _check(self, half: MessageExt, header: EndTransactionRequestHeader) -> None:
@@ -162,7 +162,7 @@ class EndTransactionProcessor:
             )
         self._refuse_forged(parked)
         try:
-            self._send.kinds.real_place(parked)
+            self._puts.kinds.real_place(parked)
         except ValueError as error:
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"{failed} {error}") from error
-        self._send.put_half(request, channel, renewed_half(parked, 0))
+        self._puts.put_half_and_answer(request, channel, renewed_half(parked, 0))

@@ -52,7 +52,9 @@ from ..consumer_filter_manager import ConsumerFilterManager, compile_filter
 from ..consumer_manager import ConsumerManager
 from ..consumer_offset_manager import ConsumerOffsetManager
 from ..filter_bit_maps import FilterBitMaps
+from ..pull import Pull, Selector
 from ..pull_request_hold import HeldPull, PullRequestHoldService
+from ..replication import MasterSide, SlaveSide
 from ..subscription import SUBSCRIPTION_LENGTH_MAX, is_tag_type, tags_codes_of
 from ..subscription_group_manager import SubscriptionGroupManager
 from ..topic_config_manager import TopicConfigManager
@@ -80,9 +82,6 @@ FILTER_TIME_MAX_S: Final = 0.01
 served; at least one message is looked at. The 800 of maxFilterMessageSize take 8 ms with a usual
 expression, a hostile one up to 25 ms for a single hostile message. RocketMQ has no limit but the
 800."""
-
-Selection = tuple[frozenset[int] | None, Expression | None]
-"""What a pull wants: tags codes (None: any) and an expression (None: no matter what)."""
 
 _FOUND = GetMessageStatus.FOUND
 _CODES: Final = {
@@ -125,8 +124,8 @@ class PullMessageProcessor:
       now_s: the time by which held pulls expire and pulls with an expression end, such as
         trio.current_time.
       filters: what heartbeats registered; None: enablePropertyFilter is false.
-      bit_maps: what is known of messages before they are read; None: nothing.
-      has_master: whether a slave follows its master now.
+      bit_maps: what is known of messages before they are read.
+      replication: knows whether a slave follows its master now.
     """
 
     def __init__(
@@ -139,9 +138,9 @@ class PullMessageProcessor:
         consumers: ConsumerManager,
         offsets: ConsumerOffsetManager,
         now_s: Callable[[], float],
-        filters: ConsumerFilterManager | None = None,
-        bit_maps: FilterBitMaps | None = None,
-        has_master: Callable[[], bool] = lambda: False,
+        filters: ConsumerFilterManager | None,
+        bit_maps: FilterBitMaps,
+        replication: MasterSide | SlaveSide,
     ) -> None:
         self._config = config
         self._filters = filters
@@ -149,12 +148,13 @@ class PullMessageProcessor:
         self._store = store
         self._topic_table = topics.topic_config_table
         self._groups = groups
+        self._group_table = groups.subscription_group_table
         self._consumers = consumers
         self._offsets = offsets
         self._now_s = now_s
         self._readable = bool(config.broker_permission & _PERM_READ)
         self._may_read_slave = config.slave_read_enable
-        self._has_master = has_master
+        self._replication = replication
         self._keeps_offsets = store.is_slave and not store.config.offset_check_in_slave
         self._templates = {
             (status, code): _template(status, code)
@@ -188,9 +188,8 @@ class PullMessageProcessor:
           is asked for is damaged or cannot be read.
         """
         header = decode(PullMessageRequestHeader, request.ext_fields)
-        tags_codes, expression = self._check(header, channel)
-        topic, queue_id, queue_offset = header.topic, header.queue_id, header.queue_offset
-        group = header.consumer_group
+        selector = self._check(header, channel)
+        group, topic, queue_id = header.consumer_group, header.topic, header.queue_id
         sys_flag = header.sys_flag
         commits = sys_flag & _COMMIT_OFFSET and header.commit_offset >= 0
         if commits and not may_commit_offset(group):
@@ -198,16 +197,12 @@ class PullMessageProcessor:
         size_max = header.max_msg_bytes
         if size_max is None or size_max <= 0:
             size_max = _INT32_MAX
+        pull = Pull(
+            channel, request.opaque, request.serialize_type, group, topic, queue_id,
+            header.queue_offset, header.max_msg_nums, size_max, selector,
+        )  # fmt: skip
         try:
-            result = self._store.get_message(
-                topic,
-                queue_id,
-                queue_offset,
-                header.max_msg_nums,
-                size_max,
-                tags_codes,
-                None if expression is None else self._record_filter(topic, group, expression),
-            )
+            result = self._get(pull)
         except StoreError as error:
             # The consumer asks again later; what to do stands in the text.
             logger.error(
@@ -227,27 +222,36 @@ class PullMessageProcessor:
         if (
             sys_flag & _SUSPEND
             and result.status is not _FOUND
-            and self._may_wait(result.status, queue_offset)
-            and not self._has_master()
+            and self._may_wait(result.status, pull.queue_offset)
+            and not self._replication.has_master
         ):
             hold_ms = header.suspend_timeout_millis
             if not self._config.long_polling_enable:
                 hold_ms = self._config.short_polling_time_mills
-            pull = HeldPull(
-                request,
-                channel,
-                (topic, queue_id),
-                group,
-                queue_offset=queue_offset,
-                count_max=header.max_msg_nums,
-                size_max=size_max,
-                tags_codes=tags_codes,
-                expression=expression,
-                deadline_s=self._now_s() + min(max(hold_ms, 0), HOLD_MS_MAX) / 1000,
-            )
-            if self.hold_service.hold(pull):
+            deadline_s = self._now_s() + min(max(hold_ms, 0), HOLD_MS_MAX) / 1000
+            if self.hold_service.hold(HeldPull(pull, deadline_s)):
                 return
-        self._answer(request, channel, queue_offset, topic, group, result)
+        self._answer(pull, result)
+
+    def _get(self, pull: Pull) -> GetMessageResult:
+        """Ask the store. Raises: StoreError."""
+        tags_codes = record_filter = None
+        selector = pull.selector
+        if selector is None:  # as most: it wants all messages
+            pass
+        elif isinstance(selector, frozenset):
+            tags_codes = selector
+        else:
+            record_filter = self._record_filter(pull, selector)
+        return self._store.get_message(
+            pull.topic,
+            pull.queue_id,
+            pull.queue_offset,
+            pull.count_max,
+            pull.size_max,
+            tags_codes,
+            record_filter,
+        )
 
     def _commit_past_end(self, header: PullMessageRequestHeader, end: int) -> None:
         """Note what can be true of an offset that came with a pull; the pull goes on anyway."""
@@ -259,51 +263,38 @@ class PullMessageProcessor:
                 offset, group, topic, queue_id, end,
             )  # fmt: skip
 
-    def _resume(self, pull: HeldPull, over: bool) -> bool:
+    def _resume(self, held: HeldPull, over: bool) -> bool:
         """Try a held pull again; say whether it was answered."""
+        pull = held.pull
         try:
-            result = self._store.get_message(
-                *pull.key,
-                pull.queue_offset,
-                pull.count_max,
-                pull.size_max,
-                pull.tags_codes,
-                None
-                if pull.expression is None
-                else self._record_filter(pull.key[0], pull.group, pull.expression),
-            )
+            result = self._get(pull)
         except StoreError as error:
-            logger.error("%s: a held pull of %s failed: %s", pull.channel, pull.key, error)
-            answer = pull.request.answer(ResponseCode.SYSTEM_ERROR, str(error))
-            pull.channel.write(encode(answer))
+            logger.error("%s: a held pull of %s failed: %s", pull.channel, pull.place, error)
+            pull.channel.write(encode(pull.answer(ResponseCode.SYSTEM_ERROR, str(error))))
             return True
         except Exception as error:
-            logger.exception("%s: a held pull of %s failed", pull.channel, pull.key)
-            answer = pull.request.answer(
-                ResponseCode.SYSTEM_ERROR, f"{type(error).__name__}: {error}"
-            )
-            pull.channel.write(encode(answer))
+            logger.exception("%s: a held pull of %s failed", pull.channel, pull.place)
+            remark = f"{type(error).__name__}: {error}"
+            pull.channel.write(encode(pull.answer(ResponseCode.SYSTEM_ERROR, remark)))
             return True
         if not over:
             is_at_end = result.next_begin_offset >= result.max_offset
             if result.status is GetMessageStatus.NO_MATCHED_MESSAGE and is_at_end:
                 # Looked at already: the next message starts the search here.
-                pull.queue_offset = result.next_begin_offset
+                held.move_to(result.next_begin_offset)
                 return False
             if self._may_wait(result.status, pull.queue_offset):
                 return False
-        self._answer(pull.request, pull.channel, pull.queue_offset, pull.key[0], pull.group, result)
+        self._answer(pull, result)
         return True
 
-    def _record_filter(self, topic: str, group: str, expression: Expression) -> RecordFilter:
+    def _record_filter(self, pull: Pull, expression: Expression) -> RecordFilter:
         """What the store asks of each record for a pull by this expression."""
-        now_s = self._now_s
+        now_s, topic = self._now_s, pull.topic
         end_s = now_s() + FILTER_TIME_MAX_S
         if self._config.filter_support_retry and topic.startswith(RETRY_TOPIC_PREFIX):
             return RecordFilter(partial(self._matches_origin, topic), lambda: now_s() > end_s)
-        hides = None
-        if self._bit_maps is not None:
-            hides = self._bit_maps.hides(topic, group, expression)
+        hides = self._bit_maps.hides(topic, pull.group, expression)
         return RecordFilter(expression.matches, lambda: now_s() > end_s, hides)
 
     def _matches_origin(self, topic: str, properties: bytes) -> bool:
@@ -332,30 +323,22 @@ class PullMessageProcessor:
         code = _code_of(status, queue_offset)
         if code == _MOVED and self._keeps_offsets:
             return _RETRY
-        return _RETRY if code == _NOT_FOUND and self._has_master() else code
+        return _RETRY if code == _NOT_FOUND and self._replication.has_master else code
 
-    def _answer(
-        self,
-        request: RemotingCommand,
-        channel: Channel,
-        queue_offset: int,
-        topic: str,
-        group: str,
-        result: GetMessageResult,
-    ) -> None:
-        status = result.status
+    def _answer(self, pull: Pull, result: GetMessageResult) -> None:
+        topic, group, status = pull.topic, pull.group, result.status
         if status is _FOUND:  # as nearly always: no more looks than this one
             template = self._found
         else:
-            template = self._templates[status, self._code_of(status, queue_offset)]
+            template = self._templates[status, self._code_of(status, pull.queue_offset)]
             if template.code == _MOVED:
                 logger.warning(
                     "PULL_OFFSET_MOVED: %s of group %s asked %s for offset %d, told %d (%s)",
-                    channel.remote_address, group, topic, queue_offset, result.next_begin_offset,
-                    status.name,
+                    pull.channel.remote_address, group, topic, pull.queue_offset,
+                    result.next_begin_offset, status.name,
                 )  # fmt: skip
         topic_config = self._topic_table.get(topic)
-        group_config = self._groups.find(group)
+        group_config = self._group_table.get(group)
         topic_flag = 0 if topic_config is None else topic_config.topic_sys_flag
         group_flag = 0 if group_config is None else group_config.group_sys_flag
         broker_id = 0
@@ -370,20 +353,20 @@ class PullMessageProcessor:
                 "topicSysFlag": str(topic_flag),
                 "groupSysFlag": str(group_flag),
             }
-            head = encode_head(request.answer(template.code, status.name, fields), result.size)
+            head = encode_head(pull.answer(template.code, status.name, fields), result.size)
         else:
             head = template.encode(
-                request.opaque,
-                request.serialize_type,
+                pull.opaque,
+                pull.serialize_type,
                 b"%d" % result.next_begin_offset,
                 b"%d" % result.min_offset,
                 b"%d" % result.max_offset,
                 result.size,
             )
         if result.size:
-            channel.write([head, *result.buffers], len(head) + result.size)
+            pull.channel.write([head, *result.buffers], len(head) + result.size)
         else:
-            channel.write(head)
+            pull.channel.write(head)
 
     def _suggested(self, group: SubscriptionGroupConfig, result: GetMessageResult) -> int:
         """The broker id to pull from next.
@@ -392,9 +375,9 @@ class PullMessageProcessor:
         """
         if result.suggest_pulling_from_slave:
             return group.which_broker_when_consume_slowly
-        return MASTER_ID if self._has_master() else group.broker_id
+        return MASTER_ID if self._replication.has_master else group.broker_id
 
-    def _check(self, header: PullMessageRequestHeader, channel: Channel) -> Selection:
+    def _check(self, header: PullMessageRequestHeader, channel: Channel) -> Selector | None:
         """What Apache checks before it reads, in its order.
 
         Raises: RequestRefused. Source: PullMessageProcessor.processRequest.
@@ -407,7 +390,7 @@ class PullMessageProcessor:
                 f"the broker[{self._config.broker_ip1}] pulling message is forbidden",
                 {"forbiddenType": _BROKER_FORBIDDEN},
             )
-        group_config = self._groups.find(group)
+        group_config = self._group_table.get(group) or self._groups.find(group)
         if group_config is None:
             raise RequestRefused(
                 ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
@@ -442,7 +425,7 @@ class PullMessageProcessor:
             return self._given(header)
         return self._registered(header, group_config.consume_broadcast_enable)
 
-    def _given(self, header: PullMessageRequestHeader) -> Selection:
+    def _given(self, header: PullMessageRequestHeader) -> Selector | None:
         """What the pull itself says."""
         subscription = header.subscription or ""
         expression_type = header.expression_type
@@ -453,7 +436,7 @@ class PullMessageProcessor:
                     f"tags of {len(subscription)} characters, "
                     f"at most {SUBSCRIPTION_LENGTH_MAX} are taken",
                 )
-            return tags_codes_of(subscription), None
+            return tags_codes_of(subscription)
         if self._filters is None:
             raise _not_supported(expression_type)
         found = compile_filter(expression_type, subscription)
@@ -466,9 +449,11 @@ class PullMessageProcessor:
                 ResponseCode.SUBSCRIPTION_PARSE_FAILED,
                 f"parse the consumer's subscription failed: {found}",
             )
-        return None, found
+        return found
 
-    def _registered(self, header: PullMessageRequestHeader, broadcast_enable: bool) -> Selection:
+    def _registered(
+        self, header: PullMessageRequestHeader, broadcast_enable: bool
+    ) -> Selector | None:
         """What the group's heartbeats told of."""
         info = self._consumers.get_consumer_group_info(header.consumer_group)
         if info is None:
@@ -493,7 +478,7 @@ class PullMessageProcessor:
                 ResponseCode.SUBSCRIPTION_NOT_LATEST, "the consumer's subscription not latest"
             )
         if not subscription.needs_expression:
-            return subscription.tags_codes, None
+            return subscription.tags_codes
         if self._filters is None:
             raise _not_supported(subscription.expression_type)
         data = self._filters.find(header.topic, header.consumer_group)
@@ -507,7 +492,7 @@ class PullMessageProcessor:
                 ResponseCode.FILTER_DATA_NOT_LATEST,
                 "the consumer's consumer filter data not latest",
             )
-        return None, data.expression
+        return data.expression
 
 
 def _code_of(status: GetMessageStatus, queue_offset: int) -> ResponseCode:

@@ -1,4 +1,4 @@
-"""What a client is told when the store did not take its message.
+"""The answer to a client whose message the store did not take.
 
 Java counterpart: broker/processor/SendMessageProcessor.java handlePutMessageResult of 5.3.3. Pure.
 """
@@ -8,29 +8,26 @@ from __future__ import annotations
 from ...remoting.errors import RequestRefused
 from ...remoting.response_codes import ResponseCode
 from ...store.config import MessageStoreConfig
-from ...store.status import PutMessageStatus
+from ...store.status import PutMessageStatus, PutRefusal
 
 
-def refusal_of_put(
-    status: PutMessageStatus, refusal: str, config: MessageStoreConfig
-) -> RequestRefused:
+def refusal_of_put(refusal: PutRefusal, config: MessageStoreConfig) -> RequestRefused:
     """The answer to a put that stored nothing.
 
     Args:
-      status: what the put came to, not PUT_OK.
-      refusal: why the store takes no message now; "": it does.
       config: the limits.
     """
+    status, remark = refusal
     if status in (PutMessageStatus.MESSAGE_ILLEGAL, PutMessageStatus.PROPERTIES_SIZE_EXCEEDED):
         return RequestRefused(
             ResponseCode.MESSAGE_ILLEGAL,
             "the message is illegal, maybe msg body or properties length not matched. msg body "
             f"length limit {config.max_message_size}B, msg properties length limit 32KB.",
         )
-    why = f" ({refusal})" if refusal else ""
+    why = f" ({remark})" if remark else ""
     if status is PutMessageStatus.SERVICE_NOT_AVAILABLE:
         # Apache lists what it may be: a full disk, a slave, a store that was shut down.
-        reason = refusal or "the message store has been shut down"
+        reason = remark or "the message store has been shut down"
         return RequestRefused(
             ResponseCode.SERVICE_NOT_AVAILABLE, f"service not available now: {reason}"
         )

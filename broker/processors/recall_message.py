@@ -23,7 +23,7 @@ from ...store.message_store import MessageStore
 from ..config import BrokerConfig
 from ..inner_message import InnerMessage
 from ..topic_config_manager import TopicConfigManager
-from .send_message import SendMessageProcessor
+from .turn_puts import TurnPuts
 
 RECALL_TAG = "_RECALL_TAG_"
 
@@ -34,7 +34,7 @@ class RecallMessageProcessor:
     Args:
       config: the broker's.
       store: already loaded.
-      send: appends, and answers when that is written.
+      puts: appends, and answers when that is written.
       topics: the broker's.
     """
 
@@ -42,12 +42,12 @@ class RecallMessageProcessor:
         self,
         config: BrokerConfig,
         store: MessageStore,
-        send: SendMessageProcessor,
+        puts: TurnPuts,
         topics: TopicConfigManager,
     ) -> None:
         self._config = config
         self._store = store
-        self._send = send
+        self._puts = puts
         self._topics = topics
         self._region = {"MSG_REGION": config.region_id}
         self.processors: dict[RequestCode, Processor] = {RequestCode.RECALL_MESSAGE: self.recall}
@@ -67,7 +67,7 @@ class RecallMessageProcessor:
             raise RequestRefused(
                 ResponseCode.TOPIC_NOT_EXIST, f"recall failed, the topic[{header.topic}] not exist"
             )
-        if not self._send.kinds.may_name(RequestCode.RECALL_MESSAGE, header.topic):
+        if not self._puts.kinds.may_name(RequestCode.RECALL_MESSAGE, header.topic):
             raise RequestRefused(
                 ResponseCode.NO_PERMISSION,
                 f"recall failed, topic[{header.topic}] holds the broker's own records",
@@ -90,10 +90,10 @@ class RecallMessageProcessor:
             properties_to_bytes(properties),
             now_ms,
             channel.remote_host,
-            self._send.store_host,
+            self._puts.turn.store_host,
         )
         fields = {"msgId": handle.unique_key, **self._region}
-        self._send.put_inner(request, channel, message, fields, remark=NOT_SET)
+        self._puts.put_and_answer(request, channel, message, fields=fields, remark=NOT_SET)
 
     def _read(self, header: RecallMessageRequestHeader) -> RecallHandle:
         """The handle, of a message that is yet to come.

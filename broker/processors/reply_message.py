@@ -37,12 +37,12 @@ from ...remoting.request_codes import RequestCode
 from ...remoting.response_codes import ResponseCode
 from ...store.errors import StoreError
 from ...store.message_store import MessageStore
-from ...store.status import PutMessageStatus
 from ..admission import admitted
 from ..config import BrokerConfig
-from ..inner_message import InnerMessage, InnerPuts
+from ..inner_message import InnerMessage
 from ..producer_manager import ProducerManager
-from .send_message import SendMessageProcessor
+from .send_topics import SendTopics
+from .turn_puts import TurnPuts
 
 logger = logging.getLogger(__name__)
 
@@ -56,8 +56,8 @@ class ReplyMessageProcessor:
     Args:
       config: the broker's.
       store: already loaded.
-      send: checks topics as for any send.
-      puts: appends.
+      puts: appends, and knows the broker's turn.
+      topics: finds or creates topics, as for any send.
       producers: knows the clients' connections.
       on_messages: called with the queues that got messages.
     """
@@ -66,16 +66,17 @@ class ReplyMessageProcessor:
         self,
         config: BrokerConfig,
         store: MessageStore,
-        send: SendMessageProcessor,
-        puts: InnerPuts,
+        puts: TurnPuts,
+        topics: SendTopics,
         *,
         producers: ProducerManager,
         on_messages: Callable[[Collection[tuple[str, int]]], None],
     ) -> None:
         self._config = config
         self._store = store
-        self._send = send
-        self._puts = puts
+        self._inner = puts.inner
+        self._turn = puts.turn
+        self._topics = topics
         self._producers = producers
         self._on_messages = on_messages
         self.processors: dict[RequestCode, Processor] = {
@@ -92,13 +93,13 @@ class ReplyMessageProcessor:
             header = decode(SendMessageRequestHeader, request.ext_fields)
         else:
             header = decode_send_message_v2(request.ext_fields)
-        topic = self._send.check_topic(request, header.topic, channel)
+        topic = self._topics.check(request, header.topic, channel)
         queue_id = header.queue_id
         if not 0 <= queue_id < topic.write_queue_nums:
-            queue_id = self._send.other_queue(topic, queue_id, channel)
+            queue_id = self._topics.other_queue(topic, queue_id, channel)
 
         async def push_and_store() -> RemotingCommand:
-            constants = self._send.answer_constants
+            constants = self._turn.answer_constants
             remark = await self._push(request, header, channel)
             place = None
             if self._config.store_reply_message_enable:
@@ -130,14 +131,14 @@ class ReplyMessageProcessor:
         if asker is None:
             return f"push reply message fail, channel of <{client_id}> not found."
         now_ms = self._store.now_ms
-        properties |= self._send.answer_constants
+        properties |= self._turn.answer_constants
         properties[PROPERTY_PUSH_REPLY_TIME] = str(now_ms)
         fields = asdict(header) | {
             "broker_name": None,
             "batch": None,
             "properties": properties_to_bytes(properties).decode("utf-8", "replace"),
             "born_host": channel.remote_address,
-            "store_host": host_text(self._send.store_host),
+            "store_host": host_text(self._turn.store_host),
             "store_timestamp": now_ms,
         }
         command = RemotingCommand(
@@ -171,21 +172,22 @@ class ReplyMessageProcessor:
             admitted((header.properties or "").encode("utf-8", "replace")),
             header.born_timestamp,
             channel.remote_host,
-            self._send.store_host,
+            self._turn.store_host,
             header.flag,
             0,
             header.reconsume_times or 0,
         )
         try:
             self._store.begin_burst()
-            status, physical_offset, queue_offset = self._puts.put(message)
+            refusal, physical_offset, queue_offset = self._inner.put(message)
             arrivals = self._store.commit()
         except StoreError as error:
             logger.error("a reply in %s was not stored: %s", header.topic, error)
             return None
         if arrivals:
             self._on_messages(arrivals)
-        if status is not PutMessageStatus.PUT_OK:
-            logger.error("a reply in %s was not stored: %s", header.topic, status.name)
+        if refusal is not None:
+            reason = refusal.remark or refusal.status.name
+            logger.error("a reply in %s was not stored: %s", header.topic, reason)
             return None
-        return encode_offset_id(self._send.store_host, physical_offset), queue_offset
+        return encode_offset_id(self._turn.store_host, physical_offset), queue_offset

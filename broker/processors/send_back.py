@@ -13,7 +13,6 @@ from random import Random
 from typing import Final, NamedTuple
 
 from ...common.topic_names import DLQ_TOPIC_PREFIX, RETRY_TOPIC_PREFIX
-from ...remoting.bodies import TopicConfig
 from ...remoting.channel import Channel, Processor
 from ...remoting.codec import RemotingCommand
 from ...remoting.errors import RequestRefused
@@ -24,15 +23,12 @@ from ...store.message_store import MessageStore
 from ..config import BrokerConfig
 from ..inner_message import InnerMessage
 from ..subscription_group_manager import SubscriptionGroupManager
-from ..topic_config_manager import TopicConfigManager
 from ..topic_queues import any_queue
 from .request import stored_message
-from .send_message import SendMessageProcessor
+from .send_topics import DLQ_QUEUE_COUNT, SendTopics
+from .turn_puts import TurnPuts
 
 logger = logging.getLogger(__name__)
-
-DLQ_QUEUE_COUNT: Final = 1
-"""Queues of a dead letter topic. Source: AbstractSendMessageProcessor DLQ_NUMS_PER_GROUP."""
 
 FIRST_RETRY_LEVEL: Final = 3
 """Delay level of the first retry; each further one has the next level."""
@@ -75,8 +71,9 @@ class SendBackProcessor:
     Args:
       config: the broker's.
       store: where the message still lies.
-      send: appends, and answers when that is written.
-      groups, topics: the broker's tables.
+      puts: appends, and answers when that is written.
+      topics: finds or creates the group's topics.
+      groups: the consumer groups.
       random: picks the queue of the retry topic.
     """
 
@@ -84,17 +81,17 @@ class SendBackProcessor:
         self,
         config: BrokerConfig,
         store: MessageStore,
-        send: SendMessageProcessor,
+        puts: TurnPuts,
+        topics: SendTopics,
         *,
         groups: SubscriptionGroupManager,
-        topics: TopicConfigManager,
         random: Random,
     ) -> None:
         self._config = config
         self._store = store
-        self._send = send
-        self._groups = groups
+        self._puts = puts
         self._topics = topics
+        self._groups = groups
         self._random = random
         self.processors: dict[RequestCode, Processor] = {
             RequestCode.CONSUMER_SEND_MSG_BACK: self.send_back,
@@ -126,7 +123,7 @@ class SendBackProcessor:
             return request.answer(ResponseCode.SUCCESS, None)
         topic = RETRY_TOPIC_PREFIX + header.group
         sys_flag = _UNIT_SUB if header.unit_mode else 0
-        config = self._topic(topic, group.retry_queue_nums, sys_flag)
+        config = self._topics.of_group(topic, group.retry_queue_nums, sys_flag)
         if not config.perm & _PERM_WRITE:
             raise RequestRefused(
                 ResponseCode.NO_PERMISSION, f"the topic[{topic}] sending message is forbidden"
@@ -135,7 +132,7 @@ class SendBackProcessor:
         message = stored_message(
             self._store, header.offset, failed=failed, missing=f"{failed}{header.offset}"
         )
-        if not self._send.kinds.may_name(RequestCode.CONSUMER_SEND_MSG_BACK, message.topic):
+        if not self._puts.kinds.may_name(RequestCode.CONSUMER_SEND_MSG_BACK, message.topic):
             raise RequestRefused(
                 ResponseCode.NO_PERMISSION,
                 f"{failed}the message at {header.offset} is the broker's own record in "
@@ -147,7 +144,7 @@ class SendBackProcessor:
         verdict = judge(message.reconsume_times, header.delay_level, times_max)
         if verdict.is_dead:
             topic = DLQ_TOPIC_PREFIX + header.group
-            config = self._topic(topic, DLQ_QUEUE_COUNT, 0)
+            config = self._topics.of_group(topic, DLQ_QUEUE_COUNT)
             logger.warning(
                 "%s: message %s of %s is given up after %d tries, it goes to %s",
                 channel.remote_address, message.unique_key or message.offset_message_id,
@@ -161,17 +158,8 @@ class SendBackProcessor:
         known = {name: message.properties.get(name, value) for name, value in first.items()}
         # A dead one keeps saying DELAY 0, as Apache's does.
         again.change_properties({**known, "WAIT": "false", "DELAY": str(verdict.delay_level)})
-        again.store_host = self._send.store_host
+        again.store_host = self._puts.turn.store_host
         again.reconsume_times = min(message.reconsume_times + 1, _INT32_MAX)
         # The consumer is through with it once this is answered. (Apache answers before the fsync.)
-        self._send.put_inner(request, channel, again, waits=True)
+        self._puts.put_and_answer(request, channel, again, waits=True)
         return None
-
-    def _topic(self, topic: str, queue_count: int, sys_flag: int) -> TopicConfig:
-        config = self._topics.create_topic_in_send_message_back(
-            topic, queue_count=queue_count, sys_flag=sys_flag
-        )
-        if config is None:
-            reason = self._topics.refuse_new(topic) or f"topic[{topic}] not exist"
-            raise RequestRefused(ResponseCode.SYSTEM_ERROR, reason)
-        return config

@@ -1,9 +1,9 @@
-"""Numbers of a send's header, which the send's path reads without a typed header. Pure."""
+"""Fields of a send's header, which the send's path reads without a typed header. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
 from ...common.message_properties import find_property
 from ...remoting.errors import RequestRefused
@@ -24,26 +24,51 @@ BORN_DIGITS: Final = 13
 """Of a time in ms since 1970 between the years 2001 and 2286."""
 
 
-def read_numbers(
-    fields: Mapping[str, str], names: tuple[str, ...]
-) -> tuple[int, int, int, int, int]:
-    """The queue id, born time, flag, sysFlag and number of tries of a send.
+class SendNames(NamedTuple):
+    """The names of a send's fields on the wire."""
+
+    topic: str
+    queue_id: str
+    sys_flag: str
+    born_timestamp: str
+    flag: str
+    properties: str
+    reconsume_times: str
+
+
+WORD_NAMES: Final = SendNames(
+    "topic", "queueId", "sysFlag", "bornTimestamp", "flag", "properties", "reconsumeTimes"
+)
+LETTER_NAMES: Final = SendNames("b", "e", "f", "g", "h", "i", "j")
+
+
+class SendNumbers(NamedTuple):
+    """The numbers of a send; `reconsume_times` is how often its message was tried before."""
+
+    queue_id: int
+    born_timestamp_ms: int
+    flag: int
+    sys_flag: int
+    reconsume_times: int
+
+
+def read_numbers(fields: Mapping[str, str], names: SendNames) -> SendNumbers:
+    """The numbers of a send, each checked.
 
     Args:
       fields: the send's header.
-      names: of topic, queue id, sysFlag, born time, flag, properties and tries on the wire.
     Raises: KeyError: a field is missing. RequestRefused: a number is none, or outside of its
       range, or the send would be stored where no consumer ever sees it.
     """
-    _, n_queue, n_sys_flag, n_born, n_flag, n_properties, n_reconsume = names
-    sys_flag = read_number(n_sys_flag, MESSAGE_SYS_FLAG, fields[n_sys_flag])
-    refuse_hidden(sys_flag, fields.get(n_properties, "").encode("utf-8", "replace"))
-    return (
-        read_number(n_queue, QUEUE_ID_OR_ANY, fields[n_queue]),
-        read_number(n_born, TIME_MS, fields[n_born]),
-        read_number(n_flag, USER_FLAG, fields[n_flag]),
+    sys_flag = read_number(names.sys_flag, MESSAGE_SYS_FLAG, fields[names.sys_flag])
+    refuse_hidden(sys_flag, fields.get(names.properties, "").encode("utf-8", "replace"))
+    tries = fields.get(names.reconsume_times) or "0"
+    return SendNumbers(
+        read_number(names.queue_id, QUEUE_ID_OR_ANY, fields[names.queue_id]),
+        read_number(names.born_timestamp, TIME_MS, fields[names.born_timestamp]),
+        read_number(names.flag, USER_FLAG, fields[names.flag]),
         sys_flag,
-        read_number(n_reconsume, RECONSUME_TIMES, fields.get(n_reconsume) or "0"),
+        read_number(names.reconsume_times, RECONSUME_TIMES, tries),
     )
 
 

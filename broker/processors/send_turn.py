@@ -1,4 +1,4 @@
-"""What one turn of sends came to, until it is written: the requests and their answers.
+"""SendTurn: the requests of one turn that store messages, and their answers until it is written.
 
 A send's answer is built at once but kept back until the end of the turn, when the store has written
 everything that the turn appended; under SYNC_FLUSH until fsync returned, and on a SYNC_MASTER until
@@ -21,7 +21,7 @@ from ...remoting.request_codes import RequestCode
 from ...remoting.response_codes import ResponseCode
 from ...store.errors import StoreIOError
 from ...store.message_store import MessageStore
-from ...store.status import PutMessageStatus
+from ...store.status import PutMessageStatus, PutRefusal
 from ..transaction_service import TransactionService
 from .put_refusal import refusal_of_put
 
@@ -43,8 +43,16 @@ _Answers = tuple[Channel, list[tuple[RemotingCommand, bytes]]]
 """To one connection: its requests of a turn, and the answers."""
 
 
+WAIT_OFF: Final = b"WAIT\1false"
+"""The property of a message whose sender does not wait for the disk."""
+
+
 class SendTurn:
     """Collects the sends of a turn, which may be of several connections, and ends it.
+
+    Every processor that stores messages shares the one turn of its broker: `begin` before a put,
+    `accept` or `answer` behind it. `end_turn` must be called at the end of every turn of the
+    server, before its answers leave.
 
     Args:
       store: already loaded.
@@ -56,7 +64,8 @@ class SendTurn:
       held_max: answers that may wait for the disk at once (sendThreadPoolQueueCapacity).
 
     Attributes:
-      answer_constants: as `constants`.
+      channel: the connection whose requests are served now; None: the turn has none yet.
+      store_host, answer_constants: `store_host` and `constants`, for those who build answers.
     """
 
     def __init__(
@@ -76,33 +85,35 @@ class SendTurn:
         self._answers_later = store.answers_later
         self._transactions = transactions
         self._on_messages = on_messages
-        self._message_size_max = store.config.max_message_size
+        self.store_host = store_host
         self._id_prefix = store_host.hex().upper().encode("ascii")
         self.answer_constants = dict(constants)
         self._ok = AnswerTemplate(
             ("msgId", "queueId", "queueOffset"), constants=self.answer_constants
         )
-        self._channel: Channel | None = None
+        self.channel: Channel | None = None
         self._senders: list[tuple[Channel, int]] = []  # and where its answers begin
         self._requests: list[RemotingCommand] = []
         self._answers: list[bytes] = []
         self._waiting: list[bool] = []
 
-    def _begin(self, channel: Channel) -> None:
+    def begin(self, channel: Channel) -> None:
         """The turn's next requests are of this connection.
 
         Raises: RequestRefused: SYSTEM_BUSY, too many answers wait for the disk.
         """
+        if channel is self.channel:
+            return
         if self._held >= self._held_max:
             raise RequestRefused(
                 ResponseCode.SYSTEM_BUSY, "[OVERLOAD]system busy, start flow control for a while"
             )
-        if self._channel is None:
+        if self.channel is None:
             self._store.begin_burst()
-        self._channel = channel
+        self.channel = channel
         self._senders.append((channel, len(self._requests)))
 
-    def _accept(
+    def accept(
         self,
         request: RemotingCommand,
         queue_id: int,
@@ -110,7 +121,13 @@ class SendTurn:
         queue_offset: int,
         waits: bool,
     ) -> None:
-        """Keep the answer to a send until the turn's end."""
+        """Keep the answer to a send until the turn's end.
+
+        Args:
+          queue_id: that the answer names.
+          physical_offset, queue_offset: where the message is.
+          waits: whether the answer waits for disk and slaves.
+        """
         answer = (
             b""  # oneway
             if request.flag & 2
@@ -126,28 +143,24 @@ class SendTurn:
         self._waiting.append(waits)
         self._answers.append(answer)
 
-    def _answer_at_end(
-        self, request: RemotingCommand, answer: RemotingCommand, waits: bool
-    ) -> None:
+    def answer(self, request: RemotingCommand, answer: RemotingCommand, waits: bool) -> None:
+        """Keep any answer until the turn's end; `waits` as for `accept`."""
         frame = b"" if request.is_oneway else encode(answer)
         # All three or none: an answer that cannot be encoded must not shift those of others.
         self._requests.append(request)
         self._waiting.append(waits)
         self._answers.append(frame)
 
-    def answer_with_turn(
-        self, request: RemotingCommand, channel: Channel, remark: str | None = None
-    ) -> None:
-        """Answer a request with success when what the turn appended is stored."""
-        if channel is not self._channel:
-            self._begin(channel)
-        self._answer_at_end(request, request.answer(ResponseCode.SUCCESS, remark), True)
+    def answer_send(self, request: RemotingCommand, fields: dict[str, str], waits: bool) -> None:
+        """Keep the answer to a send that has more fields than `accept` knows."""
+        answer = request.answer(ResponseCode.SUCCESS, None, fields | self.answer_constants)
+        self.answer(request, answer, waits)
 
     def end_turn(self) -> None:
         """Write what the turn appended, wake who waits for it, release the answers."""
-        if self._channel is None:
+        if self.channel is None:
             return
-        self._channel = None
+        self.channel = None
         senders, self._senders = self._senders, []
         # Without an answer, too, there may be something to commit: a request may have failed after
         # its message was appended.
@@ -167,7 +180,7 @@ class SendTurn:
         """
         meaning = "The connections of its senders are closed, and they send again"
         self._failures.note("a turn of sends", meaning, error)
-        self._store.roll_back(error)
+        self._store.roll_back()
         self._transactions.after_commit(False)
         for channel, _ in senders:
             channel.close("the turn of its sends failed")
@@ -185,7 +198,8 @@ class SendTurn:
         except StoreIOError as error:
             self._transactions.after_commit(False)
             logger.error("%d sends were not stored: %s", len(requests), error)
-            refusal = self._refusal(PutMessageStatus.SERVICE_NOT_AVAILABLE)
+            remark = self._store.trouble or str(error)
+            refusal = self.refusal(PutRefusal(PutMessageStatus.SERVICE_NOT_AVAILABLE, remark))
             answers = [
                 b"" if r.is_oneway else encode(r.answer(refusal.code, refusal.remark))
                 for r in requests
@@ -231,8 +245,9 @@ class SendTurn:
         # All of the turn, with the op message that its commit ended in.
         self._store.when_replicated(self._store.max_physical_offset - 1, safe)
 
-    def _refusal(self, status: PutMessageStatus) -> RequestRefused:
-        return refusal_of_put(status, self._store.refusal, self._store.config)
+    def refusal(self, refusal: PutRefusal) -> RequestRefused:
+        """The answer to a put that stored nothing."""
+        return refusal_of_put(refusal, self._store.config)
 
 
 def _as(status: PutMessageStatus, request: RemotingCommand, answer: bytes) -> bytes:

@@ -84,7 +84,9 @@ class GroupVerbs(TopicVerbs):
 
         return await self._ask_brokers(await self._brokers(), ask)
 
-    async def create_group(self, name: str, *, cluster: str | None = None, **settings: Any) -> None:
+    async def create_group(
+        self, /, name: str, *, cluster: str | None = None, **settings: Any
+    ) -> None:
         """Create a consumer group on all brokers of a cluster, or replace its settings there.
 
         Args:

@@ -1,4 +1,4 @@
-"""What queues hold, how far groups are, and setting them elsewhere.
+"""Offsets of queues, the lag of groups, and resetting them.
 
 Everything is had by requests that every broker serves: queue by queue, not by 202 and 208.
 
@@ -14,17 +14,14 @@ from typing import Final, Literal, TypeVar
 from ...remoting import fastjson
 from ...remoting.bodies import GroupList, MessageQueue, TopicList
 from ...remoting.headers import (
-    OffsetResponseHeader,
-    QueryConsumerOffsetRequestHeader,
     QueryTopicConsumeByWhoRequestHeader,
     QueryTopicsByConsumerRequestHeader,
     ResetOffsetRequestHeader,
     ResetQueueOffsetRequestHeader,
 )
-from ...remoting.headers.base import decode
 from ...remoting.request_codes import RequestCode
-from ...remoting.response_codes import ResponseCode
 from ..client import reading_answer
+from ..core import queue_requests
 from ..core.topics import check_group
 from ..errors import (
     AccessDeniedError,
@@ -84,7 +81,7 @@ class OffsetVerbs(ClientVerbs, GroupVerbs, BrokerVerbs):
           topic: None: all topics that the group has offsets of or subscribes to, its retry topic
             among them.
 
-        Raises: NotFoundError: nobody knows anything of the group. RouteNotFoundError: there is no
+        Raises: NotFoundError: no broker knows the group. RouteNotFoundError: there is no
           such topic. BrokersError: `partial` has the other brokers' queues. ServerError;
           ConnectError.
         """
@@ -118,23 +115,13 @@ class OffsetVerbs(ClientVerbs, GroupVerbs, BrokerVerbs):
         return await _ask_queues(queues, ask)
 
     async def _committed(self, queue: MessageQueue, full: str) -> int | None:
-        header = QueryConsumerOffsetRequestHeader(
-            consumer_group=full,
-            topic=queue.topic,
-            queue_id=queue.queue_id,
-            set_zero_if_not_found=False,
-        )
+        request = queue_requests.committed_offset(queue, full, set_zero_if_not_found=False)
         answer = await self._client.request(
-            broker_of(self._client, queue),
-            RequestCode.QUERY_CONSUMER_OFFSET,
-            header,
-            ok=(ResponseCode.SUCCESS, ResponseCode.QUERY_NOT_FOUND),
+            broker_of(self._client, queue), request.code, request.header, ok=request.ok
         )
-        if answer.code == ResponseCode.QUERY_NOT_FOUND:
-            return None
         with reading_answer(queue.broker_name):
-            offset = decode(OffsetResponseHeader, answer.ext_fields).offset
-        return None if offset < 0 else offset
+            offset = request.read(answer)
+        return None if offset is None or offset < 0 else offset
 
     async def _topics_of_group(self, full: str) -> set[str]:
         """What a group has to do with, by its subscriptions and its offsets.

@@ -2,7 +2,8 @@
 
 They are Google's, with less to write: sections follow one another without blank lines and are
 indented by two, `Raises` often stands in one line, `Keys` are a TypedDict's, `options` are the
-`**options`, and a colon more announces an example.
+`**options`, and a colon more announces an example. A blocking class's `forwarded(AsyncClass.verb)`
+is shown as the method that it is.
 """
 
 from __future__ import annotations
@@ -11,12 +12,13 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from griffe import Class, Extension, Function, Module, Object
+from griffe import Attribute, Class, Docstring, Extension, Function, Module, Object
 
 SECTION = re.compile(r"(Args|Attributes|Keys|Raises|Returns|Yields): *(.*)")
 MIDDLE = re.compile(r"(\S.*?[.)]) (Raises|Returns): (.*)")
 ERROR = r"(?:\w+\.)*[A-Z]\w*(?:Error|Exception|Exit|Interrupt)"
 ENTRY = re.compile(rf"(?:and )?({ERROR})(?:: *(.*))?")
+FORWARDED = re.compile(r"forwarded\((\w+)\.(\w+)\)")
 BETWEEN = re.compile(rf"(?:;|\.) +(?=(?:and )?{ERROR}\b)|; +(?=(?:and )?as `)")
 
 
@@ -25,9 +27,25 @@ class PlainDocstrings(Extension):
 
     def on_package(self, *, pkg: Module, **kwargs: Any) -> None:
         """Called by griffe."""
+        for each in [each for each in _objects(pkg) if isinstance(each, Attribute)]:
+            forward = FORWARDED.fullmatch(str(each.value))
+            if forward is not None and isinstance(each.parent, Class):
+                twin = pkg.modules_collection[each.resolve(forward[1])]
+                each.parent.set_member(each.name, _method(each.name, twin.all_members[forward[2]]))
         for each in _objects(pkg):
             if each.docstring is not None:
                 each.docstring.value = rewritten(each.docstring.value, _parameters(each))
+
+
+def _method(name: str, verb: Object) -> Function:
+    """The verb of an async class as a method of the blocking class."""
+    method = Function(name, parameters=verb.parameters, returns=verb.returns, lineno=verb.lineno)
+    if verb.docstring is not None:
+        text = verb.docstring
+        method.docstring = Docstring(
+            text.value, parent=method, parser=text.parser, parser_options=text.parser_options
+        )
+    return method
 
 
 def _objects(parent: Object) -> Iterator[Object]:

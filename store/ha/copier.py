@@ -24,11 +24,12 @@ from ...remoting.sys_flag import (
     TRANSACTION_ROLLBACK_TYPE,
 )
 from ..errors import CopyError, StoreIOError
-from ..log.log_scanner import NOWHERE, LogScanner, ScannedRecord
+from ..format import Key
+from ..log.log_reader import NOWHERE, LogReader, ScannedRecord
 from ..queues.batch_consume_queue import inner_batch
 from ..queues.consume_queue import ConsumeQueue
-from ..queues.projection import LIGHT_PREFIX, Key, Places, light_places
-from ..recovery.queue_states import LIGHT_BLANKS_MAX
+from ..queues.projection import LIGHT_PREFIX, Places, light_places
+from ..recovery.recovered_queues import LIGHT_BLANKS_MAX
 
 if TYPE_CHECKING:
     from ..message_store import MessageStore
@@ -81,7 +82,7 @@ class LogCopier:
     def _begin(self, physical_offset: int) -> None:
         self.received_offset = self._wanted_end = physical_offset
         self._arrived.start = self._arrived.whole_end = physical_offset
-        self._scanner = LogScanner(
+        self._reader = LogReader(
             self._arrived,
             physical_offset,
             stop=lambda: self._arrived.whole_end,
@@ -100,7 +101,7 @@ class LogCopier:
           StoreIOError: they could not be written; likewise.
         """
         store, arrived = self._store, self._arrived
-        reason = store.read_only_reason or store.disk_full
+        reason = store.trouble
         if reason:
             raise StoreIOError(store.log.folder, reason)
         arrived.pieces += pieces
@@ -141,14 +142,14 @@ class LogCopier:
         """Append what is whole, as far as it is good."""
         store, arrived = self._store, self._arrived
         if store.max_physical_offset == 0:
-            store.begin_copy(arrived.start)
+            store.copies.begin(arrived.start)
         if not self._is_ours:
-            store.note_foreign_records()
+            store.checkpoints.note_foreign_records()
         try:
             end, problem = self._dispatch()
             self._commit(end)
-        except Exception as error:  # the next connection begins where the log ends now
-            store.roll_back(error)
+        except Exception:  # the next connection begins where the log ends now
+            store.roll_back()
             raise
         if problem:
             raise CopyError(end, f"{problem}; look at the master's with `trocket store fsck`")
@@ -157,7 +158,7 @@ class LogCopier:
         """Write the bytes up to an offset, and show the units that were made of them."""
         store, arrived = self._store, self._arrived
         for piece in arrived.take_until(end):
-            store.append_copied(piece)
+            store.copies.append(piece)
         visible = store.commit()
         if visible:
             store.on_visible(visible)
@@ -169,14 +170,15 @@ class LogCopier:
 
         Returns: where the good records end, and what is wrong with the one there; "": nothing is.
         """
-        store, scanner, queues, places = self._store, self._scanner, self._queues, self._places
-        append = store.append_copied_record
-        for record in scanner.scan():
+        store, reader, queues, places = self._store, self._reader, self._queues, self._places
+        burst = store.writer.burst
+        append = store.copies.append_record
+        for record in reader.scan():
             (
                 physical_offset, size, topic, queue_id, queue_offset, sys_flag, timestamp_ms,
                 properties,
             ) = record  # fmt: skip
-            if timestamp_ms > store.now_ms:
+            if timestamp_ms > burst.now_ms:
                 store.begin_burst(timestamp_ms)
             queue = queues.get((topic, queue_id))
             if (
@@ -191,9 +193,9 @@ class LogCopier:
             if b"TAGS\1" in properties or b"DELAY\1" in properties:
                 code = places.tags_code(topic, timestamp_ms, properties)
             append(queue, physical_offset, size, code, timestamp_ms, properties)
-        if scanner.end < self._arrived.whole_end:
-            return scanner.end, scanner.reason or "zeros where a record should be"
-        return scanner.end, ""
+        if reader.end < self._arrived.whole_end:
+            return reader.end, reader.reason or "zeros where a record should be"
+        return reader.end, ""
 
     def _dispatch_unusual(self, record: ScannedRecord) -> str:
         """`_dispatch` for what is not just the next message of its queue; returns what is wrong."""
@@ -211,7 +213,9 @@ class LogCopier:
         if sys_flag & TRANSACTION_MASK != TRANSACTION_ROLLBACK_TYPE:
             queue = self._queues.get((topic, queue_id))
             topic_hash = queue.topic_hash if queue is not None else hash_prefix(f"{topic}#")
-            self._store.index_copied(topic_hash, properties, physical_offset, timestamp_ms)
+            self._store.copies.append_index_item(
+                topic_hash, properties, physical_offset, timestamp_ms
+            )
         return ""
 
     def _place(self, key: Key, queue_offset: int, code: int, record: ScannedRecord) -> str:
@@ -235,7 +239,7 @@ class LogCopier:
                     f"it says it is message {queue_offset} of queue {key[1]} of topic {key[0]}, "
                     f"where {queue.next_offset} would be the next"
                 )
-        self._store.append_copied_unit(
+        self._store.copies.append_unit(
             queue, queue_offset, physical_offset, size, code, timestamp_ms, properties
         )
         return ""
@@ -243,10 +247,11 @@ class LogCopier:
     def _open(
         self, key: Key, old: ConsumeQueue | None, record: ScannedRecord
     ) -> ConsumeQueue | None:
+        physical_offset, _, _, _, _, sys_flag, _, _ = record
         queue_store = self._store.queue_store
         if old is not None:  # the topic was deleted and made again as one of batches
-            self._empty(old, record[0])
-        if record[5] & INNER_BATCH:
+            self._empty(old, physical_offset)
+        if sys_flag & INNER_BATCH:
             queue_store.batch_topics.add(key[0])
         queue = queue_store.create(*key)
         if queue is None:
@@ -263,7 +268,7 @@ class LogCopier:
             return False
         elif queue_offset < queue.next_offset:
             self._commit(physical_offset)
-            self._store.cut_queue(queue, queue_offset)
+            self._store.copies.cut_queue(queue, queue_offset)
         return True
 
     def _fit_light(self, queue: ConsumeQueue, queue_offset: int, physical_offset: int) -> bool:
@@ -273,7 +278,7 @@ class LogCopier:
             return False
         if queue.next_offset > 0:
             if 0 < gap <= LIGHT_BLANKS_MAX:
-                self._store.append_blanks(queue, gap)
+                self._store.copies.append_blanks(queue, gap)
                 return True
             self._empty(queue, physical_offset)
         queue.begin_at(queue_offset)
@@ -282,11 +287,11 @@ class LogCopier:
     def _empty(self, queue: ConsumeQueue, physical_offset: int) -> None:
         logger.info("queue %d of topic %s begins again", queue.key[1], queue.key[0])
         self._commit(physical_offset)
-        self._store.empty_queue(queue)
+        self._store.copies.empty_queue(queue)
 
 
 class Arrived:
-    """What has come and is not in the files yet, as a `LogScanner` reads a log.
+    """What has come and is not in the files yet, as a `LogReader` reads a log.
 
     Its bytes are put together once, and these very bytes are checked and written.
 
@@ -341,6 +346,10 @@ class ArrivedFile:
         """Read up to `size` bytes."""
         at = self._base + position - self._arrived.start
         return self._arrived.buffer[at : at + size]
+
+    def next_data(self, position: int) -> int:
+        """All that has come counts as written."""
+        return position
 
 
 def _why_no_record(size: int, magic: int, room: int) -> str:

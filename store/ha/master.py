@@ -103,7 +103,7 @@ class HaMaster:
         """
         async with trio.open_nursery() as nursery:
             services = Supervisor(nursery, logger)
-            services.start_soon("the time limit of slaves", self._store.slaves.expire)
+            services.start_soon("the time limit of slaves", self._store.durability.slaves.expire)
 
             def take(sock: socket.socket, _: object) -> None:
                 stream = trio.SocketStream(trio.socket.from_stdlib_socket(sock))
@@ -139,7 +139,7 @@ class HaMaster:
 
     def state(self) -> MasterState:
         """What is known of the slaves now."""
-        end, slaves = self._store.max_physical_offset, self._store.slaves
+        end, slaves = self._store.max_physical_offset, self._store.durability.slaves
         return MasterState(
             end,
             [
@@ -192,7 +192,7 @@ class HaMaster:
         """End the connection that a slave had before: it must not count twice."""
         for sender in list(self._senders):
             if sender is not newest and sender.identity == newest.identity:
-                self._store.slaves.forget(sender)
+                self._store.durability.slaves.forget(sender)
                 sender.link.end("the same slave has connected anew")
 
 

@@ -82,7 +82,7 @@ class LogSender:
         try:
             await self.link.run(self._serve)
         finally:
-            self._store.slaves.forget(self)
+            self._store.durability.slaves.forget(self)
 
     async def _serve(self) -> None:
         requested = await self._agree()
@@ -129,7 +129,7 @@ class LogSender:
 
         ("", 0): it can.
         """
-        log, end = self._store.log, self._store.sendable_offset
+        log, end = self._store.log, self._store.durability.sendable_offset
         if requested > end:
             return (
                 f"its log ends at {requested}, ours at {end} already: it has followed another "
@@ -148,7 +148,9 @@ class LogSender:
 
     async def _answer_questions(self, requested: int) -> None:
         """Answer until the slave reports again, which begins the transfer."""
-        await self.link.send([encode_header(min(self._store.own_from, _INT64_MAX), READY)])
+        await self.link.send(
+            [encode_header(min(self._store.checkpoints.own_from, _INT64_MAX), READY)]
+        )
         questions = 0
         while True:
             match await self._next_word():
@@ -168,7 +170,10 @@ class LogSender:
                     return
 
     async def _checksum(self, start: int, end: int) -> int:
-        if not 0 <= start <= end <= self._store.sendable_offset or end - start > CHECKED_SIZE:
+        if (
+            not 0 <= start <= end <= self._store.durability.sendable_offset
+            or end - start > CHECKED_SIZE
+        ):
             return NO_CHECKSUM
         found = await checksum(self._store.log, start, end)
         return NO_CHECKSUM if found is None else found
@@ -186,13 +191,13 @@ class LogSender:
 
     def _note_ack(self, offset: int) -> None:
         self.ack_offset = offset
-        self._store.slaves.report(self, offset)
+        self._store.durability.slaves.report(self, offset)
 
     # ---- what it is sent -----------------------------------------------------------------
 
     def _first_offset(self) -> int:
         """Where an empty slave begins."""
-        log, end = self._store.log, self._store.sendable_offset
+        log, end = self._store.log, self._store.durability.sendable_offset
         return (
             end - end % log.file_size if self._store.config.sync_from_last_file else log.min_offset
         )
@@ -201,7 +206,7 @@ class LogSender:
         link, store = self.link, self._store
         interval_s = store.config.ha_send_heartbeat_interval / 1000
         while True:
-            waiting = store.sendable_offset - self.send_offset
+            waiting = store.durability.sendable_offset - self.send_offset
             room = link.flow.room(waiting)
             if room > 0:
                 pieces = self._next_pieces(room)
@@ -210,7 +215,7 @@ class LogSender:
                 await link.flow.wait_for_room()
             else:
                 with trio.move_on_at(link.last_write_s + interval_s) as scope:
-                    await store.wait_for_more()
+                    await store.activity.wait_for_more()
                 if scope.cancelled_caught:
                     await link.send([encode_header(self.send_offset, 0)])
 

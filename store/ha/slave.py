@@ -164,7 +164,7 @@ class HaSlave:
                 await trio.sleep(RECONNECT_S)
 
     async def _follow(self, address: str) -> None:
-        reason = self._store.read_only_reason or self._store.disk_full
+        reason = self._store.trouble
         if reason:
             self._say(address, reason)
             return
@@ -223,7 +223,7 @@ class LogFollower:
         self.on_taken: Callable[[], None] = _nobody
         self._store = store
         self._identity = identity
-        self._acks_after_flush = store.sync_flush and config.slave_ack_after_flush
+        self._acks_after_flush = store.writer.sync_flush and config.slave_ack_after_flush
         self._decoder = FrameDecoder(with_answers=config.ha_log_check_enable)
         self._frames: list[Frame] = []
         self._requested = 0
@@ -342,10 +342,10 @@ class LogFollower:
             is_silent = False
             if self._reportable <= reported:
                 with trio.move_on_at(link.last_write_s + interval_s) as scope:
-                    await store.wait_for_more()
+                    await store.activity.wait_for_more()
                 is_silent = scope.cancelled_caught
             if store.read_only:
-                raise LinkEnded(store.read_only_reason)
+                raise LinkEnded(store.trouble)
             if is_silent or self._reportable > reported:
                 reported = max(self._reportable, reported)
                 await link.send([encode_report(reported)])

@@ -16,7 +16,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from ...common.java_hash import (
     hash_continue,
@@ -55,13 +55,24 @@ CLOSE_WORK_S = 10.0
 """How long a stop may take to build what is left; the next start builds the rest."""
 
 
-class IndexItem(NamedTuple):
-    """What the index needs of one message; the store appends plain tuples of this shape."""
+IndexItem: TypeAlias = tuple[int, bytes, int, int]
+"""(hash of "topic#", properties, physical offset, store timestamp ms) of one message. A plain
+tuple: each put makes one, and a NamedTuple takes four times as long."""
 
-    topic_hash: int  # hash_prefix("topic#")
+
+class IndexedRecord(NamedTuple):
+    """A record of the log, read again for the index.
+
+    Attributes:
+      next_offset: physical offset at which it ends.
+    """
+
+    topic: str
+    sys_flag: int
     properties: bytes
     physical_offset: int
     store_timestamp_ms: int
+    next_offset: int
 
 
 class QueryOffsets(NamedTuple):
@@ -101,9 +112,8 @@ class IndexState(NamedTuple):
         return self.finished_timestamp_ms if behind else timestamp_ms
 
 
-LogReader = Callable[[int], Iterator[tuple[str, int, bytes, int, int, int]]]
-"""From a physical offset on: (topic, sys_flag, properties, physical_offset, store timestamp ms,
-next physical offset) of each visible record, up to the end there is when it is reached."""
+RecordsFrom = Callable[[int], Iterator[IndexedRecord]]
+"""From a physical offset on: each visible record, up to the end there is when it is reached."""
 
 
 class IndexService:
@@ -129,7 +139,7 @@ class IndexService:
         *,
         slot_count: int,
         index_count_max: int,
-        read_log: LogReader,
+        read_log: RecordsFrom,
     ) -> None:
         self.files: list[IndexFile] = []
         self.is_broken = False
@@ -140,9 +150,9 @@ class IndexService:
         self._slot_count = slot_count
         self._index_count_max = index_count_max
         self._read_log = read_log
-        self._backlog: deque[tuple[int, bytes, int, int]] = deque()
+        self._backlog: deque[IndexItem] = deque()
         self._catch_up: int | None = None
-        self._reader: Iterator[tuple[str, int, bytes, int, int, int]] | None = None
+        self._reader: Iterator[IndexedRecord] | None = None
         self._current: IndexFile | None = None
         self._full: list[IndexFile] = []
         self._resumed: IndexFile | None = None
@@ -288,8 +298,8 @@ class IndexService:
         self.is_broken = False
         self.catch_up_from(0)
 
-    def add(self, items: list[tuple[int, bytes, int, int]]) -> None:
-        """Take over what one commit appended: `IndexItem` tuples in the log's order."""
+    def add(self, items: list[IndexItem]) -> None:
+        """Take over what one commit appended, in the log's order."""
         if self._catch_up is not None or self.is_broken:
             return
         if len(self._backlog) > BACKLOG_COUNT_MAX:

@@ -1,1 +1,1 @@
-"""The commit log: its files, their age, and a scanner of its records."""
+"""The commit log: its files, their age, and the one reader of its records."""

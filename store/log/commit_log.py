@@ -11,12 +11,14 @@ files; what is appended is decided in message_store.py.
 from __future__ import annotations
 
 import struct
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable
 from threading import Lock
 
 from ...remoting.message_codec import MAGIC_BLANK, RECORD_PREFIX
+from ..disk.numbered import numbered
 from ..disk.os_disk import Disk, DiskFile
 from ..errors import CorruptRecordError, StoreIOError
+from .log_bytes import CHUNK, all_zero, chunks
 from .log_files import LogFile, LogFilePool, open_count_max
 
 ZEROS_CHUNK = 1024 * 1024
@@ -82,18 +84,13 @@ class CommitLog:
           CorruptRecordError: a file has another size than configured.
           StoreIOError: the folder or a file could not be read.
         """
-        names = [
-            name
-            for name in self.disk.list(self.folder)
-            if name.isascii() and name.isdigit() and not self.disk.is_folder(self._path(int(name)))
-        ]
-        for position, name in enumerate(names):
-            base = int(name)
-            path = f"{self.folder}/{name}"
+        paths = numbered(self.disk, self.folder)
+        newest = max(paths, default=0)
+        for base, path in paths.items():
             file = self.disk.open(path)
             size = file.size()
             if size != self.file_size:
-                if position == len(names) - 1 and size < self.file_size and is_zero(file, 0, size):
+                if base == newest and size < self.file_size and is_zero(file, 0, size):
                     file.close()
                     self.unfinished_path = path
                     continue
@@ -114,6 +111,15 @@ class CommitLog:
                     f"no file of {self.file_size} bytes begins at this offset; set "
                     "mappedFileSizeCommitLog to the size this log was written with",
                 )
+            self._take_in(base)
+
+    def use(self, bases: Iterable[int]) -> None:
+        """Have these files as they are, for reading: they may be short, and others missing.
+
+        Args:
+          bases: rising.
+        """
+        for base in bases:
             self._take_in(base)
 
     def remove_unfinished(self) -> None:
@@ -148,7 +154,7 @@ class CommitLog:
                 self._create(base)
 
     def _create(self, base: int) -> None:
-        path = self._path(base)
+        path = self.path_of(base)
         self.disk.make_folder(self.folder)
         if self._is_made_in_place or not self._made_aside(path):
             self._make(self.disk.open(path, create=True))
@@ -198,7 +204,7 @@ class CommitLog:
         """
         with self._making:
             if base not in self.files:
-                self._pool.use(base, self._path(base))
+                self._pool.use(base, self.path_of(base))
                 self._take_in(base)
 
     def warm(self, base: int) -> None:
@@ -210,7 +216,7 @@ class CommitLog:
         Raises:
           StoreIOError: it could not be written; it can be used all the same.
         """
-        file = self.disk.open(self._path(base))
+        file = self.disk.open(self.path_of(base))
         try:
             for number, position in enumerate(range(0, self.file_size, ZEROS_CHUNK), 1):
                 with self._making:
@@ -224,7 +230,7 @@ class CommitLog:
             file.close()
 
     def _take_in(self, base: int) -> None:
-        self.files[base] = LogFile(self._path(base), base, self._pool)
+        self.files[base] = LogFile(self.path_of(base), base, self._pool)
 
     def _must_stay_open(self, base: int) -> bool:
         file = self.files.get(base)
@@ -340,34 +346,9 @@ class CommitLog:
         Raises:
           StoreIOError: it could not be read or written.
         """
-        for base, position, chunk in self._chunks(physical_offset):
-            self.files[base].pwrite(chunk, position)
-
-    def last_nonzero(self, physical_offset: int) -> int:
-        """Where the bytes that are not zero end, looking from an offset on.
-
-        Returns: `physical_offset` when all is zero behind it.
-
-        Raises:
-          StoreIOError: a file could not be read.
-        """
-        end = physical_offset
-        for base, position, chunk in self._chunks(physical_offset):
-            if not _all_zero(chunk):  # 50 times as fast as stripping them
-                end = base + position + len(chunk.rstrip(b"\0"))
-        return end
-
-    def _chunks(self, physical_offset: int) -> Iterator[tuple[int, int, bytes]]:
-        for base, file in self.files.items():
-            if base + self.file_size <= physical_offset:
-                continue
-            position = file.next_data(max(physical_offset - base, 0))
-            while position < self.file_size:
-                chunk = file.pread(min(ZEROS_CHUNK, self.file_size - position), position)
-                if not chunk:
-                    break
-                yield base, position, chunk
-                position = file.next_data(position + len(chunk))
+        for offset, chunk in chunks(self, physical_offset):
+            position = offset % self.file_size
+            self.files[offset - position].pwrite(chunk, position)
 
     def remove_from(self, base: int) -> None:
         """Remove the files from this base on, the newest first: a crash in between leaves no gap.
@@ -376,12 +357,12 @@ class CommitLog:
           StoreIOError: one could not be removed.
         """
         if self.prepared_base >= base and self.prepared_base not in self.files:
-            path, self.prepared_base = self._path(self.prepared_base), -1
+            path, self.prepared_base = self.path_of(self.prepared_base), -1
             self.disk.unlink(path)
         self._zeroed_end = 0
         for found in sorted([found for found in self.files if found >= base], reverse=True):
             self._forget(found)
-            self.disk.unlink(self._path(found))
+            self.disk.unlink(self.path_of(found))
 
     def detach(self, base: int) -> str:
         """Forget the oldest file: nothing in it is found any more. Slices of it stay valid.
@@ -392,7 +373,7 @@ class CommitLog:
         assert base == self.min_offset, f"{base} is not the oldest file"
         assert len(self.files) > 1, "the newest file is never detached"
         self._forget(base)
-        return self._path(base)
+        return self.path_of(base)
 
     def reattach(self, base: int) -> None:
         """Take back a file that was detached and could not be removed."""
@@ -411,20 +392,21 @@ class CommitLog:
         self._pool.close_all()
         self.files.clear()
 
-    def _path(self, base: int) -> str:
+    def path_of(self, base: int) -> str:
+        """The path of the file that begins at a physical offset."""
         return f"{self.folder}/{file_name(base)}"
 
-
-def _all_zero(chunk: bytes) -> bool:
-    return chunk == (_ZEROS if len(chunk) == ZEROS_CHUNK else bytes(len(chunk)))
+    def path_at(self, physical_offset: int) -> str:
+        """The path of the file that holds, or would hold, a byte."""
+        return self.path_of(physical_offset - physical_offset % self.file_size)
 
 
 def is_zero(file: DiskFile, start: int, end: int) -> bool:
     """Whether all bytes in [start, end) of a file are 0."""
     position = file.next_data(start)
     while position < end:
-        chunk = file.pread(min(ZEROS_CHUNK, end - position), position)
-        if not chunk or not _all_zero(chunk):
+        chunk = file.pread(min(CHUNK, end - position), position)
+        if not chunk or not all_zero(chunk):
             return not chunk
         position = file.next_data(position + len(chunk))
     return True

@@ -5,25 +5,18 @@ Files are opened on their own here, so all of this may run in a worker thread.
 
 from __future__ import annotations
 
-from ...remoting.errors import RemoteProtocolError
-from ...remoting.message_codec import (
-    MAGIC_BLANK,
-    MAGIC_V1,
-    MAGIC_V2,
-    RECORD_PREFIX,
-    RECORD_SIZE_MIN,
-    decode_record,
-)
+from ...remoting.message_codec import MAGIC_BLANK, RECORD_PREFIX, RECORD_SIZE_MIN
 from ..clock import LATEST_MS
 from ..disk.os_disk import Disk, DiskFile
 from .commit_log import CommitLog
+from .log_bytes import LogPart, record_candidates
+from .log_reader import record_at
 
 LOOK_BACK_MAX = 128 * 1024 * 1024
 """Bytes at a file's end in which its last message is looked for."""
 
 _CHUNK = 256 * 1024
 _PREFIX_SIZE = RECORD_PREFIX.size
-_MAGICS = tuple(RECORD_PREFIX.pack(0, magic)[4:] for magic in (MAGIC_V1, MAGIC_V2))
 
 
 def newest_timestamp_ms(disk: Disk, path: str, base: int, file_size: int) -> int:
@@ -39,7 +32,8 @@ def newest_timestamp_ms(disk: Disk, path: str, base: int, file_size: int) -> int
     file = disk.open(path)
     try:
         last_ms = _last_timestamp_ms(file, base, file_size, file_size)
-        return max(last_ms, _timestamp_ms(file, 0, base)) if last_ms >= 0 else -1
+        first_ms = _timestamp_ms(LogPart(file_size, {base: file}), base)
+        return max(last_ms, first_ms) if last_ms >= 0 else -1
     finally:
         file.close()
 
@@ -77,11 +71,11 @@ def log_end_timestamp_ms(disk: Disk, log: CommitLog, end: int) -> int:
     path = log.files[base].path
     found_ms = timestamp_before_ms(disk, path, base, end - base, log.file_size)
     if found_ms < 0:
-        found_ms = first_timestamp_ms(disk, path, base)
+        found_ms = first_timestamp_ms(disk, path, base, log.file_size)
     return found_ms if 0 <= found_ms <= LATEST_MS else 0
 
 
-def first_timestamp_ms(disk: Disk, path: str, base: int) -> int:
+def first_timestamp_ms(disk: Disk, path: str, base: int, file_size: int) -> int:
     """Store timestamp of the first message in a commit log file; -1: none begins there.
 
     Raises:
@@ -89,36 +83,25 @@ def first_timestamp_ms(disk: Disk, path: str, base: int) -> int:
     """
     file = disk.open(path)
     try:
-        return _timestamp_ms(file, 0, base)
+        return _timestamp_ms(LogPart(file_size, {base: file}), base)
     finally:
         file.close()
 
 
 def _last_timestamp_ms(file: DiskFile, base: int, end: int, file_size: int) -> int:
+    log = LogPart(file_size, {base: file})
     stop = max(end - LOOK_BACK_MAX, 0)
     chunk_end = end
     while chunk_end > stop:
         start = max(chunk_end - _CHUNK, 0)
-        # 7 bytes more: a size and a magic may lie across two chunks.
-        chunk = file.pread(chunk_end - start + _PREFIX_SIZE - 1, start)
-        positions = {at for magic in _MAGICS for at in _find_all(chunk, magic)}
-        for at in sorted(positions, reverse=True):
-            if _is_last(file, start + at, end, file_size):
-                found_ms = _timestamp_ms(file, start + at, base)
+        candidates = [*record_candidates(log, base + start, base + chunk_end)]
+        for offset in reversed(candidates):
+            if _is_last(file, offset - base, end, file_size):
+                found_ms = _timestamp_ms(log, offset)
                 if found_ms >= 0:
                     return found_ms
         chunk_end = start
     return -1
-
-
-def _find_all(chunk: bytes, magic: bytes) -> list[int]:
-    """Where records may begin, 4 bytes before each magic."""
-    found = []
-    at = chunk.find(magic, 4)
-    while at >= 0:
-        found.append(at - 4)
-        at = chunk.find(magic, at + 1)
-    return found
 
 
 def _is_last(file: DiskFile, position: int, end: int, file_size: int) -> bool:
@@ -133,14 +116,7 @@ def _is_last(file: DiskFile, position: int, end: int, file_size: int) -> bool:
     return bool(magic == MAGIC_BLANK and rest == file_size - after)
 
 
-def _timestamp_ms(file: DiskFile, position: int, base: int) -> int:
+def _timestamp_ms(log: LogPart, physical_offset: int) -> int:
     """Store timestamp of a record; -1 when none with that physical offset lies there."""
-    head = file.pread(_PREFIX_SIZE, position)
-    size = RECORD_PREFIX.unpack(head)[0] if len(head) == _PREFIX_SIZE else 0
-    if size < RECORD_SIZE_MIN or position + size > file.size():
-        return -1
-    try:
-        record = decode_record(file.pread(size, position), 0, check_crc=False, read_body=False)
-    except RemoteProtocolError:
-        return -1
-    return record.store_timestamp_ms if record.physical_offset == base + position else -1
+    record = record_at(log, physical_offset, check_crc=False)
+    return record.store_timestamp_ms if record is not None else -1

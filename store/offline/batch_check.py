@@ -5,17 +5,16 @@ Their units are one per record and in the log's order, so each queue is read bes
 
 from __future__ import annotations
 
-from ...remoting.message import MessageExt
 from ...remoting.sys_flag import TRANSACTION_PREPARED_TYPE
+from ..disk.numbered import numbered, size_of
 from ..disk.os_disk import Disk
 from ..format import BATCH_UNIT_SIZE
+from ..log.log_reader import LogRecord
 from ..queues.batch_consume_queue import BatchUnit, unit_of_record
 from ..queues.consume_queue import QueueFiles
 from ..queues.projection import Places
 from .findings import Findings, Severity
 from .layout import queue_folders
-from .log_files import numbered, size_of
-from .projection import record_tags_code
 
 WINDOW_COUNT = 89
 """Units read at once, 4 KiB."""
@@ -83,7 +82,7 @@ class BatchCheck:
             queue.number = queue.bases[0] // BATCH_UNIT_SIZE if queue.bases else 0
             self.queues[topic, queue_id] = queue
 
-    def feed(self, record: MessageExt) -> None:
+    def feed(self, record: LogRecord) -> None:
         """Compare one record's unit; records come in the log's order.
 
         Raises:
@@ -97,7 +96,7 @@ class BatchCheck:
             self._lacking[key] = self._lacking.get(key, 0) + 1
             return
         self.unit_count += 1
-        expected = unit_of_record(record, record_tags_code(self._places, record))
+        expected = unit_of_record(record, self._places.code_of(record))
         found = self._unit(queue)
         while found is not None and found.physical_offset < record.physical_offset:
             # Removed with its log file; or of a record that is no more.

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from ...common.java_hash import index_key_hash
+from ..disk.numbered import numbered, size_of
 from ..disk.os_disk import Disk
 from ..format import (
     BATCH_UNIT_SIZE,
@@ -17,7 +18,10 @@ from ..format import (
     PRE_BLANK_SIZE,
     SLOT_SIZE,
     UNIT_SIZE,
+    Unit,
 )
+from ..log.commit_log import CommitLog
+from ..log.log_reader import record_at
 from ..queues.batch_consume_queue import BatchUnit
 from ..queues.consume_queue import QueueFiles
 from ..queues.consume_queue_ext import EXT_ADDRESS_MAX
@@ -26,10 +30,9 @@ from .findings import Findings
 from .index_counts import IndexCounts, find_counts, read_header
 from .json_files import is_json_name, read_json
 from .layout import Layout, queue_folders
-from .log_files import LogFiles, numbered, size_of
 from .log_walk import LogWalk
-from .queue_files import QueuesOnDisk, Unit
-from .selection import Selection
+from .queue_files import QueuesOnDisk
+from .selection import Selection, keys_of
 
 CHUNK_COUNT = 3000
 
@@ -46,7 +49,7 @@ def dump_queues(disk: Disk, layout: Layout, selection: Selection) -> Iterator[Ro
       StoreIOError: a file cannot be read.
     """
     queues = QueuesOnDisk(disk, layout.root, layout.queue_file_size, Findings())
-    files = layout.log_files(disk)
+    log = layout.commit_log(disk)
     count = 0
     try:
         for (topic, queue_id), queue in sorted(queues.queues.items()):
@@ -56,20 +59,20 @@ def dump_queues(disk: Disk, layout: Layout, selection: Selection) -> Iterator[Ro
             for offset, unit in queues.written(queue, selection.start or 0, stop):
                 if count == selection.limit:
                     return
-                row = _queue_row(files, selection, offset, unit)
+                row = _queue_row(log, selection, offset, unit)
                 if row is not None:
                     yield {"topic": topic, "queueId": queue_id, **row}
                     count += 1
         yield from _dump_batch_queues(disk, layout, selection, count)
     finally:
         queues.close()
-        files.close()
+        log.close()
 
 
-def _queue_row(files: LogFiles, selection: Selection, offset: int, unit: Unit) -> Row | None:
+def _queue_row(log: CommitLog, selection: Selection, offset: int, unit: Unit) -> Row | None:
     """One unit; None when its record is not wanted."""
     physical_offset, size, tags_code = unit
-    record = files.record_at(physical_offset)
+    record = record_at(log, physical_offset)
     row: Row = {
         "queueOffset": offset,
         "physicalOffset": physical_offset,
@@ -78,15 +81,15 @@ def _queue_row(files: LogFiles, selection: Selection, offset: int, unit: Unit) -
         "isExtAddress": tags_code <= EXT_ADDRESS_MAX,
         "record": "ok",
     }
-    if physical_offset < files.min_offset:
+    if physical_offset < log.min_offset:
         row["record"] = "removed"
-    elif record is None or record.store_size != size:
+    elif record is None or record.size != size:
         row["record"] = "missing"
     if record is None:
         asks = selection.key or selection.since_ms is not None or selection.until_ms is not None
         return None if asks else row
     row["storeTimestamp"] = record.store_timestamp_ms
-    row["keys"] = record.keys or ""
+    row["keys"] = keys_of(record.properties)
     wanted = replace(selection, topic="", queue_id=None, start=None, stop=None)
     return row if wanted.matches(record) else None
 
@@ -147,13 +150,13 @@ def dump_index(
       StoreIOError: a file cannot be read.
     """
     paths = list(numbered(disk, f"{layout.root}/index").values())
-    files = layout.log_files(disk)
+    log = layout.commit_log(disk)
     count = 0
     wanted_hash = None
     if selection.topic and selection.key:
         wanted_hash = index_key_hash(f"{selection.topic}#{selection.key}")
     try:
-        counts = find_counts(disk, paths, given, files)
+        counts = find_counts(disk, paths, given, log)
         for path in paths:
             file = disk.open(path)
             try:
@@ -190,7 +193,7 @@ def dump_index(
             finally:
                 file.close()
     finally:
-        files.close()
+        log.close()
 
 
 def _header_row(fields: dict[str, int], counts: IndexCounts | None) -> Row:
@@ -262,16 +265,16 @@ def dump_summary(disk: Disk, layout: Layout, stop: int | None = None) -> Row:
       StoreIOError: a file cannot be read.
     """
     queues = QueuesOnDisk(disk, layout.root, layout.queue_file_size, Findings())
-    files = layout.log_files(disk)
+    log = layout.commit_log(disk)
     try:
-        log = []
-        for base, size in files.sizes.items():
-            first = files.record_at(base)
-            log.append(
+        log_files = []
+        for base, file in log.files.items():
+            first = record_at(log, base)
+            log_files.append(
                 {
-                    "path": layout.log_path(base),
+                    "path": file.path,
                     "physicalOffset": base,
-                    "size": size,
+                    "size": file.size(),
                     "firstStoreTimestamp": first.store_timestamp_ms if first else None,
                 }
             )
@@ -282,7 +285,7 @@ def dump_summary(disk: Disk, layout: Layout, stop: int | None = None) -> Row:
             while low < high:
                 middle = (low + high) // 2
                 physical_offset, size, _ = queues.unit(queue, middle)
-                if size == PRE_BLANK_SIZE or physical_offset < files.min_offset:
+                if size == PRE_BLANK_SIZE or physical_offset < log.min_offset:
                     low = middle + 1
                 else:
                     high = middle
@@ -290,23 +293,23 @@ def dump_summary(disk: Disk, layout: Layout, stop: int | None = None) -> Row:
         per_topic: Counter[str] = Counter()
         for row in found:
             per_topic[row["topic"]] += row["maxOffset"] - row["minOffset"]
-        newest = max(files.sizes, default=0)
-        walk = LogWalk(files, start=newest, stop=stop)
+        newest = max(log.files, default=0)
+        walk = LogWalk(log, start=newest, stop=stop)
         for _ in walk.records():
             pass
         index = numbered(disk, f"{layout.root}/index")
         return {
             "path": layout.root,
-            "minPhyOffset": files.min_offset,
-            "maxPhyOffset": walk.end if files.sizes else 0,
+            "minPhyOffset": log.min_offset,
+            "maxPhyOffset": walk.end if log.files else 0,
             "newestStoreTimestamp": walk.newest_ms,
             "mappedFileSizeCommitLog": layout.log_file_size,
             "mappedFileSizeConsumeQueue": layout.queue_file_size,
-            "logFiles": log,
+            "logFiles": log_files,
             "topics": dict(sorted(per_topic.items())),
             "queues": found,
             "indexFiles": [{"path": path, "size": size_of(disk, path)} for path in index.values()],
         }
     finally:
         queues.close()
-        files.close()
+        log.close()

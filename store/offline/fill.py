@@ -26,8 +26,8 @@ from ...remoting.message_codec import (
 )
 from ...remoting.sys_flag import TRANSACTION_ROLLBACK_TYPE
 from ..log.commit_log import blank
+from ..log.log_reader import Hole
 from ..queues.projection import SCHEDULE_TOPIC
-from .log_walk import Hole
 from .losses import Lost
 
 FILLER_TOPIC = "TROCKET_REPAIRED"
@@ -85,10 +85,10 @@ class Placeholder:
             self.at,
             b"",
             properties + b"\x02" * (self.size - bare),
-            stamp.timestamp_ms,
-            stamp.host,
-            stamp.timestamp_ms,
-            stamp.host,
+            born_timestamp_ms=stamp.timestamp_ms,
+            born_host=stamp.host,
+            store_timestamp_ms=stamp.timestamp_ms,
+            store_host=stamp.host,
         )
 
 
@@ -109,8 +109,10 @@ class Filler:
             topic = FILLER_TOPIC if size >= _FILLER_SIZE else FILLER_TOPIC[:1]
             body = bytes(size - _size(topic, b""))
             yield encode_record(
-                topic, 0, 0, at, body, b"", stamp.timestamp_ms, stamp.host, stamp.timestamp_ms,
-                stamp.host, sys_flag=TRANSACTION_ROLLBACK_TYPE,
+                topic, 0, 0, at, body, b"",
+                born_timestamp_ms=stamp.timestamp_ms, born_host=stamp.host,
+                store_timestamp_ms=stamp.timestamp_ms, store_host=stamp.host,
+                sys_flag=TRANSACTION_ROLLBACK_TYPE,
             )  # fmt: skip
             at += size
             rest -= size

@@ -6,29 +6,29 @@ hole from the leftovers of a truncation; then the walk; then what only its end c
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any
 
-from ...remoting.message import MessageExt
+from ..disk.numbered import numbered
 from ..disk.os_disk import Disk
-from ..queues.projection import Key, Places
+from ..format import Key
+from ..log.commit_log import CommitLog
+from ..log.log_reader import Hole, LogRecord
+from ..queues.projection import Places
 from ..queues.queue_ends import read_queue_ends
-from ..recovery.checkpoint import Checkpoint, read_checkpoint
+from ..recovery.checkpoint import read_checkpoint
 from ..recovery.doubt import FILE_NAME as DOUBT
 from ..recovery.doubt import read_doubt
 from .batch_check import BatchCheck
 from .findings import Findings, Severity
 from .index_check import IndexCheck
 from .index_counts import IndexCounts, find_counts
-from .layout import Layout, read_layout
-from .log_files import LogFiles, numbered
-from .log_walk import Hole, LogWalk
+from .layout import read_layout
+from .log_walk import LogWalk
 from .losses import Losses, per_queue
 from .opening import kept_from_brokers
-from .queue_check import Misplaced, QueueCheck
+from .queue_check import QueueCheck
 from .queue_files import QueuesOnDisk
+from .report import Report
 from .state_check import ConfigState, check_checkpoint
 from .topic_table import find_unknown_topics
 
@@ -39,96 +39,6 @@ RESTORE = (
     "restore the file from a replica or a backup; else `trocket store repair --skip` puts "
     "placeholders where messages are lost and keeps all others, `--cut` gives up all that follows"
 )
-
-
-@dataclass(slots=True)
-class Report:
-    """What a check found.
-
-    Attributes:
-      layout: where and how large the store's files are.
-      is_live: a broker had the store open.
-      is_clean_exit: there was no abort file.
-      findings: what was found.
-      counts: how much was looked at, by name.
-      log_start, log_end: physical offsets of the log's first byte and behind its last record.
-      nonzero_end: behind the last byte of the log that is not zero.
-      newest_ms: the newest store timestamp.
-      last_offset: physical offset of the last record; -1: there is none.
-      holes, losses: what is missing in the log; with `remember`, message by message. The first may
-        lie before the oldest file, the last behind the last record.
-      following: how many good messages of each queue lie behind the first hole.
-      batch_topics, batch_queues: those with batch consume queues.
-      max_offsets: for each queue the offset behind its last message.
-      begins: for each queue where its first record lies; -1: the log has none of its messages.
-      damaged_queues: queues to be built again; `lagging_queues`: those that the broker's next
-        start puts right; `deleted_queues`: of topics that are no more.
-      unknown_topics: how many queues they have, of topics that `topics.json` lacks, by name.
-      misplaced: records whose head is damaged, and what it should say.
-      index_counts: of each index file; None: not known, or there is none.
-      is_index_damaged: the index is to be built again.
-      has_index: there are index files.
-      config: the broker's own state.
-      checkpoint: the page.
-    """
-
-    layout: Layout
-    is_live: bool
-    is_clean_exit: bool
-    findings: Findings
-    config: ConfigState
-    checkpoint: Checkpoint
-    counts: dict[str, int] = field(default_factory=dict)
-    log_start: int = 0
-    log_end: int = 0
-    nonzero_end: int = 0
-    newest_ms: int = 0
-    last_offset: int = -1
-    holes: list[Hole] = field(default_factory=list)
-    losses: Losses = field(default_factory=lambda: Losses([], remember=False))
-    following: Counter[Key] = field(default_factory=Counter)
-    batch_topics: frozenset[str] = frozenset()
-    batch_queues: set[Key] = field(default_factory=set)
-    max_offsets: dict[Key, int] = field(default_factory=dict)
-    begins: dict[Key, int] = field(default_factory=dict)
-    damaged_queues: set[Key] = field(default_factory=set)
-    lagging_queues: set[Key] = field(default_factory=set)
-    deleted_queues: set[Key] = field(default_factory=set)
-    unknown_topics: dict[str, int] = field(default_factory=dict)
-    misplaced: list[Misplaced] = field(default_factory=list)
-    index_counts: IndexCounts | None = None
-    is_index_damaged: bool = False
-    has_index: bool = False
-
-    @property
-    def is_clean(self) -> bool:
-        """Whether nothing was an error or a loss."""
-        return self.findings.is_clean
-
-    def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        counts = self.findings.counts
-        return {
-            "path": self.layout.root,
-            "clean": self.is_clean,
-            "live": self.is_live,
-            "cleanExit": self.is_clean_exit,
-            "log": {
-                "folder": self.layout.log_folder,
-                "fileSize": self.layout.log_file_size,
-                "minOffset": self.log_start,
-                "maxOffset": self.log_end,
-                "newestStoreTimestamp": self.newest_ms,
-            },
-            "counts": self.counts,
-            "findingCounts": {kind.name.lower(): counts[kind] for kind in Severity},
-            "lost": [
-                {"topic": topic, "queueId": queue_id, "count": count}
-                for (topic, queue_id), count in sorted(self.losses.total.items())
-            ],
-            "findings": [finding.as_dict() for finding in self.findings.items],
-            "findingsLeftOut": self.findings.total - len(self.findings.items),
-        }
 
 
 def check_store(
@@ -148,7 +58,7 @@ def check_store(
       conf: what `layout.read_conf` gave.
       live: look at it even when a broker has it open: up to where the queues say the log ends.
       remember: keep each lost message for a repair.
-      progress: told how far the walk is.
+      progress: see `Progress`.
 
     Raises:
       NoStoreError: there is no store.
@@ -185,7 +95,7 @@ class _Check:
             checkpoint=read_checkpoint(disk, f"{root}/checkpoint"),
         )
         self._settled = is_clean_exit and not is_live
-        self._files = self._log_files()
+        self._log = self._open_log()
         ends = read_queue_ends(disk, root)
         is_current = ends is not None and ends.dispatched_offset >= 0
         if ends is None or ends.dispatched_offset != self._report.checkpoint.dispatched_offset:
@@ -199,7 +109,7 @@ class _Check:
             disk,
             root,
             self._queues,
-            self._files,
+            self._log,
             ext_file_size=layout.ext_file_size,
             places=self._places,
             delays_known="message_delay_level" in layout.given,
@@ -220,7 +130,7 @@ class _Check:
                 Severity.WARNING, "store.abort", f"{self._root}/abort", -1,
                 "the last broker did not stop cleanly", "the next start recovers the store",
             )  # fmt: skip
-        doubt = read_doubt(self._disk, self._root, self._files.end_of_files)
+        doubt = read_doubt(self._disk, self._root, self._log.end_of_files)
         if doubt >= 0 and not report.is_live:
             findings.add(
                 Severity.WARNING, "store.doubt", f"{self._root}/{DOUBT}", doubt,
@@ -236,7 +146,7 @@ class _Check:
             walk = self._compare()
             self._finish(walk)
         finally:
-            self._files.close()
+            self._log.close()
             self._queues.close()
         return report
 
@@ -254,7 +164,7 @@ class _Check:
                 self._index.feed(record)
             if self._batch.topics:
                 self._batch.feed(record)
-        report.log_start, report.log_end = self._files.min_offset, walk.end
+        report.log_start, report.log_end = self._log.min_offset, walk.end
         report.nonzero_end, report.newest_ms = walk.nonzero_end, walk.newest_ms
         report.last_offset = walk.last_offset
         report.holes = [*self._missing_start(), *walk.holes, *self._missing_end(walk)]
@@ -263,8 +173,8 @@ class _Check:
 
     def _missing_start(self) -> list[Hole]:
         """The oldest files, where they are gone and retention did not take them."""
-        start, known = self._files.min_offset, self._ends.log_start if self._ends else 0
-        if self._ends is None or not self._files.sizes or known >= start:
+        start, known = self._log.min_offset, self._ends.log_start if self._ends else 0
+        if self._ends is None or not self._log.files or known >= start:
             return []
         return [Hole(known, start, "the oldest commit log files are missing")]
 
@@ -274,14 +184,14 @@ class _Check:
         vouched = dispatched
         if self._settled and dispatched < 0:
             # A unit that points far beyond is a damaged one.
-            room = self._files.end_of_files + self._files.file_size
+            room = self._log.end_of_files + self._log.file_size
             vouched = self._vouched if self._vouched <= room else -1
         if report.is_live or vouched <= walk.end:
             return []
         reason = walk.reason or "zeros or a missing file"
-        return [Hole(walk.end, vouched, reason, walk.newest_ms)]
+        return [Hole(walk.end, vouched, reason, at_end=True, newest_ms=walk.newest_ms)]
 
-    def _log_files(self) -> LogFiles:
+    def _open_log(self) -> CommitLog:
         """The log's files, with what is wrong with them said."""
         layout, findings = self._layout, self._findings
         size = layout.log_file_size
@@ -302,7 +212,7 @@ class _Check:
                     "it was being made when the broker died" if is_new else
                     "`trocket store repair` gives it its size back",
                 )  # fmt: skip
-        return layout.log_files(self._disk)
+        return layout.commit_log(self._disk)
 
     def _open_index(self) -> IndexCheck | None:
         paths = list(numbered(self._disk, f"{self._root}/index").values())
@@ -318,7 +228,7 @@ class _Check:
         given, config = None, self._layout.configured
         if {"max_hash_slot_num", "max_index_num"} & self._layout.given:
             given = IndexCounts(config.max_hash_slot_num, config.max_index_num)
-        counts = find_counts(self._disk, paths, given, self._files)
+        counts = find_counts(self._disk, paths, given, self._log)
         report.index_counts = counts
         if counts is None:
             report.is_index_damaged = True
@@ -333,29 +243,22 @@ class _Check:
             self._disk,
             paths,
             counts,
-            self._files,
-            log_end=self._files.end_of_files,
+            self._log,
+            log_end=self._log.end_of_files,
             unfinished=f"{progress.file_name:017d}" if progress and progress.file_name else "-",
         )
 
     def _walk(self) -> LogWalk:
-        total = max(self._files.end_of_files - self._files.min_offset, 1)
-        told = self._progress
-
-        def progress(offset: int) -> None:
-            if told is not None:
-                told(min(offset - self._files.min_offset, total), total)
-
         checkpoint = self._report.checkpoint
         return LogWalk(
-            self._files,
+            self._log,
             stop=self._vouched if self._report.is_live else None,
             ours_from=self._ends.own_from if self._ends else checkpoint.dispatched_offset,
             is_leftover=self._is_leftover,
-            progress=progress,
+            progress=self._progress,
         )
 
-    def _is_leftover(self, start: int, record: MessageExt, newest_ms: int) -> bool:
+    def _is_leftover(self, start: int, record: LogRecord, newest_ms: int) -> bool:
         """Whether a record behind bad bytes was cut off once, in memory only, by Apache's broker.
 
         Then it is older than what was written later; or the last exit was clean and vouches for
@@ -364,20 +267,20 @@ class _Check:
         queue = self._queues.queues.get((record.topic, record.queue_id))
         if queue is not None:
             unit = self._queues.unit(queue, record.queue_offset)
-            if unit[:2] == (record.physical_offset, record.store_size):
+            if unit[:2] == (record.physical_offset, record.size):
                 return False
         if record.store_timestamp_ms < newest_ms:
             return True
         vouched = max(self._vouched, self._report.checkpoint.dispatched_offset)
         return self._settled and 0 < vouched <= start
 
-    def _odd(self, record: MessageExt) -> None:
+    def _odd(self, record: LogRecord) -> None:
         self._odd_count += 1
         if len(self._odd_fields) < 1:
             self._odd_fields.append(record.physical_offset)
 
     def _finish(self, walk: LogWalk) -> None:
-        report, findings, files = self._report, self._findings, self._files
+        report, findings = self._report, self._findings
         self._queue_check.finish(
             findings,
             report.losses,
@@ -417,7 +320,7 @@ class _Check:
         report.deleted_queues = self._queue_check.deleted
         find_unknown_topics(self._disk, report)
         report.counts = {
-            "logFiles": len(files.sizes),
+            "logFiles": len(self._log.files),
             "logBytes": report.log_end - report.log_start,
             "records": walk.record_count,
             "blanks": walk.blank_count,
@@ -444,7 +347,7 @@ class _Check:
         return found
 
     def _say_hole(self, number: int, hole: Hole) -> None:
-        report, path = self._report, self._files.path(hole.start)
+        report, path = self._report, self._layout.log_path(hole.start)
         counts = report.losses.counts[number]
         known = sum(counts.values())
         lost = "no message is known to be lost"
@@ -469,12 +372,13 @@ class _Check:
         self._findings.add(Severity.LOSS, kind, path, hole.start, what, RESTORE)
 
     def _say_log(self, walk: LogWalk) -> None:
-        report, findings, files = self._report, self._findings, self._files
+        report, findings = self._report, self._findings
+        path = self._layout.log_path
         for number, hole in enumerate(report.holes):
             self._say_hole(number, hole)
         if walk.hole_count > len(walk.holes):
             findings.add(
-                Severity.LOSS, "log.holes", files.folder, -1,
+                Severity.LOSS, "log.holes", self._layout.log_folder, -1,
                 f"{walk.hole_count - len(walk.holes)} more holes were only counted", RESTORE,
             )  # fmt: skip
         if walk.nonzero_end > walk.end and not report.is_live:
@@ -482,32 +386,32 @@ class _Check:
             if walk.leftover_at >= 0:
                 what = f"were cut off once and left there (a record at {walk.leftover_at})"
             findings.add(
-                Severity.WARNING, "log.tail", files.path(walk.end), walk.end,
+                Severity.WARNING, "log.tail", path(walk.end), walk.end,
                 f"{walk.nonzero_end - walk.end} bytes behind the last record {what}",
                 "the broker's next start writes zeros over them; `trocket store repair` does, too",
             )  # fmt: skip
         if walk.back_count:
             findings.add(
-                Severity.WARNING, "log.time", files.path(walk.first_back), walk.first_back,
+                Severity.WARNING, "log.time", path(walk.first_back), walk.first_back,
                 f"{walk.back_count} records were stored at an earlier time than the one before: "
                 "the clock went back; look-ups by time may be off",
             )  # fmt: skip
         if walk.bad_crc_count:
             findings.add(
-                Severity.WARNING, "log.crc_property", files.path(walk.first_bad_crc),
+                Severity.WARNING, "log.crc_property", path(walk.first_bad_crc),
                 walk.first_bad_crc,
                 f"{walk.bad_crc_count} records carry a __CRC32# that is not theirs; forwarded "
                 "messages bring the old one along, so they may be whole",
             )  # fmt: skip
         if self._odd_count:
             findings.add(
-                Severity.WARNING, "log.field", files.path(self._odd_fields[0]),
+                Severity.WARNING, "log.field", path(self._odd_fields[0]),
                 self._odd_fields[0],
                 f"{self._odd_count} records have a negative queue id or offset, or no store time",
             )  # fmt: skip
-        if not files.sizes and self._queues.queues:
+        if not self._log.files and self._queues.queues:
             findings.add(
-                Severity.LOSS, "log.none", files.folder, -1,
+                Severity.LOSS, "log.none", self._layout.log_folder, -1,
                 f"there is no commit log, but there are {len(self._queues.queues)} queues",
                 "give -c broker.conf if storePathCommitLog names another folder",
             )  # fmt: skip

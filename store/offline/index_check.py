@@ -12,12 +12,12 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from ...remoting.message import MessageExt
 from ..disk.os_disk import Disk, DiskFile
 from ..format import ENTRY, ENTRY_SIZE, INDEX_HEADER_SIZE, SLOT_SIZE
+from ..log.commit_log import CommitLog
+from ..log.log_reader import LogRecord, record_at
 from .findings import Findings, Severity
 from .index_counts import Header, IndexCounts, key_hashes, read_header, tag_hash
-from .log_files import LogFiles
 
 CHUNK_COUNT = 3276
 """Entries read at once, 64 KiB."""
@@ -76,7 +76,7 @@ class IndexCheck:
         disk: Disk,
         paths: list[str],
         counts: IndexCounts,
-        log: LogFiles,
+        log: CommitLog,
         *,
         log_end: int,
         unfinished: str,
@@ -104,7 +104,7 @@ class IndexCheck:
         self._entries = self._all_entries()
         self._entry: Entry | None = next(self._entries, None)
 
-    def feed(self, record: MessageExt) -> None:
+    def feed(self, record: LogRecord) -> None:
         """Compare one record's entries; records come in the log's order.
 
         Raises:
@@ -203,7 +203,7 @@ class IndexCheck:
         """Judge an entry that no record came for."""
         if entry.physical_offset < self._log.min_offset:
             return  # removed by retention
-        record = self._log.record_at(entry.physical_offset)
+        record = record_at(self._log, entry.physical_offset)
         if record is None:
             example = f"offset {entry.physical_offset}"
             self.problems[entry.path].note("nowhere", entry.number, example)
@@ -238,7 +238,7 @@ class IndexCheck:
 
     def _judge_early(self, entry: Entry) -> None:
         """An entry with a greater offset than the next one's: right, but out of order?"""
-        record = self._log.record_at(entry.physical_offset)
+        record = record_at(self._log, entry.physical_offset)
         if record is not None and entry.key_hash in key_hashes(record):
             self._done.add((entry.physical_offset, entry.key_hash))
         else:

@@ -13,12 +13,12 @@ from typing import NamedTuple
 
 from ...common.java_hash import hash_prefix, index_key_hash_after
 from ...common.message_properties import find_property
-from ...remoting.message import MessageExt
 from ...remoting.sys_flag import TRANSACTION_MASK, TRANSACTION_ROLLBACK_TYPE
 from ..config import MessageStoreConfig
 from ..disk.os_disk import Disk, DiskFile
 from ..format import ENTRY, ENTRY_SIZE, INDEX_HEAD, INDEX_HEADER_SIZE, SLOT_SIZE
-from .log_files import LogFiles
+from ..log.commit_log import CommitLog
+from ..log.log_reader import LogRecord, record_at
 from .log_walk import LogWalk
 
 TRIED_COUNT = 200
@@ -67,14 +67,14 @@ def read_header(file: DiskFile) -> Header:
     return Header(*INDEX_HEAD.unpack(raw))
 
 
-def key_hashes(record: MessageExt) -> list[int]:
+def key_hashes(record: LogRecord) -> list[int]:
     """The hashes under which the index keeps a record: unique key first, then its keys.
 
     Source: RocketMQ 5.3.3 store/index/IndexService.java buildIndex.
     """
     if record.sys_flag & TRANSACTION_MASK == TRANSACTION_ROLLBACK_TYPE:
         return []
-    properties = record.properties_bytes
+    properties = record.properties
     unique, keys = find_property(properties, b"UNIQ_KEY"), find_property(properties, b"KEYS")
     if unique is None and keys is None:
         return []
@@ -88,12 +88,12 @@ def key_hashes(record: MessageExt) -> list[int]:
     return found
 
 
-def tag_hash(record: MessageExt) -> int | None:
+def tag_hash(record: LogRecord) -> int | None:
     """The hash of a record's tag, which 5.5.0 indexes too; None when it has none.
 
     Source: the class file of RocketMQ 5.5.0 store/index/IndexService buildIndex.
     """
-    tags = find_property(record.properties_bytes, b"TAGS")
+    tags = find_property(record.properties, b"TAGS")
     if tags is None:
         return None
     return index_key_hash_after(_topic_hash(f"{record.topic}#T#"), str(tags, "utf-8", "replace"))
@@ -103,7 +103,7 @@ def find_counts(
     disk: Disk,
     paths: Iterable[str],
     given: IndexCounts | None,
-    log: LogFiles,
+    log: CommitLog,
 ) -> IndexCounts | None:
     """The counts of a store's index files.
 
@@ -137,7 +137,7 @@ def find_counts(
     return None
 
 
-def _guessed_header(header: Header, log: LogFiles) -> Header:
+def _guessed_header(header: Header, log: CommitLog) -> Header:
     """What a file that was being filled would say, if its first entry is of the oldest record."""
     for count, record in enumerate(LogWalk(log).records()):
         if key_hashes(record):
@@ -148,13 +148,13 @@ def _guessed_header(header: Header, log: LogFiles) -> Header:
     return header
 
 
-def _candidates(file: DiskFile, header: Header, size: int, log: LogFiles) -> Iterator[IndexCounts]:
+def _candidates(file: DiskFile, header: Header, size: int, log: CommitLog) -> Iterator[IndexCounts]:
     if header.index_count <= 1:
         return
     slots_room = size - INDEX_HEADER_SIZE - header.index_count * ENTRY_SIZE
     if slots_room > 0 and slots_room % SLOT_SIZE == 0:  # a full file's count is its number
         yield IndexCounts(slots_room // SLOT_SIZE, header.index_count)
-    record = log.record_at(header.begin_physical_offset)
+    record = record_at(log, header.begin_physical_offset)
     hashes = key_hashes(record) if record is not None else []
     for key_hash in hashes[:1]:
         first_entry = ENTRY.pack(key_hash, header.begin_physical_offset, 0, 0)
@@ -165,7 +165,7 @@ def _candidates(file: DiskFile, header: Header, size: int, log: LogFiles) -> Ite
 
 
 def _by_a_later_record(
-    file: DiskFile, header: Header, size: int, log: LogFiles
+    file: DiskFile, header: Header, size: int, log: CommitLog
 ) -> Iterator[IndexCounts]:
     """Find the entry of the oldest record there is, and try which number it has."""
     for count, record in enumerate(LogWalk(log).records()):

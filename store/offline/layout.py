@@ -13,12 +13,12 @@ from itertools import pairwise
 
 from ...common.config import ConfigError, decode, key_of, parse_properties
 from ..config import MessageStoreConfig
+from ..disk.numbered import numbered, size_of
 from ..disk.os_disk import Disk
 from ..errors import StoreError
 from ..format import BATCH_UNIT_SIZE, UNIT_SIZE
-from ..log.commit_log import file_name
+from ..log.commit_log import CommitLog, file_name
 from ..queues.queue_ends import read_queue_ends
-from .log_files import LogFiles, numbered, size_of
 
 _READ_FROM_CONF = {
     "store_path_commit_log",
@@ -70,10 +70,11 @@ class Layout:
     given: frozenset[str]
     knows_queue_size: bool
 
-    def log_files(self, disk: Disk) -> LogFiles:
-        """The log's files, to be closed by the caller."""
-        sizes = {base: size for base, size in self.log_sizes.items() if not self.is_misnamed(base)}
-        return LogFiles(disk, self.log_folder, self.log_file_size, sizes)
+    def commit_log(self, disk: Disk) -> CommitLog:
+        """The log's files as they are, to be closed by the caller."""
+        log = CommitLog(disk, self.log_folder, self.log_file_size)
+        log.use(base for base in self.log_sizes if not self.is_misnamed(base))
+        return log
 
     def is_misnamed(self, base: int) -> bool:
         """Whether no log file of this size can begin at a physical offset."""

@@ -6,7 +6,7 @@ from bisect import bisect_right
 from collections import Counter
 from typing import NamedTuple
 
-from .log_walk import Hole
+from ..log.log_reader import Hole
 
 LOST_MAX = 5_000_000
 """Lost messages remembered one by one, some 200 bytes each; more are counted only."""

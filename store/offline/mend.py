@@ -6,11 +6,13 @@ from collections.abc import Mapping
 
 from ..disk.os_disk import Disk
 from ..errors import StoreError
-from .fsck import Progress, Report, check_store
+from ..log.log_bytes import last_nonzero
+from .fsck import Progress, check_store
 from .layout import Layout, read_layout
 from .opening import opened
 from .plan import HolePolicy, Plan, Rebuild, plan_repair
 from .repair import BACKUP_SUFFIX, Repair, RepairError, Say, copy_store
+from .report import Report
 
 
 def plan_for(
@@ -101,14 +103,14 @@ def _sizes(report: Report, conf: Mapping[str, str] | None) -> dict[str, str]:
 
 def _check_unchanged(disk: Disk, layout: Layout, report: Report) -> None:
     """Refuse when a broker ran between the check and now."""
-    files = layout.log_files(disk)
+    log = layout.commit_log(disk)
     try:
         same = layout.log_sizes == report.layout.log_sizes and (
-            not files.sizes or files.last_nonzero(report.log_end) == report.nonzero_end
+            not log.files or last_nonzero(log, report.log_end) == report.nonzero_end
         )
     except StoreError as error:
         raise RepairError(f"{layout.root}: {error}") from error
     finally:
-        files.close()
+        log.close()
     if not same:
         raise RepairError(f"{layout.root}: it has changed since it was checked; begin again")

@@ -6,11 +6,12 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from ..config import MessageStoreConfig
-from ..queues.projection import SCHEDULE_TOPIC, Key
-from .fsck import Report
+from ..format import Key
+from ..queues.projection import SCHEDULE_TOPIC
 from .json_files import CONSUMER_OFFSETS, DELAY_OFFSETS, TOPICS
 from .log_walk import HOLES_MAX
 from .losses import per_queue
+from .report import Report
 
 
 class HolePolicy(Enum):

@@ -11,17 +11,17 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from ...remoting.message import MessageExt
 from ..disk.os_disk import Disk
 from ..errors import StoreIOError
-from ..format import PRE_BLANK_SIZE
-from ..queues.consume_queue_ext import EXT_ADDRESS_MAX, ExtUnit
-from ..queues.projection import SCHEDULE_TOPIC, Key, Place, Places
+from ..format import PRE_BLANK_SIZE, Key, Unit
+from ..log.commit_log import CommitLog
+from ..log.log_reader import NOWHERE, LogRecord, record_at
+from ..queues.consume_queue_ext import ExtUnit
+from ..queues.projection import Place, Places
+from ..queues.unit_check import UnitFault, unit_fault
 from .findings import Findings, Severity
-from .log_files import LogFiles
 from .losses import Losses
-from .projection import places_of
-from .queue_files import REBUILD, QueueOnDisk, QueuesOnDisk, Unit
+from .queue_files import REBUILD, QueueOnDisk, QueuesOnDisk
 
 GAPS_MAX = 10_000
 """Gaps in the queue offsets remembered for each queue."""
@@ -30,9 +30,6 @@ STRAYS_MAX = 100
 """Records out of order remembered for each queue."""
 
 DAMAGED_HEAD = "the records' heads are damaged: restore the files from a replica or a backup"
-
-NOWHERE = 1 << 62
-"""Behind every byte of a log."""
 
 _EXT_BASE = -(1 << 63)
 _EXT_SIZE_MAX = 0x7FFF
@@ -72,7 +69,7 @@ class Misplaced(NamedTuple):
     said: str  # the topic that the record names
 
 
-class QueueState:
+class CheckedQueue:
     """One queue as the log tells it.
 
     Attributes:
@@ -148,15 +145,15 @@ class QueueCheck:
         disk: Disk,
         root: str,
         queues: QueuesOnDisk,
-        log: LogFiles,
+        log: CommitLog,
         *,
         ext_file_size: int,
         places: Places,
         delays_known: bool,
         batch_topics: frozenset[str],
     ) -> None:
-        self.states: dict[Key, QueueState] = {
-            key: QueueState(queue) for key, queue in queues.queues.items()
+        self.states: dict[Key, CheckedQueue] = {
+            key: CheckedQueue(queue) for key, queue in queues.queues.items()
         }
         self.unit_count = 0
         self.damaged: set[Key] = set()
@@ -174,7 +171,7 @@ class QueueCheck:
         self._delays_known = delays_known
         self._batch_topics = batch_topics
 
-    def feed(self, record: MessageExt) -> None:
+    def feed(self, record: LogRecord) -> None:
         """Compare one record's units; records come in the log's order.
 
         Raises:
@@ -182,14 +179,14 @@ class QueueCheck:
         """
         if record.topic in self._batch_topics:
             return
-        for unit in places_of(self._places, record):
+        for unit in self._places.of(record):
             state = self.states.get(unit.key)
             if state is None:
-                state = self.states[unit.key] = QueueState(None)
+                state = self.states[unit.key] = CheckedQueue(None)
             self.unit_count += 1
             self._compare(state, unit, record)
 
-    def _compare(self, state: QueueState, unit: Place, record: MessageExt) -> None:
+    def _compare(self, state: CheckedQueue, unit: Place, record: LogRecord) -> None:
         offset, physical_offset = unit.queue_offset, record.physical_offset
         on_disk = state.on_disk
         found: Unit = (0, 0, 0)
@@ -200,21 +197,19 @@ class QueueCheck:
         if offset != state.next and not self._goes_on(state, unit, record, found):
             return
         state.next = offset + 1
-        state.last, state.end = physical_offset, physical_offset + record.store_size
+        state.last, state.end = physical_offset, physical_offset + record.size
         state.count += 1
-        expected = (physical_offset, record.store_size, unit.tags_code)
-        if found != expected and on_disk is not None:
-            self._differs(state, unit, record, found)
-        elif on_disk is None:
-            state.note("missing", offset, "")
+        fault = unit_fault(found, record, unit)
+        if fault is not None:
+            self._note_fault(fault, state, unit, record, found)
 
-    def _goes_on(self, state: QueueState, unit: Place, record: MessageExt, found: Unit) -> bool:
+    def _goes_on(self, state: CheckedQueue, unit: Place, record: LogRecord, found: Unit) -> bool:
         """Whether a record that does not follow the one before it in its queue counts.
 
         Nothing but `__CRC32#` protects a record's queue offset, so the queue is asked.
         """
         offset, physical_offset, on_disk = unit.queue_offset, record.physical_offset, state.on_disk
-        place = (physical_offset, record.store_size)
+        place = (physical_offset, record.size)
         if state.next < 0:
             state.first = offset
             if offset > 0:
@@ -251,7 +246,7 @@ class QueueCheck:
             return True
         return self._is_stray(state, "again", offset, physical_offset)
 
-    def _is_stray(self, state: QueueState, kind: str, offset: int, physical_offset: int) -> bool:
+    def _is_stray(self, state: CheckedQueue, kind: str, offset: int, physical_offset: int) -> bool:
         """Note a record that does not count; gives False."""
         state.note(kind, offset, f"the record at {physical_offset}")
         if len(state.strays) < STRAYS_MAX:
@@ -259,34 +254,36 @@ class QueueCheck:
         return False
 
     def _misplace(
-        self, state: QueueState, key: Key, queue_offset: int, physical_offset: int, size: int
+        self, state: CheckedQueue, key: Key, queue_offset: int, physical_offset: int, size: int
     ) -> None:
         """The record there is this one of the queue, whatever it says."""
-        record = self._log.record_at(physical_offset)
+        record = record_at(self._log, physical_offset)
         said = record.topic if record is not None else ""
         self.misplaced[physical_offset] = Misplaced(*key, queue_offset, physical_offset, size, said)
         state.next = max(state.next, queue_offset + 1)
         state.last, state.end = physical_offset, physical_offset + size
 
-    def _differs(self, state: QueueState, unit: Place, record: MessageExt, found: Unit) -> None:
-        offset = unit.queue_offset
+    def _note_fault(
+        self, fault: UnitFault, state: CheckedQueue, place: Place, record: LogRecord, found: Unit
+    ) -> None:
+        offset = place.queue_offset
         physical_offset, size, tags_code = found
-        if not any(found) or size == PRE_BLANK_SIZE:
+        if fault is UnitFault.MISSING:
             state.note("missing", offset, "")
-        elif (physical_offset, size) != (record.physical_offset, record.store_size):
+        elif fault is UnitFault.ELSEWHERE:
             state.note(
                 "wrong", offset,
                 f"it says {size} bytes at {physical_offset}, the message is "
-                f"{record.store_size} bytes at {record.physical_offset}",
+                f"{record.size} bytes at {record.physical_offset}",
             )  # fmt: skip
-        elif tags_code <= EXT_ADDRESS_MAX:
-            ext = self._ext_unit(unit, tags_code)
-            if ext is None or ext.tags_code != unit.tags_code:
-                state.note("ext", offset, f"{ext} for tags code {unit.tags_code}")
-        elif unit.key[0] == SCHEDULE_TOPIC and not self._delays_known:
+        elif fault is UnitFault.EXT:
+            ext = self._ext_unit(place, tags_code)
+            if ext is None or ext.tags_code != place.tags_code:
+                state.note("ext", offset, f"{ext} for tags code {place.tags_code}")
+        elif fault is UnitFault.DELAY and not self._delays_known:
             state.note("delay", offset, f"{tags_code - record.store_timestamp_ms} ms")
         else:
-            state.note("tags", offset, f"tags code {tags_code}, the message's is {unit.tags_code}")
+            state.note("tags", offset, f"tags code {tags_code}, the message's is {place.tags_code}")
 
     def _ext_unit(self, unit: Place, address: int) -> ExtUnit | None:
         position = address - _EXT_BASE
@@ -327,7 +324,7 @@ class QueueCheck:
         """
         deleted: Counter[str] = Counter()
         for key in ends:
-            self.states.setdefault(key, QueueState(None))
+            self.states.setdefault(key, CheckedQueue(None))
         for key, state in sorted(self.states.items()):
             self._find_lost(key, state, findings, losses, log_start, log_end)
             self._find_lost_end(key, state, ends.get(key, 0), findings, losses, log_start)
@@ -356,7 +353,7 @@ class QueueCheck:
                 )  # fmt: skip
         for found in self.misplaced.values():
             findings.add(
-                Severity.ERROR, "log.misplaced", self._log.path(found.physical_offset),
+                Severity.ERROR, "log.misplaced", self._log.path_at(found.physical_offset),
                 found.physical_offset,
                 f"{found.topic} queue {found.queue_id} has this record at queue offset "
                 f"{found.queue_offset}, but its head says something else",
@@ -370,7 +367,7 @@ class QueueCheck:
             )  # fmt: skip
 
     def _say(
-        self, key: Key, on_disk: QueueOnDisk, state: QueueState, findings: Findings, settled: bool
+        self, key: Key, on_disk: QueueOnDisk, state: CheckedQueue, findings: Findings, settled: bool
     ) -> None:
         if on_disk.is_damaged:
             self.damaged.add(key)
@@ -417,7 +414,7 @@ class QueueCheck:
     def _find_lost(
         self,
         key: Key,
-        state: QueueState,
+        state: CheckedQueue,
         findings: Findings,
         losses: Losses,
         log_start: int,
@@ -455,7 +452,7 @@ class QueueCheck:
     def _find_lost_end(
         self,
         key: Key,
-        state: QueueState,
+        state: CheckedQueue,
         end: int,
         findings: Findings,
         losses: Losses,
@@ -469,11 +466,11 @@ class QueueCheck:
             gap = Gap(start, end, state.end, NOWHERE)
             self._explain_gap(key, state, gap, findings, losses, log_start)
 
-    def _judge_unit(self, key: Key, state: QueueState, offset: int, unit: Unit) -> None:
+    def _judge_unit(self, key: Key, state: CheckedQueue, offset: int, unit: Unit) -> None:
         """A unit that no record of the log made."""
         physical_offset, size, _ = unit
-        record = self._log.record_at(physical_offset)
-        if record is not None and record.store_size == size and offset < state.next:
+        record = record_at(self._log, physical_offset)
+        if record is not None and record.size == size and offset < state.next:
             place = (*key, offset, physical_offset, size)
             self.misplaced[physical_offset] = Misplaced(*place, record.topic)
         else:
@@ -482,7 +479,7 @@ class QueueCheck:
     def _say_behind(
         self,
         key: Key,
-        state: QueueState,
+        state: CheckedQueue,
         behind: Tally,
         findings: Findings,
         log_end: int,
@@ -501,7 +498,7 @@ class QueueCheck:
     def _explain_gap(
         self,
         key: Key,
-        state: QueueState,
+        state: CheckedQueue,
         gap: Gap,
         findings: Findings,
         losses: Losses,
@@ -523,7 +520,7 @@ class QueueCheck:
             else:
                 self._say_gap(key, on_disk, gap, findings)
 
-    def _stray_in(self, key: Key, state: QueueState, gap: Gap) -> Misplaced | None:
+    def _stray_in(self, key: Key, state: CheckedQueue, gap: Gap) -> Misplaced | None:
         """The record that a gap of one lacks, if just one there is in no queue as it says."""
         if gap.stop - gap.start != 1:
             return None
@@ -537,10 +534,10 @@ class QueueCheck:
                 and (topic == key[0] or queue_id == key[1])
             ):
                 found.append(other.begin)
-        record = self._log.record_at(found[0]) if len(found) == 1 else None
+        record = record_at(self._log, found[0]) if len(found) == 1 else None
         if record is None:
             return None
-        return Misplaced(*key, gap.start, found[0], record.store_size, record.topic)
+        return Misplaced(*key, gap.start, found[0], record.size, record.topic)
 
     def _say_gap(self, key: Key, on_disk: QueueOnDisk | None, gap: Gap, findings: Findings) -> None:
         before = "the log's end" if gap.before == NOWHERE else gap.before

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterator
 
+from ..disk.numbered import numbered, size_of
 from ..disk.os_disk import Disk
-from ..format import PRE_BLANK_SIZE, UNIT, UNIT_SIZE
+from ..format import PRE_BLANK_SIZE, UNIT, UNIT_SIZE, Key, Unit
 from ..queues.consume_queue import QueueFiles
 from .findings import Findings, Severity
 from .layout import queue_folders
-from .log_files import numbered, size_of
 
 WINDOW_COUNT = 204
 """Units read at once, 4 KiB."""
@@ -22,9 +22,6 @@ SCAN_COUNT = 3200
 """Units looked at in one read of a whole range, 64 KiB."""
 
 REBUILD = "`trocket store repair` builds it again from the log"
-
-Unit = tuple[int, int, int]
-"""physical_offset, size, tags_code."""
 
 
 class QueueOnDisk:
@@ -57,7 +54,7 @@ class QueuesOnDisk:
     """
 
     def __init__(self, disk: Disk, root: str, file_size: int, findings: Findings) -> None:
-        self.queues: dict[tuple[str, int], QueueOnDisk] = {}
+        self.queues: dict[Key, QueueOnDisk] = {}
         self.folder = f"{root}/consumequeue"
         self.file_size = file_size
         self.file_count = 0

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ...remoting.message import MessageExt
 from ...remoting.sys_flag import TRANSACTION_PREPARED_TYPE
+from ..disk.numbered import numbered
 from ..disk.os_disk import Disk
 from ..disk.topic_path import topic_path
 from ..errors import CorruptRecordError
-from ..format import BATCH_UNIT_SIZE, PRE_BLANK_SIZE, UNIT, UNIT_SIZE
+from ..format import BATCH_UNIT_SIZE, PRE_BLANK_SIZE, UNIT, UNIT_SIZE, Key
+from ..log.log_reader import LogRecord
 from ..queues.batch_consume_queue import unit_of_record
 from ..queues.consume_queue import PRE_BLANK, QueueFiles
-from ..queues.projection import Key, Places
-from .log_files import numbered
-from .projection import places_of, record_tags_code
+from ..queues.projection import Places
 
 PENDING_BYTES_MAX = 16 * 1024 * 1024
 """Units in memory, over all queues."""
@@ -60,7 +59,7 @@ class QueueBuilder:
         self._paths: set[tuple[bool, str]] = set()
         self._pending = 0
 
-    def feed(self, record: MessageExt) -> None:
+    def feed(self, record: LogRecord) -> None:
         """Append one record's units; records come in the log's order.
 
         Raises:
@@ -70,10 +69,10 @@ class QueueBuilder:
         if record.topic in self._batch_topics:
             key = (record.topic, record.queue_id)
             if not record.sys_flag & TRANSACTION_PREPARED_TYPE and self._wanted(key):
-                code = record_tags_code(self._places, record)
-                self._append(key, unit_of_record(record, code).to_bytes())
+                unit = unit_of_record(record, self._places.code_of(record))
+                self._append(key, unit.to_bytes())
             return
-        for key, queue_offset, code in places_of(self._places, record):
+        for key, queue_offset, code in self._places.of(record):
             if topic_path(key[0]) is None or key[1] < 0 or not self._wanted(key):
                 continue
             expected = self._next.get(key)
@@ -95,7 +94,7 @@ class QueueBuilder:
                     )
                 self._append(key, PRE_BLANK * gap)
             self._next[key] = queue_offset + 1
-            self._append(key, UNIT.pack(record.physical_offset, record.store_size, code))
+            self._append(key, UNIT.pack(record.physical_offset, record.size, code))
 
     def finish(self) -> None:
         """Write what is in memory, and sync all.

@@ -16,17 +16,19 @@ from ...remoting.message import MessageExt
 from ...remoting.message_codec import encode_message
 from ..config import MessageStoreConfig
 from ..disk.json_config import save_json
+from ..disk.numbered import numbered
 from ..disk.os_disk import Disk
 from ..errors import StoreError, StoreIOError
+from ..format import Key
+from ..log.log_reader import message_at, record_at
 from ..message_store import MessageStore
-from ..queues.projection import SCHEDULE_TOPIC, Key, Places
+from ..queues.projection import SCHEDULE_TOPIC, Places
 from ..queues.queue_ends import FILE_NAME as QUEUE_ENDS
 from ..queues.queue_ends import REBUILD, QueueEnds, write_queue_ends
 from ..recovery.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
 from .copying import check_room, copy_file, copy_folder, files_below
 from .fill import Piece, Stamp, UnfillableError, fill_hole, fixed_bytes
 from .findings import Findings
-from .fsck import Report
 from .json_files import (
     CONSUMER_OFFSETS,
     TOPICS,
@@ -36,12 +38,12 @@ from .json_files import (
     read_json,
 )
 from .layout import Layout, queue_folders, read_layout
-from .log_files import LogFiles, numbered
 from .log_walk import LogWalk
 from .plan import Plan
 from .queue_check import Misplaced
 from .queue_files import QueuesOnDisk
 from .rebuild import QueueBuilder, cut_units
+from .report import Report
 from .topic_table import add_topics
 
 BACKUP_SUFFIX = ".before-repair"
@@ -124,7 +126,7 @@ class Repair:
         self._progress = progress
         self._kept: set[str] = set()
         self._ends: dict[Key, int] = dict(report.max_offsets)
-        self._files = LogFiles(disk, layout.log_folder, layout.log_file_size, {})
+        self._log = layout.commit_log(disk)
 
     def run(self) -> None:
         """Do all of the plan. The caller has checked that it has no problems.
@@ -141,12 +143,12 @@ class Repair:
             self._prepare_backup()
             self._mark_unclean()
             self._repair_log(pieces)
-            self._files = read_layout(disk, self._root, self.conf()).log_files(disk)
+            self._log = read_layout(disk, self._root, self.conf()).commit_log(disk)
             self._rebuild_queues()
             self._repair_config_files()
             self._remove_index()
             self._write_checkpoint()
-            self._files.close()
+            self._log.close()
         finally:
             disk.unlock(lock)
         self._open_once()
@@ -242,10 +244,10 @@ class Repair:
             return []
         report = self._report
         found: list[Filling] = []
-        files = self._layout.log_files(self._disk)
+        log = self._layout.commit_log(self._disk)
         try:
             for hole, lost in zip(report.holes, report.losses.lost, strict=True):
-                beside = files.record_at(hole.end) or files.record_at(report.last_offset)
+                beside = message_at(log, hole.end) or message_at(log, report.last_offset)
                 stamp = _stamp(hole.newest_ms, beside)
                 try:
                     found.append((stamp, fill_hole(hole, lost, self._layout.log_file_size)))
@@ -254,7 +256,7 @@ class Repair:
                         f"{self._layout.log_path(hole.start)}: {error}; --cut is what is left"
                     ) from error
         finally:
-            files.close()
+            log.close()
         return found
 
     def _repair_log(self, fillings: list[Filling]) -> None:
@@ -325,11 +327,11 @@ class Repair:
             start = stop
 
     def _write_head(self, right: Misplaced) -> None:
-        files = self._layout.log_files(self._disk)
+        log = self._layout.commit_log(self._disk)
         try:
-            record = files.record_at(right.physical_offset, read_body=True)
+            record = message_at(log, right.physical_offset, read_body=True)
         finally:
-            files.close()
+            log.close()
         if record is None:
             return  # it was in a hole, and is filled
         fixed = replace(
@@ -392,7 +394,7 @@ class Repair:
             ),
             batch_topics=report.batch_topics,
         )
-        for record in self._walk().records():
+        for record in LogWalk(self._log, progress=self._progress).records():
             builder.feed(record)
         builder.finish()
         if plan.cut_at >= 0:
@@ -415,17 +417,6 @@ class Repair:
         if cut_at >= 0:
             return begin < 0 or begin >= cut_at
         return begin < 0 and not (self._plan.fill and key in self._report.losses.total)
-
-    def _walk(self) -> LogWalk:
-        files = self._files
-        total = max(files.end_of_files - files.min_offset, 1)
-        told = self._progress
-
-        def progress(offset: int) -> None:
-            if told is not None:
-                told(min(offset - files.min_offset, total), total)
-
-        return LogWalk(files, progress=progress)
 
     def _remove_index(self) -> None:
         if self._plan.index:
@@ -471,7 +462,7 @@ class Repair:
 
     def _write_checkpoint(self) -> None:
         """Say that all is on the device: it is, and a start need not read the log."""
-        walk = LogWalk(self._files, start=self._last_file_start())
+        walk = LogWalk(self._log, start=self._last_file_start())
         newest_ms = self._report.newest_ms if self._plan.cut_at < 0 else 0
         for record in walk.records():
             newest_ms = max(newest_ms, record.store_timestamp_ms)
@@ -495,7 +486,6 @@ class Repair:
 
     def _write_queue_ends(self, log_end: int) -> None:
         """Say where queues and log begin and end, as belongs to the checkpoint to come."""
-        files = self._files
         queues = QueuesOnDisk(self._disk, self._root, self._layout.queue_file_size, Findings())
         try:
             ends = {key: queues.max_offset(queue) for key, queue in queues.queues.items()}
@@ -508,7 +498,7 @@ class Repair:
                 log_end,
                 self._layout.queue_file_size,
                 {key: end for key, end in ends.items() if end},
-                log_start=files.min_offset,
+                log_start=self._log.min_offset,
                 begins_at=-1,  # where each queue begins is not said
                 own_from=log_end,
             ),
@@ -516,10 +506,10 @@ class Repair:
 
     def _last_file_start(self) -> int:
         """Where the newest file with a record begins."""
-        for base in sorted(self._files.sizes, reverse=True):
-            if self._files.record_at(base) is not None:
+        for base in sorted(self._log.files, reverse=True):
+            if record_at(self._log, base) is not None:
                 return base
-        return self._files.min_offset
+        return self._log.min_offset
 
     def _open_once(self) -> None:
         """Have the store's own code open and close it; the index is built then."""
@@ -532,7 +522,7 @@ class Repair:
         store.load()
         try:
             if store.read_only:
-                raise RepairError(f"{self._root}: it does not open well: {store.refusal}")
+                raise RepairError(f"{self._root}: it does not open well: {store.trouble}")
             if plan.index:
                 store.index.catch_up_from(store.min_physical_offset)
             while store.index.is_behind:

@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from ...common.message_properties import KEY_SEPARATOR
+from ...common.message_properties import KEY_SEPARATOR, find_property
 from ...remoting.compression import decompress
 from ...remoting.errors import RemoteProtocolError
 from ...remoting.message import MessageExt
 from ...remoting.sys_flag import COMPRESSED
-from .log_files import LogFiles
+from ..log.commit_log import CommitLog
+from ..log.log_reader import LogRecord
 from .log_walk import LogWalk
 
 
@@ -47,7 +48,7 @@ class Selection:
     until_ms: int | None = None
     limit: int | None = None
 
-    def matches(self, record: MessageExt) -> bool:
+    def matches(self, record: LogRecord) -> bool:
         """Whether a record is wanted."""
         if self.topic and record.topic != self.topic:
             return False
@@ -64,16 +65,24 @@ class Selection:
             return False
         if self.until_ms is not None and record.store_timestamp_ms > self.until_ms:
             return False
-        return not self.key or has_key(record, self.key)
+        return not self.key or has_key(record.properties, self.key)
 
 
-def has_key(record: MessageExt, key: str) -> bool:
+def keys_of(properties: bytes) -> str:
+    """A record's keys, blank-separated."""
+    return str(find_property(properties, b"KEYS") or b"", "utf-8", "replace")
+
+
+def has_key(properties: bytes, key: str) -> bool:
     """Whether a record has a key, or is the one with that unique key."""
-    return record.unique_key == key or key in (record.keys or "").split(KEY_SEPARATOR)
+    unique = find_property(properties, b"UNIQ_KEY")
+    if unique is not None and str(unique, "utf-8", "replace") == key:
+        return True
+    return key in keys_of(properties).split(KEY_SEPARATOR)
 
 
 def selected(
-    files: LogFiles,
+    log: CommitLog,
     selection: Selection,
     *,
     read_body: bool,
@@ -92,25 +101,18 @@ def selected(
     Raises:
       StoreIOError: a file cannot be read.
     """
-    begin, end = files.min_offset, files.end_of_files
+    begin, end = log.min_offset, log.end_of_files
     if selection.queue_id is None:
         if selection.start is not None and selection.start > begin:
             begin = max(
-                (base for base in files.sizes if base <= selection.start), default=files.min_offset
+                (base for base in log.files if base <= selection.start), default=log.min_offset
             )
         end = min(end, selection.stop) if selection.stop is not None else end
-    total = max(end - begin, 1)
-
-    def told(offset: int) -> None:
-        if progress is not None:
-            progress(min(max(offset - begin, 0), total), total)
-
     walk = LogWalk(
-        files,
+        log,
         start=begin,
         stop=end if stop is None else min(end, stop),
-        read_body=read_body,
-        progress=told,
+        progress=progress,
     )
     if on_walk is not None:
         on_walk(walk)
@@ -120,7 +122,7 @@ def selected(
         return
     for record in walk.records():
         if selection.matches(record):
-            yield record
+            yield walk.message(read_body=read_body)
             count += 1
             if count == limit:
                 return

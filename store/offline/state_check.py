@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from ..disk.numbered import size_of
 from ..disk.os_disk import Disk
 from ..format import CHECKPOINT_FILE_SIZE
 from ..queues.projection import SCHEDULE_TOPIC
@@ -21,7 +22,6 @@ from .json_files import (
     read_json,
     topic_names,
 )
-from .log_files import size_of
 
 MaxOffset = Callable[[str, int], int | None]
 """(topic, queue id) to the offset behind its last message; None: there is no such queue."""

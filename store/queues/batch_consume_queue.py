@@ -18,10 +18,10 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from ...common.message_properties import find_property
-from ...remoting.message import MessageExt
 from ...remoting.sys_flag import INNER_BATCH
 from ..errors import CorruptRecordError
 from ..format import BATCH_UNIT, BATCH_UNIT_SIZE, PRE_BLANK_SIZE, UNIT
+from ..log.log_reader import LogRecord
 from ..status import BoundaryType
 from .consume_queue import ConsumeQueue, QueueFiles, wipe
 
@@ -110,7 +110,7 @@ def batch_refusal(queue: ConsumeQueue, properties: bytes, sys_flag: int) -> str:
     return ""
 
 
-def unit_of_record(record: MessageExt, tags_code: int) -> BatchUnit:
+def unit_of_record(record: LogRecord, tags_code: int) -> BatchUnit:
     """The unit that stands for a record.
 
     A record that is no inner batch has a unit of one message at its own queue offset. That is
@@ -118,10 +118,10 @@ def unit_of_record(record: MessageExt, tags_code: int) -> BatchUnit:
 
     Source: RocketMQ 5.5.0 store/DispatchRequest.java, CommitLog.java setBatchSizeIfNeeded.
     """
-    base, count = inner_batch(record.properties_bytes) or (record.queue_offset, 1)
+    base, count = inner_batch(record.properties) or (record.queue_offset, 1)
     return BatchUnit(
         record.physical_offset,
-        record.store_size,
+        record.size,
         tags_code,
         record.store_timestamp_ms,
         base,

@@ -21,6 +21,7 @@ from threading import Lock
 from typing import Any
 
 from ..disk.os_disk import Disk
+from ..format import Key
 
 logger = logging.getLogger(__name__)
 
@@ -31,9 +32,6 @@ REBUILD = -1
 """The end of a queue that is being built again: no queue ends there, so a start that finds it
 builds the queue from its beginning, whatever its files hold by then, and whichever checkpoint the
 file belongs to."""
-
-Key = tuple[str, int]
-"""(topic, queue id)."""
 
 
 @dataclass(slots=True)

@@ -17,11 +17,9 @@ from typing import Final, NamedTuple
 from ...remoting.errors import RemoteProtocolError
 from ...remoting.message_codec import record_properties
 from ..errors import StoreIOError
+from ..format import Unit
 from ..log.commit_log import CommitLog
 from ..queues.consume_queue_ext import EXT_ADDRESS_MAX, ExtUnit
-
-Unit = tuple[int, int, int]
-"""(physical_offset, size, tags_code)."""
 
 _MATCHES: Final = 1
 _MATCHES_NOT: Final = 0
@@ -43,6 +41,23 @@ class RecordFilter(NamedTuple):
     matches: Callable[[bytes], bool]
     is_over: Callable[[], bool]
     hides: Callable[[ExtUnit], bool] | None = None
+
+
+class Wanted(NamedTuple):
+    """What a get wants of a queue.
+
+    Attributes:
+      count_max, size_max: messages and bytes at most; the first message counts for neither.
+      tags_codes: of the messages; None: all.
+      record_filter: that a record must pass, too; None: all do.
+      log_end: where the commit log ends; there is nothing behind it.
+    """
+
+    count_max: int
+    size_max: int
+    tags_codes: frozenset[int] | None
+    record_filter: RecordFilter | None
+    log_end: int
 
 
 def judged(

@@ -36,20 +36,28 @@ from ...remoting.sys_flag import INNER_BATCH
 from ..config import MessageStoreConfig
 from ..disk.os_disk import Disk
 from ..disk.overlay_disk import OverlayDisk
-from ..format import PRE_BLANK_SIZE, UNIT
+from ..format import PRE_BLANK_SIZE, UNIT, Key
 from ..log.commit_log import CommitLog, file_name
 from ..log.log_age import log_end_timestamp_ms
-from ..log.log_scanner import CANDIDATE_CHUNK, NOWHERE, LogScanner, ScannedRecord
+from ..log.log_reader import (
+    CANDIDATE_CHUNK,
+    NOWHERE,
+    Hole,
+    LogReader,
+    ScannedRecord,
+    record_at,
+)
 from ..queues.batch_consume_queue import BatchUnit, blanks_between, inner_batch
 from ..queues.consume_queue import PRE_BLANK, ConsumeQueue
 from ..queues.consume_queue_store import ConsumeQueueStore
-from ..queues.projection import LIGHT_PREFIX, SCHEDULE_TOPIC, Key, Places, delay_levels_ms
+from ..queues.projection import LIGHT_PREFIX, SCHEDULE_TOPIC, Places, delay_levels_ms
 from ..queues.queue_ends import REBUILD, QueueEnds, read_queue_ends, write_queue_ends
+from ..queues.unit_check import UnitFault, unit_fault
 from .checkpoint import Checkpoint
 from .checkpoint_check import correct_checkpoint
-from .queue_states import BLANKS_MAX, LIGHT_BLANKS_MAX, QueueState, QueueStates
+from .log_scan import LogScan, ScanResult, describe
+from .recovered_queues import BLANKS_MAX, LIGHT_BLANKS_MAX, RecoveredQueue, RecoveredQueues
 from .recovery_table import Action, scan_start
-from .survey import Findings, Hole, Survey, describe
 
 __all__ = ["SCHEDULE_TOPIC", "Loader", "delay_levels_ms"]
 
@@ -60,6 +68,9 @@ UNKNOWN = -1
 
 CLOCK_BEHIND_MAX_MS = 3_600_000
 """The newest message may be so much younger than the clock says before a start warns of it."""
+
+NOT_ITS = {UnitFault.MISSING, UnitFault.ELSEWHERE}
+"""Faults of a unit that is not its record's at all; those of its tags are left to serving."""
 
 TAIL_BYTES_MAX = 16 * 1024
 """Units of one queue kept in memory while they are made from a second reading."""
@@ -120,8 +131,8 @@ class Loader:
         self._has_foreign = False
         self._kept: dict[Key, int] = {}
         self._rebuilding: frozenset[Key] = frozenset()
-        self._states: QueueStates | None = None
-        self._found: Findings | None = None
+        self._states: RecoveredQueues | None = None
+        self._found: ScanResult | None = None
         self._frozen = False
 
     @property
@@ -172,7 +183,7 @@ class Loader:
         if self._clean or dispatched > self._start:
             self._dispatch_from = dispatched if dispatched >= 0 else queues_end
         damaged = self._look_at_queues()
-        survey = Survey(
+        scan = LogScan(
             self._config,
             log,
             clean=self._clean,
@@ -180,12 +191,12 @@ class Loader:
             is_known=self._clean or dispatched >= 0,
             own_from=self.own_from,
         )
-        holes = self._missing_start() + survey.damaged_starts(self._start)
+        holes = self._missing_start() + scan.damaged_starts(self._start)
         suspects = self._suspects() - damaged
-        found, holes = self._read(survey, damaged | suspects, holes)
+        found, holes = self._read(scan, damaged | suspects, holes)
         if holes and suspects:
             # Where the log is damaged a unit that leads nowhere is no reason to doubt the queue.
-            found, holes = self._read(survey, damaged, holes)
+            found, holes = self._read(scan, damaged, holes)
         # Of the checkpoint's times none counts: a clock set by a damaged file would never go back.
         newest_ms = found.newest_ms or log_end_timestamp_ms(self._disk, log, found.end)
         if newest_ms - self._wall_ms > CLOCK_BEHIND_MAX_MS:
@@ -228,7 +239,7 @@ class Loader:
         if vouched <= 0:
             return Recovered(0, 0, 0)
         self._frozen = True
-        hole = Hole(0, vouched, "there is no commit log file, though there was one", True)
+        hole = Hole(0, vouched, "there is no commit log file, though there was one", at_end=True)
         refusal = describe([hole], self._log, self._config.store_path_root_dir)
         return Recovered(vouched, 0, 0, refusal)
 
@@ -258,9 +269,9 @@ class Loader:
         return [Hole(known, start, "the oldest commit log files are missing")]
 
     def _first_timestamp_ms(self, base: int) -> int:
-        scanner = LogScanner(self._log, base, check_crc=False, chunk_size=CANDIDATE_CHUNK)
-        record = next(scanner.scan(), None)
-        return record[6] if record is not None else 0
+        reader = LogReader(self._log, base, check_crc=False, chunk_size=CANDIDATE_CHUNK)
+        record = next(reader.records(), None)
+        return record.store_timestamp_ms if record is not None else 0
 
     def _look_at_queues(self) -> set[Key]:
         """Find out how much of each queue can stay, and which must be built again."""
@@ -330,21 +341,13 @@ class Loader:
         for key, kept in self._kept.items():
             if kept <= 0:
                 continue
-            physical_offset, size, _ = self._queue_store.queues[key].unit_at(kept - 1)
+            unit = self._queue_store.queues[key].unit_at(kept - 1)
+            physical_offset, size, _ = unit
             if size == PRE_BLANK_SIZE or 0 <= physical_offset < log.min_offset:
                 continue
-            record = None
-            if physical_offset >= 0:
-                scanner = LogScanner(log, physical_offset, chunk_size=CANDIDATE_CHUNK)
-                record = next(scanner.scan(), None)
-            if (
-                record is None
-                or record[1] != size
-                or all(
-                    (place.key, place.queue_offset) != (key, kept - 1)
-                    for place in self._places.of(record)
-                )
-            ):
+            record = record_at(log, physical_offset) if physical_offset >= 0 else None
+            place = record and self._places.place_in(record, key, kept - 1)
+            if record is None or place is None or unit_fault(unit, record, place) in NOT_ITS:
                 logger.warning(
                     "queue %d of topic %s is built again if the log is whole: its last unit says "
                     "%d bytes at %d, where its message is not", key[1], key[0], size,
@@ -354,8 +357,8 @@ class Loader:
         return found
 
     def _read(
-        self, survey: Survey, rebuilding: set[Key], holes: list[Hole]
-    ) -> tuple[Findings, list[Hole]]:
+        self, scan: LogScan, rebuilding: set[Key], holes: list[Hole]
+    ) -> tuple[ScanResult, list[Hole]]:
         """Read the log: from the start, or all of it when there are queues to build again."""
         log, dispatched = self._log, self._checkpoint.dispatched_offset
         at_checkpoint = None
@@ -363,7 +366,7 @@ class Loader:
             at_checkpoint = frozenset(self._ends.ends)
         while True:
             start = log.min_offset if rebuilding else self._start
-            states = QueueStates(
+            states = RecoveredQueues(
                 self._queue_store,
                 self._places,
                 self._kept,
@@ -375,7 +378,7 @@ class Loader:
                 at_checkpoint=at_checkpoint,
             )
             states.after_hole = bool(holes) and not rebuilding
-            found = survey.read(start, states)
+            found = scan.read(start, states)
             if states.damaged <= rebuilding:
                 break
             rebuilding = rebuilding | states.damaged
@@ -450,7 +453,7 @@ class Loader:
         ends = {**known.ends, **dict.fromkeys(self._rebuilding, REBUILD)}
         write_queue_ends(self._disk, self._config.store_path_root_dir, replace(known, ends=ends))
 
-    def _cut_queue(self, key: Key, queue: ConsumeQueue, state: QueueState | None) -> None:
+    def _cut_queue(self, key: Key, queue: ConsumeQueue, state: RecoveredQueue | None) -> None:
         if key in self._rebuilding or (state is not None and state.kept < 0):
             queue.remove()
         elif queue.is_batch:
@@ -464,7 +467,7 @@ class Loader:
             elif not self._clean:
                 queue.cut_at(kept)
 
-    def _fill_queue(self, key: Key, state: QueueState) -> None:
+    def _fill_queue(self, key: Key, state: RecoveredQueue) -> None:
         if self._frozen and self._ends is not None and not state.is_late:
             lacking = self._ends.ends.get(key, 0) - state.next
             if 0 < lacking <= BLANKS_MAX and key in self._rebuilding:
@@ -490,7 +493,7 @@ class Loader:
                 queue.extend_recovered(end - 1, PRE_BLANK)
                 queue.write()
 
-    def _dispatch_again(self, states: QueueStates) -> None:
+    def _dispatch_again(self, states: RecoveredQueues) -> None:
         """Read the log again for what was not collected at the first reading."""
         found = self._found
         assert found is not None, "there are states only after a reading"
@@ -503,8 +506,8 @@ class Loader:
             if not late:
                 start = max(start, all_from)
             stop = _constant(end)
-            for record in LogScanner(self._log, start, check_crc=False, stop=stop).scan():
-                physical_offset = record[0]
+            for record in LogReader(self._log, start, check_crc=False, stop=stop).scan():
+                physical_offset, _, _, _, _, _, _, _ = record
                 for key, queue_offset, code in self._places.of(record):
                     if (
                         (key in late or physical_offset >= all_from)

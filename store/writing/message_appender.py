@@ -1,15 +1,16 @@
-"""The appending half of a store: what is put.
+"""The appender of a store: puts become records of a burst.
 
 Java counterpart: the append half of store/CommitLog.java and MessageExtEncoder.java of 5.3.3. This
 is the broker's hottest code: a put costs two `struct.pack` calls and some list appends; the system
 call, and everything that can fail, is in `LogWriter.commit`, once per burst.
 
-Invariant: offsets are handed out by `put_message` in the order of the log.
+Invariant: offsets are handed out by puts in the order of the log.
 """
 
 from __future__ import annotations
 
 import struct
+from dataclasses import replace
 from functools import lru_cache
 from zlib import crc32
 
@@ -21,6 +22,7 @@ from ...remoting.message_codec import (
     PROPERTIES_LENGTH,
     PROPERTIES_SIZE_MAX,
     RECORD_HEAD,
+    RECORD_PREFIX,
     encode_record,
     iter_batch,
     record_topic,
@@ -34,24 +36,16 @@ from ...remoting.sys_flag import (
     TRANSACTION_PREPARED_TYPE,
     TRANSACTION_ROLLBACK_TYPE,
 )
-from ..clock import Clock
 from ..config import MessageStoreConfig
 from ..format import UNIT
-from ..index.index_service import IndexService
-from ..log.commit_log import CommitLog
+from ..index.index_service import IndexItem
 from ..queues.batch_consume_queue import BATCH_SIZE_MAX, batch_refusal, with_inner_base
 from ..queues.consume_queue import ConsumeQueue
 from ..queues.consume_queue_store import ConsumeQueueStore
-from ..status import PutMessageStatus
+from ..status import BatchResult, PutMessageStatus, PutRefusal, PutResult
+from .inner_message import InnerMessage
 from .log_writer import LogWriter
 
-PutResult = tuple[PutMessageStatus, int, int]
-"""(status, physical_offset, queue_offset); both offsets -1 when nothing was stored."""
-
-BatchResult = tuple[PutMessageStatus, list[int], int]
-"""(status, physical_offset of each message, queue_offset of the first)."""
-
-_PUT_OK = PutMessageStatus.PUT_OK
 _pack_head = RECORD_HEAD.pack
 _unpack_entry = BATCH_ENTRY_HEAD.unpack_from
 _unpack_length = PROPERTIES_LENGTH.unpack_from
@@ -60,28 +54,30 @@ _pack_length = PROPERTIES_LENGTH.pack
 _pack_unit = UNIT.pack
 _NOT_V6 = -49  # ~(BORNHOST_V6 | STOREHOSTADDRESS_V6)
 _NO_MAGIC = 0
+_UNUSUAL = INNER_BATCH | TRANSACTION_PREPARED_TYPE
+"""Bits of the sys flag that a put handles in the slow way."""
 _CRC_NAME = b"__CRC32#\x01"
 _CRC_ROOM = bytes(PROPERTY_CRC_SIZE)
 
 
-class MessageAppender(LogWriter):
-    """Puts messages; `MessageStore` is the public face.
+class MessageAppender:
+    """Appends messages to what the next `LogWriter.commit` writes.
 
     Args:
-      config, clock: the store's.
-      log, queue_store, index: the store's.
+      config: limits.
+      queue_store: the store's.
+      writer: commits what is put.
     """
 
     def __init__(
-        self,
-        config: MessageStoreConfig,
-        clock: Clock,
-        log: CommitLog,
-        queue_store: ConsumeQueueStore,
-        index: IndexService,
+        self, config: MessageStoreConfig, queue_store: ConsumeQueueStore, writer: LogWriter
     ) -> None:
-        super().__init__(config, clock, log, queue_store, index)
+        self._writer = writer
+        self._burst = writer.burst
+        self._queues = queue_store.queues
+        self._create_queue = queue_store.create
         self._body_size_max = config.max_message_size
+        self._record_size_max = config.mapped_file_size_commit_log - RECORD_PREFIX.size
         self._append_crc = config.enabled_append_prop_crc
         # Every put goes the slow way when each record gets a checksum.
         self._usual_magic = _NO_MAGIC if self._append_crc else MAGIC_V1
@@ -104,58 +100,68 @@ class MessageAppender(LogWriter):
     ) -> PutResult:
         """Append one message to what the next `commit` writes.
 
-        Args:
-          topic, queue_id: the broker has checked that they exist; 0 … 2^31 - 1.
-          body: as it is to be stored (compressed when `sys_flag` says so); properties: encoded.
-          born_timestamp_ms: the sender's clock, ms since 1970.
-          born_host, store_host: what `host_bytes` gives, 8 or 20 bytes.
-          tags_code: `java_hash.tags_code` of TAGS (for SCHEDULE_TOPIC_XXXX the delivery time, ms).
-          flag, sys_flag, reconsume_times: int32; the IPv6 bits of sys_flag are set here.
-          prepared_transaction_offset: physical offset of the half message.
+        The hottest call of a broker: it takes the fields of an `InnerMessage` by name, as making
+        the value would cost it 0.15 us.
 
-        Returns: (PUT_OK, physical_offset, queue_offset), or a refusal that stored nothing, with
-          -1, -1: MESSAGE_ILLEGAL (topic, sizes, an inner batch where there are none),
-          PROPERTIES_SIZE_EXCEEDED, CREATE_MAPPED_FILE_FAILED, SERVICE_NOT_AVAILABLE.
+        Args:
+          tags_code: see `put`.
+          others: see `InnerMessage`.
+
+        Returns: see `PutResult`.
 
         Raises: struct.error: a number is beyond its field; nothing was stored.
         """
-        queue = self._queues.get((topic, queue_id)) or self.queue_store.create(topic, queue_id)
+        queue = self._queues.get((topic, queue_id)) or self._create_queue(topic, queue_id)
         body_size = len(body)
         properties_size = len(properties)
         if queue is None or body_size > self._body_size_max:
-            return self._illegal(topic, body_size)
+            return (_illegal(topic, body_size), -1, -1)
         if properties_size > PROPERTIES_SIZE_MAX:
-            return self._too_many_properties(properties_size)
+            return (_too_many_properties(properties_size), -1, -1)
         if (
-            sys_flag & 0x84 or queue.magic != self._usual_magic or b"\0" in properties
+            sys_flag & _UNUSUAL or queue.magic != self._usual_magic or b"\0" in properties
             or b"#" in properties or len(born_host) + len(store_host) != 16
         ):  # fmt: skip
-            return self._put_unusual(
-                queue, body, properties, tags_code, born_timestamp_ms, born_host, store_host,
+            message = InnerMessage(
+                topic, queue_id, body, properties, born_timestamp_ms, born_host, store_host,
                 flag, sys_flag, reconsume_times, prepared_transaction_offset,
             )  # fmt: skip
+            return self._put_unusual(queue, message, tags_code)
+        burst = self._burst
         size = queue.record_overhead + body_size + properties_size
-        physical_offset = self._append_offset
-        if physical_offset + size + 8 > self._file_end:
-            status = self._roll(size)
-            if status is not _PUT_OK:
-                return (status, -1, -1)
-            physical_offset = self._append_offset
+        physical_offset = burst.append_offset
+        if physical_offset + size + 8 > burst.file_end:
+            refusal = self._writer.roll(size)
+            if refusal is not None:
+                return (refusal, -1, -1)
+            physical_offset = burst.append_offset
         queue_offset = queue.next_offset
-        now_ms = self.now_ms
+        now_ms = burst.now_ms
         head = _pack_head(
             size, MAGIC_V1, crc32(body) & 0x7FFFFFFF, queue_id, flag, queue_offset,
             physical_offset, sys_flag & _NOT_V6, born_timestamp_ms, born_host, now_ms, store_host,
             reconsume_times, prepared_transaction_offset, body_size,
         )  # fmt: skip
         queue.tail += _pack_unit(physical_offset, size, tags_code)
-        self._pending += (head, body, queue.topic_field, _pack_length(properties_size), properties)
+        burst.pending += (head, body, queue.topic_field, _pack_length(properties_size), properties)
         queue.next_offset = queue_offset + 1
-        self._append_offset = physical_offset + size
+        burst.append_offset = physical_offset + size
         if queue_offset == queue.committed_offset:
-            self._touched.append(queue)
-        self._index_items.append((queue.topic_hash, properties, physical_offset, now_ms))
-        return (_PUT_OK, physical_offset, queue_offset)
+            burst.touched.append(queue)
+        burst.index_items.append((queue.topic_hash, properties, physical_offset, now_ms))
+        return (None, physical_offset, queue_offset)
+
+    def put(self, message: InnerMessage, tags_code: int) -> PutResult:
+        """As `put_message`, for a message that the broker itself stores.
+
+        Args:
+          tags_code: `java_hash.tags_code` of TAGS (for SCHEDULE_TOPIC_XXXX the delivery time, ms).
+        """
+        topic, queue_id = message.topic, message.queue_id
+        queue = self._queues.get((topic, queue_id)) or self._create_queue(topic, queue_id)
+        if queue is None or len(message.body) > self._body_size_max:
+            return (_illegal(topic, len(message.body)), -1, -1)
+        return self._put_unusual(queue, message, tags_code)
 
     def fits(
         self,
@@ -187,7 +193,7 @@ class MessageAppender(LogWriter):
         return (
             body_size <= self._body_size_max
             and properties_size <= PROPERTIES_SIZE_MAX
-            and size <= self._file_size - 8
+            and size <= self._record_size_max
         )
 
     def put_batch(
@@ -212,106 +218,81 @@ class MessageAppender(LogWriter):
             they are the record's own, and a UNIQ_KEY among them makes one record, an inner batch,
             of the whole body.
           flag: of an inner batch; else not used: each message has its own.
-          others: as `put_message`.
+          others: see `InnerMessage`.
 
-        Returns: (PUT_OK, physical offsets, queue_offset of the first), or a refusal with no offsets
-          and -1, as `put_message`; MESSAGE_ILLEGAL also for a body that is no batch, an empty one,
+        Returns: see `BatchResult`; MESSAGE_ILLEGAL also for a body that is no batch, an empty one,
           and one that no file could hold.
         """
-        queue = self._queues.get((topic, queue_id)) or self.queue_store.create(topic, queue_id)
+        queue = self._queues.get((topic, queue_id)) or self._create_queue(topic, queue_id)
         if queue is None or len(body) > self._body_size_max:
-            return (self._illegal(topic, len(body))[0], [], -1)
+            return (_illegal(topic, len(body)), [], -1)
+        batch = InnerMessage(
+            topic, queue_id, body, properties, born_timestamp_ms, born_host, store_host, flag,
+            sys_flag, reconsume_times,
+        )  # fmt: skip
         if (
-            queue.magic == self._usual_magic and queue.is_plain and not sys_flag & 0x84
+            queue.magic == self._usual_magic and queue.is_plain and not sys_flag & _UNUSUAL
             and len(born_host) + len(store_host) == 16
         ):  # fmt: skip
             first = queue.next_offset
-            offsets = self._put_usual_batch(
-                queue, body, properties, born_timestamp_ms, born_host, store_host, sys_flag,
-                reconsume_times,
-            )  # fmt: skip
+            offsets = self._put_usual_batch(queue, batch)
             if offsets:
-                return (_PUT_OK, offsets, first)
-        return self._put_unusual_batch(
-            queue, body, properties, born_timestamp_ms, born_host, store_host, flag, sys_flag,
-            reconsume_times,
-        )  # fmt: skip
+                return (None, offsets, first)
+        return self._put_unusual_batch(queue, batch)
 
-    def _put_unusual_batch(
-        self,
-        queue: ConsumeQueue,
-        body: bytes,
-        properties: bytes,
-        born_timestamp_ms: int,
-        born_host: bytes,
-        store_host: bytes,
-        flag: int,
-        sys_flag: int,
-        reconsume_times: int,
-    ) -> BatchResult:
+    def _put_unusual_batch(self, queue: ConsumeQueue, batch: InnerMessage) -> BatchResult:
         """`put_batch` for what is rare, or wrong; message for message."""
+        properties = batch.properties
         try:
-            entries = list(iter_batch(body))
+            entries = list(iter_batch(batch.body))
         except RemoteProtocolError as error:
-            self.refusal = f"the batch cannot be read: {error}"
-            return (PutMessageStatus.MESSAGE_ILLEGAL, [], -1)
+            remark = f"the batch cannot be read: {error}"
+            return (PutRefusal(PutMessageStatus.MESSAGE_ILLEGAL, remark), [], -1)
         if queue.is_batch and find_property(properties, b"UNIQ_KEY") is not None:
-            return self._put_inner_batch(
-                queue, body, properties, len(entries), born_timestamp_ms, born_host, store_host,
-                flag, sys_flag, reconsume_times,
-            )  # fmt: skip
+            return self._put_inner_batch(queue, batch, len(entries))
         messages, total = [], 0
-        hosts_size = len(born_host) + len(store_host) - 16
-        for _, message_body, own in entries:
+        hosts_size = len(batch.born_host) + len(batch.store_host) - 16
+        for message_flag, message_body, own in entries:
             if own and properties and own[-1] != 2:
                 own += b"\x02"
             own, crc_size = self._with_room_for_crc(own + properties)
             if len(own) + crc_size > PROPERTIES_SIZE_MAX:
-                return (self._too_many_properties(len(own) + crc_size)[0], [], -1)
-            messages.append(own)
+                return (_too_many_properties(len(own) + crc_size), [], -1)
+            messages.append(replace(batch, body=message_body, properties=own, flag=message_flag))
             total += queue.record_overhead + hosts_size + len(message_body) + len(own) + crc_size
-        if not entries or total > self._file_size - 8:
-            return (self._illegal(queue.key[0], total)[0], [], -1)
-        if self._append_offset + total + 8 > self._file_end:
-            status = self._roll(total)
-            if status is not _PUT_OK:
-                return (status, [], -1)
+        if not entries or total > self._record_size_max:
+            return (_illegal(queue.key[0], total), [], -1)
+        if self._burst.append_offset + total + 8 > self._burst.file_end:
+            refusal = self._writer.roll(total)
+            if refusal is not None:
+                return (refusal, [], -1)
         first = queue.next_offset
         offsets = []
-        for (message_flag, message_body, _), own in zip(entries, messages, strict=True):
-            tags = find_property(own, b"TAGS")
+        for message in messages:
+            tags = find_property(message.properties, b"TAGS")
             code = code_of_tags(str(tags, "utf-8", "replace")) if tags is not None else 0
-            offsets.append(
-                self._put_record(
-                    queue, message_body, own, code, born_timestamp_ms, born_host, store_host,
-                    message_flag, sys_flag, reconsume_times, 0,
-                )
-            )  # fmt: skip
-        return (_PUT_OK, offsets, first)
+            offsets.append(self._put_record(queue, message, code))
+        return (None, offsets, first)
 
-    def _put_usual_batch(
-        self,
-        queue: ConsumeQueue,
-        body: bytes,
-        properties: bytes,
-        born_timestamp_ms: int,
-        born_host: bytes,
-        store_host: bytes,
-        sys_flag: int,
-        reconsume_times: int,
-    ) -> list[int]:
+    def _put_usual_batch(self, queue: ConsumeQueue, batch: InnerMessage) -> list[int]:
         """`put_batch` in one loop, as `put_message` is for one message.
 
         Returns: the physical offsets; empty: nothing was appended, the batch is for the slow way,
           which also finds out what is wrong with it.
         """
-        entries = even_entries(body, properties) or usual_entries(body, properties)
-        physical_offset, queue_offset = self._append_offset, queue.next_offset
-        overhead, now_ms, queue_id = queue.record_overhead, self.now_ms, queue.key[1]
+        burst = self._burst
+        entries = even_entries(batch.body, batch.properties) or usual_entries(
+            batch.body, batch.properties
+        )
+        physical_offset, queue_offset = burst.append_offset, queue.next_offset
+        overhead, now_ms, queue_id = queue.record_overhead, burst.now_ms, queue.key[1]
         topic_field, topic_hash = queue.topic_field, queue.topic_hash
-        stored_flags = sys_flag & _NOT_V6
+        born_timestamp_ms, born_host, store_host = (
+            batch.born_timestamp_ms, batch.born_host, batch.store_host,
+        )  # fmt: skip
+        stored_flags, reconsume_times = batch.sys_flag & _NOT_V6, batch.reconsume_times
         pending: list[bytes] = []
-        items: list[tuple[int, bytes, int, int]] = []
+        items: list[IndexItem] = []
         units: list[bytes] = []
         offsets: list[int] = []
         for flag, message_body, own, code in entries:
@@ -328,136 +309,104 @@ class MessageAppender(LogWriter):
             offsets.append(physical_offset)
             physical_offset += size
             queue_offset += 1
-        if not offsets or physical_offset + 8 > self._file_end:
+        if not offsets or physical_offset + 8 > burst.file_end:
             return []
-        self._pending += pending
-        self._index_items += items
-        self._append_offset = physical_offset
+        burst.pending += pending
+        burst.index_items += items
+        burst.append_offset = physical_offset
         queue.tail += b"".join(units)
         if queue.next_offset == queue.committed_offset:
-            self._touched.append(queue)
+            burst.touched.append(queue)
         queue.next_offset = queue_offset
         return offsets
 
-    def _put_inner_batch(
-        self,
-        queue: ConsumeQueue,
-        body: bytes,
-        properties: bytes,
-        count: int,
-        born_timestamp_ms: int,
-        born_host: bytes,
-        store_host: bytes,
-        flag: int,
-        sys_flag: int,
-        reconsume_times: int,
-    ) -> BatchResult:
+    def _put_inner_batch(self, queue: ConsumeQueue, batch: InnerMessage, count: int) -> BatchResult:
         """`put_batch` as one record of a queue of batches. Source: sendBatchMessage of 5.3.3."""
         if not 0 < count <= BATCH_SIZE_MAX:
-            return (self._illegal(queue.key[0], len(body))[0], [], -1)
+            return (_illegal(queue.key[0], len(batch.body)), [], -1)
+        properties = batch.properties
         separator = b"" if properties.endswith(b"\x02") else b"\x02"
         tags = find_property(properties, b"TAGS")
         code = code_of_tags(str(tags, "utf-8", "replace")) if tags is not None else 0
-        status, physical_offset, first = self._put_unusual(
-            queue, body, b"%s%sINNER_NUM\x01%d\x02" % (properties, separator, count), code,
-            born_timestamp_ms, born_host, store_host, flag, sys_flag | NEED_UNWRAP | INNER_BATCH,
-            reconsume_times, 0,
-        )  # fmt: skip
-        return (status, [physical_offset] if status is _PUT_OK else [], first)
+        message = replace(
+            batch,
+            properties=b"%s%sINNER_NUM\x01%d\x02" % (properties, separator, count),
+            sys_flag=batch.sys_flag | NEED_UNWRAP | INNER_BATCH,
+        )
+        refusal, physical_offset, first = self._put_unusual(queue, message, code)
+        return (refusal, [physical_offset] if refusal is None else [], first)
 
-    def _put_unusual(
-        self,
-        queue: ConsumeQueue,
-        body: bytes,
-        properties: bytes,
-        tags_code: int,
-        born_timestamp_ms: int,
-        born_host: bytes,
-        store_host: bytes,
-        flag: int,
-        sys_flag: int,
-        reconsume_times: int,
-        prepared_transaction_offset: int,
-    ) -> PutResult:
-        """`put_message` for what is rare: IPv6 hosts, topics over 127 bytes, half and rolled back
+    def _put_unusual(self, queue: ConsumeQueue, message: InnerMessage, tags_code: int) -> PutResult:
+        """A put of any kind. Rare are IPv6 hosts, topics over 127 bytes, half and rolled back
         messages, queues of batches and queues with an extension."""
+        properties, sys_flag = message.properties, message.sys_flag
         if queue.is_batch or sys_flag & INNER_BATCH:
-            reason = batch_refusal(queue, properties, sys_flag)
-            if reason:
-                self.refusal = reason
-                return (PutMessageStatus.MESSAGE_ILLEGAL, -1, -1)
+            remark = batch_refusal(queue, properties, sys_flag)
+            if remark:
+                return (PutRefusal(PutMessageStatus.MESSAGE_ILLEGAL, remark), -1, -1)
             if sys_flag & INNER_BATCH:
                 properties = with_inner_base(properties, queue.next_offset)
                 if len(properties) > PROPERTIES_SIZE_MAX:
-                    return self._too_many_properties(len(properties))
+                    return (_too_many_properties(len(properties)), -1, -1)
         properties, crc_size = self._with_room_for_crc(properties)
         if len(properties) + crc_size > PROPERTIES_SIZE_MAX:
-            return self._too_many_properties(len(properties) + crc_size)
-        hosts_size = len(born_host) + len(store_host) - 16
-        size = queue.record_overhead + hosts_size + len(body) + len(properties) + crc_size
-        if self._append_offset + size + 8 > self._file_end:
-            status = self._roll(size)
-            if status is not _PUT_OK:
-                return (status, -1, -1)
+            return (_too_many_properties(len(properties) + crc_size), -1, -1)
+        hosts_size = len(message.born_host) + len(message.store_host) - 16
+        size = queue.record_overhead + hosts_size + len(message.body) + len(properties) + crc_size
+        if self._burst.append_offset + size + 8 > self._burst.file_end:
+            refusal = self._writer.roll(size)
+            if refusal is not None:
+                return (refusal, -1, -1)
         queue_offset = 0 if sys_flag & TRANSACTION_PREPARED_TYPE else queue.next_offset
+        if properties is not message.properties:
+            message = replace(message, properties=properties)
         try:
-            physical_offset = self._put_record(
-                queue, body, properties, tags_code, born_timestamp_ms, born_host, store_host,
-                flag, sys_flag, reconsume_times, prepared_transaction_offset,
-            )  # fmt: skip
+            physical_offset = self._put_record(queue, message, tags_code)
         except LocalProtocolError as error:
             raise struct.error(str(error)) from error
-        return (_PUT_OK, physical_offset, queue_offset)
+        return (None, physical_offset, queue_offset)
 
-    def _put_record(
-        self,
-        queue: ConsumeQueue,
-        body: bytes,
-        properties: bytes,
-        tags_code: int,
-        born_timestamp_ms: int,
-        born_host: bytes,
-        store_host: bytes,
-        flag: int,
-        sys_flag: int,
-        reconsume_times: int,
-        prepared_transaction_offset: int,
-    ) -> int:
-        """Append one record that is known to fit; returns its physical offset."""
+    def _put_record(self, queue: ConsumeQueue, message: InnerMessage, tags_code: int) -> int:
+        """Append one record that is known to fit; returns its physical offset.
+
+        Args:
+          message: its properties without a checksum.
+        """
+        burst, properties, sys_flag = self._burst, message.properties, message.sys_flag
         in_queue = not sys_flag & TRANSACTION_PREPARED_TYPE
-        physical_offset, now_ms = self._append_offset, self.now_ms
+        physical_offset, now_ms = burst.append_offset, burst.now_ms
         has_crc = self._append_crc or b"\0" in properties
         record = encode_record(
             queue.key[0],
             queue.key[1],
             queue.next_offset if in_queue else 0,
             physical_offset,
-            body,
+            message.body,
             properties + _CRC_ROOM if has_crc else properties,
-            born_timestamp_ms,
-            born_host,
-            now_ms,
-            store_host,
-            flag,
-            sys_flag,
-            reconsume_times,
-            prepared_transaction_offset,
+            born_timestamp_ms=message.born_timestamp_ms,
+            born_host=message.born_host,
+            store_timestamp_ms=now_ms,
+            store_host=message.store_host,
+            flag=message.flag,
+            sys_flag=sys_flag,
+            reconsume_times=message.reconsume_times,
+            prepared_transaction_offset=message.prepared_transaction_offset,
         )
         if has_crc:
             protected = record[:-PROPERTY_CRC_SIZE]
             record = protected + crc_property((protected,))
-        self._pending.append(record)
-        self._append_offset = physical_offset + len(record)
+        burst.pending.append(record)
+        burst.append_offset = physical_offset + len(record)
         if in_queue:
             if queue.next_offset == queue.committed_offset:
-                self._touched.append(queue)
+                burst.touched.append(queue)
             if queue.is_plain:
                 queue.tail += _pack_unit(physical_offset, len(record), tags_code)
                 queue.next_offset += 1
             else:
                 queue.append_put(physical_offset, len(record), tags_code, now_ms, properties)
         if sys_flag & TRANSACTION_MASK != TRANSACTION_ROLLBACK_TYPE:
-            self._index_items.append((queue.topic_hash, properties, physical_offset, now_ms))
+            burst.index_items.append((queue.topic_hash, properties, physical_offset, now_ms))
         return physical_offset
 
     def _with_room_for_crc(self, properties: bytes) -> tuple[bytes, int]:
@@ -475,13 +424,15 @@ class MessageAppender(LogWriter):
             properties += b"\x02"
         return properties, PROPERTY_CRC_SIZE
 
-    def _illegal(self, topic: str, size: int) -> PutResult:
-        self.refusal = f"topic {topic!r} or a size of {size} bytes is not allowed"
-        return (PutMessageStatus.MESSAGE_ILLEGAL, -1, -1)
 
-    def _too_many_properties(self, size: int) -> PutResult:
-        self.refusal = f"{size} bytes of properties, at most {PROPERTIES_SIZE_MAX} are allowed"
-        return (PutMessageStatus.PROPERTIES_SIZE_EXCEEDED, -1, -1)
+def _illegal(topic: str, size: int) -> PutRefusal:
+    remark = f"topic {topic!r} or a size of {size} bytes is not allowed"
+    return PutRefusal(PutMessageStatus.MESSAGE_ILLEGAL, remark)
+
+
+def _too_many_properties(size: int) -> PutRefusal:
+    remark = f"{size} bytes of properties, at most {PROPERTIES_SIZE_MAX} are allowed"
+    return PutRefusal(PutMessageStatus.PROPERTIES_SIZE_EXCEEDED, remark)
 
 
 @lru_cache(maxsize=64)

@@ -292,7 +292,16 @@ async def test_bytes_in_a_body_that_look_like_a_half_message_end_no_transaction(
         properties = text({"UNIQ_KEY": "VK", "PGROUP": "S", "REAL_TOPIC": "T", "REAL_QID": "0"})
         at = begin + 88
         forged = encode_record(
-            HALF, 0, 0, at, b"forged", properties.encode(), START_MS, host, START_MS, host
+            HALF,
+            0,
+            0,
+            at,
+            b"forged",
+            properties.encode(),
+            born_timestamp_ms=START_MS,
+            born_host=host,
+            store_timestamp_ms=START_MS,
+            store_host=host,
         )
         answer = await client.ask(SEND, send_fields(i="UNIQ_KEY\1S\2"), forged)
         assert int(answer.ext_fields["msgId"][-16:], 16) == begin

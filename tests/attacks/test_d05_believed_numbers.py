@@ -31,7 +31,7 @@ def stopped(clock: ManualClock, *, clean: bool = True) -> MemoryDisk:
         send(store, b"%d" % number, properties=b"KEYS\x01k%d\x02" % number)
         store.index.work()
         store.index.finish_full_files()
-    store.flush()
+    store.flusher.flush()
     if clean:
         store.close()
     disk.process_death()
@@ -108,9 +108,9 @@ def test_a_queue_whose_last_unit_lies_before_the_log_is_built_again(caplog):
     disk = MemoryDisk()
     store = open_store(disk, clock=clock)
     send(store)
-    store.flush()
+    store.flusher.flush()
     store.queue_store.write()
-    store.note_checkpoint(store.dispatched_offset, clock.now_ms)
+    store.checkpoints.write(store.dispatched_offset, clock.now_ms)
     disk.process_death()
     queue = disk.contents[f"{ROOT}/consumequeue/T/0/{0:020d}"]
     for unit in range(20):

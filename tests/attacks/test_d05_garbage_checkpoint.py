@@ -46,7 +46,7 @@ def stopped(clock: ManualClock, *, clean: bool = True) -> MemoryDisk:
         clock.advance(10)
         store.begin_burst()
         send(store, b"%d" % number + bytes(200), properties=b"KEYS\x01k%d\x02" % number)
-    store.flush()
+    store.flusher.flush()
     if clean:
         store.close()
     disk.process_death()
@@ -103,7 +103,7 @@ def test_a_store_time_that_is_no_time_does_not_count(caplog):
     send(store, b"first")
     at = store.dispatched_offset
     send(store, b"second")
-    store.flush()
+    store.flusher.flush()
     disk.process_death()
     log = disk.contents[f"{ROOT}/commitlog/{0:020d}"]
     assert log[at + 56 : at + 64] == struct.pack(">q", clock.now_ms)

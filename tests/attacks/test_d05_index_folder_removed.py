@@ -42,7 +42,7 @@ async def test_the_index_is_made_again_and_checkpoints_go_on(tmp_path, caplog, m
     send_keys(store, range(120))
     finish_index(store)
     await checkpoint_now(store)
-    before = store.checkpoint.dispatched_offset
+    before = store.checkpoints.current.dispatched_offset
     names = disk.list(f"{root}/index")
     assert len(names) > 2
     if what == "folder":
@@ -56,7 +56,7 @@ async def test_the_index_is_made_again_and_checkpoints_go_on(tmp_path, caplog, m
     assert "was removed while the broker runs" in caplog.text
     finish_index(store)
     await checkpoint_now(store)
-    assert store.checkpoint.dispatched_offset == store.dispatched_offset > before
+    assert store.checkpoints.current.dispatched_offset == store.dispatched_offset > before
     assert found(store, 150) == [1] * 150
     caplog.clear()
     store.close()

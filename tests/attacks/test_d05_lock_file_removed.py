@@ -90,7 +90,7 @@ async def test_a_store_whose_folder_another_broker_took_takes_no_more(tmp_path, 
     assert apache(f"{root}/lock") == "taken"
     await checkpoint_now(store)
     assert store.read_only
-    assert "another process took it" in store.refusal
+    assert "another process took it" in store.trouble
     store.close()
 
 

@@ -31,6 +31,7 @@ OF_NETWORK = (
     "StreamTransport",
     "RemotingClient",
     "Registr",
+    "MemoryBudget",
     "MemoryShare",
 )
 """An OSError there is a connection that was lost: it happens each day, and is not always logged."""

@@ -10,12 +10,12 @@ import trio.testing
 
 from trocket.broker.pull_request_hold import HeldPull, PullRequestHoldService
 from trocket.remoting.channel import Channel
-from trocket.remoting.codec import RemotingCommand
 from trocket.remoting.poller import SocketPoller
 from trocket.remoting.transport import StreamTransport
 from trocket.remoting.turn import Turn
 
 from ..broker.embedded import embedded_broker, pull_fields, send_fields
+from ..broker.harness import held_pull
 
 SEND, PULL = 310, 11
 SUCCESS, PULL_NOT_FOUND = 0, 19
@@ -170,7 +170,7 @@ async def test_a_turn_that_fails_closes_the_connections_of_its_senders(
 
 
 async def test_a_failing_listener_of_new_messages_costs_no_send(
-    autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
+    autojump_clock: trio.testing.MockClock,
 ) -> None:
     async with embedded_broker() as broker:
         sender, puller = await broker.connect(), await broker.connect()
@@ -179,35 +179,31 @@ async def test_a_failing_listener_of_new_messages_costs_no_send(
         def fail(queues: object) -> None:
             raise RuntimeError("bug")
 
-        with monkeypatch.context() as patch:
-            patch.setattr(broker.controller.schedule, "arrived", fail)
-            assert (await sender.ask(SEND, send_fields(), b"second")).code == SUCCESS
+        broker.controller.parts.new_messages.subscribe(fail)
+        assert (await sender.ask(SEND, send_fields(), b"second")).code == SUCCESS
         assert b"second" in (await puller.ask(PULL, pull_fields())).body
 
 
 async def test_a_held_pull_that_fails_costs_its_own_connection_only() -> None:
     turn = Turn()
-    pulls = [held_pull(turn) for _ in range(3)]
+    pulls = [held_by(turn) for _ in range(3)]
     answered: list[HeldPull] = []
 
-    def resume(pull: HeldPull, over: bool) -> bool:
-        if pull is pulls[1]:
+    def resume(held: HeldPull, over: bool) -> bool:
+        if held is pulls[1]:
             raise RuntimeError("bug")
-        answered.append(pull)
+        answered.append(held)
         return True
 
     service = PullRequestHoldService(resume)
-    for pull in pulls:
-        service.hold(pull)
+    for held in pulls:
+        service.hold(held)
     service.notify_messages([("T", 0)])
     assert answered == [pulls[0], pulls[2]]
-    assert [pull.channel.closed for pull in pulls] == [False, True, False]
+    assert [held.pull.channel.closed for held in pulls] == [False, True, False]
     assert service.count == 0
 
 
-def held_pull(turn: Turn) -> HeldPull:
+def held_by(turn: Turn) -> HeldPull:
     near, _ = trio.testing.memory_stream_pair()
-    return HeldPull(
-        RemotingCommand(PULL), Channel(StreamTransport(near), turn), ("T", 0), "CG",
-        queue_offset=0, count_max=32, size_max=1, tags_codes=None, deadline_s=10,
-    )  # fmt: skip
+    return held_pull(Channel(StreamTransport(near), turn))

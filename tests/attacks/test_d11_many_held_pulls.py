@@ -12,7 +12,7 @@ import pytest
 import trio
 import trio.testing
 
-from tests.broker.harness import FakeChannel
+from tests.broker.harness import FakeChannel, held_pull
 from trocket.broker import pull_request_hold
 from trocket.broker.pull_request_hold import (
     CHANNEL_PULLS_SHARE,
@@ -23,7 +23,6 @@ from trocket.broker.pull_request_hold import (
     HeldPull,
     PullRequestHoldService,
 )
-from trocket.remoting.codec import RemotingCommand
 
 TAG_A, TAG_B = 65, 66
 
@@ -36,17 +35,7 @@ def pull(
     group: str = "CG",
     deadline_s: float = 15.0,
 ) -> HeldPull:
-    return HeldPull(
-        RemotingCommand(11),
-        channel,  # type: ignore[arg-type]
-        ("T", queue_id),
-        group,
-        queue_offset=0,
-        count_max=32,
-        size_max=1000,
-        tags_codes=None if codes is None else frozenset(codes),
-        deadline_s=deadline_s,
-    )
+    return held_pull(channel, queue_id, group=group, tags_codes=codes, deadline_s=deadline_s)
 
 
 class Broker:
@@ -61,12 +50,12 @@ class Broker:
             elapsed_s=lambda: 0.0,
         )
 
-    def _resume(self, pull: HeldPull, over: bool) -> bool:
-        self.tried.append(pull)
-        new = self.codes[pull.queue_offset :]
-        if over or any(pull.tags_codes is None or code in pull.tags_codes for code in new):
+    def _resume(self, held: HeldPull, over: bool) -> bool:
+        self.tried.append(held)
+        new, wanted = self.codes[held.pull.queue_offset :], held.pull.selector
+        if over or any(not isinstance(wanted, frozenset) or code in wanted for code in new):
             return True
-        pull.queue_offset = len(self.codes)
+        held.move_to(len(self.codes))
         return False
 
     def hold(self, count: int, **options: object) -> list[HeldPull]:
@@ -103,7 +92,7 @@ def test_a_pull_moves_past_what_it_was_not_tried_for() -> None:
     broker.send(TAG_B)
     broker.send(TAG_A)
     assert broker.tried == [held]
-    assert held.queue_offset == 2
+    assert held.pull.queue_offset == 2
     (over,) = broker.hold(1, deadline_s=5.0)
     broker.service.check(5.0)
     assert broker.tried == [held, over]
@@ -220,3 +209,35 @@ def test_what_is_answered_leaves_nothing_behind() -> None:
     assert broker.service.count == 0
     # All places are free again.
     broker.hold(QUEUE_PULLS_MAX)
+
+
+def test_the_shares_are_kept_again_after_few_pulls_were_held(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """They are counted only while many pulls are held."""
+    monkeypatch.setattr(pull_request_hold, "HELD_PULLS_MAX", 4 * CHANNEL_PULLS_SHARE)
+    broker = Broker()
+    first, second = FakeChannel(), FakeChannel()
+    for _ in range(2):
+        first.closed = second.closed = False
+        for channel, count in ((first, 2 * CHANNEL_PULLS_SHARE), (second, CHANNEL_PULLS_SHARE)):
+            held = [broker.service.hold(pull(channel, queue)) for queue in range(count + 1)]
+            assert held.count(True) == count
+            assert not held[-1]
+        first.closed = second.closed = True
+        while broker.service.count:
+            broker.service.check(0.0)
+
+
+def test_the_share_of_a_queue_is_kept_again_after_few_pulls_were_held() -> None:
+    broker = Broker()
+    channel = FakeChannel()
+    for _ in range(2):
+        broker.hold(CHANNEL_QUEUE_PULLS_MAX)
+        held = [broker.service.hold(pull(channel)) for _ in range(CHANNEL_QUEUE_PULLS_MAX + 1)]
+        assert held.count(True) == CHANNEL_QUEUE_PULLS_MAX
+        assert broker.service.hold(pull(FakeChannel()))
+        broker.send(TAG_A)
+        while broker.service.count:
+            broker.service.check(0.0)
+            broker.send(TAG_A)

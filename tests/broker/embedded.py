@@ -16,7 +16,6 @@ from trocket.remoting.client import RemotingClient
 from trocket.store.clock import Clock
 from trocket.store.config import MessageStoreConfig
 from trocket.store.disk.memory_disk import MemoryDisk
-from trocket.store.status import PutMessageStatus
 
 from ..peers import Client
 
@@ -84,11 +83,11 @@ def put_record(
     """
     store = broker.controller.store
     store.begin_burst()
-    status, _, queue_offset = store.put_message(
+    refusal, _, queue_offset = store.put_message(
         topic, queue_id, body, properties.encode(), born_timestamp_ms=START_MS,
         born_host=bytes([192, 0, 2, 9, 0, 0, 0x9C, 0x40]), store_host=bytes(8), tags_code=0,
     )  # fmt: skip
-    assert status is PutMessageStatus.PUT_OK, status
+    assert refusal is None, refusal
     store.on_visible(store.commit())
     return queue_offset
 

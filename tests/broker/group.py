@@ -238,7 +238,7 @@ class Group:
         ours = slave.running.store
         with trio.fail_after(within_s):
             while ours.dispatched_offset < theirs.max_physical_offset:
-                await ours.wait_for_more()
+                await ours.activity.wait_for_more()
 
 
 @asynccontextmanager

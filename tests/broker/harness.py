@@ -19,6 +19,8 @@ from trocket.broker.processors.lock import LockProcessor
 from trocket.broker.processors.queue_offset import QueueOffsetProcessor
 from trocket.broker.processors.topic_admin import TopicAdminProcessor
 from trocket.broker.producer_manager import ProducerManager
+from trocket.broker.pull import Pull
+from trocket.broker.pull_request_hold import HeldPull
 from trocket.broker.rebalance_lock_manager import RebalanceLockManager
 from trocket.broker.subscription_group_manager import SubscriptionGroupManager
 from trocket.broker.topic_config_manager import TopicConfigManager
@@ -29,7 +31,7 @@ from trocket.remoting.bodies import (
     ProducerData,
     SubscriptionData,
 )
-from trocket.remoting.channel import Deferred
+from trocket.remoting.channel import Channel, Deferred
 from trocket.remoting.codec import RemotingCommand
 from trocket.remoting.errors import RemotingTimeoutError, RequestRefused
 from trocket.remoting.memory_budget import MemoryBudget
@@ -69,6 +71,31 @@ class FakeChannel:
             for command in self.sent
             if command.code == RequestCode.NOTIFY_CONSUMER_IDS_CHANGED
         ]
+
+
+def held_pull(
+    channel: FakeChannel | Channel | None = None,
+    queue_id: int = 0,
+    *,
+    group: str = "CG",
+    tags_codes: Iterable[int] | None = None,
+    deadline_s: float = 15.0,
+) -> HeldPull:
+    """A pull of queue `queue_id` of topic T, from its begin."""
+    codes = None if tags_codes is None else frozenset(tags_codes)
+    pull = Pull(
+        channel or FakeChannel(),  # type: ignore[arg-type]
+        opaque=1,
+        serialize_type=0,
+        group=group,
+        topic="T",
+        queue_id=queue_id,
+        queue_offset=0,
+        count_max=32,
+        size_max=1000,
+        selector=codes,
+    )
+    return HeldPull(pull, deadline_s)
 
 
 @dataclass

@@ -230,7 +230,7 @@ class NothingIsHidden(RuleBasedStateMachine):
     def send(self, messages: list[dict[str, str]]) -> None:
         self.store.begin_burst()
         for properties in messages:
-            assert put(self.store, properties=properties_to_bytes(properties))[0] == 0
+            assert put(self.store, properties=properties_to_bytes(properties))[0] is None
         self.store.commit()
 
     @rule(step_ms=STEPS_MS)
@@ -249,9 +249,9 @@ class NothingIsHidden(RuleBasedStateMachine):
         store = self.store
         store.flusher.flush()
         store.queue_store.write()
-        store.sync_queues(store.queue_store.take_unsynced())
-        target, index = store.dispatched_offset, store.index_state()
-        store.note_checkpoint(target, store.now_ms, index, store.queue_ends())
+        store.checkpoints.sync_queues(store.queue_store.take_unsynced())
+        target, index = store.dispatched_offset, store.checkpoints.index_state()
+        store.checkpoints.write(target, store.now_ms, index, store.checkpoints.queue_ends())
 
     @rule()
     def stop_and_start(self) -> None:

@@ -9,7 +9,6 @@ import pytest
 from trocket.broker.inner_message import DelayLevels, InnerMessage, InnerPuts, delay_level, delayed
 from trocket.common.java_hash import tags_code
 from trocket.common.message_properties import properties_from_bytes
-from trocket.store.status import PutMessageStatus
 
 HOST = bytes(8)
 LEVELS = DelayLevels("1s 5s 10s 2h 1d")
@@ -20,7 +19,7 @@ class Store:
     now_ms = clock_ms = 1_000_000
 
     def __init__(self):
-        self.put = []
+        self.stored = []
 
     def fits(self, *sizes, **more):
         return True
@@ -28,9 +27,9 @@ class Store:
     def read_clock(self):
         self.now_ms = self.clock_ms
 
-    def put_message(self, topic, queue_id, body, properties, **more):
-        self.put.append((topic, queue_id, body, properties, more))
-        return PutMessageStatus.PUT_OK, 100, 1
+    def put(self, message, tags_code):
+        self.stored.append((message, tags_code))
+        return None, 100, 1
 
 
 @pytest.mark.parametrize(
@@ -74,9 +73,9 @@ def test_a_message_with_a_level_is_put_where_it_waits_with_its_time_as_tags_code
     puts = InnerPuts(store, LEVELS)
     message = replace(MESSAGE, properties=b"TAGS\1a\2DELAY\0012\2", sys_flag=sys_flag)
     puts.put(puts.waiting(message))
-    topic, queue_id, _, _, more = store.put[0]
-    assert (topic, queue_id, more["tags_code"]) == ("SCHEDULE_TOPIC_XXXX", 1, 1_005_000)
-    assert (more["flag"], more["reconsume_times"]) == (5, 2)
+    ((waiting, code),) = store.stored
+    assert (waiting.topic, waiting.queue_id, code) == ("SCHEDULE_TOPIC_XXXX", 1, 1_005_000)
+    assert (waiting.flag, waiting.reconsume_times) == (5, 2)
 
 
 def test_a_delay_counts_from_when_the_message_came_not_from_when_its_turn_began():
@@ -84,7 +83,7 @@ def test_a_delay_counts_from_when_the_message_came_not_from_when_its_turn_began(
     store.clock_ms += 23
     puts = InnerPuts(store, LEVELS)
     puts.put(puts.waiting(replace(MESSAGE, properties=b"DELAY\0011\2")))
-    assert store.put[0][4]["tags_code"] == 1_001_023
+    assert store.stored[0][1] == 1_001_023
 
 
 def test_others_are_put_where_they_belong():
@@ -94,5 +93,5 @@ def test_others_are_put_where_they_belong():
     puts.put(puts.waiting(replace(MESSAGE, properties=b"DELAY\x01-1\2")))
     puts.put(puts.waiting(replace(MESSAGE, properties=b"DELAY\0012\2", sys_flag=12)))  # rolled back
     puts.put(replace(MESSAGE, properties=b"DELAY\0012\2"))
-    assert [(put[0], put[1]) for put in store.put] == [("T", 3)] * 4
-    assert [put[4]["tags_code"] for put in store.put] == [tags_code("a"), 0, 0, 0]
+    assert [(message.topic, message.queue_id) for message, _ in store.stored] == [("T", 3)] * 4
+    assert [code for _, code in store.stored] == [tags_code("a"), 0, 0, 0]

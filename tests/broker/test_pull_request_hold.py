@@ -6,23 +6,8 @@ import pytest
 
 from trocket.broker import pull_request_hold
 from trocket.broker.pull_request_hold import HeldPull, PullRequestHoldService
-from trocket.remoting.codec import RemotingCommand
 
-from .harness import FakeChannel
-
-
-def pull(queue_id: int = 0, deadline_s: float = 15, channel: FakeChannel | None = None) -> HeldPull:
-    return HeldPull(
-        RemotingCommand(11),
-        channel or FakeChannel(),  # type: ignore[arg-type]
-        ("T", queue_id),
-        "CG",
-        queue_offset=0,
-        count_max=32,
-        size_max=1000,
-        tags_codes=None,
-        deadline_s=deadline_s,
-    )
+from .harness import FakeChannel, held_pull
 
 
 class Resumed:
@@ -40,7 +25,7 @@ class Resumed:
 def test_only_the_pulls_of_the_queues_with_messages_are_tried() -> None:
     resumed = Resumed()
     service = PullRequestHoldService(resumed)
-    first, second, other = pull(), pull(), pull(queue_id=1)
+    first, second, other = held_pull(), held_pull(), held_pull(queue_id=1)
     for held in (first, second, other):
         assert service.hold(held)
     resumed.answers = {second}
@@ -54,7 +39,7 @@ def test_only_the_pulls_of_the_queues_with_messages_are_tried() -> None:
 def test_a_pull_whose_time_is_over_is_answered_and_the_others_stay() -> None:
     resumed = Resumed()
     service = PullRequestHoldService(resumed)
-    early, late = pull(deadline_s=5), pull(deadline_s=9)
+    early, late = held_pull(deadline_s=5), held_pull(deadline_s=9)
     service.hold(early)
     service.hold(late)
     service.check(4.9)
@@ -70,7 +55,7 @@ def test_the_pulls_of_a_closed_connection_go_without_an_answer() -> None:
     resumed = Resumed()
     service = PullRequestHoldService(resumed)
     channel = FakeChannel()
-    service.hold(pull(channel=channel))
+    service.hold(held_pull(channel=channel))
     channel.closed = True
     service.check(0)
     assert resumed.seen == []
@@ -80,6 +65,6 @@ def test_the_pulls_of_a_closed_connection_go_without_an_answer() -> None:
 def test_one_pull_too_many_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pull_request_hold, "HELD_PULLS_MAX", 1)
     service = PullRequestHoldService(Resumed())
-    assert service.hold(pull())
-    assert not service.hold(pull())
+    assert service.hold(held_pull())
+    assert not service.hold(held_pull())
     assert service.count == 1

@@ -7,6 +7,7 @@ import trio
 from trocket.broker.config import BrokerConfig
 from trocket.broker.registration import MASTER_UNKNOWN_PERIOD_S, Registrar
 from trocket.broker.registration_answer import Master
+from trocket.broker.registration_request import BrokerIdentity
 from trocket.broker.topic_config_manager import TopicConfigManager
 from trocket.remoting.client import RemotingClient
 from trocket.remoting.server import RemotingServer
@@ -29,9 +30,8 @@ class Namesrvs:
         config = BrokerConfig(broker_id=broker_id, namesrv_addr=f"{A}:1;{B}:1", **options)
         self.client = RemotingClient(open_stream=self._connect)
         topics = TopicConfigManager(config, clock=ManualClock(), save=lambda *_: None)
-        self.registrar = Registrar(
-            config, self.client, topics, lambda: "h:1", lambda: "h:2", tuple, self.heard.append
-        )
+        identity = BrokerIdentity(config, "h:1", "h:2")
+        self.registrar = Registrar(config, self.client, topics, lambda: identity, self.heard.append)
 
     async def _connect(self, host: str, port: int) -> trio.abc.Stream:
         near, far = trio.testing.memory_stream_pair()

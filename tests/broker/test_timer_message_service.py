@@ -13,7 +13,7 @@ from trocket.remoting.message_codec import decode_messages
 from trocket.store.config import FlushDiskType
 from trocket.store.disk.memory_disk import MemoryDisk
 from trocket.store.format import TIMER_FILE_SIZE
-from trocket.store.status import PutMessageStatus
+from trocket.store.status import PutMessageStatus, PutRefusal
 
 from .embedded import START_MS, TrioClock, embedded_broker, pull_fields, put_record, send_fields
 
@@ -223,8 +223,8 @@ async def test_what_the_store_refuses_is_delivered_later(autojump_clock, caplog,
         client = await broker.connect()
         await send(client, timer(1))
         with monkeypatch.context() as refusing:
-            refused = (PutMessageStatus.SERVICE_NOT_AVAILABLE, -1, -1)
-            refusing.setattr(broker.controller.store, "put_message", lambda *a, **more: refused)
+            refused = (PutRefusal(PutMessageStatus.SERVICE_NOT_AVAILABLE), -1, -1)
+            refusing.setattr(broker.controller.store, "put", lambda *a, **more: refused)
             await trio.sleep(3)
         assert await bodies(broker) == []
         await trio.sleep(0.2)

@@ -1,16 +1,13 @@
-"""Open transactions: what is due, what is through, and messages that become others."""
+"""Transaction messages: how they wait, and what they become."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from trocket.broker.inner_message import InnerMessage
 from trocket.broker.transactions import (
-    OpenTransactions,
     check_times,
     ended_offsets,
     final_message,
@@ -35,9 +32,11 @@ def stored(message, *, queue_offset=9, physical_offset=1000):
     return decode_record(
         encode_record(
             message.topic, message.queue_id, queue_offset, physical_offset, message.body,
-            message.properties, message.born_timestamp_ms, message.born_host, 50,
-            message.store_host, message.flag, message.sys_flag, message.reconsume_times,
-            message.prepared_transaction_offset,
+            message.properties,
+            born_timestamp_ms=message.born_timestamp_ms, born_host=message.born_host,
+            store_timestamp_ms=50, store_host=message.store_host, flag=message.flag,
+            sys_flag=message.sys_flag, reconsume_times=message.reconsume_times,
+            prepared_transaction_offset=message.prepared_transaction_offset,
         )
     )  # fmt: skip
 
@@ -107,63 +106,6 @@ def test_an_op_message_names_many():
 )  # fmt: skip
 def test_a_message_may_have_its_own_immunity(properties, wanted):
     assert immunity_ms(properties, 6_000) == wanted
-
-
-def test_progress_stops_at_the_oldest_that_is_open():
-    table = OpenTransactions()
-    assert table.through(5, 7) == (5, 7)
-    for offset, mark in ((5, 7), (6, 7), (7, 9)):
-        table.open(offset, 100, mark)
-    table.end(5)
-    assert table.through(8, 10) == (6, 7)
-    table.end(6)
-    assert table.through(8, 10) == (7, 9)
-    table.renew(7, 8, 200, 11)
-    assert table.through(9, 12) == (8, 11)
-    assert [table.current(offset) for offset in (5, 7, 8)] == [None, 8, 8]
-    table.end(8)
-    assert table.through(9, 12) == (9, 12)
-    assert table.current(7) is None
-    assert not table._newer
-
-
-@given(st.data())
-def test_what_is_due_is_what_a_plain_list_says(data):
-    table, plain, now_ms, next_offset = OpenTransactions(), {}, 0, 0
-    for _ in range(data.draw(st.integers(1, 40))):
-        action = data.draw(st.sampled_from(["open", "open", "end", "take", "time"]))
-        if action == "open":
-            due_ms = now_ms + data.draw(st.sampled_from([0, 5, 6, 6, 6, 60]))
-            table.open(next_offset, due_ms, 0)
-            plain[next_offset] = due_ms
-            next_offset += 1
-        elif action == "time":
-            now_ms += data.draw(st.integers(0, 10))
-        elif action == "end" and plain:
-            offset = data.draw(st.sampled_from(sorted(plain)))
-            table.end(offset)
-            del plain[offset]
-        elif action == "take":
-            offset = table.take_due(now_ms)
-            due = {each: due_ms for each, due_ms in plain.items() if due_ms <= now_ms}
-            if offset is None:
-                assert not due
-                continue
-            assert due[offset] == min(due.values())
-            how = data.draw(st.sampled_from(["renew", "put_off", "end"]))
-            del plain[offset]
-            if how == "renew":
-                table.renew(offset, next_offset, now_ms + 30, 0)
-                plain[next_offset] = now_ms + 30
-                next_offset += 1
-            elif how == "put_off":
-                table.put_off(offset, now_ms + 7)
-                plain[offset] = now_ms + 7
-            else:
-                table.end(offset)
-        assert len(table) == len(plain)
-        assert table.next_due_ms() == min(plain.values(), default=None)
-        assert table.through(next_offset, 0)[0] == min(plain, default=next_offset)
 
 
 @pytest.mark.parametrize(

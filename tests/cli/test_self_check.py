@@ -40,7 +40,18 @@ class FakeServers:
     def pull(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
         assert request.ext_fields["queueOffset"] == "7"
         body = self.change(self.body)
-        record = encode_record(TOPIC, 0, 7, 0, body, b"", 1, HOST, 2, HOST)
+        record = encode_record(
+            TOPIC,
+            0,
+            7,
+            0,
+            body,
+            b"",
+            born_timestamp_ms=1,
+            born_host=HOST,
+            store_timestamp_ms=2,
+            store_host=HOST,
+        )
         return request.answer(ResponseCode.SUCCESS, body=bytes(record))
 
     async def checked(self, told: str = "") -> tuple[float, str]:

@@ -59,7 +59,7 @@ def root(original: Path, tmp_path: Path) -> Path:
 def damage(root: Path, number: int = 40) -> int:
     """Spoil one record; its physical offset."""
     disk = ReadOnlyDisk()
-    files = read_layout(disk, str(root)).log_files(disk)
+    files = read_layout(disk, str(root)).commit_log(disk)
     record = list(LogWalk(files).records())[number]
     files.close()
     base = record.physical_offset - record.physical_offset % 16_384

@@ -23,7 +23,7 @@ async def _put_right(cluster: Cluster, machine: BrokerMachine, random: Random) -
     """The disk works again; a broker that gave up is started again by its operator."""
     machine.disk.heal()
     if machine.is_up and machine.store.read_only:
-        cluster.note(f"{machine.name} is read-only: {machine.store.read_only_reason}")
+        cluster.note(f"{machine.name} is read-only: {machine.store.trouble}")
         if random.random() < 0.5:
             await machine.stop()
         else:

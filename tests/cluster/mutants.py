@@ -19,8 +19,8 @@ from trocket.store.ha.slave import LogFollower
 from trocket.store.message_store import MessageStore
 from trocket.store.status import PutMessageStatus
 from trocket.store.writing.acks import SlaveAcks
+from trocket.store.writing.copy_appender import CopyAppender
 from trocket.store.writing.flush import FlushService
-from trocket.store.writing.log_writer import LogWriter
 
 from .cluster import Plan
 
@@ -78,7 +78,7 @@ def reported_before_it_is_appended(patch: Patch) -> None:
         if self not in kept:
             kept[self] = data
             self._store.reported_ahead = len(data)  # type: ignore[attr-defined]
-            self._store.activity.set()
+            self._store.activity.signal()
         else:
             self._store.reported_ahead = 0  # type: ignore[attr-defined]
             take(self, kept.pop(self) + data)
@@ -159,15 +159,15 @@ async def _nothing_to_wait_for(self: Any) -> int:
 
 def copied_with_a_gap(patch: Patch) -> None:
     """A slave appends, and makes no unit of every tenth record."""
-    append = LogWriter.append_copied_record
+    append = CopyAppender.append_record
     count = [0]
 
-    def broken(self: LogWriter, *record: Any) -> None:
+    def broken(self: CopyAppender, *record: Any) -> None:
         count[0] += 1
         if count[0] % 10:
             append(self, *record)
 
-    patch.setattr(LogWriter, "append_copied_record", broken)
+    patch.setattr(CopyAppender, "append_record", broken)
 
 
 MUTANTS = [

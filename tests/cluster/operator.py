@@ -43,7 +43,7 @@ async def start_again(cluster: Cluster, machine: BrokerMachine) -> bool:
     problem = await machine.try_start()
     cluster.note(f"{machine.name} starts as {machine.role.name}: {problem or 'well'}")
     if not problem and machine.store.read_only:
-        cluster.note(f"{machine.name} is read-only: {machine.store.read_only_reason}")
+        cluster.note(f"{machine.name} is read-only: {machine.store.trouble}")
     return not problem
 
 
@@ -129,7 +129,7 @@ async def mend(cluster: Cluster, machine: BrokerMachine) -> None:
     if not machine.is_up and not await start_again(cluster, machine):
         raise Broken("N1", f"{machine.name} does not start")
     if machine.store.read_only:
-        raise Broken("N1", f"{machine.name} is read-only: {machine.store.read_only_reason}")
+        raise Broken("N1", f"{machine.name} is read-only: {machine.store.trouble}")
 
 
 def has_all(cluster: Cluster, slave: BrokerMachine) -> bool:

@@ -66,3 +66,11 @@ def test_no_docstring_is_shown_raw(site: Path) -> None:
         text = re.sub(r"<[^>]+>", "", page.read_text(encoding="utf-8"))
         raw = re.findall(r"^\s*(?:Args|Keys|Raises|Yields): *\S.*|.*\S::$", text, re.MULTILINE)
         assert raw == [], page
+
+
+def test_a_forwarded_verb_is_shown_as_the_method_that_it_is(site: Path) -> None:
+    page = (site / "reference/blocking/index.html").read_text(encoding="utf-8")
+    poll = page[page.index('id="trocket.blocking.PullConsumer.poll"') :][:9000]
+    assert "count_max" in poll
+    assert "seconds to wait for the first" in poll
+    assert "forwarded" not in page

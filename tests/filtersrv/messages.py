@@ -12,7 +12,8 @@ def record(body=b"x", *, properties=None, sys_flag=0, topic="T", offset=0, host=
     """A stored record."""
     return encode_record(
         topic, 1, offset, 1_000 + offset, body, properties_to_bytes(properties or {}),
-        1_700_000_000_000, host_bytes(host, 1234), 1_700_000_000_001, host_bytes(host, 10911),
+        born_timestamp_ms=1_700_000_000_000, born_host=host_bytes(host, 1234),
+        store_timestamp_ms=1_700_000_000_001, store_host=host_bytes(host, 10911),
         flag=7, sys_flag=sys_flag, reconsume_times=2, prepared_transaction_offset=3,
     )  # fmt: skip
 

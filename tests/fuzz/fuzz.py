@@ -32,7 +32,16 @@ COMMANDS = [
     for t in (0, 1)
 ]
 RECORD = message_codec.encode_record(
-    "TopicTest", 1, 7, 0, b"body", b"TAGS\1TagA\2", 1, HOST, 2, HOST
+    "TopicTest",
+    1,
+    7,
+    0,
+    b"body",
+    b"TAGS\1TagA\2",
+    born_timestamp_ms=1,
+    born_host=HOST,
+    store_timestamp_ms=2,
+    store_host=HOST,
 )
 
 

@@ -95,10 +95,10 @@ def record(number: int = 3, body: bytes = b"hello") -> bytes:
         1234,
         body,
         b"TAGS\x01new\x02KEYS\x01a b\x02",
-        1_700_000_000_000,
-        HOST,
-        1_700_000_000_001,
-        HOST,
+        born_timestamp_ms=1_700_000_000_000,
+        born_host=HOST,
+        store_timestamp_ms=1_700_000_000_001,
+        store_host=HOST,
     )
 
 

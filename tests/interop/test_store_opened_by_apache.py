@@ -72,7 +72,7 @@ def write_store(folder: Path, killed: Path, noted: Path | None = None) -> dict[P
             tag = f"Tag{number % 3}"
             unique = f"{number * QUEUES + queue_id:032X}"
             properties = f"UNIQ_KEY\x01{unique}\x02TAGS\x01{tag}\x02KEYS\x01k{number}\x02"
-            status, physical_offset, queue_offset = store.put_message(
+            refusal, physical_offset, queue_offset = store.put_message(
                 "TopicA",
                 queue_id,
                 b"body %d" % number * (number % 20),
@@ -83,7 +83,7 @@ def write_store(folder: Path, killed: Path, noted: Path | None = None) -> dict[P
                 tags_code=tags_code(tag),
                 flag=number,
             )
-            assert status == 0
+            assert refusal is None
             placed.append((physical_offset, ("TopicA", queue_id, queue_offset)))
         store.commit()
         for physical_offset, place in placed:

@@ -37,9 +37,9 @@ FILE_SIZE = SIZES["mappedFileSizeCommitLog"]
 
 
 def records_of(root: Path) -> list[MessageExt]:
-    files = read_layout(ReadOnlyDisk(), str(root)).log_files(ReadOnlyDisk())
+    files = read_layout(ReadOnlyDisk(), str(root)).commit_log(ReadOnlyDisk())
     try:
-        return list(LogWalk(files).records())
+        return list(LogWalk(files).messages())
     finally:
         files.close()
 

@@ -14,22 +14,22 @@ import trio
 
 from trocket.broker.consumer_offset_manager import ConsumerOffsetManager
 from trocket.broker.delay_offset_manager import DelayOffsetManager
+from trocket.broker.open_transactions import OpenTransactions
 from trocket.broker.processors import send_back
 from trocket.broker.processors.end_transaction import EndTransactionProcessor
 from trocket.broker.processors.pull_message import PullMessageProcessor
 from trocket.broker.processors.recall_message import RecallMessageProcessor
 from trocket.broker.processors.send_back import SendBackProcessor
-from trocket.broker.processors.send_message import SendMessageProcessor
 from trocket.broker.processors.send_turn import SendTurn
+from trocket.broker.processors.turn_puts import TurnPuts
 from trocket.broker.rebalance_lock_manager import RebalanceLockManager
 from trocket.broker.schedule_message_service import ScheduleMessageService
 from trocket.broker.subscription_group_manager import SubscriptionGroupManager
 from trocket.broker.table_saver import TableSaver
 from trocket.broker.timer_message_service import TimerMessageService
 from trocket.broker.transaction_service import TransactionService
-from trocket.broker.transactions import OpenTransactions
 from trocket.store.writing.flush import FlushService
-from trocket.store.writing.message_appender import MessageAppender
+from trocket.store.writing.log_writer import LogWriter
 
 from .programs import (
     AnswerChecks,
@@ -76,7 +76,7 @@ def _nothing(*_: Any, **__: Any) -> None:
 
 def answered_before_the_commit(patch: Patch) -> None:
     """A turn's sends are answered, and written with those of the next turn."""
-    end_turn, commit = SendTurn.end_turn, MessageAppender.commit
+    end_turn, commit = SendTurn.end_turn, LogWriter.commit
     put_off: list[bool] = []
 
     def broken(self: SendTurn) -> None:
@@ -84,11 +84,11 @@ def answered_before_the_commit(patch: Patch) -> None:
         end_turn(self)
         put_off.clear()
 
-    def committed(self: MessageAppender) -> Any:
+    def committed(self: LogWriter) -> Any:
         return () if put_off else commit(self)
 
     patch.setattr(SendTurn, "end_turn", broken)
-    patch.setattr(MessageAppender, "commit", committed)
+    patch.setattr(LogWriter, "commit", committed)
 
 
 def answered_before_fsync(patch: Patch) -> None:
@@ -151,7 +151,7 @@ def timer_taken_back_in_vain(patch: Patch) -> None:
     """A recall is answered with success, and nothing else."""
 
     def broken(self: RecallMessageProcessor, request: Any, channel: Any) -> None:
-        self._send.answer_with_turn(request, channel)
+        self._puts.answer_with_turn(request, channel)
 
     patch.setattr(RecallMessageProcessor, "recall", broken)
 
@@ -183,8 +183,8 @@ def send_back_forgotten(patch: Patch) -> None:
         else:
             self.answer_with_turn(request, channel)
 
-    put = SendMessageProcessor.put_inner
-    patch.setattr(SendMessageProcessor, "put_inner", broken)
+    put = TurnPuts.put_and_answer
+    patch.setattr(TurnPuts, "put_and_answer", broken)
 
 
 def dead_too_soon(patch: Patch) -> None:
@@ -197,12 +197,12 @@ def dead_too_soon(patch: Patch) -> None:
 
 def send_back_answered_before_fsync(patch: Patch) -> None:
     """As Apache does it."""
-    put_inner = SendMessageProcessor.put_inner
+    put_and_answer = TurnPuts.put_and_answer
 
     def broken(self: Any, *arguments: Any, waits: bool | None = None) -> None:
-        put_inner(self, *arguments, waits=False)
+        put_and_answer(self, *arguments, waits=False)
 
-    patch.setattr(SendMessageProcessor, "put_inner", broken)
+    patch.setattr(TurnPuts, "put_and_answer", broken)
 
 
 def rolled_back_delivered(patch: Patch) -> None:
@@ -294,8 +294,8 @@ def filter_loses(patch: Patch) -> None:
     check = PullMessageProcessor._check
 
     def broken(self: PullMessageProcessor, header: Any, channel: Any) -> Any:
-        codes, expression = check(self, header, channel)
-        return codes and codes - {code}, expression
+        selector = check(self, header, channel)
+        return selector - {code} if isinstance(selector, frozenset) else selector
 
     patch.setattr(PullMessageProcessor, "_check", broken)
 

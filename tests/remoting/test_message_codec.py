@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import inspect
 import ipaddress
 import json
 import lzma
@@ -71,7 +72,19 @@ V4 = host_bytes("127.0.0.1", 10911)
 
 
 def record(topic: str = "T", body: bytes = b"body", properties: bytes = b"", **more: Any) -> bytes:
-    return encode_record(topic, 1, 2, 3, body, properties, 4, V4, 5, V4, **more)
+    return encode_record(
+        topic,
+        1,
+        2,
+        3,
+        body,
+        properties,
+        born_timestamp_ms=4,
+        born_host=V4,
+        store_timestamp_ms=5,
+        store_host=V4,
+        **more,
+    )
 
 
 def stored_fields(message: MessageExt) -> dict[str, Any]:
@@ -160,7 +173,7 @@ def test_records_one_after_the_other_are_all_read():
 )
 def test_what_does_not_fit_a_record_is_refused(change):
     good = dataclasses.asdict(decode_record(record()))
-    names = encode_record.__code__.co_varnames[: encode_record.__code__.co_argcount]
+    names = inspect.signature(encode_record).parameters
     arguments = {name: good[name] for name in names if name != "properties"} | {"properties": b""}
     with pytest.raises(LocalProtocolError):
         encode_record(**arguments | change)
@@ -204,7 +217,21 @@ def test_random_bytes_are_no_record(raw, position):
 
 def test_a_record_cut_anywhere_is_refused():
     v6 = host_bytes("::1", 1)
-    for raw in (record(), encode_record("Ü" * 100, 1, 2, 3, b"", b"", 4, v6, 5, v6)):
+    for raw in (
+        record(),
+        encode_record(
+            "Ü" * 100,
+            1,
+            2,
+            3,
+            b"",
+            b"",
+            born_timestamp_ms=4,
+            born_host=v6,
+            store_timestamp_ms=5,
+            store_host=v6,
+        ),
+    ):
         for size in range(len(raw)):
             with pytest.raises(RemoteProtocolError):
                 decode_record(raw[:size])

@@ -13,14 +13,15 @@ import pytest
 from trocket.store import retention_service, services
 from trocket.store.disk import json_config
 from trocket.store.index.index_service import IndexService
+from trocket.store.log import log_reader
 from trocket.store.log.commit_log import CommitLog, file_name
-from trocket.store.log.log_scanner import LogScanner
+from trocket.store.log.log_reader import LogReader
 from trocket.store.message_store import MessageStore
 from trocket.store.queues.consume_queue import ConsumeQueue
 from trocket.store.recovery.loader import Loader
 from trocket.store.writing import flush
+from trocket.store.writing.dispatcher import Dispatcher
 from trocket.store.writing.flush import FlushService
-from trocket.store.writing.message_appender import MessageAppender
 
 Patch = pytest.MonkeyPatch
 
@@ -57,14 +58,7 @@ def acknowledged_before_fsync(patch: Patch) -> None:
 
 def shown_before_fsync(patch: Patch) -> None:
     """L2: consumers read what a power cut can still take."""
-    commit = MessageAppender.commit
-
-    def broken(self: MessageAppender) -> Any:
-        result = commit(self)
-        self._show_flushed(self._committed_offset)
-        return result
-
-    patch.setattr(MessageAppender, "commit", broken)
+    patch.setattr(Dispatcher, "hold", Dispatcher.show)
 
 
 def acknowledged_before_written(patch: Patch) -> None:
@@ -92,7 +86,7 @@ def recovered_log_not_synced(patch: Patch) -> None:
     def broken(self: MessageStore, start: int, end: int, *_: Any) -> None:
         self.queue_store.write()
         self.queue_store.sync(self.queue_store.take_unsynced())
-        self.note_checkpoint(end, self.now_ms)
+        self.checkpoints.write(end, self.now_ms)
 
     patch.setattr(MessageStore, "_sync_recovered", broken)
 
@@ -101,7 +95,9 @@ def checkpoint_before_fsync(patch: Patch) -> None:
     """L6: the checkpoint vouches for units that are not on the device."""
 
     async def broken(store: MessageStore) -> None:
-        store.note_checkpoint(store.dispatched_offset, store.now_ms, store.index_state())
+        store.checkpoints.write(
+            store.dispatched_offset, store.now_ms, store.checkpoints.index_state()
+        )
 
     patch.setattr(services, "checkpoint_now", broken)
     from . import session
@@ -138,17 +134,17 @@ def log_file_size_not_synced(patch: Patch) -> None:
 
 def torn_properties_believed(patch: Patch) -> None:
     """L4: the checksum of the body says nothing about the properties."""
-    patch.setattr(LogScanner, "_torn", lambda *_: "")
+    patch.setattr(log_reader, "own_crc_problem", lambda *_: "")
 
 
 def torn_bodies_believed(patch: Patch) -> None:
     """No checksum is looked at."""
-    init = LogScanner.__init__
+    init = LogReader.__init__
 
-    def broken(self: LogScanner, *arguments: Any, **rest: Any) -> None:
+    def broken(self: LogReader, *arguments: Any, **rest: Any) -> None:
         init(self, *arguments, **{**rest, "check_crc": False})
 
-    patch.setattr(LogScanner, "__init__", broken)
+    patch.setattr(LogReader, "__init__", broken)
 
 
 def json_renamed_before_fsync(patch: Patch) -> None:

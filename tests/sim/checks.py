@@ -127,7 +127,7 @@ def check_holed_store(store: MessageStore, expected: Expectation) -> Finding:
         for offset in sorted(lanes[0].required):
             if lanes[0].allowed[offset] not in there:
                 violations.append(f"N1: {key} lacks {lanes[0].allowed[offset]} beside a hole")
-    if not store.refusal:
+    if not store.trouble:
         violations.append("N1: the store is read-only and does not say why")
     return Finding(violations, found.present)
 

@@ -69,7 +69,7 @@ def open_and_check(
     if store.read_only:
         # A start around a hole changes nothing on the disk: this is still the image.
         if not power or not is_hole_unavoidable(run.config, disk.system.everything()):
-            return Opened(store, NOTHING, f"the store starts read-only: {store.refusal}")
+            return Opened(store, NOTHING, f"the store starts read-only: {store.trouble}")
         report.holes += 1
         finding = check_holed_store(store, expected)
     else:
@@ -259,12 +259,12 @@ def check_aftermath(
                 places.insert(0, ((each.topic, each.queue_id), size))
                 break
     for key, size in places:
-        status, physical_offset, queue_offset = store.put_message(
+        refusal, physical_offset, queue_offset = store.put_message(
             *key, b"x" * size, b"", born_timestamp_ms=1, born_host=HOST, store_host=HOST,
             tags_code=0,
         )  # fmt: skip
-        if status != 0:
-            return f"N1: after recovery a put answers {status.name}: {store.refusal}"
+        if refusal is not None:
+            return f"N1: after recovery a put answers {refusal.status.name}: {refusal.remark}"
         added.append(Sent(0, *key, 0, queue_offset, physical_offset, 0, (), {}, 0))
     store.commit()
     for each in added:

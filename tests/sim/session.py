@@ -16,7 +16,7 @@ from trocket.store.config import FlushDiskType, MessageStoreConfig
 from trocket.store.disk.json_config import save_json
 from trocket.store.errors import StoreError, StoreIOError
 from trocket.store.format import UNIT
-from trocket.store.message_store import MessageStore, PutMessageStatus
+from trocket.store.message_store import MessageStore
 from trocket.store.retention_service import Retention
 from trocket.store.services import _write_queues, checkpoint_now
 
@@ -170,7 +170,7 @@ class Session:
         finding = check_store(self.store, expected)
         problems = finding.violations + check_config(self.disk, self.config, expected)
         if self.store.read_only:
-            problems.append(f"N1: the store is read-only: {self.store.refusal}")
+            problems.append(f"N1: the store is read-only: {self.store.trouble}")
         if problems:
             raise Broken(f"after crash {kind}: {problems[0]}")
         present = set(finding.present)
@@ -228,7 +228,7 @@ class Session:
         }  # fmt: skip
         before = self.moment
         try:
-            status, physical_offset, queue_offset = store.put_message(
+            refusal, physical_offset, queue_offset = store.put_message(
                 topic, queue_id, asked["body"], asked["properties_bytes"],
                 born_timestamp_ms=asked["born_timestamp_ms"],
                 born_host=HOST_V6 if v6 else HOST, store_host=HOST, tags_code=code,
@@ -238,8 +238,8 @@ class Session:
         except StoreIOError as error:
             self._refused(f"put raises {error}")
             return
-        if status is not PutMessageStatus.PUT_OK:
-            self._refused(f"put answers {status.name}: {store.refusal}")
+        if refusal is not None:
+            self._refused(f"put answers {refusal.status.name}: {refusal.remark}")
             return
         keys = () if sys_flag == ROLLBACK else (unique, *key.split())
         in_queue = not sys_flag & PREPARED
@@ -265,12 +265,12 @@ class Session:
         store.begin_burst()
         before = self.moment
         body = encode_batch(messages)
-        status, offsets, first = store.put_batch(
+        refusal, offsets, first = store.put_batch(
             topic, queue_id, body, b"WAIT\1true", born_timestamp_ms=5, born_host=HOST,
             store_host=HOST,
         )  # fmt: skip
-        if status is not PutMessageStatus.PUT_OK:
-            self._refused(f"put_batch answers {status.name}: {store.refusal}")
+        if refusal is not None:
+            self._refused(f"put_batch answers {refusal.status.name}: {refusal.remark}")
             return
         entries = list(iter_batch(body))
         for position, ((_, each_body, _), at) in enumerate(zip(entries, offsets, strict=True)):
@@ -332,7 +332,9 @@ class Session:
             if not self.is_sync:
                 each.promise(self.moment, power=False)
             else:
-                store.when_flushed(each.physical_offset, lambda ok, each=each: self._ack(each, ok))
+                store.flusher.when_flushed(
+                    each.physical_offset, lambda ok, each=each: self._ack(each, ok)
+                )
         self._unsynced += pending
         self.note("committed")
 
@@ -370,7 +372,7 @@ class Session:
     def flush(self) -> None:
         """fsync of the log."""
         self.note("flush")
-        self._store().flush()
+        self._store().flusher.flush()
 
     async def checkpoint(self) -> None:
         """One round of the checkpoint service."""
@@ -388,7 +390,7 @@ class Session:
     def prepare(self) -> None:
         """Make the next commit log file before it is needed."""
         store = self._store()
-        base = store.next_file_base
+        base = store.writer.next_file_base
         if base in store.log.files or base == store.log.prepared_base or store.read_only:
             return
         self.note(f"prepare {base}")

@@ -107,7 +107,7 @@ def test_a_hole_is_an_error_or_a_row() -> None:
 
 def test_a_tail_is_a_row_only_when_asked_for() -> None:
     disk = stopped_store()
-    walk = LogWalk(read_layout(disk, ROOT).log_files(disk))
+    walk = LogWalk(read_layout(disk, ROOT).commit_log(disk))
     list(walk.records())
     poke(disk, walk.end, b"torn")
     assert {row["valid"] for row in rows(disk)} == {True}
@@ -173,5 +173,5 @@ def test_the_stores_of_apache_say_what_their_manifests_say(name, golden, tmp_pat
         if "magic" in line:
             assert row["magic"] == int(line["magic"], 16) - (1 << 32)
     # And what consumers do not see is there, too: nothing but whole records, all of them.
-    walk = LogWalk(read_layout(ReadOnlyDisk(), root).log_files(ReadOnlyDisk()))
+    walk = LogWalk(read_layout(ReadOnlyDisk(), root).commit_log(ReadOnlyDisk()))
     assert [row["commitLogOffset"] for row in found] == [m.physical_offset for m in walk.records()]

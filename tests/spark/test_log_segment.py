@@ -14,7 +14,8 @@ pytest.importorskip("pyarrow", reason="pyarrow is of the extra `spark`")
 import itertools
 
 from tests.store.offline.support import FILE_SIZE, LOG, ROOT, poke, stopped_store
-from trocket.spark.log_segment import Hole, LogSegment
+from trocket.spark.log_segment import LogSegment
+from trocket.store.log.log_reader import Hole
 from trocket.store.offline.layout import read_layout
 from trocket.store.offline.log_walk import LogWalk
 
@@ -31,7 +32,7 @@ def seen(disk, base, cuts, *, is_newest, verify_crc):
     for begin, end in itertools.pairwise(places):
         for piece in segment.pieces(begin, end):
             if isinstance(piece, Hole):
-                holes.append((piece.position, piece.size, piece.is_tail))
+                holes.append((piece.start - base, piece.end - piece.start, piece.at_end))
             else:
                 starts += [piece.position + int(start) for start in piece.records.starts]
     return starts, holes
@@ -64,7 +65,7 @@ def test_any_cuts_show_each_record_and_each_hole_once(cuts, damage, verify_crc) 
     assert whole_log(disk, cuts, verify_crc=verify_crc) == whole
     assert whole[0] == sorted(set(whole[0]))
     if verify_crc:
-        walk = LogWalk(read_layout(disk, ROOT).log_files(disk))
+        walk = LogWalk(read_layout(disk, ROOT).commit_log(disk))
         assert whole[0] == [record.physical_offset for record in walk.records()]
 
 
@@ -94,7 +95,7 @@ def test_bytes_behind_the_last_record_of_the_newest_file_are_its_tail() -> None:
     disk = stopped_store()
     starts, holes = whole_log(disk, [], verify_crc=False)
     assert holes == []
-    end = LogWalk(read_layout(disk, ROOT).log_files(disk))
+    end = LogWalk(read_layout(disk, ROOT).commit_log(disk))
     list(end.records())
     poke(disk, end.end, b"torn")
     assert whole_log(disk, [], verify_crc=False) == (starts, [(end.end, 4, True)])

@@ -11,9 +11,10 @@ pytest.importorskip("pyspark", reason="pyspark is of the extra `spark`")
 pytest.importorskip("pyarrow", reason="pyarrow is of the extra `spark`")
 
 from trocket.blocking import Message, Producer
+from trocket.client.core.queue_requests import PullAnswer
 from trocket.remoting.response_codes import ResponseCode
 from trocket.spark.batch_plan import ranges, starts, stops
-from trocket.spark.cluster import Cluster, RawPull
+from trocket.spark.cluster import Cluster
 from trocket.spark.columns import MESSAGE
 from trocket.spark.errors import DataLossError, OptionError, SparkConnectorError
 from trocket.spark.log_read import read_log
@@ -211,7 +212,7 @@ def test_offsets_beyond_what_is_there_are_data_loss(broker) -> None:
 class Answers:
     """A puller that gives what it was told, by offset."""
 
-    def __init__(self, **answers: RawPull) -> None:
+    def __init__(self, **answers: PullAnswer) -> None:
         self.answers = {int(key[1:]): answer for key, answer in answers.items()}
 
     def pull(self, queue, offset, **_):
@@ -224,12 +225,12 @@ GONE = QueueRange(Queue("T", "b", 0), 5, 20)
 @pytest.mark.parametrize(
     ("answers", "lost"),
     [
-        ({"a5": RawPull(ResponseCode.PULL_OFFSET_MOVED, b"", 0, 12, 12, 30),
-          "a12": RawPull(ResponseCode.PULL_RETRY_IMMEDIATELY, b"", 0, 20, 12, 30)}, "[5, 12)"),
-        ({"a5": RawPull(ResponseCode.PULL_OFFSET_MOVED, b"", 0, 0, 0, 3)}, "[5, 20)"),
-        ({"a5": RawPull(ResponseCode.PULL_NOT_FOUND, b"", 0, 5, 0, 5)}, "[5, 20)"),
-        ({"a5": RawPull(ResponseCode.PULL_RETRY_IMMEDIATELY, b"", 0, 9, 0, 30),
-          "a9": RawPull(ResponseCode.PULL_OFFSET_MOVED, b"", 0, 40, 40, 50)}, "[9, 20)"),
+        ({"a5": PullAnswer(ResponseCode.PULL_OFFSET_MOVED, b"", 0, 12, 12, 30),
+          "a12": PullAnswer(ResponseCode.PULL_RETRY_IMMEDIATELY, b"", 0, 20, 12, 30)}, "[5, 12)"),
+        ({"a5": PullAnswer(ResponseCode.PULL_OFFSET_MOVED, b"", 0, 0, 0, 3)}, "[5, 20)"),
+        ({"a5": PullAnswer(ResponseCode.PULL_NOT_FOUND, b"", 0, 5, 0, 5)}, "[5, 20)"),
+        ({"a5": PullAnswer(ResponseCode.PULL_RETRY_IMMEDIATELY, b"", 0, 9, 0, 30),
+          "a9": PullAnswer(ResponseCode.PULL_OFFSET_MOVED, b"", 0, 40, 40, 50)}, "[9, 20)"),
     ],
     ids=["expired", "made anew", "nothing there", "expired meanwhile"],
 )  # fmt: skip
@@ -250,10 +251,10 @@ def test_messages_that_went_while_they_were_read_are_named(broker, answers, lost
 def test_an_answer_that_cannot_be_read_or_leads_nowhere_is_an_error(broker) -> None:
     options = options_of(broker)
     request = message_request(options, ("body",))
-    bad = Answers(a5=RawPull(ResponseCode.SUCCESS, b"x" * 200, 0, 20, 0, 30))
+    bad = Answers(a5=PullAnswer(ResponseCode.SUCCESS, b"x" * 200, 0, 20, 0, 30))
     with pytest.raises(SparkConnectorError, match="bytes that are no messages"):
         list(read_range(bad, options, request, GONE))
-    stuck = Answers(a5=RawPull(ResponseCode.SUCCESS, b"", 0, 5, 0, 30))
+    stuck = Answers(a5=PullAnswer(ResponseCode.SUCCESS, b"", 0, 5, 0, 30))
     with pytest.raises(SparkConnectorError, match="pull at 5 and says to go on at 5"):
         list(read_range(stuck, options, request, GONE))
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from tests.store.queue_differences import differences
 from trocket.store.disk.memory_disk import MemoryDisk
-from trocket.store.queues.projection import differences
 from trocket.store.status import PutMessageStatus
 
 from .support import ROOT, open_store, put, send
@@ -20,7 +20,7 @@ def crashed(count=5, *, sync=False):
     for number in range(count):
         offsets.append(store.max_physical_offset)
         send(store, b"message %d" % number)
-        store.flush()
+        store.flusher.flush()
     disk.process_death()
     return disk, offsets, store.max_physical_offset
 
@@ -49,9 +49,9 @@ def assert_read_only(disk, offset, **changes):
     before = snapshot(disk)
     store = open_store(disk, **changes)
     assert store.read_only
-    assert f"at offset {offset}" in store.refusal
-    assert "trocket store repair" in store.refusal
-    assert put(store)[0] is PutMessageStatus.SERVICE_NOT_AVAILABLE
+    assert f"at offset {offset}" in store.trouble
+    assert "trocket store repair" in store.trouble
+    assert put(store)[0].status is PutMessageStatus.SERVICE_NOT_AVAILABLE
     store.queue_store.write()
     assert snapshot(disk) == before
     return store

@@ -8,6 +8,7 @@ from trocket.store.config import FlushDiskType, MessageStoreConfig
 from trocket.store.disk.memory_disk import MemoryDisk
 from trocket.store.disk.os_disk import Disk
 from trocket.store.message_store import MessageStore
+from trocket.store.reading.visible_log import VisibleLog
 
 HOST = bytes((127, 0, 0, 1, 0, 0, 0x2A, 0x9F))
 HOST_V6 = bytes(15) + b"\x01\x00\x00\x2a\x9f"
@@ -51,10 +52,15 @@ def put(store, body=b"body", *, topic="T", queue_id=0, properties=b"", tags_code
 
 def send(store, body=b"body", **more):
     """One put and its commit; returns its queue offset."""
-    status, _, queue_offset = put(store, body, **more)
-    assert status == 0, store.refusal
+    refusal, _, queue_offset = put(store, body, **more)
+    assert refusal is None, refusal
     store.commit()
     return queue_offset
+
+
+def visible_records(store):
+    """The records that an index of the store would be made of."""
+    return VisibleLog(store.log, lambda: store.dispatched_offset).records(0)
 
 
 def bodies(store, topic="T", queue_id=0, **limits):

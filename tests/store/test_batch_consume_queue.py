@@ -26,7 +26,7 @@ from trocket.store.queues.batch_consume_queue import (
 from trocket.store.queues.consume_queue import QueueFiles
 from trocket.store.status import BoundaryType, GetMessageStatus, PutMessageStatus
 
-from .support import HOST, ROOT, open_store, put
+from .support import HOST, ROOT, open_store, put, visible_records
 
 FOLDER = "/q/T/0"
 UNIQUE = b"UNIQ_KEY\x01AB\x02"
@@ -233,10 +233,10 @@ FILLED = [(0, [b"a", b"b", b"c"]), (3, [b"d"]), (4, [b"e"]), (5, [b"f"]), (6, [b
 
 def test_a_batch_is_one_record_that_says_what_is_in_it():
     store = batch_store()
-    status, offsets, first = put_batch(store, [b"a", b"b", b"c"])
-    assert (status, len(offsets), first) == (PutMessageStatus.PUT_OK, 1, 0)
-    status, offsets, first = put_batch(store, [b"d", b"e"])
-    assert (status, len(offsets), first) == (PutMessageStatus.PUT_OK, 1, 3)
+    refusal, offsets, first = put_batch(store, [b"a", b"b", b"c"])
+    assert (refusal, len(offsets), first) == (None, 1, 0)
+    refusal, offsets, first = put_batch(store, [b"d", b"e"])
+    assert (refusal, len(offsets), first) == (None, 1, 3)
     store.commit()
     (message,) = decode_messages(store.message_at(offsets[0]))
     assert (message.queue_offset, message.sys_flag) == (3, INNER_BATCH | NEED_UNWRAP)
@@ -278,7 +278,7 @@ def test_after_a_kill_the_units_are_those_of_the_log(keep_folder):
     assert again.queue_store.batch_topics == {"T"}
     assert read_all(again) == FILLED
     units = list(again.queue_store.queues["T", 0].units(0))
-    records = list(again._read_log(0))
+    records = list(visible_records(again))
     assert [unit.physical_offset for unit in units] == [record[3] for record in records]
     again.close()
 
@@ -353,8 +353,8 @@ def test_units_not_visible_yet_do_not_reach_the_files():
 
 def test_a_batch_without_a_unique_key_is_stored_as_its_messages():
     store = batch_store()
-    status, offsets, first = put_batch(store, [b"a", b"b"], properties=b"")
-    assert (status, len(offsets), first) == (PutMessageStatus.PUT_OK, 2, 0)
+    refusal, offsets, first = put_batch(store, [b"a", b"b"], properties=b"")
+    assert (refusal, len(offsets), first) == (None, 2, 0)
     store.commit()
     assert read_all(store) == [(0, [b"a"]), (1, [b"b"])]
 
@@ -370,29 +370,29 @@ def test_a_batch_without_a_unique_key_is_stored_as_its_messages():
 )
 def test_a_record_that_contradicts_itself_is_refused(properties, sys_flag):
     store = batch_store()
-    status, _, _ = put(store, properties=properties, sys_flag=sys_flag)
-    assert status is PutMessageStatus.MESSAGE_ILLEGAL
+    refusal, _, _ = put(store, properties=properties, sys_flag=sys_flag)
+    assert refusal.status is PutMessageStatus.MESSAGE_ILLEGAL
     assert store.commit() == ()
 
 
 def test_an_inner_batch_is_refused_by_a_queue_without_batches():
     store = open_store()
     properties = b"INNER_NUM\x012\x02"
-    status, _, _ = put(store, properties=properties, sys_flag=INNER_BATCH | NEED_UNWRAP)
-    assert status is PutMessageStatus.MESSAGE_ILLEGAL
-    assert "queue.type=BatchCQ" in store.refusal
+    refusal, _, _ = put(store, properties=properties, sys_flag=INNER_BATCH | NEED_UNWRAP)
+    assert refusal.status is PutMessageStatus.MESSAGE_ILLEGAL
+    assert "queue.type=BatchCQ" in refusal.remark
 
 
 def test_a_sender_cannot_choose_the_offset_of_its_batch():
     store = batch_store()
     put(store, b"first")
-    status, physical, offset = put(
+    refusal, physical, offset = put(
         store,
         encode_batch([Message("T", b"a"), Message("T", b"b")]),
         properties=b"INNER_BASE\x0177\x02INNER_NUM\x012",
         sys_flag=INNER_BATCH | NEED_UNWRAP,
     )
-    assert (status, offset) == (PutMessageStatus.PUT_OK, 1)
+    assert (refusal, offset) == (None, 1)
     store.commit()
     (message,) = decode_messages(store.message_at(physical))
     assert inner_batch(message.properties_bytes) == (1, 2)

@@ -10,6 +10,7 @@ from trocket.store.disk.memory_disk import MemoryDisk
 from trocket.store.disk.os_disk import OsDisk
 from trocket.store.errors import StoreIOError
 from trocket.store.log.commit_log import CommitLog, blank, is_zero
+from trocket.store.log.log_bytes import last_nonzero
 
 SIZE = 4096
 
@@ -50,12 +51,12 @@ def test_what_was_written_since_the_last_time_is_to_be_synced(log):
 
 
 def test_the_end_of_data_is_found_and_zeroed(log):
-    assert log.last_nonzero(0) == 0
+    assert last_nonzero(log, 0) == 0
     log.write(100, b"\1\0\0")
     log.write(SIZE + 50, b"\2")
-    assert log.last_nonzero(0) == SIZE + 51
+    assert last_nonzero(log, 0) == SIZE + 51
     log.zero(100, SIZE + 51)
-    assert log.last_nonzero(0) == 0
+    assert last_nonzero(log, 0) == 0
     assert is_zero(log.files[0], 0, SIZE)
 
 

@@ -18,7 +18,7 @@ def test_a_power_cut_takes_neither_the_new_folder_nor_what_was_synced_in_it(kind
     disk = RecordingDisk(FileSystem(Image({}, {"/device"})))
     store = open_store(disk, root=ROOT)
     send(store)
-    store.flush()
+    store.flusher.flush()
     image = disk.system.crash_image(kind, Random(1))
     again = open_store(RecordingDisk.of_image(image), root=ROOT)
     assert bodies(again) == bodies(store)

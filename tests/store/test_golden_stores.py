@@ -173,7 +173,7 @@ def test_an_apache_store_goes_on_here_and_opens_again(golden, tmp_path):
     store = MessageStore(config)
     store.load()
     before = store.max_offset("TopicPlain", 0)
-    status, physical, offset = store.put_message(
+    refusal, physical, offset = store.put_message(
         "TopicPlain",
         0,
         b"one more",
@@ -183,7 +183,7 @@ def test_an_apache_store_goes_on_here_and_opens_again(golden, tmp_path):
         store_host=bytes(8),
         tags_code=0,
     )
-    assert status == 0
+    assert refusal is None
     assert offset == before
     store.commit()
     store.close()

@@ -13,7 +13,7 @@ from trocket.store.disk.memory_disk import MemoryDisk
 from trocket.store.index import index_file, index_service
 from trocket.store.services import checkpoint_now
 
-from .support import ROOT, open_store, send
+from .support import ROOT, open_store, send, visible_records
 
 
 def find(store, key, topic="T"):
@@ -214,10 +214,10 @@ async def test_without_room_for_entries_the_checkpoint_goes_on_with_what_it_said
     disk.fault = lambda name, path: (
         OSError(errno.ENOSPC, "") if name == "pwrite" and "/index/" in path else None
     )
-    said = store.checkpoint
+    said = store.checkpoints.current
     await checkpoint_now(store)
-    assert store.checkpoint.dispatched_offset == store.dispatched_offset
-    assert store.checkpoint.index == said.index
+    assert store.checkpoints.current.dispatched_offset == store.dispatched_offset
+    assert store.checkpoints.current.index == said.index
     disk.process_death()
     disk.fault = None
     store = open_store(disk)
@@ -236,8 +236,8 @@ async def test_a_file_whose_sync_failed_is_not_vouched_for_again():
     disk.fault = None
     await checkpoint_now(store)
     assert store.index.is_broken
-    assert store.checkpoint.dispatched_offset == store.dispatched_offset
-    assert store.checkpoint.index is None
+    assert store.checkpoints.current.dispatched_offset == store.dispatched_offset
+    assert store.checkpoints.current.index is None
     disk.process_death()
     store = open_store(disk)
     assert [find(store, f"k{number}") for number in range(20)] == [1] * 20
@@ -321,7 +321,7 @@ class Model:
             store.index.work(1.0)
         assert not store.index.is_broken
         wanted: dict[str, list[int]] = {}
-        for record in store._read_log(0):
+        for record in visible_records(store):
             message = decode_record(store.message_at(record[3]))
             for name in ("UNIQ_KEY", "KEYS"):
                 for key in message.properties.get(name, "").split():

@@ -46,16 +46,16 @@ WRITER = textwrap.dedent(
                 last = -1
                 for _ in range(20):
                     body = b"%d " % number + b"x" * (number % 3000)
-                    status, last, _ = store.put_message(
+                    refusal, last, _ = store.put_message(
                         "T", number % 2, body, b"KEYS\\x01k%d\\x02" % number,
                         born_timestamp_ms=0, born_host=host, store_host=host, tags_code=0,
                     )
-                    assert status == 0, store.refusal
+                    assert refusal is None, refusal
                     number += 1
                 store.commit()
-                if store.sync_flush:
-                    flushed = trio.Event()
-                    store.when_flushed(last, lambda ok: flushed.set() if ok else sys.exit(1))
+                if store.writer.sync_flush:
+                    flushed, when_flushed = trio.Event(), store.flusher.when_flushed
+                    when_flushed(last, lambda ok: flushed.set() if ok else sys.exit(1))
                     await flushed.wait()
                 print(number, flush=True)  # all up to here are answered
                 await trio.sleep(0)

@@ -182,9 +182,9 @@ def test_holes_and_garbage_in_queue_files_behind_the_checkpoint_are_made_again()
     for number in range(40):
         send(store, b"%d" % number)
         if number == 9:
-            store.flush()
+            store.flusher.flush()
             store.queue_store.write()
-            store.note_checkpoint(store.dispatched_offset, store.now_ms)
+            store.checkpoints.write(store.dispatched_offset, store.now_ms)
     store.queue_store.write()
     disk.process_death()
     units = disk.contents[f"{ROOT}/consumequeue/T/0/{0:020d}"]
@@ -195,7 +195,7 @@ def test_holes_and_garbage_in_queue_files_behind_the_checkpoint_are_made_again()
 
 
 def test_units_that_memory_has_no_room_for_are_made_in_a_second_reading(monkeypatch):
-    monkeypatch.setattr("trocket.store.recovery.survey.UNITS_MAX", 7)
+    monkeypatch.setattr("trocket.store.recovery.log_scan.UNITS_MAX", 7)
     disk = MemoryDisk()
     store = open_store(disk)
     for number in range(50):
@@ -316,9 +316,9 @@ def test_a_crash_while_a_queue_of_an_old_part_of_the_log_is_built_again_does_no_
             store.begin_burst()
             send(store, bytes(2000), queue_id=1 + number % 2 if number < 30 else 0)
             if number == 60 and whose != "apache's":
-                store.flush()
+                store.flusher.flush()
                 store.queue_store.write()
-                store.note_checkpoint(store.dispatched_offset, store.now_ms)
+                store.checkpoints.write(store.dispatched_offset, store.now_ms)
         newest_ms = store.now_ms
         if whose == "apache's":
             store.close()
@@ -326,7 +326,7 @@ def test_a_crash_while_a_queue_of_an_old_part_of_the_log_is_built_again_does_no_
                 disk, f"{ROOT}/checkpoint", Checkpoint(newest_ms, newest_ms, newest_ms)
             )
         else:
-            write_queue_ends(disk, ROOT, store.queue_ends())
+            write_queue_ends(disk, ROOT, store.checkpoints.queue_ends())
             disk.process_death()
         del disk.contents[f"{ROOT}/consumequeue/T/1/{0:020d}"][100:]
         calls = 0

@@ -44,7 +44,7 @@ def rolled(shift=0, **last):
 def test_it_is_the_last_messages_whatever_the_next_file_begins_with():
     disk, path = rolled()
     assert newest_timestamp_ms(disk, path, 0, SIZE) == START + 77
-    assert first_timestamp_ms(disk, path, 0) == START
+    assert first_timestamp_ms(disk, path, 0, SIZE) == START
 
 
 def test_bytes_that_look_like_a_record_are_not_believed():
@@ -78,7 +78,7 @@ def test_a_damaged_end_is_of_unknown_age(damage):
 def test_a_file_in_which_no_record_begins_is_of_unknown_age():
     disk = MemoryDisk()
     disk.open("/log/0", create=True).resize(SIZE)
-    assert first_timestamp_ms(disk, "/log/0", 0) == -1
+    assert first_timestamp_ms(disk, "/log/0", 0, SIZE) == -1
     assert newest_timestamp_ms(disk, "/log/0", 0, SIZE) == -1
 
 

@@ -15,7 +15,7 @@ from trocket.store.disk.memory_disk import MemoryDisk
 from trocket.store.disk.os_disk import OsDisk
 from trocket.store.errors import StoreIOError, StoreLockedError
 from trocket.store.message_store import MessageStore
-from trocket.store.status import BoundaryType, PutMessageStatus
+from trocket.store.status import BoundaryType, PutMessageStatus, PutRefusal
 
 from .support import HOST, HOST_V6, ROOT, bodies, open_store, put, send, small_config
 
@@ -33,7 +33,17 @@ def test_the_record_is_byte_for_byte_what_the_codec_encodes():
     _, physical, offset = put(store, b"payload", queue_id=3, properties=properties, flag=7)
     store.commit()
     expected = encode_record(
-        "T", 3, offset, physical, b"payload", properties, 1, HOST, store.now_ms, HOST, flag=7
+        "T",
+        3,
+        offset,
+        physical,
+        b"payload",
+        properties,
+        born_timestamp_ms=1,
+        born_host=HOST,
+        store_timestamp_ms=store.now_ms,
+        store_host=HOST,
+        flag=7,
     )
     assert bytes(store.message_at(physical)) == expected
 
@@ -79,8 +89,9 @@ def test_a_record_never_spans_two_files_and_eight_bytes_stay_for_the_blank():
 )
 def test_what_no_file_could_hold_is_refused_and_stores_nothing(change, status):
     store = open_store()
-    assert put(store, **change) == (status, -1, -1)
-    assert store.refusal
+    refusal, *offsets = put(store, **change)
+    assert (refusal.status, offsets) == (status, [-1, -1])
+    assert refusal.remark
     assert list(store.commit()) == []
     assert send(store) == 0
 
@@ -117,10 +128,10 @@ def test_a_batch_is_stored_whole_with_its_own_properties_then_the_batchs():
     store = open_store()
     messages = [Message("T", b"a", properties={"KEYS": "k1", "TAGS": "X"}), Message("T", b"b")]
     arguments = {"born_timestamp_ms": 1, "born_host": HOST, "store_host": HOST}
-    status, offsets, first = store.put_batch(
+    refusal, offsets, first = store.put_batch(
         "T", 0, encode_batch(messages), b"WAIT\x01true\x02", **arguments
     )
-    assert (status, first, len(offsets)) == (0, 0, 2)
+    assert (refusal, first, len(offsets)) == (None, 0, 2)
     store.commit()
     stored = [decode_messages(store.message_at(at))[0] for at in offsets]
     assert stored[0].properties == {"KEYS": "k1", "TAGS": "X", "WAIT": "true"}
@@ -132,8 +143,8 @@ def test_a_batch_is_stored_whole_with_its_own_properties_then_the_batchs():
 def test_a_batch_that_cannot_be_read_stores_nothing(body):
     store = open_store()
     arguments = {"born_timestamp_ms": 1, "born_host": HOST, "store_host": HOST}
-    status, offsets, first = store.put_batch("T", 0, body, b"", **arguments)
-    assert (status, offsets, first) == (PutMessageStatus.MESSAGE_ILLEGAL, [], -1)
+    refusal, offsets, first = store.put_batch("T", 0, body, b"", **arguments)
+    assert (refusal.status, offsets, first) == (PutMessageStatus.MESSAGE_ILLEGAL, [], -1)
     assert list(store.commit()) == []
 
 
@@ -142,9 +153,9 @@ def test_a_full_disk_refuses_what_needs_a_new_file_and_sends_come_back_with_spac
     store = open_store(disk)
     send(store, bytes(60_000))
     disk.fault = failing("allocate")
-    status, physical, _ = put(store, bytes(60_000))
-    assert (status, physical) == (PutMessageStatus.CREATE_MAPPED_FILE_FAILED, -1)
-    assert "space" in store.refusal
+    refusal, physical, _ = put(store, bytes(60_000))
+    assert (refusal.status, physical) == (PutMessageStatus.CREATE_MAPPED_FILE_FAILED, -1)
+    assert "space" in refusal.remark
     assert send(store, b"small, fits") == 1
     disk.fault = None
     store.clock.advance(10)
@@ -163,7 +174,8 @@ def test_sends_come_back_with_space_though_the_clock_was_years_ahead():
     store.clock.jump(-YEARS_MS)
     disk.fault = failing("allocate")
     store.begin_burst()
-    assert put(store, bytes(60_000))[0] is PutMessageStatus.CREATE_MAPPED_FILE_FAILED
+    assert put(store, bytes(60_000))[0].status is PutMessageStatus.CREATE_MAPPED_FILE_FAILED
+    assert "space" in put(store, bytes(60_000))[0].remark, "at once it is not tried again"
     disk.fault = None
     store.clock.advance(1_000)
     store.begin_burst()
@@ -232,20 +244,17 @@ def test_a_failed_fsync_is_final_and_fails_the_waiters():
     disk = MemoryDisk()
     store = open_store(disk, sync=True)
     outcome = []
-    told = []
-    store.on_read_only = lambda: told.append(True)
     _, physical, _ = put(store)
     store.commit()
-    store.when_flushed(physical, outcome.append)
+    store.flusher.when_flushed(physical, outcome.append)
     disk.fault = failing("sync", error=errno.EIO)
-    store.flush()
+    store.flusher.flush()
     disk.fault = None
-    store.flush()
+    store.flusher.flush()
     assert outcome == [False]
-    assert told == [True]
     assert store.read_only
     assert store.max_offset("T", 0) == 0
-    assert put(store)[0] is PutMessageStatus.SERVICE_NOT_AVAILABLE
+    assert put(store)[0].status is PutMessageStatus.SERVICE_NOT_AVAILABLE
     store.close()
     assert disk.exists(f"{ROOT}/abort")
 
@@ -257,14 +266,14 @@ def test_under_sync_flush_a_message_is_visible_only_when_it_is_on_the_device():
     store.on_visible = lambda keys: seen.extend(keys)
     _, physical, _ = put(store)
     assert list(store.commit()) == []
-    store.when_flushed(physical, outcome.append)
+    store.flusher.when_flushed(physical, outcome.append)
     assert (store.max_offset("T", 0), seen, outcome) == (0, [], [])
-    assert store.dispatch_behind_bytes > 0
+    assert store.dispatched_offset == 0
     assert store.message_at(physical) is None
-    store.flush()
+    store.flusher.flush()
     assert (store.max_offset("T", 0), seen, outcome) == (1, [("T", 0)], [True])
-    assert store.dispatch_behind_bytes == 0
-    store.when_flushed(physical, outcome.append)
+    assert store.dispatched_offset == store.max_physical_offset
+    store.flusher.when_flushed(physical, outcome.append)
     assert outcome == [True, True]
 
 
@@ -273,13 +282,13 @@ def test_a_waiter_is_told_when_fsync_takes_too_long():
     outcome = []
     _, physical, _ = put(store)
     store.commit()
-    store.when_flushed(physical, outcome.append)
+    store.flusher.when_flushed(physical, outcome.append)
     store.clock.advance(4_999)
     store.flusher.expire()
     assert outcome == []
     store.clock.advance(1)
     store.flusher.expire()
-    store.flush()
+    store.flusher.flush()
     assert outcome == [False]
 
 
@@ -320,8 +329,8 @@ def test_a_used_folder_cannot_be_opened_twice():
 def test_a_closed_store_refuses_puts():
     store = open_store()
     store.close()
-    store._file_end = -1
-    assert put(store)[0] is PutMessageStatus.SERVICE_NOT_AVAILABLE
+    refusal = PutRefusal(PutMessageStatus.SERVICE_NOT_AVAILABLE, "the store is not open")
+    assert put(store) == (refusal, -1, -1)
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
@@ -379,9 +388,9 @@ def test_a_waiter_for_what_is_not_written_yet_goes_on_waiting():
     put(store)
     store.commit()
     _, later, _ = put(store)
-    store.when_flushed(later, outcome.append)
-    store.flush()
+    store.flusher.when_flushed(later, outcome.append)
+    store.flusher.flush()
     assert outcome == []
     store.commit()
-    store.flush()
+    store.flusher.flush()
     assert outcome == [True]

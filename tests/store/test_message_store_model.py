@@ -44,7 +44,7 @@ class StoreModel(RuleBasedStateMachine):
         self.number += 1
         body = b"%d:" % self.number + bytes(size)
         topic, queue_id = key
-        status, _, offset = put(
+        refusal, _, offset = put(
             self.store,
             body,
             topic=topic,
@@ -52,7 +52,7 @@ class StoreModel(RuleBasedStateMachine):
             born_host=HOST_V6 if v6 else HOST,
             properties=b"UNIQ_KEY\x01K%d\x02" % self.number,
         )
-        assert status == 0
+        assert refusal is None
         ahead = sum(1 for other, _ in self.pending if other == key)
         assert offset == len(self.committed[key]) + ahead
         self.pending.append((key, body))
@@ -64,7 +64,7 @@ class StoreModel(RuleBasedStateMachine):
             self.number += 1
             messages.append(Message(key[0], b"%d:" % self.number))
         topic, queue_id = key
-        status, offsets, first = self.store.put_batch(
+        refusal, offsets, first = self.store.put_batch(
             topic,
             queue_id,
             encode_batch(messages),
@@ -73,7 +73,7 @@ class StoreModel(RuleBasedStateMachine):
             born_host=HOST,
             store_host=HOST,
         )
-        assert status == 0
+        assert refusal is None
         assert len(offsets) == count
         ahead = sum(1 for other, _ in self.pending if other == key)
         assert first == len(self.committed[key]) + ahead
@@ -97,7 +97,7 @@ class StoreModel(RuleBasedStateMachine):
 
     @rule()
     def flush(self):
-        self.store.flush()
+        self.store.flusher.flush()
         self.synced = {key: len(found) for key, found in self.committed.items()}
 
     @rule()
@@ -109,7 +109,7 @@ class StoreModel(RuleBasedStateMachine):
         self.flush()
         self.store.queue_store.write()
         self.store.queue_store.sync(self.store.queue_store.take_unsynced())
-        self.store.note_checkpoint(self.store.dispatched_offset, self.store.now_ms)
+        self.store.checkpoints.write(self.store.dispatched_offset, self.store.now_ms)
 
     @rule()
     def build_index(self):

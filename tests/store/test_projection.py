@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from tests.store.queue_differences import Difference, differences, spans
 from trocket.common.java_hash import tags_code
 from trocket.store.disk.memory_disk import MemoryDisk
 from trocket.store.format import UNIT, UNIT_SIZE
-from trocket.store.queues.projection import Difference, Places, differences, spans
+from trocket.store.queues.projection import Places
 
 from .damaged import QUEUE
 from .support import open_store, put, send

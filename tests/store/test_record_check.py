@@ -372,7 +372,7 @@ def opened_batches():
         body = encode_batch([Message("T", b"x")] * 3)
         hosts = {"born_timestamp_ms": 1, "born_host": HOST, "store_host": HOST}
         properties = b"UNIQ_KEY\x01AB\x02TAGS\x01a\x02"
-        assert store.put_batch("T", 0, body, properties, **hosts)[0] == 0
+        assert store.put_batch("T", 0, body, properties, **hosts)[0] is None
         store.commit()
     store.close()
     return open_store(disk), disk

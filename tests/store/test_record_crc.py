@@ -64,10 +64,10 @@ def test_each_message_of_a_batch_has_its_own():
     store = open_store(enabled_append_prop_crc=True)
     properties = {"__CRC32#": "1234567890"}
     batch = encode_batch([Message("T", b"1"), Message("T", b"2", properties=properties)])
-    status, offsets, _ = store.put_batch(
+    refusal, offsets, _ = store.put_batch(
         "T", 0, batch, b"X\x01y\x02", born_timestamp_ms=1, born_host=HOST, store_host=HOST
     )
-    assert (status, len(offsets)) == (PutMessageStatus.PUT_OK, 2)
+    assert (refusal, len(offsets)) == (None, 2)
     store.commit()
     for number in range(2):
         right, kept = stored(store, number)
@@ -77,7 +77,7 @@ def test_each_message_of_a_batch_has_its_own():
 
 def test_properties_that_fit_only_without_a_checksum_are_refused():
     longest = b"a\x01" + b"x" * 32_764 + b"\x02"
-    assert put(open_store(), properties=longest)[0] is PutMessageStatus.PUT_OK
+    assert put(open_store(), properties=longest)[0] is None
     store = open_store(enabled_append_prop_crc=True)
-    assert put(store, properties=longest)[0] is PutMessageStatus.PROPERTIES_SIZE_EXCEEDED
-    assert put(store)[0] is PutMessageStatus.PUT_OK
+    assert put(store, properties=longest)[0].status is PutMessageStatus.PROPERTIES_SIZE_EXCEEDED
+    assert put(store)[0] is None

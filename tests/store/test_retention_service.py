@@ -14,12 +14,14 @@ from trocket.store.clock import ManualClock
 from trocket.store.disk.memory_disk import MemoryDisk
 from trocket.store.disk.os_disk import OsDisk
 from trocket.store.errors import StoreIOError
+from trocket.store.retention.disk_space import measure
 from trocket.store.retention.retention_rules import CLOCK_DOUBT_S
 from trocket.store.retention_service import Retention
 from trocket.store.services import checkpoint_now, run_services
 from trocket.store.status import GetMessageStatus, PutMessageStatus
+from trocket.store.store_state import StoreEvent
 
-from .support import bodies, open_store, put, send
+from .support import bodies, open_store, put, send, visible_records
 
 HOUR_MS = 3_600_000
 FILE = 64 * 1024
@@ -167,7 +169,7 @@ async def test_queue_and_index_files_follow_and_what_is_left_is_found():
 
 async def test_what_the_checkpoint_does_not_vouch_for_stays():
     store = await aged_store(days=2)
-    vouched = store.checkpoint.dispatched_offset
+    vouched = store.checkpoints.current.dispatched_offset
     for _ in range(60):
         send_numbered(store)
     store.clock.advance(200 * HOUR_MS)
@@ -187,7 +189,7 @@ async def test_what_the_checkpoint_does_not_vouch_for_stays():
 async def test_a_read_only_store_deletes_nothing(hour):
     disk = MemoryDisk()
     store = await aged_store(disk, delete_when=hour)
-    store.read_only = True
+    store.writer.enter(StoreEvent.WRITE_FAILED, "the test says so")
     disk.unlink(store.log.detach(0))  # queue files would follow
     names = set(disk.contents)
     Retention(store).clean()
@@ -258,8 +260,8 @@ async def test_a_topic_deleted_meanwhile_is_left_alone():
 
 async def test_who_reads_the_log_while_its_beginning_goes_goes_on_where_it_begins():
     store = await aged_store()
-    everything = [record[3] for record in store._read_log(0)]
-    reader = store._read_log(0)
+    everything = [record[3] for record in visible_records(store)]
+    reader = visible_records(store)
     next(reader)
     Retention(store).clean()
     rest = [record[3] for record in reader]
@@ -296,7 +298,7 @@ async def test_a_stop_at_any_moment_leaves_a_store_that_opens_and_goes_on(clean)
         store = reopened(store, disk, clean=clean)
         low, end = store.min_offset("T", 0), len(before)
         assert numbered(store) == before[low:end]
-        assert store.refusal == ""
+        assert store.trouble == ""
         Retention(store).clean()
         assert store.min_physical_offset == 2 * FILE
         assert numbered(store) == before[store.min_offset("T", 0) :]
@@ -310,7 +312,7 @@ async def test_a_stop_at_any_moment_leaves_a_store_that_opens_and_goes_on(clean)
 async def test_what_a_crash_left_behind_goes_at_the_first_look(clean):
     disk = MemoryDisk()
     store = await aged_store(disk)
-    store.note_log_start(2 * FILE)
+    store.checkpoints.note_log_start(2 * FILE)
     for base in (0, FILE):
         disk.unlink(store.log.detach(base))
     store = reopened(store, disk, clean=clean, delete_when=ANOTHER_HOUR)
@@ -415,7 +417,7 @@ async def test_over_85_percent_the_oldest_files_go_and_sends_are_taken():
     fill(disk, 87)
     Retention(store).clean()
     assert len(store.log.files) == 3
-    assert put(store)[0] is PutMessageStatus.PUT_OK
+    assert put(store)[0] is None
 
 
 async def test_over_90_percent_sends_are_refused_reads_go_on_and_sends_come_back():
@@ -428,21 +430,21 @@ async def test_over_90_percent_sends_are_refused_reads_go_on_and_sends_come_back
     store = await aged_store(disk, **keys)
     retention = Retention(store)
     before = numbered(store)
-    status, _, pending = put(store, b"%06d" % len(before))
+    refusal, _, pending = put(store, b"%06d" % len(before))
     fill(disk, 91)
     retention.clean()
     retention.clean()
-    assert status is PutMessageStatus.PUT_OK
-    assert put(store)[0] is PutMessageStatus.SERVICE_NOT_AVAILABLE
-    assert "/data/commitlog is 91 % full" in store.refusal
-    assert put(store, topic="New")[0] is PutMessageStatus.SERVICE_NOT_AVAILABLE
+    assert refusal is None
+    assert put(store)[0].status is PutMessageStatus.SERVICE_NOT_AVAILABLE
+    assert "/data/commitlog is 91 % full" in store.trouble
+    assert put(store, topic="New")[0].status is PutMessageStatus.SERVICE_NOT_AVAILABLE
     store.commit()
     assert numbered(store) == [*before, pending], "what was put before is stored"
     fill(disk, 90)
     retention.clean()
     assert send(store, b"%06d" % (len(before) + 1)) == len(before) + 1
     store.close()
-    assert store.disk_full == ""
+    assert store.trouble == ""
 
 
 async def test_a_failed_write_while_sends_are_refused_does_not_take_them_again():
@@ -455,8 +457,8 @@ async def test_a_failed_write_while_sends_are_refused_does_not_take_them_again()
     disk.fault = lambda name, path: failures.pop() if name == "pwrite" and failures else None
     with pytest.raises(StoreIOError):
         store.commit()
-    assert put(store)[0] is PutMessageStatus.SERVICE_NOT_AVAILABLE
-    assert "diskSpaceWarningLevelRatio" in store.refusal
+    assert put(store)[0].status is PutMessageStatus.SERVICE_NOT_AVAILABLE
+    assert "diskSpaceWarningLevelRatio" in store.trouble
 
 
 async def test_a_quota_bounds_what_the_store_takes():
@@ -472,10 +474,10 @@ async def test_a_quota_bounds_what_the_store_takes():
             sent += 1
         await checkpoint_now(store)
         retention.clean()
-        assert store.disk_full == ""
+        assert store.trouble == ""
         assert disk.used_bytes("/data") <= quota
     assert numbered(store) == list(range(store.min_offset("T", 0), sent))
-    assert store.disk_use().own_bytes == disk.used_bytes("/data")
+    assert measure(disk, store.config).own_bytes == disk.used_bytes("/data")
 
 
 async def test_over_a_quota_that_nothing_can_meet_sends_are_refused_by_name():
@@ -483,9 +485,9 @@ async def test_over_a_quota_that_nothing_can_meet_sends_are_refused_by_name():
     keys = {"delete_when": ANOTHER_HOUR, "clean_file_forcibly_enable": False}
     store = await aged_store(disk, store_bytes_max=3 * FILE, file_reserved_time=1000, **keys)
     Retention(store).clean()
-    assert put(store)[0] is PutMessageStatus.SERVICE_NOT_AVAILABLE
-    assert "storeBytesMax=192.0 KiB" in store.refusal
-    assert "cleanFileForciblyEnable" in store.refusal
+    assert put(store)[0].status is PutMessageStatus.SERVICE_NOT_AVAILABLE
+    assert "storeBytesMax=192.0 KiB" in store.trouble
+    assert "cleanFileForciblyEnable" in store.trouble
 
 
 async def test_the_service_refuses_and_takes_sends_as_room_goes_and_comes(autojump_clock):
@@ -496,13 +498,13 @@ async def test_the_service_refuses_and_takes_sends_as_room_goes_and_comes(autoju
         fill(disk, 99)
         await trio.sleep(11)
         assert len(store.log.files) == 1
-        assert store.disk_full
+        assert store.trouble
         await trio.sleep(12)
         logs = disk.list("/data/commitlog")
         assert logs == [f"{4 * FILE:020d}"], "no file is made ahead on a full disk"
         disk.taken = 0
         await trio.sleep(11)
-        assert store.disk_full == ""
+        assert store.trouble == ""
         send(store)
         nursery.cancel_scope.cancel()
     store.close()

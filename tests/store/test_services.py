@@ -66,7 +66,7 @@ async def test_group_commit_answers_many_waiters_with_one_fsync(autojump_clock):
         for _ in range(10):
             _, physical, _ = put(store)
             store.commit()
-            store.when_flushed(physical, outcome.append)
+            store.flusher.when_flushed(physical, outcome.append)
         await trio.sleep(0.001)
         assert outcome == [True] * 10
         assert len(syncs) == 1
@@ -81,7 +81,7 @@ async def test_queue_units_reach_their_files_and_the_checkpoint_follows(autojump
         assert not disk.exists(path)
         await trio.sleep(2)
         assert any(disk.contents[path])
-        assert store.checkpoint.dispatched_offset == store.max_physical_offset
+        assert store.checkpoints.current.dispatched_offset == store.max_physical_offset
 
 
 async def test_a_page_of_queue_units_does_not_wait_for_the_checkpoint(autojump_clock):
@@ -136,7 +136,7 @@ async def test_queue_files_that_could_not_be_synced_are_never_vouched_for(autoju
         )
         await trio.sleep(30)
         assert not failures
-        assert store.checkpoint.dispatched_offset < store.max_physical_offset
+        assert store.checkpoints.current.dispatched_offset < store.max_physical_offset
     assert disk.exists(f"{ROOT}/abort")
     disk.power_loss()
     assert bodies(open_store(disk)) == [b"1"]
@@ -227,7 +227,7 @@ async def test_cancelling_and_closing_keeps_everything(autojump_clock, sync):
 async def test_the_checkpoint_stays_when_fsync_fails(autojump_clock):
     disk = MemoryDisk()
     async with running(disk, flush_interval_commit_log=3_600_000) as store:
-        before = store.checkpoint.dispatched_offset
+        before = store.checkpoints.current.dispatched_offset
         send(store)
         disk.fault = lambda name, path: (
             OSError(errno.EIO, "") if name == "sync" and "commitlog" in path else None
@@ -235,4 +235,4 @@ async def test_the_checkpoint_stays_when_fsync_fails(autojump_clock):
         await trio.sleep(30)
         disk.fault = None
         assert store.read_only
-        assert store.checkpoint.dispatched_offset == before
+        assert store.checkpoints.current.dispatched_offset == before

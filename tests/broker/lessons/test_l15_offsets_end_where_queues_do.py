@@ -25,7 +25,7 @@ async def test_offsets_of_messages_that_are_lost_go_back_to_the_end(autojump_clo
     async with embedded_broker(disk, clock=clock) as broker:
         client = await broker.connect()
         await client.ask(SEND, send_fields(), b"old")
-        broker.controller.store.flush()
+        broker.controller.store.flusher.flush()
         await client.ask(SEND, send_fields(), b"lost")
         await client.ask(PULL, pull_fields(sysFlag=4))
         assert (await client.ask(UPDATE_OFFSET, {**QUEUE, "commitOffset": 2})).code == 0

@@ -16,7 +16,7 @@ from trocket.remoting.codec import RemotingCommand
 from trocket.remoting.message_codec import decode_record
 from trocket.store.config import FlushDiskType
 from trocket.store.disk.memory_disk import MemoryDisk
-from trocket.store.status import PutMessageStatus
+from trocket.store.status import PutMessageStatus, PutRefusal
 
 from ..embedded import START_MS, TrioClock, embedded_broker
 from ..processors.test_end_transaction import (
@@ -70,10 +70,10 @@ async def test_a_store_that_refuses_is_asked_with_pauses(autojump_clock, monkeyp
         def refuse(*args, **more):
             nonlocal tries
             tries += 1
-            return (PutMessageStatus.SERVICE_NOT_AVAILABLE, -1, -1)
+            return (PutRefusal(PutMessageStatus.SERVICE_NOT_AVAILABLE), -1, -1)
 
         with monkeypatch.context() as refusing:
-            refusing.setattr(broker.controller.store, "put_message", refuse)
+            refusing.setattr(broker.controller.store, "put", refuse)
             await trio.sleep(66)
         assert 50 <= tries <= 130  # each second, an op message for nothing included
         await trio.sleep(1.1)
@@ -260,7 +260,7 @@ async def test_a_rollback_under_sync_flush_is_answered_behind_the_fsync(
             with trio.move_on_after(2):
                 await client.answer(opaque)
                 pytest.fail("it is answered, and a power cut would take it back")
-        broker.controller.store.flush()
+        broker.controller.store.flusher.flush()
         assert (await client.answer(opaque)).code == 0
 
 

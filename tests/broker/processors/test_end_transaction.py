@@ -10,7 +10,7 @@ import trio
 from trocket.remoting.message_codec import decode_messages, decode_record
 from trocket.store.config import FlushDiskType
 from trocket.store.disk.memory_disk import MemoryDisk
-from trocket.store.status import PutMessageStatus
+from trocket.store.status import PutMessageStatus, PutRefusal
 
 from ..embedded import TrioClock, embedded_broker, pull_fields, send_fields
 from ..harness import heartbeat
@@ -302,8 +302,8 @@ async def test_what_the_store_refuses_stays_open(autojump_clock, caplog, monkeyp
         client = await producer(broker)
         half = await prepare(client)
         with monkeypatch.context() as refusing:
-            refused = (PutMessageStatus.SERVICE_NOT_AVAILABLE, -1, -1)
-            refusing.setattr(store, "put_message", lambda *args, **more: refused)
+            refused = (PutRefusal(PutMessageStatus.SERVICE_NOT_AVAILABLE), -1, -1)
+            refusing.setattr(store, "put", lambda *args, **more: refused)
             assert (await client.ask(END, end_fields(half, COMMIT))).code == 14
             await trio.sleep(9)
         told = [each for each in caplog.records if "are checked later" in each.message]

@@ -320,8 +320,8 @@ async def test_messages_that_retention_took_are_not_found_and_later_ones_are() -
         store.begin_burst()
         for _ in range(2):  # one log file
             keys = b"KEYS\1k %d" % day
-            status, physical_offset, _ = put(store, bytes(30_000), properties=keys)
-            assert status == 0
+            refusal, physical_offset, _ = put(store, bytes(30_000), properties=keys)
+            assert refusal is None
             store.commit()
             offsets.append(physical_offset)
         clock.advance(24 * 3_600_000)
@@ -347,8 +347,8 @@ def test_under_sync_flush_a_message_is_found_when_it_is_on_the_device_and_not_be
     send(store, b"old", properties=b"KEYS\1k")
     store.flusher.flush()
     store.index.work()
-    status, physical_offset, _ = put(store, b"new", properties=b"KEYS\1k", store_host=HOST_V6)
-    assert status == 0
+    refusal, physical_offset, _ = put(store, b"new", properties=b"KEYS\1k", store_host=HOST_V6)
+    assert refusal is None
     store.commit()
     store.index.work()
     assert bodies_of(by_key(store, "k")) == [b"old"]

@@ -199,7 +199,7 @@ async def test_what_an_ordered_consumer_gives_up_is_dead_at_once():
     async with embedded_broker() as broker:
         client = await broker.connect()
         queues = [MessageQueue(topic="T", broker_name="b", queue_id=0)]
-        broker.controller._locks.try_lock_batch("G", queues, "c1", now_s=trio.current_time())
+        broker.controller.locks.try_lock_batch("G", queues, "c1", now_s=trio.current_time())
         fields = send_fields("%RETRY%G", i="UNIQ_KEY\1A\2DELAY\0013\2", j=1, l=16)
         assert (await client.ask(SEND, fields, b"poison")).code == 0
         (dead,) = await stored(client, "%DLQ%G")
@@ -222,5 +222,5 @@ async def test_under_sync_flush_it_is_answered_behind_the_fsync(autojump_clock, 
             with trio.move_on_after(2):
                 await client.answer(opaque)
                 pytest.fail("it is answered, and a power cut would take it")
-        broker.controller.store.flush()
+        broker.controller.store.flusher.flush()
         assert (await client.answer(opaque)).code == 0

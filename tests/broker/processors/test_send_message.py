@@ -288,7 +288,7 @@ async def test_sends_of_several_connections_share_a_turn_with_refused_ones() -> 
     async with embedded_broker() as broker:
         for _ in range(3):
             await broker.connect()
-        server, turn = broker.controller.server, broker.controller._turn
+        server, turn = broker.controller.server, broker.controller.turn
         assert server is not None
         send = server._processors[SEND_V2]
         rude, first, second = server.channels

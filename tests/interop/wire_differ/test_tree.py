@@ -34,7 +34,7 @@ def record(**changed: Any) -> bytes:
         **changed,
     }
     values["properties"] = properties_to_bytes(values["properties"])
-    return encode_record(*values.values())
+    return encode_record(**values)
 
 
 def paths(first: object, second: object) -> list[str]:

@@ -10,7 +10,7 @@ from trocket.store.ha.sender import LogSender
 from trocket.store.ha.slave import LogFollower
 from trocket.store.status import PutMessageStatus
 from trocket.store.writing.acks import SlaveAcks
-from trocket.store.writing.log_writer import LogWriter
+from trocket.store.writing.durability import Durability
 
 Patch = pytest.MonkeyPatch
 OK = PutMessageStatus.PUT_OK
@@ -36,21 +36,23 @@ def the_slaves_first_report_is_not_of_the_device(patch: Patch) -> None:
 
 def the_master_answers_when_it_has_appended(patch: Patch) -> None:
     """It waits for nothing."""
-    patch.setattr(LogWriter, "when_replicated", lambda self, offset, callback: callback(OK))
+    patch.setattr(Durability, "when_replicated", lambda self, offset, callback: callback(OK))
 
 
 def the_master_answers_when_its_own_device_has_it(patch: Patch) -> None:
     """L12: as 5.x with inSyncReplicas=1."""
 
-    def broken(self: LogWriter, offset: int, callback: Any) -> None:
-        self.when_flushed(offset, lambda ok: callback(OK if ok else PutMessageStatus(10)))
+    def broken(self: Durability, offset: int, callback: Any) -> None:
+        self._flusher.when_flushed(offset, lambda ok: callback(OK if ok else PutMessageStatus(10)))
 
-    patch.setattr(LogWriter, "when_replicated", broken)
+    patch.setattr(Durability, "when_replicated", broken)
 
 
 def the_master_sends_what_it_has_not_synced(patch: Patch) -> None:
     """As Apache's: after a power cut its slave is ahead of it."""
-    patch.setattr(LogWriter, "sendable_offset", property(lambda self: self.max_physical_offset))
+    patch.setattr(
+        Durability, "sendable_offset", property(lambda self: self._writer.committed_offset)
+    )
 
 
 def what_was_sent_counts_as_reported(patch: Patch) -> None:
@@ -59,7 +61,7 @@ def what_was_sent_counts_as_reported(patch: Patch) -> None:
 
     def broken(self: LogSender, size: int) -> Any:
         pieces = send(self, size)
-        self._store.slaves.report(self, self.send_offset)
+        self._store.durability.slaves.report(self, self.send_offset)
         return pieces
 
     patch.setattr(LogSender, "_next_pieces", broken)

@@ -18,12 +18,12 @@ import trio.testing
 from tests.sim.file_system import POWER_KINDS, FileSystem, Image, Op
 from tests.sim.hole import is_hole_unavoidable
 from tests.sim.recording_disk import RecordingDisk
+from tests.store.queue_differences import differences
 from tests.trio_order import run_by
 from trocket.remoting.message_codec import decode_messages
 from trocket.store.clock import ManualClock
 from trocket.store.config import BrokerRole
 from trocket.store.message_store import MessageStore
-from trocket.store.queues.projection import differences
 from trocket.store.services import checkpoint_now
 from trocket.store.status import PutMessageStatus
 
@@ -169,10 +169,10 @@ class Life:
             body += self.random.randbytes(self.random.randrange(600))
             properties = b"KEYS\1k%d\2TAGS\1A\2" % self._count
             queue_id = self.random.randrange(QUEUES)
-            status, physical, queue_offset = put(
+            refusal, physical, queue_offset = put(
                 store, body, queue_id=queue_id, properties=properties, tags_code=65
             )
-            assert status == 0, store.refusal
+            assert refusal is None, refusal
             store.on_visible(store.commit())
             message = Message(queue_id, queue_offset, physical, body, properties)
 
@@ -279,8 +279,8 @@ def check_together(life: Life, images: Images, owed: list[Message]) -> None:
             master, slave = (node.store for node in nodes)
             await in_step(master, slave)
             assert nodes[SLAVE].ha.state().is_connected
-            status, physical, _ = put(master, b"after it", queue_id=0)
-            assert status == 0, master.refusal
+            refusal, physical, _ = put(master, b"after it", queue_id=0)
+            assert refusal is None, refusal
             master.on_visible(master.commit())
             told: list[PutMessageStatus] = []
             master.when_replicated(physical, told.append)
@@ -316,8 +316,8 @@ async def in_step(master: MessageStore, slave: MessageStore) -> None:
     """Wait until the slave has its master's log, on the device under SYNC_FLUSH, and said so."""
     await trio.sleep(1)
     with trio.fail_after(60):
-        while slave.sendable_offset < master.max_physical_offset:
-            await slave.wait_for_more()
+        while slave.durability.sendable_offset < master.max_physical_offset:
+            await slave.activity.wait_for_more()
 
 
 def readable(store: MessageStore) -> dict[tuple[int, int], Message]:

@@ -192,8 +192,8 @@ async def group(
 async def caught_up(master: MessageStore, slave: MessageStore, within_s: float = 60) -> None:
     """Wait until a slave has all of its master's log, on the device under SYNC_FLUSH."""
     with trio.fail_after(within_s):
-        while slave.sendable_offset < master.max_physical_offset:
-            await slave.wait_for_more()
+        while slave.durability.sendable_offset < master.max_physical_offset:
+            await slave.activity.wait_for_more()
 
 
 def log_bytes(store: MessageStore) -> dict[int, bytes]:
@@ -208,10 +208,10 @@ def fill(store: MessageStore, count: int, size: int = 1000, *, topic: str = "T")
     for number in range(count):
         body = b"%s %d " % (topic.encode(), number) + bytes(size)
         properties = b"KEYS\x01k%d\x02TAGS\x01A\x02" % number
-        status, _, _ = put(
+        refusal, _, _ = put(
             store, body, topic=topic, queue_id=number % 3, properties=properties, tags_code=65
         )
-        assert status == 0, store.refusal
+        assert refusal is None, refusal
         visible = store.commit()
         store.on_visible(visible)
         sent.append(body)

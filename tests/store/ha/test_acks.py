@@ -91,7 +91,7 @@ def test_a_store_without_slaves_says_what_it_can_promise(role, sync):
     store.when_replicated(physical, told.append)
     assert store.answers_later == (sync or role is SYNC)
     assert (told == []) == sync
-    store.flush()
+    store.flusher.flush()
     assert told == [NOBODY if role is SYNC else OK]
     assert bodies(store) == [b"body"]
 
@@ -99,13 +99,13 @@ def test_a_store_without_slaves_says_what_it_can_promise(role, sync):
 @pytest.mark.parametrize("role", [BrokerRole.ASYNC_MASTER, SYNC])
 def test_a_failed_fsync_is_told_at_once_to_those_who_wait_for_a_slave(role):
     store = open_store(broker_role=role, sync=True)
-    store.slaves.report("slave", 0)
+    store.durability.slaves.report("slave", 0)
     _, physical, _ = put(store)
     store.commit()
     told = []
     store.when_replicated(physical, told.append)
     store.disk.fault = lambda name, path: OSError(5, "") if name == "sync" else None
-    store.flush()
+    store.flusher.flush()
     assert told == [PutMessageStatus.FLUSH_DISK_TIMEOUT]
 
 
@@ -115,28 +115,28 @@ async def test_that_a_slave_is_late_is_told_once_the_message_is_on_the_device(
 ):
     """Or a power cut takes what was said to be stored: an fsync may be what the slave waits for."""
     store = open_store(broker_role=SYNC, sync=True)
-    store.slaves.report("slave", 0)
+    store.durability.slaves.report("slave", 0)
     told = put_and_wait(store, 2)
     with trio.move_on_after(store.config.slave_timeout / 1000 + 1):
-        await store.slaves.expire()
+        await store.durability.slaves.expire()
     assert told == []
     if fails:
         store.disk.fault = lambda name, path: OSError(5, "") if name == "sync" else None
-    store.flush()
+    store.flusher.flush()
     assert told == [PutMessageStatus.FLUSH_DISK_TIMEOUT if fails else TIMEOUT] * 2
 
 
 def test_without_sync_flush_a_failed_fsync_leaves_the_slaves_to_be_waited_for():
     store = open_store(broker_role=SYNC)
-    store.slaves.report("slave", 0)
+    store.durability.slaves.report("slave", 0)
     _, physical, _ = put(store)
     store.commit()
     told = []
     store.when_replicated(physical, told.append)
     store.disk.fault = lambda name, path: OSError(5, "") if name == "sync" else None
-    store.flush()
+    store.flusher.flush()
     assert (store.read_only, told) == (True, [])
-    store.slaves.report("slave", store.max_physical_offset)
+    store.durability.slaves.report("slave", store.max_physical_offset)
     assert told == [OK]
 
 
@@ -158,7 +158,8 @@ async def test_hundreds_of_sends_wait_for_one_report_and_for_the_disk(autojump_c
     async with group(role=SYNC, sync=sync) as (master, slave, _):
         await trio.sleep(1)
         reports = []
-        acks, report = master.store.slaves, master.store.slaves.report
+        acks = master.store.durability.slaves
+        report = acks.report
         acks.report = lambda sender, offset: (reports.append(offset), report(sender, offset))
         tasks = trio.lowlevel.current_statistics().tasks_living
         told = put_and_wait(master.store, 500)
@@ -277,6 +278,6 @@ async def test_an_async_master_makes_nothing_for_its_slaves(autojump_clock):
     async with group() as (master, slave, _):
         await trio.sleep(1)
         assert put_and_wait(master.store, 5) == [OK] * 5
-        assert not master.store.slaves.waited_for.is_set()
+        assert not master.store.durability.slaves.waited_for.is_set()
         assert isinstance(slave.ha, HaSlave)
         assert send(master.store) == 5

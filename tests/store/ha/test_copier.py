@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.store.queue_differences import differences
 from trocket.remoting.message import Message
 from trocket.remoting.message_codec import encode_batch, encode_record
 from trocket.store.config import BrokerRole
@@ -16,8 +17,8 @@ from trocket.store.errors import CopyError, StoreIOError
 from trocket.store.ha import copier as copier_module
 from trocket.store.ha.copier import LogCopier
 from trocket.store.log.commit_log import blank
-from trocket.store.queues.projection import differences
 from trocket.store.queues.queue_ends import read_queue_ends
+from trocket.store.store_state import StoreEvent
 
 from ..support import HOST, ROOT, bodies, open_store, put, send
 
@@ -47,7 +48,8 @@ def record(at, queue_offset, body=b"body", *, later_ms=0, **more):
     arguments = {"topic": "T", "queue_id": 0, "properties": b"", "sys_flag": 0, **more}
     return encode_record(
         arguments["topic"], arguments["queue_id"], queue_offset, at, body, arguments["properties"],
-        1, HOST, 1_700_000_000_000 + at + later_ms, HOST, 0, arguments["sys_flag"],
+        born_timestamp_ms=1, born_host=HOST, store_host=HOST, sys_flag=arguments["sys_flag"],
+        store_timestamp_ms=1_700_000_000_000 + at + later_ms,
     )  # fmt: skip
 
 
@@ -79,7 +81,7 @@ def test_a_log_copied_in_any_pieces_is_the_log(sizes, pieces, sync):
         size = pieces[number % len(pieces)]
         copier.take(data[at : at + size])
         at, number = at + size, number + 1
-    slave.flush()
+    slave.flusher.flush()
     assert log_of(slave) == data
     assert copier.received_offset == slave.max_physical_offset == len(data)
     assert_whole(slave)
@@ -106,8 +108,8 @@ def test_under_sync_flush_a_copied_message_is_shown_after_its_fsync():
     slave.on_visible = shown.extend
     copy(slave, records((0, {}), (1, {})))
     assert (shown, slave.max_offset("T", 0)) == ([], 0)
-    assert slave.max_physical_offset > slave.sendable_offset == 0
-    slave.flush()
+    assert slave.max_physical_offset > slave.durability.sendable_offset == 0
+    slave.flusher.flush()
     assert (shown, slave.max_offset("T", 0)) == ([("T", 0)], 2)
     assert bodies(slave) == [b"body"] * 2
 
@@ -182,7 +184,7 @@ def put_at(at, layout, *values):
         pytest.param(put_at(0, ">iI", 100, 0xCBD43194), "a blank of 100 bytes", id="blank"),
         pytest.param(put_at(28, ">q", 5), "says it lies at 5", id="physical offset"),
         pytest.param(put_at(20, ">q", 7), "message 7 of queue 0 of topic T, where 1", id="gap"),
-        pytest.param(put_at(84, ">i", 2**30), "a body of", id="body size"),
+        pytest.param(put_at(84, ">i", 2**30), "body of", id="body size"),
         pytest.param(put_at(20, ">q", -1), "message -1 of its queue", id="negative offset"),
     ],
 )
@@ -248,12 +250,12 @@ def test_what_apache_may_have_written_is_not_taken_for_ours_at_the_next_start():
         assert slave.max_offset("T", 0) == 2
         assert not slave.read_only
         copier = LogCopier(slave, is_ours=False)
-        assert slave.own_from <= slave.max_physical_offset
+        assert slave.checkpoints.own_from <= slave.max_physical_offset
         copier.take(record(slave.max_physical_offset, 2, properties=b"KEYS\x01a\0b")[:50])
     slave.close()
     assert read_queue_ends(disk, ROOT).own_from == slave.max_physical_offset
     promoted = open_store(disk)
-    assert promoted.own_from == promoted.max_physical_offset
+    assert promoted.checkpoints.own_from == promoted.max_physical_offset
 
 
 def test_what_apache_wrote_is_known_though_a_checkpoint_was_not_finished():
@@ -265,7 +267,7 @@ def test_what_apache_wrote_is_known_though_a_checkpoint_was_not_finished():
     copy(slave, data, is_ours=False)
     disk.fault = lambda name, path: OSError(5, "") if path.endswith("/checkpoint") else None
     with pytest.raises(StoreIOError):
-        slave.note_checkpoint(slave.dispatched_offset, slave.now_ms)
+        slave.checkpoints.write(slave.dispatched_offset, slave.now_ms)
     disk.fault = None
     disk.process_death()
     assert open_slave(disk).max_offset("T", 0) == 2
@@ -311,7 +313,7 @@ def test_files_of_an_empty_log_are_gone_for_good_before_the_copy_begins():
     slave, calls = open_slave(disk), []
     assert list(slave.log.files) == [0]
     disk.fault = lambda name, path: calls.append((name, path[len(ROOT) :]))
-    slave.begin_copy(3 * FILE_SIZE)
+    slave.copies.begin(3 * FILE_SIZE)
     removed = calls.index(("unlink", f"/commitlog/{0:020d}"))
     synced = calls.index(("sync_folder", "/commitlog"), removed)
     assert synced < calls.index(("open", f"/commitlog/{3 * FILE_SIZE:020d}"))
@@ -321,7 +323,7 @@ def test_the_properties_of_a_master_of_ours_stay_checked_at_the_next_start():
     disk = MemoryDisk()
     slave = open_slave(disk)
     copy(slave, records((0, {})))
-    assert slave.own_from == 0
+    assert slave.checkpoints.own_from == 0
     slave.close()
     assert read_queue_ends(disk, ROOT).own_from == 0
 
@@ -342,13 +344,13 @@ def test_a_log_begins_where_a_file_of_ours_can():
 
 def test_a_read_only_store_and_a_full_disk_take_nothing():
     slave = open_slave()
-    slave.refuse_puts("no room, says the test")
+    slave.writer.enter(StoreEvent.DISK_FULL, "no room, says the test")
     with pytest.raises(StoreIOError, match="no room, says the test"):
         copy(slave, GOOD)
-    slave.accept_puts()
+    slave.writer.enter(StoreEvent.DISK_HAS_ROOM)
     copy(slave, GOOD)
     slave.disk.fault = lambda name, path: OSError(5, "") if name == "sync" else None
-    slave.flush()
+    slave.flusher.flush()
     with pytest.raises(StoreIOError, match="read-only"):
         copy(slave, record(len(GOOD), 1))
 
@@ -384,9 +386,9 @@ def test_an_fsync_that_began_before_a_queue_began_again_shows_nothing_of_it():
     old = records((0, {}), (1, {}), (2, {}))
     copy(slave, old + record(len(old), 0, b"new"))
     assert slave.max_offset("T", 0) == 0
-    slave._show_flushed(len(old))
+    slave.dispatcher.show_flushed(len(old))
     assert slave.max_offset("T", 0) <= 1
-    slave.flush()
+    slave.flusher.flush()
     assert bodies(slave) == [b"new"]
 
 
@@ -399,7 +401,7 @@ def test_units_of_batches_that_are_taken_back_show_nothing_before_its_fsync():
 
     copy(slave, records((0, inner(0, 2)), (0, inner(2, 3)), (0, inner(5, 1)), (0, inner(2, 2))))
     assert slave.max_offset("B", 0) == 0
-    slave.flush()
+    slave.flusher.flush()
     assert slave.max_offset("B", 0) == 4
     assert_batches(slave, [(0, 2), (2, 2)])
 
@@ -414,7 +416,7 @@ def test_a_queue_that_begins_again_has_only_what_came_since(sync):
     slave, gone = open_slave(sync=sync), open_slave()
     data = records((0, {"body": b"old"}), (1, {}), (0, {"body": b"new"}), (1, {"body": b"newer"}))
     copy(slave, data)
-    slave.flush()
+    slave.flusher.flush()
     assert bodies(slave) == [b"new", b"newer"]
     assert_whole(slave)
     copy(gone, data[:300], piece=50)
@@ -488,7 +490,7 @@ def test_offsets_of_light_queues_stop_nothing(sync, offsets, kept, begin):
     disk = MemoryDisk()
     slave = open_slave(disk, sync=sync)
     copy(slave, records(*[(n, light(offset)) for n, offset in enumerate(offsets)]))
-    slave.flush()
+    slave.flusher.flush()
     assert slave.min_offset("%LMQ%a", 0) == begin
     assert slave.max_offset("%LMQ%a", 0) == begin + kept
     assert slave.max_offset("T", 0) == len(offsets)
@@ -499,14 +501,14 @@ def test_offsets_of_light_queues_stop_nothing(sync, offsets, kept, begin):
 
 def batch_master():
     master = open_store()
-    master.batch_topics.add("B")
+    master.queue_store.batch_topics.add("B")
     for count in (3, 2):
         messages = [Message("B", b"%d" % n) for n in range(count)]
-        status, _, _ = master.put_batch(
+        refusal, _, _ = master.put_batch(
             "B", 0, encode_batch(messages), b"UNIQ_KEY\x01u\x02", born_timestamp_ms=1,
             born_host=HOST, store_host=HOST,
         )  # fmt: skip
-        assert status == 0
+        assert refusal is None
     master.commit()
     return master
 
@@ -515,7 +517,7 @@ def batch_master():
 def test_inner_batches_make_batch_queues(sync):
     master, slave = batch_master(), open_slave(sync=sync)
     copy(slave, log_of(master), piece=100)
-    slave.flush()
+    slave.flusher.flush()
     assert slave.queue_store.queues["B", 0].is_batch
     assert slave.max_offset("B", 0) == master.max_offset("B", 0) == 5
     assert slave.get_message("B", 0, 3, 32).count == 2
@@ -538,7 +540,7 @@ def test_a_topic_made_again_as_one_of_batches_begins_as_such():
 
 def test_batch_queues_may_leave_offsets_out_and_take_them_anew():
     slave = open_slave()
-    slave.batch_topics.add("B")
+    slave.queue_store.batch_topics.add("B")
 
     def inner(base, count):
         return {
@@ -572,4 +574,4 @@ def test_a_copy_is_begun_midway_only_by_a_store_that_has_nothing():
     slave = open_slave()
     copy(slave, GOOD)
     with pytest.raises(AssertionError, match="begun"):
-        slave.begin_copy(FILE_SIZE)
+        slave.copies.begin(FILE_SIZE)

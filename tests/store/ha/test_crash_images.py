@@ -16,12 +16,12 @@ from tests.sim.file_system import KINDS, POWER_KINDS, FileSystem, Image
 from tests.sim.hole import is_hole_unavoidable
 from tests.sim.recording_disk import RecordingDisk
 from tests.sim.session import sim_config
+from tests.store.queue_differences import differences
 from trocket.store.clock import ManualClock
 from trocket.store.config import BrokerRole
 from trocket.store.disk.memory_disk import MemoryDisk
 from trocket.store.ha.copier import LogCopier
 from trocket.store.message_store import MessageStore
-from trocket.store.queues.projection import differences
 from trocket.store.services import checkpoint_now
 
 from ..support import ROOT, send
@@ -78,7 +78,7 @@ def record(sync, begin, seed):
         at += size
         promises.append((len(disk.journal), Promise(store, begin)))
         if random.random() < 0.3:
-            store.flush()
+            store.flusher.flush()
         if random.random() < 0.2:
             trio.run(checkpoint_now, store)
         promises.append((len(disk.journal), Promise(store, begin)))
@@ -108,7 +108,7 @@ def check(image, kind, promise, sync, begin):
     found = differences(store.log, store.queue_store, store.config)
     assert [each for each in found if each.key[0] != "Again"] == []
     copier.take(LOG[copier.received_offset :])
-    store.flush()
+    store.flusher.flush()
     assert bytes(log_of(store)) == LOG[begin:]
     assert list(differences(store.log, store.queue_store, store.config)) == []
     return True

@@ -13,9 +13,9 @@ from random import Random
 import pytest
 import trio
 
+from tests.store.queue_differences import differences
 from trocket.remoting.message_codec import decode_messages
 from trocket.store.config import BrokerRole
-from trocket.store.queues.projection import differences
 from trocket.store.status import PutMessageStatus
 
 from ..support import open_store, put
@@ -57,8 +57,8 @@ class Story:
             self._number += 1
             body = b"%d " % self._number + bytes(self.random.randrange(4000))
             queue_id = self.random.randrange(QUEUES)
-            status, physical, queue_offset = put(store, body, queue_id=queue_id)
-            if status:
+            refusal, physical, queue_offset = put(store, body, queue_id=queue_id)
+            if refusal is not None:
                 continue
             store.on_visible(store.commit())
 

@@ -10,9 +10,9 @@ import textwrap
 
 import pytest
 
+from tests.store.queue_differences import differences
 from trocket.store.config import BrokerRole, FlushDiskType, MessageStoreConfig
 from trocket.store.message_store import MessageStore
-from trocket.store.queues.projection import differences
 
 from ..support import bodies
 
@@ -31,11 +31,11 @@ NODE = textwrap.dedent(
             store.begin_burst()
             for _ in range(20):
                 body = b"%d " % number + b"x" * (number % 3000)
-                status, last, _ = store.put_message(
+                refusal, last, _ = store.put_message(
                     "T", number % 2, body, b"", born_timestamp_ms=0, born_host=bytes(8),
                     store_host=bytes(8), tags_code=0,
                 )
-                assert status == 0, store.refusal
+                assert refusal is None, refusal
                 number += 1
             store.on_visible(store.commit())
             told = trio.Event()

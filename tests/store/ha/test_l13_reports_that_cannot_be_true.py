@@ -26,7 +26,7 @@ async def test_a_first_report_beyond_our_end_counts_for_nothing(autojump_clock, 
         peer = master.connect()
         await peer.report(offset)
         assert await peer.is_closed()
-        assert master.store.slaves.acked_offset == 0
+        assert master.store.durability.slaves.acked_offset == 0
         assert put_and_wait(master.store, 1) == [PutMessageStatus.SLAVE_NOT_AVAILABLE]
         assert f"its log ends at {offset}" in caplog.text
 
@@ -47,7 +47,7 @@ async def test_a_later_report_beyond_what_was_sent_ends_the_connection(
         assert await peer.is_closed()
         assert told == []
         assert f"it reports {offset}, and was sent the log up to {end}" in caplog.text
-        assert master.store.slaves.acked_offset == 0
+        assert master.store.durability.slaves.acked_offset == 0
         await trio.sleep(3.1)
         assert told == [PutMessageStatus.FLUSH_SLAVE_TIMEOUT]
 
@@ -63,7 +63,7 @@ async def test_what_is_not_sent_yet_cannot_be_acknowledged(autojump_clock):
         assert sent < master.store.max_physical_offset
         await peer.report(sent + 1)
         assert await peer.is_closed()
-        assert master.store.slaves.acked_offset == 0
+        assert master.store.durability.slaves.acked_offset == 0
 
 
 async def test_a_report_that_goes_back_ends_the_connection(autojump_clock, caplog):
@@ -77,7 +77,7 @@ async def test_a_report_that_goes_back_ends_the_connection(autojump_clock, caplo
         await peer.report(2221)
         assert await peer.is_closed()
         assert "it reports 2221 after 2222" in caplog.text
-        assert master.store.slaves.acked_offset == 2222
+        assert master.store.durability.slaves.acked_offset == 2222
 
 
 async def test_only_true_reports_answer_sends(autojump_clock):
@@ -109,7 +109,7 @@ async def test_a_slave_that_is_connected_twice_counts_once(autojump_clock):
             await peers[-1].next_frame()
             await peers[-1].words(IDENTITY, 77, end)
             await trio.testing.wait_all_tasks_blocked()
-        assert master.store.slaves.acked_offset == 0
+        assert master.store.durability.slaves.acked_offset == 0
         assert put_and_wait(master.store, 1) == [PutMessageStatus.SLAVE_NOT_AVAILABLE]
 
 

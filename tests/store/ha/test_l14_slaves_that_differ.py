@@ -21,7 +21,7 @@ async def part(master, slave, common, only_slave, only_master, **more):
     """Let the master lose its power with less on its device than its slave has, and go on."""
     fill(master.store, common)
     await caught_up(master.store, slave.store)
-    master.store.flush()
+    master.store.flusher.flush()
     at = master.store.max_physical_offset
     fill(master.store, only_slave, topic="U")
     await caught_up(master.store, slave.store)

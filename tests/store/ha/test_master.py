@@ -182,7 +182,7 @@ async def test_a_slave_ahead_is_refused_and_told_what_can_be_done(autojump_clock
         assert await peer.is_closed()
         assert f"its log ends at {end + 1}, ours at {end} already" in caplog.text
         assert "make it the master; else stop it, empty its store" in caplog.text
-        assert master.store.slaves.acked_offset == 0
+        assert master.store.durability.slaves.acked_offset == 0
 
 
 async def test_a_slave_that_can_ask_is_told_by_a_frame(autojump_clock):
@@ -227,17 +227,17 @@ async def test_a_slave_of_ours_may_ask_and_then_begins(autojump_clock):
         data, end = log_of(master.store), master.store.max_physical_offset
         peer = master.connect()
         await peer.words(HELLO, 70_000)
-        assert await peer.next_frame() == (master.store.own_from, READY, b"")
+        assert await peer.next_frame() == (master.store.checkpoints.own_from, READY, b"")
         for start, stop in ((0, 70_000), (65_000, 66_000), (5, 5), (end - 1, end)):
             await peer.words(-2, start, stop)
             assert await peer.next_frame() == (crc32(data[start:stop]), CHECKSUM, b"")
         for start, stop in ((0, end + 1), (-1, 5), (6, 5), (-(2**63), 2**63 - 1)):
             await peer.words(-2, start, stop)
             assert await peer.next_frame() == (NO_CHECKSUM, CHECKSUM, b"")
-        assert master.store.slaves.acked_offset == 0
+        assert master.store.durability.slaves.acked_offset == 0
         await peer.words(-3, 77, 70_000)
         assert (await peer.next_frame())[0] == 70_000
-        assert master.store.slaves.acked_offset == 70_000
+        assert master.store.durability.slaves.acked_offset == 70_000
 
 
 async def test_checksums_are_of_what_is_there_and_not_of_too_much(autojump_clock):
@@ -287,7 +287,7 @@ async def test_a_slave_that_connects_anew_takes_the_place_of_its_old_connection(
             await peer.next_frame()
             await peer.words(-3, identity, end)
             await trio.testing.wait_all_tasks_blocked()
-            assert master.store.slaves.acked_offset == acked
+            assert master.store.durability.slaves.acked_offset == acked
             peers.append(peer)
         assert await peers[0].is_closed()
         assert "the same slave has connected anew" in caplog.text

@@ -7,10 +7,11 @@ from itertools import pairwise
 import pytest
 import trio
 
+from tests.store.queue_differences import differences
 from trocket.store.config import BrokerRole
-from trocket.store.queues.projection import differences
 from trocket.store.retention_service import Retention
 from trocket.store.status import PutMessageStatus
+from trocket.store.store_state import StoreEvent
 
 from ..support import ROOT, bodies, put, send
 from .support import caught_up, fill, group, log_bytes
@@ -75,7 +76,7 @@ async def test_what_is_committed_is_there_within_the_delay_of_the_link(autojump_
             began_s = trio.current_time()
             send(master.store, b"pushed")
             while slave.store.max_physical_offset < master.store.max_physical_offset:
-                await slave.store.wait_for_more()
+                await slave.store.activity.wait_for_more()
             assert trio.current_time() - began_s == pytest.approx(0.001)
             await trio.sleep(3)
 
@@ -345,15 +346,15 @@ async def test_a_slave_takes_no_messages(autojump_clock):
     async with group() as (master, slave, _):
         fill(master.store, 3)
         await caught_up(master.store, slave.store)
-        status, _, _ = put(slave.store)
-        assert status is PutMessageStatus.SERVICE_NOT_AVAILABLE
-        assert "slave" in slave.store.refusal
+        refusal, _, _ = put(slave.store)
+        assert refusal.status is PutMessageStatus.SERVICE_NOT_AVAILABLE
+        assert "slave" in refusal.remark
         assert slave.store.put_batch(
             "T", 0, b"", b"", born_timestamp_ms=1, born_host=bytes(8), store_host=bytes(8)
-        )[0] is not PutMessageStatus.PUT_OK  # fmt: skip
-        slave.store.refuse_puts("the disk is full")
-        slave.store.accept_puts()
-        assert put(slave.store)[0] is PutMessageStatus.SERVICE_NOT_AVAILABLE
+        )[0] is not None  # fmt: skip
+        slave.store.writer.enter(StoreEvent.DISK_FULL, "the disk is full")
+        slave.store.writer.enter(StoreEvent.DISK_HAS_ROOM)
+        assert put(slave.store)[0].status is PutMessageStatus.SERVICE_NOT_AVAILABLE
         fill(master.store, 3)
         await caught_up(master.store, slave.store)
         assert_same(master.store, slave.store)
@@ -368,7 +369,7 @@ async def test_a_slave_becomes_the_master_and_the_master_its_slave(autojump_cloc
         slave.role, master.role = BrokerRole.ASYNC_MASTER, BrokerRole.SLAVE
         await slave.start()
         fill(slave.store, 100, topic="New")
-        assert slave.store.own_from <= slave.store.max_physical_offset
+        assert slave.store.checkpoints.own_from <= slave.store.max_physical_offset
         await master.start()
         await caught_up(slave.store, master.store)
         assert_same(slave.store, master.store)
@@ -380,12 +381,12 @@ async def test_a_full_disk_stops_the_copy_and_room_lets_it_go_on(autojump_clock)
     async with group() as (master, slave, _):
         fill(master.store, 10)
         await caught_up(master.store, slave.store)
-        slave.store.refuse_puts("the disk is full, says the test")
+        slave.store.writer.enter(StoreEvent.DISK_FULL, "the disk is full, says the test")
         fill(master.store, 10)
         await trio.sleep(1)
         assert "the disk is full, says the test" in slave.ha.state().problem
         assert slave.store.max_physical_offset < master.store.max_physical_offset
-        slave.store.accept_puts()
+        slave.store.writer.enter(StoreEvent.DISK_HAS_ROOM)
         await caught_up(master.store, slave.store)
         assert_same(master.store, slave.store)
 
@@ -418,7 +419,7 @@ async def test_a_failed_fsync_of_a_slave_ends_its_copy_for_good(autojump_clock):
         slave.disk.fault = None
         end = slave.store.flusher.flushed_offset
         assert slave.store.read_only
-        assert master.store.slaves.acked_offset == end
+        assert master.store.durability.slaves.acked_offset == end
         connects = len(network.connects)
         await trio.sleep(60)  # it is told of at the next sign of life
         assert "read-only" in slave.ha.state().problem

@@ -36,7 +36,7 @@ async def test_nobody_but_the_allowed_slaves_gets_a_byte(caplog):
         with trio.move_on_after(1):
             await stream.send_all(struct.pack(">q", 0))
         assert await read_all(stream) == b""
-        assert master.store.slaves.acked_offset == 0
+        assert master.store.durability.slaves.acked_offset == 0
 
 
 async def test_acknowledgements_of_what_was_not_sent_count_for_nothing(autojump_clock):
@@ -45,7 +45,7 @@ async def test_acknowledgements_of_what_was_not_sent_count_for_nothing(autojump_
             peer = master.connect()
             await peer.words(*words)
             assert await peer.is_closed()
-        assert master.store.slaves.acked_offset == 0
+        assert master.store.durability.slaves.acked_offset == 0
 
 
 @pytest.mark.parametrize(

@@ -271,7 +271,7 @@ async def test_only_what_ours_wrote_is_held_to_be_ours(autojump_clock):
                 await peer.next_word()
             await peer.frame(len(OLD), NEXT)
             await peer.next_word()
-            assert (slave.store.own_from == 0) is is_ours
+            assert (slave.store.checkpoints.own_from == 0) is is_ours
 
 
 # ---- addresses ---------------------------------------------------------------------------

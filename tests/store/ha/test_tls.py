@@ -104,7 +104,7 @@ async def test_acknowledgements_and_new_connections_are_as_without_it(files, aut
         fill(master.store, 30, topic="U")
         await caught_up(master.store, slave.store)
         await trio.sleep(1)
-        assert master.store.slaves.acked_offset == master.store.max_physical_offset
+        assert master.store.durability.slaves.acked_offset == master.store.max_physical_offset
         assert_same(master.store, slave.store)
         assert len(network.connects) == 2
         nursery.cancel_scope.cancel()
@@ -155,7 +155,7 @@ async def test_whom_the_authority_does_not_vouch_for_gets_nothing_and_both_say_s
         assert len(network.connects) > 5  # it goes on trying
         assert slave.store.max_physical_offset == 0
         assert master.ha.state().slaves == []
-        assert master.store.slaves.acked_offset == 0
+        assert master.store.durability.slaves.acked_offset == 0
         assert any(master_says in text for text in problems(caplog, "master"))
         assert [slave_says in text for text in problems(caplog, "slave")] == [True]
         assert slave_says in slave.ha.state().problem

@@ -25,11 +25,11 @@ def test_after_one_failed_fsync_nobody_is_answered_and_it_is_never_tried_again()
     disk = MemoryDisk(journalled=True)
     store = open_store(disk, sync=True)
     send(store, b"before")
-    store.flush()
+    store.flusher.flush()
     outcomes = []
     _, physical_offset, _ = put(store, b"lost")
     store.commit()
-    store.when_flushed(physical_offset, outcomes.append)
+    store.flusher.when_flushed(physical_offset, outcomes.append)
     calls = []
 
     def fail_once(name, path):
@@ -39,12 +39,12 @@ def test_after_one_failed_fsync_nobody_is_answered_and_it_is_never_tried_again()
         return None
 
     disk.fault = fail_once
-    store.flush()
+    store.flusher.flush()
     assert outcomes == [False]
     assert store.read_only
-    assert put(store)[0] is PutMessageStatus.SERVICE_NOT_AVAILABLE
-    assert "read-only" in store.refusal
-    store.flush()
+    assert put(store)[0].status is PutMessageStatus.SERVICE_NOT_AVAILABLE
+    assert "read-only" in store.trouble
+    store.flusher.flush()
     assert bodies(store) == [b"before"]
     store.close()
     assert len(calls) == 1
@@ -54,16 +54,16 @@ def test_a_restart_reads_what_is_on_the_device_and_goes_on():
     disk = MemoryDisk(journalled=True)
     store = open_store(disk, sync=True)
     send(store, b"before")
-    store.flush()
+    store.flusher.flush()
     send(store, b"lost")
     disk.fault = lambda name, path: OSError(errno.EIO, "") if name == "sync" else None
-    store.flush()
+    store.flusher.flush()
     disk.fault = None
     disk.power_loss()
     again = open_store(disk, sync=True)
     assert bodies(again) == [b"before"]
     assert send(again, b"after") == 1
-    again.flush()
+    again.flusher.flush()
     assert bodies(again) == [b"before", b"after"]
 
 

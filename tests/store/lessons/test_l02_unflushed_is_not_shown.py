@@ -26,12 +26,12 @@ def look_ups(store, physical_offset):
 def test_no_way_of_reading_finds_a_message_before_its_fsync():
     store = open_store(sync=True)
     send(store, b"old")
-    store.flush()
-    status, physical_offset, _ = put(store, b"new", properties=b"KEYS\x01new\x02")
-    assert status == 0
+    store.flusher.flush()
+    refusal, physical_offset, _ = put(store, b"new", properties=b"KEYS\x01new\x02")
+    assert refusal is None
     store.commit()
     assert look_ups(store, physical_offset) == (False,) * 5
-    store.flush()
+    store.flusher.flush()
     assert look_ups(store, physical_offset) == (True,) * 5
 
 
@@ -39,7 +39,7 @@ def test_an_offset_that_was_read_has_the_same_message_after_a_power_cut():
     disk = MemoryDisk(journalled=True)
     store = open_store(disk, sync=True)
     send(store, b"0")
-    store.flush()
+    store.flusher.flush()
     send(store, b"not on the device")
     seen = bodies(store)
     disk.power_loss()

@@ -19,7 +19,7 @@ def test_a_torn_last_record_is_cut_and_its_bytes_never_come_back():
     log[end - 3 : end] = b"\0\0\0"
     store = open_store(disk)
     assert store.max_offset("T", 0) == 4
-    assert store.max_physical_offset == store.verified_from == offsets[4]
+    assert store.max_physical_offset == store.opened.end == offsets[4]
     assert not any(disk.contents[LOG][offsets[4] :])
     # Its offset is given out again; the new message is shorter, so old bytes would show behind it.
     assert send(store, b"new") == 4
@@ -84,9 +84,9 @@ def test_stale_units_behind_a_gap_in_a_queue_file_never_come_back():
     store = open_store(disk, mapped_file_size_consume_queue=2000)
     for number in range(10):
         send(store, b"%d" % number)
-    store.flush()
+    store.flusher.flush()
     store.queue_store.write()
-    store.note_checkpoint(store.dispatched_offset, store.now_ms)
+    store.checkpoints.write(store.dispatched_offset, store.now_ms)
     end = store.max_physical_offset
     for number in range(10, 40):
         send(store, b"%d" % number)

@@ -31,7 +31,7 @@ def test_a_hole_under_sync_flush_is_served_on_both_sides_and_changes_nothing():
     disk, offsets, _ = crashed(sync=True)
     disk.contents[LOG][offsets[2] + 90] ^= 1
     store = assert_read_only(disk, offsets[2], sync=True)
-    assert str(offsets[3]) in store.refusal
+    assert str(offsets[3]) in store.trouble
     assert (store.min_offset("T", 0), store.max_offset("T", 0)) == (0, 5)
     assert store.get_message("T", 0, 0, 32).count == 2
     with pytest.raises(CorruptRecordError, match="message 2 of queue 0 of topic T"):
@@ -51,7 +51,7 @@ def test_what_a_power_cut_left_out_is_a_tail_under_sync_flush_too():
     disk = MemoryDisk()
     store = open_store(disk, sync=True)
     send(store, b"first")
-    store.flush()
+    store.flusher.flush()
     end = store.max_physical_offset
     for _ in range(20):
         put(store, b"x" * 300)
@@ -70,7 +70,7 @@ def test_several_holes_are_each_stepped_over():
     for number in (2, 3, 7, 9):
         disk.contents[LOG][offsets[number] + 90] ^= 1
     store = assert_read_only(disk, offsets[2], sync=True)
-    assert "2 more such places" in store.refusal
+    assert "2 more such places" in store.trouble
     found = []
     for number in range(12):
         try:
@@ -119,7 +119,7 @@ def test_a_log_file_missing_in_the_middle_is_a_hole():
     disk = closed(8, body=bytes(30_000))
     del disk.contents[f"{ROOT}/commitlog/{65536:020d}"]
     store = assert_read_only(disk, 65536)
-    assert "missing" in store.refusal
+    assert "missing" in store.trouble
     with pytest.raises(CorruptRecordError):
         store.get_message("T", 0, 1, 1)
     assert store.get_message("T", 0, 2, 32).count == 2
@@ -134,7 +134,7 @@ def test_an_oldest_log_file_that_retention_did_not_take_is_a_hole(killed):
         disk.process_death()
     del disk.contents[LOG]
     store = assert_read_only(disk, 0)
-    assert "the oldest commit log files are missing" in store.refusal
+    assert "the oldest commit log files are missing" in store.trouble
     assert (store.min_offset("T", 0), store.max_offset("T", 0)) == (1, 4)
     assert len(bodies(store)) == 3
 
@@ -142,7 +142,7 @@ def test_an_oldest_log_file_that_retention_did_not_take_is_a_hole(killed):
 def test_one_that_retention_was_about_to_take_is_none():
     disk = closed(8, body=bytes(30_000))
     store = open_store(disk)
-    store.note_log_start(65536)
+    store.checkpoints.note_log_start(65536)
     disk.process_death()
     assert not open_store(disk).read_only
     disk.process_death()
@@ -156,14 +156,14 @@ def test_what_retention_took_is_known_also_between_queue_ends_and_checkpoint():
     """A crash between the two leaves ends that do not count; where the log begins counts."""
     disk = closed(8, body=bytes(30_000))
     store = open_store(disk)
-    store.note_log_start(65536)
+    store.checkpoints.note_log_start(65536)
     disk.process_death()
     del disk.contents[LOG]
     known = read_queue_ends(disk, ROOT)
     write_queue_ends(disk, ROOT, replace(known, dispatched_offset=known.dispatched_offset + 1))
     for _ in range(2):
         store = open_store(disk)
-        assert not store.read_only, store.refusal
+        assert not store.read_only, store.trouble
         assert store.min_physical_offset == 65536
         disk.process_death()
 
@@ -208,5 +208,5 @@ def test_once_the_damage_is_undone_the_store_takes_messages_again():
     store = open_store(disk, sync=True)
     assert not store.read_only
     assert send(store) == 5
-    store.flush()
+    store.flusher.flush()
     assert_whole(store)

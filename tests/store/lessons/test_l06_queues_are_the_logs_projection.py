@@ -77,7 +77,7 @@ async def test_a_queue_file_whose_fsync_failed_is_never_vouched_for():
     disk = MemoryDisk()
     store = open_store(disk)
     work(store, 0, 10)
-    before = store.checkpoint.dispatched_offset
+    before = store.checkpoints.current.dispatched_offset
 
     def fail(name, path):
         return OSError(errno.EIO, "") if name == "sync" and "consumequeue" in path else None
@@ -87,12 +87,12 @@ async def test_a_queue_file_whose_fsync_failed_is_never_vouched_for():
     disk.fault = None
     work(store, 10, 12)
     await checkpoint_now(store)
-    assert store.checkpoint.dispatched_offset == before
+    assert store.checkpoints.current.dispatched_offset == before
     store.close()
     assert disk.exists(f"{ROOT}/abort")  # so the next start reads the log
     again = open_store(disk)
     await checkpoint_now(again)
-    assert again.checkpoint.dispatched_offset == again.dispatched_offset > before
+    assert again.checkpoints.current.dispatched_offset == again.dispatched_offset > before
 
 
 async def test_queue_files_are_synced_though_the_round_that_wrote_them_came_to_nothing():
@@ -106,8 +106,8 @@ async def test_queue_files_are_synced_though_the_round_that_wrote_them_came_to_n
 
     store.flusher.flush_in_thread = too_late
     await checkpoint_now(store)  # writes the unit; the log does not reach the device in time
-    assert store.checkpoint.dispatched_offset == 0
+    assert store.checkpoints.current.dispatched_offset == 0
     store.flusher.flush_in_thread = flush
     await checkpoint_now(store)
-    assert store.checkpoint.dispatched_offset == store.dispatched_offset
+    assert store.checkpoints.current.dispatched_offset == store.dispatched_offset
     assert not [path for path, _, _ in disk.journal if "consumequeue" in path]

@@ -23,7 +23,7 @@ def test_a_queue_offset_that_nothing_explains_is_named_and_all_others_are_served
     disk.remove_folder(f"{ROOT}/consumequeue")
     disk.contents[LOG][SIZE * 4 + 27] = 40  # message 2 of queue 0 says it is message 40
     store = assert_read_only(disk, SIZE * 4)
-    assert "message 40 of queue 0 of topic T, where 2 would be the next" in store.refusal
+    assert "message 40 of queue 0 of topic T, where 2 would be the next" in store.trouble
     assert bodies(store, queue_id=1) == [b"1", b"3", b"5", b"7", b"9"]
     assert store.get_message("T", 0, 0, 32).count == 2
     with pytest.raises(CorruptRecordError):

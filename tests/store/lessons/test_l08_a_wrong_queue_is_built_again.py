@@ -148,7 +148,7 @@ def test_a_queue_that_was_being_built_again_is_built_again():
     store = open_store(disk)
     disk.process_death()
     ends = {("T", 0): 50, ("T", 1): REBUILD}
-    dispatched = store.checkpoint.dispatched_offset
+    dispatched = store.checkpoints.current.dispatched_offset
     write_queue_ends(disk, ROOT, QueueEnds(dispatched, 400, ends))
     for base in (400, 800):
         del disk.contents[f"{ROOT}/consumequeue/T/1/{base:020d}"]

@@ -26,7 +26,6 @@ from trocket.store.disk.memory_disk import MemoryDisk
 from trocket.store.disk.os_disk import OsDisk
 from trocket.store.errors import StoreIOError
 from trocket.store.services import checkpoint_now
-from trocket.store.status import PutMessageStatus
 from trocket.store.writing.log_writer import CREATE_RETRY_S
 
 from ..support import bodies, open_store, put, send
@@ -83,7 +82,7 @@ async def test_whatever_write_fails_nothing_acknowledged_is_lost_and_sends_come_
             body = b"%02d" % number + bytes(5000)
             clock.advance(round(CREATE_RETRY_S * 1000))
             store.begin_burst()
-            if put(store, body, properties=b"KEYS\1k%d" % number)[0] is PutMessageStatus.PUT_OK:
+            if put(store, body, properties=b"KEYS\1k%d" % number)[0] is None:
                 with suppress(StoreIOError):
                     store.commit()
                     acknowledged.append(body)
@@ -133,24 +132,29 @@ LIMITED = textwrap.dedent(
     store.load()
     host, refused = bytes(8), 0
 
+    reasons = []
+
     def send():
         store.begin_burst()
-        status, _, _ = store.put_message(
+        refusal, _, _ = store.put_message(
             "T", 0, bytes(50_000), b"", born_timestamp_ms=0, born_host=host, store_host=host,
             tags_code=0,
         )
         try:
             store.commit()
-        except StoreIOError:
+        except StoreIOError as error:
+            reasons.append(str(error))
             return False
-        return status == 0
+        if refusal is not None:
+            reasons.append(refusal.remark)
+        return refusal is None
 
     sent = sum(send() for _ in range(30))
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # as Python does; a signal would kill us
     resource.setrlimit(resource.RLIMIT_FSIZE, (FILE // 2, resource.RLIM_INFINITY))
     outcomes = [send() for _ in range(30)]
     assert not outcomes[-1], "a file as long as that was not to be had"
-    assert store.refusal
+    assert reasons[-1]
     sent += sum(outcomes)
     assert store.max_offset("T", 0) == sent, (store.max_offset("T", 0), sent)
     assert store.get_message("T", 0, 0, 1).buffers, "reads go on"
@@ -209,13 +213,13 @@ LONG_LOG = textwrap.dedent(
         number = 0
         while len(store.log.files) < COUNT:
             store.begin_burst()
-            status, _, _ = store.put_message(
+            refusal, _, _ = store.put_message(
                 "T", number % 50, b"%06d" % number + bytes(200_000), b"", born_timestamp_ms=0,
                 born_host=host, store_host=host, tags_code=0,
             )
-            assert status == 0, store.refusal
+            assert refusal is None, refusal
             store.commit()
-            store.flush()
+            store.flusher.flush()
             number += 1
         store.close()
         store = MessageStore(config)

@@ -102,8 +102,8 @@ async def test_a_ratio_above_90_counts_as_it_is_set():
     disk.capacity = 1000 * FILE
     disk.taken = 960 * FILE - own
     Retention(store).clean()
-    assert (store.min_physical_offset, store.disk_full) == (0, "")
+    assert (store.min_physical_offset, store.trouble) == (0, "")
     disk.taken += 30 * FILE
     Retention(store).clean()
     assert store.min_physical_offset == 3 * FILE
-    assert "is 99 % full" in store.disk_full
+    assert "is 99 % full" in store.trouble

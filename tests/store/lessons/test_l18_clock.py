@@ -56,7 +56,7 @@ def test_after_a_restart_they_go_on_from_the_newest_record(stop):
     send_now(store)
     clock.jump(HOUR_MS)
     send_now(store)
-    store.flush()
+    store.flusher.flush()
     clock.jump(-HOUR_MS)
     if stop == "clean":
         store.close()
@@ -86,7 +86,7 @@ def waiting(store: MessageStore) -> list[bool]:
     told: list[bool] = []
     _, physical_offset, _ = put(store)
     store.commit()
-    store.when_flushed(physical_offset, told.append)
+    store.flusher.when_flushed(physical_offset, told.append)
     return told
 
 

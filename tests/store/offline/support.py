@@ -39,9 +39,9 @@ def fill(store, clock, count=COUNT):
         properties = f"UNIQ_KEY\x01{number:032X}\x02KEYS\x01k{number} all\x02TAGS\x01{tag}\x02"
         body = b"%d " % number * (number % 300)
         more = {"properties": properties.encode(), "tags_code": tags_code(tag)}
-        assert put(store, body, topic="T", queue_id=number % 3, **more)[0] == 0
+        assert put(store, body, topic="T", queue_id=number % 3, **more)[0] is None
         if number % 10 == 0:
-            assert put(store, b"other", topic="U", queue_id=1)[0] == 0
+            assert put(store, b"other", topic="U", queue_id=1)[0] is None
         if number % 25 == 0:
             delayed = b"DELAY\x012\x02REAL_TOPIC\x01U\x02REAL_QID\x010\x02"
             deliver_ms = store.now_ms + 5000
@@ -49,10 +49,10 @@ def fill(store, clock, count=COUNT):
                 put(
                     store, b"later", topic="SCHEDULE_TOPIC_XXXX", queue_id=1,
                     properties=delayed, tags_code=deliver_ms,
-                )[0] == 0
+                )[0] is None
             )  # fmt: skip
         if number % 40 == 0:
-            assert put(store, b"half", topic="T", queue_id=0, sys_flag=4)[0] == 0
+            assert put(store, b"half", topic="T", queue_id=0, sys_flag=4)[0] is None
         store.commit()
         store.index.work(1.0)
 
@@ -97,9 +97,9 @@ def open_again(disk, root=ROOT) -> MessageStore:
 
 def records(disk, root=ROOT):
     """All whole records of the log."""
-    files = read_layout(disk, root).log_files(disk)
+    files = read_layout(disk, root).commit_log(disk)
     try:
-        return list(LogWalk(files, read_body=True).records())
+        return list(LogWalk(files).messages(read_body=True))
     finally:
         files.close()
 

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from trocket.remoting.hosts import host_bytes
 from trocket.remoting.message_codec import MAGIC_BLANK, RECORD_PREFIX, decode_record
 from trocket.remoting.sys_flag import TRANSACTION_ROLLBACK_TYPE
+from trocket.store.log.log_reader import Hole
 from trocket.store.offline.fill import (
     FILLER_SIZE_MAX,
     FILLER_TOPIC,
@@ -18,7 +19,6 @@ from trocket.store.offline.fill import (
     fill_hole,
     fixed_bytes,
 )
-from trocket.store.offline.log_walk import Hole
 from trocket.store.offline.losses import Lost
 from trocket.store.queues.projection import SCHEDULE_TOPIC
 

@@ -73,13 +73,13 @@ def index_paths(disk):
 
 def test_the_counts_of_index_files_are_found_with_the_log_and_without_its_beginning():
     disk = stopped_store()
-    files = read_layout(disk, ROOT).log_files(disk)
+    files = read_layout(disk, ROOT).commit_log(disk)
     paths = index_paths(disk)
     assert find_counts(disk, paths, None, files) == (20, 50)
     assert find_counts(disk, paths[-1:], None, files) == (20, 50)
     assert find_counts(disk, paths, IndexCounts(7, 8), files) == (7, 8)
     disk.unlink(f"{ROOT}/commitlog/{0:020d}")
-    files = read_layout(disk, ROOT).log_files(disk)
+    files = read_layout(disk, ROOT).commit_log(disk)
     assert find_counts(disk, paths, None, files) == (20, 50)
     assert find_counts(disk, [], None, files) is None
 
@@ -209,7 +209,7 @@ def test_a_copy_without_room_is_refused_with_the_numbers():
 
 
 def chosen(disk, **wanted):
-    files = read_layout(disk, ROOT).log_files(disk)
+    files = read_layout(disk, ROOT).commit_log(disk)
     try:
         return list(selected(files, Selection(**wanted), read_body=True))
     finally:
@@ -253,7 +253,7 @@ def test_a_damaged_place_is_passed_over_and_told():
     victim = records(disk)[50]
     poke(disk, victim.physical_offset, b"\xff" * 50)
     walks = []
-    files = read_layout(disk, ROOT).log_files(disk)
+    files = read_layout(disk, ROOT).commit_log(disk)
     found = list(selected(files, Selection(), read_body=False, on_walk=walks.append))
     files.close()
     assert len(found) == len(records(stopped_store())) - 1

@@ -18,7 +18,7 @@ from trocket.store.offline.plan import HolePolicy, Rebuild
 from trocket.store.offline.read_only import ReadOnlyDisk
 from trocket.store.offline.repair import RepairError
 from trocket.store.queues.queue_ends import FILE_NAME as QUEUE_ENDS
-from trocket.store.status import GetMessageStatus, PutMessageStatus
+from trocket.store.status import GetMessageStatus
 
 from ..support import ROOT, put
 from ..test_golden_stores import NAMES, unpack
@@ -345,8 +345,8 @@ def test_messages_go_on_behind_the_last_offset_after_a_repair():
     repair(disk, holes=SKIP, into=COPY)
     store = open_again(disk, COPY)
     store.begin_burst()
-    status, _, queue_offset = put(store, b"new", topic="T", queue_id=0)
-    assert (status, queue_offset) == (PutMessageStatus.PUT_OK, PER_QUEUE)
+    refusal, _, queue_offset = put(store, b"new", topic="T", queue_id=0)
+    assert (refusal, queue_offset) == (None, PER_QUEUE)
     store.close()
 
 

@@ -9,7 +9,7 @@ from trocket.store.format import PRE_BLANK_SIZE, UNIT
 from trocket.store.queues.consume_queue import PRE_BLANK
 from trocket.store.queues.consume_queue_store import ConsumeQueueStore
 from trocket.store.queues.projection import Places
-from trocket.store.recovery.queue_states import Oddity, QueueStates
+from trocket.store.recovery.recovered_queues import Oddity, RecoveredQueues
 
 KEY = ("T", 0)
 
@@ -27,7 +27,7 @@ class Fed:
             "at_checkpoint": None,
             **changes,
         }
-        self.states = QueueStates(store, Places("1s"), {KEY: kept}, **options)
+        self.states = RecoveredQueues(store, Places("1s"), {KEY: kept}, **options)
         self.at = 1000
 
     def feed(self, *offsets, topic="T", **fields):

@@ -12,11 +12,11 @@ from __future__ import annotations
 import logging
 
 from ...remoting.sys_flag import INNER_BATCH, TRANSACTION_PREPARED_TYPE
-from ..format import UNIT, UNIT_SIZE
-from ..log.log_scanner import ScannedRecord
+from ..format import UNIT, UNIT_SIZE, Key
+from ..log.log_reader import ScannedRecord
 from ..queues.consume_queue import PRE_BLANK
 from ..queues.consume_queue_store import ConsumeQueueStore
-from ..queues.projection import LIGHT_PREFIX, Key, Places, light_places
+from ..queues.projection import LIGHT_PREFIX, Places, light_places
 
 logger = logging.getLogger(__name__)
 
@@ -33,7 +33,7 @@ LIGHT_BLANKS_MAX = 1000
 _pack_unit = UNIT.pack
 
 
-class QueueState:
+class RecoveredQueue:
     """One queue.
 
     Attributes:
@@ -79,7 +79,7 @@ class Oddity(Exception):
     """A record of a whole log has a queue offset that nothing explains; says which."""
 
 
-class QueueStates:
+class RecoveredQueues:
     """All queues during one reading of the log.
 
     Args:
@@ -114,7 +114,7 @@ class QueueStates:
         at_checkpoint: frozenset[Key] | None,
         begun_midway: bool = False,
     ) -> None:
-        self.by_key: dict[Key, QueueState] = {}
+        self.by_key: dict[Key, RecoveredQueue] = {}
         self.unit_count = 0
         self.is_full = False
         self.after_hole = False
@@ -152,10 +152,10 @@ class QueueStates:
                 self._place(place.key, place.queue_offset, code, record)
 
     def _place(self, key: Key, queue_offset: int, code: int, record: ScannedRecord) -> None:
-        physical_offset, size = record[:2]
+        physical_offset, size, _, _, _, sys_flag, _, _ = record
         if physical_offset < self._dispatch_from and key not in self._rebuilding:
             return
-        state = self.by_key.get(key) or self._open(key, record[5])
+        state = self.by_key.get(key) or self._open(key, sys_flag)
         if state is None:
             return
         if queue_offset != state.next or not state.is_known:
@@ -167,7 +167,7 @@ class QueueStates:
             state.units += _pack_unit(physical_offset, size, code)
             self.unit_count += 1
 
-    def _open(self, key: Key, sys_flag: int) -> QueueState | None:
+    def _open(self, key: Key, sys_flag: int) -> RecoveredQueue | None:
         topic, queue_id = key
         if key in self._impossible:
             return None
@@ -179,7 +179,7 @@ class QueueStates:
             self._impossible.add(key)
             return None
         rebuild = key in self._rebuilding
-        state = self.by_key[key] = QueueState(-1 if rebuild else self._kept.get(key, 0))
+        state = self.by_key[key] = RecoveredQueue(-1 if rebuild else self._kept.get(key, 0))
         if queue is not None:
             state.is_batch = queue.is_batch
         else:
@@ -187,7 +187,7 @@ class QueueStates:
         state.is_late = state.is_batch or self._queue_store.writes_ext
         return state
 
-    def _explain(self, key: Key, state: QueueState, queue_offset: int) -> bool:
+    def _explain(self, key: Key, state: RecoveredQueue, queue_offset: int) -> bool:
         """Settle a record whose offset is not the next one; False: it is left out.
 
         Raises:
@@ -218,7 +218,7 @@ class QueueStates:
             self.unit_count += gap
         return True
 
-    def _explain_light(self, state: QueueState, queue_offset: int) -> bool:
+    def _explain_light(self, state: RecoveredQueue, queue_offset: int) -> bool:
         """Offsets of light queues come from senders: whatever they are, they damage no store."""
         if state.is_known and 0 < queue_offset < state.next:
             return False
@@ -230,7 +230,7 @@ class QueueStates:
             self.unit_count += gap
         return True
 
-    def _begin(self, key: Key, state: QueueState, queue_offset: int) -> bool:
+    def _begin(self, key: Key, state: RecoveredQueue, queue_offset: int) -> bool:
         """Settle the first record of a queue that has no unit."""
         known = self._at_checkpoint
         is_new = known is not None and key not in known and key not in self._rebuilding
@@ -251,7 +251,7 @@ class QueueStates:
             self.unit_count += queue_offset
         return True
 
-    def _refuse(self, key: Key, state: QueueState, queue_offset: int) -> bool:
+    def _refuse(self, key: Key, state: RecoveredQueue, queue_offset: int) -> bool:
         if key in self._rebuilding:
             raise Oddity(
                 f"it says it is message {queue_offset} of queue {key[1]} of topic {key[0]}, where "

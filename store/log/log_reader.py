@@ -1,5 +1,9 @@
 """Reading the commit log record by record, believing nothing.
 
+One reader for all: recovery, serving, replication, the index and the tools. It reads records up to
+the first bytes that are none, and says why they are none; `skip_damage` finds the next whole record
+behind them. What lies between is a `Hole`; bad bytes that no record follows are the log's tail.
+
 Java counterpart: CommitLog.checkMessageAndReturnSize of 5.3.3. Beyond Apache's checks a record must
 say the physical offset at which it lies, and in bytes that this program wrote (`own_from`) its
 properties must be whole, which the body's checksum does not cover: properties with a NUL byte, as
@@ -12,10 +16,11 @@ costs some 2 us: recovery's time is spent here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Mapping
-from typing import Protocol, TypeAlias
+from collections.abc import Callable, Generator, Iterator
+from typing import NamedTuple, TypeAlias
 from zlib import crc32
 
+from ...remoting.errors import RemoteProtocolError
 from ...remoting.message import MessageExt
 from ...remoting.message_codec import (
     BORNHOST_V6,
@@ -35,24 +40,26 @@ from ...remoting.message_codec import (
 )
 from ...remoting.record_schema import TOPIC_LENGTH_V2
 from ..disk.topic_path import topic_path
-from .commit_log import CommitLog
+from .log_bytes import CHUNK, EVERYWHERE, ReadableLog, record_candidates
 
-CHUNK = 1024 * 1024
 TOPICS_MAX = 65_536
 """Topic names remembered as checked."""
 CANDIDATE_CHUNK = 4096
 """Bytes read at a time where a record may begin."""
-NOWHERE = 1 << 62
+NOWHERE = EVERYWHERE
 """An `own_from` that no record reaches: nothing is known to be our own."""
-SECTOR = 512
-"""Bytes that a device writes whole or not at all."""
-TORN_ZEROS = 16
-"""Zero bytes before a sector's end that make it one that was not (wholly) written. A record's head
-has at most 15 in a row."""
+RECORD_SIZE_MAX = 128 * 1024 * 1024
+"""A `size_max`: a size beyond this is a damaged one; RocketMQ's own limit for a body is 4 MiB."""
+ANY_SIZE = (1 << 31) - 1
+"""A `size_max` that leaves only the file's end to bound a record."""
 
 ScannedRecord: TypeAlias = tuple[int, int, str, int, int, int, int, bytes]
-"""(physical_offset, size, topic, queue_id, queue_offset, sys_flag, store_timestamp_ms, properties):
-what queues and index need of a record. A plain tuple: there are a million of them in 1 GiB."""
+"""The fields of a `LogRecord` without their names. There are a million of them in 1 GiB, and one
+with names costs 0.4 us more, where reading it takes 1 to 2 us."""
+
+CrcProblem: TypeAlias = Callable[[int, bytes, bool | None], str]
+"""Why a record is not whole, "": it is; from its physical offset, its properties, and what its CRC
+property says (None: it has none)."""
 
 _PREFIX_SIZE = RECORD_PREFIX.size
 _HEAD_SIZE = RECORD_HEAD.size
@@ -60,29 +67,40 @@ _CRC_NAME = b"__CRC32#"
 _CRC_AT = -PROPERTY_CRC_SIZE
 _CRC_NAME_END = _CRC_AT + len(_CRC_NAME)
 _V6 = BORNHOST_V6 | STOREHOSTADDRESS_V6
-_MAGICS = tuple(RECORD_PREFIX.pack(0, magic)[4:] for magic in (MAGIC_V1, MAGIC_V2))
 
 
-class Readable(Protocol):
-    """One file's bytes."""
+class LogRecord(NamedTuple):
+    """What queues and index need of a record."""
 
-    def pread(self, size: int, position: int) -> bytes:
-        """Read up to `size` bytes; fewer only where they end."""
-
-
-class ReadableLog(Protocol):
-    """Bytes of a log: a `CommitLog`, or what has just come from another one."""
-
-    @property
-    def file_size(self) -> int:
-        """Bytes of each file."""
-
-    @property
-    def files(self) -> Mapping[int, Readable]:
-        """The files that can be read, by base."""
+    physical_offset: int
+    size: int
+    topic: str
+    queue_id: int
+    queue_offset: int
+    sys_flag: int
+    store_timestamp_ms: int
+    properties: bytes
 
 
-class LogScanner:
+class Hole(NamedTuple):
+    """Bytes of the log that hold no record though they should.
+
+    Attributes:
+      start, end: physical offsets; end is where the next record begins, or the end of what was
+        vouched for.
+      reason: what is wrong at the start; "": zeros, or a file that is not there.
+      at_end: no record follows.
+      newest_ms: the newest store timestamp before it, where that is known.
+    """
+
+    start: int
+    end: int
+    reason: str
+    at_end: bool = False
+    newest_ms: int = 0
+
+
+class LogReader:
     """Walks the log from a record's start to the first bytes that are no record.
 
     Args:
@@ -92,11 +110,16 @@ class LogScanner:
       stop: the physical offset not to go beyond, asked again and again (the log may grow while
         it is read); None: the end of the files.
       own_from: from this physical offset on all records are known to be written by this program.
+      crc_problem: asked of every record whose properties hold a NUL or a CRC property, instead of
+        `own_from`; None: as the module says.
+      size_max: bytes of a record; one that says more is damaged.
       chunk_size: bytes read at a time.
+      progress: called with the physical offset at each reading.
 
     Attributes:
       end: physical offset after the last good record, valid while and after `scan` runs.
       reason: why it ended there; "" for zeros, the end of the files or a file that is not there.
+      blank_count: files' ends that hold no record.
     """
 
     def __init__(
@@ -107,15 +130,23 @@ class LogScanner:
         check_crc: bool = True,
         stop: Callable[[], int] | None = None,
         own_from: int = NOWHERE,
+        crc_problem: CrcProblem | None = None,
+        size_max: int = ANY_SIZE,
         chunk_size: int = CHUNK,
+        progress: Callable[[int], None] | None = None,
     ) -> None:
         self.end = start
         self.reason = ""
+        self.blank_count = 0
         self._log = log
         self._check_crc = check_crc
         self._stop = stop
         self._own_from = own_from
+        self._asked_from = own_from if crc_problem is None else 0
+        self._crc_problem = crc_problem or own_crc_problem
+        self._size_max = size_max
         self._chunk_size = chunk_size
+        self._progress = progress
         self._chunk = b""
         self._chunk_at = start
         self._topics: dict[bytes, str | None] = {}
@@ -127,6 +158,7 @@ class LogScanner:
           StoreIOError: a file could not be read.
         """
         file_size = self._log.file_size
+        self.reason = ""
         while self._stop is None or self.end < self._stop():
             offset = self.end
             base = offset - offset % file_size
@@ -134,7 +166,7 @@ class LogScanner:
                 return
             remaining = base + file_size - offset
             if not self._fill(offset, _PREFIX_SIZE):
-                self.reason = f"{remaining} bytes are left in the file, too few even for a blank"
+                self.reason = self._file_end()
                 return
             self.reason = yield from self._records_in_chunk(base + file_size)
             if self.reason:
@@ -149,21 +181,69 @@ class LogScanner:
                 if size != remaining:
                     self.reason = f"a blank of {size} bytes with {remaining} left in the file"
                     return
+                self.blank_count += 1
                 self.end = base + file_size
+            elif size > self._size_max:
+                self.reason = _bad_size(size, remaining)
+                return
             elif not self._fill(offset, size):
-                self.reason = "the file ends inside a record"
+                self.reason = self._file_end()
                 return
 
-    def records(self) -> Iterator[MessageExt]:
-        """The records in order as messages, without their bodies: `scan` in comfort.
+    def records(self) -> Iterator[LogRecord]:
+        """As `scan`, with names."""
+        return map(LogRecord._make, self.scan())
+
+    def at(
+        self, physical_offset: int, chunk_size: int = CANDIDATE_CHUNK, chunk: bytes = b""
+    ) -> LogRecord | None:
+        """The record at an offset that may be anything, read anew.
+
+        Args:
+          chunk_size: bytes to read at once; as large as the record, if that is known.
+          chunk: bytes that were just read from there.
+
+        Returns: None when no whole record starts there; `reason` may say why.
 
         Raises:
           StoreIOError: a file could not be read.
         """
-        for scanned in self.scan():
-            yield decode_record(
-                self._chunk, scanned[0] - self._chunk_at, check_crc=False, read_body=False
-            )
+        self.end = self._chunk_at = physical_offset
+        self._chunk, self._chunk_size = chunk, chunk_size
+        record = next(self.scan(), None)
+        # Behind a blank there may be one, in the next file.
+        return LogRecord._make(record) if record and record[0] == physical_offset else None
+
+    def message(self, *, read_body: bool = False) -> MessageExt:
+        """The record that came last, as a message; until the next one is asked for."""
+        at = self.end - self._chunk_at
+        return decode_record(self._chunk, at, check_crc=False, read_body=read_body)
+
+    def raw(self) -> bytes:
+        """The bytes of the record that came last; until the next one is asked for."""
+        at = self.end - self._chunk_at
+        size, _ = RECORD_PREFIX.unpack_from(self._chunk, at)
+        return self._chunk[at : at + size]
+
+    def skip_damage(
+        self, end: int = EVERYWHERE, *, counts: Callable[[LogRecord], bool] | None = None
+    ) -> Hole | None:
+        """Go to the next whole record behind the bytes at which reading ended.
+
+        Args:
+          end, counts: see `find_record`.
+
+        Returns: what was skipped; None when no record follows, then nothing has changed.
+
+        Raises:
+          StoreIOError: a file could not be read.
+        """
+        found = find_record(self._log, self.end + 1, end, counts, own_from=self._own_from)
+        if found < 0:
+            return None
+        hole = Hole(self.end, found, self.reason)
+        self.end, self.reason = found, ""
+        return hole
 
     def _records_in_chunk(self, file_end: int) -> Generator[ScannedRecord, None, str]:
         """The records of one file that lie whole in the chunk, from `end` on.
@@ -171,7 +251,7 @@ class LogScanner:
         Returns: why no record follows; "" at zeros, a blank, the file's or the chunk's end.
         """
         chunk, chunk_at, chunk_size = self._chunk, self._chunk_at, len(self._chunk)
-        check_crc, own_from, topics = self._check_crc, self._own_from, self._topics
+        check_crc, asked_from, topics = self._check_crc, self._asked_from, self._topics
         view = memoryview(chunk)
         unpack_prefix, unpack_head = RECORD_PREFIX.unpack_from, RECORD_HEAD.unpack_from
         unpack_length = PROPERTIES_LENGTH.unpack_from
@@ -188,7 +268,7 @@ class LogScanner:
                 return f"no record starts here (magic {magic & 0xFFFFFFFF:08x})"
             end = position + size
             if not RECORD_SIZE_MIN <= size <= file_end - position:
-                return f"a record of {size} bytes with {file_end - position} left in the file"
+                return _bad_size(size, file_end - position)
             if end > chunk_size:
                 return ""
             (
@@ -200,7 +280,7 @@ class LogScanner:
                 body_at, timestamp_ms, body_size = _with_ipv6(chunk, position, end, sys_flag)
             topic_at = body_at + body_size
             if body_size < 0 or topic_at + 3 > end:
-                return f"a body of {body_size} bytes in a record of {size}"
+                return self._damage(position, end)
             if magic == MAGIC_V1:
                 topic_begin, topic_size = topic_at + 1, chunk[topic_at]
             else:
@@ -210,21 +290,22 @@ class LogScanner:
             if not 0 < topic_size <= end - 2 - topic_begin or (
                 topic_end + 2 + unpack_length(chunk, topic_end)[0] != end
             ):
-                return f"the fields do not add up to the record's {size} bytes"
-            if physical_offset != chunk_at + position:
-                return f"the record says it lies at {physical_offset}"
+                return self._damage(position, end)
             if check_crc and body_size and crc32(view[body_at:topic_at]) & 0x7FFFFFFF != body_crc:
                 return "the CRC of the body is wrong"
+            if physical_offset != chunk_at + position:
+                return f"the record says it lies at {physical_offset}"
             topic_raw = chunk[topic_begin:topic_end]
             topic = topics.get(topic_raw) or self._topic(topic_raw, magic)
             if topic is None:
                 # Never stored; the checksum covers the body only, so a tear can look like this.
-                return f"the record's topic is {topic_raw[:20]!r}"
+                return self._damage(position, end)
             properties = chunk[topic_end + 2 : end]
-            if physical_offset >= own_from and (
+            if physical_offset >= asked_from and (
                 b"\0" in properties or properties[_CRC_AT:_CRC_NAME_END] == _CRC_NAME
             ):
-                reason = self._torn(position, size, properties)
+                right = check_record_crc(chunk, position, size)
+                reason = self._crc_problem(physical_offset, properties, right)
                 if reason:
                     return reason
             yield (
@@ -249,21 +330,34 @@ class LogScanner:
         self._topics[raw] = topic
         return topic
 
-    def _torn(self, position: int, size: int, properties: bytes) -> str:
-        """Why a record of our own is not whole though all its fields fit; "" when it is."""
-        right = check_record_crc(self._chunk, position, size)
-        if right is None and b"\0" in properties:
-            return "the properties hold a NUL byte, they were not written whole"
-        return "the CRC of the record is wrong" if right is False else ""
+    def _damage(self, position: int, end: int) -> str:
+        """Which of a record's fields cannot be right: its lengths, or its topic."""
+        try:
+            record = decode_record(self._chunk[position:end], check_crc=False, read_body=False)
+        except RemoteProtocolError as error:
+            return error.reason
+        return f"the record's topic is {record.topic[:20]!r}"
+
+    def _file_end(self) -> str:
+        """Why the file has fewer bytes than were asked for."""
+        file_size = self._log.file_size
+        held = self.end % file_size + len(self._chunk)
+        if held < file_size:
+            return f"the file ends after {held} of {file_size} bytes"
+        left = file_size - self.end % file_size
+        return f"{left} bytes are left in the file, too few even for a blank"
 
     def _fill(self, offset: int, size: int) -> bool:
         """Have `size` bytes from an offset on in the chunk; False when the file is too short."""
         if offset < self._chunk_at or offset + size > self._chunk_at + len(self._chunk):
-            base = offset - offset % self._log.file_size
+            if self._progress is not None:
+                self._progress(offset)
+            position = offset % self._log.file_size
             want = max(size, self._chunk_size)
             if self._stop is not None:
                 want = max(min(want, self._stop() - offset), size)
-            self._chunk = self._log.files[base].pread(want, offset - base)
+            want = min(want, self._log.file_size - position)
+            self._chunk = self._log.files[offset - position].pread(want, position)
             self._chunk_at = offset
         return offset + size <= self._chunk_at + len(self._chunk)
 
@@ -277,72 +371,68 @@ def _with_ipv6(chunk: bytes, position: int, end: int, sys_flag: int) -> tuple[in
     return position + head.size, fields[10], fields[14]
 
 
-def find_record_after(
-    log: CommitLog, start: int, end: int, timestamp_ms: int, *, own_from: int = NOWHERE
+def own_crc_problem(physical_offset: int, properties: bytes, right: bool | None) -> str:
+    """Why a record of our own is not whole though all its fields fit, see `CrcProblem`."""
+    if right is None and b"\0" in properties:
+        return "the properties hold a NUL byte, they were not written whole"
+    return "the CRC of the record is wrong" if right is False else ""
+
+
+def record_at(
+    log: ReadableLog, physical_offset: int, *, check_crc: bool = True, own_from: int = NOWHERE
+) -> LogRecord | None:
+    """The record at an offset that may be anything; None when no whole one starts there.
+
+    Raises:
+      StoreIOError: a file could not be read.
+    """
+    reader = LogReader(log, physical_offset, check_crc=check_crc, own_from=own_from)
+    return reader.at(physical_offset)
+
+
+def message_at(
+    log: ReadableLog, physical_offset: int, *, read_body: bool = False
+) -> MessageExt | None:
+    """As `record_at`, with all of its fields.
+
+    Raises:
+      StoreIOError: a file could not be read.
+    """
+    reader = LogReader(log, physical_offset)
+    found = reader.at(physical_offset) is not None
+    return reader.message(read_body=read_body) if found else None
+
+
+def find_record(
+    log: ReadableLog,
+    start: int,
+    end: int,
+    counts: Callable[[LogRecord], bool] | None = None,
+    *,
+    own_from: int = NOWHERE,
 ) -> int:
     """Where a whole record lies in [start, end) that says that very physical offset.
 
     Args:
-      timestamp_ms: records stored before it do not count: they are leftovers of an older time line
-        that some truncation left in the file.
-      own_from: as `LogScanner`'s.
+      counts: says of a whole record whether it is one of this log; what it holds is passed over if
+        not. None: all are.
+      own_from: as `LogReader`'s.
 
     Returns: its physical offset; -1 when there is none.
 
     Raises:
       StoreIOError: a file could not be read.
     """
-    for base in [base for base in log.files if start - log.file_size < base < end]:
-        position = max(start - base, 0)
-        stop = min(end - base, log.file_size)
-        while position < stop:
-            chunk = log.files[base].pread(CHUNK, position)
-            if not chunk:
-                break
-            at = _next_magic(chunk, 4)
-            while at >= 0:
-                offset = base + position + at - 4
-                if offset >= end:
-                    return -1
-                scanner = LogScanner(log, offset, own_from=own_from, chunk_size=CANDIDATE_CHUNK)
-                record = next(scanner.scan(), None)
-                if record is not None and record[6] >= timestamp_ms:
-                    return offset
-                at = _next_magic(chunk, at + (1 if record is None else record[1]))
-            # The next chunk begins where a size and magic cut in two would.
-            position += max(len(chunk) - 7, 1)
+    for offset in record_candidates(log, start, end):
+        if offset < start:
+            continue
+        record = record_at(log, offset, own_from=own_from)
+        if record is not None:
+            if counts is None or counts(record):
+                return offset
+            start = offset + record.size
     return -1
 
 
-def _next_magic(chunk: bytes, start: int) -> int:
-    found = [at for at in (chunk.find(magic, start) for magic in _MAGICS) if at >= 0]
-    return min(found, default=-1)
-
-
-def has_unwritten_sector(log: CommitLog, start: int, end: int) -> bool:
-    """Whether [start, end) looks as if a sector of it never reached the device.
-
-    Files are made of zeros and written once, so what a power cut left out reads as zeros up to the
-    end of a sector; damage done to bytes that were written does not.
-
-    Raises:
-      StoreIOError: a file could not be read.
-    """
-    position = start
-    while position < end:
-        base = position - position % log.file_size
-        file = log.files.get(base)
-        if file is None:
-            position = base + log.file_size
-            continue
-        first = position - base
-        chunk = file.pread(CHUNK - first % SECTOR, first)
-        if not chunk:
-            position = base + log.file_size
-            continue
-        for sector_end in range(SECTOR - first % SECTOR, len(chunk) + 1, SECTOR):
-            zeros = chunk[max(sector_end - TORN_ZEROS, 0) : sector_end]
-            if len(zeros) >= 4 and not any(zeros):
-                return position + sector_end - len(zeros) < end
-        position += len(chunk)
-    return False
+def _bad_size(size: int, remaining: int) -> str:
+    return f"a record of {size} bytes with {remaining} left in the file"

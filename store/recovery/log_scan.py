@@ -1,51 +1,30 @@
 """Reading the log from where it is known to be good to its end, and beyond holes.
 
 Nothing on disk is changed here: the outcome says what is to be done. What lies behind the last good
-record is judged by the table in recovery.py; behind a hole reading goes on at the next record.
+record is judged by recovery_table.py; behind a hole reading goes on at the next record.
 """
 
 from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from ..clock import LATEST_MS
 from ..config import MessageStoreConfig
-from ..log.commit_log import CommitLog, file_name
-from ..log.log_scanner import (
-    CANDIDATE_CHUNK,
-    LogScanner,
-    find_record_after,
-    has_unwritten_sector,
-)
-from .queue_states import UNITS_MAX, Oddity, QueueStates
+from ..log.commit_log import CommitLog
+from ..log.log_bytes import has_unwritten_sector, last_nonzero
+from ..log.log_reader import CANDIDATE_CHUNK, Hole, LogReader, find_record
+from .recovered_queues import UNITS_MAX, Oddity, RecoveredQueues
 from .recovery_table import Action, Case, Place, Rest, decide
 
 logger = logging.getLogger(__name__)
 
 HOLES_MAX = 1000
-"""Holes told one by one. Reading goes no further than behind so many of them."""
-
-
-class Hole(NamedTuple):
-    """Bytes of the log that hold no record though they should.
-
-    Attributes:
-      start, end: physical offsets; end is where the next record begins, or the end of what was
-        vouched for.
-      reason: what is wrong at the start.
-      at_end: no record follows.
-    """
-
-    start: int
-    end: int
-    reason: str
-    at_end: bool = False
+"""Holes kept one by one. Reading goes no further than behind the last of them."""
 
 
 @dataclass(slots=True)
-class Findings:
+class ScanResult:
     """What one reading found.
 
     Attributes:
@@ -69,7 +48,7 @@ class Findings:
     collected_until: int = -1
 
 
-class Survey:
+class LogScan:
     """One reading.
 
     Args:
@@ -79,7 +58,7 @@ class Survey:
       vouched: physical offset up to which all is known to be on the device.
       is_known: whether `vouched` says all there is to know; else what lies behind it may have been
         on the device too.
-      own_from: physical offset from which on records are known to be ours, see `LogScanner`.
+      own_from: physical offset from which on records are known to be ours, see `LogReader`.
     """
 
     def __init__(
@@ -100,7 +79,7 @@ class Survey:
         self._own_from = own_from
         self._nonzero_end = -1
 
-    def read(self, start: int, states: QueueStates) -> Findings:
+    def read(self, start: int, states: RecoveredQueues) -> ScanResult:
         """Read from a record's physical offset to the log's end.
 
         Args:
@@ -114,12 +93,12 @@ class Survey:
         newest_ms, collected_until = 0, -1
         feed, log = states.feed, self._log
         while True:
-            scanner = LogScanner(
+            reader = LogReader(
                 log, start, check_crc=self._config.check_crc_on_recover, own_from=self._own_from
             )
             last_ms = 0
-            for record in scanner.scan():
-                last_ms = record[6]
+            for record in reader.scan():
+                offset, size, _, _, _, _, last_ms, _ = record
                 if newest_ms < last_ms <= LATEST_MS:
                     newest_ms = last_ms
                 try:
@@ -127,11 +106,11 @@ class Survey:
                 except Oddity as oddity:
                     states.after_hole = True
                     if len(holes) < HOLES_MAX:
-                        holes.append(Hole(record[0], record[0] + record[1], str(oddity)))
+                        holes.append(Hole(offset, offset + size, str(oddity)))
                 if states.unit_count >= UNITS_MAX and not states.is_full:
                     states.is_full = True
-                    collected_until = record[0] + record[1]
-            end = scanner.end
+                    collected_until = offset + size
+            end = reader.end
             if end > start:
                 segments.append((start, end))
             if last_ms > LATEST_MS:
@@ -140,19 +119,18 @@ class Survey:
                     "not count as the newest", log.folder, last_ms, end,
                 )  # fmt: skip
                 last_ms = newest_ms
-            nonzero_end, found, case = self._judge(scanner, last_ms)
-            findings = Findings(
-                end, case, nonzero_end, scanner.reason, holes, newest_ms, segments, collected_until
+            nonzero_end, found, case = self._judge(reader, last_ms)
+            result = ScanResult(
+                end, case, nonzero_end, reader.reason, holes, newest_ms, segments, collected_until
             )
             if case.action is not Action.READ_ONLY:
-                return findings
-            reason = (
-                f"{scanner.reason or 'zeros or a missing file'} (case {case.label}: {case.why})"
-            )
+                return result
+            reason = f"{reader.reason or 'zeros or a missing file'} (case {case.label}: {case.why})"
             at_end = found < 0
-            holes.append(Hole(end, max(self._vouched, end) if at_end else found, reason, at_end))
+            hole_end = max(self._vouched, end) if at_end else found
+            holes.append(Hole(end, hole_end, reason, at_end=at_end))
             if found < 0 or len(holes) > HOLES_MAX:
-                return findings
+                return result
             states.after_hole = True
             start = found
 
@@ -170,26 +148,30 @@ class Survey:
         for base in range(log.min_offset, until, log.file_size):
             reason = "the commit log file is missing"
             if base in log.files:
-                scanner = LogScanner(log, base, chunk_size=CANDIDATE_CHUNK)
-                if next(scanner.scan(), None) is not None or scanner.end > base:
+                reader = LogReader(log, base, chunk_size=CANDIDATE_CHUNK)
+                if next(reader.scan(), None) is not None or reader.end > base:
                     continue
-                reason = scanner.reason or "zeros where the file's first record should be"
+                reason = reader.reason or "zeros where the file's first record should be"
             end = base + log.file_size
-            found = find_record_after(log, base + 1, end, 0)
+            found = find_record(log, base + 1, end)
             holes.append(Hole(base, found if found >= 0 else min(end, until), reason))
         return holes
 
-    def _judge(self, scanner: LogScanner, last_ms: int) -> tuple[int, int, Case]:
+    def _judge(self, reader: LogReader, last_ms: int) -> tuple[int, int, Case]:
         """(end of what is not zero, next record or -1, what to do) for where a scan ended."""
-        log, end = self._log, scanner.end
-        if self._nonzero_end < 0 and self._is_exact(scanner):
+        log, end = self._log, reader.end
+        if self._nonzero_end < 0 and self._is_exact(reader):
             self._nonzero_end = end
         if self._nonzero_end < 0:
-            self._nonzero_end = log.last_nonzero(end)
+            self._nonzero_end = last_nonzero(log, end)
         nonzero_end = max(self._nonzero_end, end)
         rest, found = Rest.ZEROS, -1
         if nonzero_end > end:
-            found = find_record_after(log, end + 1, nonzero_end, last_ms, own_from=self._own_from)
+            # What is older is left of an earlier time line: cut off once, in memory only.
+            found = find_record(
+                log, end + 1, nonzero_end, lambda record: record.store_timestamp_ms >= last_ms,
+                own_from=self._own_from,
+            )  # fmt: skip
             rest = Rest.GARBAGE
             if found >= 0:
                 unwritten = has_unwritten_sector(log, end, found)
@@ -200,13 +182,13 @@ class Survey:
         case = decide(rest=rest, clean=self._clean, place=place, flush=self._config.flush_disk_type)
         return nonzero_end, found, case
 
-    def _is_exact(self, scanner: LogScanner) -> bool:
+    def _is_exact(self, reader: LogReader) -> bool:
         """Whether a clean exit of ours ended just here: then nothing lies behind it."""
         return (
             self._clean
-            and not scanner.reason
-            and self._own_from <= scanner.end == self._vouched
-            and scanner.end - scanner.end % self._log.file_size >= self._last_base()
+            and not reader.reason
+            and self._own_from <= reader.end == self._vouched
+            and reader.end - reader.end % self._log.file_size >= self._last_base()
         )
 
     def _last_base(self) -> int:
@@ -216,13 +198,12 @@ class Survey:
 def describe(holes: list[Hole], log: CommitLog, root: str) -> str:
     """What to tell the operator: where, what, and what to do."""
     first = holes[0]
-    base = first.start - first.start % log.file_size
     goes_on = f"The log goes on at {first.end}, what lies between is missing."
     if first.at_end:
         goes_on = f"No record follows, but the log reached up to {first.end}."
     more = f" There are {len(holes) - 1} more such places." if len(holes) > 1 else ""
     return (
-        f"{log.folder}/{file_name(base)}: at offset {first.start}: {first.reason}. {goes_on}{more} "
+        f"{log.path_at(first.start)}: at offset {first.start}: {first.reason}. {goes_on}{more} "
         "The store is read-only and nothing was changed. Restore the file from a replica or a "
         f"backup, or stop the broker and run `trocket store repair {root}`"
     )

@@ -1,0 +1,362 @@
+"""The parts of a broker, made and connected; nothing here runs.
+
+Each function makes parts from those that are made before, so the order of the calls in `assemble`
+is the order in which parts may know one another. What has to be heard of earlier parts goes through
+a `Notifier` or an `on_change`, which `_connect` sets up at the end.
+
+`assemble` makes everything but the processors of requests: they need the broker's address, and
+`request_table.py` makes them when that is known.
+
+Java counterpart: the constructor and initialize of broker/BrokerController.java of 5.3.3.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import PurePosixPath
+from random import Random
+
+import trio
+
+from ..common.supervision import FailureLog
+from ..remoting.bodies import TopicConfig
+from ..remoting.channel import Channel
+from ..remoting.client import RemotingClient
+from ..remoting.turn import Turn
+from ..store.clock import Clock
+from ..store.config import MessageStoreConfig
+from ..store.disk.os_disk import Disk
+from ..store.ha.slave import Connect, HaSlave, connect_tcp
+from ..store.message_store import MessageStore
+from ..store.state.state_files import StateFiles
+from .attributes import BATCH_CQ, QUEUE_TYPE
+from .bloom import BloomFilter
+from .broker_address import BrokerAddress
+from .config import BrokerConfig
+from .consumer_filter_manager import ConsumerFilterManager
+from .consumer_manager import ConsumerManager, notify_consumer_ids_changed, notify_nobody
+from .consumer_offset_manager import ConsumerOffsetManager
+from .delay_offset_manager import DelayOffsetManager
+from .filter_bit_maps import FilterBitMaps
+from .filter_server_keeper import FilterServerKeeper, OpenProcess, open_filter_server
+from .filter_server_manager import FilterServerManager
+from .inner_message import DelayLevels, InnerPuts
+from .notifier import Notifier
+from .processors.pull_message import PullMessageProcessor
+from .producer_manager import ProducerManager
+from .rebalance_lock_manager import RebalanceLockManager
+from .registration import Registrar
+from .registration_request import BrokerIdentity
+from .replication import MasterSide, SlaveSide
+from .schedule_message_service import ScheduleMessageService
+from .slave_offsets import SlaveOffsets
+from .slave_synchronize import SlaveSynchronize
+from .subscription_group_manager import SubscriptionGroupManager
+from .table_loading import note_made
+from .timer_message_service import TimerMessageService
+from .topic_config_manager import TopicConfigManager
+from .transaction_service import TransactionService
+
+_failures = FailureLog(logging.getLogger(__name__))
+
+NewMessages = Notifier[Collection[tuple[str, int]]]
+"""Tells of the queues (topic and queue id) that have messages which can be read now."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seams:
+    """What a broker takes from the world around it.
+
+    Attributes:
+      clock, disk: time and files.
+      turn: the server's, maybe shared with another one of the process.
+      random: picks queues for producers that leave it to the broker.
+      client: calls the name servers, and a slave's master; shares the turn.
+      open_process: starts a filter server.
+      ha_connect: connects a slave to its master's haListenPort.
+    """
+
+    clock: Clock
+    disk: Disk
+    turn: Turn
+    random: Random
+    client: RemotingClient
+    open_process: OpenProcess = open_filter_server
+    ha_connect: Connect = connect_tcp
+
+
+@dataclass(frozen=True, slots=True)
+class Foundation:
+    """What all parts of a broker stand on.
+
+    Attributes:
+      address: complete once the broker listens.
+      store: empty until it is loaded.
+    """
+
+    config: BrokerConfig
+    seams: Seams
+    address: BrokerAddress
+    store: MessageStore
+
+
+@dataclass(frozen=True, slots=True)
+class Tables:
+    """What the broker remembers in files of its own, and the folder of these files."""
+
+    files: StateFiles
+    topics: TopicConfigManager
+    groups: SubscriptionGroupManager
+    offsets: ConsumerOffsetManager
+    delay_offsets: DelayOffsetManager
+    filters: ConsumerFilterManager
+
+
+@dataclass(frozen=True, slots=True)
+class Clients:
+    """Who is connected, and who holds which queue."""
+
+    producers: ProducerManager
+    consumers: ConsumerManager
+    locks: RebalanceLockManager
+    filter_servers: FilterServerManager
+
+
+@dataclass(frozen=True, slots=True)
+class Deliveries:
+    """What stores messages by itself: those that were due, and the ends of transactions."""
+
+    puts: InnerPuts
+    transactions: TransactionService
+    schedule: ScheduleMessageService
+    timers: TimerMessageService
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerParts:
+    """A whole broker, but for its sockets and the processors of requests.
+
+    Attributes:
+      address, store: see `Foundation`.
+      new_messages: notified of every message that can be read.
+      closed_channels: notified of every connection that is closed.
+      keeper: of the filter servers that the broker starts.
+      replication: the broker's side of its group.
+      registrar: keeps the broker known to the name servers.
+      pulls: with the pulls that are held.
+    """
+
+    config: BrokerConfig
+    seams: Seams
+    address: BrokerAddress
+    store: MessageStore
+    tables: Tables
+    clients: Clients
+    new_messages: NewMessages
+    closed_channels: Notifier[Channel]
+    deliveries: Deliveries
+    keeper: FilterServerKeeper
+    replication: MasterSide | SlaveSide
+    registrar: Registrar
+    pulls: PullMessageProcessor
+
+    @property
+    def sql_filters(self) -> ConsumerFilterManager | None:
+        """The table of filters; None: enablePropertyFilter is false."""
+        return self.tables.filters if self.config.enable_property_filter else None
+
+
+def assemble(config: BrokerConfig, store_config: MessageStoreConfig, seams: Seams) -> BrokerParts:
+    """Make the parts of a broker and connect them.
+
+    Args:
+      config: the broker's keys.
+      store_config: the store's keys.
+      seams: what it takes from the world around it.
+    """
+    address = BrokerAddress(config, store_config)
+    store = MessageStore(store_config, clock=seams.clock, disk=seams.disk)
+    foundation = Foundation(config, seams, address, store)
+    tables = _tables(foundation)
+    clients = _clients(config, tables)
+    new_messages = NewMessages(_failures, "notifying of new messages", "They may be delivered late")
+    closed_channels = Notifier[Channel](
+        _failures, "forgetting a client", "Its group learns of that when its heartbeats stay away"
+    )
+    deliveries = _deliveries(foundation, tables, clients, new_messages)
+    keeper = FilterServerKeeper(
+        config, address.port, clients.filter_servers, open_process=seams.open_process
+    )
+    replication = _replication(foundation, tables, deliveries)
+    registrar = Registrar(
+        config,
+        seams.client,
+        tables.topics,
+        partial(_identity, config, address, clients.filter_servers),
+        replication.on_master,
+    )
+    bit_maps = FilterBitMaps(tables.filters, monotonic_s=seams.clock.monotonic_s)
+    pulls = PullMessageProcessor(
+        config,
+        store,
+        topics=tables.topics,
+        groups=tables.groups,
+        consumers=clients.consumers,
+        offsets=tables.offsets,
+        now_s=trio.current_time,
+        filters=tables.filters if config.enable_property_filter else None,
+        bit_maps=bit_maps,
+        replication=replication,
+    )
+    parts = BrokerParts(
+        config, seams, address, store, tables, clients, new_messages, closed_channels, deliveries,
+        keeper, replication, registrar, pulls,
+    )  # fmt: skip
+    _connect(parts, bit_maps)
+    return parts
+
+
+def _tables(foundation: Foundation) -> Tables:
+    config, store, clock = foundation.config, foundation.store, foundation.seams.clock
+    files = StateFiles(
+        foundation.seams.disk, str(PurePosixPath(store.config.store_path_root_dir) / "config")
+    )
+    later = files.later if files.may_put_off else None
+    return Tables(
+        files,
+        TopicConfigManager(config, clock=clock, save=files.save, save_later=later),
+        SubscriptionGroupManager(config, clock=clock, save=files.save, save_later=later),
+        ConsumerOffsetManager(clock=clock, save=files.save),
+        DelayOffsetManager(
+            clock=clock, version_step=config.delay_offset_update_version_step, save=files.save
+        ),
+        ConsumerFilterManager(
+            clock=clock,
+            save=files.save,
+            newest_ms=lambda: store.now_ms,
+            bloom=BloomFilter.create(
+                config.max_error_rate_of_bloom_filter, config.expect_consumer_num_use_filter
+            ),
+            kept_dead_ms=config.filter_data_clean_time_span,
+        ),
+    )
+
+
+def _clients(config: BrokerConfig, tables: Tables) -> Clients:
+    expired_s = config.channel_expired_timeout / 1000
+    notifies = config.notify_consumer_ids_changed_enable
+    return Clients(
+        ProducerManager(expired_s=expired_s),
+        ConsumerManager(
+            notify=notify_consumer_ids_changed if notifies else notify_nobody,
+            expired_s=expired_s,
+            on_group_gone=tables.filters.unregister,
+        ),
+        RebalanceLockManager(),
+        FilterServerManager(),
+    )
+
+
+def _deliveries(
+    foundation: Foundation,
+    tables: Tables,
+    clients: Clients,
+    new_messages: NewMessages,
+) -> Deliveries:
+    config, store, clock = foundation.config, foundation.store, foundation.seams.clock
+    levels = DelayLevels(store.config.message_delay_level)
+    puts = InnerPuts(store, levels, config.msg_trace_topic_name)
+    return Deliveries(
+        puts,
+        TransactionService(
+            config,
+            store,
+            address=foundation.address,
+            clock=clock,
+            producers=clients.producers,
+            offsets=tables.offsets,
+            puts=puts,
+            on_messages=new_messages.notify,
+        ),
+        ScheduleMessageService(
+            store,
+            clock=clock,
+            levels=levels,
+            offsets=tables.delay_offsets,
+            puts=puts,
+            on_messages=new_messages.notify,
+        ),
+        TimerMessageService(store, clock=clock, puts=puts, on_messages=new_messages.notify),
+    )
+
+
+def _replication(
+    foundation: Foundation, tables: Tables, deliveries: Deliveries
+) -> MasterSide | SlaveSide:
+    config, store, seams = foundation.config, foundation.store, foundation.seams
+    if not store.is_slave:
+        return MasterSide(store)
+    ha = HaSlave(store, connect=seams.ha_connect)
+    synchronize = SlaveSynchronize(
+        config,
+        store,
+        seams.client,
+        ha,
+        topics=tables.topics,
+        groups=tables.groups,
+        offsets=SlaveOffsets(tables.offsets, store.max_offset),
+        delay_offsets=tables.delay_offsets,
+        timers=deliveries.timers,
+    )
+    return SlaveSide(ha, synchronize, own_address=store.config.ha_master_address, clock=seams.clock)
+
+
+def _identity(
+    config: BrokerConfig, address: BrokerAddress, filter_servers: FilterServerManager
+) -> BrokerIdentity:
+    return BrokerIdentity(
+        config, address.broker_addr, address.ha_server_addr(), filter_servers.addresses
+    )
+
+
+def _connect(parts: BrokerParts, bit_maps: FilterBitMaps) -> None:
+    """Have parts hear of what others do: all that is not said by the arguments above."""
+    config, store, deliveries = parts.config, parts.store, parts.deliveries
+    parts.new_messages.subscribe(
+        parts.pulls.hold_service.notify_messages,
+        deliveries.schedule.arrived,
+        deliveries.timers.arrived,
+    )
+    parts.closed_channels.subscribe(
+        parts.clients.filter_servers.channel_closed,
+        parts.clients.consumers.channel_closed,
+        parts.clients.producers.channel_closed,
+    )
+    if store.is_slave:
+        parts.new_messages.subscribe(parts.replication.arrived)
+    # Messages that become visible outside of a turn: after an fsync, or copied from a master.
+    store.on_visible = parts.new_messages.notify
+    if config.enable_property_filter and config.enable_calc_filter_bit_map:
+        store.queue_store.bitmap_of = bit_maps.bit_map_of
+
+    def on_topics_changed(topics: Sequence[TopicConfig]) -> None:
+        note_batch_topics(store, topics)
+        parts.registrar.topics_changed(topics)
+        note_made(store, topics)
+
+    def on_filter_servers_changed() -> None:
+        parts.registrar.changed()
+        parts.keeper.wake()
+
+    parts.tables.topics.on_change = on_topics_changed
+    parts.clients.filter_servers.on_change = on_filter_servers_changed
+
+
+def note_batch_topics(store: MessageStore, topics: Iterable[TopicConfig]) -> None:
+    """Have a store know which of these topics have queues of batches."""
+    for topic in topics:
+        if topic.attributes.get(QUEUE_TYPE) == BATCH_CQ:
+            store.queue_store.batch_topics.add(topic.topic_name)

@@ -1,0 +1,252 @@
+"""Open transactions: the half messages that wait for their end, by offset in the half queue.
+
+A producer that ends none of its transactions makes this table grow, so a half message is 33 bytes
+of some arrays, not objects. The arrays are in blocks of `BLOCK_COUNT`, by rising offset:
+
+::
+
+    offsets   7     8     9     12        7 was ended; 8 was written again, as 12
+    kinds     ENDED OLDER OPEN  OPEN
+    dues      never never 6000  9000      when the producer is to be asked
+    marks     -     12    4     5         of an older copy the next one's offset, else see `open`
+    older     -     none  none  8         the copy before this one
+
+Pure.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left, bisect_right
+from heapq import heapify, heappop, heappush, heapreplace
+from typing import Final, NamedTuple
+
+OPEN_COUNT_MAX: Final = 1_000_000
+"""Open transactions; RocketMQ has no bound. Half messages beyond it find a busy broker.
+They take 35 MB, and as much again each time that all were asked about in vain (15 times at most,
+transactionCheckMax)."""
+
+BLOCK_COUNT: Final = 128
+"""Half messages of a block. Finding the next one that is due reads a block, which takes 3 us."""
+
+NEVER: Final = (1 << 63) - 1
+_NONE: Final = -1
+_ENDED, _OPEN, _OLDER = range(3)
+
+
+class _Block:
+    """Half messages that follow one another, see the module's text.
+
+    Attributes:
+      ended_count: how many of `kinds` are ENDED.
+      first_due_ms: nothing of it is due before.
+    """
+
+    __slots__ = ("dues", "ended_count", "first_due_ms", "kinds", "marks", "offsets", "older")
+
+    def __init__(self) -> None:
+        self.offsets = array("q")
+        self.dues = array("q")
+        self.marks = array("q")
+        self.older = array("q")
+        self.kinds = bytearray()
+        self.ended_count = 0
+        self.first_due_ms = NEVER
+
+    def insert(self, at: int, offset: int) -> None:
+        """Make room for a half message."""
+        for column, value in (
+            (self.offsets, offset), (self.dues, NEVER), (self.marks, 0), (self.older, _NONE),
+        ):  # fmt: skip
+            column.insert(at, value)
+        self.kinds.insert(at, _ENDED)
+        self.ended_count += 1
+
+    def compact(self) -> None:
+        """Forget what is ended."""
+        stays = [at for at, kind in enumerate(self.kinds) if kind != _ENDED]
+        self.offsets, self.dues, self.marks, self.older = (
+            array("q", [column[at] for at in stays])
+            for column in (self.offsets, self.dues, self.marks, self.older)
+        )
+        self.kinds = bytearray(self.kinds[at] for at in stays)
+        self.ended_count = 0
+
+
+class _Place(NamedTuple):
+    """Where a half message is: its block, and its index there."""
+
+    block: _Block
+    at: int
+
+
+class OpenTransactions:
+    """The half messages that wait for their end, by queue offset.
+
+    Args:
+      count_max: see OPEN_COUNT_MAX.
+      block_count: half messages of a block.
+    """
+
+    def __init__(self, count_max: int = OPEN_COUNT_MAX, block_count: int = BLOCK_COUNT) -> None:
+        self._count_max = count_max
+        self._block_count = block_count
+        self._count = 0
+        self._blocks: list[_Block] = []
+        self._starts: list[int] = []  # the offset that each block began with
+        self._dues: list[tuple[int, int]] = []  # heap: a block's `first_due_ms`, its start
+
+    def __len__(self) -> int:
+        return self._count
+
+    @property
+    def is_full(self) -> bool:
+        """Whether no more can be open."""
+        return self._count >= self._count_max
+
+    def open(self, offset: int, due_ms: int, op_mark: int) -> None:
+        """Take note of a half message.
+
+        Args:
+          offset: in the half queue.
+          due_ms: when its producer is to be asked.
+          op_mark: end of the op queue when it was stored: nothing before that speaks of it.
+        """
+        self._open(offset, due_ms, op_mark, _NONE)
+
+    def _open(self, offset: int, due_ms: int, op_mark: int, older: int) -> None:
+        block, at = self._make(offset)
+        block.kinds[at] = _OPEN
+        block.ended_count -= 1
+        block.marks[at] = op_mark
+        block.older[at] = older
+        self._count += 1
+        self._plan(block, at, due_ms)
+
+    def _make(self, offset: int) -> _Place:
+        """The place for a half message, at the end in practice."""
+        index = bisect_right(self._starts, offset) - 1
+        is_last = index == len(self._blocks) - 1
+        if index < 0 or (is_last and len(self._blocks[index].offsets) >= self._block_count):
+            index += 1
+            self._starts.insert(index, offset)
+            self._blocks.insert(index, _Block())
+        block = self._blocks[index]
+        at = bisect_left(block.offsets, offset)
+        block.insert(at, offset)
+        return _Place(block, at)
+
+    def _find(self, offset: int) -> _Place | None:
+        index = bisect_right(self._starts, offset) - 1
+        if index < 0:
+            return None
+        block = self._blocks[index]
+        at = bisect_left(block.offsets, offset)
+        is_there = at < len(block.offsets) and block.offsets[at] == offset
+        return _Place(block, at) if is_there else None
+
+    def current(self, offset: int) -> int | None:
+        """The newest copy of a half message; None: it is through."""
+        place = self._find(offset)
+        while place is not None and place.block.kinds[place.at] == _OLDER:
+            offset = place.block.marks[place.at]
+            place = self._find(offset)
+        return offset if place is not None and place.block.kinds[place.at] == _OPEN else None
+
+    def _find_open(self, offset: int) -> _Place | None:
+        place = self._find(offset)
+        return place if place is not None and place.block.kinds[place.at] == _OPEN else None
+
+    def end(self, offset: int) -> None:
+        """A half message is through, and with it the copies before it."""
+        place = self._find_open(offset)
+        if place is not None:
+            self._count -= 1
+        while place is not None:
+            older = place.block.older[place.at]
+            self._forget(*place)
+            place = self._find(older)
+
+    def _forget(self, block: _Block, at: int) -> None:
+        block.kinds[at] = _ENDED
+        block.dues[at] = NEVER
+        block.ended_count += 1
+        count = len(block.offsets)
+        if block.ended_count == count:
+            index = bisect_right(self._starts, block.offsets[0]) - 1
+            del self._starts[index], self._blocks[index]
+        elif block.ended_count * 2 > count:
+            block.compact()
+
+    def renew(self, old: int, new: int, due_ms: int, op_mark: int) -> None:
+        """A half message was written again, at offset `new`."""
+        place = self._find_open(old)
+        if place is not None:
+            block, at = place
+            block.kinds[at] = _OLDER
+            block.dues[at] = NEVER
+            block.marks[at] = new
+            self._count -= 1
+        self._open(new, due_ms, op_mark, _NONE if place is None else old)
+
+    def put_off(self, offset: int, due_ms: int) -> None:
+        """Ask for a half message later."""
+        place = self._find_open(offset)
+        if place is not None:
+            self._plan(*place, due_ms)
+
+    def _plan(self, block: _Block, at: int, due_ms: int) -> None:
+        block.dues[at] = due_ms = min(max(due_ms, 0), NEVER - 1)
+        if due_ms >= block.first_due_ms:
+            return
+        block.first_due_ms = due_ms
+        if len(self._dues) <= 2 * len(self._blocks):
+            start = self._starts[bisect_right(self._starts, block.offsets[at]) - 1]
+            heappush(self._dues, (due_ms, start))
+        else:  # most of it says what does not count any more
+            pairs = zip(self._blocks, self._starts, strict=True)
+            self._dues = [(b.first_due_ms, s) for b, s in pairs if b.first_due_ms < NEVER]
+            heapify(self._dues)
+
+    def next_due_ms(self) -> int | None:
+        """When the next one is to be asked for; None: none is open."""
+        block = self._first()
+        return None if block is None else block.first_due_ms
+
+    def take_due(self, now_ms: int) -> int | None:
+        """One that is due now; it is planned again by `renew`, `put_off`, or `end` ends it."""
+        block = self._first()
+        if block is None or block.first_due_ms > now_ms:
+            return None
+        at = block.dues.index(block.first_due_ms)
+        block.dues[at] = NEVER
+        return block.offsets[at]
+
+    def _first(self) -> _Block | None:
+        """The block of what is due first; its `first_due_ms` is exact."""
+        while self._dues:
+            due_ms, start = self._dues[0]
+            index = bisect_left(self._starts, start)
+            is_there = index < len(self._starts) and self._starts[index] == start
+            block = self._blocks[index] if is_there else None
+            if block is not None and block.first_due_ms == due_ms:
+                block.first_due_ms = min(block.dues)
+                if block.first_due_ms == due_ms:
+                    return block
+                if block.first_due_ms < NEVER:
+                    heapreplace(self._dues, (block.first_due_ms, start))
+                    continue
+            heappop(self._dues)
+        return None
+
+    def through(self, half_end: int, op_end: int) -> tuple[int, int]:
+        """The offsets in both queues before which nothing is of interest any more.
+
+        Args:
+          half_end, op_end: the queues' ends.
+        """
+        for block in self._blocks:
+            at = block.kinds.find(_OPEN)
+            if at >= 0:
+                return block.offsets[at], min(block.marks[at], op_end)
+        return half_end, op_end

@@ -1,0 +1,58 @@
+"""AddedProperties: what the broker adds to the properties of every message that is sent to it.
+
+Java counterpart: buildMsgContext of broker/processor/AbstractSendMessageProcessor.java, and
+SendMessageProcessor.java, of 5.3.3.
+"""
+
+from __future__ import annotations
+
+from ...common.message_properties import properties_from_bytes, properties_to_bytes
+from ...remoting.message_id import UniqueIdGenerator
+from ..config import BrokerConfig
+
+_SEPARATOR = 2
+"""The byte behind each property."""
+
+
+class AddedProperties:
+    """Adds the broker's region, trace switch and cluster, and a unique key where there is none.
+
+    Clients read CLUSTER for request-reply, the others for traces.
+
+    Args:
+      config: the broker's.
+      unique_ids: makes the unique keys.
+
+    Attributes:
+      first: the encoded properties, to stand alone or behind a separator.
+      after: the same, behind a property that has no separator behind it, as 4.9 sends them.
+      of_answers: those that answers to sends have as fields, too.
+    """
+
+    def __init__(self, config: BrokerConfig, unique_ids: UniqueIdGenerator) -> None:
+        self._unique_ids = unique_ids
+        self.of_answers = {
+            "MSG_REGION": config.region_id,
+            "TRACE_ON": "true" if config.trace_on else "false",
+        }
+        self._added = {**self.of_answers, "CLUSTER": config.broker_cluster_name}
+        self.first = properties_to_bytes(self._added)
+        self.after = bytes([_SEPARATOR]) + self.first
+
+    def append_to(self, properties: bytes) -> bytes:
+        """Some properties with those of the broker behind them; there must be one."""
+        return properties + (self.first if properties[-1] == _SEPARATOR else self.after)
+
+    def merge_into(self, properties: bytes, now_ms: int) -> bytes:
+        """Any message's properties with those of the broker.
+
+        Args:
+          now_ms: of the unique key, if one is made.
+        """
+        if b"UNIQ_KEY\1" in properties and b"MSG_REGION\1" not in properties:
+            return self.append_to(properties)
+        # A message without a unique key, or one that a client sends on.
+        merged = properties_from_bytes(properties) | self._added
+        if not merged.get("UNIQ_KEY"):
+            merged["UNIQ_KEY"] = self._unique_ids.next_id(now_ms)
+        return properties_to_bytes(merged)

@@ -1,0 +1,124 @@
+"""Sends of several messages at once: SEND_BATCH_MESSAGE 320.
+
+Java counterpart: broker/processor/SendMessageProcessor.java sendBatchMessage of 5.3.3.
+"""
+
+from __future__ import annotations
+
+from ...common.message_properties import find_property
+from ...common.topic_names import RETRY_TOPIC_PREFIX
+from ...remoting.channel import Channel, Processor
+from ...remoting.codec import RemotingCommand
+from ...remoting.errors import RemoteProtocolError, RequestRefused
+from ...remoting.headers import decode_send_message_v2
+from ...remoting.message_batch import iter_batch, refuse_long_batch
+from ...remoting.request_codes import RequestCode
+from ...remoting.response_codes import ResponseCode
+from ...store.message_store import MessageStore
+from ...store.status import PutMessageStatus, PutRefusal
+from ..admission import may_break_batch_rules, refused_in_batch
+from ..attributes import BATCH_CQ, QUEUE_TYPE
+from .added_properties import AddedProperties
+from .send_numbers import refuse_hidden
+from .send_topics import SendTopics
+from .send_turn import WAIT_OFF, SendTurn
+
+
+class SendBatchProcessor:
+    """Stores batches: all messages of one or none of them.
+
+    Args:
+      store: already loaded.
+      turn: of the broker.
+      topics: finds or creates the topic.
+      added: to the properties of each message.
+    """
+
+    def __init__(
+        self, store: MessageStore, turn: SendTurn, topics: SendTopics, added: AddedProperties
+    ) -> None:
+        self._store = store
+        self._turn = turn
+        self._topics = topics
+        self._added = added
+        self._message_size_max = store.config.max_message_size
+        self.processors: dict[RequestCode, Processor] = {
+            RequestCode.SEND_BATCH_MESSAGE: self.send_batch_message,
+        }
+
+    def send_batch_message(self, request: RemotingCommand, channel: Channel) -> None:
+        """Serve a send of several messages of one topic and queue.
+
+        Source: SendMessageProcessor.sendBatchMessage.
+        """
+        turn = self._turn
+        turn.begin(channel)
+        header = decode_send_message_v2(request.ext_fields)
+        topic = header.topic
+        refuse_hidden(header.sys_flag, b"")
+        if topic.startswith(RETRY_TOPIC_PREFIX):
+            raise RequestRefused(
+                ResponseCode.MESSAGE_ILLEGAL,
+                f"batch request does not support retry group {topic}",
+            )
+        config = self._topics.of_send(request, topic, channel)
+        queue_id = header.queue_id
+        if not 0 <= queue_id < config.write_queue_nums:
+            queue_id = self._topics.other_queue(config, queue_id, channel)
+        if len(request.body) > self._message_size_max:
+            raise turn.refusal(PutRefusal(PutMessageStatus.MESSAGE_ILLEGAL))
+        properties = (header.properties or "").encode("utf-8", "replace")
+        added, unique_key = self._added.first, None
+        if config.attributes.get(QUEUE_TYPE) == BATCH_CQ:
+            # One record of its own, an inner batch, if the producer gave the batch a unique key.
+            _refuse_in_batch(properties)
+            unique_key = find_property(properties, b"UNIQ_KEY")
+            if unique_key is not None:
+                added = self._added.append_to(properties)
+        try:
+            too_long = refuse_long_batch(request.body)
+            if too_long is not None:
+                raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, f"batch body: {too_long}")
+            if may_break_batch_rules(request.body):
+                for _, _, own in iter_batch(request.body):
+                    _refuse_in_batch(own)
+            refusal, offsets, queue_offset = self._store.put_batch(
+                topic,
+                queue_id,
+                request.body,
+                added,
+                born_timestamp_ms=header.born_timestamp,
+                born_host=channel.remote_host,
+                store_host=turn.store_host,
+                flag=header.flag,
+                sys_flag=header.sys_flag,
+                reconsume_times=header.reconsume_times or 0,
+            )
+            if refusal is not None:
+                list(iter_batch(request.body))  # says it if the batch cannot be read
+                raise turn.refusal(refusal)
+        except RemoteProtocolError as error:
+            raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, f"batch body: {error}") from error
+        host = turn.store_host.hex().upper()  # of every id, see `encode_offset_id`
+        fields = {
+            "msgId": ",".join(f"{host}{offset:016X}" for offset in offsets),
+            "queueId": str(queue_id),
+            "queueOffset": str(queue_offset),
+        }
+        if unique_key is not None:  # tells 5.x producers that it is one message with one key
+            fields["batchUniqId"] = str(unique_key, "utf-8", "replace")
+        turn.answer_send(request, fields, WAIT_OFF not in properties)
+
+
+def _refuse_in_batch(properties: bytes) -> None:
+    """Refuse what would be stored as a plain message, or what only a broker sets.
+
+    Raises: RequestRefused: REQUEST_CODE_NOT_SUPPORTED, see `admission.refused_in_batch`.
+    """
+    name = refused_in_batch(properties)
+    if name is None:
+        return
+    what = "transaction messages are" if name == "TRAN_MSG" else f"the property {name} is"
+    raise RequestRefused(
+        ResponseCode.REQUEST_CODE_NOT_SUPPORTED, f"{what} not supported in a batch"
+    )

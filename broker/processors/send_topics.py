@@ -1,0 +1,176 @@
+"""SendTopics: the topic and queue of a message that a request has the broker store.
+
+Java counterpart: msgCheck of broker/processor/AbstractSendMessageProcessor.java of 5.3.3.
+"""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Final
+
+from ...common.topic_names import RETRY_TOPIC_PREFIX, SYSTEM_TOPIC_PREFIX
+from ...common.topic_validator import refuse_topic
+from ...remoting.bodies import TopicConfig
+from ...remoting.channel import Channel
+from ...remoting.codec import RemotingCommand
+from ...remoting.errors import RequestRefused
+from ...remoting.headers import (
+    SendMessageRequestHeader,
+    decode,
+    decode_send_message_v2,
+    read_number,
+)
+from ...remoting.numbers import WANTED_QUEUE_COUNT
+from ...remoting.request_codes import RequestCode
+from ...remoting.response_codes import FAQ_HELP, ResponseCode
+from ..admission import CLOSED_TOPICS, TopicKinds
+from ..config import BrokerConfig
+from ..topic_config_manager import TopicConfigManager
+from ..topic_queues import any_queue
+
+_PERM_WRITE: Final = 2
+_PERM_RW: Final = 6
+
+WORD_CODES: Final = frozenset({RequestCode.SEND_MESSAGE, RequestCode.SEND_REPLY_MESSAGE})
+"""Sends whose header names are words and not letters."""
+
+DLQ_QUEUE_COUNT: Final = 1
+"""Queues of a dead letter topic. Source: AbstractSendMessageProcessor DLQ_NUMS_PER_GROUP."""
+
+
+class SendTopics:
+    """Finds the topic of a send, or creates it where that is allowed, and a queue of it.
+
+    Args:
+      config: the broker's.
+      topics: the broker's.
+      kinds: of these topics.
+      random: picks the queue where the producer leaves it to the broker.
+
+    Attributes:
+      table: the topics by name.
+      is_read_only: the broker takes no messages for ordered topics.
+    """
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        topics: TopicConfigManager,
+        kinds: TopicKinds,
+        random: Random,
+    ) -> None:
+        self.table = topics.topic_config_table
+        self.is_read_only = not config.broker_permission & _PERM_WRITE
+        self._config = config
+        self._topics = topics
+        self._kinds = kinds
+        self._random = random
+
+    def of_send(self, request: RemotingCommand, topic: str, channel: Channel) -> TopicConfig:
+        """The topic of a send; see `check`."""
+        config = self.table.get(topic)
+        if (
+            config is None
+            or self.is_read_only
+            or topic in CLOSED_TOPICS
+            or topic.startswith(SYSTEM_TOPIC_PREFIX)
+        ):
+            return self.check(request, topic, channel)
+        return config
+
+    def check(self, request: RemotingCommand, topic: str, channel: Channel) -> TopicConfig:
+        """What Apache checks of every send, in its order; creates a topic that may be created.
+
+        Raises:
+          RequestRefused: the send is not allowed, or its topic is new and cannot be saved.
+          Postponed: the topic is new and being saved.
+        Source: AbstractSendMessageProcessor.msgCheck.
+        """
+        config = self.table.get(topic)
+        if self.is_read_only and config is not None and config.order:
+            raise RequestRefused(
+                ResponseCode.NO_PERMISSION,
+                f"the broker[{self._config.broker_ip1}] sending message is forbidden",
+            )
+        remark = refuse_topic(topic)
+        if remark is not None:
+            raise RequestRefused(ResponseCode.INVALID_PARAMETER, remark)
+        if not self._kinds.may_name(RequestCode(request.code), topic):
+            raise RequestRefused(
+                ResponseCode.NO_PERMISSION, f"Sending message to topic[{topic}] is forbidden."
+            )
+        return config or self._create(request, topic, channel)
+
+    def _create(self, request: RemotingCommand, topic: str, channel: Channel) -> TopicConfig:
+        """A topic that its first send creates; raises as `check`."""
+        letters = request.code not in WORD_CODES
+        fields = request.ext_fields
+        try:
+            default_topic = fields["c" if letters else "defaultTopic"]
+            name = "d" if letters else "defaultTopicQueueNums"
+            queue_nums = read_number(name, WANTED_QUEUE_COUNT, fields[name])
+        except KeyError as error:
+            raise bad_header(request, error) from error
+        unit = fields.get("k" if letters else "unitMode") == "true"
+        retry = topic.startswith(RETRY_TOPIC_PREFIX)
+        # TopicSysFlag: bit 0 unit, bit 1 unit subscription.
+        sys_flag = (2 if retry else 1) if unit else 0
+        config = self._topics.create_topic_in_send_message(
+            topic, default_topic, channel.remote_address, queue_nums, sys_flag
+        )
+        if config is None and retry:
+            config = self._topics.create_topic_in_send_message_back(
+                topic, queue_count=1, perm=_PERM_RW, sys_flag=sys_flag
+            )
+        if config is None:
+            raise RequestRefused(
+                ResponseCode.TOPIC_NOT_EXIST,
+                self._topics.refuse_new(topic)
+                or f"topic[{topic}] not exist, apply first please!{FAQ_HELP}",
+            )
+        return config
+
+    def of_group(self, topic: str, queue_count: int, sys_flag: int = 0) -> TopicConfig:
+        """The retry or dead letter topic of a group, created if it is new.
+
+        Args:
+          queue_count, sys_flag: of a new topic.
+        Raises:
+          RequestRefused: it is new, and must not be created or cannot be saved.
+          Postponed: it is new and being saved.
+        """
+        config = self._topics.create_topic_in_send_message_back(
+            topic, queue_count=queue_count, sys_flag=sys_flag
+        )
+        if config is None:
+            reason = self._topics.refuse_new(topic) or f"topic[{topic}] not exist"
+            raise RequestRefused(ResponseCode.SYSTEM_ERROR, reason)
+        return config
+
+    def other_queue(self, config: TopicConfig, queue_id: int, channel: Channel) -> int:
+        """The queue for an id that is not one of the writable ones.
+
+        A negative id leaves it to us; a topic without a queue is then refused. One below the read
+        queues is taken, as Apache does: a topic that is being shrunk still has clients with the old
+        route.
+
+        Raises: RequestRefused: there is no such queue.
+        """
+        if queue_id < 0:
+            return any_queue(config, self._random)
+        if queue_id >= config.read_queue_nums:
+            raise RequestRefused(
+                ResponseCode.INVALID_PARAMETER,
+                f"request queueId[{queue_id}] is illegal, {config} "
+                f"Producer: {channel.remote_address}",
+            )
+        return queue_id
+
+
+def bad_header(request: RemotingCommand, error: Exception) -> RequestRefused:
+    """The refusal of a send's header that cannot be read, with the typed header's own words."""
+    if request.code in WORD_CODES:
+        decode(SendMessageRequestHeader, request.ext_fields)
+    else:
+        decode_send_message_v2(request.ext_fields)
+    return RequestRefused(ResponseCode.SYSTEM_ERROR, f"bad send header: {error}")

@@ -1,0 +1,138 @@
+"""TurnPuts: messages that a request has the broker store, appended within the turn of sends.
+
+Sends, messages sent back, ends of transactions and recalls all store a message and are answered
+when the turn is written; this is the part that their processors share.
+
+Java counterpart: the common half of broker/processor/AbstractSendMessageProcessor.java of 5.3.3.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ...remoting.channel import Channel
+from ...remoting.codec import RemotingCommand
+from ...remoting.errors import RequestRefused
+from ...remoting.message_codec import PROPERTIES_SIZE_MAX
+from ...remoting.response_codes import ResponseCode
+from ...store.message_store import MessageStore
+from ...store.status import PutMessageStatus, PutRefusal
+from ..inner_message import InnerMessage, InnerPuts, WaitingRefused
+from ..transaction_service import TransactionService
+from .send_turn import WAIT_OFF, SendTurn
+
+
+class Place(NamedTuple):
+    """Where a message was appended."""
+
+    physical_offset: int
+    queue_offset: int
+
+
+class TurnPuts:
+    """Appends messages within a turn, and refuses those that cannot be stored.
+
+    Args:
+      store: already loaded.
+      inner: appends, whatever the reason of the message.
+      turn: of the broker.
+      transactions: is given the half messages.
+
+    Attributes:
+      turn, inner: as above.
+      kinds: of the broker's topics.
+    """
+
+    def __init__(
+        self,
+        store: MessageStore,
+        inner: InnerPuts,
+        turn: SendTurn,
+        transactions: TransactionService,
+    ) -> None:
+        self.turn = turn
+        self.inner = inner
+        self.kinds = inner.kinds
+        self._message_size_max = store.config.max_message_size
+        self._transactions = transactions
+
+    def waiting(self, message: InnerMessage) -> InnerMessage:
+        """See `InnerPuts.waiting`.
+
+        Raises: RequestRefused: it must not be stored.
+        """
+        try:
+            return self.inner.waiting(message)
+        except ValueError as error:
+            raise RequestRefused(ResponseCode.SYSTEM_ERROR, str(error)) from error
+        except WaitingRefused as error:
+            raise self.turn.refusal(PutRefusal(error.status)) from error
+
+    def put(self, message: InnerMessage) -> Place:
+        """Append one message where it says; the turn has begun.
+
+        Raises: RequestRefused: it was not stored.
+        """
+        size = len(message.body)
+        if size > self._message_size_max or len(message.properties) > PROPERTIES_SIZE_MAX:
+            raise self.turn.refusal(PutRefusal(PutMessageStatus.MESSAGE_ILLEGAL))
+        refusal, physical_offset, queue_offset = self.inner.put(message)
+        if refusal is not None:
+            raise self.turn.refusal(refusal)
+        return Place(physical_offset, queue_offset)
+
+    def put_half(self, message: InnerMessage) -> Place:
+        """Append a half message, whose transaction is then open.
+
+        Raises: RequestRefused: it was not stored.
+        """
+        if self._transactions.open.is_full:
+            raise RequestRefused(
+                ResponseCode.SYSTEM_BUSY,
+                f"[REJECTREQUEST]system busy, {len(self._transactions.open)} transactions are open",
+            )
+        place = self.put(message)
+        self._transactions.put_half(place.queue_offset, message.properties)
+        return place
+
+    def put_and_answer(
+        self,
+        request: RemotingCommand,
+        channel: Channel,
+        message: InnerMessage,
+        *,
+        fields: dict[str, str] | None = None,
+        remark: str | None = None,
+        waits: bool | None = None,
+    ) -> None:
+        """Append a message, which may have to wait, and answer success when it is written.
+
+        Args:
+          fields, remark: of the answer.
+          waits: whether the answer waits for disk and slaves; None: as the message says.
+        Raises: RequestRefused: it was not stored.
+        """
+        self.turn.begin(channel)
+        self.put(self.waiting(message))
+        if waits is None:
+            waits = WAIT_OFF not in message.properties
+        answer = request.answer(ResponseCode.SUCCESS, remark, fields or {})
+        self.turn.answer(request, answer, waits)
+
+    def put_half_and_answer(
+        self, request: RemotingCommand, channel: Channel, message: InnerMessage
+    ) -> None:
+        """Append a half message, and answer success when it is written.
+
+        Raises: RequestRefused: it was not stored.
+        """
+        self.turn.begin(channel)
+        self.put_half(message)
+        self.turn.answer(request, request.answer(ResponseCode.SUCCESS, None), False)
+
+    def answer_with_turn(
+        self, request: RemotingCommand, channel: Channel, remark: str | None = None
+    ) -> None:
+        """Answer success when what the turn appended is written."""
+        self.turn.begin(channel)
+        self.turn.answer(request, request.answer(ResponseCode.SUCCESS, remark), True)

@@ -1,0 +1,68 @@
+"""Pull: what a consumer wants of one queue, from its request to the answer.
+
+It keeps nothing of the request but what the answer needs, so a pull that is held for minutes keeps
+neither body nor fields.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from ..common.sql92.expression import Expression
+from ..remoting.channel import Channel
+from ..remoting.codec import NO_EXT_FIELDS, RESPONSE_FLAG, RemotingCommand
+
+Selector = frozenset[int] | Expression
+"""What a pull selects messages by: their tags codes, or an expression over their properties."""
+
+
+class Pull(msgspec.Struct, frozen=True, eq=False):
+    """One pull. A msgspec.Struct is made in a third of a dataclass's time.
+
+    Attributes:
+      channel: where the answer goes.
+      opaque, serialize_type: of the request, for its answer.
+      group: consumer group.
+      topic, queue_id, queue_offset: where to begin.
+      count_max, size_max: messages and bytes of the answer at most.
+      selector: None: it wants all messages.
+    """
+
+    channel: Channel
+    opaque: int
+    serialize_type: int
+    group: str
+    topic: str
+    queue_id: int
+    queue_offset: int
+    count_max: int
+    size_max: int
+    selector: Selector | None
+
+    @property
+    def place(self) -> tuple[str, int]:
+        """Topic and queue id."""
+        return self.topic, self.queue_id
+
+    def moved_to(self, queue_offset: int) -> Pull:
+        """The same pull, of messages from another offset on."""
+        return Pull(
+            self.channel, self.opaque, self.serialize_type, self.group, self.topic, self.queue_id,
+            queue_offset, self.count_max, self.size_max, self.selector,
+        )  # fmt: skip
+
+    def answer(
+        self, code: int, remark: str | None, ext_fields: Mapping[str, str] = NO_EXT_FIELDS
+    ) -> RemotingCommand:
+        """The response to the request, without a body."""
+        return RemotingCommand(
+            code,
+            ext_fields,
+            b"",
+            remark,
+            self.opaque,
+            RESPONSE_FLAG,
+            serialize_type=self.serialize_type,
+        )

@@ -1,0 +1,166 @@
+"""Which processor serves a request: the table of a broker that listens.
+
+Java counterpart: registerProcessor of broker/BrokerController.java of 5.3.3.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import NamedTuple
+
+from ..remoting.channel import Processor
+from ..remoting.message_id import UniqueIdGenerator
+from ..remoting.request_codes import RequestCode
+from .assembly import BrokerParts
+from .processors.added_properties import AddedProperties
+from .processors.client_admin import ClientAdminProcessor
+from .processors.client_manage import ClientManageProcessor
+from .processors.consumer_manage import ConsumerManageProcessor
+from .processors.end_transaction import EndTransactionProcessor
+from .processors.filter_server import FilterServerProcessor
+from .processors.group_admin import GroupAdminProcessor
+from .processors.lock import LockProcessor
+from .processors.query_message import QueryMessageProcessor
+from .processors.queue_offset import QueueOffsetProcessor
+from .processors.recall_message import RecallMessageProcessor
+from .processors.replication import ReplicationProcessor
+from .processors.reply_message import ReplyMessageProcessor
+from .processors.send_back import SendBackProcessor
+from .processors.send_batch import SendBatchProcessor
+from .processors.send_message import SendMessageProcessor
+from .processors.send_topics import SendTopics
+from .processors.send_turn import SendTurn
+from .processors.slave import slave_refusals
+from .processors.topic_admin import TopicAdminProcessor
+from .processors.turn_puts import TurnPuts
+
+Table = dict[RequestCode, Processor]
+
+
+class Serving(NamedTuple):
+    """How a broker serves requests.
+
+    Attributes:
+      processors: by request code.
+      turn: to be ended at the end of each turn of the server.
+    """
+
+    processors: dict[int, Processor]
+    turn: SendTurn
+
+
+def request_table(parts: BrokerParts) -> Serving:
+    """The processors of a broker.
+
+    Args:
+      parts: the broker's; its address is known, and its store loaded.
+    """
+    config, store = parts.config, parts.store
+    store_host = parts.address.store_host
+    unique_ids = UniqueIdGenerator(store_host[:-4], os.getpid(), parts.seams.random.getrandbits(32))
+    added = AddedProperties(config, unique_ids)
+    turn = SendTurn(
+        store,
+        parts.deliveries.transactions,
+        parts.new_messages.notify,
+        store_host=store_host,
+        constants=added.of_answers,
+        held_max=config.send_thread_pool_queue_capacity,
+    )
+    tables = [*_storing(parts, turn, added), *_reading(parts), *_administering(parts)]
+    if store.is_slave:
+        tables.append(slave_refusals(config))  # the last one counts
+    processors = {int(code): process for table in tables for code, process in table.items()}
+    return Serving(processors, turn)
+
+
+def _storing(parts: BrokerParts, turn: SendTurn, added: AddedProperties) -> list[Table]:
+    """What stores messages."""
+    config, store = parts.config, parts.store
+    groups, topics = parts.tables.groups, parts.tables.topics
+    locks, clock = parts.clients.locks, parts.seams.clock
+    transactions = parts.deliveries.transactions
+    puts = TurnPuts(store, parts.deliveries.puts, turn, transactions)
+    send_topics = SendTopics(config, topics, puts.kinds, parts.seams.random)
+
+    def is_ordered(group: str) -> bool:
+        return not locks.is_all_expired(group, now_s=clock.monotonic_s())
+
+    return [
+        SendMessageProcessor(
+            config, store, puts, send_topics, added, groups=groups, is_ordered=is_ordered
+        ).processors,
+        SendBatchProcessor(store, turn, send_topics, added).processors,
+        SendBackProcessor(
+            config, store, puts, send_topics, groups=groups, random=parts.seams.random
+        ).processors,
+        ReplyMessageProcessor(
+            config,
+            store,
+            puts,
+            send_topics,
+            producers=parts.clients.producers,
+            on_messages=parts.new_messages.notify,
+        ).processors,
+        RecallMessageProcessor(config, store, puts, topics).processors,
+        EndTransactionProcessor(config, store, puts, transactions).processors,
+    ]
+
+
+def _reading(parts: BrokerParts) -> list[Table]:
+    """What serves consumers, and those who look for messages."""
+    tables, clients, clock = parts.tables, parts.clients, parts.seams.clock
+    return [
+        parts.pulls.processors,
+        ClientManageProcessor(
+            parts.config,
+            consumers=clients.consumers,
+            producers=clients.producers,
+            groups=tables.groups,
+            topics=tables.topics,
+            clock=clock,
+            register_topics=parts.registrar.register_topics,
+            filters=parts.sql_filters,
+        ).processors,
+        ConsumerManageProcessor(
+            consumers=clients.consumers,
+            offsets=tables.offsets,
+            groups=tables.groups,
+            topics=tables.topics,
+            store=parts.store,
+        ).processors,
+        QueueOffsetProcessor(parts.store).processors,
+        QueryMessageProcessor(parts.store).processors,
+        LockProcessor(clients.locks, clock=clock).processors,
+        FilterServerProcessor(parts.config, clients.filter_servers, clock=clock).processors,
+    ]
+
+
+def _administering(parts: BrokerParts) -> list[Table]:
+    """What serves administrators, and the slaves of a master."""
+    tables, clients, store = parts.tables, parts.clients, parts.store
+    return [
+        ClientAdminProcessor(
+            parts.config,
+            store,
+            consumers=clients.consumers,
+            producers=clients.producers,
+            offsets=tables.offsets,
+            topics=tables.topics,
+            groups=tables.groups,
+        ).processors,
+        TopicAdminProcessor(
+            topics=tables.topics,
+            offsets=tables.offsets,
+            store=store,
+            register_topics=parts.registrar.register_topics,
+        ).processors,
+        GroupAdminProcessor(groups=tables.groups, offsets=tables.offsets).processors,
+        ReplicationProcessor(
+            offsets=tables.offsets,
+            delay_offsets=tables.delay_offsets,
+            timers=parts.deliveries.timers if store.config.timer_wheel_enable else None,
+            status=parts.replication.status,
+            clock=parts.seams.clock,
+        ).processors,
+    ]

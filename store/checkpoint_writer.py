@@ -1,0 +1,183 @@
+"""The checkpoint, and the file of queue ends beside it: what is known to be on the device.
+
+Java counterpart: store/StoreCheckpoint.java of 5.3.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Set
+from dataclasses import replace
+
+from .config import MessageStoreConfig
+from .disk.os_disk import Disk
+from .errors import StoreIOError
+from .format import Key
+from .index.index_service import IndexService, IndexState
+from .log.commit_log import CommitLog
+from .log.log_reader import NOWHERE
+from .next_checkpoint import next_checkpoint
+from .queues.consume_queue_store import ConsumeQueueStore
+from .queues.queue_ends import QueueEnds, QueueEndsFile
+from .recovery.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
+
+
+class CheckpointWriter:
+    """Says on disk what the next start may rely on. Owned by the store's task.
+
+    Args:
+      config, disk, log, queue_store, index: the store's.
+      dispatched_offset: gives the physical offset up to which the log is visible.
+
+    Attributes:
+      current: the newest checkpoint.
+      own_from: from this physical offset on all records are known to be written by this program.
+      queues_failed: queue files could not be synced. No checkpoint is written from then on: the
+        next start makes their units again from the log.
+    """
+
+    def __init__(
+        self,
+        config: MessageStoreConfig,
+        disk: Disk,
+        log: CommitLog,
+        queue_store: ConsumeQueueStore,
+        index: IndexService,
+        dispatched_offset: Callable[[], int],
+    ) -> None:
+        self.current = Checkpoint()
+        self.own_from = 0
+        self.queues_failed = False
+        self._config = config
+        self._disk = disk
+        self._path = f"{config.store_path_root_dir}/checkpoint"
+        self._log = log
+        self._queue_store = queue_store
+        self._index = index
+        self._dispatched_offset = dispatched_offset
+        known = QueueEnds(-1, config.queue_file_size)
+        self._ends_file = QueueEndsFile(disk, config.store_path_root_dir, known)
+
+    def load(self) -> Checkpoint:
+        """Read the checkpoint.
+
+        Raises:
+          StoreIOError: it could not be read.
+        """
+        self.current = read_checkpoint(self._disk, self._path)
+        return self.current
+
+    def loaded(self, ends: QueueEnds, own_from: int) -> None:
+        """Go on with what recovery found.
+
+        Args:
+          ends: what the file of queue ends says.
+          own_from: see the attribute.
+        """
+        self._ends_file.known = ends
+        self.own_from = own_from
+
+    def index_state(self) -> IndexState | None:
+        """What the next checkpoint may say of the index, see `IndexService.state`."""
+        if not self._config.message_index_enable:
+            return IndexState(None, 0, None)
+        return self._index.state(self._dispatched_offset())
+
+    def queue_ends(self) -> QueueEnds:
+        """Where log and queues begin and end as far as they are visible: see queue_ends.py."""
+        queues = [
+            (key, queue) for key, queue in self._queue_store.queues.items() if queue.max_offset
+        ]
+        return QueueEnds(
+            self._dispatched_offset(),
+            self._config.queue_file_size,
+            {key: queue.max_offset for key, queue in queues},
+            {key: queue.min_offset for key, queue in queues},
+            self._log.min_offset,
+            self._log.min_offset,
+            self.own_from,
+        )
+
+    def sync_queues(self, paths: list[str]) -> None:
+        """Have queue files on the device; may run in a worker thread.
+
+        Args:
+          paths: what `queue_store.take_unsynced` gave, in the store's task.
+
+        Raises:
+          StoreIOError: they are not, and a second try would not tell; see `queues_failed`.
+        """
+        try:
+            self._queue_store.sync(paths)
+        except StoreIOError:
+            self.queues_failed = True
+            raise
+
+    def write(
+        self,
+        dispatched_offset: int,
+        timestamp_ms: int,
+        index: IndexState | None = None,
+        ends: QueueEnds | None = None,
+    ) -> None:
+        """Write the checkpoint; all before `dispatched_offset` was synced, log and queues.
+
+        Args:
+          timestamp_ms: no record before that offset has a later store timestamp.
+          index: what `index_state` gave before the log was synced, its file synced since; None:
+            what the checkpoint before said.
+          ends: what `queue_ends` gave together with that offset; None: the offset is of now.
+
+        Raises:
+          StoreIOError: it could not be written.
+        """
+        checkpoint = next_checkpoint(self.current, dispatched_offset, timestamp_ms, index)
+        ends = self.queue_ends() if ends is None else ends
+        self._ends_file.note(replace(ends, dispatched_offset=dispatched_offset))
+        write_checkpoint(self._disk, self._path, checkpoint)
+        self.current = checkpoint
+
+    def note_log_start(self, physical_offset: int) -> None:
+        """Have on disk that the log will begin here: before retention removes what is older.
+
+        May run in a worker thread.
+
+        Raises:
+          StoreIOError: it could not be written; nothing may be removed then.
+        """
+        self._ends_file.note_log_start(physical_offset)
+
+    def begin_midway(self, physical_offset: int) -> None:
+        """Have on disk that a log that has nothing will begin here: before it does.
+
+        Raises:
+          StoreIOError: it could not be written.
+        """
+        self._ends_file.begin_midway(physical_offset)
+
+    def note_foreign_records(self) -> None:
+        """Have on disk that records follow that this program may not have written.
+
+        Raises:
+          StoreIOError: it could not be written.
+        """
+        if self.own_from != NOWHERE:
+            self._ends_file.note_foreign(NOWHERE)
+            self.own_from = NOWHERE
+
+    def forget_topics(self, topics: Set[str]) -> None:
+        """Have on disk that these topics have no queues: before their queues are removed.
+
+        Else a start that misses queues it knows of would build them again from the log.
+
+        Raises:
+          StoreIOError: it could not be written.
+        """
+        self._ends_file.forget_topics(topics)
+
+    def forget_queue(self, key: Key) -> None:
+        """As `forget_topics`, for one queue.
+
+        Raises:
+          StoreIOError: it could not be written.
+        """
+        self._ends_file.forget_queue(key)

@@ -1,0 +1,28 @@
+"""Files that are named by a number, as those of logs, queues and indexes are."""
+
+from __future__ import annotations
+
+from .os_disk import Disk
+
+
+def numbered(disk: Disk, folder: str) -> dict[int, str]:
+    """The files of a folder whose names are numbers: number to path, rising."""
+    found = {}
+    for name in disk.list(folder):
+        path = f"{folder}/{name}"
+        if name.isascii() and name.isdigit() and not disk.is_folder(path):
+            found[int(name)] = path
+    return dict(sorted(found.items()))
+
+
+def size_of(disk: Disk, path: str) -> int:
+    """Bytes of a file.
+
+    Raises:
+      StoreIOError: it cannot be opened.
+    """
+    file = disk.open(path)
+    try:
+        return file.size()
+    finally:
+        file.close()

@@ -1,0 +1,145 @@
+"""The states of a store, and the table of the events that lead from one to another. Pure.
+
+A state decides what the store takes, and gives the reason where it takes nothing. `LogWriter.enter`
+is the one place where a store changes its state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum
+from types import MappingProxyType
+from typing import Final, NamedTuple
+
+
+class StoreState(Enum):
+    """The state of one store."""
+
+    CLOSED = "closed"
+    OPEN = "open"
+    FULL = "full"
+    SLAVE = "slave"
+    SLAVE_FULL = "slave, full"
+    FAILED = "failed"
+    LOCK_LOST = "lock lost"
+    HOLE = "hole"
+
+
+class StoreEvent(Enum):
+    """An event that may change a store's state."""
+
+    LOADED = "loaded"
+    LOADED_AS_SLAVE = "loaded as a slave"
+    HOLE_FOUND = "load found a hole in the log"
+    DISK_FULL = "the disk is full"
+    DISK_HAS_ROOM = "the disk has room"
+    WRITE_FAILED = "a write or an fsync failed"
+    LOCK_TAKEN = "another process has the lock"
+    CLOSED = "closed"
+
+
+class StateFacts(NamedTuple):
+    """What a state means.
+
+    Attributes:
+      takes_puts: messages can be put.
+      is_trouble: an open store takes nothing, neither puts nor the copy of a master's log.
+      is_read_only: that lasts until the store is opened again, and no checkpoint is written.
+      remark: why no put is taken; `{}` stands for the reason that came with the event.
+    """
+
+    takes_puts: bool
+    is_trouble: bool
+    is_read_only: bool
+    remark: str
+
+
+_UNTIL_RESTART: Final = "the store is read-only until restart: {}"
+
+FACTS: Final[Mapping[StoreState, StateFacts]] = MappingProxyType(
+    {
+        StoreState.CLOSED: StateFacts(False, False, False, "the store is not open"),
+        StoreState.OPEN: StateFacts(True, False, False, ""),
+        StoreState.FULL: StateFacts(False, True, False, "{}"),
+        StoreState.SLAVE: StateFacts(
+            False, False, False, "this broker is a slave: messages are put to its master"
+        ),
+        StoreState.SLAVE_FULL: StateFacts(False, True, False, "{}"),
+        StoreState.FAILED: StateFacts(False, True, True, _UNTIL_RESTART),
+        StoreState.LOCK_LOST: StateFacts(False, True, True, _UNTIL_RESTART),
+        StoreState.HOLE: StateFacts(False, True, True, "{}"),
+    }
+)
+
+_S, _E = StoreState, StoreEvent
+_ENDS = {
+    _E.WRITE_FAILED: _S.FAILED,
+    _E.LOCK_TAKEN: _S.LOCK_LOST,
+    _E.CLOSED: _S.CLOSED,
+}
+
+TRANSITIONS: Final[Mapping[StoreState, Mapping[StoreEvent, StoreState]]] = MappingProxyType(
+    {
+        _S.CLOSED: {
+            _E.LOADED: _S.OPEN,
+            _E.LOADED_AS_SLAVE: _S.SLAVE,
+            _E.HOLE_FOUND: _S.HOLE,
+        },
+        _S.OPEN: {_E.DISK_FULL: _S.FULL, **_ENDS},
+        # Full again: the state is the same, the reason is the newer one.
+        _S.FULL: {_E.DISK_FULL: _S.FULL, _E.DISK_HAS_ROOM: _S.OPEN, **_ENDS},
+        _S.SLAVE: {_E.DISK_FULL: _S.SLAVE_FULL, **_ENDS},
+        _S.SLAVE_FULL: {_E.DISK_FULL: _S.SLAVE_FULL, _E.DISK_HAS_ROOM: _S.SLAVE, **_ENDS},
+        # Read-only: the first failure is the one to report, and only a restart ends it.
+        _S.FAILED: {_E.CLOSED: _S.CLOSED},
+        _S.LOCK_LOST: {_E.CLOSED: _S.CLOSED},
+        _S.HOLE: {_E.CLOSED: _S.CLOSED},
+    }
+)
+"""State and event -> the next state. An event that a state does not list changes nothing."""
+
+
+class StoreMode:
+    """The state that one store is in, and the reason.
+
+    Attributes:
+      state: as the table has it.
+      remark: why no put is taken; "": puts are taken.
+    """
+
+    __slots__ = ("remark", "state")
+
+    def __init__(self) -> None:
+        self.state = StoreState.CLOSED
+        self.remark = FACTS[StoreState.CLOSED].remark
+
+    def apply(self, event: StoreEvent, reason: str = "") -> bool:
+        """Let an event happen.
+
+        Args:
+          reason: what happened and what to do about it, for the remark of the next state.
+
+        Returns: whether the state is another one now.
+        """
+        state = TRANSITIONS[self.state].get(event)
+        if state is None:
+            return False
+        is_new = state is not self.state
+        self.state = state
+        self.remark = FACTS[state].remark.format(reason)
+        return is_new
+
+    @property
+    def takes_puts(self) -> bool:
+        """See `StateFacts`."""
+        return FACTS[self.state].takes_puts
+
+    @property
+    def trouble(self) -> str:
+        """Why an open store takes nothing; "": it takes puts, or as a slave its master's log."""
+        return self.remark if FACTS[self.state].is_trouble else ""
+
+    @property
+    def is_read_only(self) -> bool:
+        """See `StateFacts`."""
+        return FACTS[self.state].is_read_only

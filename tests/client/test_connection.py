@@ -1,0 +1,155 @@
+"""The client's connection on a stream in memory and virtual time: answers, time-outs, ends."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+import trio
+import trio.testing
+
+from tests.peers import Client as Far
+from trocket.client.connection import OUTBOX_SIZE_MAX, Connection
+from trocket.client.errors import ClientError, ConnectError, RequestTimeoutError
+from trocket.remoting.codec import RemotingCommand, encode
+from trocket.remoting.request_codes import RequestCode
+from trocket.testing.memory_stream import MemoryStream
+
+PULL, NOTIFY = RequestCode.PULL_MESSAGE, RequestCode.NOTIFY_CONSUMER_IDS_CHANGED
+ADDRESS = "192.0.2.1:10911"
+
+
+class Ends:
+    """Both ends of a connection, and what the client's end was given."""
+
+    def __init__(self, *, lockstep: bool = False) -> None:
+        make = trio.testing.lockstep_stream_pair if lockstep else trio.testing.memory_stream_pair
+        near, far = make()
+        self.far = Far(far)
+        self.requests: list[RemotingCommand] = []
+        self.answers: list[RemotingCommand | ClientError] = []
+        self.connection = Connection(
+            MemoryStream(near), ADDRESS, lambda _, request: self.requests.append(request)
+        )
+
+    def submit(self, opaque: int, timeout_s: float = 3.0) -> None:
+        frame = encode(RemotingCommand(PULL, opaque=opaque))
+        self.connection.submit(frame, opaque, self.answers.append, timeout_s, PULL)
+
+
+@asynccontextmanager
+async def connected(*, lockstep: bool = False) -> AsyncIterator[Ends]:
+    ends = Ends(lockstep=lockstep)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(ends.connection.run)
+        yield ends
+        nursery.cancel_scope.cancel()
+
+
+async def test_answers_find_their_requests_and_the_peers_requests_are_handed_on():
+    async with connected() as ends:
+        for opaque in (5, 6):
+            ends.submit(opaque)
+        five, six = await ends.far.asked(), await ends.far.asked()
+        frames = [six.answer(1), RemotingCommand(NOTIFY, opaque=5), five.answer(2)]
+        await ends.far.write(b"".join(map(encode, frames)))
+        await trio.testing.wait_all_tasks_blocked()
+        assert [(each.opaque, each.code) for each in ends.answers] == [(6, 1), (5, 2)]
+        assert [each.code for each in ends.requests] == [NOTIFY]
+
+
+async def test_each_request_is_given_up_at_its_time(autojump_clock):
+    async with connected() as ends:
+        begun_s = trio.current_time()
+        ended_s: list[float] = []
+
+        async def call(timeout_s: float, opaque: int) -> None:
+            with pytest.raises(RequestTimeoutError, match=f"PULL_MESSAGE within {timeout_s:g} s"):
+                await ends.connection.call(RemotingCommand(PULL, opaque=opaque), timeout_s)
+            ended_s.append(trio.current_time() - begun_s)
+
+        async with trio.open_nursery() as nursery:
+            # The second is due before the one that the timer was set to.
+            nursery.start_soon(call, 5, 1)
+            await trio.testing.wait_all_tasks_blocked()
+            nursery.start_soon(call, 2, 2)
+        assert [round(each, 3) for each in ended_s] == [2, 5]
+        assert not ends.connection.closed
+
+
+async def test_an_answer_that_comes_too_late_is_dropped(autojump_clock):
+    async with connected() as ends:
+        ends.submit(1, timeout_s=1.0)
+        request = await ends.far.asked()
+        await trio.sleep(2)
+        await ends.far.reply(request.answer(0))
+        await trio.testing.wait_all_tasks_blocked()
+        assert [type(each) for each in ends.answers] == [RequestTimeoutError]
+
+
+async def test_a_forgotten_request_hears_nothing(autojump_clock):
+    async with connected() as ends:
+        ends.submit(1, timeout_s=1.0)
+        ends.connection.forget(1)
+        await ends.far.reply((await ends.far.asked()).answer(0))
+        await trio.sleep(2)
+        assert ends.answers == []
+
+
+async def test_a_lost_connection_ends_what_waits_and_takes_nothing_more():
+    async with connected() as ends:
+        ends.submit(1)
+        await ends.far.asked()
+        await ends.far.stream.aclose()
+        await trio.testing.wait_all_tasks_blocked()
+        (error,) = ends.answers
+        assert isinstance(error, ConnectError)
+        assert str(error) == (f"{ADDRESS}: the peer closed the connection, before the answer came")
+        assert ends.connection.closed
+        with pytest.raises(ConnectError, match="the connection is closed"):
+            ends.submit(2)
+        with pytest.raises(ConnectError, match="the connection is closed"):
+            ends.connection.send_oneway(b"")
+
+
+async def test_closed_by_us():
+    async with connected() as ends:
+        ends.submit(1)
+        ends.connection.close("the client is closed")
+        (error,) = ends.answers
+        assert str(error) == f"{ADDRESS}: the client is closed, before the answer came"
+
+
+async def test_the_answers_before_a_bad_frame_count_and_what_they_lead_to_is_refused():
+    """A callback may submit again while the connection has failed already."""
+    async with connected() as ends:
+        errors: list[ClientError] = []
+
+        def again(_: object) -> None:
+            try:
+                ends.submit(3)
+            except ClientError as error:
+                errors.append(error)
+
+        ends.connection.submit(encode(RemotingCommand(PULL, opaque=1)), 1, again, 3.0, PULL)
+        ends.submit(2)
+        request = await ends.far.asked()
+        await ends.far.write(encode(request.answer(0)) + b"HTTP/1.1 400 Bad Request")
+        await trio.testing.wait_all_tasks_blocked()
+        assert [type(each) for each in errors] == [ConnectError]
+        (lost,) = ends.answers
+        assert "the peer broke the protocol: frame length" in str(lost)
+
+
+async def test_a_slow_peer_slows_who_waits_for_it():
+    async with connected(lockstep=True) as ends:
+        frame = encode(RemotingCommand(PULL, body=bytes(OUTBOX_SIZE_MAX)))
+        ends.connection.send_oneway(frame)
+        await trio.testing.wait_all_tasks_blocked()
+        ends.connection.send_oneway(frame)
+        assert ends.connection.is_backed_up
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(ends.connection.wait_writable)
+            await ends.far.asked()
+        assert not ends.connection.is_backed_up
