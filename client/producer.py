@@ -129,13 +129,14 @@ class Producer(Participant):
         """
         interceptors = self._client.interceptors
         if not interceptors:
-            return await self._send(message, queue, selector, timeout_s)
+            return await self._sender.send(self._sending(message, queue, selector, timeout_s))
         for interceptor in interceptors:
             message = interceptor.before_send(message)
         result: SendResult | None = None
         failure: Exception | None = None
         try:
-            result = await self._send(message, queue, selector, timeout_s)
+            sending = self._sending(message, queue, selector, timeout_s)
+            result = await self._sender.send(sending)
         except Exception as error:
             failure = error
             raise
@@ -143,16 +144,15 @@ class Producer(Participant):
             tell_sent(interceptors, message, result, failure)
         return result
 
-    async def _send(
+    def _sending(
         self,
         message: Message,
         queue: MessageQueue | None,
         selector: Selector | None,
         timeout_s: float | None,
-    ) -> SendResult:
-        sender = self._sender
-        outgoing = sender.packer.message(message)
-        return await sender.send(sender.sending(outgoing, queue, selector, timeout_s))
+    ) -> Sending:
+        outgoing = self._sender.packer.message(message)
+        return self._sender.sending(outgoing, queue, selector, timeout_s)
 
     async def send_batch(
         self,
