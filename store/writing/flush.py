@@ -16,6 +16,7 @@ from ..clock import Clock
 from ..disk.os_disk import DiskFile
 from ..errors import StoreIOError
 from ..log.commit_log import CommitLog
+from ..offsets import PhysicalOffset
 from .sync_thread import SyncThread
 from .waiters import OffsetWaiters
 
@@ -78,7 +79,9 @@ class FlushService:
         else:
             self._wanted.set()
 
-    def when_flushed(self, physical_offset: int, callback: Callable[[bool], None]) -> None:
+    def when_flushed(
+        self, physical_offset: PhysicalOffset, callback: Callable[[bool], None]
+    ) -> None:
         """See `MessageStore.when_flushed`."""
         if physical_offset < self.flushed_offset:
             callback(True)
