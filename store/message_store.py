@@ -503,7 +503,7 @@ class MessageStore:
         Raises:
           StoreIOError: a file could not be removed.
         """
-        if not self.writer.burst.is_empty:
+        if self.writer.burst.pending:
             # The turn that put this finds nothing new at its end.
             self.on_visible(self.writer.commit_part())
         gone = set(topics)

@@ -487,7 +487,7 @@ def usual_entries(body: bytes, added: bytes) -> list[BatchEntry]:
       body: see `iter_batch`.
       added: follow each message's own properties.
     Returns: nothing when the batch is empty, or not read here: it is no batch, or one of its
-      messages needs a checksum of its own or has too many properties.
+      messages needs its own checksum or has too many properties.
     """
     entries: list[BatchEntry] = []
     position, end_of_batch = 0, len(body)
