@@ -17,6 +17,7 @@ from ...remoting.response_codes import ResponseCode
 from ...remoting.steps import Steps, at_once
 from ...store.errors import StoreError, StoreIOError
 from ...store.message_store import MessageStore
+from ...store.offsets import PhysicalOffset
 from ...store.state.state_file import StateFile
 
 BodyT = TypeVar("BodyT", bound=Body)
@@ -86,7 +87,7 @@ def stored_message(
     Raises: RequestRefused: SYSTEM_ERROR.
     """
     try:
-        record = store.message_at(physical_offset)
+        record = store.message_at(PhysicalOffset(physical_offset))
         if record is not None:
             return decode_record(record)
     except (StoreError, RemoteProtocolError) as error:
