@@ -31,6 +31,7 @@ from ..store.config import MessageStoreConfig
 from ..store.disk.os_disk import Disk
 from ..store.ha.slave import Connect, HaSlave, connect_tcp
 from ..store.message_store import MessageStore
+from ..store.state.state_files import StateFiles
 from .attributes import BATCH_CQ, QUEUE_TYPE
 from .bloom import BloomFilter
 from .broker_address import BrokerAddress
@@ -53,7 +54,6 @@ from .replication import MasterSide, SlaveSide
 from .schedule_message_service import ScheduleMessageService
 from .slave_offsets import SlaveOffsets
 from .slave_synchronize import SlaveSynchronize
-from .state_files import StateFiles
 from .subscription_group_manager import SubscriptionGroupManager
 from .table_loading import note_made
 from .timer_message_service import TimerMessageService

@@ -27,6 +27,7 @@ from ..remoting.request_codes import RequestCode
 from ..store.clock import Clock
 from ..store.errors import CorruptRecordError, StoreIOError
 from ..store.message_store import MessageStore
+from ..store.offsets import PhysicalOffset, QueueOffset
 from ..store.status import PutMessageStatus
 from .broker_address import BrokerAddress
 from .client_channel_info import ClientChannel
@@ -80,8 +81,8 @@ class _Check(NamedTuple):
 
     half: MessageExt
     old: int
-    physical_offset: int
-    queue_offset: int
+    physical_offset: PhysicalOffset
+    queue_offset: QueueOffset
     channel: ClientChannel
 
 
@@ -356,14 +357,16 @@ class TransactionService:
     def _is_old(self, half: MessageExt, now_ms: int) -> bool:
         return now_ms - half.store_timestamp_ms > self._old_ms
 
-    def _put(self, message: InnerMessage) -> tuple[int, int]:
+    def _put(self, message: InnerMessage) -> tuple[PhysicalOffset, QueueOffset]:
         refusal, physical_offset, queue_offset = self._puts.put(message)
         if refusal is not None:
             status, remark = refusal
             raise _Refused(message.topic, remark or f"the store answers {status.name}", status)
         return physical_offset, queue_offset
 
-    def _put_renewed(self, half: MessageExt, times: int) -> tuple[int, int] | None:
+    def _put_renewed(
+        self, half: MessageExt, times: int
+    ) -> tuple[PhysicalOffset, QueueOffset] | None:
         """Write a half message again; None: it is too large, and no later try will be better."""
         message = renewed_half(half, times)
         try:

@@ -21,6 +21,7 @@ from ...remoting.request_codes import RequestCode
 from ...remoting.response_codes import ResponseCode
 from ...store.errors import StoreIOError
 from ...store.message_store import MessageStore
+from ...store.offsets import PhysicalOffset
 from ...store.status import PutMessageStatus, PutRefusal
 from ..transaction_service import TransactionService
 from .put_refusal import refusal_of_put
@@ -243,7 +244,7 @@ class SendTurn:
                 channel.write([_as(status, request, answer) for request, answer in held])
 
         # All of the turn, with the op message that its commit ended in.
-        self._store.when_replicated(self._store.max_physical_offset - 1, safe)
+        self._store.when_replicated(PhysicalOffset(self._store.max_physical_offset - 1), safe)
 
     def refusal(self, refusal: PutRefusal) -> RequestRefused:
         """The answer to a put that stored nothing."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import lru_cache
+from typing import NamedTuple
 
 from ...common.java_hash import hash_prefix
 from ...remoting.errors import LocalProtocolError
@@ -34,9 +35,24 @@ QUEUE_ID_MAX = 0x7FFFFFFF
 """Queue ids are int32 on the wire; a folder's name beyond it was not made by a broker."""
 
 
+class _TopicFacts(NamedTuple):
+    """What the queues of one topic share.
+
+    Attributes:
+      folder: the name of its folder.
+      magic, topic_field: of its records.
+      topic_hash: the hash of "topic#".
+    """
+
+    folder: str
+    magic: int
+    topic_field: bytes
+    topic_hash: int
+
+
 @lru_cache(maxsize=TOPIC_FACTS_COUNT_MAX)
-def _topic_facts(topic: str) -> tuple[str, int, bytes, int] | None:
-    """(name of its folder, magic and topic field of its records, hash of "topic#").
+def _topic_facts(topic: str) -> _TopicFacts | None:
+    """The facts of a topic.
 
     Remembered so that all queues of a topic have the same objects: a put to one of thousands of
     queues finds them in the processor's cache. None for a topic that cannot be a folder's name.
@@ -48,7 +64,7 @@ def _topic_facts(topic: str) -> tuple[str, int, bytes, int] | None:
         magic, topic_field = record_topic(topic)
     except LocalProtocolError:
         return None
-    return name, magic, topic_field, hash_prefix(f"{topic}#")
+    return _TopicFacts(name, magic, topic_field, hash_prefix(f"{topic}#"))
 
 
 class ConsumeQueueStore:

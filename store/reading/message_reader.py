@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from functools import lru_cache
 from struct import Struct
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import msgspec
 
@@ -84,6 +84,14 @@ Collected = tuple[GetMessageStatus, int, int, list[memoryview], int, int]
 """(status, units used, last one's physical offset, buffers, size, count)."""
 
 
+class LogEnd(Protocol):
+    """The end of the log; the store's `LogWriter` has it."""
+
+    @property
+    def committed_offset(self) -> int:
+        """Physical offset at which the log ends."""
+
+
 class MessageReader:
     """The reading half of a store.
 
@@ -91,6 +99,7 @@ class MessageReader:
       log, queues, index: the store's.
       config: limits.
       memory_bytes: the machine's memory.
+      end: knows where the log ends.
     """
 
     def __init__(
@@ -100,8 +109,10 @@ class MessageReader:
         index: IndexService,
         config: MessageStoreConfig,
         memory_bytes: int,
+        end: LogEnd,
     ) -> None:
         self._log = log
+        self._end = end
         self._queues = queues
         self._index = index
         self._config = config
@@ -132,10 +143,8 @@ class MessageReader:
         queue_id: int,
         queue_offset: int,
         count_max: int,
-        size_max: int,
-        tags_codes: frozenset[int] | None,
-        log_end: int,
-        *,
+        size_max: int = 0x7FFFFFFF,
+        tags_codes: frozenset[int] | None = None,
         record_filter: RecordFilter | None = None,
     ) -> GetMessageResult:
         """Messages from a queue offset on.
@@ -146,8 +155,8 @@ class MessageReader:
             answered whatever its size.
           size_max: bytes wanted at most.
           tags_codes: answer only messages with one of these tags codes; None: all.
-          log_end: where the commit log ends.
           record_filter: answer only messages that it wants, too; None: all.
+
         Raises:
           StoreIOError: a file could not be read.
           CorruptRecordError: the message at the offset is damaged, or lost though its neighbours
@@ -155,7 +164,7 @@ class MessageReader:
 
         Source: RocketMQ 5.3.3 store/DefaultMessageStore.java getMessage, isTheBatchFull.
         """
-        queue = self._queues.get((topic, queue_id))
+        queue, log_end = self._queues.get((topic, queue_id)), self._end.committed_offset
         max_offset = queue.max_offset if queue is not None else 0
         if queue is None or max_offset == 0:
             # Apache makes a queue that is asked for, so that an unknown one is an empty one.

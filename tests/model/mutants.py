@@ -119,8 +119,11 @@ def delayed_too_early(patch: Patch) -> None:
 
 def delay_offsets_not_saved(patch: Patch) -> None:
     """A clean stop forgets how far delivery was."""
-    patch.setattr(DelayOffsetManager, "persist", _nothing)
-    patch.setattr(DelayOffsetManager, "take_changed", _nothing)
+
+    def unsaved(self: DelayOffsetManager) -> bytes:
+        return b'{"offsetTable":{}}'
+
+    patch.setattr(DelayOffsetManager, "encode", unsaved)
 
 
 def delay_offsets_saved_too_far(patch: Patch) -> None:
