@@ -57,7 +57,7 @@ from ..filter_bit_maps import FilterBitMaps
 from ..pull import Pull, Selector
 from ..pull_request_hold import HeldPull, PullRequestHoldService
 from ..replication import MasterSide, SlaveSide
-from ..subscription import SUBSCRIPTION_LENGTH_MAX, is_tag_type, tags_codes_of
+from ..subscription import SUB_ALL, SUBSCRIPTION_LENGTH_MAX, TAG, tags_codes_of
 from ..subscription_group_manager import SubscriptionGroupManager
 from ..topic_config_manager import TopicConfigManager
 
@@ -424,7 +424,9 @@ class PullMessageProcessor:
         """What the pull itself says."""
         subscription = header.subscription or ""
         expression_type = header.expression_type
-        if not expression_type or is_tag_type(expression_type):
+        if not expression_type or expression_type == TAG:
+            if subscription == SUB_ALL:  # as most
+                return None
             if len(subscription) > SUBSCRIPTION_LENGTH_MAX:
                 raise RequestRefused(
                     ResponseCode.SUBSCRIPTION_PARSE_FAILED,
