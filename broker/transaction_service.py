@@ -29,6 +29,7 @@ from ..store.errors import CorruptRecordError, StoreIOError
 from ..store.message_store import MessageStore
 from ..store.offsets import PhysicalOffset, QueueOffset
 from ..store.status import PutMessageStatus
+from .broker_address import BrokerAddress
 from .client_channel_info import ClientChannel
 from .config import BrokerConfig
 from .consumer_offset_manager import ConsumerOffsetManager
@@ -91,6 +92,7 @@ class TransactionService:
     Args:
       config: the broker's.
       store: already loaded when `load` is called.
+      address: of this broker, for op messages.
       clock: whose wall time counts.
       producers: who can be asked.
       offsets: where the progress is noted.
@@ -100,7 +102,6 @@ class TransactionService:
     Attributes:
       open: the table.
       parked: how many were parked since the start.
-      store_host: address in op messages, set before the first use.
     """
 
     def __init__(
@@ -108,6 +109,7 @@ class TransactionService:
         config: BrokerConfig,
         store: MessageStore,
         *,
+        address: BrokerAddress,
         clock: Clock,
         producers: ProducerManager,
         offsets: ConsumerOffsetManager,
@@ -116,8 +118,8 @@ class TransactionService:
     ) -> None:
         self.open = OpenTransactions()
         self.parked = 0
-        self.store_host = bytes(8)
         self._config = config
+        self._address = address
         self._store = store
         self._clock = clock
         self._producers = producers
@@ -157,7 +159,7 @@ class TransactionService:
         """Append the turn's op message."""
         if self._ending:
             refusal, _, _ = self._puts.put(
-                op_message(self._ending, self.store_host, self._store.now_ms)
+                op_message(self._ending, self._address.store_host, self._store.now_ms)
             )
             if refusal is not None:
                 # What was committed is; its producers will be asked, and say so again.
@@ -321,7 +323,7 @@ class TransactionService:
         try:
             through = [*parked, *(check.old for check in checks)]
             if through:
-                self._put(op_message(through, self.store_host, now_ms))
+                self._put(op_message(through, self._address.store_host, now_ms))
         except _Refused as error:
             refused = error
         arrivals = self._store.commit()

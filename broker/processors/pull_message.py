@@ -52,7 +52,7 @@ from ..consumer_filter_manager import ConsumerFilterManager, compile_filter
 from ..consumer_manager import ConsumerManager
 from ..consumer_offset_manager import ConsumerOffsetManager
 from ..filter_bit_maps import FilterBitMaps
-from ..pull import Pull, Selection
+from ..pull import Pull, Selector
 from ..pull_request_hold import HeldPull, PullRequestHoldService
 from ..replication import MasterSide, SlaveSide
 from ..subscription import SUBSCRIPTION_LENGTH_MAX, is_tag_type, tags_codes_of
@@ -148,6 +148,7 @@ class PullMessageProcessor:
         self._store = store
         self._topic_table = topics.topic_config_table
         self._groups = groups
+        self._group_table = groups.subscription_group_table
         self._consumers = consumers
         self._offsets = offsets
         self._now_s = now_s
@@ -187,7 +188,7 @@ class PullMessageProcessor:
           is asked for is damaged or cannot be read.
         """
         header = decode(PullMessageRequestHeader, request.ext_fields)
-        tags_codes, expression = self._check(header, channel)
+        selector = self._check(header, channel)
         group, topic, queue_id = header.consumer_group, header.topic, header.queue_id
         sys_flag = header.sys_flag
         commits = sys_flag & _COMMIT_OFFSET and header.commit_offset >= 0
@@ -198,7 +199,7 @@ class PullMessageProcessor:
             size_max = _INT32_MAX
         pull = Pull(
             channel, request.opaque, request.serialize_type, group, topic, queue_id,
-            header.queue_offset, header.max_msg_nums, size_max, tags_codes, expression,
+            header.queue_offset, header.max_msg_nums, size_max, selector,
         )  # fmt: skip
         try:
             result = self._get(pull)
@@ -234,14 +235,22 @@ class PullMessageProcessor:
 
     def _get(self, pull: Pull) -> GetMessageResult:
         """Ask the store. Raises: StoreError."""
+        tags_codes = record_filter = None
+        selector = pull.selector
+        if selector is None:  # as most: it wants all messages
+            pass
+        elif isinstance(selector, frozenset):
+            tags_codes = selector
+        else:
+            record_filter = self._record_filter(pull, selector)
         return self._store.get_message(
             pull.topic,
             pull.queue_id,
             pull.queue_offset,
             pull.count_max,
             pull.size_max,
-            pull.tags_codes,
-            None if pull.expression is None else self._record_filter(pull, pull.expression),
+            tags_codes,
+            record_filter,
         )
 
     def _commit_past_end(self, header: PullMessageRequestHeader, end: int) -> None:
@@ -329,7 +338,7 @@ class PullMessageProcessor:
                     result.next_begin_offset, status.name,
                 )  # fmt: skip
         topic_config = self._topic_table.get(topic)
-        group_config = self._groups.find(group)
+        group_config = self._group_table.get(group)
         topic_flag = 0 if topic_config is None else topic_config.topic_sys_flag
         group_flag = 0 if group_config is None else group_config.group_sys_flag
         broker_id = 0
@@ -368,7 +377,7 @@ class PullMessageProcessor:
             return group.which_broker_when_consume_slowly
         return MASTER_ID if self._replication.has_master else group.broker_id
 
-    def _check(self, header: PullMessageRequestHeader, channel: Channel) -> Selection:
+    def _check(self, header: PullMessageRequestHeader, channel: Channel) -> Selector | None:
         """What Apache checks before it reads, in its order.
 
         Raises: RequestRefused. Source: PullMessageProcessor.processRequest.
@@ -381,7 +390,7 @@ class PullMessageProcessor:
                 f"the broker[{self._config.broker_ip1}] pulling message is forbidden",
                 {"forbiddenType": _BROKER_FORBIDDEN},
             )
-        group_config = self._groups.find(group)
+        group_config = self._group_table.get(group) or self._groups.find(group)
         if group_config is None:
             raise RequestRefused(
                 ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
@@ -416,7 +425,7 @@ class PullMessageProcessor:
             return self._given(header)
         return self._registered(header, group_config.consume_broadcast_enable)
 
-    def _given(self, header: PullMessageRequestHeader) -> Selection:
+    def _given(self, header: PullMessageRequestHeader) -> Selector | None:
         """What the pull itself says."""
         subscription = header.subscription or ""
         expression_type = header.expression_type
@@ -427,7 +436,7 @@ class PullMessageProcessor:
                     f"tags of {len(subscription)} characters, "
                     f"at most {SUBSCRIPTION_LENGTH_MAX} are taken",
                 )
-            return Selection(tags_codes_of(subscription))
+            return tags_codes_of(subscription)
         if self._filters is None:
             raise _not_supported(expression_type)
         found = compile_filter(expression_type, subscription)
@@ -440,9 +449,11 @@ class PullMessageProcessor:
                 ResponseCode.SUBSCRIPTION_PARSE_FAILED,
                 f"parse the consumer's subscription failed: {found}",
             )
-        return Selection(None, found)
+        return found
 
-    def _registered(self, header: PullMessageRequestHeader, broadcast_enable: bool) -> Selection:
+    def _registered(
+        self, header: PullMessageRequestHeader, broadcast_enable: bool
+    ) -> Selector | None:
         """What the group's heartbeats told of."""
         info = self._consumers.get_consumer_group_info(header.consumer_group)
         if info is None:
@@ -467,7 +478,7 @@ class PullMessageProcessor:
                 ResponseCode.SUBSCRIPTION_NOT_LATEST, "the consumer's subscription not latest"
             )
         if not subscription.needs_expression:
-            return Selection(subscription.tags_codes)
+            return subscription.tags_codes
         if self._filters is None:
             raise _not_supported(subscription.expression_type)
         data = self._filters.find(header.topic, header.consumer_group)
@@ -481,7 +492,7 @@ class PullMessageProcessor:
                 ResponseCode.FILTER_DATA_NOT_LATEST,
                 "the consumer's consumer filter data not latest",
             )
-        return Selection(None, data.expression)
+        return data.expression
 
 
 def _code_of(status: GetMessageStatus, queue_offset: int) -> ResponseCode:

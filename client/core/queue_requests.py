@@ -155,7 +155,7 @@ def pull(
       queue: its topic with namespace.
       group: with namespace.
       offset: of the first message wanted, in messages.
-      count: at most so many messages.
+      count: of messages, at most.
       size: bytes of the answer at most, for brokers of 5.x; None: as the broker likes.
       suspend_s: seconds that the broker may hold the pull when there is nothing; 0: none.
       commit_offset: the group's offset to note on the way; 0: none.
