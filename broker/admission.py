@@ -31,6 +31,7 @@ from ..common.message_properties import (
     PROPERTY_TIMER_ROLL_TIMES,
     PROPERTY_TRANSACTION_CHECK_TIMES,
     PROPERTY_TRANSACTION_PREPARED,
+    UNIQUE_KEY_HEAD,
     change_properties,
     find_property,
 )
@@ -216,7 +217,7 @@ def may_break_batch_rules(body: bytes) -> bool:
     """
     if b"DELAY" in body:
         return True
-    if body.count(b"_") == body.count(b"UNIQ_KEY\1"):
+    if body.count(b"_") == body.count(UNIQUE_KEY_HEAD):
         return False
     return any(mark in body for mark in _BATCH_MARKS)
 

@@ -12,6 +12,7 @@ import logging
 from collections.abc import Callable, Collection, Mapping
 from typing import Final
 
+from ...common.message_properties import WAIT_HEAD
 from ...common.supervision import FailureLog
 from ...remoting.answer_template import AnswerTemplate
 from ...remoting.channel import Channel
@@ -44,7 +45,7 @@ _Answers = tuple[Channel, list[tuple[RemotingCommand, bytes]]]
 """To one connection: its requests of a turn, and the answers."""
 
 
-WAIT_OFF: Final = b"WAIT\1false"
+WAIT_OFF: Final = WAIT_HEAD + b"false"
 """The property of a message whose sender does not wait for the disk."""
 
 

@@ -16,7 +16,7 @@ from typing import TypeAlias
 from zlib import crc32
 
 from ...common.java_hash import tags_code as code_of_tags
-from ...common.message_properties import find_property
+from ...common.message_properties import TAGS_HEAD, find_property
 from ...remoting.errors import LocalProtocolError, RemoteProtocolError
 from ...remoting.message_codec import (
     MAGIC_V1,
@@ -469,7 +469,7 @@ def even_entries(body: bytes, added: bytes) -> list[BatchEntry]:
     owns = b"".join([row[4] for row in rows])
     if (
         {(row[1], row[3]) for row in rows} != {(size, own_size)}
-        or b"TAGS\1" in owns or b"\0" in owns or b"#" in owns
+        or TAGS_HEAD in owns or b"\0" in owns or b"#" in owns
         or own_size + len(added) >= PROPERTIES_SIZE_MAX
     ):  # fmt: skip
         return []
@@ -502,7 +502,7 @@ def usual_entries(body: bytes, added: bytes) -> list[BatchEntry]:
             if size < 0 or own_size < 0 or position > end_of_batch or b"\0" in own or b"#" in own:
                 return []
             code = 0
-            if b"TAGS\1" in own:
+            if TAGS_HEAD in own:
                 tags = find_property(own, b"TAGS")
                 code = code_of_tags(str(tags, "utf-8", "replace")) if tags is not None else 0
             own += b"\2" + added if own and added and own[-1] != 2 else added
