@@ -13,6 +13,7 @@ from typing import Final
 
 import msgspec
 
+from ..common.java_integers import INT64_MAX
 from ..remoting.bodies import DataVersion
 from ..remoting.steps import one_step
 from ..store.clock import Clock
@@ -24,8 +25,6 @@ logger = logging.getLogger(__name__)
 
 LEVEL_MAX: Final = 1000
 """Levels beyond it are taken for a damaged file; messageDelayLevel has 18 by default."""
-
-OFFSET_MAX: Final = (1 << 63) - 1
 
 
 class DelayOffsetManager:
@@ -137,7 +136,7 @@ class DelayOffsetManager:
         except (AttributeError, TypeError, ValueError, msgspec.ValidationError) as error:
             raise ValueError(f"not a table of delay offsets: {error}") from error
         for level, offset in table.items():
-            if not 0 < level <= LEVEL_MAX or not 0 <= offset <= OFFSET_MAX:
+            if not 0 < level <= LEVEL_MAX or not 0 <= offset <= INT64_MAX:
                 raise ValueError(f"not a table of delay offsets: level {level} at {offset}")
         self.offset_table = table
         self.data_version = correct_version(DELAY_OFFSETS, data_version, self.data_version)

@@ -127,9 +127,9 @@ class ClientManageProcessor:
                 for consumer in consumers:
                     if self._register_consumer(consumer, client, data):
                         is_sub_change = True
+        if is_large:
+            yield
         if self._filters is not None:
-            if is_large:
-                yield
             yield from self._register_filters(self._filters, data)
         for producers in in_parts(data.producer_data_set, HEARTBEAT_STEP_GROUPS):
             if producers[0] is not data.producer_data_set[0]:

@@ -29,15 +29,17 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
+from ...common.java_integers import INT32_MAX
 from ...common.message_properties import find_property
 from ...common.sql92.expression import Expression
 from ...common.topic_names import RETRY_TOPIC_PREFIX
 from ...remoting.answer_template import AnswerTemplate
-from ...remoting.bodies import SubscriptionGroupConfig
+from ...remoting.bodies import PERM_READ, SubscriptionGroupConfig
 from ...remoting.channel import Channel, Processor
 from ...remoting.codec import RemotingCommand, encode, encode_head
 from ...remoting.errors import RequestRefused
 from ...remoting.headers import PullMessageRequestHeader, decode
+from ...remoting.pull_sys_flag import COMMIT_OFFSET, SUBSCRIPTION, SUSPEND
 from ...remoting.request_codes import RequestCode
 from ...remoting.response_codes import FAQ_HELP, ResponseCode
 from ...store.errors import StoreError
@@ -55,24 +57,17 @@ from ..filter_bit_maps import FilterBitMaps
 from ..pull import Pull, Selector
 from ..pull_request_hold import HeldPull, PullRequestHoldService
 from ..replication import MasterSide, SlaveSide
-from ..subscription import SUBSCRIPTION_LENGTH_MAX, is_tag_type, tags_codes_of
+from ..subscription import SUB_ALL, SUBSCRIPTION_LENGTH_MAX, TAG, tags_codes_of
 from ..subscription_group_manager import SubscriptionGroupManager
 from ..topic_config_manager import TopicConfigManager
 
 logger = logging.getLogger(__name__)
 
-_COMMIT_OFFSET: Final = 0x1
-_SUSPEND: Final = 0x2
-_SUBSCRIPTION: Final = 0x4
-"""Bits of a pull's sysFlag. Source: common/sysflag/PullSysFlag.java."""
-
-_PERM_READ: Final = 4
 _BROKER_FORBIDDEN: Final = "1"
 _GROUP_FORBIDDEN: Final = "2"
 _TOPIC_FORBIDDEN: Final = "3"
 _BROADCASTING_DISABLE_FORBIDDEN: Final = "4"
 """Who forbids it. Source: remoting/protocol/ForbiddenType.java."""
-_INT32_MAX: Final = 0x7FFFFFFF
 HOLD_MS_MAX: Final = 30 * 60 * 1000
 """The longest that a pull may ask to be held; RocketMQ takes any number. Its clients ask for 15 s,
 and at most for what their own time-outs allow."""
@@ -152,7 +147,7 @@ class PullMessageProcessor:
         self._consumers = consumers
         self._offsets = offsets
         self._now_s = now_s
-        self._readable = bool(config.broker_permission & _PERM_READ)
+        self._readable = bool(config.broker_permission & PERM_READ)
         self._may_read_slave = config.slave_read_enable
         self._replication = replication
         self._keeps_offsets = store.is_slave and not store.config.offset_check_in_slave
@@ -191,12 +186,12 @@ class PullMessageProcessor:
         selector = self._check(header, channel)
         group, topic, queue_id = header.consumer_group, header.topic, header.queue_id
         sys_flag = header.sys_flag
-        commits = sys_flag & _COMMIT_OFFSET and header.commit_offset >= 0
+        commits = sys_flag & COMMIT_OFFSET and header.commit_offset >= 0
         if commits and not may_commit_offset(group):
             raise RequestRefused(ResponseCode.NO_PERMISSION, own_offsets(group))
         size_max = header.max_msg_bytes
         if size_max is None or size_max <= 0:
-            size_max = _INT32_MAX
+            size_max = INT32_MAX
         pull = Pull(
             channel, request.opaque, request.serialize_type, group, topic, queue_id,
             header.queue_offset, header.max_msg_nums, size_max, selector,
@@ -220,7 +215,7 @@ class PullMessageProcessor:
             else:
                 self._commit_past_end(header, end)
         if (
-            sys_flag & _SUSPEND
+            sys_flag & SUSPEND
             and result.status is not _FOUND
             and self._may_wait(result.status, pull.queue_offset)
             and not self._replication.has_master
@@ -408,7 +403,7 @@ class PullMessageProcessor:
                 ResponseCode.TOPIC_NOT_EXIST,
                 f"topic[{topic}] not exist, apply first please! {FAQ_HELP}",
             )
-        if not topic_config.perm & _PERM_READ:
+        if not topic_config.perm & PERM_READ:
             raise RequestRefused(
                 ResponseCode.NO_PERMISSION,
                 f"the topic[{topic}] pulling message is forbidden",
@@ -421,7 +416,7 @@ class PullMessageProcessor:
                 f"topicConfig.readQueueNums:[{topic_config.read_queue_nums}] "
                 f"consumer:[/{channel.remote_address}]",
             )
-        if header.sys_flag & _SUBSCRIPTION:
+        if header.sys_flag & SUBSCRIPTION:
             return self._given(header)
         return self._registered(header, group_config.consume_broadcast_enable)
 
@@ -429,7 +424,9 @@ class PullMessageProcessor:
         """What the pull itself says."""
         subscription = header.subscription or ""
         expression_type = header.expression_type
-        if not expression_type or is_tag_type(expression_type):
+        if not expression_type or expression_type == TAG:
+            if subscription == SUB_ALL:  # as most
+                return None
             if len(subscription) > SUBSCRIPTION_LENGTH_MAX:
                 raise RequestRefused(
                     ResponseCode.SUBSCRIPTION_PARSE_FAILED,

@@ -10,6 +10,7 @@ from typing import Final
 
 import msgspec
 
+from ...common.java_integers import INT64_MAX
 from ...remoting.bodies import MessageQueue
 from ...remoting.errors import RemoteProtocolError
 from ...remoting.headers import QueryMessageRequestHeader, ViewMessageRequestHeader
@@ -37,7 +38,7 @@ from .topics import TopicVerbs
 
 COUNT: Final = 64
 """Messages of one look-up. RocketMQ: maxMsgsNumBatch."""
-TIME_MAX: Final = (1 << 63) - 1
+TIME_MAX: Final = INT64_MAX
 _PORT_MAX: Final = 65_535
 
 

@@ -27,16 +27,11 @@ from ...remoting.headers import (
     UpdateConsumerOffsetRequestHeader,
 )
 from ...remoting.headers.base import Header, decode
+from ...remoting.pull_sys_flag import CLASS_FILTER, COMMIT_OFFSET, SUBSCRIPTION, SUSPEND
 from ...remoting.request_codes import RequestCode
 from ...remoting.response_codes import ResponseCode
 
 T = TypeVar("T")
-
-COMMIT: Final = 0x1
-SUSPEND: Final = 0x2
-SUBSCRIPTION: Final = 0x4
-CLASS_FILTER: Final = 0x8
-"""Bits of a pull's sysFlag. Source: PullSysFlag."""
 
 
 class PullStatus(Enum):
@@ -168,7 +163,7 @@ def pull(
         queue_id=queue.queue_id,
         queue_offset=offset,
         max_msg_nums=count,
-        sys_flag=(COMMIT if commit_offset > 0 else 0)
+        sys_flag=(COMMIT_OFFSET if commit_offset > 0 else 0)
         | (SUSPEND if suspend_s > 0 else 0)
         | (SUBSCRIPTION if is_subscription_sent else 0)
         | (CLASS_FILTER if is_class_filtered else 0),

@@ -11,6 +11,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from ...common.java_hash import hash_prefix
+from ...common.java_integers import INT32_MAX, INT64_MAX
 from ...remoting.errors import LocalProtocolError
 from ...remoting.message_codec import record_topic
 from ..disk.os_disk import Disk
@@ -24,14 +25,14 @@ from .consume_queue_ext import BitMapOf, ConsumeQueueExt, ExtendedConsumeQueue
 
 logger = logging.getLogger(__name__)
 
-TIME_MAX = (1 << 63) - 1
+TIME_MAX = INT64_MAX
 UNREADABLE_MAX = 1000
 """Messages that a search by time tries one after the other until one can be read."""
 
 TOPIC_FACTS_COUNT_MAX = 16_384
 """Topics whose facts are remembered, a few hundred bytes each; it saves time and memory only."""
 
-QUEUE_ID_MAX = 0x7FFFFFFF
+QUEUE_ID_MAX = INT32_MAX
 """Queue ids are int32 on the wire; a folder's name beyond it was not made by a broker."""
 
 

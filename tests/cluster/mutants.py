@@ -115,8 +115,9 @@ def answered_before_fsync(patch: Patch) -> None:
 
 def sent_before_fsync(patch: Patch) -> None:
     """A master under SYNC_FLUSH sends its slaves what a power cut may take from it."""
-    committed = property(lambda self: self._writer.committed_offset)
-    patch.setattr(Durability, "sendable_offset", committed)
+    patch.setattr(
+        Durability, "sendable_offset", property(lambda self: self._writer.committed_offset)
+    )
 
 
 def lies_are_believed(patch: Patch) -> None:

@@ -28,6 +28,7 @@ from trocket.broker.subscription_group_manager import SubscriptionGroupManager
 from trocket.broker.table_saver import TableSaver
 from trocket.broker.timer_message_service import TimerMessageService
 from trocket.broker.transaction_service import TransactionService
+from trocket.remoting.steps import Steps
 from trocket.store.writing.flush import FlushService
 from trocket.store.writing.log_writer import LogWriter
 
@@ -264,7 +265,12 @@ def offsets_saved_before_what_was_sent_back(patch: Patch) -> None:
 
 def offsets_not_saved(patch: Patch) -> None:
     """A clean stop forgets the last commits."""
-    patch.setattr(ConsumerOffsetManager, "persist", _nothing)
+
+    def unsaved(self: ConsumerOffsetManager) -> Steps[bytes]:
+        yield
+        return b'{"offsetTable":{}}'
+
+    patch.setattr(ConsumerOffsetManager, "encode_in_steps", unsaved)
 
 
 def unlocked_twice(patch: Patch) -> None:
