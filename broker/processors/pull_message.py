@@ -162,6 +162,7 @@ class PullMessageProcessor:
             tags_codes_since=lambda key, offset: tags_codes_since(
                 store.queue_store.queues.get(key), offset
             ),
+            elapsed_s=store.clock.monotonic_s,
         )
         self.processors: dict[RequestCode, Processor] = {
             RequestCode.PULL_MESSAGE: self.pull_message,
