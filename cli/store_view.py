@@ -15,8 +15,8 @@ from ..common.terminal import say, time_text
 if TYPE_CHECKING:
     from ..remoting.message import MessageExt
     from ..store.offline.findings import Finding
-    from ..store.offline.fsck import Report
     from ..store.offline.plan import Plan
+    from ..store.offline.report import Report
 
 LOST_PROPERTY = "TROCKET_LOST"
 """What a repair's placeholders carry."""

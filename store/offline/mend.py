@@ -7,11 +7,12 @@ from collections.abc import Mapping
 from ..disk.os_disk import Disk
 from ..errors import StoreError
 from ..log.log_bytes import last_nonzero
-from .fsck import Progress, Report, check_store
+from .fsck import Progress, check_store
 from .layout import Layout, read_layout
 from .opening import opened
 from .plan import HolePolicy, Plan, Rebuild, plan_repair
 from .repair import BACKUP_SUFFIX, Repair, RepairError, Say, copy_store
+from .report import Report
 
 
 def plan_for(

@@ -8,10 +8,10 @@ from enum import Enum
 from ..config import MessageStoreConfig
 from ..format import Key
 from ..queues.projection import SCHEDULE_TOPIC
-from .fsck import Report
 from .json_files import CONSUMER_OFFSETS, DELAY_OFFSETS, TOPICS
 from .log_walk import HOLES_MAX
 from .losses import per_queue
+from .report import Report
 
 
 class HolePolicy(Enum):

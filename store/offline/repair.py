@@ -29,7 +29,6 @@ from ..recovery.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
 from .copying import check_room, copy_file, copy_folder, files_below
 from .fill import Piece, Stamp, UnfillableError, fill_hole, fixed_bytes
 from .findings import Findings
-from .fsck import Report
 from .json_files import (
     CONSUMER_OFFSETS,
     TOPICS,
@@ -44,6 +43,7 @@ from .plan import Plan
 from .queue_check import Misplaced
 from .queue_files import QueuesOnDisk
 from .rebuild import QueueBuilder, cut_units
+from .report import Report
 from .topic_table import add_topics
 
 BACKUP_SUFFIX = ".before-repair"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING
 
 from ...common.topic_names import is_system_topic
 from ..disk.json_config import save_json
@@ -12,9 +11,7 @@ from ..queues.deleted_topics import DeletedTopics
 from ..queues.projection import LIGHT_PREFIX
 from .findings import Severity
 from .json_files import TOPICS, encode, read_json
-
-if TYPE_CHECKING:
-    from .fsck import Report
+from .report import Report
 
 
 def find_unknown_topics(disk: Disk, report: Report) -> None:

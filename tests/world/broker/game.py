@@ -142,6 +142,7 @@ class Game:
         died_ms = self.machine.quiet_ms
         await self.machine.die(kept_writes=self._kept_writes)
         self.oracle.crashed(died_ms)
+        self.transactions.crashed(died_ms)
         for group in self.groups:
             group.crashed(died_ms)
         lossy = self._kept_writes is not None and not self.program.sync

@@ -27,6 +27,7 @@ from trocket.broker.subscription_group_manager import SubscriptionGroupManager
 from trocket.broker.table_saver import TableSaver
 from trocket.broker.timer_message_service import TimerMessageService
 from trocket.broker.transaction_service import TransactionService
+from trocket.remoting.steps import Steps
 from trocket.store.writing.flush import FlushService
 from trocket.store.writing.log_writer import LogWriter
 
@@ -60,8 +61,8 @@ SEEDS = range(10)
 """In which order two things of one moment happen depends on the seed."""
 
 
-class Steps(NamedTuple):
-    """A program, with some seeds.
+class Programs(NamedTuple):
+    """A program, played with some seeds.
 
     Attributes:
       sync: under SYNC_FLUSH.
@@ -91,7 +92,7 @@ class Steps(NamedTuple):
 def _mutant(
     apply: Callable[[Patch], None], steps: list[Any], promise: str, sync: bool = False
 ) -> Mutant:
-    return Mutant(apply, Steps(steps, sync), (promise,))
+    return Mutant(apply, Programs(steps, sync), (promise,))
 
 
 def answered_before_the_commit(patch: Patch) -> None:
@@ -139,8 +140,11 @@ def delayed_too_early(patch: Patch) -> None:
 
 def delay_offsets_not_saved(patch: Patch) -> None:
     """A clean stop forgets how far delivery was."""
-    patch.setattr(DelayOffsetManager, "persist", nothing)
-    patch.setattr(DelayOffsetManager, "take_changed", nothing)
+
+    def unsaved(self: DelayOffsetManager) -> bytes:
+        return b'{"offsetTable":{}}'
+
+    patch.setattr(DelayOffsetManager, "encode", unsaved)
 
 
 def delay_offsets_saved_too_far(patch: Patch) -> None:
@@ -281,7 +285,12 @@ def offsets_saved_before_what_was_sent_back(patch: Patch) -> None:
 
 def offsets_not_saved(patch: Patch) -> None:
     """A clean stop forgets the last commits."""
-    patch.setattr(ConsumerOffsetManager, "persist", nothing)
+
+    def unsaved(self: ConsumerOffsetManager) -> Steps[bytes]:
+        yield
+        return b'{"offsetTable":{}}'
+
+    patch.setattr(ConsumerOffsetManager, "encode_in_steps", unsaved)
 
 
 def unlocked_twice(patch: Patch) -> None:
@@ -311,8 +320,8 @@ def filter_loses(patch: Patch) -> None:
     check = PullMessageProcessor._check
 
     def broken(self: PullMessageProcessor, header: Any, channel: Any) -> Any:
-        codes, expression = check(self, header, channel)
-        return codes and codes - {code}, expression
+        selector = check(self, header, channel)
+        return selector - {code} if isinstance(selector, frozenset) else selector
 
     patch.setattr(PullMessageProcessor, "_check", broken)
 
