@@ -112,6 +112,20 @@ def test_a_prefix_keeps_earlier_operations_and_loses_later_ones():
         assert not (files["/d/2"][:1] == b"B" and files["/d/1"][:1] != b"A")
 
 
+def test_a_power_cut_may_keep_the_first_so_many_unsynced_operations():
+    disk = new_disk()
+    file = written(disk)
+    file.sync()
+    disk.sync_folder("/d")
+    file.pwrite(b"A", 0)
+    disk.rename("/d/file", "/d/new")
+    file.pwrite(b"B", 1)
+    found = [disk.system.first_image(kept).files for kept in range(4)]
+    assert found == [
+        {"/d/file": b"new"}, {"/d/file": b"Aew"}, {"/d/new": b"Aew"}, {"/d/new": b"ABw"}
+    ]  # fmt: skip
+
+
 def test_a_torn_write_ends_within_a_sector():
     for seed in range(50):
         disk = new_disk()
