@@ -49,8 +49,8 @@ fuzz: $(TEST)
 	$(BIN)/python tests/fuzz/fuzz.py all $(FUZZ_SECONDS) $(ARGS)
 
 sim: $(TEST)
-	$(BIN)/python -m tests.sim --images 1000000 --depth2 $(ARGS)
-	$(BIN)/python -m tests.cluster --seeds $(SEEDS)
+	$(BIN)/python -m tests.world store --images 1000000 --depth2 $(ARGS)
+	$(BIN)/python -m tests.world cluster --seeds $(SEEDS)
 
 bench: $(TEST)
 	$(BIN)/python -m trocket.bench.wire $(ARGS)

@@ -15,11 +15,11 @@ from typing import Any, NamedTuple
 import trio
 import trio.testing
 
-from tests.sim.file_system import POWER_KINDS, FileSystem, Image, Op
-from tests.sim.hole import is_hole_unavoidable
-from tests.sim.recording_disk import RecordingDisk
 from tests.store.queue_differences import differences
 from tests.trio_order import run_by
+from tests.world.file_system import POWER_KINDS, FileSystem, Image, Op
+from tests.world.recording_disk import RecordingDisk
+from tests.world.store.hole import is_hole_unavoidable
 from trocket.remoting.message_codec import decode_messages
 from trocket.store.clock import ManualClock
 from trocket.store.config import BrokerRole

@@ -1,7 +1,7 @@
 """A slave's store at every moment of a copy, as a crash leaves it: a prefix of its master's log.
 
-The disk and its crash images are those of tests/sim: after each operation, what a kill leaves, and
-what power cuts may leave of what was not synced. `HA_SEEDS=40` plays more of them.
+The disk and its crash images are those of tests/world: after each operation, what a kill
+leaves, and what power cuts may leave of what was not synced. `HA_SEEDS=40` plays more of them.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from random import Random
 import pytest
 import trio
 
-from tests.sim.file_system import KINDS, POWER_KINDS, FileSystem, Image
-from tests.sim.hole import is_hole_unavoidable
-from tests.sim.recording_disk import RecordingDisk
-from tests.sim.session import sim_config
 from tests.store.queue_differences import differences
+from tests.world.file_system import KINDS, POWER_KINDS, FileSystem, Image
+from tests.world.recording_disk import RecordingDisk
+from tests.world.store.hole import is_hole_unavoidable
+from tests.world.store.session import sim_config
 from trocket.store.clock import ManualClock
 from trocket.store.config import BrokerRole
 from trocket.store.disk.memory_disk import MemoryDisk

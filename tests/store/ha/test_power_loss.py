@@ -15,7 +15,7 @@ from random import Random
 import pytest
 import trio
 
-from tests.sim.file_system import KINDS, POWER_KINDS
+from tests.world.file_system import KINDS, POWER_KINDS
 
 from .broken_pairs import BROKEN_PAIRS
 from .power_loss import (

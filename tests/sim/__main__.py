@@ -1,8 +1,0 @@
-"""See sim.py."""
-
-import sys
-
-from .sim import main
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,0 +1,10 @@
+"""All mutants of all scopes: what the simulations are there to find."""
+
+from __future__ import annotations
+
+from .broker import mutants as broker
+from .cluster import mutants as cluster
+from .mutant import Mutant
+from .store import mutants as store
+
+MUTANTS: list[Mutant] = [*store.MUTANTS, *broker.MUTANTS, *cluster.MUTANTS]
