@@ -1,8 +1,6 @@
 """A pytest plugin that makes a test of each cell which its options ask for.
 
 With several processes (pytest-xdist) the cells of a job stay together in one: a job is played once.
-
-PYTEST_DONT_REWRITE: `call` has imported this module before pytest does.
 """
 
 from __future__ import annotations

@@ -15,6 +15,7 @@ import pytest
 from trocket.interop.apache import broker_conf_text
 from trocket.interop.ports import free_broker_port
 from trocket.interop.process import LineProcess, PeerError
+from trocket.interop.trocket_peer import OurProcess
 from trocket.interop.usage import anonymous_bytes, cpu_seconds, resident_bytes
 
 ECHO = """
@@ -51,8 +52,15 @@ def test_a_process_that_ends_is_reported_at_once_with_what_it_said(tmp_path: Pat
     process = start(tmp_path, program)
     with pytest.raises(PeerError, match=r"(?s)child ended without the line.*no more"):
         process.wait_line(lambda line: line == "never", timeout_s=30.0)
-    with pytest.raises(PeerError, match="ended with 1"):
-        process.stop_cleanly()
+    assert process.stop() == 1
+
+
+def test_a_process_of_ours_must_end_with_0(tmp_path: Path) -> None:
+    process = OurProcess([sys.executable, "-c", "raise SystemExit(1)"], folder=tmp_path, name="up")
+    with pytest.raises(PeerError, match="ended without"):
+        process.wait_line(lambda line: line == "ready", timeout_s=30.0)
+    with pytest.raises(PeerError, match="up ended with 1"):
+        process.stop()
 
 
 def test_a_line_that_does_not_come_is_an_error_when_the_time_is_up(tmp_path: Path) -> None:
