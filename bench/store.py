@@ -29,6 +29,7 @@ from trocket.bench.pulls import pull_cpu_us
 from trocket.common.sql92.expression import compile_expression
 from trocket.store.config import FlushDiskType, MessageStoreConfig
 from trocket.store.message_store import MessageStore
+from trocket.store.offsets import PhysicalOffset
 from trocket.store.reading.record_filter import RecordFilter
 from trocket.store.services import QUEUE_WRITE_COUNT, run_services
 
@@ -189,7 +190,7 @@ async def _group_commit(store: MessageStore, body: bytes, seconds: float) -> flo
         nonlocal done
         while True:
             store.begin_burst()
-            physical_offset = 0
+            physical_offset = PhysicalOffset(0)
             for number in range(SENDERS):
                 _, physical_offset, _ = store.put_message(
                     TOPIC,

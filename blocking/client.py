@@ -10,8 +10,9 @@ from ..client.errors import ClosedError, ConfigurationError
 from ..client.options import ClientOptions
 from ..remoting.codec import RemotingCommand
 from ..remoting.headers.base import Header
-from .door import Door, InnerT, Resident
+from .blocking_object import BlockingObject, InnerT
 from .forwarded import forwarded
+from .loop_object import LoopObject
 
 if TYPE_CHECKING:
     from ..client.core.signature import Credentials
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from ..client.interceptor import Interceptor
 
 
-class Client(Door[AsyncClient]):
+class Client(BlockingObject[AsyncClient]):
     """Connections, routes and heartbeats of one client id; the blocking `trocket.client.Client`.
 
     Use: `with Client("rocketmq://127.0.0.1:9876") as client:`, then `Producer(client)` and so on,
@@ -127,8 +128,8 @@ class Client(Door[AsyncClient]):
     heartbeat: Final = forwarded(AsyncClient.heartbeat)
 
 
-class Member(Door[InnerT]):
-    """A door before a producer, consumer or administrator: what has a client.
+class Member(BlockingObject[InnerT]):
+    """A blocking producer, consumer or administrator: what has a client.
 
     Args:
       client: a URL, or a Client that is shared.
@@ -180,7 +181,7 @@ class _OwnClient(Client):
     def close(self) -> None:
         """Nothing: it is closed with its owner."""
 
-    def _opened(self) -> Resident:
+    def _opened(self) -> LoopObject:
         return self._owner._opened()
 
     def __del__(self) -> None:

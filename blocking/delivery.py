@@ -1,4 +1,4 @@
-"""What `send_soon` gives, and the buffer that bounds how much of it is under way."""
+"""The Delivery of `send_soon`, and the buffer that bounds how much is under way."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class SendBuffer:
         self._in_flight: InFlight[Exception] = InFlight(count_max, size_max)
         self._under_way: set[Delivery] = set()
         self._waiters: dict[Delivery, list[Waiter[None]]] = {}
-        # Woken threads find room for so many messages: waking one is dear.
+        # Waking a thread is dear: it finds room for this many messages.
         self._free_count = max(count_max // PART, 1)
         self._wanting = 0
         self._is_closed = False
@@ -88,7 +88,7 @@ class SendBuffer:
     def drain(self) -> None:
         """Wait until everything is confirmed or given up.
 
-        Raises: UndeliveredError: some were given up, and nobody looked at their Delivery.
+        Raises: UndeliveredError: some were given up, and their Delivery was not looked at.
         """
         with self._condition:
             self._wait_until(lambda: not self._under_way)

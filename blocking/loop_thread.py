@@ -1,7 +1,7 @@
 """The one background thread with an event loop that all blocking objects of a process share.
 
 It starts when the first object is opened, and ends when the last one is closed. It is a daemon: an
-object that nobody closed does not keep the interpreter alive. When the interpreter ends, what is
+object that was not closed does not keep the interpreter alive. When the interpreter ends, what is
 still open is closed, for at most EXIT_TIMEOUT_S.
 
 Calling threads hand work over by `post`: they append to a deque and wake the loop, once for all
@@ -10,7 +10,7 @@ that gathers until it looks. They wait on bare locks (`Waiter`), which is what P
 A process that is forked off has no such thread, whatever its parent had; the first object that is
 opened there starts one.
 
-asyncio is used by name, as it comes with Python, and the door's users do not see which loop it is.
+asyncio is used by name, as it comes with Python, and no user sees which loop it is.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 EXIT_TIMEOUT_S: Final = 5.0
-"""How long the end of the interpreter may wait for objects that nobody closed."""
+"""How long the end of the interpreter may wait for objects that were not closed."""
 
 WAIT_S: Final = 0.1 if sys.platform == "win32" else threading.TIMEOUT_MAX
 """Longest wait of a thread at one go: on Windows Ctrl-C does not break into a wait for a lock."""
@@ -62,25 +62,30 @@ class Waiter(Generic[T]):
         self.task: asyncio.Task[None] | None = None
 
     def set(self, result: T) -> None:
-        """It came out well."""
+        """Give the result to the thread that waits."""
         if not self.is_set:
             self.is_set = True
             self._result = result
             self._lock.release()
 
     def fail(self, error: BaseException) -> None:
-        """It did not."""
+        """Raise the error in the thread that waits."""
         if not self.is_set:
             self.is_set = True
             self._error = error
             self._lock.release()
 
     def wait(self, timeout_s: float | None = None) -> bool:
-        """Wait for either; False: neither came in time.
+        """Wait for `set` or `fail`; False: neither came in time.
 
         Raises: KeyboardInterrupt, or what else a signal handler raises.
         """
         return acquire(self._lock, timeout_s)
+
+    def cancel(self) -> None:
+        """Cancel the task that is waited for; to be called in the loop."""
+        if self.task is not None:
+            self.task.cancel()
 
     def take(self) -> T:
         """The result, after `wait`.
@@ -259,7 +264,7 @@ class LoopThread:
         await self._stop.wait()
 
     def _take_posts(self) -> None:
-        # Before looking: whoever posts from now on wakes the loop again.
+        # Before the inbox is read: a post from now on wakes the loop again.
         self._is_woken = False
         inbox = self._inbox
         for _ in range(len(inbox)):
@@ -284,7 +289,7 @@ def _overlay(theirs: contextvars.Context, ours: contextvars.Context) -> None:
 
 
 async def in_thread(name: str, function: Callable[..., T], *args: Any) -> T:
-    """Run a function in a thread of its own; if this is cancelled, the thread goes on alone.
+    """Run a function in a new thread; if this is cancelled, the thread goes on alone.
 
     The thread is a daemon (those of anyio are not): it does not hold up the interpreter's end.
 
@@ -306,7 +311,7 @@ async def in_thread(name: str, function: Callable[..., T], *args: Any) -> T:
         failure: Exception | None = None
         try:
             result = function(*args)
-        except Exception as error:  # noqa: BLE001 - told to the caller
+        except Exception as error:  # noqa: BLE001 - the caller gets it
             failure = error
         except BaseException as error:  # noqa: BLE001 - a SystemExit would end the loop
             failure = RuntimeError(f"{name} raised {error!r}")

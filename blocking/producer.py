@@ -15,8 +15,8 @@ from ..client.producer import Producer as AsyncProducer
 from ..client.send_options import DEFAULT_GROUP, ProducerOptions
 from .client import Client, Member
 from .delivery import Delivery, SendBuffer
-from .door import ExitInfo, Resident
 from .forwarded import forwarded
+from .loop_object import ExitInfo, LoopObject
 from .loop_thread import Waiter
 from .send_queue import QueuedSend, SendQueue
 
@@ -56,16 +56,16 @@ class Producer(Member[AsyncProducer]):
         self._queue: SendQueue
         self._has_interceptors = False
 
-    def _enter(self, inner: AsyncProducer) -> Resident:
+    def _enter(self, inner: AsyncProducer) -> LoopObject:
         config = inner.sender.config
         self._buffer = SendBuffer(config.send_buffer_count_max, config.send_buffer_size_max)
         self._has_interceptors = bool(inner.client.interceptors)
         self._queue = SendQueue(inner, self._buffer)
-        resident = Resident(inner, str(self), self._queue.finish)
-        resident.on_over = self._buffer.give_up
-        return resident
+        loop_object = LoopObject(inner, str(self), self._queue.finish)
+        loop_object.on_over = self._buffer.give_up
+        return loop_object
 
-    def _leave(self, resident: Resident, exit_info: ExitInfo) -> None:
+    def _leave(self, loop_object: LoopObject, exit_info: ExitInfo) -> None:
         kind, error, _ = exit_info
         self._buffer.close()
         try:
@@ -80,7 +80,7 @@ class Producer(Member[AsyncProducer]):
             exit_info = type(interrupt), interrupt, interrupt.__traceback__
             raise
         finally:
-            resident.close(exit_info)
+            loop_object.close(exit_info)
 
     def close(self) -> None:
         """Wait for what `send_soon` took, and leave.
@@ -114,7 +114,7 @@ class Producer(Member[AsyncProducer]):
 
         Raises:
           MessageRefusedError: no broker would take it.
-          RouteNotFoundError: nobody knows the topic.
+          RouteNotFoundError: no name server knows the topic.
           SendError: all tries failed; the message may be stored nevertheless if one timed out.
           ServerError: the broker refused it, and would refuse it again.
           ClosedError; ForkedError; ConnectError: no name server answers.
@@ -123,17 +123,17 @@ class Producer(Member[AsyncProducer]):
             return self._call(
                 self._inner.send, message, queue=queue, selector=selector, timeout_s=timeout_s
             )
-        resident = self._opened()
-        resident.check_thread()
+        loop_object = self._opened()
+        loop_object.check_thread()
         waiter: Waiter[SendResult] = Waiter()
-        resident.thread.post(
-            self._send, resident, waiter, message, queue, selector, timeout_s, waiter=waiter
+        loop_object.thread.post(
+            self._send, loop_object, waiter, message, queue, selector, timeout_s, waiter=waiter
         )
-        return resident.wait_for(waiter, waiter)
+        return loop_object.wait_for(waiter, waiter)
 
     def _send(
         self,
-        resident: Resident,
+        loop_object: LoopObject,
         waiter: Waiter[SendResult],
         message: Message,
         queue: MessageQueue | None,
@@ -142,18 +142,18 @@ class Producer(Member[AsyncProducer]):
     ) -> None:
         """`send` in the loop: without a task if nothing but the answer is to be waited for."""
         sender = self._inner.sender
-        on_end = partial(_answer, resident, waiter)
+        on_end = partial(_answer, loop_object, waiter)
         try:
             outgoing = sender.packer.message(message)
             sending = sender.sending(outgoing, queue, selector, timeout_s)
-            has_begun = sender.begin(sending, resident.spawn, on_end)
+            has_begun = sender.begin(sending, loop_object.spawn, on_end)
         except Exception as error:  # noqa: BLE001 - raised in the calling thread
             waiter.fail(error)
             return
         if has_begun:
-            resident.waiters.add(waiter)
+            loop_object.waiters.add(waiter)
         else:
-            resident.run(waiter, None, sender.send, (sending,), {})
+            loop_object.run(waiter, None, sender.send, (sending,), {})
 
     send_batch: Final = forwarded(AsyncProducer.send_batch)
     send_oneway: Final = forwarded(AsyncProducer.send_oneway)
@@ -174,21 +174,21 @@ class Producer(Member[AsyncProducer]):
         Returns: a Delivery, to be asked for its result or left to `drain`.
         Raises: ClosedError; ForkedError. Anything else is the Delivery's.
         """
-        resident = self._opened()
-        resident.check_thread()
+        loop_object = self._opened()
+        loop_object.check_thread()
         body = message.body
         # What a serializer will make of other bodies only the loop finds out, and counts.
         size = len(body) if isinstance(body, bytes | str | bytearray | memoryview) else 0
         delivery = Delivery(message, size, self._buffer)
-        context = resident.thread.context_for() if self._has_interceptors else None
+        context = loop_object.thread.context_for() if self._has_interceptors else None
         self._buffer.enter(delivery)
-        self._queue.put(resident, QueuedSend(delivery, queue, timeout_s, context))
+        self._queue.put(loop_object, QueuedSend(delivery, queue, timeout_s, context))
         return delivery
 
     def drain(self) -> None:
         """Wait until everything that `send_soon` took is confirmed or given up.
 
-        Raises: UndeliveredError: some were given up, and nobody looked at their Delivery.
+        Raises: UndeliveredError: some were given up, and their Delivery was not looked at.
         """
         self._opened().check_thread()
         self._buffer.drain()
@@ -203,13 +203,13 @@ class Producer(Member[AsyncProducer]):
 
 
 def _answer(
-    resident: Resident,
+    loop_object: LoopObject,
     waiter: Waiter[SendResult],
     result: SendResult | None,
     error: ClientError | None,
 ) -> None:
     """Let the calling thread of a `send` go on."""
-    resident.waiters.discard(waiter)
+    loop_object.waiters.discard(waiter)
     if result is not None:
         waiter.set(result)
     elif error is not None:

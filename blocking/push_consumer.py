@@ -14,12 +14,12 @@ from ..client.push_options import CONCURRENCY, PushConsumerOptions
 from ..client.pushed_message import PushedMessage as AsyncPushedMessage
 from ..remoting.bodies import SubscriptionData
 from .client import Client, Member
-from .crew import Crew
-from .door import ExitInfo, Resident
 from .forwarded import forwarded
+from .handler_threads import HandlerThreads
+from .loop_object import ExitInfo, LoopObject
 from .loop_thread import in_thread
+from .message_buffer import FETCH_MAX, MessageBuffer
 from .pushed_message import Handler, PushedMessage
-from .shelf import FETCH_MAX, Shelf
 
 CONCURRENCY_MAX: Final = 1024
 
@@ -62,25 +62,25 @@ class PushConsumer(Member[AsyncPushConsumer]):
                 inner, group=group, subscriptions=subscriptions, **options
             ),
         )
-        self._shelf: Shelf[PushedMessage]
+        self._buffer: MessageBuffer[PushedMessage]
         self._handler: Handler | None = None
 
-    def _enter(self, inner: AsyncPushConsumer) -> Resident:
-        resident = super()._enter(inner)
-        fetcher = _Fetcher(inner, resident)
-        self._shelf = fetcher.shelf
-        resident.on_over = self._shelf.end
-        return resident
+    def _enter(self, inner: AsyncPushConsumer) -> LoopObject:
+        loop_object = super()._enter(inner)
+        fetcher = _Fetcher(inner, loop_object)
+        self._buffer = fetcher.buffer
+        loop_object.on_over = self._buffer.end
+        return loop_object
 
-    def _leave(self, resident: Resident, exit_info: ExitInfo) -> None:
-        self._shelf.end()
-        resident.close(exit_info)
+    def _leave(self, loop_object: LoopObject, exit_info: ExitInfo) -> None:
+        self._buffer.end()
+        loop_object.close(exit_info)
 
     # What it is
 
     @property
     def subscriptions(self) -> list[SubscriptionData]:
-        """What is wanted, as brokers are told: with namespace, and with the retry topic."""
+        """The subscriptions as brokers have them: with namespace, and with the retry topic."""
         return self._inner.subscriptions
 
     @property
@@ -140,7 +140,7 @@ class PushConsumer(Member[AsyncPushConsumer]):
         Raises: ClosedError: the consumer was stopped; ForkedError.
         """
         self._opened().check_thread()
-        return self._shelf.take(timeout_s)
+        return self._buffer.take(timeout_s)
 
     def run(self, handler: Handler, *, concurrency: int = CONCURRENCY) -> None:
         """Call a handler for each message, in threads, until `stop`.
@@ -158,8 +158,8 @@ class PushConsumer(Member[AsyncPushConsumer]):
         Raises: ConfigurationError; ClosedError; ForkedError; what a handler raises that is no
           Exception, such as SystemExit.
         """
-        resident = self._opened()
-        resident.check_thread()
+        loop_object = self._opened()
+        loop_object.check_thread()
         if not 1 <= concurrency <= CONCURRENCY_MAX:
             raise ConfigurationError(f"concurrency {concurrency} is not in 1..{CONCURRENCY_MAX}")
         if inspect.iscoroutinefunction(handler):
@@ -170,23 +170,16 @@ class PushConsumer(Member[AsyncPushConsumer]):
 
         async def consume_directly(message: AsyncPushedMessage) -> None:
             # For an administrator's `consumeMessageDirectly`.
-            await in_thread("trocket-handler", handler, PushedMessage(message, resident))
+            await in_thread("trocket-handler", handler, PushedMessage(message, loop_object))
 
-        def begin() -> None:
-            if self._inner._handler is not None:
-                raise ConfigurationError("this consumer runs a handler already")
-            self._inner._handler = consume_directly
-
-        def end() -> None:
-            self._inner._handler = None
-
-        resident.call_plain(begin)
+        handling = self._inner.handling(consume_directly)
+        loop_object.call_plain(handling.__enter__)
         self._handler = handler
         try:
-            Crew(self._shelf, handler, concurrency, self.consume_timeout_s).work()
+            HandlerThreads(self._buffer, handler, concurrency, self.consume_timeout_s).work()
         finally:
             self._handler = None
-            resident.post(end)
+            loop_object.post(handling.__exit__, None, None, None)
 
     def stop(self) -> None:
         """Pull no more; iterations end, and `run` returns when its handlers have.
@@ -196,7 +189,7 @@ class PushConsumer(Member[AsyncPushConsumer]):
         Raises: ClosedError: the consumer is not open; ForkedError.
         """
         self._opened().post(self._inner.stop)
-        self._shelf.end()
+        self._buffer.end()
 
     # Offsets
 
@@ -206,39 +199,39 @@ class PushConsumer(Member[AsyncPushConsumer]):
 
 
 class _Fetcher:
-    """Brings messages from the async consumer to the shelf, when it is asked.
+    """Brings messages from the async consumer to the buffer, when it is asked.
 
     Not part of the consumer, which may be forgotten while this waits for a message.
     """
 
-    def __init__(self, inner: AsyncPushConsumer, resident: Resident) -> None:
+    def __init__(self, inner: AsyncPushConsumer, loop_object: LoopObject) -> None:
         self._inner = inner
-        self._resident = resident
+        self._loop_object = loop_object
         # Interceptors hear of a message when it is handed out: then it is brought alone.
         self._count_max = 1 if inner.client.interceptors else FETCH_MAX
-        self.shelf: Shelf[PushedMessage] = Shelf(self._fetch_soon, _is_wanted)
+        self.buffer: MessageBuffer[PushedMessage] = MessageBuffer(self._fetch_soon, _is_wanted)
 
     def _fetch_soon(self) -> None:
-        self._resident.post(self._begin)
+        self._loop_object.post(self._begin)
 
     def _begin(self) -> None:
-        self._resident.spawn(self._fetch)
+        self._loop_object.spawn(self._fetch)
 
     async def _fetch(self) -> None:
         try:
             message: AsyncPushedMessage | None = await self._inner.receive()
         except BaseException as error:
-            self.shelf.end()
+            self.buffer.end()
             if isinstance(error, ClientError):
                 return
             raise
         fetched = []
         while message is not None:
-            fetched.append(PushedMessage(message, self._resident))
+            fetched.append(PushedMessage(message, self._loop_object))
             message = None
             if len(fetched) < self._count_max:
-                message = self._inner._receive_nowait()
-        self.shelf.put(fetched)
+                message = self._inner.receive_nowait()
+        self.buffer.put(fetched)
 
 
 def _is_wanted(message: PushedMessage) -> bool:

@@ -10,18 +10,18 @@ from ..client.errors import ClosedError
 from ..client.message import ReceivedMessage
 from ..client.push_options import RetryLater
 from ..client.pushed_message import PushedMessage as AsyncPushedMessage
-from .door import Resident
+from .loop_object import LoopObject
 
 
 class PushedMessage(ReceivedMessage):
     """A message that a push consumer handed out, to be settled once: `ack` or `retry`."""
 
-    __slots__ = ("_inner", "_is_settled", "_reconsume_times", "_resident")
+    __slots__ = ("_inner", "_is_settled", "_loop_object", "_reconsume_times")
 
-    def __init__(self, inner: AsyncPushedMessage, resident: Resident) -> None:
+    def __init__(self, inner: AsyncPushedMessage, loop_object: LoopObject) -> None:
         super().__init__(inner._ext, inner._queue, inner._topic)
         self._inner = inner
-        self._resident = resident
+        self._loop_object = loop_object
         self._reconsume_times = inner.reconsume_times
         self._is_settled = False
 
@@ -53,7 +53,7 @@ class PushedMessage(ReceivedMessage):
         Raises: ForkedError.
         """
         if self._settle():
-            self._resident.post(self._inner.ack)
+            self._loop_object.post(self._inner.ack)
 
     def retry(self, delay_level: int = 0) -> None:
         """It is to come again: by the retry topic, or, if orderly, after a pause of its queue.
@@ -66,7 +66,7 @@ class PushedMessage(ReceivedMessage):
         if not self._settle():
             return
         try:
-            self._resident.call(self._inner.retry, delay_level)
+            self._loop_object.call(self._inner.retry, delay_level)
         except ClosedError:
             # It comes again all the same: it was not acknowledged.
             return
@@ -74,7 +74,7 @@ class PushedMessage(ReceivedMessage):
     def _retry_soon(self) -> None:
         """`retry` without waiting for the broker to take it back."""
         if self._settle():
-            self._resident.post(self._retry_in_loop)
+            self._loop_object.post(self._retry_in_loop)
 
     @contextmanager
     def process(self, *, delay_level: int = 0) -> Iterator[Self]:
@@ -90,14 +90,14 @@ class PushedMessage(ReceivedMessage):
             self.ack()
 
     def _settle(self) -> bool:
-        self._resident.check_process()
+        self._loop_object.check_process()
         if self._is_settled:
             return False
         self._is_settled = True
         return True
 
     def _retry_in_loop(self) -> None:
-        self._resident.spawn(self._inner.retry)
+        self._loop_object.spawn(self._inner.retry)
 
 
 Handler: TypeAlias = Callable[[PushedMessage], None]

@@ -18,10 +18,10 @@ from ..client.errors import ClosedError
 from ..client.message import MessageQueue, SendResult
 from ..client.producer import Producer as AsyncProducer
 from .delivery import Delivery, SendBuffer
-from .door import Resident
+from .loop_object import LoopObject
 
 CHUNK: Final = 64
-"""Messages encoded in one go, before the loop writes and reads: so many share a system call."""
+"""Messages encoded in one go, before the loop writes and reads: they share a system call."""
 
 
 class QueuedSend(NamedTuple):
@@ -56,14 +56,14 @@ class SendQueue:
         # Messages that the sender has under way: `drain` of the async producer does not see them.
         self._sending_count = 0
         self._idle = asyncio.Event()
-        self._resident: Resident
+        self._loop_object: LoopObject
 
-    def put(self, resident: Resident, send: QueuedSend) -> None:
+    def put(self, loop_object: LoopObject, send: QueuedSend) -> None:
         """Have a message sent; its Delivery is in the buffer."""
         self._queue.append(send)
         if not self._is_woken:
             self._is_woken = True
-            resident.post(self._begin, resident)
+            loop_object.post(self._begin, loop_object)
 
     async def finish(self) -> None:
         """Wait until the queue is empty, and what the async producer does not wait for is done."""
@@ -71,11 +71,11 @@ class SendQueue:
             self._idle.clear()
             await self._idle.wait()
 
-    def _begin(self, resident: Resident) -> None:
+    def _begin(self, loop_object: LoopObject) -> None:
         if not self._is_running:
             self._is_running = True
-            self._resident = resident
-            resident.spawn(self._run)
+            self._loop_object = loop_object
+            loop_object.spawn(self._run)
 
     async def _run(self) -> None:
         queue = self._queue
@@ -99,7 +99,7 @@ class SendQueue:
         try:
             sending = self._sending(send)
             on_end = partial(self._on_end, send.delivery)
-            if not self._inner.sender.begin(sending, self._resident.spawn, on_end):
+            if not self._inner.sender.begin(sending, self._loop_object.spawn, on_end):
                 return False
             self._sending_count += 1
         except Exception as error:  # noqa: BLE001 - the delivery's
@@ -114,11 +114,11 @@ class SendQueue:
     async def _send(self, send: QueuedSend) -> None:
         delivery = send.delivery
         try:
-            # Awaited here, not in a task of its own: what is behind it stays behind it.
+            # Awaited here, not in another task: what is behind it stays behind it.
             if send.context is None:
                 on_end = partial(self._on_end, delivery)
                 await self._inner.sender.begin_when_ready(
-                    self._sending(send), self._resident.spawn, on_end
+                    self._sending(send), self._loop_object.spawn, on_end
                 )
                 self._sending_count += 1
             else:
@@ -144,9 +144,9 @@ class SendQueue:
             delivery.message, queue=send.queue, timeout_s=send.timeout_s
         )
         sent = await asyncio.get_running_loop().create_task(sending, context=send.context)
-        # The blocking buffer reports what nobody looked at, not the async one.
+        # The blocking buffer reports what the program did not look at, not the async one.
         sent.look_at()
-        self._resident.spawn(self._follow, delivery, sent)
+        self._loop_object.spawn(self._follow, delivery, sent)
 
     async def _follow(self, delivery: Delivery, sent: AsyncDelivery) -> None:
         result: SendResult | None = None

@@ -69,10 +69,10 @@ class TransactionProducer(Producer):
         `local` is called in the calling thread, where database connections and the like belong. If
         the broker does not hear how it ended, it asks later, and `check` answers.
 
-        Raises: as `send`, before `local` is called; whatever `local` raises, after the broker was
-          told UNKNOWN. MessageRefusedError: the message is delayed.
+        Raises: as `send`, before `local` is called; whatever `local` raises, after the broker has
+          got UNKNOWN. MessageRefusedError: the message is delayed.
         """
-        resident = self._opened()
+        loop_object = self._opened()
         inner = self._inner
         assert isinstance(inner, AsyncTransactionProducer)  # by __init__
         sending = _Sending()
@@ -82,10 +82,10 @@ class TransactionProducer(Producer):
             sending.stored.set(sent)
             return await sending.outcome
 
-        resident.begin(
+        loop_object.begin(
             sending, inner.send_in_transaction, message, local_elsewhere, timeout_s=timeout_s
         )
-        sent = resident.wait_for(sending.stored, sending)
+        sent = loop_object.wait_for(sending.stored, sending)
         if sent is not None:
             try:
                 state = local(sent)
@@ -95,11 +95,11 @@ class TransactionProducer(Producer):
                     )
             except BaseException:
                 # Its error would be a stranger in the loop: it goes its way here.
-                resident.thread.post(sending.settle, TransactionState.UNKNOWN)
+                loop_object.thread.post(sending.settle, TransactionState.UNKNOWN)
                 sending.wait()
                 raise
-            resident.thread.post(sending.settle, state)
-        return resident.wait_for(sending, sending)
+            loop_object.thread.post(sending.settle, state)
+        return loop_object.wait_for(sending, sending)
 
 
 class _Sending(Waiter[TransactionResult]):

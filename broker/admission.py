@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import Final
 
+from ..common.java_integers import INT32_MAX
 from ..common.message_properties import (
     PROPERTY_DELAY_TIME_LEVEL,
     PROPERTY_INNER_BASE,
@@ -30,6 +31,7 @@ from ..common.message_properties import (
     PROPERTY_TIMER_ROLL_TIMES,
     PROPERTY_TRANSACTION_CHECK_TIMES,
     PROPERTY_TRANSACTION_PREPARED,
+    UNIQUE_KEY_HEAD,
     change_properties,
     find_property,
 )
@@ -53,7 +55,6 @@ from ..remoting.message import MessageExt
 from ..remoting.request_codes import RequestCode
 
 _INT32_DIGITS: Final = 10
-_INT32_MAX: Final = 0x7FFFFFFF
 
 
 class TopicKind(Enum):
@@ -216,7 +217,7 @@ def may_break_batch_rules(body: bytes) -> bool:
     """
     if b"DELAY" in body:
         return True
-    if body.count(b"_") == body.count(b"UNIQ_KEY\1"):
+    if body.count(b"_") == body.count(UNIQUE_KEY_HEAD):
         return False
     return any(mark in body for mark in _BATCH_MARKS)
 
@@ -331,6 +332,6 @@ def real_place(waiting: MessageExt) -> tuple[str, int]:
     topic, text = waiting.find(b"REAL_TOPIC"), waiting.find(b"REAL_QID")
     if topic is not None and text is not None and text.isdecimal() and len(text) <= _INT32_DIGITS:
         queue_id = int(text)
-        if queue_id <= _INT32_MAX:
+        if queue_id <= INT32_MAX:
             return topic, queue_id
     raise NotDeliverableError(f"REAL_TOPIC is {topic!r}, REAL_QID is {text and text[:40]!r}")

@@ -31,6 +31,7 @@ from ..store.config import MessageStoreConfig
 from ..store.disk.os_disk import Disk
 from ..store.ha.slave import Connect, HaSlave, connect_tcp
 from ..store.message_store import MessageStore
+from ..store.state.state_files import StateFiles
 from .attributes import BATCH_CQ, QUEUE_TYPE
 from .bloom import BloomFilter
 from .broker_address import BrokerAddress
@@ -53,7 +54,6 @@ from .replication import MasterSide, SlaveSide
 from .schedule_message_service import ScheduleMessageService
 from .slave_offsets import SlaveOffsets
 from .slave_synchronize import SlaveSynchronize
-from .state_files import StateFiles
 from .subscription_group_manager import SubscriptionGroupManager
 from .table_loading import note_made
 from .timer_message_service import TimerMessageService
@@ -86,6 +86,21 @@ class Seams:
     client: RemotingClient
     open_process: OpenProcess = open_filter_server
     ha_connect: Connect = connect_tcp
+
+
+@dataclass(frozen=True, slots=True)
+class Foundation:
+    """What all parts of a broker stand on.
+
+    Attributes:
+      address: complete once the broker listens.
+      store: empty until it is loaded.
+    """
+
+    config: BrokerConfig
+    seams: Seams
+    address: BrokerAddress
+    store: MessageStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +140,7 @@ class BrokerParts:
     """A whole broker, but for its sockets and the processors of requests.
 
     Attributes:
-      address: complete once the broker listens.
+      address, store: see `Foundation`.
       new_messages: notified of every message that can be read.
       closed_channels: notified of every connection that is closed.
       keeper: of the filter servers that the broker starts.
@@ -164,17 +179,18 @@ def assemble(config: BrokerConfig, store_config: MessageStoreConfig, seams: Seam
     """
     address = BrokerAddress(config, store_config)
     store = MessageStore(store_config, clock=seams.clock, disk=seams.disk)
-    tables = _tables(config, store, seams)
+    foundation = Foundation(config, seams, address, store)
+    tables = _tables(foundation)
     clients = _clients(config, tables)
     new_messages = NewMessages(_failures, "notifying of new messages", "They may be delivered late")
     closed_channels = Notifier[Channel](
         _failures, "forgetting a client", "Its group learns of that when its heartbeats stay away"
     )
-    deliveries = _deliveries(config, store, seams.clock, tables, clients, new_messages)
+    deliveries = _deliveries(foundation, tables, clients, new_messages)
     keeper = FilterServerKeeper(
         config, address.port, clients.filter_servers, open_process=seams.open_process
     )
-    replication = _replication(config, store, seams, tables, deliveries)
+    replication = _replication(foundation, tables, deliveries)
     registrar = Registrar(
         config,
         seams.client,
@@ -203,9 +219,11 @@ def assemble(config: BrokerConfig, store_config: MessageStoreConfig, seams: Seam
     return parts
 
 
-def _tables(config: BrokerConfig, store: MessageStore, seams: Seams) -> Tables:
-    clock = seams.clock
-    files = StateFiles(seams.disk, str(PurePosixPath(store.config.store_path_root_dir) / "config"))
+def _tables(foundation: Foundation) -> Tables:
+    config, store, clock = foundation.config, foundation.store, foundation.seams.clock
+    files = StateFiles(
+        foundation.seams.disk, str(PurePosixPath(store.config.store_path_root_dir) / "config")
+    )
     later = files.later if files.may_put_off else None
     return Tables(
         files,
@@ -243,13 +261,12 @@ def _clients(config: BrokerConfig, tables: Tables) -> Clients:
 
 
 def _deliveries(
-    config: BrokerConfig,
-    store: MessageStore,
-    clock: Clock,
+    foundation: Foundation,
     tables: Tables,
     clients: Clients,
     new_messages: NewMessages,
 ) -> Deliveries:
+    config, store, clock = foundation.config, foundation.store, foundation.seams.clock
     levels = DelayLevels(store.config.message_delay_level)
     puts = InnerPuts(store, levels, config.msg_trace_topic_name)
     return Deliveries(
@@ -257,6 +274,7 @@ def _deliveries(
         TransactionService(
             config,
             store,
+            address=foundation.address,
             clock=clock,
             producers=clients.producers,
             offsets=tables.offsets,
@@ -276,12 +294,9 @@ def _deliveries(
 
 
 def _replication(
-    config: BrokerConfig,
-    store: MessageStore,
-    seams: Seams,
-    tables: Tables,
-    deliveries: Deliveries,
+    foundation: Foundation, tables: Tables, deliveries: Deliveries
 ) -> MasterSide | SlaveSide:
+    config, store, seams = foundation.config, foundation.store, foundation.seams
     if not store.is_slave:
         return MasterSide(store)
     ha = HaSlave(store, connect=seams.ha_connect)

@@ -13,10 +13,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from ..common.java_integers import INT64_MAX
 from ..remoting.errors import RequestRefused
 from ..remoting.response_codes import ResponseCode
-
-_LONG_MAX: Final = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +43,8 @@ class Attribute:
                 return f"{self.name}={value} is not supported by this broker"
         elif not _is_long(value):
             return f'For input string: "{value}"'
-        elif not -1 <= int(value) <= _LONG_MAX:
-            return f"value is not in range(-1, {_LONG_MAX})"
+        elif not -1 <= int(value) <= INT64_MAX:
+            return f"value is not in range(-1, {INT64_MAX})"
         return None
 
 

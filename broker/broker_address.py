@@ -30,11 +30,14 @@ class BrokerAddress:
       listened: `ip:port` of each listener, the VIP port last; empty before, and for a broker
         without listeners.
       broker_addr: `host:port` for clients; "" before it listens.
+      store_host: the address in records and message ids, as `host_bytes` packs it; zeros before it
+        listens.
     """
 
     def __init__(self, config: BrokerConfig, store_config: MessageStoreConfig) -> None:
         self.listened: tuple[str, ...] = ()
         self.broker_addr = ""
+        self.store_host = bytes(8)
         self._config = config
         self._store_config = store_config
 
@@ -45,6 +48,7 @@ class BrokerAddress:
         if self.listened:
             port = int(self.listened[0].rpartition(":")[2])
         self.broker_addr = self._config.address(port)
+        self.store_host = self._store_host(port)
 
     def port(self) -> int:
         """The port for clients; it must listen."""
@@ -55,12 +59,11 @@ class BrokerAddress:
         host = self._config.broker_ip2 or self._config.broker_ip1
         return join_address(host, ha_port(self._store_config, self.port()))
 
-    def store_host(self) -> bytes:
-        """The address in records and message ids, as `host_bytes` packs it; it must listen."""
+    def _store_host(self, port: int) -> bytes:
         try:
-            return host_bytes(self._config.broker_ip1.strip("[]"), self.port())
+            return host_bytes(self._config.broker_ip1.strip("[]"), port)
         except LocalProtocolError:
             # A name is advertised: records need an address, the one that we listen on will do.
             listened = self.listened[0].rpartition(":")[0].strip("[]")
             host = local_address() if listened in _ANYWHERE else listened
-            return host_bytes(host, self.port())
+            return host_bytes(host, port)

@@ -29,10 +29,6 @@ CONSUMER_OFFSETS: Final = "consumerOffset.json"
 DELAY_OFFSETS: Final = "delayOffset.json"
 CONSUMER_FILTERS: Final = "consumerFilter.json"
 
-Save = Callable[[str, bytes], None]
-"""Writes one of the files above, whole or not at all: name of the file, its text in UTF-8.
-It may raise StoreIOError; then the change stands in memory and the next one is saved with it."""
-
 
 @dataclass(frozen=True, slots=True)
 class Written:

@@ -34,9 +34,11 @@ from ..common.sql92.expression import (
     compile_expression,
     expression_size,
 )
+from ..remoting.steps import one_step
 from ..store.clock import LATEST_MS, Clock
+from ..store.state.state_file import Save, StateFile
 from .bloom import BloomFilter
-from .config_text import CONSUMER_FILTERS, Save
+from .config_text import CONSUMER_FILTERS
 from .consumer_filter_data import (
     SQL92,
     ConsumerFilterData,
@@ -44,7 +46,6 @@ from .consumer_filter_data import (
     decode_filters,
     encode_filters,
 )
-from .saved_table import SavedTable
 from .subscription import Subscription
 
 logger = logging.getLogger(__name__)
@@ -104,7 +105,7 @@ def _no_message() -> int:
     return 0
 
 
-class ConsumerFilterManager(SavedTable):
+class ConsumerFilterManager:
     """The filters that heartbeats registered. Not thread-safe: used from the broker's one trio run.
 
     Args:
@@ -120,8 +121,6 @@ class ConsumerFilterManager(SavedTable):
       topics: the filters that could be compiled, dead ones too, by topic, then group. For reading.
     """
 
-    file_name = CONSUMER_FILTERS
-
     def __init__(
         self,
         *,
@@ -132,7 +131,9 @@ class ConsumerFilterManager(SavedTable):
         kept_dead_ms: int = KEPT_DEAD_MS,
         characters_max: int = REGISTERED_CHARACTERS_MAX,
     ) -> None:
-        super().__init__(save)
+        self.file = StateFile(
+            CONSUMER_FILTERS, "consumer filters", save, one_step(self.encode), is_lazy=True
+        )
         self.bloom = bloom or BloomFilter.create()
         self.topics: dict[str, dict[str, ConsumerFilterData]] = {}
         self._clock = clock
@@ -223,11 +224,6 @@ class ConsumerFilterManager(SavedTable):
         topics = {topic: filters.values() for topic, filters in self.topics.items()}
         return encode_filters(topics, self.bloom.bit_count)
 
-    def take_changed(self) -> bytes | None:
-        """As every table's; what is dead for too long is forgotten first."""
-        self.clean()
-        return super().take_changed()
-
     def decode(self, text: bytes) -> int:
         """Take over what `consumerFilter.json` holds, in place of what is here; all of it is dead.
 
@@ -247,13 +243,8 @@ class ConsumerFilterManager(SavedTable):
             if data is not None:
                 self._put(data)
         count = sum(map(len, self.topics.values()))
-        self._dirty = count < len(stored)
+        self.file.is_dirty = count < len(stored)
         return count
-
-    async def take_changed_in_steps(self) -> bytes | None:
-        """As every table's; what is dead for too long is forgotten first."""
-        self.clean()
-        return await super().take_changed_in_steps()
 
     def _taken_over(self, stored: StoredFilter) -> ConsumerFilterData | None:
         group, topic, text = stored.consumer_group, stored.topic, stored.expression or ""
@@ -355,7 +346,7 @@ class ConsumerFilterManager(SavedTable):
         if new.expression is not None:
             self.topics[new.topic][new.group] = new
             self._dead_count += new.is_dead - old.is_dead
-            self._dirty = True
+            self.file.is_dirty = True
 
     def _put(self, data: ConsumerFilterData) -> None:
         self._groups.setdefault(data.group, {})[data.topic] = data
@@ -363,7 +354,7 @@ class ConsumerFilterManager(SavedTable):
             self.topics.setdefault(data.topic, {})[data.group] = data
             self._characters += len(data.text)
             self._dead_count += data.is_dead
-            self._dirty = True
+            self.file.is_dirty = True
 
     def _drop(self, data: ConsumerFilterData) -> None:
         _take_out(self._groups, data.group, data.topic)
@@ -371,7 +362,7 @@ class ConsumerFilterManager(SavedTable):
             _take_out(self.topics, data.topic, data.group)
             self._characters -= len(data.text)
             self._dead_count -= data.is_dead
-            self._dirty = True
+            self.file.is_dirty = True
 
 
 def _take_out(table: dict[str, dict[str, ConsumerFilterData]], first: str, second: str) -> None:

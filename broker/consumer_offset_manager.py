@@ -21,17 +21,16 @@ import msgspec
 from ..remoting.bodies import DataVersion
 from ..remoting.steps import STEP_ITEMS, Steps, at_once, in_parts, json_members
 from ..store.clock import Clock
+from ..store.state.state_file import Save, StateFile
 from .config_text import (
     CONSUMER_OFFSETS,
     Json,
-    Save,
     next_version,
     parse,
     pretty,
     written,
     written_in_steps,
 )
-from .saved_table import SavedTable
 from .table_numbers import correct_offsets, correct_version, whole_number
 from .transactions import TRANSACTION_GROUP
 
@@ -47,7 +46,7 @@ OffsetTable = dict[str, dict[int, int]]
 """Offset by queue id, by topic@group."""
 
 
-class ConsumerOffsetManager(SavedTable):
+class ConsumerOffsetManager:
     """The table of consumer offsets. Not thread-safe: used from the broker's one trio run.
 
     Args:
@@ -55,13 +54,14 @@ class ConsumerOffsetManager(SavedTable):
       save: writes the file.
 
     Attributes:
+      file: where the table lies.
       is_corrected: the file that was read had numbers that cannot be right.
     """
 
-    file_name = CONSUMER_OFFSETS
-
     def __init__(self, *, clock: Clock, save: Save) -> None:
-        super().__init__(save)
+        self.file = StateFile(
+            CONSUMER_OFFSETS, "consumer offsets", save, self.encode_in_steps, is_lazy=True
+        )
         self._clock = clock
         self._commits = 0
         self.is_corrected = False
@@ -88,7 +88,7 @@ class ConsumerOffsetManager(SavedTable):
             logger.warning(
                 "the offset of %s queue %d goes back from %d to %d", key, queue_id, before, offset
             )
-        self._dirty = True
+        self.file.is_dirty = True
         self._commits += 1
         if self._commits % VERSION_STEP == 0:
             self.data_version = next_version(self.data_version, self._clock.wall_ms())
@@ -135,7 +135,7 @@ class ConsumerOffsetManager(SavedTable):
         if table is None:
             table = self.pull_offset_table[key] = {}
         table[queue_id] = offset
-        self._dirty = True
+        self.file.is_dirty = True
 
     def query_pull_offset(self, group: str, topic: str, queue_id: int) -> int:
         """From where a group pulled last; what it has consumed where it never pulled; or -1."""
@@ -189,7 +189,7 @@ class ConsumerOffsetManager(SavedTable):
         for table in (self.offset_table, self.pull_offset_table):
             for key in keys_of(table, name):
                 logger.info("the offsets of %s are dropped: %s", key, table.pop(key))
-                self._dirty = True
+                self.file.is_dirty = True
 
     def scan_unsubscribed_topic(
         self,
@@ -217,7 +217,7 @@ class ConsumerOffsetManager(SavedTable):
         for key in gone:
             logger.warning("nobody subscribes to %s any more, its offsets are dropped", key)
             del self.offset_table[key]
-            self._dirty = True
+            self.file.is_dirty = True
         return gone
 
     def correct(self, max_offset: Callable[[str, int], int]) -> None:
@@ -251,7 +251,7 @@ class ConsumerOffsetManager(SavedTable):
                             else where,
                         )  # fmt: skip
                         offsets[queue_id] = end
-                        self._dirty = self.is_corrected = True
+                        self.file.is_dirty = self.is_corrected = True
                         forgotten |= group == TRANSACTION_GROUP
         if forgotten:
             for topic in self.which_topic_by_consumer(TRANSACTION_GROUP):
@@ -260,13 +260,13 @@ class ConsumerOffsetManager(SavedTable):
     def put_offset(self, key: str, queue_id: int, offset: int) -> None:
         """Take over what a slave's master knows; `key` is topic@group."""
         self.offset_table.setdefault(key, {})[queue_id] = offset
-        self._dirty = True
+        self.file.is_dirty = True
 
     def drop_offset(self, key: str, queue_id: int) -> None:
         """Forget an offset that a slave's master has forgotten."""
         offsets = self.offset_table.get(key, {})
         if offsets.pop(queue_id, None) is not None:
-            self._dirty = True
+            self.file.is_dirty = True
             if not offsets:
                 del self.offset_table[key]
 
@@ -328,7 +328,7 @@ class ConsumerOffsetManager(SavedTable):
         self.pull_offset_table = _corrected(pull_offsets)
         version = data_version or self.data_version
         self.data_version = correct_version(CONSUMER_OFFSETS, version, self.data_version)
-        self.is_corrected = self._dirty = (
+        self.is_corrected = self.file.is_dirty = (
             self.offset_table != offsets
             or self.pull_offset_table != pull_offsets
             or self.data_version is not version

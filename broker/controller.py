@@ -232,12 +232,13 @@ class BrokerController:
             saver = TableSaver(self.parts.tables.files, self.store)
             offsets_s = self.config.flush_consumer_offset_interval / 1000
             delay_offsets_s = self.store.config.flush_delay_offset_interval / 1000
-            saver.start(services, self.offsets, offsets_s, saver.sync_log)
-            saver.start(services, self.delay_offsets, delay_offsets_s, saver.sync_log_or_fail)
-            checkpoint = trio.lowlevel.checkpoint
-            saver.start(services, self.filters, SAVE_FILTERS_INTERVAL_S, checkpoint)
-            tables = self.topics, self.groups
-            services.start_soon("the saving of topics and groups", saver.run_files, tables)
+            saver.start_lazy(services, self.offsets.file, offsets_s, saver.sync_log)
+            saver.start_lazy(
+                services, self.delay_offsets.file, delay_offsets_s, saver.sync_log_or_fail
+            )
+            filters = self.filters
+            saver.start_lazy(services, filters.file, SAVE_FILTERS_INTERVAL_S, look=filters.clean)
+            saver.start_eager(services, self.topics.file, self.groups.file)
             if not self.store.is_slave:
                 await self._deliver(services)
             logger.info(
@@ -261,10 +262,10 @@ class BrokerController:
             ("the delay offsets", self._persist_delay_offsets),
             ("the transactions", self._note_transactions),
             ("the timers", self.timers.note_progress),
-            ("the offsets", self.offsets.persist),
-            ("the filters", self.filters.persist),
-            ("the topics", self.topics.persist),
-            ("the groups", self.groups.persist),
+            ("the offsets", self.offsets.file.persist_changed),
+            ("the filters", self._persist_filters),
+            ("the topics", self.topics.file.persist),
+            ("the groups", self.groups.file.persist),
         ):
             try:
                 close()
@@ -286,7 +287,11 @@ class BrokerController:
 
     def _persist_delay_offsets(self) -> None:
         if self.store.flusher.failure is None:
-            self.delay_offsets.persist()
+            self.delay_offsets.file.persist_changed()
+
+    def _persist_filters(self) -> None:
+        self.filters.clean()
+        self.filters.file.persist_changed()
 
     def _note_transactions(self) -> None:
         if not self.store.is_slave:

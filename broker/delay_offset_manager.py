@@ -13,10 +13,12 @@ from typing import Final
 
 import msgspec
 
+from ..common.java_integers import INT64_MAX
 from ..remoting.bodies import DataVersion
+from ..remoting.steps import one_step
 from ..store.clock import Clock
-from .config_text import DELAY_OFFSETS, Save, next_version, parse, pretty, written
-from .saved_table import SavedTable
+from ..store.state.state_file import Save, StateFile
+from .config_text import DELAY_OFFSETS, next_version, parse, pretty, written
 from .table_numbers import correct_version, whole_number
 
 logger = logging.getLogger(__name__)
@@ -24,10 +26,8 @@ logger = logging.getLogger(__name__)
 LEVEL_MAX: Final = 1000
 """Levels beyond it are taken for a damaged file; messageDelayLevel has 18 by default."""
 
-OFFSET_MAX: Final = (1 << 63) - 1
 
-
-class DelayOffsetManager(SavedTable):
+class DelayOffsetManager:
     """The table of delay offsets. Not thread-safe: used from the broker's one trio run.
 
     Args:
@@ -36,14 +36,15 @@ class DelayOffsetManager(SavedTable):
       save: writes the file.
 
     Attributes:
+      file: where the table lies.
       offset_table: queue offset in SCHEDULE_TOPIC_XXXX to deliver next, by level; level n has the
         queue n - 1.
     """
 
-    file_name = DELAY_OFFSETS
-
     def __init__(self, *, clock: Clock, version_step: int, save: Save) -> None:
-        super().__init__(save)
+        self.file = StateFile(
+            DELAY_OFFSETS, "delay offsets", save, one_step(self.encode), is_lazy=True
+        )
         self._clock = clock
         self._version_step = version_step
         self._updates = 0
@@ -58,7 +59,7 @@ class DelayOffsetManager(SavedTable):
           offset: the next queue offset to deliver, >= 0.
         """
         self.offset_table[level] = offset
-        self._dirty = True
+        self.file.is_dirty = True
         self._updates += 1
         if self._updates % self._version_step == 0:
             self.data_version = next_version(self.data_version, self._clock.wall_ms())
@@ -94,16 +95,16 @@ class DelayOffsetManager(SavedTable):
                 DELAY_OFFSETS, level, offset, max_offset, used,
             )  # fmt: skip
         self.offset_table[level] = used
-        self._dirty = True
+        self.file.is_dirty = True
 
     def take_over(self, text: bytes) -> None:
         """As `decode`, of what a slave's master answers to 45; saved soon if it is new.
 
         Raises: ValueError: it is no table of delay offsets; nothing is changed then.
         """
-        before, was_dirty = self.offset_table, self._dirty
+        before, was_dirty = self.offset_table, self.file.is_dirty
         self.decode(text)
-        self._dirty = was_dirty or self.offset_table != before
+        self.file.is_dirty = was_dirty or self.offset_table != before
 
     def encode(self) -> bytes:
         """The text of `delayOffset.json`, and the body of the answer to 45."""
@@ -135,9 +136,9 @@ class DelayOffsetManager(SavedTable):
         except (AttributeError, TypeError, ValueError, msgspec.ValidationError) as error:
             raise ValueError(f"not a table of delay offsets: {error}") from error
         for level, offset in table.items():
-            if not 0 < level <= LEVEL_MAX or not 0 <= offset <= OFFSET_MAX:
+            if not 0 < level <= LEVEL_MAX or not 0 <= offset <= INT64_MAX:
                 raise ValueError(f"not a table of delay offsets: level {level} at {offset}")
         self.offset_table = table
         self.data_version = correct_version(DELAY_OFFSETS, data_version, self.data_version)
-        self._dirty = self.data_version is not data_version
+        self.file.is_dirty = self.data_version is not data_version
         return len(table)

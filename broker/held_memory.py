@@ -52,7 +52,7 @@ class HeldMemory:
         Returns: False: it does not fit into the budget, and was not counted.
         """
         channel = pull.channel
-        selector = pull.tags_codes if pull.expression is None else pull.expression
+        selector = pull.selector
         if selector is None:  # as most
             return channel.memory.held_requests.take(channel, HELD_PULL_SIZE)
         known = self._selectors.get(id(selector))
@@ -68,7 +68,7 @@ class HeldMemory:
         """A pull that was counted is no longer held."""
         channel = pull.channel
         channel.memory.held_requests.give_back(channel, HELD_PULL_SIZE)
-        selector = pull.tags_codes if pull.expression is None else pull.expression
+        selector = pull.selector
         if selector is None:
             return
         known = self._selectors[id(selector)]

@@ -7,7 +7,6 @@ neither body nor fields.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
 
 import msgspec
 
@@ -19,13 +18,6 @@ Selector = frozenset[int] | Expression
 """What a pull selects messages by: their tags codes, or an expression over their properties."""
 
 
-class Selection(NamedTuple):
-    """The selector of a pull, in the place of its kind; both None: it wants all messages."""
-
-    tags_codes: frozenset[int] | None = None
-    expression: Expression | None = None
-
-
 class Pull(msgspec.Struct, frozen=True, eq=False):
     """One pull. A msgspec.Struct is made in a third of a dataclass's time.
 
@@ -35,7 +27,7 @@ class Pull(msgspec.Struct, frozen=True, eq=False):
       group: consumer group.
       topic, queue_id, queue_offset: where to begin.
       count_max, size_max: messages and bytes of the answer at most.
-      tags_codes, expression: see `Selection`; not both.
+      selector: None: it wants all messages.
     """
 
     channel: Channel
@@ -47,8 +39,7 @@ class Pull(msgspec.Struct, frozen=True, eq=False):
     queue_offset: int
     count_max: int
     size_max: int
-    tags_codes: frozenset[int] | None
-    expression: Expression | None
+    selector: Selector | None
 
     @property
     def place(self) -> tuple[str, int]:
@@ -59,7 +50,7 @@ class Pull(msgspec.Struct, frozen=True, eq=False):
         """The same pull, of messages from another offset on."""
         return Pull(
             self.channel, self.opaque, self.serialize_type, self.group, self.topic, self.queue_id,
-            queue_offset, self.count_max, self.size_max, self.tags_codes, self.expression,
+            queue_offset, self.count_max, self.size_max, self.selector,
         )  # fmt: skip
 
     def answer(

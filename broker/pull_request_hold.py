@@ -153,7 +153,7 @@ class _Queue:
     def place(self, held: HeldPull) -> None:
         """Put a pull among `tagged` or `others`, anew after its offset has moved."""
         pull = held.pull
-        if pull.tags_codes is None or pull.expression is not None:
+        if not isinstance(pull.selector, frozenset):
             self.others[held] = None
             return
         if not self.tagged:
@@ -177,8 +177,8 @@ class _Queue:
         seen, self.seen = self.seen, max(end, self.seen)
         found: list[HeldPull] = []
         for held in self.tagged:
-            wanted = held.pull.tags_codes
-            if codes is None or wanted is None or not wanted.isdisjoint(codes):
+            wanted = held.pull.selector
+            if codes is None or not isinstance(wanted, frozenset) or not wanted.isdisjoint(codes):
                 found.append(held)
         for held in found:
             if held.pull.queue_offset < seen:

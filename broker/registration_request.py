@@ -21,6 +21,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from ..remoting.bodies import (
+    PERM_READ,
+    PERM_WRITE,
     DataVersion,
     QueueData,
     RegisterBrokerBody,
@@ -50,7 +52,7 @@ BODY_SIZE_MAX: Final = 8 * 1024 * 1024
 COMPRESSED_BODY_SIZE_MAX: Final = FRAME_SIZE_MAX - 64 * 1024
 """Bytes of a compressed body: a frame, without what its header may need."""
 
-_PERM_RW: Final = 6
+_PERM_RW: Final = PERM_READ | PERM_WRITE
 
 
 @dataclass(frozen=True, slots=True)

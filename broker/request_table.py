@@ -56,10 +56,9 @@ def request_table(parts: BrokerParts) -> Serving:
       parts: the broker's; its address is known, and its store loaded.
     """
     config, store = parts.config, parts.store
-    store_host = parts.address.store_host()
+    store_host = parts.address.store_host
     unique_ids = UniqueIdGenerator(store_host[:-4], os.getpid(), parts.seams.random.getrandbits(32))
     added = AddedProperties(config, unique_ids)
-    parts.deliveries.transactions.store_host = store_host
     turn = SendTurn(
         store,
         parts.deliveries.transactions,

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -30,18 +29,17 @@ from ..remoting.response_codes import ResponseCode
 from ..remoting.steps import Steps, at_once
 from ..store.clock import Clock
 from ..store.errors import StoreIOError
+from ..store.state.state_file import Save, StateFile
 from .attributes import GROUP_ATTRIBUTES, alter_attributes
 from .config_text import (
     SUBSCRIPTION_GROUPS,
     Json,
-    Save,
     WrittenBodies,
     next_version,
     parse,
     pretty,
     written,
 )
-from .table_file import TableFile
 from .table_numbers import correct_groups, correct_version
 from .topic_queues import MASTERS_TABLE, mended_group
 
@@ -74,9 +72,10 @@ class SubscriptionGroupManager:
       config: the broker's configuration; read at each use, so changes count at once.
       clock: tells when the data version moved.
       save: writes the file.
-      save_later: sees to it that it is written soon, see `TableFile`.
+      save_later: sees to it that it is written soon, see `StateFile`.
 
     Attributes:
+      file: where the table lies.
       subscription_group_table: group by name, always the same dict; only this class changes it.
       forbidden_table: what `subscriptionGroup.json` had under that name.
       data_version: moves on with every change.
@@ -89,12 +88,17 @@ class SubscriptionGroupManager:
         *,
         clock: Clock,
         save: Save,
-        save_later: Callable[[TableFile], None] | None = None,
+        save_later: Callable[[StateFile], None] | None = None,
     ) -> None:
         self._config = config
         self._clock = clock
-        self._file = TableFile(
-            SUBSCRIPTION_GROUPS, "groups", save, self._text_to_save, save_later, self._on_saved
+        self.file = StateFile(
+            SUBSCRIPTION_GROUPS,
+            "groups",
+            save,
+            self._text_to_save,
+            save_later,
+            on_saved=self._on_saved,
         )
         self._texts = WrittenBodies()
         self.is_corrected = False
@@ -151,7 +155,7 @@ class SubscriptionGroupManager:
           RequestRefused: SERVICE_NOT_AVAILABLE, it could not be saved.
         """
         if group in self._unsaved:
-            self._file.wait_for(f"group[{group}]", lambda: group not in self._unsaved)
+            self.file.wait_for(f"group[{group}]", lambda: group not in self._unsaved)
 
     def update(self, groups: Iterable[SubscriptionGroupConfig]) -> list[SubscriptionGroupConfig]:
         """Create or change groups as an administrator says.
@@ -204,7 +208,7 @@ class SubscriptionGroupManager:
 
     def _changed(self) -> None:
         self.data_version = next_version(self.data_version, self._clock.wall_ms())
-        self._file.changed_by_client()
+        self.file.changed_by_client()
 
     def _text_to_save(self) -> Steps[bytes]:
         self._saving = set(self._unsaved)
@@ -213,28 +217,6 @@ class SubscriptionGroupManager:
     def _on_saved(self, error: StoreIOError | None) -> None:
         if error is None:
             self._unsaved -= self._saving
-
-    def saving_once(self) -> AbstractContextManager[None]:
-        """Inside, what is created by itself is not saved one by one but together at the end."""
-        return self._file.saving_once()
-
-    async def saved(self) -> None:
-        """Wait until the table is saved as it is now.
-
-        Raises: StoreIOError: it could not be.
-        """
-        await self._file.saved()
-
-    def save_again(self) -> None:
-        """Save what could not be saved; nothing where all is."""
-        self._file.save_again()
-
-    def persist(self) -> None:
-        """Save the table.
-
-        Raises: StoreIOError: it could not be.
-        """
-        self._file.persist()
 
     def encode(self) -> bytes:
         """The text of `subscriptionGroup.json`."""
@@ -285,7 +267,7 @@ class SubscriptionGroupManager:
             return False
         self._replace(master, MASTERS_TABLE)
         logger.info("the master has changed groups: %d", len(self.subscription_group_table))
-        self._file.changed()
+        self.file.changed()
         return True
 
     def _replace(self, wrapper: SubscriptionGroupWrapper, source: str) -> bool:

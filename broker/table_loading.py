@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
-from typing import Final, Protocol
+from typing import Final
 
 from ..common.topic_names import RETRY_TOPIC_PREFIX, SCHEDULE_TOPIC
 from ..common.topic_validator import RETRY_OR_DLQ_TOPIC_LENGTH_MAX, refuse_topic
@@ -21,6 +21,7 @@ from ..remoting.numbers import QUEUE_COUNT_MAX
 from ..store.errors import CorruptRecordError, StoreError, StoreIOError
 from ..store.message_store import MessageStore
 from ..store.queues.unknown_topics import UnknownTopic, unknown_topics
+from ..store.state.state_files import StateFiles
 from .attributes import BATCH_CQ, QUEUE_TYPE
 from .config_text import (
     CONSUMER_FILTERS,
@@ -32,7 +33,6 @@ from .config_text import (
 from .consumer_filter_manager import ConsumerFilterManager
 from .consumer_offset_manager import ConsumerOffsetManager
 from .delay_offset_manager import DelayOffsetManager
-from .state_files import StateFiles
 from .subscription_group_manager import SYSTEM_GROUPS, SubscriptionGroupManager
 from .topic_config_manager import TopicConfigManager
 
@@ -44,13 +44,6 @@ LINES_MAX: Final = 200
 GROUPS_SHOWN_MAX: Final = 20
 
 MISSING: Final = "is missing"
-
-
-class _Table(Protocol):
-    """A table that can be written to its file."""
-
-    def persist(self) -> object:
-        """Write it. Raises: StoreIOError: it could not be."""
 
 
 class TableLoader:
@@ -107,7 +100,7 @@ class TableLoader:
             self._files.load(CONSUMER_FILTERS, filters.decode)
         except CorruptRecordError as error:  # it saves work only, so the broker starts
             logger.error("%s: consumers register their expressions anew", error)
-            filters.note_unsaved()  # so that a file without them takes its place
+            filters.file.is_dirty = True  # so that a file without them takes its place
 
     def _load_spare(self, name: str, decode: Callable[[bytes], int]) -> int:
         try:
@@ -281,14 +274,9 @@ def _settle(
         offsets.correct(store.max_offset)
     topics.cover_queues(store.topics())
     files.replace_damaged()
-    tables: Iterable[tuple[str, bool, _Table]] = (
-        (TOPICS, topics.is_corrected, topics),
-        (SUBSCRIPTION_GROUPS, groups.is_corrected, groups),
-        (CONSUMER_OFFSETS, offsets.is_corrected, offsets),
-    )
-    for name, is_corrected, table in tables:
-        if is_corrected:
+    for table in (topics, groups, offsets):
+        if table.is_corrected:
             try:
-                table.persist()
+                table.file.persist()
             except StoreError as error:
-                logger.error("%s is not written again yet: %s", name, error)
+                logger.error("%s is not written again yet: %s", table.file.name, error)

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Set
-from contextlib import AbstractContextManager
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -38,9 +37,9 @@ from ..remoting.response_codes import ResponseCode
 from ..remoting.steps import Steps, at_once
 from ..store.clock import Clock
 from ..store.errors import StoreIOError
+from ..store.state.state_file import Save, StateFile
 from .attributes import TOPIC_ATTRIBUTES, alter_attributes
-from .config_text import TOPICS, Save, WrittenBodies, next_version, parse, pretty, written
-from .table_file import TableFile
+from .config_text import TOPICS, WrittenBodies, next_version, parse, pretty, written
 from .table_numbers import correct_topics, correct_version
 from .topic_limit import limit_remark, warn_near_limit
 from .topic_queues import (
@@ -81,11 +80,12 @@ class TopicConfigManager:
       config: the broker's configuration; read at each use, so changes count at once.
       clock: tells when the data version moved.
       save: writes the file.
-      save_later: sees to it that it is written soon, see `TableFile`.
+      save_later: sees to it that it is written soon, see `StateFile`.
       on_change: called after every change, with the topics that are new or different; deleted
         ones are not among them. The controller registers then.
 
     Attributes:
+      file: where the table lies.
       topic_config_table: topic by name, always the same dict. Reading it directly is what the hot
         path does; only this class changes it.
       data_version: moves on with every change; name servers compare it.
@@ -99,13 +99,13 @@ class TopicConfigManager:
         *,
         clock: Clock,
         save: Save,
-        save_later: Callable[[TableFile], None] | None = None,
+        save_later: Callable[[StateFile], None] | None = None,
         on_change: Callable[[list[TopicConfig]], None] = lambda topics: None,
     ) -> None:
         self._config = config
         self._clock = clock
-        self._file = TableFile(
-            TOPICS, "topics", save, self._text_to_save, save_later, self._on_saved
+        self.file = StateFile(
+            TOPICS, "topics", save, self._text_to_save, save_later, on_saved=self._on_saved
         )
         self._texts = WrittenBodies()
         self.is_corrected = False
@@ -287,7 +287,7 @@ class TopicConfigManager:
             another broker then, and again later (DefaultMQProducer.retryResponseCodes).
         """
         if topic not in self.topic_config_table:
-            self._file.wait_for(f"topic[{topic}]", lambda: topic not in self._staged)
+            self.file.wait_for(f"topic[{topic}]", lambda: topic not in self._staged)
         return self.topic_config_table[topic]
 
     def update(self, topics: Iterable[TopicConfig]) -> list[TopicConfig]:
@@ -364,7 +364,7 @@ class TopicConfigManager:
         """Have topics count once they are saved."""
         for topic in topics:
             self._staged[topic.topic_name] = topic
-        self._file.changed_by_client()
+        self.file.changed_by_client()
 
     def _text_to_save(self) -> Steps[bytes]:
         self._saving = dict(self._staged)
@@ -400,29 +400,7 @@ class TopicConfigManager:
     def _changed(self, topics: list[TopicConfig]) -> None:
         self.data_version = next_version(self.data_version, self._clock.wall_ms())
         self.on_change(topics)
-        self._file.changed()
-
-    def saving_once(self) -> AbstractContextManager[None]:
-        """Inside, what is created by itself is not saved one by one but together at the end."""
-        return self._file.saving_once()
-
-    async def saved(self) -> None:
-        """Wait until the table is saved as it is now.
-
-        Raises: StoreIOError: it could not be.
-        """
-        await self._file.saved()
-
-    def save_again(self) -> None:
-        """Save what could not be saved; nothing where all is."""
-        self._file.save_again()
-
-    def persist(self) -> None:
-        """Save the table.
-
-        Raises: StoreIOError: it could not be.
-        """
-        self._file.persist()
+        self.file.changed()
 
     def encode(self) -> bytes:
         """The text of `topics.json`, with what is staged."""
@@ -502,7 +480,7 @@ class TopicConfigManager:
         changed = [t for name, t in self.topic_config_table.items() if t != before.get(name)]
         logger.info("the master has changed topics: %s", [topic.topic_name for topic in changed])
         self.on_change(changed)
-        self._file.changed()
+        self.file.changed()
         return True
 
     def _replace(

@@ -27,7 +27,9 @@ from ..remoting.request_codes import RequestCode
 from ..store.clock import Clock
 from ..store.errors import CorruptRecordError, StoreIOError
 from ..store.message_store import MessageStore
+from ..store.offsets import PhysicalOffset, QueueOffset
 from ..store.status import PutMessageStatus
+from .broker_address import BrokerAddress
 from .client_channel_info import ClientChannel
 from .config import BrokerConfig
 from .consumer_offset_manager import ConsumerOffsetManager
@@ -79,8 +81,8 @@ class _Check(NamedTuple):
 
     half: MessageExt
     old: int
-    physical_offset: int
-    queue_offset: int
+    physical_offset: PhysicalOffset
+    queue_offset: QueueOffset
     channel: ClientChannel
 
 
@@ -90,6 +92,7 @@ class TransactionService:
     Args:
       config: the broker's.
       store: already loaded when `load` is called.
+      address: of this broker, for op messages.
       clock: whose wall time counts.
       producers: who can be asked.
       offsets: where the progress is noted.
@@ -99,7 +102,6 @@ class TransactionService:
     Attributes:
       open: the table.
       parked: how many were parked since the start.
-      store_host: address in op messages, set before the first use.
     """
 
     def __init__(
@@ -107,6 +109,7 @@ class TransactionService:
         config: BrokerConfig,
         store: MessageStore,
         *,
+        address: BrokerAddress,
         clock: Clock,
         producers: ProducerManager,
         offsets: ConsumerOffsetManager,
@@ -115,8 +118,8 @@ class TransactionService:
     ) -> None:
         self.open = OpenTransactions()
         self.parked = 0
-        self.store_host = bytes(8)
         self._config = config
+        self._address = address
         self._store = store
         self._clock = clock
         self._producers = producers
@@ -156,7 +159,7 @@ class TransactionService:
         """Append the turn's op message."""
         if self._ending:
             refusal, _, _ = self._puts.put(
-                op_message(self._ending, self.store_host, self._store.now_ms)
+                op_message(self._ending, self._address.store_host, self._store.now_ms)
             )
             if refusal is not None:
                 # What was committed is; its producers will be asked, and say so again.
@@ -320,7 +323,7 @@ class TransactionService:
         try:
             through = [*parked, *(check.old for check in checks)]
             if through:
-                self._put(op_message(through, self.store_host, now_ms))
+                self._put(op_message(through, self._address.store_host, now_ms))
         except _Refused as error:
             refused = error
         arrivals = self._store.commit()
@@ -354,14 +357,16 @@ class TransactionService:
     def _is_old(self, half: MessageExt, now_ms: int) -> bool:
         return now_ms - half.store_timestamp_ms > self._old_ms
 
-    def _put(self, message: InnerMessage) -> tuple[int, int]:
+    def _put(self, message: InnerMessage) -> tuple[PhysicalOffset, QueueOffset]:
         refusal, physical_offset, queue_offset = self._puts.put(message)
         if refusal is not None:
             status, remark = refusal
             raise _Refused(message.topic, remark or f"the store answers {status.name}", status)
         return physical_offset, queue_offset
 
-    def _put_renewed(self, half: MessageExt, times: int) -> tuple[int, int] | None:
+    def _put_renewed(
+        self, half: MessageExt, times: int
+    ) -> tuple[PhysicalOffset, QueueOffset] | None:
         """Write a half message again; None: it is too large, and no later try will be better."""
         message = renewed_half(half, times)
         try:

@@ -16,6 +16,7 @@ from ..remoting.client import RemotingClient
 from ..remoting.codec import RemotingCommand
 from ..remoting.errors import RemotingConnectError, RemotingError
 from ..remoting.message_codec import decode_messages
+from ..remoting.pull_sys_flag import SUBSCRIPTION
 from ..remoting.request_codes import RequestCode
 from ..remoting.response_codes import ResponseCode
 
@@ -29,7 +30,6 @@ TIMEOUT_S = 5.0
 CONNECT_TIMEOUT_S = 1.0
 """To the address that clients are told, which may lead nowhere from here."""
 
-_PULL_WITH_SUBSCRIPTION = 4
 """Bit of the pull's sysFlag: the subscription is in the request, no heartbeat came before."""
 
 
@@ -108,7 +108,7 @@ async def _send_and_consume(client: RemotingClient, broker: str) -> None:
             "queueId": "0",
             "queueOffset": sent.ext_fields["queueOffset"],
             "maxMsgNums": "1",
-            "sysFlag": str(_PULL_WITH_SUBSCRIPTION),
+            "sysFlag": str(SUBSCRIPTION),
             "commitOffset": "0",
             "suspendTimeoutMillis": "0",
             "subscription": "*",

@@ -1,6 +1,6 @@
 """One client of a cluster: its connections, its routes, its heartbeats.
 
-Producers and consumers of one program may share a `Client`; each makes one of its own from a URL
+Producers and consumers of one program may share a `Client`; each makes its own from a URL
 otherwise. Brokers know a client by its id, which heartbeats carry.
 
 Java counterpart: MQClientInstance.
@@ -40,7 +40,6 @@ from .errors import (
     ClosedError,
     ConfigurationError,
     ConnectError,
-    ForkedError,
     RequestTimeoutError,
     reading_answer,
     server_error,
@@ -87,7 +86,7 @@ class Client:
     """
 
     def __init__(self, url: str, **options: Unpack[ClientOptions]) -> None:
-        split_options(msgspec.Struct, options)  # refuses what nobody has
+        split_options(msgspec.Struct, options)  # refuses unknown ones
         self.url: ClientUrl = _parsed(url)
         self.timeout_s: float = _positive(options, "timeout_s", TIMEOUT_S)
         self.namespace: str = options.get("namespace", self.url.namespace) or ""
@@ -161,10 +160,7 @@ class Client:
         if self._is_closed:
             raise ClosedError("the client is closed")
         if process.generation() != self._generation:
-            raise ForkedError(
-                f"the client was opened by process {self._pid} and cannot be used in its child "
-                f"{os.getpid()}: open one there"
-            )
+            process.check_generation(self._generation, "the client", self._pid)
 
     def start_soon(self, function: Callable[..., Awaitable[Any]], *args: Any) -> None:
         """Run something in the background; an error of it is logged and harms nothing else."""
@@ -351,7 +347,7 @@ class Client:
         self._connections[address] = connection
         self.start_soon(self._run_connection, connection)
         if self._routes.has_broker_at(address):
-            # A broker that has just (re)started knows nobody.
+            # A broker that has just (re)started knows no client.
             self._members.heartbeat_soon()
         return connection
 
@@ -390,7 +386,7 @@ class Client:
     async def publish_info(self, topic: str, default_queue_count: int) -> TopicPublishInfo:
         """The queues of a topic that can be written to.
 
-        A topic that nobody knows is assumed where AUTO_CREATE_TOPIC is, with at most
+        A topic that no name server knows is assumed where AUTO_CREATE_TOPIC is, with at most
         `default_queue_count` queues: sending there creates it.
 
         Raises: RouteNotFoundError; ConnectError.

@@ -1,4 +1,4 @@
-"""What `Producer.send_soon` gives, and the buffer that bounds how much of it is under way."""
+"""The Delivery of `Producer.send_soon`, and the buffer that bounds how much is under way."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class SendBuffer(InFlight[ClientError]):
         self._room: anyio.Event | None = None
 
     async def wait_for_room(self, size: int) -> None:
-        """Wait while a message of so many bytes does not fit in."""
+        """Wait while a message of `size` bytes does not fit in."""
         while not self.has_room(size):
             await self._wait_for_an_end()
 
@@ -82,7 +82,7 @@ class SendBuffer(InFlight[ClientError]):
     async def drain(self) -> None:
         """Wait until nothing is under way.
 
-        Raises: UndeliveredError: messages were given up, and nobody looked at their Delivery.
+        Raises: UndeliveredError: some were given up, and their Delivery was not looked at.
         """
         while self.count:
             await self._wait_for_an_end()

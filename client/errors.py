@@ -17,7 +17,7 @@
     │   └── BusyError               the broker sheds load; trying later helps
     ├── SendError               a message was not confirmed, after `attempts`
     ├── UndeliveredError        of what `send_soon` took some was given up: `errors`
-    ├── ReplyTimeoutError       nobody replied to a request message in time
+    ├── ReplyTimeoutError       no reply to a request message came in time
     └── HandlerTimeoutError     a message handler did not return in time (in the log only)
 
 A text says what was tried, with which address, how often, and what to do. Errors of the wire
@@ -163,7 +163,7 @@ class SendError(ClientError):
 
 
 class UndeliveredError(ClientError):
-    """Messages of `send_soon` were given up, and nobody had looked at their Delivery.
+    """Messages of `send_soon` were given up, and the program had not looked at their Delivery.
 
     Args:
       errors: why, for each of them.

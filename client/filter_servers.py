@@ -24,11 +24,11 @@ import anyio.lowlevel
 from ..remoting.bodies import MessageQueue, TopicRouteData
 from ..remoting.headers import RegisterMessageFilterClassRequestHeader
 from ..remoting.request_codes import RequestCode
-from .alarm import Alarm
 from .client import Client
 from .core.subscription import FilterClass, filter_class_crc
 from .errors import ClientError, ConnectError, RequestTimeoutError, ServerError
 from .pulling import PullResult, broker_of
+from .ticker import Ticker
 
 logger = logging.getLogger(__name__)
 
@@ -49,16 +49,16 @@ class _Upload:
       lock: held while it is on its way.
       ended_s: when it was answered last, or given up, by the loop's clock; -inf: never.
       error: why it was not taken; None: it was.
-      told: what the log has of that; "": nothing yet.
+      logged: what the log has of that; "": nothing yet.
     """
 
-    __slots__ = ("ended_s", "error", "lock", "told")
+    __slots__ = ("ended_s", "error", "lock", "logged")
 
     def __init__(self) -> None:
         self.lock = anyio.Lock()
         self.ended_s = -inf
         self.error: ClientError | None = None
-        self.told = ""
+        self.logged = ""
 
     @property
     def is_answered(self) -> bool:
@@ -82,18 +82,18 @@ class FilterServers:
         self._client = client
         self._group = group
         self._classes = classes
-        self._due = Alarm()
+        self._due = Ticker()
         self._is_stopped = False
         self._uploads: dict[tuple[str, str], _Upload] = {}
 
     def soon(self) -> None:
         """Upload now: who there is may be new, or may have forgotten."""
-        self._due.ring()
+        self._due.tick_now()
 
     def stop(self) -> None:
         """Upload no more."""
         self._is_stopped = True
-        self._due.ring()
+        self._due.tick_now()
 
     async def run_once(self) -> None:
         """Wait until it is time, and upload all classes to all filter servers."""
@@ -141,11 +141,11 @@ class FilterServers:
         return upload
 
     def _tell(self, topic: str, address: str, upload: _Upload) -> None:
-        name, error, told = self._classes[topic].class_name, upload.error, upload.told
+        name, error, logged = self._classes[topic].class_name, upload.error, upload.logged
         is_refused = isinstance(error, ServerError)
         # A connection breaks in several ways, one as good as the other.
-        upload.told = str(error) if is_refused else type(error).__name__
-        if upload.told == told:
+        upload.logged = str(error) if is_refused else type(error).__name__
+        if upload.logged == logged:
             return
         if error is None:
             logger.info("the filter class %s of %s is at %s now", name, topic, address)
@@ -183,7 +183,7 @@ class FilterServers:
                 logger.debug("a pull of %s failed at one filter server: %s", queue, error)
                 failure = error
         assert failure is not None  # there is an address
-        # One failure may be told of many pulls: its traceback must not grow.
+        # One failure may be reported for many pulls: its traceback must not grow.
         raise failure.with_traceback(None)
 
     def _is_missing_at(self, topic: str, address: str) -> bool:

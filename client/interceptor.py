@@ -1,4 +1,4 @@
-"""What a program can hook into every send and every consumption.
+"""Hooks of a program into every send and every consumption.
 
 Java counterparts: SendMessageHook, ConsumeMessageHook.
 """

@@ -19,9 +19,9 @@ from ..remoting.headers import HeartbeatRequestHeader, UnregisterClientRequestHe
 from ..remoting.headers.base import Header
 from ..remoting.request_codes import RequestCode
 from ..remoting.response_codes import ResponseCode
-from .alarm import Alarm
 from .connection import Connection, request_name
 from .errors import ClientError, ConfigurationError
+from .ticker import Ticker
 
 logger = logging.getLogger(__name__)
 
@@ -80,7 +80,7 @@ class GroupMember:
       topics: the topics whose routes it needs fresh now, with namespace.
       processors: what it does for requests of brokers, by request code; None: nothing.
       on_routes_changed: called when a route of its topics may have changed.
-      on_heartbeat: called when the brokers have been told of it once more.
+      on_heartbeat: called after each heartbeat.
     """
 
     def __init__(
@@ -119,7 +119,7 @@ class Members:
     def __init__(self, client: Requests, heartbeat_s: float) -> None:
         self._client = client
         self._heartbeat_s = heartbeat_s
-        self._heartbeat = Alarm()
+        self._heartbeat = Ticker()
         self._members: list[GroupMember] = []
         self._beating = anyio.Lock()
 
@@ -135,7 +135,7 @@ class Members:
                     f"{member.group} already; use one, or another client"
                 )
         self._members.append(member)
-        self._heartbeat.ring()
+        self._heartbeat.tick_now()
 
     def of_group(self, group: str) -> list[GroupMember]:
         """The producers and consumers of a group."""
@@ -184,13 +184,13 @@ class Members:
 
     def on_brokers_changed(self) -> None:
         """A broker that is new to us does not know us."""
-        self._heartbeat.ring()
+        self._heartbeat.tick_now()
 
     # Heartbeats
 
     def heartbeat_soon(self) -> None:
         """Tell the brokers now instead of at the next turn."""
-        self._heartbeat.ring()
+        self._heartbeat.tick_now()
 
     async def heartbeat(self) -> None:
         """Tell all known brokers who is here; a broker that cannot be reached is logged."""

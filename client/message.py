@@ -1,4 +1,4 @@
-"""What a program sends, what it gets told, and what it receives: frozen values.
+"""Messages that a program sends and receives, and the results of sends: frozen values.
 
 Java counterparts: Message, SendResult, MessageExt.
 """
@@ -88,7 +88,7 @@ class SendResult(msgspec.Struct, frozen=True):
       status: SEND_OK, or stored but not yet as safe as the broker is configured to make it.
       message_id: the id that the client gave it; a batch: all, joined by commas.
       queue: where it is.
-      queue_offset: its place there, in messages; a batch: of the first. -1: not told.
+      queue_offset: its place there, in messages; a batch: of the first. -1: the broker did not say.
       offset_message_id: the id that the broker gave it.
       transaction_id: of a transaction's message, else as `message_id` or None.
       recall_handle: takes a delayed message back (5.x brokers), else None.

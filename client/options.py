@@ -1,4 +1,4 @@
-"""What every kind of client can be told: the keyword arguments that they share.
+"""The options that producers, consumers and administrators share.
 
 Java counterpart: ClientConfig. Each default is RocketMQ's, where it has one.
 """
@@ -58,12 +58,12 @@ _ConfigT = TypeVar("_ConfigT", bound=msgspec.Struct)
 def split_options(
     config_class: type[_ConfigT], options: ClientOptions
 ) -> tuple[_ConfigT, ClientOptions]:
-    """What a producer or consumer is told, apart from what its client is told.
+    """The options of a producer or consumer, apart from those of its client.
 
     Args:
       config_class: its fields are the options that are not the client's.
 
-    Raises: ConfigurationError: nobody has such an option; the text has those that there are.
+    Raises: ConfigurationError: there is no such option; the text has those that there are.
     """
     own = config_class.__struct_fields__
     known = ClientOptions.__annotations__.keys()

@@ -195,7 +195,7 @@ class Packer:
 _BARE_PROPERTIES: Final = names.properties_to_bytes(
     {names.PROPERTY_WAIT_STORE_MSG_OK: "true", names.PROPERTY_UNIQUE_KEY: "%b"}
 )
-"""The properties of a message that has none of its own, around its unique key."""
+"""The properties of a message that has no others, around its unique key."""
 
 
 def _check_entry(message: Message, first: Message) -> None:

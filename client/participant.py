@@ -1,4 +1,4 @@
-"""What producers and consumers have in common: a client, their own or shared, and a place in it."""
+"""The base of producers and consumers: a client, their own or shared, and a place in it."""
 
 from __future__ import annotations
 

@@ -1,11 +1,13 @@
-"""Whether this process is still the one that it was.
+"""Detects a fork: what belongs to the parent cannot be used in the child.
 
-Asking for the process id costs a system call, and every send asks; being told of a fork does not.
+Asking for the process id costs a system call, and every send asks; being called at a fork does not.
 """
 
 from __future__ import annotations
 
 import os
+
+from .errors import ForkedError
 
 _generation = 0
 
@@ -13,6 +15,21 @@ _generation = 0
 def generation() -> int:
     """Rises in the child with each fork; where there is no fork it stays 0."""
     return _generation
+
+
+def check_generation(made_in: int, name: str, pid: int) -> None:
+    """Raises: ForkedError: the process has forked since, and this is the child.
+
+    Args:
+      made_in: the generation in which the object was made.
+      name: of the object, for the text.
+      pid: of the process that made it.
+    """
+    if made_in != _generation:
+        raise ForkedError(
+            f"{name} belongs to process {pid} and cannot be used in its child {os.getpid()}: make"
+            " another there"
+        )
 
 
 def _forked() -> None:

@@ -122,20 +122,21 @@ class Producer(Participant):
 
         Raises:
           MessageRefusedError: no broker would take it.
-          RouteNotFoundError: nobody knows the topic.
+          RouteNotFoundError: no name server knows the topic.
           SendError: all tries failed; the message may be stored nevertheless if one timed out.
           ServerError: the broker refused it, and would refuse it again.
           ClosedError; ForkedError; ConnectError: no name server answers.
         """
         interceptors = self._client.interceptors
         if not interceptors:
-            return await self._send(message, queue, selector, timeout_s)
+            return await self._sender.send(self._sending(message, queue, selector, timeout_s))
         for interceptor in interceptors:
             message = interceptor.before_send(message)
         result: SendResult | None = None
         failure: Exception | None = None
         try:
-            result = await self._send(message, queue, selector, timeout_s)
+            sending = self._sending(message, queue, selector, timeout_s)
+            result = await self._sender.send(sending)
         except Exception as error:
             failure = error
             raise
@@ -143,16 +144,15 @@ class Producer(Participant):
             tell_sent(interceptors, message, result, failure)
         return result
 
-    async def _send(
+    def _sending(
         self,
         message: Message,
         queue: MessageQueue | None,
         selector: Selector | None,
         timeout_s: float | None,
-    ) -> SendResult:
-        sender = self._sender
-        outgoing = sender.packer.message(message)
-        return await sender.send(sender.sending(outgoing, queue, selector, timeout_s))
+    ) -> Sending:
+        outgoing = self._sender.packer.message(message)
+        return self._sender.sending(outgoing, queue, selector, timeout_s)
 
     async def send_batch(
         self,
@@ -245,7 +245,7 @@ class Producer(Participant):
     async def drain(self) -> None:
         """Wait until everything that `send_soon` took is confirmed or given up.
 
-        Raises: UndeliveredError: some were given up, and nobody looked at their Delivery.
+        Raises: UndeliveredError: some were given up, and their Delivery was not looked at.
         """
         await self._buffer.drain()
 
@@ -308,7 +308,7 @@ class Producer(Participant):
     # Request and reply
 
     async def request(self, message: Message, *, timeout_s: float | None = None) -> ReceivedMessage:
-        """Send a message and wait for the reply of whoever consumes it.
+        """Send a message and wait for its consumer's reply.
 
         Args:
           timeout_s: seconds for sending, consuming and replying; None: the client's.

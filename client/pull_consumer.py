@@ -159,7 +159,7 @@ class PullConsumer(Participant):
         self._commits.cancel()
         for assigned in self._assigned.values():
             assigned.scope.cancel()
-        # Shielded: what `poll` gave out is done with, whyever the end came.
+        # Shielded: what `poll` gave out is done with, whatever ended the consumer.
         with anyio.move_on_after(self._client.timeout_s, shield=True):
             if self._config.auto_commit:
                 await self.commit()
@@ -318,7 +318,7 @@ class PullConsumer(Participant):
         """Messages of the assigned queues, each queue's in order; their positions move on.
 
         Args:
-          count_max: at most so many, >= 1.
+          count_max: of messages, at most; >= 1.
           timeout_s: seconds to wait for the first; >= 0.
 
         Returns: messages; empty when none came in time.
@@ -362,7 +362,7 @@ class PullConsumer(Participant):
 
         Args:
           offset: of the first message wanted, in messages.
-          count: at most so many.
+          count: of messages, at most.
           timeout_s: seconds that the broker may wait for a message; 0: none.
 
         Raises: ClientError.

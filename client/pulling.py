@@ -60,7 +60,7 @@ def broker_of(client: Client, queue: MessageQueue, broker_id: int = 0) -> str:
 def reader_of(client: Client, queue: MessageQueue) -> str:
     """The address to read a queue at, and to note there how far a group is.
 
-    A slave while there is no master: what it is told then, its master may never hear.
+    A slave while there is no master: what it hears then, its master may never hear.
 
     Raises: ConnectError: no name server says where the broker is.
     """
@@ -94,13 +94,13 @@ async def pull(
       queue: its topic with namespace.
       group: with namespace.
       offset: of the first message wanted, in messages.
-      count: at most so many messages.
+      count: of messages, at most.
       suspend_s: seconds that the broker may hold the pull when there is nothing; 0: none.
       timeout_s: seconds to wait for the answer; more than `suspend_s`.
-      commit_offset: the group's offset to note on the way; 0: none. A slave is told none.
+      commit_offset: the group's offset to note on the way; 0: none. A slave gets none.
       broker_id: 0: the master, or a slave while there is none; else what the last pull suggested,
-        or whoever is there.
-      is_subscription_sent: tell the subscription with the pull; else heartbeats have told it.
+        or any that is there.
+      is_subscription_sent: send the subscription with the pull; else heartbeats have brought it.
       filter_server: `host:port` of a filter server to ask in place of the broker.
 
     Raises: ServerError; ConnectError; RequestTimeoutError; BadAnswerError; ConfigurationError: a
@@ -158,7 +158,7 @@ class PullTroubles:
         self._told: set[str] = set()
 
     def tell(self, queue: MessageQueue, error: ClientError, pause_s: float) -> None:
-        """A pull of this queue failed; the next one comes after so many seconds."""
+        """Log that a pull of this queue failed, and that the next one comes after `pause_s`."""
         if not isinstance(error, ConfigurationError):
             logger.warning("a pull of %s failed, once more in %g s: %s", queue, pause_s, error)
         elif queue.topic not in self._told:

@@ -1,7 +1,7 @@
 """Consuming as a member of a group: queues are shared out, messages come by themselves.
 
-Every queue that the member has is pulled by a task of its own, into a ProcessQueue; what is there
-is handed out to whoever iterates, or to handlers; what is settled moves the group's offset on.
+Every queue that the member has is pulled by one task, into a ProcessQueue; what is there is
+handed out to those that iterate, or to handlers; what is settled moves the group's offset on.
 
 Java counterpart: DefaultMQPushConsumer, DefaultMQPushConsumerImpl, PullMessageService,
 ConsumeMessageConcurrentlyService, ConsumeMessageOrderlyService.
@@ -12,7 +12,8 @@ from __future__ import annotations
 import inspect
 import logging
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from types import TracebackType
 from typing import Unpack
@@ -37,6 +38,7 @@ from ..remoting.response_codes import ResponseCode
 from . import clock, reports
 from .client import Client
 from .connection import Connection
+from .consume_result_service import ConsumeResultService
 from .consumer_options import PULL_TIMEOUT_S
 from .core.process_queue import ProcessQueue
 from .core.queue_requests import PullStatus
@@ -77,7 +79,6 @@ from .push_options import (
 from .pushed_message import AssignedQueue, Messages, PushedMessage
 from .rebalance import Rebalance
 from .reports import Handler
-from .settle import Settler
 
 __all__ = [
     "CONCURRENCY",
@@ -154,7 +155,7 @@ class PushConsumer(Participant):
             lambda assigned: self._client.start_soon(self._pull_queue, assigned),
         )
         self._filter_servers = FilterServers(self._client, self._group, self._filter_classes)
-        self._settler = Settler(
+        self._results = ConsumeResultService(
             self._client, self._group, self._config, self._offsets, self._hand_out
         )
         self._member = GroupMember(
@@ -196,7 +197,7 @@ class PushConsumer(Participant):
 
     @property
     def subscriptions(self) -> list[SubscriptionData]:
-        """What is wanted, as brokers are told: with namespace, and with the retry topic."""
+        """The subscriptions as brokers have them: with namespace, and with the retry topic."""
         return list(self._subscriptions.values())
 
     @property
@@ -286,7 +287,7 @@ class PushConsumer(Participant):
         self._arrival.set()
 
     async def _leave(self) -> None:
-        # Shielded: whoever cancels the consumer does not want its messages twice.
+        # Shielded: a program that cancels the consumer does not want its messages twice.
         with anyio.move_on_after(self._config.close_timeout_s, shield=True):
             await self.commit()
             await self._rebalance.release()
@@ -346,7 +347,7 @@ class PushConsumer(Participant):
         """
         self._client.check_open()
         while True:
-            message = self._receive_nowait()
+            message = self.receive_nowait()
             if message is not None:
                 return message
             if self._is_stopping:
@@ -355,8 +356,8 @@ class PushConsumer(Participant):
                 self._arrival = anyio.Event()
             await self._arrival.wait()
 
-    def _receive_nowait(self) -> PushedMessage | None:
-        """The next message if one is there already."""
+    def receive_nowait(self) -> PushedMessage | None:
+        """The next message if one is there already, to be settled by the caller."""
         while self._ready:
             message = self._ready.popleft()
             if not message.is_revoked:
@@ -385,13 +386,22 @@ class PushConsumer(Participant):
                     return
                 await self._handle(handler, message)
 
+        with self.handling(handler):
+            async with anyio.create_task_group() as group:
+                for _ in range(concurrency):
+                    group.start_soon(work)
+
+    @contextmanager
+    def handling(self, handler: Handler) -> Iterator[None]:
+        """Have an administrator's messages handled by this function while the block runs.
+
+        Raises: ConfigurationError: `run` has a handler already.
+        """
         if self._handler is not None:
             raise ConfigurationError("this consumer runs a handler already")
         self._handler = handler
         try:
-            async with anyio.create_task_group() as group:
-                for _ in range(concurrency):
-                    group.start_soon(work)
+            yield
         finally:
             self._handler = None
 
@@ -483,7 +493,7 @@ class PushConsumer(Participant):
             pushed = [self._pushed(ext, assigned) for ext in result.messages]
             assigned.process_queue.put(pushed, max_offset=result.max_offset)
             if self._config.is_orderly:
-                self._settler.hand_out_next(assigned)
+                self._results.hand_out_next(assigned)
             else:
                 self._hand_out(pushed)
         elif assigned.process_queue.count == 0:
@@ -495,7 +505,7 @@ class PushConsumer(Participant):
         if is_retry_topic(topic):
             topic = ext.find(names.PROPERTY_RETRY_TOPIC.encode()) or topic
         topic = self._client.without_namespace(topic)
-        return PushedMessage(ext, topic, assigned, self._settler, ext.reconsume_times)
+        return PushedMessage(ext, topic, assigned, self._results, ext.reconsume_times)
 
     async def _first_offset(self, queue: MessageQueue) -> int:
         """Source: RebalancePushImpl.computePullFromWhereWithException."""
@@ -521,7 +531,7 @@ class PushConsumer(Participant):
             ResponseCode.SUBSCRIPTION_NOT_LATEST,
             ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
         ):
-            # A broker that was restarted knows nobody.
+            # A broker that was restarted knows no group.
             self._client.heartbeat_soon()
         else:
             self._client.refresh_soon()

@@ -1,4 +1,4 @@
-"""What a push consumer hands out, and the queue that it came from.
+"""A message of a push consumer, and the queue that it came from.
 
 Java counterparts: MessageExt with ConsumeConcurrentlyStatus or ConsumeOrderlyStatus, ProcessQueue.
 """
@@ -20,7 +20,7 @@ from .message import ReceivedMessage
 from .push_options import PushConsumerConfig, RetryLater
 
 
-class Settling(Protocol):
+class ConsumeResults(Protocol):
     """Who settles the messages of a consumer."""
 
     @property
@@ -44,30 +44,30 @@ class PushedMessage(ReceivedMessage):
       ext: decoded, its body inflated.
       topic: without namespace; of a retry the one it was first sent to.
       assigned: where it was pulled from.
-      settler: does what `ack` and `retry` say.
+      results: does what `ack` and `retry` say.
       reconsume_times: how often it was handed out before.
     """
 
-    __slots__ = ("_assigned", "_is_settled", "_reconsume_times", "_settler")
+    __slots__ = ("_assigned", "_is_settled", "_reconsume_times", "_results")
 
     def __init__(
         self,
         ext: MessageExt,
         topic: str,
         assigned: AssignedQueue,
-        settler: Settling,
+        results: ConsumeResults,
         reconsume_times: int,
     ) -> None:
         super().__init__(ext, assigned.queue, topic)
         self._assigned = assigned
-        self._settler = settler
+        self._results = results
         self._is_settled = False
         self._reconsume_times = reconsume_times
 
     @property
     def value(self) -> Any:
         """The body as the consumer's `deserializer` makes it; without one, the bytes."""
-        deserializer = self._settler.deserializer
+        deserializer = self._results.deserializer
         return self._ext.body if deserializer is None else deserializer(self._ext.body)
 
     @property
@@ -84,7 +84,7 @@ class PushedMessage(ReceivedMessage):
         """It is done with; the group's offset moves on. A second settlement has no effect."""
         if not self._is_settled:
             self._is_settled = True
-            self._settler.ack(self, self._assigned)
+            self._results.ack(self, self._assigned)
 
     async def retry(self, delay_level: int = 0) -> None:
         """It is to come again: by the retry topic, or, if orderly, after a pause of its queue.
@@ -94,7 +94,7 @@ class PushedMessage(ReceivedMessage):
         """
         if not self._is_settled:
             self._is_settled = True
-            await self._settler.retry(self, self._ext, self._assigned, delay_level)
+            await self._results.retry(self, self._ext, self._assigned, delay_level)
 
     @property
     def is_revoked(self) -> bool:
@@ -107,7 +107,7 @@ class PushedMessage(ReceivedMessage):
         It is another object: who settled this one late does not settle that one.
         """
         return PushedMessage(
-            self._ext, self._topic, self._assigned, self._settler, self._reconsume_times + 1
+            self._ext, self._topic, self._assigned, self._results, self._reconsume_times + 1
         )
 
     @asynccontextmanager
@@ -191,7 +191,7 @@ class AssignedQueue:
         self._room = None
 
     def look_for_room(self) -> None:
-        """Something of it was settled: whoever waits for room goes on if there is some."""
+        """Wake the task that waits for room, if a settled message has made some."""
         if self._room is not None and self.has_room:
             self._room.set()
 

@@ -1,4 +1,4 @@
-"""Who has which queue: sharing them out among the members of a group, and locking ordered ones.
+"""Queues of a group's members: sharing them out, and locking ordered ones.
 
 Java counterpart: RebalanceImpl, RebalancePushImpl, RebalanceService.
 """
@@ -26,7 +26,6 @@ from ..remoting.headers import (
 )
 from ..remoting.request_codes import RequestCode
 from . import clock
-from .alarm import Alarm
 from .client import Client
 from .core.allocation import AllocateMessageQueueStrategy
 from .core.routes import subscribe_queues
@@ -39,6 +38,7 @@ from .push_options import (
     PushConsumerConfig,
 )
 from .pushed_message import AssignedQueue
+from .ticker import Ticker
 
 logger = logging.getLogger(__name__)
 
@@ -77,7 +77,7 @@ class Rebalance:
         self._offsets = offsets
         self._begin = begin
         self._is_clustering = config.message_model is MessageModel.CLUSTERING
-        self._due = Alarm()
+        self._due = Ticker()
         self._is_stopped = False
         self._has_missing_topics = False
         self.assigned: dict[MessageQueue, AssignedQueue] = {}
@@ -89,14 +89,14 @@ class Rebalance:
 
     def soon(self) -> None:
         """Share out now instead of at the next turn."""
-        self._due.ring()
+        self._due.tick_now()
 
     def stop(self) -> None:
         """Pull no more, take no more queues."""
         self._is_stopped = True
         for assigned in self.assigned.values():
             assigned.scope.cancel()
-        self._due.ring()
+        self._due.tick_now()
 
     async def release(self) -> None:
         """Give the queues back: the consumer leaves its group."""

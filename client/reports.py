@@ -129,7 +129,7 @@ def processors(consumer: ReportingConsumer) -> Mapping[int, Process]:
 
 def running_info(consumer: ReportingConsumer) -> dict[str, object]:
     """ConsumerRunningInfo, as `mqadmin consumerStatus` and the Dashboard show it."""
-    # Monotonic milliseconds of the process queues are told as those of the wall.
+    # Monotonic milliseconds of the process queues are shown as those of the wall.
     wall_ms = consumer.client.wall_ms()
     since_ms = wall_ms - clock.monotonic_ms()
     return {
@@ -205,7 +205,7 @@ async def _consume_directly(
                 outcome = handler(consumer.unassigned_message(ext, queue))
                 if inspect.isawaitable(outcome):
                     await outcome
-        except Exception:  # noqa: BLE001 - the handler is the user's, and the administrator is told
+        except Exception:  # noqa: BLE001 - the handler is the user's, and the administrator gets its text
             result["consumeResult"] = "CR_THROW_EXCEPTION"
             result["remark"] = traceback.format_exc()
     result["spentTimeMills"] = round(clock.monotonic_ms() - start_ms)

@@ -1,4 +1,4 @@
-"""Request and reply: a message, and the answer of whoever consumes it, by way of the broker.
+"""Request and reply: a message, and the answer of its consumer, by way of the broker.
 
 The asker waits in `Client.replies` under a correlation id; the broker pushes the reply to the
 client whose id the request named.

@@ -1,4 +1,4 @@
-"""Where topics are: routes from the name servers, what follows from them, and keeping them fresh.
+"""The routes of topics: asked of the name servers, kept fresh, and what follows from them.
 
 Java counterpart: MQClientInstance (topicRouteTable, brokerAddrTable, updateTopicRouteInfo...).
 """
@@ -17,10 +17,10 @@ from ..remoting.codec import RemotingCommand
 from ..remoting.headers import GetRouteInfoRequestHeader
 from ..remoting.request_codes import RequestCode
 from ..remoting.response_codes import ResponseCode
-from .alarm import Alarm
 from .connection import request_name
 from .core.routes import TopicPublishInfo, broker_addresses, publish_info
 from .errors import ClientError, ConnectError, RouteNotFoundError, reading_answer
+from .ticker import Ticker
 
 logger = logging.getLogger(__name__)
 
@@ -68,7 +68,7 @@ class RouteTable:
         self._ask = ask
         self._listener = listener
         self._refresh_s = refresh_s
-        self._refresh = Alarm()
+        self._refresh = Ticker()
         self._routes: dict[str, TopicRouteData] = {}
         self._publish_infos: dict[str, TopicPublishInfo] = {}
         self._locks: dict[str, anyio.Lock] = {}
@@ -118,7 +118,7 @@ class RouteTable:
     async def publish_info(self, topic: str, default_queue_count: int) -> TopicPublishInfo:
         """The queues of a topic that can be written to.
 
-        A topic that nobody knows is assumed where AUTO_CREATE_TOPIC is, with at most
+        A topic that no name server knows is assumed where AUTO_CREATE_TOPIC is, with at most
         `default_queue_count` queues: sending there creates it.
 
         Raises: RouteNotFoundError; ConnectError.
@@ -204,7 +204,7 @@ class RouteTable:
 
     def refresh_soon(self) -> None:
         """Look at all routes now instead of at the next turn."""
-        self._refresh.ring()
+        self._refresh.tick_now()
 
     async def run(self) -> None:
         """Look at all routes again and again; those that cannot be had stay as they were."""

@@ -114,14 +114,13 @@ class Sender:
         client = self._client
         topic = sending.outgoing.topic
         while True:
-            client.check_open()
             info = client.known_publish_info(topic) or await self.publish_info(topic)
             now_s = client.now_s()
             sending.choose(info, now_s)
-            pause_s = sending.pause_s(now_s)
-            if pause_s:
-                await anyio.sleep(pause_s)
-            left_s = sending.begin(client.now_s())
+            if sending.attempts:
+                await anyio.sleep(sending.pause_s(now_s))
+                now_s = client.now_s()
+            left_s = sending.begin(now_s)
             is_over = sending.take(await self._try(sending, left_s), client.now_s())
             if sending.failure is not None:
                 self._look_after_routes(sending.failure, topic)
@@ -136,7 +135,9 @@ class Sender:
         """The broker's answer, or why there is none."""
         client = self._client
         try:
-            connection = await self.connect(sending)
+            connection = client.open_connection(client.master_address(sending.queue.broker_name))
+            if connection is None or connection.is_backed_up:
+                connection = await self.connect(sending)
             opaque = client.next_opaque()
             frame = sending.outgoing.encode(sending.queue, opaque)
             sending.address = connection.address

@@ -58,7 +58,7 @@ class TransactionResult(NamedTuple):
 
     Attributes:
       result: of sending it.
-      state: what the broker was told.
+      state: as the broker has it.
     """
 
     result: SendResult
@@ -94,8 +94,8 @@ class TransactionProducer(Producer):
 
         If the broker does not hear how it ended, it asks later, and `check` answers.
 
-        Raises: as `send`, before `local` is called; whatever `local` raises, after the broker was
-          told UNKNOWN. MessageRefusedError: the message is delayed.
+        Raises: as `send`, before `local` is called; whatever `local` raises, after the broker has
+          got UNKNOWN. MessageRefusedError: the message is delayed.
         """
         if message.delay_level or message.delay_s is not None or message.deliver_at_ms is not None:
             raise MessageRefusedError("a message in a transaction cannot be delayed")

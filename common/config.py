@@ -25,13 +25,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import PurePath
 from typing import Any, NamedTuple
 
+from .java_integers import INT64_MAX, INT64_MIN
+
 TEXT_SIZE_MAX = 1024 * 1024
 """Characters of one file. Apache's largest example has 2,000; with every key set it is 30,000."""
 
 _KEY_SHOWN_MAX = 100
 """Characters of an unknown key that are repeated in an error."""
 
-_LONG_MIN, _LONG_MAX = -(2**63), 2**63 - 1
 
 _CAPITALS = {"crc": "CRC", "ip": "IP", "ip1": "IP1", "ip2": "IP2"}
 """Words that RocketMQ's keys spell in capitals."""
@@ -330,8 +331,8 @@ def _integer(text: str, field: dataclasses.Field[Any]) -> int:
     if not _INTEGER.fullmatch(text):
         raise ValueError(text)
     number = int(text)
-    lowest = field.metadata.get("minimum", _LONG_MIN)
-    highest = field.metadata.get("maximum", _LONG_MAX)
+    lowest = field.metadata.get("minimum", INT64_MIN)
+    highest = field.metadata.get("maximum", INT64_MAX)
     if not lowest <= number <= highest:
         raise ValueError(text)
     return number

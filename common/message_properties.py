@@ -57,6 +57,14 @@ PROPERTY_DLQ_ORIGIN_MESSAGE_ID = "DLQ_ORIGIN_MESSAGE_ID"
 KEY_SEPARATOR = " "
 """Between the keys of KEYS."""
 
+# How a property begins in a record's bytes, for searches in records that are not decoded.
+KEYS_HEAD = b"KEYS\x01"
+TAGS_HEAD = b"TAGS\x01"
+WAIT_HEAD = b"WAIT\x01"
+DELAY_HEAD = b"DELAY\x01"
+MSG_REGION_HEAD = b"MSG_REGION\x01"
+UNIQUE_KEY_HEAD = b"UNIQ_KEY\x01"
+
 
 class IllegalPropertyError(ValueError):
     """A property cannot be written: its text would read back as another one."""

@@ -27,6 +27,7 @@ from ..remoting.headers import (
     decode,
     encode_header,
 )
+from ..remoting.pull_sys_flag import SUBSCRIPTION, SUSPEND
 from ..remoting.request_codes import RequestCode
 from ..remoting.response_codes import ResponseCode
 from .config import FiltersrvConfig
@@ -38,10 +39,6 @@ logger = logging.getLogger(__name__)
 
 GROUP: Final = "FILTERSRV_CONSUMER"
 """The group that pulls at the broker. Source: MixAll.FILTERSRV_CONSUMER_GROUP of 4.2.0."""
-
-_SUSPEND: Final = 0x2
-_SUBSCRIPTION: Final = 0x4
-"""Bits of a pull's sysFlag. Source: common/sysflag/PullSysFlag.java."""
 
 _ANSWER_TIMEOUT_S: Final = 10.0
 """For a pull's answer beyond the time that the broker may hold it."""
@@ -136,7 +133,7 @@ class FiltersrvProcessors:
         header = decode(PullMessageRequestHeader, request.ext_fields)
         topic, group = header.topic, header.consumer_group
         await self._classes.find(topic, group)  # before anybody waits
-        suspends = header.sys_flag & _SUSPEND
+        suspends = header.sys_flag & SUSPEND
         timeout_s = _ANSWER_TIMEOUT_S
         if suspends:
             timeout_s += header.suspend_timeout_millis / 1000
@@ -186,7 +183,7 @@ class FiltersrvProcessors:
             queue_id=header.queue_id,
             queue_offset=header.queue_offset,
             max_msg_nums=header.max_msg_nums,
-            sys_flag=suspends | _SUBSCRIPTION,
+            sys_flag=suspends | SUBSCRIPTION,
             commit_offset=0,
             suspend_timeout_millis=header.suspend_timeout_millis,
             subscription="*",

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import socket
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 import trio
@@ -24,18 +24,20 @@ from ..remoting.errors import RemotingError
 from ..remoting.headers import NotifyMinBrokerIdChangeRequestHeader, encode_header
 from ..remoting.request_codes import RequestCode
 from ..remoting.server import RemotingServer, open_listener
+from ..remoting.steps import one_step
 from ..remoting.transport import format_address
 from ..remoting.turn import Turn
 from ..store.clock import Clock
-from ..store.disk.json_config import save_json
+from ..store.disk.json_config import save_json, save_text
 from ..store.disk.os_disk import Disk
 from ..store.errors import StoreError
+from ..store.state.state_file import StateFile
+from ..store.state.state_files import StateFiles, Write
 from .config import NamesrvConfig
 from .kv_config import KVConfigManager
 from .processors import NamesrvServices, name_server_processors
 from .registration import MinBrokerIdChange, Removal
 from .route_info_manager import RouteInfoManager
-from .saving import Saver
 from .settings import edit_properties
 
 logger = logging.getLogger(__name__)
@@ -46,6 +48,11 @@ SCAN_INTERVAL_MS_MIN = 100
 NOTIFICATIONS_MAX = 1_024
 """Changes of the smallest broker id that wait to be sent; more are dropped with a log line. Brokers
 ask for their group (901) from time to time anyway."""
+
+LOST_WITH_A_RESTART = (
+    "they are in force, and a restart forgets them unless a later change can be saved"
+)
+"""What it means to an operator that a change is not saved."""
 
 NOTIFY_TIMEOUT_S = 3.0
 """For connecting to one broker that is to be told. RocketMQ waits 300 ms."""
@@ -82,11 +89,15 @@ class NamesrvController:
         self._addresses: tuple[str, ...] = ()
         self._failures = FailureLog(logger)
         # Absolute, so that both files have a folder, and stay where they are.
-        self._kv_path = str(Path(config.kv_config_path).absolute())
-        self._config_path = str(Path(config.config_store_path).absolute())
+        kv_path = Path(config.kv_config_path).absolute()
+        config_path = Path(config.config_store_path).absolute()
+        self._config_path = str(config_path)
         self._changed_settings: dict[str, str] = {}
-        self._kv_saver = Saver(disk, self._kv_path, self.kv.to_json, save_json)
-        self._config_saver = Saver(disk, self._config_path, self._edited_config)
+        self._folders: list[StateFiles] = []
+        self._kv_file = self._state_file(kv_path, "KV items", self.kv.to_json, save_json)
+        self._config_file = self._state_file(
+            config_path, "changed settings", self._edited_config, save_text
+        )
         self._client = RemotingClient(turn=turn)
         self._to_notify, self._notifications = trio.open_memory_channel[MinBrokerIdChange](
             NOTIFICATIONS_MAX
@@ -97,7 +108,7 @@ class NamesrvController:
             kv=self.kv,
             now_ms=self._now_ms,
             started_ms=self._now_ms(),
-            save_kv=self._kv_saver.save,
+            save_kv=self._save_kv,
             save_config=self._save_config,
             notify=self._notify,
         )
@@ -123,7 +134,7 @@ class NamesrvController:
           OSError: an address is taken or not ours; the text names it.
           StoreError: the KV table cannot be read, or is damaged.
         """
-        self.kv.load(self._disk, self._kv_path)
+        self._folders[0].load(self._kv_file.name, self.kv.decode)
         listeners = self._listeners
         if listeners is None:
             listeners = [open_listener(self.config.bind_address, self.config.listen_port)]
@@ -135,11 +146,12 @@ class NamesrvController:
                 services = Supervisor(nursery, logger)
                 services.start_soon("the look for silent brokers", self._expire_silent_brokers)
                 services.start_soon("the notifications of brokers", self._send_notifications)
+                for files in self._folders:
+                    services.start_soon("the saving of changes", files.run)
                 logger.info("the name server listens on %s", ", ".join(self._addresses) or "-")
                 task_status.started()
         finally:
-            with trio.CancelScope(shield=True):
-                await self._save_the_rest()
+            self._save_the_rest()
 
     # Brokers that go
 
@@ -199,9 +211,24 @@ class NamesrvController:
 
     # Files
 
+    def _state_file(
+        self, path: Path, what: str, encode: Callable[[], bytes], write: Write
+    ) -> StateFile:
+        files = StateFiles(self._disk, str(path.parent), write)
+        self._folders.append(files)
+        later = files.later if files.may_put_off else None
+        return StateFile(
+            path.name, what, files.save, one_step(encode), later, means=LOST_WITH_A_RESTART
+        )
+
+    async def _save_kv(self) -> None:
+        self._kv_file.changed()
+        await self._kv_file.saved()
+
     async def _save_config(self, values: dict[str, str]) -> None:
         self._changed_settings.update(values)
-        await self._config_saver.save()
+        self._config_file.changed()
+        await self._config_file.saved()
 
     def _edited_config(self) -> bytes:
         content = b""
@@ -213,11 +240,11 @@ class NamesrvController:
                 file.close()
         return edit_properties(content, self._changed_settings)
 
-    async def _save_the_rest(self) -> None:
+    def _save_the_rest(self) -> None:
         """Write what a cancelled request had changed and not written."""
-        for saver in (self._kv_saver, self._config_saver):
+        for file in (self._kv_file, self._config_file):
             try:
-                await saver.save_rest()
+                file.persist_changed()
             except StoreError as error:
                 logger.error("not saved: %s", error)
             except Exception as error:  # noqa: BLE001 - our bug: the other file is saved

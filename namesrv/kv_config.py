@@ -5,7 +5,7 @@ tools may keep there what they want.
 
 File: `{"configTable":{namespace:{key:value}}}`, the one that Apache's name server writes.
 
-Pure: the disk is a seam, and whoever owns this writes `to_json()` after a change (`saving.py`).
+Pure: who owns this has a state file written after a change (`store/state/`).
 
 Java counterpart: RocketMQ 5.3.3 namesrv/kvconfig/KVConfigManager.java.
 """
@@ -18,8 +18,6 @@ import msgspec
 
 from ..remoting.errors import RequestRefused
 from ..remoting.response_codes import ResponseCode
-from ..store.disk.json_config import load_json
-from ..store.disk.os_disk import Disk
 from .limits import KV_ITEMS_MAX, KV_NAME_SIZE_MAX, KV_NAMESPACES_MAX, KV_VALUE_SIZE_MAX
 
 logger = logging.getLogger(__name__)
@@ -41,19 +39,13 @@ class KVConfigManager:
         self._table: dict[str, dict[str, str]] = {}
         self._item_count = 0
 
-    def load(self, disk: Disk, path: str) -> None:
-        """Read the file, or its backup when it is torn; without a file the table is empty.
+    def decode(self, text: bytes) -> None:
+        """Take over what the file holds, in place of what is here.
 
-        Args:
-          disk: where the file is.
-          path: the file.
-        Raises:
-          StoreIOError: the file cannot be read.
-          CorruptRecordError: neither the file nor its backup is a KV table. Starting with an empty
-            one would lose the order of topics without a word.
+        Raises: ValueError: it is no KV table; nothing is changed then.
         """
-        table = load_json(disk, path, _parse)
-        self._table = {} if table is None else table
+        # msgspec's errors are ValueErrors.
+        self._table = msgspec.json.decode(text, type=_KVConfigFile).configTable
         self._item_count = sum(map(len, self._table.values()))
 
     def to_json(self) -> bytes:
@@ -113,8 +105,3 @@ class KVConfigManager:
 
 def _refuse(reason: str) -> None:
     raise RequestRefused(ResponseCode.SYSTEM_ERROR, reason)
-
-
-def _parse(content: bytes) -> dict[str, dict[str, str]]:
-    # msgspec's errors are ValueErrors, which is what load_json asks for.
-    return msgspec.json.decode(content, type=_KVConfigFile).configTable

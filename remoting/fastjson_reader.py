@@ -14,6 +14,7 @@ import re
 from collections.abc import Generator, Iterator, Mapping
 from typing import Any, Final, NoReturn, TypeAlias
 
+from ..common.java_integers import INT64_MAX, INT64_MIN
 from .errors import RemoteProtocolError
 
 DEPTH_MAX: Final = 64
@@ -21,8 +22,6 @@ DEPTH_MAX: Final = 64
 STEP_TOKENS: Final = 4_096
 """Tokens that `read_in_steps` reads before it yields: some 2 ms."""
 _NUMBER_CHARS_MAX: Final = 64  # of one number: a long has 20, a double 24
-_LONG_MIN: Final = -(2**63)
-_LONG_MAX: Final = 2**63 - 1
 
 _SPACE: Final = r"(?:[ \t\r\n\f\v\ufeff]++|//[^\n]*+(?:\n|\Z)|/\*(?s:.*?)\*/)*+"
 _TOKEN: Final = re.compile(
@@ -251,7 +250,7 @@ class _Reader:
         if len(digits) > _NUMBER_CHARS_MAX:
             self._refuse(token.start(4), f"a number of more than {_NUMBER_CHARS_MAX} characters")
         number = int(digits)
-        if state == "key" and not _LONG_MIN <= number <= _LONG_MAX:
+        if state == "key" and not INT64_MIN <= number <= INT64_MAX:
             self._refuse(token.start(4), "a number as a key is beyond the range of a long")
         return number
 

@@ -14,6 +14,8 @@ from typing import Any, Final, get_args
 
 import msgspec
 
+from ..common.java_integers import INT32_MAX, INT32_MIN, INT64_MAX, INT64_MIN
+
 _INTEGER: Final = re.compile(r"[+-]?[0-9]{1,64}", re.ASCII)
 
 QUEUE_COUNT_MAX: Final = 65_536
@@ -57,22 +59,19 @@ class Range:
         return f"is {number}, and {self.what} is in {self}"
 
 
-INT32: Final = Range("an int", -(2**31), 2**31 - 1, 32)
-INT64: Final = Range("a long", -(2**63), 2**63 - 1, 64)
+INT32: Final = Range("an int", INT32_MIN, INT32_MAX, 32)
+INT64: Final = Range("a long", INT64_MIN, INT64_MAX, 64)
 """Java's int and long: the numbers of answers and files."""
 
-_INT32_MAX: Final = INT32.high
-_INT64_MAX: Final = INT64.high
-
-QUEUE_ID: Final = Range("a queue id", 0, _INT32_MAX, 32)
+QUEUE_ID: Final = Range("a queue id", 0, INT32_MAX, 32)
 """The topic says how many queues it has, which may be more than QUEUE_COUNT_MAX in an old table."""
-ASKED_QUEUE_ID: Final = Range("a queue id", INT32.low, _INT32_MAX, 32)
+ASKED_QUEUE_ID: Final = Range("a queue id", INT32_MIN, INT32_MAX, 32)
 """A question about a queue that is not there is answered as one about an empty queue."""
-QUEUE_ID_OR_ANY: Final = Range("a queue id or -1 for any queue", INT32.low, _INT32_MAX, 32)
+QUEUE_ID_OR_ANY: Final = Range("a queue id or -1 for any queue", INT32_MIN, INT32_MAX, 32)
 QUEUE_COUNT: Final = Range("a number of queues", 0, QUEUE_COUNT_MAX, 32)
 READ_QUEUE_COUNT: Final = Range("a number of queues to read from", 1, QUEUE_COUNT_MAX, 32)
 """Without a queue to read from, every message of a topic would be acknowledged and unreadable."""
-WANTED_QUEUE_COUNT: Final = Range("a wish for a number of queues", INT32.low, _INT32_MAX, 32)
+WANTED_QUEUE_COUNT: Final = Range("a wish for a number of queues", INT32_MIN, INT32_MAX, 32)
 """Counts only for a send that creates a topic, which checks it. RocketMQ's proxy sends 0."""
 PERM: Final = Range("a permission", 0, 7, 32)
 """PERM_INHERIT 1, PERM_WRITE 2, PERM_READ 4."""
@@ -80,54 +79,54 @@ ROUTE_PERM: Final = Range("a permission", 0, 15, 32)
 """Brokers of 5.x may also have PERM_PRIORITY, 8."""
 TOPIC_SYS_FLAG: Final = Range("a topicSysFlag", 0, 3, 32)
 """Bits 1 unit, 2 unit subscription. Source: common/sysflag/TopicSysFlag.java."""
-ROUTE_FLAG: Final = Range("a topicSysFlag", INT32.low, _INT32_MAX, 32)
+ROUTE_FLAG: Final = Range("a topicSysFlag", INT32_MIN, INT32_MAX, 32)
 """A name server hands on whichever bits a broker has."""
-GROUP_SYS_FLAG: Final = Range("a groupSysFlag", 0, _INT32_MAX, 32)
-QUEUE_OFFSET: Final = Range("a queue offset", 0, _INT64_MAX, 64)
-PULL_OFFSET: Final = Range("a queue offset", INT64.low, _INT64_MAX, 64)
+GROUP_SYS_FLAG: Final = Range("a groupSysFlag", 0, INT32_MAX, 32)
+QUEUE_OFFSET: Final = Range("a queue offset", 0, INT64_MAX, 64)
+PULL_OFFSET: Final = Range("a queue offset", INT64_MIN, INT64_MAX, 64)
 """A pull outside of its queue is answered with the offset to go on from; -1 is no commit."""
-PHYSICAL_OFFSET: Final = Range("a physical offset", INT64.low, _INT64_MAX, 64)
+PHYSICAL_OFFSET: Final = Range("a physical offset", INT64_MIN, INT64_MAX, 64)
 """A request that names a place where no message begins is refused by the store's look-up."""
-TABLE_OFFSET: Final = Range("a queue offset", INT64.low, _INT64_MAX, 64)
+TABLE_OFFSET: Final = Range("a queue offset", INT64_MIN, INT64_MAX, 64)
 """A transaction's half message is compared with it."""
-TIME_MS: Final = Range("a time in ms since 1970", 0, _INT64_MAX, 64)
-SEARCHED_TIME_MS: Final = Range("a time in ms since 1970", INT64.low, _INT64_MAX, 64)
+TIME_MS: Final = Range("a time in ms since 1970", 0, INT64_MAX, 64)
+SEARCHED_TIME_MS: Final = Range("a time in ms since 1970", INT64_MIN, INT64_MAX, 64)
 """A message is looked for by it; what lies before 1970 lies before every message. -1 may mean the
 end of a queue."""
-VERSION: Final = Range("a version", INT64.low, _INT64_MAX, 64)
+VERSION: Final = Range("a version", INT64_MIN, INT64_MAX, 64)
 """Versions are only compared."""
-TIMEOUT_MS: Final = Range("a time-out in ms", INT64.low, _INT64_MAX, 64)
+TIMEOUT_MS: Final = Range("a time-out in ms", INT64_MIN, INT64_MAX, 64)
 """Servers bring a time-out into a range of their own."""
-DELAY_MS: Final = Range("a delay in ms", 0, _INT64_MAX, 64)
-MESSAGE_COUNT: Final = Range("a number of messages", INT32.low, _INT32_MAX, 32)
-BYTE_COUNT: Final = Range("a number of bytes", INT32.low, _INT32_MAX, 32)
+DELAY_MS: Final = Range("a delay in ms", 0, INT64_MAX, 64)
+MESSAGE_COUNT: Final = Range("a number of messages", INT32_MIN, INT32_MAX, 32)
+BYTE_COUNT: Final = Range("a number of bytes", INT32_MIN, INT32_MAX, 32)
 """The most that an answer may have; less than 1 means the limit of the store."""
-PAGE_PLACE: Final = Range("a place in a table", INT32.low, _INT32_MAX, 32)
-PAGE_SIZE: Final = Range("a number of entries", INT32.low, _INT32_MAX, 32)
+PAGE_PLACE: Final = Range("a place in a table", INT32_MIN, INT32_MAX, 32)
+PAGE_SIZE: Final = Range("a number of entries", INT32_MIN, INT32_MAX, 32)
 """A page begins at the start and is empty when these are negative."""
-USER_FLAG: Final = Range("a message's flag", INT32.low, _INT32_MAX, 32)
+USER_FLAG: Final = Range("a message's flag", INT32_MIN, INT32_MAX, 32)
 """The user's own number: no program looks at it."""
-MESSAGE_SYS_FLAG: Final = Range("a message's sysFlag", 0, _INT32_MAX, 32)
-PULL_SYS_FLAG: Final = Range("a pull's sysFlag", 0, _INT32_MAX, 32)
-REQUEST_SOURCE: Final = Range("a source of requests", INT32.low, _INT32_MAX, 32)
-RECONSUME_TIMES: Final = Range("a number of tries", 0, _INT32_MAX, 32)
-RECONSUME_TIMES_MAX: Final = Range("a limit of tries", INT32.low, _INT32_MAX, 32)
+MESSAGE_SYS_FLAG: Final = Range("a message's sysFlag", 0, INT32_MAX, 32)
+PULL_SYS_FLAG: Final = Range("a pull's sysFlag", 0, INT32_MAX, 32)
+REQUEST_SOURCE: Final = Range("a source of requests", INT32_MIN, INT32_MAX, 32)
+RECONSUME_TIMES: Final = Range("a number of tries", 0, INT32_MAX, 32)
+RECONSUME_TIMES_MAX: Final = Range("a limit of tries", INT32_MIN, INT32_MAX, 32)
 """A message is given up when it has been tried so often; a negative limit gives it up at once."""
-DELAY_LEVEL: Final = Range("a delay level", INT32.low, _INT32_MAX, 32)
+DELAY_LEVEL: Final = Range("a delay level", INT32_MIN, INT32_MAX, 32)
 """0: the broker chooses; negative: never; above the highest level: the highest."""
 TRANSACTION_STATE: Final = Range("a transaction's state", 0, 12, 32)
 """Source: common/sysflag/MessageSysFlag.java: 0, 4, 8 or 12."""
-CRC32: Final = Range("a CRC32 without its sign bit", 0, _INT32_MAX, 32)
-BROKER_ID: Final = Range("a broker id", 0, _INT64_MAX, 64)
-HEARTBEAT_BROKER_ID: Final = Range("a broker id", -1, _INT64_MAX, 64)
+CRC32: Final = Range("a CRC32 without its sign bit", 0, INT32_MAX, 32)
+BROKER_ID: Final = Range("a broker id", 0, INT64_MAX, 64)
+HEARTBEAT_BROKER_ID: Final = Range("a broker id", -1, INT64_MAX, 64)
 """-1: a broker whose controller has not chosen an id yet."""
-CONTROLLER_INT: Final = Range("a number for controllers", INT32.low, _INT32_MAX, 32)
-CONTROLLER_LONG: Final = Range("a number for controllers", INT64.low, _INT64_MAX, 64)
+CONTROLLER_INT: Final = Range("a number for controllers", INT32_MIN, INT32_MAX, 32)
+CONTROLLER_LONG: Final = Range("a number for controllers", INT64_MIN, INT64_MAX, 64)
 """The name server does not look at these."""
-FACTOR: Final = Range("a factor", 0, _INT64_MAX, 64)
-MINUTES: Final = Range("a number of minutes", 0, _INT32_MAX, 32)
-GROUP_TRIES: Final = Range("a limit of tries", -1, _INT32_MAX, 32)
-HASH: Final = Range("a hash", INT32.low, _INT32_MAX, 32)
+FACTOR: Final = Range("a factor", 0, INT64_MAX, 64)
+MINUTES: Final = Range("a number of minutes", 0, INT32_MAX, 32)
+GROUP_TRIES: Final = Range("a limit of tries", -1, INT32_MAX, 32)
+HASH: Final = Range("a hash", INT32_MIN, INT32_MAX, 32)
 """Hashes are only compared."""
 
 

@@ -33,6 +33,16 @@ def at_once(steps: Steps[T]) -> T:
             return end.value  # type: ignore[no-any-return]
 
 
+def one_step(make: Callable[[], T]) -> Callable[[], Steps[T]]:
+    """A function that gives the one step of what is not divided."""
+
+    def steps() -> Steps[T]:
+        return make()
+        yield  # what makes it a generator
+
+    return steps
+
+
 async def in_steps(steps: Steps[T]) -> T:
     """All steps, with a checkpoint between two of them. Raises: what they raise."""
     while True:

@@ -39,14 +39,13 @@ from .format import Key
 from .index.index_loading import LogSpan
 from .index.index_service import IndexService
 from .log.commit_log import CommitLog
+from .offsets import PhysicalOffset, QueueOffset
 from .queues.consume_queue_store import ConsumeQueueStore, offset_by_time
 from .queues.deleted_topics import DeletedTopics
 from .reading.message_reader import GetMessageResult, MessageReader, QueryResult
-from .reading.record_filter import RecordFilter
 from .reading.visible_log import VisibleLog
 from .recovery.doubt import clear_doubt, note_doubt, read_doubt
 from .recovery.loader import Loader
-from .state import StoreEvent, StoreState
 from .status import (
     BatchResult,
     BoundaryType,
@@ -55,6 +54,7 @@ from .status import (
     PutRefusal,
     PutResult,
 )
+from .store_state import StoreEvent, StoreState
 from .writing.activity import Activity
 from .writing.copy_appender import CopyAppender
 from .writing.dispatcher import Dispatcher
@@ -96,7 +96,8 @@ class MessageStore:
     """All messages of one broker: the face of the parts that write, read and recover them.
 
     The calls of every message are the parts' own methods: `put_message` and `put_batch` are
-    `MessageAppender`'s, `begin_burst` and `commit` are `LogWriter`'s.
+    `MessageAppender`'s, `begin_burst` and `commit` are `LogWriter`'s, `get_message` is
+    `MessageReader`'s.
 
     Args:
       config: sizes, paths, flush type.
@@ -134,7 +135,10 @@ class MessageStore:
         self._make_writing()
         self.deleted_topics = DeletedTopics(self.disk, config.store_path_root_dir)
         memory = memory_bytes if memory_bytes is not None else total_memory_bytes()
-        self._reader = MessageReader(self.log, self._queues, self.index, config, memory)
+        self._reader = MessageReader(
+            self.log, self._queues, self.index, config, memory, self.writer
+        )
+        self.get_message = self._reader.get_message
 
     def _make_files(self) -> None:
         config, root = self.config, self.config.store_path_root_dir
@@ -374,23 +378,6 @@ class MessageStore:
 
     # ---- reading -------------------------------------------------------------------------
 
-    def get_message(
-        self,
-        topic: str,
-        queue_id: int,
-        queue_offset: int,
-        count_max: int,
-        size_max: int = 0x7FFFFFFF,
-        tags_codes: frozenset[int] | None = None,
-        record_filter: RecordFilter | None = None,
-    ) -> GetMessageResult:
-        """Messages from a queue offset on; see `MessageReader.get_message`."""
-        end = self.max_physical_offset
-        return self._reader.get_message(
-            topic, queue_id, queue_offset, count_max, size_max, tags_codes, end,
-            record_filter=record_filter,
-        )  # fmt: skip
-
     def max_offset(self, topic: str, queue_id: int) -> int:
         """The queue offset after the newest visible message; 0 when there is no such queue."""
         queue = self._queues.get((topic, queue_id))
@@ -438,7 +425,7 @@ class MessageStore:
             return -1
         return self._reader.store_time_at(queue, queue_offset, log_end=self.max_physical_offset)
 
-    def physical_offset_at(self, topic: str, queue_id: int, queue_offset: int) -> int:
+    def physical_offset_at(self, topic: str, queue_id: int, queue_offset: int) -> PhysicalOffset:
         """Physical offset of one message; -1 if there is none.
 
         Raises:
@@ -447,8 +434,10 @@ class MessageStore:
         """
         queue = self._queues.get((topic, queue_id))
         if queue is None or not queue.min_offset <= queue_offset < queue.max_offset:
-            return -1
-        return self._reader.unit_at(queue, queue_offset, self.max_physical_offset)[0]
+            return PhysicalOffset(-1)
+        return PhysicalOffset(
+            self._reader.unit_at(queue, queue_offset, self.max_physical_offset)[0]
+        )
 
     def tags_code_at(self, topic: str, queue_id: int, queue_offset: int) -> int:
         """The tags code in one message's queue unit (delivery time, ms, in SCHEDULE_TOPIC_XXXX).
@@ -465,7 +454,11 @@ class MessageStore:
         return 0 if real is None else real
 
     def is_in_queue(
-        self, topic: str, queue_id: int, queue_offset: int, physical_offset: int
+        self,
+        topic: str,
+        queue_id: int,
+        queue_offset: QueueOffset,
+        physical_offset: PhysicalOffset,
     ) -> bool:
         """Whether a queue's message lies at a physical offset.
 
@@ -481,7 +474,7 @@ class MessageStore:
         unit = self._reader.unit_at(queue, queue_offset, self.max_physical_offset)
         return unit[0] == physical_offset
 
-    def message_at(self, physical_offset: int) -> memoryview | None:
+    def message_at(self, physical_offset: PhysicalOffset) -> memoryview | None:
         """The record at a physical offset, which may come from a peer; None when none starts there.
 
         Only what is visible is found.
@@ -510,7 +503,7 @@ class MessageStore:
         Raises:
           StoreIOError: a file could not be removed.
         """
-        if not self.writer.burst.is_empty:
+        if self.writer.burst.pending:
             # The turn that put this finds nothing new at its end.
             self.on_visible(self.writer.commit_part())
         gone = set(topics)

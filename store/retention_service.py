@@ -26,7 +26,7 @@ from .errors import StoreIOError
 from .log.log_age import first_timestamp_ms, newest_timestamp_ms
 from .retention.disk_space import Verdict, judge, measure
 from .retention.retention_rules import HOUR_MS, ClockGuard, Deletion, LogFileFacts, choose, is_due
-from .state import StoreEvent
+from .store_state import StoreEvent
 
 if TYPE_CHECKING:
     from .message_store import MessageStore

@@ -9,6 +9,8 @@ from __future__ import annotations
 from enum import Enum, IntEnum
 from typing import NamedTuple, TypeAlias
 
+from .offsets import PhysicalOffset, QueueOffset
+
 
 class PutMessageStatus(IntEnum):
     """Outcome of a put. Everything but PUT_OK and the three FLUSH/SLAVE ones stored nothing."""
@@ -44,10 +46,10 @@ class PutRefusal(NamedTuple):
     remark: str = ""
 
 
-PutResult: TypeAlias = tuple[PutRefusal | None, int, int]
+PutResult: TypeAlias = tuple[PutRefusal | None, PhysicalOffset, QueueOffset]
 """(None, physical offset, queue offset), or a refusal with -1 and -1."""
 
-BatchResult: TypeAlias = tuple[PutRefusal | None, list[int], int]
+BatchResult: TypeAlias = tuple[PutRefusal | None, list[PhysicalOffset], QueueOffset]
 """(None, physical offset of each message, queue offset of the first), or a refusal with [], -1."""
 
 

@@ -33,7 +33,7 @@ from ..remoting.sys_flag import INNER_BATCH
 from ..remoting.turn import Turn
 from ..store.config import MessageStoreConfig
 from ..store.retention.disk_space import judge, measure
-from ..store.state import StoreEvent
+from ..store.store_state import StoreEvent
 from .clock import TravelClock
 from .disks import EmbeddedDisk, failing_log_sync
 from .errors import EmbeddedBrokerError

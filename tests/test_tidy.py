@@ -124,10 +124,11 @@ BANS = [
             # The clock of whichever loop the client runs in.
             "client/clock.py",
             # The thread behind the blocking client runs asyncio's loop, and hands over to it.
-            "blocking/door.py",
+            "blocking/loop_object.py",
             "blocking/loop_thread.py",
             "blocking/send_queue.py",
             "blocking/transaction_producer.py",
+            "tests/blocking/test_blocking_object.py",
         ),
     ),
     Ban(r"^\s*#\s*(type|mypy): ignore\s*$", "name the error code"),

@@ -6,7 +6,12 @@ SendMessageProcessor.java, of 5.3.3.
 
 from __future__ import annotations
 
-from ...common.message_properties import properties_from_bytes, properties_to_bytes
+from ...common.message_properties import (
+    MSG_REGION_HEAD,
+    UNIQUE_KEY_HEAD,
+    properties_from_bytes,
+    properties_to_bytes,
+)
 from ...remoting.message_id import UniqueIdGenerator
 from ..config import BrokerConfig
 
@@ -49,7 +54,7 @@ class AddedProperties:
         Args:
           now_ms: of the unique key, if one is made.
         """
-        if b"UNIQ_KEY\1" in properties and b"MSG_REGION\1" not in properties:
+        if UNIQUE_KEY_HEAD in properties and MSG_REGION_HEAD not in properties:
             return self.append_to(properties)
         # A message without a unique key, or one that a client sends on.
         merged = properties_from_bytes(properties) | self._added

@@ -43,6 +43,7 @@ from ...remoting.message_id import decode_offset_id
 from ...remoting.request_codes import RequestCode
 from ...remoting.response_codes import NOT_SET, ResponseCode
 from ...store.message_store import MessageStore
+from ...store.offsets import PhysicalOffset
 from ...store.status import BoundaryType
 from ..client_channel_info import ClientChannelInfo
 from ..config import BrokerConfig
@@ -141,7 +142,7 @@ class ClientAdminProcessor:
             offset = decode_offset_id(request.ext_fields.get("msgId", "")).physical_offset
         except RemoteProtocolError as error:
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, str(error)) from error
-        record = self._store.message_at(offset)
+        record = self._store.message_at(PhysicalOffset(offset))
         if record is None:
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"there is no message at {offset}")
         fields = {**request.ext_fields, "brokerName": self._config.broker_name}

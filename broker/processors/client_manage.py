@@ -123,13 +123,13 @@ class ClientManageProcessor:
             if is_large or consumers[0] is not data.consumer_data_set[0]:
                 yield
             # Not around the steps: what others save in between is saved at once.
-            with self._topics.saving_once(), self._groups.saving_once():
+            with self._topics.file.saving_once(), self._groups.file.saving_once():
                 for consumer in consumers:
                     if self._register_consumer(consumer, client, data):
                         is_sub_change = True
+        if is_large:
+            yield
         if self._filters is not None:
-            if is_large:
-                yield
             yield from self._register_filters(self._filters, data)
         for producers in in_parts(data.producer_data_set, HEARTBEAT_STEP_GROUPS):
             if producers[0] is not data.producer_data_set[0]:
@@ -152,8 +152,8 @@ class ClientManageProcessor:
         return Deferred(lambda: self._answer_saved(answer))
 
     async def _answer_saved(self, answer: RemotingCommand) -> RemotingCommand:
-        await until_saved(self._groups)
-        await until_saved(self._topics)
+        await until_saved(self._groups.file)
+        await until_saved(self._topics.file)
         await self._register_topics()
         return answer
 

@@ -30,6 +30,7 @@ from ...remoting.sys_flag import (
 )
 from ...store.errors import StoreError
 from ...store.message_store import MessageStore
+from ...store.offsets import PhysicalOffset, QueueOffset
 from ..config import BrokerConfig
 from ..transaction_service import TransactionService
 from ..transactions import final_message, immunity_ms, renewed_half
@@ -133,7 +134,10 @@ class EndTransactionProcessor:
         """
         try:
             is_there = self._store.is_in_queue(
-                half.topic, half.queue_id, half.queue_offset, half.physical_offset
+                half.topic,
+                half.queue_id,
+                QueueOffset(half.queue_offset),
+                PhysicalOffset(half.physical_offset),
             )
         except StoreError as error:
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"{_NOT_FOUND}: {error}") from error

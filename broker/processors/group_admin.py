@@ -66,7 +66,7 @@ class GroupAdminProcessor:
         """The answer once the groups are saved."""
 
         async def run() -> RemotingCommand:
-            await until_saved(self._groups)
+            await until_saved(self._groups.file)
             return request.answer()
 
         return Deferred(run)

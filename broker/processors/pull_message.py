@@ -29,15 +29,17 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
+from ...common.java_integers import INT32_MAX
 from ...common.message_properties import find_property
 from ...common.sql92.expression import Expression
 from ...common.topic_names import RETRY_TOPIC_PREFIX
 from ...remoting.answer_template import AnswerTemplate
-from ...remoting.bodies import SubscriptionGroupConfig
+from ...remoting.bodies import PERM_READ, SubscriptionGroupConfig
 from ...remoting.channel import Channel, Processor
 from ...remoting.codec import RemotingCommand, encode, encode_head
 from ...remoting.errors import RequestRefused
 from ...remoting.headers import PullMessageRequestHeader, decode
+from ...remoting.pull_sys_flag import COMMIT_OFFSET, SUBSCRIPTION, SUSPEND
 from ...remoting.request_codes import RequestCode
 from ...remoting.response_codes import FAQ_HELP, ResponseCode
 from ...store.errors import StoreError
@@ -52,27 +54,20 @@ from ..consumer_filter_manager import ConsumerFilterManager, compile_filter
 from ..consumer_manager import ConsumerManager
 from ..consumer_offset_manager import ConsumerOffsetManager
 from ..filter_bit_maps import FilterBitMaps
-from ..pull import Pull, Selection
+from ..pull import Pull, Selector
 from ..pull_request_hold import HeldPull, PullRequestHoldService
 from ..replication import MasterSide, SlaveSide
-from ..subscription import SUBSCRIPTION_LENGTH_MAX, is_tag_type, tags_codes_of
+from ..subscription import SUB_ALL, SUBSCRIPTION_LENGTH_MAX, TAG, tags_codes_of
 from ..subscription_group_manager import SubscriptionGroupManager
 from ..topic_config_manager import TopicConfigManager
 
 logger = logging.getLogger(__name__)
 
-_COMMIT_OFFSET: Final = 0x1
-_SUSPEND: Final = 0x2
-_SUBSCRIPTION: Final = 0x4
-"""Bits of a pull's sysFlag. Source: common/sysflag/PullSysFlag.java."""
-
-_PERM_READ: Final = 4
 _BROKER_FORBIDDEN: Final = "1"
 _GROUP_FORBIDDEN: Final = "2"
 _TOPIC_FORBIDDEN: Final = "3"
 _BROADCASTING_DISABLE_FORBIDDEN: Final = "4"
 """Who forbids it. Source: remoting/protocol/ForbiddenType.java."""
-_INT32_MAX: Final = 0x7FFFFFFF
 HOLD_MS_MAX: Final = 30 * 60 * 1000
 """The longest that a pull may ask to be held; RocketMQ takes any number. Its clients ask for 15 s,
 and at most for what their own time-outs allow."""
@@ -148,10 +143,11 @@ class PullMessageProcessor:
         self._store = store
         self._topic_table = topics.topic_config_table
         self._groups = groups
+        self._group_table = groups.subscription_group_table
         self._consumers = consumers
         self._offsets = offsets
         self._now_s = now_s
-        self._readable = bool(config.broker_permission & _PERM_READ)
+        self._readable = bool(config.broker_permission & PERM_READ)
         self._may_read_slave = config.slave_read_enable
         self._replication = replication
         self._keeps_offsets = store.is_slave and not store.config.offset_check_in_slave
@@ -166,6 +162,7 @@ class PullMessageProcessor:
             tags_codes_since=lambda key, offset: tags_codes_since(
                 store.queue_store.queues.get(key), offset
             ),
+            elapsed_s=store.clock.monotonic_s,
         )
         self.processors: dict[RequestCode, Processor] = {
             RequestCode.PULL_MESSAGE: self.pull_message,
@@ -187,18 +184,18 @@ class PullMessageProcessor:
           is asked for is damaged or cannot be read.
         """
         header = decode(PullMessageRequestHeader, request.ext_fields)
-        tags_codes, expression = self._check(header, channel)
+        selector = self._check(header, channel)
         group, topic, queue_id = header.consumer_group, header.topic, header.queue_id
         sys_flag = header.sys_flag
-        commits = sys_flag & _COMMIT_OFFSET and header.commit_offset >= 0
+        commits = sys_flag & COMMIT_OFFSET and header.commit_offset >= 0
         if commits and not may_commit_offset(group):
             raise RequestRefused(ResponseCode.NO_PERMISSION, own_offsets(group))
         size_max = header.max_msg_bytes
         if size_max is None or size_max <= 0:
-            size_max = _INT32_MAX
+            size_max = INT32_MAX
         pull = Pull(
             channel, request.opaque, request.serialize_type, group, topic, queue_id,
-            header.queue_offset, header.max_msg_nums, size_max, tags_codes, expression,
+            header.queue_offset, header.max_msg_nums, size_max, selector,
         )  # fmt: skip
         try:
             result = self._get(pull)
@@ -219,7 +216,7 @@ class PullMessageProcessor:
             else:
                 self._commit_past_end(header, end)
         if (
-            sys_flag & _SUSPEND
+            sys_flag & SUSPEND
             and result.status is not _FOUND
             and self._may_wait(result.status, pull.queue_offset)
             and not self._replication.has_master
@@ -234,14 +231,22 @@ class PullMessageProcessor:
 
     def _get(self, pull: Pull) -> GetMessageResult:
         """Ask the store. Raises: StoreError."""
+        tags_codes = record_filter = None
+        selector = pull.selector
+        if selector is None:  # as most: it wants all messages
+            pass
+        elif isinstance(selector, frozenset):
+            tags_codes = selector
+        else:
+            record_filter = self._record_filter(pull, selector)
         return self._store.get_message(
             pull.topic,
             pull.queue_id,
             pull.queue_offset,
             pull.count_max,
             pull.size_max,
-            pull.tags_codes,
-            None if pull.expression is None else self._record_filter(pull, pull.expression),
+            tags_codes,
+            record_filter,
         )
 
     def _commit_past_end(self, header: PullMessageRequestHeader, end: int) -> None:
@@ -329,7 +334,7 @@ class PullMessageProcessor:
                     result.next_begin_offset, status.name,
                 )  # fmt: skip
         topic_config = self._topic_table.get(topic)
-        group_config = self._groups.find(group)
+        group_config = self._group_table.get(group)
         topic_flag = 0 if topic_config is None else topic_config.topic_sys_flag
         group_flag = 0 if group_config is None else group_config.group_sys_flag
         broker_id = 0
@@ -368,7 +373,7 @@ class PullMessageProcessor:
             return group.which_broker_when_consume_slowly
         return MASTER_ID if self._replication.has_master else group.broker_id
 
-    def _check(self, header: PullMessageRequestHeader, channel: Channel) -> Selection:
+    def _check(self, header: PullMessageRequestHeader, channel: Channel) -> Selector | None:
         """What Apache checks before it reads, in its order.
 
         Raises: RequestRefused. Source: PullMessageProcessor.processRequest.
@@ -381,7 +386,7 @@ class PullMessageProcessor:
                 f"the broker[{self._config.broker_ip1}] pulling message is forbidden",
                 {"forbiddenType": _BROKER_FORBIDDEN},
             )
-        group_config = self._groups.find(group)
+        group_config = self._group_table.get(group) or self._groups.find(group)
         if group_config is None:
             raise RequestRefused(
                 ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
@@ -399,7 +404,7 @@ class PullMessageProcessor:
                 ResponseCode.TOPIC_NOT_EXIST,
                 f"topic[{topic}] not exist, apply first please! {FAQ_HELP}",
             )
-        if not topic_config.perm & _PERM_READ:
+        if not topic_config.perm & PERM_READ:
             raise RequestRefused(
                 ResponseCode.NO_PERMISSION,
                 f"the topic[{topic}] pulling message is forbidden",
@@ -412,22 +417,24 @@ class PullMessageProcessor:
                 f"topicConfig.readQueueNums:[{topic_config.read_queue_nums}] "
                 f"consumer:[/{channel.remote_address}]",
             )
-        if header.sys_flag & _SUBSCRIPTION:
+        if header.sys_flag & SUBSCRIPTION:
             return self._given(header)
         return self._registered(header, group_config.consume_broadcast_enable)
 
-    def _given(self, header: PullMessageRequestHeader) -> Selection:
+    def _given(self, header: PullMessageRequestHeader) -> Selector | None:
         """What the pull itself says."""
         subscription = header.subscription or ""
         expression_type = header.expression_type
-        if not expression_type or is_tag_type(expression_type):
+        if not expression_type or expression_type == TAG:
+            if subscription == SUB_ALL:  # as most
+                return None
             if len(subscription) > SUBSCRIPTION_LENGTH_MAX:
                 raise RequestRefused(
                     ResponseCode.SUBSCRIPTION_PARSE_FAILED,
                     f"tags of {len(subscription)} characters, "
                     f"at most {SUBSCRIPTION_LENGTH_MAX} are taken",
                 )
-            return Selection(tags_codes_of(subscription))
+            return tags_codes_of(subscription)
         if self._filters is None:
             raise _not_supported(expression_type)
         found = compile_filter(expression_type, subscription)
@@ -440,9 +447,11 @@ class PullMessageProcessor:
                 ResponseCode.SUBSCRIPTION_PARSE_FAILED,
                 f"parse the consumer's subscription failed: {found}",
             )
-        return Selection(None, found)
+        return found
 
-    def _registered(self, header: PullMessageRequestHeader, broadcast_enable: bool) -> Selection:
+    def _registered(
+        self, header: PullMessageRequestHeader, broadcast_enable: bool
+    ) -> Selector | None:
         """What the group's heartbeats told of."""
         info = self._consumers.get_consumer_group_info(header.consumer_group)
         if info is None:
@@ -467,7 +476,7 @@ class PullMessageProcessor:
                 ResponseCode.SUBSCRIPTION_NOT_LATEST, "the consumer's subscription not latest"
             )
         if not subscription.needs_expression:
-            return Selection(subscription.tags_codes)
+            return subscription.tags_codes
         if self._filters is None:
             raise _not_supported(subscription.expression_type)
         data = self._filters.find(header.topic, header.consumer_group)
@@ -481,7 +490,7 @@ class PullMessageProcessor:
                 ResponseCode.FILTER_DATA_NOT_LATEST,
                 "the consumer's consumer filter data not latest",
             )
-        return Selection(None, data.expression)
+        return data.expression
 
 
 def _code_of(status: GetMessageStatus, queue_offset: int) -> ResponseCode:

@@ -27,6 +27,7 @@ from ...remoting.headers import (
 from ...remoting.request_codes import RequestCode
 from ...remoting.response_codes import ResponseCode
 from ...store.errors import StoreError
+from ...store.offsets import PhysicalOffset
 from ...store.reading.message_reader import QueryResult
 
 logger = logging.getLogger(__name__)
@@ -49,7 +50,7 @@ _NOTHING: Final = encode_header(
 class Messages(Protocol):
     """What is asked of the store; `store.message_store.MessageStore` has it."""
 
-    def message_at(self, physical_offset: int) -> memoryview | None:
+    def message_at(self, physical_offset: PhysicalOffset) -> memoryview | None:
         """The record at a physical offset; None when none starts there."""
 
     def query_by_key(
@@ -79,7 +80,7 @@ class QueryMessageProcessor:
         """
         offset = decode(ViewMessageRequestHeader, request.ext_fields).offset
         try:
-            record = self._store.message_at(offset)
+            record = self._store.message_at(PhysicalOffset(offset))
         except StoreError as error:
             raise _refusal(channel, f"a look at offset {offset}", error) from error
         if record is None:

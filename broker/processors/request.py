@@ -6,7 +6,7 @@ Pure.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from ...remoting.bodies import Body, out_of_range
 from ...remoting.codec import RemotingCommand
@@ -17,6 +17,8 @@ from ...remoting.response_codes import ResponseCode
 from ...remoting.steps import Steps, at_once
 from ...store.errors import StoreError, StoreIOError
 from ...store.message_store import MessageStore
+from ...store.offsets import PhysicalOffset
+from ...store.state.state_file import StateFile
 
 BodyT = TypeVar("BodyT", bound=Body)
 
@@ -85,7 +87,7 @@ def stored_message(
     Raises: RequestRefused: SYSTEM_ERROR.
     """
     try:
-        record = store.message_at(physical_offset)
+        record = store.message_at(PhysicalOffset(physical_offset))
         if record is not None:
             return decode_record(record)
     except (StoreError, RemoteProtocolError) as error:
@@ -93,21 +95,14 @@ def stored_message(
     raise RequestRefused(ResponseCode.SYSTEM_ERROR, missing)
 
 
-class Table(Protocol):
-    """A table of the broker that lies in a file."""
-
-    async def saved(self) -> None:
-        """Wait until the table is saved as it is now. Raises: StoreIOError: it could not be."""
-
-
-async def until_saved(table: Table) -> None:
+async def until_saved(file: StateFile) -> None:
     """Wait until what an administrator changed will last.
 
     Raises: RequestRefused: SYSTEM_ERROR, the change could not be saved: the disk is full, or the
       folder cannot be written.
     """
     try:
-        await table.saved()
+        await file.saved()
     except StoreIOError as error:
         raise unsaved(error) from error
 

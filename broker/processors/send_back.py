@@ -12,7 +12,9 @@ import logging
 from random import Random
 from typing import Final, NamedTuple
 
+from ...common.java_integers import INT32_MAX
 from ...common.topic_names import DLQ_TOPIC_PREFIX, RETRY_TOPIC_PREFIX
+from ...remoting.bodies import PERM_WRITE
 from ...remoting.channel import Channel, Processor
 from ...remoting.codec import RemotingCommand
 from ...remoting.errors import RequestRefused
@@ -33,8 +35,6 @@ logger = logging.getLogger(__name__)
 FIRST_RETRY_LEVEL: Final = 3
 """Delay level of the first retry; each further one has the next level."""
 
-_PERM_WRITE: Final = 2
-_INT32_MAX: Final = 0x7FFFFFFF
 _UNIT_SUB: Final = 2
 """TopicSysFlag: the retry topic of a consumer that belongs to a unit."""
 
@@ -114,7 +114,7 @@ class SendBackProcessor:
                 f"subscription group not exist, {header.group} {FAQ_HELP}",
             )
         self._groups.require_saved(header.group)
-        if not self._config.broker_permission & _PERM_WRITE:
+        if not self._config.broker_permission & PERM_WRITE:
             raise RequestRefused(
                 ResponseCode.NO_PERMISSION,
                 f"the broker[{self._config.broker_ip1}] sending message is forbidden",
@@ -124,7 +124,7 @@ class SendBackProcessor:
         topic = RETRY_TOPIC_PREFIX + header.group
         sys_flag = _UNIT_SUB if header.unit_mode else 0
         config = self._topics.of_group(topic, group.retry_queue_nums, sys_flag)
-        if not config.perm & _PERM_WRITE:
+        if not config.perm & PERM_WRITE:
             raise RequestRefused(
                 ResponseCode.NO_PERMISSION, f"the topic[{topic}] sending message is forbidden"
             )
@@ -159,7 +159,7 @@ class SendBackProcessor:
         # A dead one keeps saying DELAY 0, as Apache's does.
         again.change_properties({**known, "WAIT": "false", "DELAY": str(verdict.delay_level)})
         again.store_host = self._puts.turn.store_host
-        again.reconsume_times = min(message.reconsume_times + 1, _INT32_MAX)
+        again.reconsume_times = min(message.reconsume_times + 1, INT32_MAX)
         # The consumer is through with it once this is answered. (Apache answers before the fsync.)
         self._puts.put_and_answer(request, channel, again, waits=True)
         return None

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ...common.java_hash import tags_code
-from ...common.message_properties import find_property
+from ...common.message_properties import MSG_REGION_HEAD, TAGS_HEAD, UNIQUE_KEY_HEAD, find_property
 from ...common.topic_names import (
     DLQ_TOPIC_PREFIX,
     RETRY_TOPIC_PREFIX,
@@ -146,7 +146,7 @@ class SendMessageProcessor:
         if not 0 <= queue_id < config.write_queue_nums:
             queue_id = self._topics.other_queue(config, queue_id, channel)
         properties = fields.get(n_properties, "").encode("utf-8", "replace")
-        has_key = b"UNIQ_KEY\1" in properties
+        has_key = UNIQUE_KEY_HEAD in properties
         if topic[0] == "%" or is_special(properties, has_key):
             message = InnerMessage(
                 topic, queue_id, request.body, admitted(properties), born_ms, channel.remote_host,
@@ -154,9 +154,9 @@ class SendMessageProcessor:
             )  # fmt: skip
             self._send_special(request, message)
             return
-        tags = _tags_of(properties) if b"TAGS\1" in properties else 0
+        tags = _tags_of(properties) if TAGS_HEAD in properties else 0
         waits = WAIT_OFF not in properties
-        if has_key and b"MSG_REGION\1" not in properties:
+        if has_key and MSG_REGION_HEAD not in properties:
             # 4.9 leaves the last separator out.
             properties += self._added_first if properties[-1] == 2 else self._added_after
         else:

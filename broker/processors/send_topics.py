@@ -10,7 +10,7 @@ from typing import Final
 
 from ...common.topic_names import RETRY_TOPIC_PREFIX, SYSTEM_TOPIC_PREFIX
 from ...common.topic_validator import refuse_topic
-from ...remoting.bodies import TopicConfig
+from ...remoting.bodies import PERM_READ, PERM_WRITE, TopicConfig
 from ...remoting.channel import Channel
 from ...remoting.codec import RemotingCommand
 from ...remoting.errors import RequestRefused
@@ -27,9 +27,6 @@ from ..admission import CLOSED_TOPICS, TopicKinds
 from ..config import BrokerConfig
 from ..topic_config_manager import TopicConfigManager
 from ..topic_queues import any_queue
-
-_PERM_WRITE: Final = 2
-_PERM_RW: Final = 6
 
 WORD_CODES: Final = frozenset({RequestCode.SEND_MESSAGE, RequestCode.SEND_REPLY_MESSAGE})
 """Sends whose header names are words and not letters."""
@@ -60,7 +57,7 @@ class SendTopics:
         random: Random,
     ) -> None:
         self.table = topics.topic_config_table
-        self.is_read_only = not config.broker_permission & _PERM_WRITE
+        self.is_read_only = not config.broker_permission & PERM_WRITE
         self._config = config
         self._topics = topics
         self._kinds = kinds
@@ -120,7 +117,7 @@ class SendTopics:
         )
         if config is None and retry:
             config = self._topics.create_topic_in_send_message_back(
-                topic, queue_count=1, perm=_PERM_RW, sys_flag=sys_flag
+                topic, queue_count=1, perm=PERM_READ | PERM_WRITE, sys_flag=sys_flag
             )
         if config is None:
             raise RequestRefused(

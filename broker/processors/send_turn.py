@@ -12,6 +12,7 @@ import logging
 from collections.abc import Callable, Collection, Mapping
 from typing import Final
 
+from ...common.message_properties import WAIT_HEAD
 from ...common.supervision import FailureLog
 from ...remoting.answer_template import AnswerTemplate
 from ...remoting.channel import Channel
@@ -21,6 +22,7 @@ from ...remoting.request_codes import RequestCode
 from ...remoting.response_codes import ResponseCode
 from ...store.errors import StoreIOError
 from ...store.message_store import MessageStore
+from ...store.offsets import PhysicalOffset
 from ...store.status import PutMessageStatus, PutRefusal
 from ..transaction_service import TransactionService
 from .put_refusal import refusal_of_put
@@ -43,7 +45,7 @@ _Answers = tuple[Channel, list[tuple[RemotingCommand, bytes]]]
 """To one connection: its requests of a turn, and the answers."""
 
 
-WAIT_OFF: Final = b"WAIT\1false"
+WAIT_OFF: Final = WAIT_HEAD + b"false"
 """The property of a message whose sender does not wait for the disk."""
 
 
@@ -243,7 +245,7 @@ class SendTurn:
                 channel.write([_as(status, request, answer) for request, answer in held])
 
         # All of the turn, with the op message that its commit ended in.
-        self._store.when_replicated(self._store.max_physical_offset - 1, safe)
+        self._store.when_replicated(PhysicalOffset(self._store.max_physical_offset - 1), safe)
 
     def refusal(self, refusal: PutRefusal) -> RequestRefused:
         """The answer to a put that stored nothing."""

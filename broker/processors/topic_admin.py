@@ -100,7 +100,7 @@ class TopicAdminProcessor:
         """
 
         async def run() -> RemotingCommand:
-            await until_saved(self._topics)
+            await until_saved(self._topics.file)
             await self._register_topics(topics)
             return answer
 

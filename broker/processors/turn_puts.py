@@ -16,6 +16,7 @@ from ...remoting.errors import RequestRefused
 from ...remoting.message_codec import PROPERTIES_SIZE_MAX
 from ...remoting.response_codes import ResponseCode
 from ...store.message_store import MessageStore
+from ...store.offsets import PhysicalOffset, QueueOffset
 from ...store.status import PutMessageStatus, PutRefusal
 from ..inner_message import InnerMessage, InnerPuts, WaitingRefused
 from ..transaction_service import TransactionService
@@ -25,8 +26,8 @@ from .send_turn import WAIT_OFF, SendTurn
 class Place(NamedTuple):
     """Where a message was appended."""
 
-    physical_offset: int
-    queue_offset: int
+    physical_offset: PhysicalOffset
+    queue_offset: QueueOffset
 
 
 class TurnPuts:

@@ -22,9 +22,9 @@ class Admin(OffsetVerbs, MessageVerbs, FilterVerbs):
 
     Use: `async with Admin("rocketmq://127.0.0.1:9876") as admin:`, under trio or asyncio.
 
-    Topics and groups are given and told without the client's namespace. A verb that asks several
-    brokers gives what all of them have; when some fail it raises BrokersError, which names them and
-    has the rest in `partial`. A request that a broker does not serve (yet) is a ServerError with
+    Names of topics and groups are without the client's namespace. A verb that asks several brokers
+    gives what all of them have; when some fail it raises BrokersError, which names them and has the
+    rest in `partial`. A request that a broker does not serve (yet) is a ServerError with
     REQUEST_CODE_NOT_SUPPORTED.
 
     Args:

@@ -1,7 +1,7 @@
 """Asking several brokers at once, and telling which of them did not answer.
 
 A verb that asks several brokers gives everything or raises: what the others answered is in the
-error's `partial`, so that nobody takes a part for the whole.
+error's `partial`, so that a part is not taken for the whole.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class BrokerFailure(msgspec.Struct, frozen=True):
 
 
 class BrokersError(ClientError):
-    """Of the brokers that were asked, some failed; the others did as they were told.
+    """Some of the brokers that were asked failed; the others succeeded.
 
     Args:
       what: what was asked of them.

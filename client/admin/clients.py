@@ -1,4 +1,4 @@
-"""Who is connected: consumers of a group, producers of a group, and what a consumer says of itself.
+"""The connected clients: consumers and producers of a group, and a consumer's running info.
 
 Java counterpart: consumerConnection, producerConnection, consumerStatus, consumeMessage of mqadmin.
 """
@@ -75,7 +75,7 @@ class ClientVerbs(Asking):
     async def _consumer_connections(
         self, full: str, brokers: Iterable[BrokerInfo]
     ) -> Answers[str, ConsumerConnection | None]:
-        """By broker name; None: nobody of the group is connected there."""
+        """By broker name; None: no member of the group is connected there."""
         header = GetConsumerConnectionListRequestHeader(consumer_group=full)
         ok = (ResponseCode.SUCCESS, ResponseCode.CONSUMER_NOT_ONLINE)
 
@@ -112,7 +112,7 @@ class ClientVerbs(Asking):
             try:
                 answer = await self._client.request(address, code, header)
             except ServerError as error:
-                # There is no code of its own for a group that nobody is of.
+                # A group without members has no code by itself.
                 if error.code == ResponseCode.SYSTEM_ERROR and "not exist" in error.remark:
                     return []
                 raise

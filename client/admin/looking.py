@@ -19,7 +19,7 @@ async def look(client: Client, queue: MessageQueue, offset: int, count: int) -> 
 
     Args:
       offset: of the first message wanted, in messages.
-      count: at most so many.
+      count: of messages, at most.
 
     Raises: AccessDeniedError: the topic may not be read. ServerError; ConnectError.
     """

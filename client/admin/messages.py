@@ -10,6 +10,7 @@ from typing import Final
 
 import msgspec
 
+from ...common.java_integers import INT64_MAX
 from ...remoting.bodies import MessageQueue
 from ...remoting.errors import RemoteProtocolError
 from ...remoting.headers import QueryMessageRequestHeader, ViewMessageRequestHeader
@@ -37,7 +38,7 @@ from .topics import TopicVerbs
 
 COUNT: Final = 64
 """Messages of one look-up. RocketMQ: maxMsgsNumBatch."""
-TIME_MAX: Final = (1 << 63) - 1
+TIME_MAX: Final = INT64_MAX
 _PORT_MAX: Final = 65_535
 
 
@@ -93,7 +94,7 @@ class MessageVerbs(TopicVerbs):
         try:
             answer = await self._client.request(address, code, header)
         except ServerError as error:
-            # There is no code of its own for it.
+            # No response code says so.
             if error.code == ResponseCode.SYSTEM_ERROR and "can not find" in error.remark:
                 text = f"{address} has no message with the id {message_id}: {error.remark}"
                 raise NotFoundError(text) from error
@@ -120,7 +121,7 @@ class MessageVerbs(TopicVerbs):
         """The newest messages with a key, oldest first; an id that a producer gave is one too.
 
         Args:
-          count: at most so many of each broker; brokers give 64 at most by default.
+          count: of messages of each broker, at most; brokers give 64 at most by default.
           begin_ms, end_ms: stored between these, ms since 1970.
 
         Raises: RouteNotFoundError: there is no such topic. BrokersError; ServerError; ConnectError.
@@ -184,7 +185,7 @@ class MessageVerbs(TopicVerbs):
 
         Args:
           begin_ms, end_ms: both included, ms since 1970 by the brokers' clocks.
-          count: at most so many.
+          count: of messages, at most.
 
         Raises: RouteNotFoundError: there is no such topic. BrokersError; ServerError; ConnectError.
         """

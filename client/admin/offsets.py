@@ -1,4 +1,4 @@
-"""What queues hold, how far groups are, and setting them elsewhere.
+"""Offsets of queues, the lag of groups, and resetting them.
 
 Everything is had by requests that every broker serves: queue by queue, not by 202 and 208.
 
@@ -81,7 +81,7 @@ class OffsetVerbs(ClientVerbs, GroupVerbs, BrokerVerbs):
           topic: None: all topics that the group has offsets of or subscribes to, its retry topic
             among them.
 
-        Raises: NotFoundError: nobody knows anything of the group. RouteNotFoundError: there is no
+        Raises: NotFoundError: no broker knows the group. RouteNotFoundError: there is no
           such topic. BrokersError: `partial` has the other brokers' queues. ServerError;
           ConnectError.
         """

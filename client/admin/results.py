@@ -1,4 +1,4 @@
-"""What an administrator is told: frozen values, in names without the client's namespace.
+"""The results of an administrator's verbs: frozen values, in names without the client's namespace.
 
 Offsets and lags are in messages, times in ms since 1970.
 """
@@ -28,7 +28,7 @@ class BrokerInfo(msgspec.Struct, frozen=True, rename="camel"):
 
     @property
     def address(self) -> str | None:
-        """`host:port` of the master, or of another one when there is none; None: nobody is up."""
+        """`host:port` of the master, or of another one when there is none; None: none is up."""
         return self.addresses[min(self.addresses)] if self.addresses else None
 
 
@@ -203,7 +203,7 @@ class GroupClients(msgspec.Struct, frozen=True, rename="camel"):
     """The members of a consumer group that are connected.
 
     Attributes:
-      clients: sorted by id; empty: nobody is.
+      clients: sorted by id; empty: there are none.
       subscriptions: as the latest heartbeat had them, sorted by topic.
       consume_type: "CONSUME_ACTIVELY" (pull), "CONSUME_PASSIVELY" (push), "CONSUME_POP", or "".
       message_model: "CLUSTERING", "BROADCASTING", or "".
@@ -272,7 +272,7 @@ class FilterClassInfo(msgspec.Struct, frozen=True, rename="camel"):
 
     Attributes:
       server: the filter server's `host:port`.
-      class_crc: of its source; 0: it has none of its own.
+      class_crc: of its source; 0: there is none.
       language: "java" or "python"; others, such as "configured", are the operator's own classes.
       state: "ready", "fetching" (its source is not there yet) or "broken".
       error: why it is broken, or why a newer source was not taken; "": nothing is wrong.

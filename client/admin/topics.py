@@ -212,9 +212,9 @@ class TopicVerbs(Asking):
             return ask_name_server
 
         servers = self._client.url.name_servers
-        told = await ask_all({f"name server {address}": call(address) for address in servers})
+        answers = await ask_all({f"name server {address}": call(address) for address in servers})
         self._client.forget_route(full)
-        told.check(f"deleting topic {name}", None)
+        answers.check(f"deleting topic {name}", None)
 
     async def _delete_topic_if_there(self, full: str) -> None:
         with contextlib.suppress(RouteNotFoundError):

@@ -1,4 +1,4 @@
-"""What the client decides, without doing it: names, routes, rebalancing, flow, the bytes of a send.
+"""The client's decisions, without I/O: names, routes, rebalancing, flow, the tries of a send.
 
 Pure: no trio, no anyio, no socket, no clock, no randomness; the shell around it passes these in.
 """

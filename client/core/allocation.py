@@ -1,4 +1,4 @@
-"""How the members of a consumer group share a topic's queues.
+"""The strategies by which the members of a consumer group share a topic's queues.
 
 Each member computes the whole by itself, so all must use the same strategy, and each must be given
 the same lists in the same order: queues sorted, client ids sorted.
@@ -309,4 +309,4 @@ STRATEGIES: Final[Mapping[str, AllocateMessageQueueStrategy]] = {
         AllocateMessageQueueConsistentHash(),
     )
 }
-"""The strategies that need nothing to be told, by name."""
+"""The strategies that take no arguments, by name."""

@@ -1,4 +1,4 @@
-"""What a client calls itself: `ip@instance`, the same towards all servers.
+"""A client's id: `ip@instance`, the same towards all servers.
 
 A broker tells the members of a group apart by it, so two clients must never share one.
 

@@ -1,4 +1,4 @@
-"""Which queue a message goes to: in turn, not to a broker that just failed, and not to a slow one.
+"""The choice of a message's queue: in turn, no broker that just failed, and no slow one.
 
 Java counterpart: MQFaultStrategy, LatencyFaultToleranceImpl, ThreadLocalIndex,
 TopicPublishInfo.selectOneMessageQueue of RocketMQ 5.3.3. Pure: times are arguments, and the first

@@ -92,7 +92,7 @@ class InFlight(Generic[ErrorT]):
         )
 
     def enter(self, size: int) -> None:
-        """Count a message of so many bytes; `leave` is called once for each."""
+        """Count a message of `size` bytes; `leave` is called once for each."""
         self.count += 1
         self.size += size
 

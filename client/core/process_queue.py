@@ -20,7 +20,7 @@ REBALANCE_LOCK_INTERVAL_MS: Final = 20_000
 PULL_MAX_IDLE_MS: Final = 120_000
 """A queue not pulled for so long is stuck, and is dropped and made again."""
 
-_HOLES_COUNT_MIN: Final = 1024  # below this nobody minds offsets of messages that have ended
+_HOLES_COUNT_MIN: Final = 1024  # fewer offsets of ended messages do not matter
 
 
 class PulledMessage(Protocol):
@@ -179,7 +179,7 @@ class ProcessQueue(Generic[MessageT]):
         """The next messages for orderly consumption; they count until `commit`.
 
         Args:
-          count: at most so many, >= 1.
+          count: of messages, at most; >= 1.
           now_ms: notes that something is consumed.
         Returns: in the order of offsets. None left: an empty list; the next `put` that brings one
           returns True.

@@ -27,16 +27,11 @@ from ...remoting.headers import (
     UpdateConsumerOffsetRequestHeader,
 )
 from ...remoting.headers.base import Header, decode
+from ...remoting.pull_sys_flag import CLASS_FILTER, COMMIT_OFFSET, SUBSCRIPTION, SUSPEND
 from ...remoting.request_codes import RequestCode
 from ...remoting.response_codes import ResponseCode
 
 T = TypeVar("T")
-
-COMMIT: Final = 0x1
-SUSPEND: Final = 0x2
-SUBSCRIPTION: Final = 0x4
-CLASS_FILTER: Final = 0x8
-"""Bits of a pull's sysFlag. Source: PullSysFlag."""
 
 
 class PullStatus(Enum):
@@ -155,7 +150,7 @@ def pull(
       queue: its topic with namespace.
       group: with namespace.
       offset: of the first message wanted, in messages.
-      count: at most so many messages.
+      count: of messages, at most.
       size: bytes of the answer at most, for brokers of 5.x; None: as the broker likes.
       suspend_s: seconds that the broker may hold the pull when there is nothing; 0: none.
       commit_offset: the group's offset to note on the way; 0: none.
@@ -168,7 +163,7 @@ def pull(
         queue_id=queue.queue_id,
         queue_offset=offset,
         max_msg_nums=count,
-        sys_flag=(COMMIT if commit_offset > 0 else 0)
+        sys_flag=(COMMIT_OFFSET if commit_offset > 0 else 0)
         | (SUSPEND if suspend_s > 0 else 0)
         | (SUBSCRIPTION if is_subscription_sent else 0)
         | (CLASS_FILTER if is_class_filtered else 0),

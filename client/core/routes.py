@@ -129,7 +129,7 @@ def static_topic_endpoints(topic: str, route: TopicRouteData) -> dict[MessageQue
     stays the same when it moves; requests go to the broker of this table, with the queue id and the
     made-up name as they are.
 
-    Returns: queue to broker name, `NO_BROKER` where nobody has it; empty: no static topic.
+    Returns: queue to broker name, `NO_BROKER` where none has it; empty: no static topic.
     Raises: RemoteProtocolError: as `publish_info`.
     Source: ClientMetadata.topicRouteData2EndpointsForStaticTopic.
     """

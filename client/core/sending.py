@@ -133,7 +133,7 @@ class Sending:
       start_s: when it began, or was restarted.
       timeout_s: seconds for all tries from then on.
       queue: where the try goes; set by `choose`.
-      address: of the broker that the try goes to, for texts; set by whoever has the connection.
+      address: of the broker that the try goes to, for texts; set with its connection.
       attempts: the tries that failed, in order.
       failure: how the try that was taken last failed; None: it did not.
       result: of a send that is over; None: it failed.

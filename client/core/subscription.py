@@ -1,4 +1,4 @@
-"""What a consumer wants of a topic: tags, SQL or a class, in the form that brokers read.
+"""A consumer's subscription to a topic: tags, SQL or a class, in the form that brokers read.
 
 Java counterpart: MessageSelector, FilterAPI, ExpressionType, and the tag check of
 PullAPIWrapper.processPullResult of RocketMQ 5.3.3; classes as in 4.2.0. Pure.

@@ -1,4 +1,4 @@
-"""Which topics, groups and messages a client lets pass, and the names that RocketMQ makes of them.
+"""Checks of topics, groups and messages, and the names that RocketMQ makes of them.
 
 Java counterpart: Validators, TopicValidator, MixAll of RocketMQ 5.3.3. Pure. All checks raise
 ValueError with a text that says what is wrong and what to do.

@@ -15,12 +15,11 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, Final, TypeVar
 
+from ..java_integers import INT32_MAX, INT64_MAX
 from .errors import FilterEvaluationError
 
 T = TypeVar("T")
 
-INT32_MAX: Final = 2**31 - 1
-INT64_MAX: Final = 2**63 - 1
 _INT64_DIGITS_MAX: Final = 19
 _SAFE_DIGITS_MAX: Final = 9
 """So many ASCII digits fit into an int32, whatever they are."""

@@ -16,10 +16,10 @@ from typing import Any, Final, NoReturn
 
 from lark import Lark, Token, Transformer, UnexpectedCharacters, UnexpectedInput, UnexpectedToken
 
+from ..java_integers import INT32_MAX, INT64_MAX
 from . import operands
 from .comments import check_tokens, without_comments
 from .errors import FilterSyntaxError
-from .java_values import INT32_MAX, INT64_MAX
 from .operands import Kind, Operand
 
 _GRAMMAR: Final = Path(__file__).with_name("sql92.lark")

@@ -16,6 +16,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from ...common.java_hash import hash_prefix
+from ...common.message_properties import DELAY_HEAD, TAGS_HEAD
 from ...remoting.message_codec import MAGIC_BLANK, RECORD_PREFIX, RECORD_SIZE_MIN
 from ...remoting.sys_flag import (
     INNER_BATCH,
@@ -190,7 +191,7 @@ class LogCopier:
                     return physical_offset, problem
                 continue
             code = 0
-            if b"TAGS\1" in properties or b"DELAY\1" in properties:
+            if TAGS_HEAD in properties or DELAY_HEAD in properties:
                 code = places.tags_code(topic, timestamp_ms, properties)
             append(queue, physical_offset, size, code, timestamp_ms, properties)
         if reader.end < self._arrived.whole_end:

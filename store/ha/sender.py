@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
+from ...common.java_integers import INT64_MAX
 from .flow import FlowMeter
 from .link import Link, LinkEnded, Piece
 from .log_check import CHECKED_SIZE, QUESTIONS_MAX, checksum
@@ -149,7 +150,7 @@ class LogSender:
     async def _answer_questions(self, requested: int) -> None:
         """Answer until the slave reports again, which begins the transfer."""
         await self.link.send(
-            [encode_header(min(self._store.checkpoints.own_from, _INT64_MAX), READY)]
+            [encode_header(min(self._store.checkpoints.own_from, INT64_MAX), READY)]
         )
         questions = 0
         while True:
@@ -243,6 +244,3 @@ class LogSender:
         log.served(offset - self.send_offset)
         self.send_offset = offset
         return pieces
-
-
-_INT64_MAX = (1 << 63) - 1

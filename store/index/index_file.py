@@ -20,6 +20,7 @@ import sys
 import zlib
 from array import array
 
+from ...common.java_integers import INT32_MAX
 from ..disk.os_disk import Disk, DiskFile
 from ..errors import CorruptRecordError, StoreIOError
 from ..format import (
@@ -43,7 +44,6 @@ REBUILD_COUNT = 2048
 CHAIN_LENGTH_MAX = 1_000_000
 """Entries of one slot looked at per query; Apache's only limit is the file's 20 million."""
 
-_INT32_MAX = 0x7FFFFFFF
 _NO_HEADER = bytes(INDEX_HEADER_SIZE)
 _pack_entry = ENTRY.pack
 
@@ -309,8 +309,8 @@ class IndexFile:
             if store_timestamp_ms != known_ms:
                 known_ms = store_timestamp_ms
                 seconds = (store_timestamp_ms - begin) // 1000 if begin > 0 else 0
-                if not 0 <= seconds <= _INT32_MAX:
-                    seconds = 0 if seconds < 0 else _INT32_MAX
+                if not 0 <= seconds <= INT32_MAX:
+                    seconds = 0 if seconds < 0 else INT32_MAX
             pending += _pack_entry(key_hash, physical_offset, seconds, previous)
             slots[slot] = count
             if count == 1:

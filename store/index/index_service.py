@@ -24,7 +24,7 @@ from ...common.java_hash import (
     index_key_hash,
     index_key_hash_after,
 )
-from ...common.message_properties import find_property
+from ...common.message_properties import KEYS_HEAD, UNIQUE_KEY_HEAD, find_property
 from ...remoting.sys_flag import TRANSACTION_MASK, TRANSACTION_ROLLBACK_TYPE
 from ..clock import Clock
 from ..disk.os_disk import Disk
@@ -473,14 +473,14 @@ class IndexService:
             topic_hash, properties, physical_offset, timestamp_ms = popleft()
             # The usual message: one unique key, of which all but the last four digits is what the
             # message before it had, and no KEYS. Everything else takes `_index`.
-            at = properties.rfind(b"UNIQ_KEY\x01")
+            at = properties.rfind(UNIQUE_KEY_HEAD)
             end = properties.find(b"\x02", at + 9)
             key = properties[at + 9 : end if end > 0 else None]
             if (
                 at < 0
                 or (at and properties[at - 1] != 2)
                 or len(key) < 8
-                or b"KEYS\x01" in properties
+                or KEYS_HEAD in properties
                 or not key.isascii()
             ):
                 self._put_many(batch)

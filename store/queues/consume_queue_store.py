@@ -8,8 +8,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import lru_cache
+from typing import NamedTuple
 
 from ...common.java_hash import hash_prefix
+from ...common.java_integers import INT32_MAX, INT64_MAX
 from ...remoting.errors import LocalProtocolError
 from ...remoting.message_codec import record_topic
 from ..disk.os_disk import Disk
@@ -23,20 +25,35 @@ from .consume_queue_ext import BitMapOf, ConsumeQueueExt, ExtendedConsumeQueue
 
 logger = logging.getLogger(__name__)
 
-TIME_MAX = (1 << 63) - 1
+TIME_MAX = INT64_MAX
 UNREADABLE_MAX = 1000
 """Messages that a search by time tries one after the other until one can be read."""
 
 TOPIC_FACTS_COUNT_MAX = 16_384
 """Topics whose facts are remembered, a few hundred bytes each; it saves time and memory only."""
 
-QUEUE_ID_MAX = 0x7FFFFFFF
+QUEUE_ID_MAX = INT32_MAX
 """Queue ids are int32 on the wire; a folder's name beyond it was not made by a broker."""
 
 
+class _TopicFacts(NamedTuple):
+    """What the queues of one topic share.
+
+    Attributes:
+      folder: the name of its folder.
+      magic, topic_field: of its records.
+      topic_hash: the hash of "topic#".
+    """
+
+    folder: str
+    magic: int
+    topic_field: bytes
+    topic_hash: int
+
+
 @lru_cache(maxsize=TOPIC_FACTS_COUNT_MAX)
-def _topic_facts(topic: str) -> tuple[str, int, bytes, int] | None:
-    """(name of its folder, magic and topic field of its records, hash of "topic#").
+def _topic_facts(topic: str) -> _TopicFacts | None:
+    """The facts of a topic.
 
     Remembered so that all queues of a topic have the same objects: a put to one of thousands of
     queues finds them in the processor's cache. None for a topic that cannot be a folder's name.
@@ -48,7 +65,7 @@ def _topic_facts(topic: str) -> tuple[str, int, bytes, int] | None:
         magic, topic_field = record_topic(topic)
     except LocalProtocolError:
         return None
-    return name, magic, topic_field, hash_prefix(f"{topic}#")
+    return _TopicFacts(name, magic, topic_field, hash_prefix(f"{topic}#"))
 
 
 class ConsumeQueueStore:

@@ -15,7 +15,7 @@ from ..format import BATCH_UNIT_SIZE
 from ..log.commit_log import CommitLog
 from ..queues.batch_consume_queue import BatchConsumeQueue, BatchUnit
 from ..status import GetMessageStatus
-from .record_filter import RecordFilter, is_wanted
+from .record_filter import Wanted, is_wanted
 
 
 class BatchesFound(NamedTuple):
@@ -44,33 +44,29 @@ def collect_batches(
     config: MessageStoreConfig,
     *,
     queue_offset: int,
-    count_max: int,
-    size_max: int,
-    tags_codes: frozenset[int] | None,
-    log_end: int,
+    wanted: Wanted,
     near_from: int,
     verify: Callable[[BatchUnit], None] | None = None,
-    record_filter: RecordFilter | None = None,
 ) -> BatchesFound:
     """Records from the one on that holds a queue offset.
 
     Args:
       queue_offset: in [min_offset, max_offset) of the queue.
-      count_max: messages wanted at most; the first record is answered whatever it holds.
-      size_max: bytes wanted at most, likewise.
-      tags_codes: answer only records with one of these tags codes (an inner batch has that of its
-        own TAGS, usually none: 0, whatever its messages have); None: all.
-      log_end: where the commit log ends.
+      wanted: the first record is answered whatever it holds. The tags code of an inner batch is
+        that of its own TAGS, usually none: 0, whatever its messages have; the filter is asked of
+        its own properties.
       near_from: records from this physical offset on count as in memory.
       verify: called with each unit before it is looked at; raises CorruptRecordError. A bad one
         behind others ends the answer before it.
-      record_filter: answer only records that it wants (of an inner batch, by its own properties).
 
     Raises:
       CorruptRecordError: what `verify` raised of the first record.
       StoreIOError: a file could not be read.
     """
-    scan_end = queue_offset + max(config.max_filter_message_size // BATCH_UNIT_SIZE, count_max)
+    tags_codes, record_filter = wanted.tags_codes, wanted.record_filter
+    scan_end = queue_offset + max(
+        config.max_filter_message_size // BATCH_UNIT_SIZE, wanted.count_max
+    )
     status = GetMessageStatus.NO_MATCHED_MESSAGE
     buffers: list[memoryview] = []
     total = count = skip_until = physical_offset = 0
@@ -86,14 +82,14 @@ def collect_batches(
         if unit.base_offset >= min(queue.max_offset, scan_end):
             break
         near = unit.physical_offset >= near_from
-        if count and _is_full(config, unit, count, total, count_max, size_max, near=near):
+        if count and _is_full(config, unit, wanted, count, total, near=near):
             break
         next_offset, physical_offset = unit.end_offset, unit.physical_offset
         if physical_offset < skip_until:
             continue
         if tags_codes is not None and unit.tags_code not in tags_codes:
             continue
-        fits = 0 < unit.size <= log_end - physical_offset
+        fits = 0 < unit.size <= wanted.log_end - physical_offset
         record = log.read(physical_offset, unit.size) if fits else None
         if record is None:
             if not count:
@@ -113,15 +109,14 @@ def collect_batches(
 def _is_full(
     config: MessageStoreConfig,
     unit: BatchUnit,
+    wanted: Wanted,
     count: int,
     total: int,
-    count_max: int,
-    size_max: int,
     *,
     near: bool,
 ) -> bool:
     """Whether an answer of `count` messages and `total` bytes has no room for one more record."""
-    if count + unit.batch_size > count_max or total + unit.size > size_max:
+    if count + unit.batch_size > wanted.count_max or total + unit.size > wanted.size_max:
         return True
     if near:
         bytes_max = config.max_transfer_bytes_on_message_in_memory

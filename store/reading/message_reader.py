@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from functools import lru_cache
 from struct import Struct
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import msgspec
 
@@ -30,7 +30,7 @@ from ..queues.consume_queue_ext import EXT_ADDRESS_MAX, ExtendedConsumeQueue
 from ..status import GetMessageStatus
 from .batch_reader import collect_batches
 from .record_check import RecordCheck, holds_key, no_unit
-from .record_filter import JUDGED, RecordFilter, judged
+from .record_filter import JUDGED, RecordFilter, Wanted, judged
 
 SIZE_MAX = 128 * 1024 * 1024
 """Bytes that one get answers at most. Source: DefaultMessageStore.java MAX_PULL_MSG_SIZE."""
@@ -84,6 +84,14 @@ Collected = tuple[GetMessageStatus, int, int, list[memoryview], int, int]
 """(status, units used, last one's physical offset, buffers, size, count)."""
 
 
+class LogEnd(Protocol):
+    """The end of the log; the store's `LogWriter` has it."""
+
+    @property
+    def committed_offset(self) -> int:
+        """Physical offset at which the log ends."""
+
+
 class MessageReader:
     """The reading half of a store.
 
@@ -91,6 +99,7 @@ class MessageReader:
       log, queues, index: the store's.
       config: limits.
       memory_bytes: the machine's memory.
+      end: knows where the log ends.
     """
 
     def __init__(
@@ -100,8 +109,10 @@ class MessageReader:
         index: IndexService,
         config: MessageStoreConfig,
         memory_bytes: int,
+        end: LogEnd,
     ) -> None:
         self._log = log
+        self._end = end
         self._queues = queues
         self._index = index
         self._config = config
@@ -132,10 +143,8 @@ class MessageReader:
         queue_id: int,
         queue_offset: int,
         count_max: int,
-        size_max: int,
-        tags_codes: frozenset[int] | None,
-        log_end: int,
-        *,
+        size_max: int = 0x7FFFFFFF,
+        tags_codes: frozenset[int] | None = None,
         record_filter: RecordFilter | None = None,
     ) -> GetMessageResult:
         """Messages from a queue offset on.
@@ -146,8 +155,8 @@ class MessageReader:
             answered whatever its size.
           size_max: bytes wanted at most.
           tags_codes: answer only messages with one of these tags codes; None: all.
-          log_end: where the commit log ends.
           record_filter: answer only messages that it wants, too; None: all.
+
         Raises:
           StoreIOError: a file could not be read.
           CorruptRecordError: the message at the offset is damaged, or lost though its neighbours
@@ -155,7 +164,7 @@ class MessageReader:
 
         Source: RocketMQ 5.3.3 store/DefaultMessageStore.java getMessage, isTheBatchFull.
         """
-        queue = self._queues.get((topic, queue_id))
+        queue, log_end = self._queues.get((topic, queue_id)), self._end.committed_offset
         max_offset = queue.max_offset if queue is not None else 0
         if queue is None or max_offset == 0:
             # Apache makes a queue that is asked for, so that an unknown one is an empty one.
@@ -168,28 +177,26 @@ class MessageReader:
             one = queue_offset == max_offset
             status = _OVERFLOW_ONE if one else GetMessageStatus.OFFSET_OVERFLOW_BADLY
             return self._nothing(status, queue_offset, max_offset, min_offset, max_offset)
-        if isinstance(queue, BatchConsumeQueue):
-            return self._get_batches(
-                queue, queue_offset, count_max, size_max, tags_codes, log_end, record_filter
-            )
-        wanted = count_max if count_max > 1 else 1
-        if tags_codes is not None or record_filter is not None:
-            wanted = max(self._config.max_filter_message_size // UNIT_SIZE, wanted)
         # Here and in what follows: a comparison costs a tenth of what `min` does, 0.2 us.
-        if wanted > max_offset - queue_offset:
-            wanted = max_offset - queue_offset
-        units = queue.read(queue_offset, wanted)
-        if not units:
-            return self._no_units(queue, queue_offset)
         if not SIZE_MAX_MIN <= size_max <= SIZE_MAX:
             size_max = SIZE_MAX_MIN if size_max < SIZE_MAX_MIN else SIZE_MAX
+        if isinstance(queue, BatchConsumeQueue):
+            wanted = Wanted(max(count_max, 1), size_max, tags_codes, record_filter, log_end)
+            return self._get_batches(queue, queue_offset, wanted)
+        count = count_max if count_max > 1 else 1
+        if tags_codes is not None or record_filter is not None:
+            count = max(self._config.max_filter_message_size // UNIT_SIZE, count)
+        if count > max_offset - queue_offset:
+            count = max_offset - queue_offset
+        units = queue.read(queue_offset, count)
+        if not units:
+            return self._no_units(queue, queue_offset)
         found = None
         if tags_codes is None and queue_offset >= queue.cold_end and record_filter is None:
             found = self._collect_recent(units, size_max, log_end)
         if found is None:
-            entries = self._entries(queue, queue_offset, units, tags_codes, log_end, record_filter)
-            tags_codes = tags_codes if record_filter is None else JUDGED
-            found = self._collect(entries, count_max, size_max, tags_codes, log_end)
+            wanted = Wanted(count_max, size_max, tags_codes, record_filter, log_end)
+            found = self._collect(self._entries(queue, queue_offset, units, wanted), wanted)
         status, read, last, buffers, size, count = found
         self._log.served(size)
         far = log_end - last > self._near
@@ -214,12 +221,11 @@ class MessageReader:
         queue: ConsumeQueue,
         queue_offset: int,
         units: bytes,
-        tags_codes: frozenset[int] | None,
-        log_end: int,
-        record_filter: RecordFilter | None,
+        wanted: Wanted,
     ) -> Iterable[Unit]:
         """Units as `_collect` wants them: verified where they must be, with real tags codes, and
         judged by the filter if there is one."""
+        tags_codes, record_filter, log_end = wanted.tags_codes, wanted.record_filter, wanted.log_end
         if tags_codes is not None and isinstance(queue, ExtendedConsumeQueue):
             units = queue.with_real_tags_codes(units)
         entries: Iterable[Unit]
@@ -233,28 +239,18 @@ class MessageReader:
         return judged(entries, self._log, record_filter, tags_codes, log_end, is_hidden)
 
     def _get_batches(
-        self,
-        queue: BatchConsumeQueue,
-        queue_offset: int,
-        count_max: int,
-        size_max: int,
-        tags_codes: frozenset[int] | None,
-        log_end: int,
-        record_filter: RecordFilter | None,
+        self, queue: BatchConsumeQueue, queue_offset: int, wanted: Wanted
     ) -> GetMessageResult:
         """`get_message` of a queue of batches, for an offset between its ends."""
+        log_end = wanted.log_end
         found = collect_batches(
             queue,
             self._log,
             self._config,
             queue_offset=queue_offset,
-            count_max=max(count_max, 1),
-            size_max=min(max(size_max, SIZE_MAX_MIN), SIZE_MAX),
-            tags_codes=tags_codes,
-            log_end=log_end,
+            wanted=wanted,
             near_from=log_end - self._near,
             verify=self._check.batches(queue, queue_offset, log_end),
-            record_filter=record_filter,
         )
         self._log.served(found.size)
         return GetMessageResult(
@@ -306,16 +302,12 @@ class MessageReader:
             buffers = [view[at : at + size] for at, size in zip(offsets, sizes, strict=True)]
         return _FOUND, count, last, buffers, total, count
 
-    def _collect(
-        self,
-        units: Iterable[Unit],
-        count_max: int,
-        size_max: int,
-        tags_codes: frozenset[int] | None,
-        log_end: int,
-    ) -> Collected:
-        """What units lead to, as far as the limits go."""
+    def _collect(self, units: Iterable[Unit], wanted: Wanted) -> Collected:
+        """What units lead to, as far as the limits go; see `_entries`."""
         log, config, file_size = self._log, self._config, self._log.file_size
+        count_max, size_max, tags_codes, record_filter, log_end = wanted
+        if record_filter is not None:
+            tags_codes = JUDGED
         near_from = log_end - self._near
         memory_bytes = min(config.max_transfer_bytes_on_message_in_memory, size_max)
         memory_count = min(config.max_transfer_count_on_message_in_memory, count_max)

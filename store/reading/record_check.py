@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from zlib import crc32
 
 from ...common.java_hash import tags_code as code_of_tags
-from ...common.message_properties import KEY_SEPARATOR, find_property
+from ...common.message_properties import KEY_SEPARATOR, TAGS_HEAD, find_property
 from ...remoting.message_codec import (
     MAGIC_V1,
     PROPERTIES_LENGTH,
@@ -206,7 +206,7 @@ class RecordCheck:
             or check_record_crc(data, 0, size) is False
         ):
             return False
-        at = data.find(b"TAGS\x01", length_at + 2)
+        at = data.find(TAGS_HEAD, length_at + 2)
         if at < 0:
             return code == 0
         end = data.find(b"\x02", at)
@@ -214,7 +214,7 @@ class RecordCheck:
         return (
             bool(tags)
             and (at == length_at + 2 or data[at - 1] == 2)
-            and data.find(b"TAGS\x01", at + 5) < 0
+            and data.find(TAGS_HEAD, at + 5) < 0
             and code_of_tags(str(tags, "utf-8", "replace")) == code
         )
 

@@ -43,6 +43,23 @@ class RecordFilter(NamedTuple):
     hides: Callable[[ExtUnit], bool] | None = None
 
 
+class Wanted(NamedTuple):
+    """What a get wants of a queue.
+
+    Attributes:
+      count_max, size_max: messages and bytes at most; the first message counts for neither.
+      tags_codes: of the messages; None: all.
+      record_filter: that a record must pass, too; None: all do.
+      log_end: where the commit log ends; there is nothing behind it.
+    """
+
+    count_max: int
+    size_max: int
+    tags_codes: frozenset[int] | None
+    record_filter: RecordFilter | None
+    log_end: int
+
+
 def judged(
     units: Iterable[Unit],
     log: CommitLog,

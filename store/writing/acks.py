@@ -19,7 +19,7 @@ Replicated = Callable[[PutMessageStatus], None]
 
 
 class SlaveAcks:
-    """What the slaves that are connected now have told. Owned by the store's task.
+    """The reports of the slaves that are connected now. Owned by the store's task.
 
     Args:
       config: inSyncReplicas, haMaxGapNotInSync, slaveTimeout.
@@ -27,8 +27,8 @@ class SlaveAcks:
 
     Attributes:
       needed: slaves that must have a message before a send to a SYNC_MASTER is answered success.
-      acked_offset: physical offset up to which so many slaves have the log, or had it once.
-      waited_for: set when somebody begins to wait; whoever expires them makes a new one.
+      acked_offset: physical offset up to which `needed` slaves have the log, or had it once.
+      waited_for: set when a send begins to wait; `expire` makes a new one.
     """
 
     def __init__(self, config: MessageStoreConfig, clock: Clock) -> None:
@@ -58,7 +58,7 @@ class SlaveAcks:
             self._waiters.release(reached, PutMessageStatus.PUT_OK)
 
     def forget(self, slave: Hashable) -> None:
-        """A slave is gone; those who wait may be told by another one, or by it when it is back."""
+        """Forget a slave that is gone; another one, or itself when it is back, may still report."""
         self._offsets.pop(slave, None)
 
     def is_in_sync(self, offset: int, log_end: int) -> bool:
@@ -75,7 +75,7 @@ class SlaveAcks:
 
         Args:
           physical_offset: where the record begins.
-          callback: told PUT_OK, or FLUSH_SLAVE_TIMEOUT.
+          callback: called with PUT_OK, or FLUSH_SLAVE_TIMEOUT.
         """
         if physical_offset < self.acked_offset:
             callback(PutMessageStatus.PUT_OK)

@@ -51,7 +51,7 @@ class Burst:
     @property
     def is_empty(self) -> bool:
         """Whether there is nothing to write, to show or to take back."""
-        return not (self.pending or self.segments or self.touched)
+        return not (self.pending or self.segments or self.touched or self.index_items)
 
     def end_file(self) -> None:
         """Put the pending pieces aside: what follows belongs to the next file."""

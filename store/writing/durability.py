@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from ..clock import Clock
 from ..config import BrokerRole, MessageStoreConfig
+from ..offsets import PhysicalOffset
 from ..status import PutMessageStatus
 from .acks import Replicated, SlaveAcks
 from .flush import FlushService
@@ -52,7 +53,7 @@ class Durability:
         if self._sync_flush:
             self.slaves.fail(PutMessageStatus.FLUSH_DISK_TIMEOUT)
 
-    def when_replicated(self, physical_offset: int, callback: Replicated) -> None:
+    def when_replicated(self, physical_offset: PhysicalOffset, callback: Replicated) -> None:
         """Call back once a committed record is as safe as flushDiskType and brokerRole promise.
 
         The record is stored whatever the callback gets. A slave is sent only what its master has
@@ -81,7 +82,7 @@ class Durability:
         else:
             callback(status)
 
-    def _also_flushed(self, physical_offset: int, callback: Replicated) -> Replicated:
+    def _also_flushed(self, physical_offset: PhysicalOffset, callback: Replicated) -> Replicated:
         """Have FLUSH_SLAVE_TIMEOUT mean under SYNC_FLUSH, too, that the record is stored: a slave
         may be late because this machine's device is."""
 

@@ -1,7 +1,7 @@
 """fsync of the commit log: every 500 ms, or group commit under SYNC_FLUSH.
 
 Java counterparts: CommitLog.FlushRealTimeService and GroupCommitService of 5.3.3. Many sends wait
-for one fsync, which runs in a thread of its own. A failed fsync is final: the kernel may have
+for one fsync, which runs in its own thread. A failed fsync is final: the kernel may have
 dropped the pages and would report success to a second try, so it is never repeated; all waiters
 fail and the store becomes read-only (Apache 5.3.3 answers PUT_OK in that case).
 """
@@ -16,6 +16,7 @@ from ..clock import Clock
 from ..disk.os_disk import DiskFile
 from ..errors import StoreIOError
 from ..log.commit_log import CommitLog
+from ..offsets import PhysicalOffset
 from .sync_thread import SyncThread
 from .waiters import OffsetWaiters
 
@@ -78,7 +79,9 @@ class FlushService:
         else:
             self._wanted.set()
 
-    def when_flushed(self, physical_offset: int, callback: Callable[[bool], None]) -> None:
+    def when_flushed(
+        self, physical_offset: PhysicalOffset, callback: Callable[[bool], None]
+    ) -> None:
         """See `MessageStore.when_flushed`."""
         if physical_offset < self.flushed_offset:
             callback(True)

@@ -18,8 +18,8 @@ from ..config import FlushDiskType, MessageStoreConfig
 from ..errors import StoreIOError
 from ..format import Key
 from ..log.commit_log import CommitLog, blank, zeros_left
-from ..state import StoreEvent, StoreMode
 from ..status import PutMessageStatus, PutRefusal
+from ..store_state import StoreEvent, StoreMode
 from .activity import Activity
 from .burst import NO_PUTS, Burst
 from .dispatcher import Dispatcher
@@ -157,7 +157,11 @@ class LogWriter:
             raise unexpected from error
         size = end - self.committed_offset
         touched, items = burst.touched, burst.index_items
-        burst.clear_from(end)
+        # As `Burst.clear_from`, without the call: most bursts of a busy broker are short.
+        burst.pending, burst.pending_start = [], end
+        burst.touched, burst.index_items = [], []
+        if burst.segments:
+            burst.segments = []
         self.committed_offset = self._flusher.committed_offset = end
         self._activity.signal()
         if not self.sync_flush:

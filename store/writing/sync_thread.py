@@ -1,4 +1,4 @@
-"""A thread of its own for fsync, handed over to in some 30 µs.
+"""A thread for fsync that takes a call within some 30 µs.
 
 `trio.to_thread` costs about 170 µs for each call on a virtual machine, which is half of an fsync
 there; under group commit every send waits for that. One lock starts the thread, one eventfd (a pipe

@@ -1,4 +1,4 @@
-"""Those who wait until the log is safe up to an offset: one deque, no task for each.
+"""Callbacks that wait for an offset of the log to be safe: one deque, no task for each.
 
 Sends wait by the hundred for one fsync, or for one report of a slave; both come in the log's order,
 so what has come true is always at the left.
@@ -34,22 +34,22 @@ class OffsetWaiters(Generic[Outcome]):
         self._failures = FailureLog(logger)
 
     def __bool__(self) -> bool:
-        """Whether somebody waits."""
+        """Whether a callback waits."""
         return bool(self._waiters)
 
     @property
     def deadline_s(self) -> float:
-        """When the first of them has waited long enough; somebody waits."""
+        """When the first of them has waited long enough; there is one."""
         return self._waiters[0][1]
 
     def add(
         self, physical_offset: int, callback: Callable[[Outcome], None], *, now_s: float
     ) -> None:
-        """Let somebody wait until a record is safe.
+        """Let a callback wait until a record is safe.
 
         Args:
           physical_offset: where it begins.
-          now_s: the clock that `expire` is told, too.
+          now_s: by the clock that `expire` gets, too.
         """
         self._waiters.append((physical_offset, now_s + self._timeout_s, callback))
 

@@ -13,10 +13,10 @@ import pytest
 import trio
 import trio.testing
 
-from trocket.broker.state_files import StateFiles
 from trocket.broker.table_loading import TableLoader
 from trocket.broker.topic_config_manager import TopicConfigManager
 from trocket.store.queues.deleted_topics import DeletedTopics
+from trocket.store.state.state_files import StateFiles
 
 from .table_saves import Broken, Play
 

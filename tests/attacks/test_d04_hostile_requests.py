@@ -125,14 +125,14 @@ def test_no_request_takes_the_loop_for_long_where_tables_are_large(tmp_path: Pat
             fill_broker(tables)
             gc.freeze()
             for table in (tables.topics, tables.groups):
-                await table.saved()
+                await table.file.saved()
             found = {"first saves": times.longest_s}
             server = tables.server
             assert server is not None
             for attack in [attack for attack in BROKER_ATTACKS if attack.code in GROWING]:
                 found |= await play(server, [attack], times)
                 for table in (tables.topics, tables.groups):
-                    await table.saved()
+                    await table.file.saved()
                 found[attack.name] = times.longest_s
         async with name_server() as controller:
             fill_name_server(controller)

@@ -23,7 +23,6 @@ from trocket.broker.processors.client_manage import HEARTBEAT_STEP_GROUPS
 from trocket.broker.processors.lock import QUEUES_MAX
 from trocket.broker.subscription import SUBSCRIPTION_LENGTH_MAX
 from trocket.broker.subscription_group_manager import SubscriptionGroupManager
-from trocket.broker.table_file import TableFile
 from trocket.broker.topic_config_manager import TopicConfigManager
 from trocket.namesrv import settings
 from trocket.namesrv.config import NamesrvConfig
@@ -47,6 +46,7 @@ from trocket.remoting.response_codes import ResponseCode
 from trocket.remoting.steps import STEP_ITEMS, Steps, at_once
 from trocket.store.clock import ManualClock
 from trocket.store.disk.memory_disk import MemoryDisk
+from trocket.store.state.state_file import StateFile
 
 from . import hostile_requests as hostile
 
@@ -112,7 +112,7 @@ def all_steps(steps: Steps[T]) -> tuple[int, T]:
 
 @pytest.mark.parametrize("name", ["topics.json", "subscriptionGroup.json"])
 def test_a_large_table_is_saved_in_steps_and_as_it_was_when_the_save_began(name: str) -> None:
-    put_off: list[TableFile] = []
+    put_off: list[StateFile] = []
     saved: dict[str, bytes] = {}
     tables = {"config": BrokerConfig(), "clock": ManualClock(), "save_later": put_off.append}
     topics = TopicConfigManager(save=saved.__setitem__, **tables)

@@ -52,8 +52,8 @@ class Broker:
 
     def _resume(self, held: HeldPull, over: bool) -> bool:
         self.tried.append(held)
-        new, wanted = self.codes[held.pull.queue_offset :], held.pull.tags_codes
-        if over or any(wanted is None or code in wanted for code in new):
+        new, wanted = self.codes[held.pull.queue_offset :], held.pull.selector
+        if over or any(not isinstance(wanted, frozenset) or code in wanted for code in new):
             return True
         held.move_to(len(self.codes))
         return False

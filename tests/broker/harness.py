@@ -37,6 +37,7 @@ from trocket.remoting.errors import RemotingTimeoutError, RequestRefused
 from trocket.remoting.memory_budget import MemoryBudget
 from trocket.remoting.request_codes import RequestCode
 from trocket.store.clock import ManualClock
+from trocket.store.errors import StoreIOError
 from trocket.store.reading.message_reader import GetMessageResult
 from trocket.store.status import BoundaryType, GetMessageStatus
 
@@ -92,8 +93,7 @@ def held_pull(
         queue_offset=0,
         count_max=32,
         size_max=1000,
-        tags_codes=codes,
-        expression=None,
+        selector=codes,
     )
     return HeldPull(pull, deadline_s)
 
@@ -162,6 +162,7 @@ class Broker:
         self.clock = ManualClock()
         self.files: dict[str, bytes] = {}
         self.saves = 0
+        self.is_full = False
         self.store = FakeStore()
         self.registrations: list[int] = []
         self.topics = TopicConfigManager(self.config, clock=self.clock, save=self._save)
@@ -200,6 +201,8 @@ class Broker:
             self.processors.update(service.processors)
 
     def _save(self, name: str, text: bytes) -> None:
+        if self.is_full:
+            raise StoreIOError(name, "no space left")
         self.saves += 1
         self.files[name] = text
 

@@ -18,9 +18,13 @@ class Table(ConsumerOffsetManager):
 
     def __init__(self):
         self.files = []
-        super().__init__(
-            clock=ManualClock(5_000), save=lambda name, text: self.files.append((name, text))
-        )
+        self.is_full = False
+        super().__init__(clock=ManualClock(5_000), save=self._save)
+
+    def _save(self, name, text):
+        if self.is_full:
+            raise StoreIOError("/x", "no space")
+        self.files.append((name, text))
 
 
 def test_what_is_committed_is_found_and_nothing_else():
@@ -106,41 +110,36 @@ def test_offsets_beyond_their_queues_are_corrected_and_saved():
     table = Table()
     for topic, queue_id, offset in (("T", 0, 5), ("T", 1, 7), ("gone", 0, 3)):
         table.commit_offset("g", topic, queue_id, offset)
-    table.persist()
+    table.file.persist_changed()
     ends = {("T", 0): 5, ("T", 1): 6}
     table.correct(lambda topic, queue_id: ends.get((topic, queue_id), 0))
     assert table.offset_table == {"T@g": {0: 5, 1: 6}, "gone@g": {0: 0}}
-    assert table.persist()
+    assert table.file.persist_changed()
     table.correct(lambda topic, queue_id: 10)
-    assert not table.persist()
+    assert not table.file.persist_changed()
 
 
 def test_only_changes_are_saved():
     table = Table()
-    assert not table.persist()
+    assert not table.file.persist_changed()
     table.commit_offset("g", "T", 0, 1)
-    assert table.persist()
-    assert not table.persist()
+    assert table.file.persist_changed()
+    assert not table.file.persist_changed()
     assert [name for name, _ in table.files] == [CONSUMER_OFFSETS]
     table.commit_pull_offset("g", "T", 0, 1)
-    assert table.persist()
+    assert table.file.persist_changed()
     table.remove_offset("g")
-    assert table.persist()
+    assert table.file.persist_changed()
 
 
 def test_what_could_not_be_saved_is_saved_next_time():
     table = Table()
-    good_save = table._save
-
-    def failing_save(name, text):
-        raise StoreIOError("/x", "no space")
-
-    table._save = failing_save
+    table.is_full = True
     table.commit_offset("g", "T", 0, 1)
     with pytest.raises(StoreIOError):
-        table.persist()
-    table._save = good_save
-    assert table.persist()
+        table.file.persist_changed()
+    table.is_full = False
+    assert table.file.persist_changed()
 
 
 def test_offsets_whose_messages_are_gone_are_dropped_when_nobody_subscribes():
@@ -212,7 +211,7 @@ class OffsetMachine(RuleBasedStateMachine):
     @rule()
     def save(self):
         changed = self.model != self.saved
-        assert self.table.persist() or not changed
+        assert self.table.file.persist_changed() or not changed
         self.saved = dict(self.model)
 
     @rule()

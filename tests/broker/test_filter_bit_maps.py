@@ -17,6 +17,7 @@ from trocket.common.message_properties import properties_to_bytes
 from trocket.common.sql92.expression import Expression, compile_expression
 from trocket.remoting.bodies import SubscriptionData
 from trocket.remoting.message_codec import decode_messages
+from trocket.remoting.steps import at_once
 from trocket.store.clock import ManualClock
 from trocket.store.config import MessageStoreConfig
 from trocket.store.disk.memory_disk import MemoryDisk
@@ -238,7 +239,10 @@ class NothingIsHidden(RuleBasedStateMachine):
 
     @rule()
     def save(self) -> None:
-        self.saved = self.filters.take_changed() or self.saved
+        self.filters.clean()
+        if self.filters.file.is_dirty:
+            self.saved = at_once(self.filters.file.begin_save())
+            self.filters.file.end_save(None)
 
     @rule()
     def checkpoint(self) -> None:

@@ -36,9 +36,9 @@ def test_the_masters_offsets_are_taken_over_and_saved() -> None:
     slave = Slave()
     slave.hear(5, 7)
     assert slave.now == {0: 5, 1: 7}
-    assert slave.table.persist()
+    assert slave.table.file.persist_changed()
     slave.hear(5, 7)
-    assert not slave.table.persist()
+    assert not slave.table.file.persist_changed()
 
 
 def test_an_offset_that_the_master_sets_back_goes_back() -> None:

@@ -7,12 +7,8 @@ import threading
 import trio
 import trio.testing
 
-from trocket.broker.state_files import StateFiles
-from trocket.broker.table_file import TableFile
 from trocket.remoting.bodies import SubscriptionGroupConfig
-from trocket.remoting.steps import Steps
 from trocket.store.clock import SystemClock
-from trocket.store.disk.json_config import unsealed
 from trocket.store.disk.memory_disk import MemoryDisk
 
 from .embedded import Client, embedded_broker, pull_fields, send_fields
@@ -82,42 +78,6 @@ async def test_while_one_file_waits_for_the_disk_another_is_saved() -> None:
             assert (await admin.ask(200, {}, group.to_body())).code == 0
             assert b'"g"' in disk.contents["/store/config/subscriptionGroup.json"]
             disk.gate.set()
-
-
-async def test_an_older_text_never_replaces_a_newer_one() -> None:
-    disk = MemoryDisk()
-    disk.threaded = True
-    files = StateFiles(disk, "/c")
-    busy = threading.Event()
-    limiter = trio.to_thread.current_default_thread_limiter()
-    limiter.total_tokens = 1
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(trio.to_thread.run_sync, busy.wait, WAIT_S)
-        await trio.testing.wait_all_tasks_blocked()
-        nursery.start_soon(files.save_off_loop, "x.json", b"older")
-        await trio.testing.wait_all_tasks_blocked()
-        files.save("x.json", b"newer")
-        busy.set()
-    assert unsealed(bytes(disk.contents["/c/x.json"])) == (b"newer", True)
-
-
-async def test_a_text_made_in_steps_does_not_replace_what_was_saved_meanwhile() -> None:
-    disk = MemoryDisk()
-    disk.threaded = True
-    files = StateFiles(disk, "/c")
-
-    def encode() -> Steps[bytes]:
-        yield
-        files.save("x.json", b"newer")
-        return b"older"
-
-    table = TableFile("x.json", "things", files.save, encode, files.later)
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(files.run)
-        table.changed()
-        await table.saved()
-        nursery.cancel_scope.cancel()
-    assert unsealed(bytes(disk.contents["/c/x.json"])) == (b"newer", True)
 
 
 async def test_offsets_are_saved_off_the_loop() -> None:

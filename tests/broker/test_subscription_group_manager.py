@@ -20,11 +20,17 @@ class Table(SubscriptionGroupManager):
 
     def __init__(self, **config):
         self.files = []
+        self.is_full = False
         super().__init__(
             BrokerConfig(**config),
             clock=ManualClock(5_000),
-            save=lambda name, text: self.files.append((name, text)),
+            save=self._save,
         )
+
+    def _save(self, name, text):
+        if self.is_full:
+            raise StoreIOError("/x", "no space left")
+        self.files.append((name, text))
 
 
 def test_a_new_broker_has_rocketmqs_own_groups():
@@ -134,30 +140,26 @@ def test_a_file_that_is_no_table_is_refused_and_changes_nothing(text):
 
 def test_changes_inside_saving_once_are_saved_together():
     table = Table()
-    with table.saving_once():
+    with table.file.saving_once():
         table.find("g1")
         table.find("g2")
         assert table.files == []
     assert len(table.files) == 1
 
 
-def failing_save(name, text):
-    raise StoreIOError("/x", "no space left")
-
-
 def test_a_group_of_a_heartbeat_serves_even_when_it_cannot_be_saved(caplog):
     table = Table()
-    table._file._save = failing_save
+    table.is_full = True
     assert table.find("g") is not None
     assert "not saved yet" in caplog.text
 
 
 async def test_an_administrator_hears_that_a_change_could_not_be_saved():
     table = Table()
-    table._file._save = failing_save
+    table.is_full = True
     table.update([SubscriptionGroupConfig(group_name="g")])
     with pytest.raises(StoreIOError):
-        await table.saved()
+        await table.file.saved()
     table.delete("g")
     with pytest.raises(StoreIOError):
-        await table.saved()
+        await table.file.saved()

@@ -22,13 +22,19 @@ class Table(TopicConfigManager):
 
     def __init__(self, **config):
         self.files = []
+        self.is_full = False
         self.told = []
         super().__init__(
             BrokerConfig(**{"broker_cluster_name": "C", "broker_name": "broker-a", **config}),
             clock=ManualClock(5_000),
-            save=lambda name, text: self.files.append((name, text)),
+            save=self._save,
             on_change=self.told.append,
         )
+
+    def _save(self, name, text):
+        if self.is_full:
+            raise StoreIOError("/x", "no space left")
+        self.files.append((name, text))
 
     def first_send(self, topic, queue_count=4, default_topic="TBW102"):
         return self.create_topic_in_send_message(topic, default_topic, "192.0.2.2:1", queue_count)
@@ -93,7 +99,7 @@ def test_nothing_is_made_after_a_pattern_that_is_missing_or_not_inherited(patter
 
 def test_nothing_is_made_where_automatic_creation_is_off_even_if_the_file_has_the_pattern():
     saved = Table()
-    saved.persist()
+    saved.file.persist()
     table = Table(auto_create_topic_enable=False)
     table.decode(saved.files[0][1])
     assert "TBW102" in table.topic_config_table
@@ -242,7 +248,7 @@ def test_a_file_that_is_no_table_is_refused_and_changes_nothing(text):
 
 def test_changes_inside_saving_once_are_saved_together():
     table = Table()
-    with table.saving_once():
+    with table.file.saving_once():
         assert table.stage_topic("A", queue_count=1)
         assert table.stage_topic("B", queue_count=1)
         assert table.files == []
@@ -251,26 +257,22 @@ def test_changes_inside_saving_once_are_saved_together():
     assert len(table.files) == 1
     assert not table.unsaved
     assert table.select("A") is not None
-    with table.saving_once():
+    with table.file.saving_once():
         pass
     assert len(table.files) == 1
 
 
-def failing_save(name, text):
-    raise StoreIOError("/x", "no space left")
-
-
 def test_a_topic_of_a_first_send_is_refused_until_it_is_saved(caplog):
     table = Table()
-    good_save, table._file._save = table._file._save, failing_save
+    table.is_full = True
     for _ in range(2):
         with pytest.raises(RequestRefused, match=r"topic\[A\] is new, .*no space left") as refused:
             table.first_send("A")
         assert refused.value.code == ResponseCode.SERVICE_NOT_AVAILABLE
     assert caplog.text.count("not saved yet") == 1
     assert (table.told, table.select("A")) == ([], None)
-    table._file._save = good_save
-    table.save_again()
+    table.is_full = False
+    table.file.save_again()
     assert b'"A":{' in table.files[-1][1]
     assert table.first_send("A") is table.select("A")
     assert len(table.told) == 1
@@ -281,33 +283,33 @@ def test_a_change_of_a_topic_counts_only_when_it_is_saved():
     table = Table()
     table.first_send("A")
     before = table.select("A")
-    good_save, table._file._save = table._file._save, failing_save
+    table.is_full = True
     wider = msgspec.structs.replace(before, read_queue_nums=16, write_queue_nums=16)
     table.update([wider])
     assert table.select("A") is before
-    table._file._save = good_save
-    table.save_again()
+    table.is_full = False
+    table.file.save_again()
     assert table.select("A") == wider
 
 
 def test_a_topic_that_is_deleted_before_it_was_saved_does_not_come():
     table = Table()
-    good_save, table._file._save = table._file._save, failing_save
+    table.is_full = True
     table.update([TopicConfig(topic_name="A")])
     assert table.delete(["A"]) == ["A"]
-    table._file._save = good_save
-    table.save_again()
+    table.is_full = False
+    table.file.save_again()
     assert table.select("A") is None
     assert b'"A":{' not in table.files[-1][1]
 
 
 async def test_an_administrator_hears_that_a_change_could_not_be_saved():
     table = Table()
-    table._file._save = failing_save
+    table.is_full = True
     table.update([TopicConfig(topic_name="A")])
     with pytest.raises(StoreIOError):
-        await table.saved()
+        await table.file.saved()
     table.delete(["A"])
     with pytest.raises(StoreIOError):
-        await table.saved()
+        await table.file.saved()
     assert table.told == [[]]

@@ -16,10 +16,10 @@ from trocket.store.ha import slave
 from trocket.store.ha.copier import LogCopier
 from trocket.store.ha.sender import LogSender
 from trocket.store.ha.slave import LogFollower
-from trocket.store.message_store import MessageStore
 from trocket.store.status import PutMessageStatus
 from trocket.store.writing.acks import SlaveAcks
 from trocket.store.writing.copy_appender import CopyAppender
+from trocket.store.writing.durability import Durability
 from trocket.store.writing.flush import FlushService
 
 from .cluster import Plan
@@ -115,7 +115,9 @@ def answered_before_fsync(patch: Patch) -> None:
 
 def sent_before_fsync(patch: Patch) -> None:
     """A master under SYNC_FLUSH sends its slaves what a power cut may take from it."""
-    patch.setattr(MessageStore, "sendable_offset", property(lambda self: self.max_physical_offset))
+    patch.setattr(
+        Durability, "sendable_offset", property(lambda self: self._writer.committed_offset)
+    )
 
 
 def lies_are_believed(patch: Patch) -> None:

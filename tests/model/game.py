@@ -141,6 +141,7 @@ class Game:
         died_ms = self.world.quiet_ms
         await self.world.die(kept_writes=self._kept_writes)
         self.model.crashed(died_ms)
+        self.transactions.crashed(died_ms)
         for group in self.groups:
             group.crashed(died_ms)
         lossy = self._kept_writes is not None and not self.program.sync

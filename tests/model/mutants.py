@@ -28,6 +28,7 @@ from trocket.broker.subscription_group_manager import SubscriptionGroupManager
 from trocket.broker.table_saver import TableSaver
 from trocket.broker.timer_message_service import TimerMessageService
 from trocket.broker.transaction_service import TransactionService
+from trocket.remoting.steps import Steps
 from trocket.store.writing.flush import FlushService
 from trocket.store.writing.log_writer import LogWriter
 
@@ -119,8 +120,11 @@ def delayed_too_early(patch: Patch) -> None:
 
 def delay_offsets_not_saved(patch: Patch) -> None:
     """A clean stop forgets how far delivery was."""
-    patch.setattr(DelayOffsetManager, "persist", _nothing)
-    patch.setattr(DelayOffsetManager, "take_changed", _nothing)
+
+    def unsaved(self: DelayOffsetManager) -> bytes:
+        return b'{"offsetTable":{}}'
+
+    patch.setattr(DelayOffsetManager, "encode", unsaved)
 
 
 def delay_offsets_saved_too_far(patch: Patch) -> None:
@@ -261,7 +265,12 @@ def offsets_saved_before_what_was_sent_back(patch: Patch) -> None:
 
 def offsets_not_saved(patch: Patch) -> None:
     """A clean stop forgets the last commits."""
-    patch.setattr(ConsumerOffsetManager, "persist", _nothing)
+
+    def unsaved(self: ConsumerOffsetManager) -> Steps[bytes]:
+        yield
+        return b'{"offsetTable":{}}'
+
+    patch.setattr(ConsumerOffsetManager, "encode_in_steps", unsaved)
 
 
 def unlocked_twice(patch: Patch) -> None:
@@ -291,8 +300,8 @@ def filter_loses(patch: Patch) -> None:
     check = PullMessageProcessor._check
 
     def broken(self: PullMessageProcessor, header: Any, channel: Any) -> Any:
-        codes, expression = check(self, header, channel)
-        return codes and codes - {code}, expression
+        selector = check(self, header, channel)
+        return selector - {code} if isinstance(selector, frozenset) else selector
 
     patch.setattr(PullMessageProcessor, "_check", broken)
 

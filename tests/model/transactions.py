@@ -39,6 +39,7 @@ class Transaction:
       in_flight: ends that are not answered yet.
       times: checks, as the last one said.
       asked_ms: when that came; -1: none.
+      lost_checks: checks that crashes may have lost since: each crash at most one.
     """
 
     key: Key
@@ -52,6 +53,7 @@ class Transaction:
     in_flight: int = 0
     times: int = 0
     asked_ms: int = -1
+    lost_checks: int = 0
 
 
 class Transactions:
@@ -134,7 +136,7 @@ class Transactions:
         counted = not self._model.crashes
         if (times != transaction.times + 1) if counted else (times <= transaction.times):
             raise Broken("N8", f"check {times} of {transaction}")
-        transaction.times, transaction.asked_ms = times, now_ms
+        transaction.times, transaction.asked_ms, transaction.lost_checks = times, now_ms, 0
         if times == self._check_max:
             key = Key(PARKED, number)
             self._model.ask(key, 0, now_ms=now_ms, not_before_ms=now_ms + IMMUNE_MS)
@@ -207,6 +209,14 @@ class Transactions:
                 raise Broken("N8", f"{transaction} was not parked after its checks")
 
     # ---- crashes -------------------------------------------------------------------------
+
+    def crashed(self, crash_ms: int) -> None:
+        """The broker died: the request of one more check may be lost, which it has counted."""
+        for transaction in self.all.values():
+            transaction.lost_checks += 1
+            if transaction.times + transaction.lost_checks == self._check_max:
+                key = Key(PARKED, transaction.key.number)
+                self._model.ask(key, 0, now_ms=crash_ms, not_before_ms=crash_ms + IMMUNE_MS)
 
     def power_was_cut(self, cut_ms: int) -> None:
         """Under ASYNC_FLUSH: what the last ten seconds said is forgotten."""

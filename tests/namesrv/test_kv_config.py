@@ -12,8 +12,14 @@ from trocket.remoting.errors import RequestRefused
 from trocket.store.disk.json_config import save_json
 from trocket.store.disk.memory_disk import MemoryDisk
 from trocket.store.errors import CorruptRecordError
+from trocket.store.state.state_files import StateFiles
 
-PATH = "/home/namesrv/kvConfig.json"
+FOLDER, NAME = "/home/namesrv", "kvConfig.json"
+PATH = f"{FOLDER}/{NAME}"
+
+
+def load(kv: KVConfigManager, disk: MemoryDisk) -> None:
+    StateFiles(disk, FOLDER).load(NAME, kv.decode)
 
 
 def test_an_item_can_be_put_read_and_deleted():
@@ -56,13 +62,13 @@ def test_the_file_is_the_one_of_apache_and_is_read_again():
         }
     }
     again = KVConfigManager()
-    again.load(disk, PATH)
+    load(again, disk)
     assert again.to_json() == kv.to_json()
 
 
 def test_without_a_file_the_table_is_empty():
     kv = KVConfigManager()
-    kv.load(MemoryDisk(), PATH)
+    load(kv, MemoryDisk())
     assert json.loads(kv.to_json()) == {"configTable": {}}
 
 
@@ -78,7 +84,7 @@ def test_a_torn_file_is_passed_over_for_its_backup():
     write(disk, PATH, b'{"configTable":{"NS":{"k"')
     write(disk, PATH + ".bak", b'{"configTable":{"NS":{"k":"old"}}}')
     kv = KVConfigManager()
-    kv.load(disk, PATH)
+    load(kv, disk)
     assert kv.get("NS", "k") == "old"
 
 
@@ -89,7 +95,7 @@ def test_a_file_that_is_no_table_is_refused_and_not_replaced_by_an_empty_one(con
     disk = MemoryDisk()
     write(disk, PATH, content)
     with pytest.raises(CorruptRecordError, match=r"kvConfig\.json"):
-        KVConfigManager().load(disk, PATH)
+        load(KVConfigManager(), disk)
 
 
 @pytest.mark.parametrize(
@@ -141,6 +147,6 @@ def test_items_of_a_loaded_file_count_against_the_limit(monkeypatch):
     disk = MemoryDisk()
     write(disk, PATH, b'{"configTable":{"NS":{"k":"v"}}}')
     kv = KVConfigManager()
-    kv.load(disk, PATH)
+    load(kv, disk)
     with pytest.raises(RequestRefused, match="full"):
         kv.put("NS", "l", "v")

@@ -240,6 +240,14 @@ def test_a_failed_write_rolls_everything_since_the_last_commit_back():
     assert bodies(open_store(disk)) == [b"before", b"after"]
 
 
+def test_rolling_back_leaves_the_index_nothing_of_a_record_that_has_no_bytes_yet():
+    store = open_store()
+    store.copies.append_index_item(7, b"KEYS\x01k\x02", 0, store.now_ms)
+    store.roll_back()
+    assert store.writer.burst.index_items == []
+    assert send(store) == 0
+
+
 def test_a_failed_fsync_is_final_and_fails_the_waiters():
     disk = MemoryDisk()
     store = open_store(disk, sync=True)

@@ -18,8 +18,8 @@ from trocket.store.retention.disk_space import measure
 from trocket.store.retention.retention_rules import CLOCK_DOUBT_S
 from trocket.store.retention_service import Retention
 from trocket.store.services import checkpoint_now, run_services
-from trocket.store.state import StoreEvent
 from trocket.store.status import GetMessageStatus, PutMessageStatus
+from trocket.store.store_state import StoreEvent
 
 from .support import bodies, open_store, put, send, visible_records
 

@@ -16,7 +16,6 @@ from trocket.remoting.codec import RemotingCommand
 from trocket.remoting.message_codec import decode_messages
 from trocket.store.disk.json_config import sealed, unsealed
 from trocket.store.disk.memory_disk import MemoryDisk
-from trocket.store.errors import StoreIOError
 from trocket.store.queues.consume_queue_ext import ExtendedConsumeQueue
 
 from ..embedded import Broker, Client, embedded_broker, pull_fields, send_fields
@@ -281,24 +280,16 @@ async def test_without_the_property_filter_the_file_is_left_alone() -> None:
 
 async def test_a_save_that_fails_is_tried_again(
     autojump_clock: trio.testing.MockClock,
-    monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     disk = MemoryDisk()
     async with embedded_broker(disk, **ON) as broker:
-        files = broker.controller.parts.tables.files
-        real = files.save_off_loop
-
-        async def full(name: str, text: bytes) -> None:
-            if name == CONSUMER_FILTERS:
-                raise StoreIOError(name, "no space left on device")
-            await real(name, text)
-
-        monkeypatch.setattr(files, "save_off_loop", full)
+        disk.fault = lambda name, path: OSError(28, "") if CONSUMER_FILTERS in path else None
         await subscribe(await broker.connect(), ("T", "price > 10", 1))
         await trio.sleep(10.5)
-        assert "consumerFilter.json: no space left" in caplog.text
-        monkeypatch.undo()
+        assert "the consumer filters are not saved yet" in caplog.text
+        assert "No space left" in caplog.text
+        disk.fault = lambda name, path: None
         await trio.sleep(10)
         assert "CG" in saved(disk)
 

@@ -34,11 +34,7 @@ async def test_what_cannot_be_saved_is_a_refusal():
 
 def test_an_administrator_is_told_of_a_full_disk():
     broker = Broker()
-
-    def full(name, text):
-        raise StoreIOError("/x", "no space left")
-
-    broker.topics._file._save = full
+    broker.is_full = True
     answer = broker.create_topic("T")
     assert answer.code == 1
     assert answer.remark.startswith("the change was made but could not be saved: ")

@@ -18,7 +18,7 @@ from trocket.store.ha import copier as copier_module
 from trocket.store.ha.copier import LogCopier
 from trocket.store.log.commit_log import blank
 from trocket.store.queues.queue_ends import read_queue_ends
-from trocket.store.state import StoreEvent
+from trocket.store.store_state import StoreEvent
 
 from ..support import HOST, ROOT, bodies, open_store, put, send
 

@@ -10,8 +10,8 @@ import trio
 from tests.store.queue_differences import differences
 from trocket.store.config import BrokerRole
 from trocket.store.retention_service import Retention
-from trocket.store.state import StoreEvent
 from trocket.store.status import PutMessageStatus
+from trocket.store.store_state import StoreEvent
 
 from ..support import ROOT, bodies, put, send
 from .support import caught_up, fill, group, log_bytes

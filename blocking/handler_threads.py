@@ -11,19 +11,19 @@ from collections.abc import Callable
 from ..client.errors import ClosedError, ConfigurationError, HandlerTimeoutError
 from ..client.push_options import RetryLater
 from .loop_thread import WAIT_S
+from .message_buffer import MessageBuffer
 from .pushed_message import PushedMessage
-from .shelf import Shelf
 
 logger = logging.getLogger(__name__)
 
 
-class Crew:
-    """Threads that take messages from a shelf and handle them.
+class HandlerThreads:
+    """Threads that take messages from a buffer and handle them.
 
     Lifecycle: `work` once. The thread that calls it looks after those who are late.
 
     Args:
-      shelf: ends when the consumer is stopped.
+      buffer: ends when the consumer is stopped.
       handler: may block.
       concurrency: threads.
       timeout_s: seconds that the handler may take for a message.
@@ -31,12 +31,12 @@ class Crew:
 
     def __init__(
         self,
-        shelf: Shelf[PushedMessage],
+        buffer: MessageBuffer[PushedMessage],
         handler: Callable[[PushedMessage], object],
         concurrency: int,
         timeout_s: float,
     ) -> None:
-        self._shelf = shelf
+        self._buffer = buffer
         self._handler = handler
         self._timeout_s = timeout_s
         self._concurrency = concurrency
@@ -50,12 +50,12 @@ class Crew:
         self._failure: BaseException | None = None
 
     def work(self) -> None:
-        """Handle messages until the shelf ends, and all handlers have returned or are late.
+        """Handle messages until the buffer ends, and all handlers have returned or are late.
 
         Raises: what a handler raised that is no Exception; KeyboardInterrupt.
         """
         self._present = self._concurrency
-        self._shelf.on_end(self._look)
+        self._buffer.on_end(self._look)
         try:
             for number in range(self._concurrency):
                 threading.Thread(
@@ -65,15 +65,15 @@ class Crew:
                 pass
         finally:
             self._is_over = True
-            self._shelf.wake()
+            self._buffer.wake()
         if self._failure is not None:
             raise self._failure
 
     def _watch(self) -> bool:
-        """Wait for the next one to be late; False: there is nobody to wait for."""
+        """Wait for the next handler to be late; False: there is none to wait for."""
         with self._condition:
-            is_over = self._is_over or self._shelf.is_over
-            # Messages of those who are late come again; nobody waits for a handler that hangs.
+            is_over = self._is_over or self._buffer.is_over
+            # Messages of those who are late come again; a handler that hangs is not waited for.
             if not self._present or (is_over and self._present == len(self._late)):
                 return False
             now_s = time.monotonic()
@@ -99,13 +99,13 @@ class Crew:
         with self._condition:
             self._condition.notify_all()
 
-    # In the threads of the crew
+    # In the handler threads
 
     def _run(self, number: int) -> None:
         try:
             while True:
                 try:
-                    message = self._shelf.take(None, lambda: self._is_over)
+                    message = self._buffer.take(None, lambda: self._is_over)
                 except ClosedError:
                     return
                 if message is None:
@@ -114,7 +114,7 @@ class Crew:
         except BaseException as error:  # noqa: BLE001 - raised by `work`
             self._failure = error
             self._is_over = True
-            self._shelf.wake()
+            self._buffer.wake()
         finally:
             with self._condition:
                 self._present -= 1

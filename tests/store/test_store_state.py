@@ -8,14 +8,14 @@ from itertools import product
 import pytest
 
 from trocket.store.config import BrokerRole
-from trocket.store.state import (
+from trocket.store.status import PutMessageStatus, PutRefusal
+from trocket.store.store_state import (
     FACTS,
     TRANSITIONS,
     StoreEvent,
     StoreMode,
     StoreState,
 )
-from trocket.store.status import PutMessageStatus, PutRefusal
 
 from .support import open_store, put, send
 

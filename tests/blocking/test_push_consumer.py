@@ -1,11 +1,10 @@
-"""Consuming through the blocking door: iterating, receiving, handlers in threads."""
+"""Consuming by the blocking client: iterating, receiving, handlers in threads."""
 
 from __future__ import annotations
 
 import contextlib
 import queue
 import threading
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -26,7 +25,8 @@ from trocket.client import (
 )
 from trocket.testing import Broker
 
-DEADLINE_S = 30.0
+from .support import DEADLINE_S, wait_until, waiting_threads
+
 FIRST = ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET
 
 
@@ -52,14 +52,6 @@ def consumer(broker: Broker, topic: str, group: str) -> Iterator[PushConsumer]:
 def offset(consumer: PushConsumer, topic: str) -> int:
     """Where the group is in the topic's only queue."""
     return sum(at for q, at in consumer.positions.items() if q.topic == topic)
-
-
-def wait_until(condition: Callable[[], object]) -> None:
-    due_s = time.monotonic() + DEADLINE_S
-    tick = threading.Event()
-    while not condition():
-        assert time.monotonic() < due_s
-        tick.wait(0.001)
 
 
 class Background:
@@ -196,7 +188,7 @@ def test_stopping_ends_iterations_and_receive(consumer: PushConsumer) -> None:
 
     for work in (iterate, receive):
         threading.Thread(target=work, daemon=True).start()
-    wait_until(lambda: consumer._shelf._is_fetching)
+    wait_until(lambda: waiting_threads("message_buffer.py") == 2)
     consumer.stop()
     assert {type(ends.get(timeout=DEADLINE_S)) for _ in range(2)} == {list, ClosedError}
 
@@ -205,7 +197,7 @@ def test_closing_ends_them_too(broker: Broker, topic: str, group: str) -> None:
     consumer = PushConsumer(broker.url, group=group, subscriptions={topic: "*"}).open()
     ends: queue.Queue[object] = queue.Queue()
     threading.Thread(target=lambda: ends.put(list(consumer)), daemon=True).start()
-    wait_until(lambda: consumer._shelf._is_fetching)
+    wait_until(lambda: waiting_threads("message_buffer.py"))
     consumer.close()
     assert ends.get(timeout=DEADLINE_S) == []
     with pytest.raises(ClosedError):

@@ -1,7 +1,8 @@
-"""The blocking door: opening, closing, threads, Ctrl-C, and the end of the program."""
+"""A blocking object: opening, closing, threads, Ctrl-C, and the end of the program."""
 
 from __future__ import annotations
 
+import asyncio
 import contextvars
 import logging
 import signal
@@ -9,14 +10,13 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
 from trocket.blocking import Client, Producer, PullConsumer, PushConsumer, loop_thread
-from trocket.blocking.door import Door
 from trocket.blocking.loop_thread import LoopThread
 from trocket.client import Client as AsyncClient
 from trocket.client import (
@@ -30,7 +30,7 @@ from trocket.client import (
 )
 from trocket.testing import Broker
 
-DEADLINE_S = 30.0
+from .support import DEADLINE_S, BlockingNull, Null, in_background, wait_until, waiting_threads
 
 NOBODY = "rocketmq://127.0.0.1:1"
 
@@ -39,50 +39,10 @@ def loop_threads() -> list[threading.Thread]:
     return [thread for thread in threading.enumerate() if thread.name == "trocket-blocking"]
 
 
-class Null:
-    """An async object that does nothing; `log` has what was done to it."""
-
-    def __init__(self) -> None:
-        self.log: list[Any] = []
-
-    async def __aenter__(self) -> Null:
-        self.log.append("enter")
-        return self
-
-    async def __aexit__(self, kind: Any, error: Any, traceback: Any) -> None:
-        self.log.append(("exit", kind))
-
-    async def wait_for_ever(self) -> None:
-        import anyio
-
-        self.log.append("waiting")
-        try:
-            await anyio.sleep_forever()
-        finally:
-            self.log.append("cancelled")
-
-
 @pytest.fixture
-def door() -> Any:
-    with Door(Null) as door:
-        yield door
-
-
-def in_background(function: Callable[[], Any]) -> Callable[[], Any]:
-    """Run it in a thread; what comes back waits for its end, and gives or raises what it did."""
-    pool = ThreadPoolExecutor(1)
-    future = pool.submit(function)
-    pool.shutdown(wait=False)
-    return lambda: future.result(DEADLINE_S)
-
-
-def wait_until(condition: Callable[[], object]) -> None:
-    """For what only another thread's progress brings about."""
-    due_s = time.monotonic() + DEADLINE_S
-    tick = threading.Event()
-    while not condition():
-        assert time.monotonic() < due_s
-        tick.wait(0.001)
+def null() -> Iterator[BlockingNull]:
+    with BlockingNull() as null:
+        yield null
 
 
 # Opening and closing
@@ -139,11 +99,11 @@ def test_what_failed_to_open_can_be_tried_again() -> None:
                 raise ConnectError("127.0.0.1:1", "nobody is there")
             return self
 
-    door = Door(Shy)
+    null = BlockingNull(Shy)
     with pytest.raises(ConnectError):
-        door.open()
+        null.open()
     assert loop_threads() == []
-    with door:
+    with null:
         assert len(set(attempts)) == 2
 
 
@@ -159,20 +119,20 @@ def test_a_wrong_argument_is_told_before_anything_is_opened() -> None:
 
 
 def test_the_exception_of_the_block_reaches_the_async_object() -> None:
-    door = Door(Null)
-    with pytest.raises(ZeroDivisionError), door:
+    null = BlockingNull()
+    with pytest.raises(ZeroDivisionError), null:
         raise ZeroDivisionError
-    assert door._inner.log == ["enter", ("exit", ZeroDivisionError)]
+    assert null.log == ["enter", ("exit", ZeroDivisionError)]
 
 
 def test_a_call_that_waits_is_told_when_its_object_is_closed() -> None:
-    door = Door(Null).open()
-    waiting = in_background(lambda: door._call(door._inner.wait_for_ever))
-    wait_until(lambda: "waiting" in door._inner.log)
-    door.close()
+    null = BlockingNull().open()
+    waiting = in_background(null.wait_for_ever)
+    wait_until(lambda: "waiting" in null.log)
+    null.close()
     with pytest.raises(ClosedError, match="closed"):
         waiting()
-    assert door._inner.log[-1] == "cancelled"
+    assert null.log[-1] == "cancelled"
 
 
 def test_the_error_of_leaving_comes_out_of_close() -> None:
@@ -180,15 +140,15 @@ def test_the_error_of_leaving_comes_out_of_close() -> None:
         async def __aexit__(self, kind: Any, error: Any, traceback: Any) -> None:
             raise ClientError("no")
 
-    door = Door(Grumpy).open()
+    null = BlockingNull(Grumpy).open()
     with pytest.raises(ClientError, match="no"):
-        door.close()
+        null.close()
     assert loop_threads() == []
 
 
-def test_posts_after_the_end_are_refused_and_nobody_hangs(door: Any) -> None:
-    thread: LoopThread = door._resident.thread
-    door.close()
+def test_posts_after_the_end_are_refused_and_nobody_hangs(null: BlockingNull) -> None:
+    thread: LoopThread = null.thread
+    null.close()
     waiter = loop_thread.Waiter[None]()
     thread.post(print, waiter=waiter)
     assert waiter.wait(DEADLINE_S)
@@ -198,14 +158,11 @@ def test_posts_after_the_end_are_refused_and_nobody_hangs(door: Any) -> None:
 
 @pytest.mark.slow
 def test_opening_and_closing_in_many_threads_at_once_never_loses_the_loop() -> None:
-    async def one() -> int:
-        return 1
-
     def work(_: int) -> int:
         total = 0
         for _ in range(50):
-            with Door(Null) as door:
-                total += door._call(one)
+            with BlockingNull() as null:
+                total += null.one()
         return total
 
     with ThreadPoolExecutor(8) as pool:
@@ -214,14 +171,14 @@ def test_opening_and_closing_in_many_threads_at_once_never_loses_the_loop() -> N
 
 
 def test_an_object_that_nobody_holds_any_more_is_closed_with_a_warning() -> None:
-    door = Door(Null).open()
-    inner = door._inner
-    holder = [door]
-    del door
+    null = BlockingNull().open()
+    log = null.log
+    holder = [null]
+    del null
     with pytest.warns(ResourceWarning, match="was not closed"):
         holder.clear()
     wait_until(lambda: not loop_threads())
-    assert inner.log == ["enter", ("exit", None)]
+    assert log == ["enter", ("exit", None)]
 
 
 # In the loop's thread
@@ -278,11 +235,11 @@ def interrupt_when(condition: Callable[[], object]) -> None:
 
 
 @on_posix
-def test_ctrl_c_breaks_into_a_call_and_cancels_it(door: Any) -> None:
-    interrupt_when(lambda: "waiting" in door._inner.log)
+def test_ctrl_c_breaks_into_a_call_and_cancels_it(null: BlockingNull) -> None:
+    interrupt_when(lambda: "waiting" in null.log)
     with pytest.raises(KeyboardInterrupt):
-        door._call(door._inner.wait_for_ever)
-    wait_until(lambda: door._inner.log[-1] == "cancelled")
+        null.wait_for_ever()
+    wait_until(lambda: null.log[-1] == "cancelled")
 
 
 @on_posix
@@ -292,10 +249,10 @@ def test_ctrl_c_breaks_into_opening() -> None:
             await self.wait_for_ever()
             return self
 
-    door = Door(Slow)
-    interrupt_when(lambda: "waiting" in door._inner.log)
+    null = BlockingNull(Slow)
+    interrupt_when(lambda: "waiting" in null.log)
     with pytest.raises(KeyboardInterrupt):
-        door.open()
+        null.open()
     wait_until(lambda: not loop_threads())
 
 
@@ -314,23 +271,23 @@ def test_ctrl_c_around_the_first_post_leaves_no_thread(
 
     monkeypatch.setattr(LoopThread, "post", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        Door(Null).open()
+        BlockingNull().open()
     wait_until(lambda: not loop_threads())
 
 
-def test_ctrl_c_while_the_loop_is_woken_does_not_make_it_sleep_for_ever(door: Any) -> None:
-    thread: LoopThread = door._resident.thread
-    loop = thread._loop
+def test_ctrl_c_while_the_loop_is_woken_does_not_make_it_sleep_for_ever(
+    null: BlockingNull, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    thread = null.thread
     ran: list[str] = []
 
-    class Interrupting:
-        def call_soon_threadsafe(self, *_: Any, **__: Any) -> None:
-            raise KeyboardInterrupt
+    def interrupted(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
 
-    thread._loop = Interrupting()  # type: ignore[assignment]
-    with pytest.raises(KeyboardInterrupt):
-        thread.post(ran.append, "first")
-    thread._loop = loop
+    with monkeypatch.context() as patch:
+        patch.setattr(asyncio.BaseEventLoop, "call_soon_threadsafe", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            thread.post(ran.append, "first")
     thread.post(ran.append, "second")
     wait_until(lambda: ran == ["first", "second"])
 
@@ -338,7 +295,7 @@ def test_ctrl_c_while_the_loop_is_woken_does_not_make_it_sleep_for_ever(door: An
 @on_posix
 def test_ctrl_c_breaks_into_receive(broker: Broker, topic: str, group: str) -> None:
     with PushConsumer(broker.url, group=group, subscriptions={topic: "*"}) as consumer:
-        interrupt_when(lambda: consumer._shelf._is_fetching)
+        interrupt_when(lambda: waiting_threads("message_buffer.py"))
         with pytest.raises(KeyboardInterrupt):
             consumer.receive()
 
@@ -346,7 +303,7 @@ def test_ctrl_c_breaks_into_receive(broker: Broker, topic: str, group: str) -> N
 @on_posix
 def test_ctrl_c_breaks_into_run(broker: Broker, topic: str, group: str) -> None:
     with PushConsumer(broker.url, group=group, subscriptions={topic: "*"}) as consumer:
-        interrupt_when(lambda: consumer._shelf._is_fetching)
+        interrupt_when(lambda: waiting_threads("message_buffer.py"))
         with pytest.raises(KeyboardInterrupt):
             consumer.run(print, concurrency=2)
         wait_until(lambda: not [t for t in threading.enumerate() if "trocket-handler" in t.name])
@@ -393,7 +350,7 @@ def test_a_program_that_forgets_to_close_ends_and_loses_nothing(
 STUCK = """
 import sys, threading
 import trocket.blocking.loop_thread as loop_thread
-from trocket.blocking.door import Door
+from trocket.blocking.blocking_object import BlockingObject
 loop_thread.EXIT_TIMEOUT_S = 0.2
 
 class Stuck:
@@ -403,7 +360,7 @@ class Stuck:
         with anyio.CancelScope(shield=True):
             await anyio.sleep_forever()
 
-door = Door(Stuck).open()
+null = BlockingObject(Stuck).open()
 """
 
 
@@ -420,25 +377,24 @@ def test_an_object_that_cannot_be_closed_does_not_keep_the_program_alive() -> No
 def test_a_failing_loop_is_logged_and_the_next_object_gets_another(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    door = Door(Null).open()
-    waiting = in_background(lambda: door._call(door._inner.wait_for_ever))
-    wait_until(lambda: "waiting" in door._inner.log)
+    null = BlockingNull().open()
+    waiting = in_background(null.wait_for_ever)
+    wait_until(lambda: "waiting" in null.log)
 
     def burst() -> None:
         raise SystemExit(7)
 
-    assert door._resident is not None
     with caplog.at_level(logging.CRITICAL):
-        door._resident.thread.post(burst)
+        null.thread.post(burst)
         with pytest.raises(ClosedError):
             waiting()
     wait_until(lambda: not loop_threads())
     assert "the loop of trocket.blocking failed" in caplog.text
-    with Door(Null):
+    with BlockingNull():
         pass
     with pytest.raises(ClosedError):
-        door._call(door._inner.wait_for_ever)
-    door.close()
+        null.wait_for_ever()
+    null.close()
 
 
 def test_the_client_has_the_verbs_of_its_twin(broker: Broker, topic: str) -> None:

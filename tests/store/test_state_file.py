@@ -6,9 +6,9 @@ import pytest
 import trio
 import trio.testing
 
-from trocket.broker.table_file import TableFile
 from trocket.remoting.steps import Steps, at_once
 from trocket.store.errors import StoreIOError
+from trocket.store.state.state_file import StateFile
 
 
 class Table:
@@ -17,9 +17,9 @@ class Table:
     def __init__(self, *, later: bool = False) -> None:
         self.version = 0
         self.saved: list[bytes] = []
-        self.put_off: list[TableFile] = []
+        self.put_off: list[StateFile] = []
         self.is_full = False
-        self.file = TableFile(
+        self.file = StateFile(
             "t.json", "things", self._save, self._encode, self.put_off.append if later else None
         )
 

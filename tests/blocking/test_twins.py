@@ -47,6 +47,8 @@ MISSING = {
     "TransactionProducer.sender": IN_THE_LOOP,
     "PushConsumer.process_queues": "what brokers ask for; it changes while one looks at it",
     "PushConsumer.unassigned_message": "what brokers ask for",
+    "PushConsumer.handling": "what brokers ask for",
+    "PushConsumer.receive_nowait": "the buffer of its messages has `timeout_s=0` for this",
     "PushedMessage.again": "the consumer's own, for another round",
     "Delivery.wait": "it is `result`, as futures of threads have it",
 }

@@ -1,4 +1,4 @@
-"""Where a push consumer's messages wait for the threads that ask for them."""
+"""The buffer between a push consumer in the loop and the threads that ask for its messages."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ FETCH_MAX: Final = 32
 """Messages that are brought from the loop at once."""
 
 
-class Shelf(Generic[T]):
-    """A queue from the loop's thread to others, filled when somebody asks and it is empty.
+class MessageBuffer(Generic[T]):
+    """A queue from the loop's thread to others, filled when a thread asks and it is empty.
 
     Args:
       fetch: has the loop bring something soon; ends in `put` or `end`.
@@ -40,7 +40,7 @@ class Shelf(Generic[T]):
         self.is_over: bool = False
 
     def on_end(self, call: Callable[[], None]) -> None:
-        """Have somebody called when nothing is given out any more."""
+        """Call this when nothing is given out any more."""
         self._on_end = call
 
     def take(

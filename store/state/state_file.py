@@ -1,10 +1,16 @@
-"""When a table of the broker is written to its file.
+"""State file: the JSON file of one table, and how far the table is saved in it.
 
-A change is saved before anything is answered that relies on it: an administrator's request, a send
-into a new topic. Where a save fails it is tried again until it succeeds, and what waits for it is
-refused meanwhile. Where a disk is slow, saves are put off to a thread: a busy one takes seconds for
+A table says what changed. An eager file is saved at each change, before anything is answered that
+relies on it: an administrator's request, a send into a new topic. Where a save fails it is tried
+again until it succeeds, and what waits for it is refused meanwhile. A lazy file is saved from time
+to time, and at the end.
+
+Where a disk is slow, saves are put off to a thread (`state_files.py`): a busy one takes seconds for
 an fsync, and others must be served meanwhile. Who waits is called back. Pure but for what it is
 given.
+
+Java counterpart: common/ConfigManager.java of 5.3.3, whose persist is called by those that changed
+something.
 """
 
 from __future__ import annotations
@@ -13,24 +19,37 @@ import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from typing import Final
 
 import trio
 
-from ..common.supervision import FailureLog, call_each
-from ..remoting.channel import Postponed
-from ..remoting.errors import RequestRefused
-from ..remoting.response_codes import ResponseCode
-from ..remoting.steps import Steps, at_once
-from ..store.errors import StoreIOError
-from .config_text import Save
+from ...common.supervision import FailureLog, call_each
+from ...remoting.channel import Postponed
+from ...remoting.errors import RequestRefused
+from ...remoting.response_codes import ResponseCode
+from ...remoting.steps import Steps, at_once
+from ..errors import StoreIOError
 
 logger = logging.getLogger(__name__)
+
+Save = Callable[[str, bytes], None]
+"""Writes a file, whole or not at all: its name, its text in UTF-8. It may raise StoreIOError; then
+the change stands in memory and the next save has it, too."""
+
+REFUSED: Final = (
+    "what is new in them is refused until a save succeeds, which is tried again each second"
+)
+"""What it means that an eager file is not saved."""
+GOES_BACK: Final = (
+    "it is tried again after the next interval; after a crash it counts as it was saved last"
+)
+"""The same for a lazy file."""
 
 OnSaved = Callable[[StoreIOError | None], None]
 """Called with None, or with why it could not be saved."""
 
 
-class TableFile:
+class StateFile:
     """The file of one table. Owned by the table.
 
     Args:
@@ -38,11 +57,15 @@ class TableFile:
       what: the table's contents in words, for the log.
       save: writes the file.
       encode: gives the steps to its text as it is when this is called.
-      later: is told of a save that may be put off, and sees to it with `begin_save` and `end_save`;
-        None: none is put off.
+      later: has the file saved soon, with `begin_save` and `end_save`; None: a change is saved at
+        once.
+      is_lazy: whether a change waits until somebody saves the file; `later` does not count then.
+      means: what it means to an operator that a change is not saved.
       on_saved: called after each save, before those who wait for it.
 
     Attributes:
+      is_dirty: the table has changes that no save has. A table with a lazy file may set it, as
+        `changed` does.
       failure: why the last save failed; None: it succeeded.
     """
 
@@ -52,18 +75,23 @@ class TableFile:
         what: str,
         save: Save,
         encode: Callable[[], Steps[bytes]],
-        later: Callable[[TableFile], None] | None = None,
+        later: Callable[[StateFile], None] | None = None,
+        *,
+        is_lazy: bool = False,
+        means: str = REFUSED,
         on_saved: OnSaved = lambda error: None,
     ) -> None:
         self.name = name
         self.failure: StoreIOError | None = None
         self._on_saved = on_saved
+        self._is_lazy = is_lazy
+        self._means = GOES_BACK if is_lazy else means
         self._what = what
         self._save = save
         self._encode = encode
         self._later = later
         self._holding = False
-        self._dirty = False
+        self.is_dirty = False
         self._told = ""
         self._is_put_off = self._is_saving = False
         self._waiting: list[OnSaved] = []
@@ -73,7 +101,9 @@ class TableFile:
 
     def changed(self) -> None:
         """Save a change, now or soon. A failure is logged, and made good by `save_again`."""
-        self._dirty = True
+        self.is_dirty = True
+        if self._is_lazy:
+            return
         self._is_put_off = self._later is not None
         if self._holding:
             pass
@@ -90,11 +120,11 @@ class TableFile:
         if self.failure is None or self.is_put_off:
             self.changed()
         else:
-            self._dirty = True
+            self.is_dirty = True
 
     def save_again(self) -> None:
         """Save what could not be saved; nothing where all is."""
-        if self._dirty and not self.is_put_off and not self._holding:
+        if self.is_dirty and not self.is_put_off and not self._holding:
             self.changed()
 
     async def saved(self) -> None:
@@ -102,7 +132,7 @@ class TableFile:
 
         Raises: StoreIOError: it could not be.
         """
-        if self._dirty and not self.is_put_off:
+        if self.is_dirty and not self.is_put_off:
             if self._later is None:
                 self.persist()
                 return
@@ -128,7 +158,7 @@ class TableFile:
             yield
         finally:
             self._holding = False
-            if self._dirty:
+            if self.is_dirty:
                 self.changed()
 
     def persist(self) -> None:
@@ -142,10 +172,21 @@ class TableFile:
             self.failure = error
             self._on_saved(error)
             raise
-        self._dirty = False
+        self.is_dirty = False
         self.failure = None
         self._told = ""
         self._on_saved(None)
+
+    def persist_changed(self) -> bool:
+        """Save the table if it changed since the last save.
+
+        Returns: whether anything was written.
+        Raises: StoreIOError: it could not be; the next call tries again.
+        """
+        if not self.is_dirty:
+            return False
+        self.persist()
+        return True
 
     @property
     def is_put_off(self) -> bool:
@@ -196,10 +237,16 @@ class TableFile:
 
     def begin_save(self) -> Steps[bytes]:
         """Steps to the text to be saved; what changes from now on is for the next time."""
-        self._dirty = self._is_put_off = False
+        self.is_dirty = self._is_put_off = False
         self._is_saving = True
         self._begun, self._waiting = self._waiting, []
         return self._encode()
+
+    def give_up_save(self) -> None:
+        """A save that was begun does not come to its end; the next one has its changes, too."""
+        self._is_saving = False
+        self.is_dirty = True
+        self._begun, self._waiting = [], [*self._begun, *self._waiting]
 
     def end_save(self, error: StoreIOError | None) -> None:
         """Tell how the save came out, and call back who waited for it."""
@@ -208,7 +255,7 @@ class TableFile:
         if error is None:
             self._told = ""
         else:
-            self._dirty = True
+            self.is_dirty = True
             self._log(error)
         self._on_saved(error)
         begun, self._begun = self._begun, []
@@ -225,8 +272,7 @@ class TableFile:
     def _log(self, error: StoreIOError) -> None:
         if str(error) != self._told:
             logger.error(
-                "the %s are not saved yet: %s; what is new in them is refused until a save "
-                "succeeds, which is tried again each second (see to room on the disk, and to the "
-                "rights of the folder)", self._what, error,
+                "the %s are not saved yet: %s; %s (see to room on the disk, and to the rights of "
+                "the folder)", self._what, error, self._means,
             )  # fmt: skip
         self._told = str(error)

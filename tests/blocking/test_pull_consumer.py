@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Iterator
 
@@ -14,7 +13,7 @@ from trocket.client import ClosedError, ConfigurationError, ConsumeFromWhere, Me
 from trocket.client.members import Members
 from trocket.testing import Broker
 
-DEADLINE_S = 30.0
+from .support import DEADLINE_S, in_background, wait_until, waiting_threads
 
 
 @pytest.fixture
@@ -123,22 +122,10 @@ def test_pulling_once(consumer: PullConsumer, filled: str) -> None:
 def test_a_poll_that_waits_is_told_when_the_consumer_is_closed(
     broker: Broker, topic: str, group: str
 ) -> None:
-    outcome: list[object] = []
     consumer = PullConsumer(broker.url, group=group).open()
     consumer.assign(consumer.queues(topic))
-
-    def poll() -> None:
-        try:
-            outcome.append(consumer.poll(timeout_s=DEADLINE_S))
-        except ClosedError as error:
-            outcome.append(error)
-
-    thread = threading.Thread(target=poll)
-    thread.start()
-    resident = consumer._resident
-    assert resident is not None
-    while not resident.call_plain(lambda: len(resident._tasks)):
-        pass
+    poll = in_background(lambda: consumer.poll(timeout_s=DEADLINE_S))
+    wait_until(lambda: waiting_threads("loop_object.py"))
     consumer.close()
-    thread.join(DEADLINE_S)
-    assert isinstance(outcome[0], ClosedError)
+    with pytest.raises(ClosedError):
+        poll()

@@ -1,4 +1,4 @@
-"""What becomes of messages that were handed out: done with, or to come again.
+"""The end of messages that were handed out: acknowledged, or to come again.
 
 Java counterpart: processConsumeResult of ConsumeMessageConcurrentlyService and
 ConsumeMessageOrderlyService, DefaultMQPushConsumerImpl.sendMessageBack.
@@ -37,7 +37,7 @@ from .pushed_message import AssignedQueue, PushedMessage
 logger = logging.getLogger(__name__)
 
 
-class Settler:
+class ConsumeResultService:
     """Settles the messages of one consumer; hands out the next one of ordered queues.
 
     Args:
@@ -45,7 +45,7 @@ class Settler:
       group: with namespace.
       config: the consumer's.
       offsets: noted as messages are settled.
-      hand_out: takes messages for whoever asks for the next.
+      hand_out: takes the messages that are handed out next.
     """
 
     def __init__(

@@ -1,0 +1,1 @@
+"""Tables that a server keeps in JSON files, and how far they are saved there."""

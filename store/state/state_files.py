@@ -1,0 +1,230 @@
+"""State files of one folder: loaded, with a `.bak` in the place of what is damaged, and saved.
+
+Part of the shell: this waits for the disk. A save takes three fsyncs, some 10 ms on a disk and more
+on a busy one, during which nobody would be served; so it is made in a worker thread.
+
+Java counterpart: common/ConfigManager.java load and persist of 5.3.3, and the scheduled persist
+calls of BrokerController.java.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Collection
+from pathlib import PurePosixPath
+from typing import Final, TypeVar
+
+import trio
+
+from ...common.supervision import FailureLog, call_each
+from ...remoting.steps import in_steps
+from ..disk.json_config import load_newest, save_json
+from ..disk.os_disk import Disk
+from ..errors import StoreIOError
+from .state_file import StateFile
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+Write = Callable[[Disk, str, bytes], None]
+"""Puts a text on the disk, whole or not at all: the disk, the file's path, its text."""
+
+SAVE_AGAIN_S: Final = 1.0
+"""Before what could not be saved is tried again: a broker that dies before it is saved does not
+know a topic any more whose messages it has."""
+
+
+class StateFiles:
+    """The files of one folder.
+
+    `save` is the way of what must be saved when it returns. A file whose save may be put off says
+    so with `later`, and `run` writes it in a worker thread; changes that come meanwhile are written
+    together. A lazy file is written by `run_lazy`. Whatever the way, an older text never replaces a
+    newer one.
+
+    Owner: the server's task. Only writing happens elsewhere.
+
+    Args:
+      disk: where they lie.
+      folder: theirs.
+      write: puts a text on the disk, whole or not at all.
+    """
+
+    def __init__(self, disk: Disk, folder: str, write: Write = save_json) -> None:
+        self._disk = disk
+        self._write_text = write
+        self._folder = folder
+        self._locks: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
+        self._from_spare: dict[str, bytes] = {}
+        self._count = 0
+        self._newest: dict[str, int] = {}
+        self._put_off: list[StateFile] = []
+        self._in_work: list[StateFile] = []
+        self._wanted = trio.Event()
+        self._failed = trio.Event()
+        self._failures = FailureLog(logger)
+
+    @property
+    def may_put_off(self) -> bool:
+        """Whether saving is slow enough to be put off: not on a disk in memory."""
+        return self._disk.threaded
+
+    def load(self, name: str, decode: Callable[[bytes], T]) -> T | None:
+        """Read a file; see `load_newest`."""
+        used = b""
+
+        def parse(text: bytes) -> T:
+            nonlocal used
+            used = text
+            return decode(text)
+
+        found = load_newest(self._disk, self._path(name), parse)
+        if found is None:
+            return None
+        value, is_spare = found
+        if is_spare:
+            self._from_spare[name] = used
+        return value
+
+    def load_spare(self, name: str, decode: Callable[[bytes], T]) -> T | None:
+        """Read the `.bak` of a file that has no entry; `replace_damaged` makes it the file.
+
+        Returns: what `decode` made of it; None: it is not there, or has no entry either.
+        """
+        spare = f"{name}.bak"
+        used = b""
+
+        def parse(text: bytes) -> T:
+            nonlocal used
+            used = text
+            return decode(text)
+
+        found = load_newest(self._disk, self._path(spare), parse)
+        if found is None or not found[0]:
+            return None
+        self._from_spare[name] = used
+        return found[0]
+
+    def replace_damaged(self) -> None:
+        """Write again the files in whose place a `.bak` was read; a failure is logged.
+
+        To be called once the store is open: before that the folder may be another process's.
+        """
+        for name, text in self._from_spare.items():
+            try:
+                self.save(name, text)
+            except StoreIOError as error:
+                logger.error("%s is still damaged: %s", self._path(name), error)
+        self._from_spare.clear()
+
+    def save(self, name: str, text: bytes) -> None:
+        """Save a file now.
+
+        Raises: StoreIOError: it could not be; the old text still stands.
+        """
+        try:
+            self._write(name, text, self._next_number())
+        except StoreIOError:
+            self._failed.set()
+            raise
+
+    def later(self, file: StateFile) -> None:
+        """Have `run` save a file soon."""
+        if file not in self._put_off:
+            self._put_off.append(file)
+            self._wanted.set()
+
+    async def run(self, eager: Collection[StateFile] = ()) -> None:
+        """Save what was put off, and what could not be saved, until cancelled.
+
+        Args:
+          eager: the files that are saved again when a save has failed.
+        """
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._save_again, eager)
+            while True:
+                await self._wanted.wait()
+                self._wanted = trio.Event()
+                for file in self._put_off:
+                    if file not in self._in_work:
+                        self._in_work.append(file)
+                        nursery.start_soon(self._save_put_off, file)
+
+    async def run_lazy(
+        self,
+        file: StateFile,
+        interval_s: float,
+        before: Callable[[], Awaitable[None]],
+        look: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Save a file from time to time, where its table changed, until cancelled.
+
+        Args:
+          before: called when it changed; raises StoreIOError where it must not be saved then.
+          look: called each time, before it is looked whether the table changed.
+        """
+        while True:
+            await trio.sleep(interval_s)
+            look()
+            if file.is_dirty:
+                await self._save(file, before)
+
+    async def _save_again(self, eager: Collection[StateFile]) -> None:
+        while True:
+            await self._failed.wait()
+            self._failed = trio.Event()
+            await trio.sleep(SAVE_AGAIN_S)
+            again = [file.save_again for file in eager]
+            meaning = "It is tried again with the next change"
+            call_each(again, self._failures, "saving a table again", meaning)
+
+    async def _save_put_off(self, file: StateFile) -> None:
+        """Save one file until no save of it is wanted any more."""
+        while file in self._put_off:
+            self._put_off.remove(file)
+            await self._save(file)
+        self._in_work.remove(file)
+
+    async def _save(
+        self, file: StateFile, before: Callable[[], Awaitable[None]] | None = None
+    ) -> None:
+        """Save a file in steps, and in a worker thread; on a disk in memory without a thread."""
+        # Taken before the steps: what is saved while they are made is newer.
+        number = self._next_number()
+        try:
+            text = await in_steps(file.begin_save())
+            if before is not None:
+                await before()
+            if self._disk.threaded:
+                await trio.to_thread.run_sync(self._write, file.name, text, number)
+            else:
+                self._write(file.name, text, number)
+        except StoreIOError as error:
+            file.end_save(error)
+            self._failed.set()
+        except Exception as error:  # noqa: BLE001 - our bug: it is saved again
+            meaning = "It is tried again; a crash before that loses its last changes"
+            self._failures.note(f"saving {file.name}", meaning, error)
+            file.end_save(StoreIOError(file.name, f"{type(error).__name__}: {error}"))
+            self._failed.set()
+        except BaseException:
+            file.give_up_save()
+            raise
+        else:
+            file.end_save(None)
+
+    def _next_number(self) -> int:
+        self._count += 1
+        return self._count
+
+    def _write(self, name: str, text: bytes, number: int) -> None:
+        with self._locks[name]:
+            if number > self._newest.get(name, 0):
+                self._write_text(self._disk, self._path(name), text)
+                self._newest[name] = number
+
+    def _path(self, name: str) -> str:
+        return str(PurePosixPath(self._folder) / name)
