@@ -1,18 +1,14 @@
 """`trocket interop`: how trocket, and Apache's own brokers, do with Apache's clients and tools.
 
-The harness is the package `interop`; here are flags, progress, reports and exit statuses.
+The harness is the package `interop`, its runner is pytest (`interop/cases`); here are flags,
+reports and exit statuses.
 """
 
 from __future__ import annotations
 
-import contextlib
-import signal
 import sys
-import time
-from collections.abc import Callable, Iterator, Sequence
-from datetime import UTC, datetime
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -21,10 +17,11 @@ from ..common.terminal import EXIT_INTERRUPTED
 from ..interop.report.cells import Kind, Run
 from .interop_diff import diff
 from .interop_record import record
-from .interop_view import make_watcher, print_list, print_outcome
-from .session import EXIT_FAILED, usage
+from .interop_view import print_list, print_outcome
+from .session import EXIT_FAILED, fail, usage
 
 if TYPE_CHECKING:
+    from ..interop.cases.call import Options
     from ..interop.jobs import Job
     from ..interop.providers import Wanted
 
@@ -67,7 +64,7 @@ Faults = Annotated[
     ),
 ]
 Parallel = Annotated[
-    int, typer.Option("--parallel", min=1, max=PARALLEL_MAX, help="So many jobs at a time.")
+    int, typer.Option("--parallel", min=1, max=PARALLEL_MAX, help="Test processes at most.")
 ]
 Junit = Annotated[
     Path | None, typer.Option("--junit", metavar="FILE", help="Write a JUnit report.")
@@ -75,7 +72,9 @@ Junit = Annotated[
 Json = Annotated[
     Path | None, typer.Option("--json", metavar="FILE", help="Write the run itself, for `report`.")
 ]
-Html = Annotated[Path | None, typer.Option("--html", metavar="FILE", help="Write a page.")]
+Html = Annotated[
+    Path | None, typer.Option("--html", metavar="FILE", help="Write a page (pytest-html).")
+]
 Markdown = Annotated[
     Path | None, typer.Option("--markdown", metavar="FILE", help="Write docs/compatibility.md.")
 ]
@@ -93,24 +92,34 @@ def interop_run(
     junit: Junit = None,
     as_json: Json = None,
     html: Html = None,
+    markdown: Markdown = None,
     is_list: Annotated[
         bool, typer.Option("--list", help="Print the cells' names, and play nothing.")
     ] = False,
 ) -> None:
-    """Play what is asked for against each broker, and report it as a matrix of cells.
+    """Play what is asked for against each broker, a test of pytest for each cell of the matrix.
 
     Ends with 0 when no cell failed, 1 when one did, 2 for wrong usage. Ctrl-C ends it with 130: all
     that was started is stopped, and reports are written as far as it went.
     """
     wanted = _wanted(brokers, clients, faults, is_fast)
-    jobs = _find_jobs(kinds or list(Kind), wanted, select or [])
+    chosen = list(dict.fromkeys(kinds or Kind))
+    jobs = _find_jobs(chosen, wanted, select or [])
     if is_list:
         print_list(jobs)
         return
-    writers = _writers(junit=junit, as_json=as_json, html=html)
-    run, was_stopped = _play(jobs, wanted, parallel)
-    for write in writers:
-        write(run)
+    _check_places(junit, as_json, html, markdown)
+    from ..interop.cases.call import Options
+
+    words = [f"--interop-kind={kind}" for kind in chosen]
+    words += [f"--interop-broker={name}" for name in wanted.brokers]
+    words += [f"--interop-client={name}" for name in wanted.clients or ()]
+    words += [f"--interop-fault={name}" for name in wanted.faults or ()]
+    words += [f"--interop-cell={text}" for text in select or ()]
+    words += ["--interop-fast"] if is_fast else []
+    groups = {job.group or job.name for job in jobs}
+    run, was_stopped = _call(Options(words, min(parallel, len(groups)), junit, html))
+    _write(run, as_json, markdown)
     print_outcome(run)
     if was_stopped:
         raise typer.Exit(EXIT_INTERRUPTED)
@@ -132,11 +141,24 @@ def interop_report(
 ) -> None:
     """Make the pages of earlier runs again, as of one; without any, print how it ended."""
     run = Run.together([_read_run(path) for path in paths])
-    writers = _writers(junit=junit, html=html, markdown=markdown)
-    for write in writers:
-        write(run)
-    if not writers:
+    _check_places(junit, html, markdown)
+    if junit or html:
+        from ..interop.cases.call import Options
+
+        _call(Options([f"--interop-run={path.absolute()}" for path in paths], 1, junit, html))
+    _write(run, None, markdown)
+    if not (junit or html or markdown):
         print_outcome(run)
+
+
+def _call(options: Options) -> tuple[Run, bool]:
+    """Run the tests. What pytest cannot do ends the command."""
+    from ..interop.cases.call import call
+
+    try:
+        return call(options)
+    except RuntimeError as error:
+        fail(str(error))
 
 
 def _read_run(path: Path) -> Run:
@@ -192,76 +214,26 @@ def _find_jobs(kinds: Sequence[Kind], wanted: Wanted, select: Sequence[str]) -> 
     return jobs
 
 
-def _play(jobs: Sequence[Job], wanted: Wanted, parallel: int) -> tuple[Run, bool]:
-    """Play the jobs; the run, and whether a signal ended it early."""
-    from ..interop.guard import temporary_folder
-    from ..interop.runner import Runner
-    from ..interop.versions import collect_versions
-
-    began_s = time.monotonic()
-    started_at = datetime.fromtimestamp(_wall_s(), UTC).isoformat(timespec="seconds")
-    owed = [cell for job in jobs for cell in job.owed]
-    versions = collect_versions(wanted.brokers, owed)
-    with temporary_folder() as folder, make_watcher(jobs) as watcher:
-        runner = Runner(jobs, folder=folder, parallel=parallel, watcher=watcher)
-        with _stopped_by_signals(runner.stop):
-            cells = runner.run()
-    seconds = time.monotonic() - began_s
-    return Run(started_at.replace("+00:00", "Z"), seconds, versions, cells), runner.was_stopped
-
-
-def _wall_s() -> float:
-    from ..store.clock import SystemClock
-
-    return SystemClock().wall_ms() / 1000
-
-
-@contextlib.contextmanager
-def _stopped_by_signals(stop: Callable[[], None]) -> Iterator[None]:
-    """While it is entered, SIGINT and SIGTERM end the run instead of the process."""
-
-    def handle(number: int, frame: FrameType | None) -> None:
-        stop()
-
-    before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-def _writers(
-    *,
-    junit: Path | None = None,
-    as_json: Path | None = None,
-    html: Path | None = None,
-    markdown: Path | None = None,
-) -> list[Callable[[Run], None]]:
-    """What writes each report; a folder that is not there ends the command before the run."""
-    from ..interop.report.html import to_html
-    from ..interop.report.junit import to_junit
-    from ..interop.report.markdown import to_markdown
-
-    makers: list[tuple[Path | None, Callable[[Run], bytes]]] = [
-        (junit, to_junit),
-        (as_json, Run.to_json),
-        (html, to_html),
-        (markdown, lambda run: to_markdown(run).encode()),
-    ]
-    wanted = [(path, make) for path, make in makers if path is not None]
-    for path, _ in wanted:
+def _check_places(*paths: Path | None) -> None:
+    """A folder that is not there ends the command before the run."""
+    for path in filter(None, paths):
         if path.is_dir() or not path.absolute().parent.is_dir():
             usage(f"{path}: no file can be written there")
-    return [_writer(path, make) for path, make in wanted]
 
 
-def _writer(path: Path, make: Callable[[Run], bytes]) -> Callable[[Run], None]:
-    def write(run: Run) -> None:
+def _write(run: Run, as_json: Path | None, markdown: Path | None) -> None:
+    """Write what is not pytest's: the run itself, and the page of the documentation."""
+    from ..interop.report.markdown import to_markdown
+
+    makers: Iterable[tuple[Path | None, Callable[[Run], bytes]]] = (
+        (as_json, Run.to_json),
+        (markdown, lambda run: to_markdown(run).encode()),
+    )
+    for path, make in makers:
+        if path is None:
+            continue
         try:
             path.write_bytes(make(run))
         except OSError as error:
             usage(f"{path}: cannot be written: {error.strerror}")
         sys.stderr.write(f"written: {path}\n")
-
-    return write

@@ -9,9 +9,6 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import typer
 
-from ..interop.guard import temporary_folder
-from ..interop.peers import parse_peer
-from ..interop.process import PeerError
 from ..interop.report.cells import Cell, Verdict
 from .session import EXIT_FAILED, AsJson, usage
 
@@ -36,6 +33,8 @@ def diff(
 
     Ends with 0 when every difference is a known one, 1 when there is another, 2 for wrong usage.
     """
+    from ..interop.guard import temporary_folder
+
     job = _job(first, second, select or [])
     cells: list[Cell] = []
     with temporary_folder() as folder:
@@ -50,6 +49,8 @@ def diff(
 
 def _job(first: str, second: str, select: Sequence[str]) -> Job:
     """What is to be played. A wrong name ends the command."""
+    from ..interop.peers import parse_peer
+    from ..interop.process import PeerError
     from ..interop.wire_differ.differ import jobs
 
     try:

@@ -14,6 +14,8 @@ from collections.abc import Sequence
 
 _PACKAGES = ("trio", "lark", "lz4", "zstandard", "typer", "rich")
 """What the extra `cli` installs."""
+_INTEROP_PACKAGES = ("pytest", "xdist", "pytest_html", "pytest_metadata", "psutil")
+"""What the extra `interop` installs."""
 
 _POSIX_MODULES = ("fcntl", "resource")
 """Modules of Python that Windows does not have."""
@@ -32,6 +34,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         missing = (error.name or "").partition(".")[0]
         if missing in _PACKAGES:
             text = "The trocket command needs more packages: pip install 'trocket[cli]'"
+        elif missing in _INTEROP_PACKAGES:
+            text = "trocket interop needs more packages: pip install 'trocket[cli,interop]'"
         elif missing in _POSIX_MODULES:
             text = "The trocket command runs on Linux and macOS; here only trocket's client does"
         else:

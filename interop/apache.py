@@ -15,7 +15,7 @@ from pathlib import Path
 from ..remoting.bodies.route import TopicRouteData
 from ..remoting.errors import RemoteProtocolError
 from .maven import JAVA_BROKER, JAVA_OPENS, JAVA_SMALL, fetch_jars
-from .ports import free_broker_port, free_port
+from .peer import LocalCluster
 from .process import LineProcess, PeerError
 from .wire import GET_ROUTEINFO_BY_TOPIC, SUCCESS, WireClient, wait_for_route
 
@@ -82,7 +82,7 @@ def ask_route(
         raise PeerError(f"{namesrv_address} does not answer with a route: {error}") from error
 
 
-class ApacheCluster:
+class ApacheCluster(LocalCluster):
     """Apache's name server and broker (see `peer.Cluster`).
 
     Args:
@@ -106,16 +106,10 @@ class ApacheCluster:
         broker_keys: Mapping[str, object] | None = None,
         filter_server: bool = False,
     ) -> None:
-        self.label = f"apache-{version}"
-        self.folder = folder
+        super().__init__(f"apache-{version}", folder, stop_timeout_s=STOP_TIMEOUT_S)
         server_jars = fetch_jars(version, "server")
         self._jars = {"namesrv": server_jars, "broker": server_jars}
         self._java = {"namesrv": namesrv_java, "broker": broker_java, "filtersrv": JAVA_SMALL}
-        self._namesrv_port = free_port()
-        self._broker_port = free_broker_port()
-        self._namesrv: LineProcess | None = None
-        self._broker: LineProcess | None = None
-        self._filter_server: LineProcess | None = None
         conf = folder / "conf"
         conf.mkdir(parents=True, exist_ok=True)
         says_by_log = version_numbers(version) < (4, 3)
@@ -154,23 +148,7 @@ class ApacheCluster:
             }
             (conf / "filtersrv.conf").write_text(broker_conf_text(filter_keys))
 
-    @property
-    def namesrv_address(self) -> str:
-        """HOST:PORT of the name server."""
-        return f"127.0.0.1:{self._namesrv_port}"
-
-    @property
-    def broker_address(self) -> str:
-        """HOST:PORT of the broker."""
-        return f"127.0.0.1:{self._broker_port}"
-
-    @property
-    def pids(self) -> list[int]:
-        """The broker's, the name server's and the filter server's process, if they were started."""
-        processes = (self._broker, self._namesrv, self._filter_server)
-        return [process.pid for process in processes if process is not None]
-
-    def _launch(self, name: str) -> LineProcess:
+    def _launch(self, name: str) -> None:
         command = ["java", *self._java[name], *JAVA_OPENS, f"-Duser.home={self.folder}"]
         command += ["-cp", f"{self._jars[name]}/*", STARTUP[name]]
         command += ["-c", str(self.folder / "conf" / f"{name}.conf")]
@@ -181,7 +159,7 @@ class ApacheCluster:
         except PeerError as error:
             process.kill()
             raise PeerError(f"{error}\n{self._log_tail(name)}") from error
-        return process
+        self._running[name] = process
 
     def _log_tail(self, name: str) -> str:
         """The last lines of a process's own log, which is where it says why it does not start."""
@@ -198,25 +176,6 @@ class ApacheCluster:
         ]
         return "\n".join([f"log of {name}:", *lines])
 
-    def start(self) -> None:
-        """Start the name server, then the broker; each is waited for.
-
-        Raises: PeerError: one of them did not report success.
-        """
-        self.start_namesrv()
-        self.start_broker()
-
-    def start_namesrv(self) -> None:
-        """Start the name server. Raises: PeerError: it did not report success."""
-        if self._namesrv is None:
-            self._namesrv = self._launch("namesrv")
-
-    def stop_namesrv(self) -> None:
-        """Stop the name server by SIGTERM. Raises: PeerError: it did not end in time."""
-        process, self._namesrv = self._namesrv, None
-        if process is not None:
-            process.stop(timeout_s=STOP_TIMEOUT_S)
-
     def start_broker(self) -> None:
         """Start the broker, and wait until the name server, if it runs, knows it.
 
@@ -226,12 +185,12 @@ class ApacheCluster:
 
         Raises: PeerError: it did not report success.
         """
-        if self._broker is None:
-            self._broker = self._launch("broker")
-            if self._namesrv is not None:
+        if "broker" not in self._running:
+            self._launch("broker")
+            if "namesrv" in self._running:
                 wait_for_route(self.namesrv_address, DEFAULT_TOPIC, timeout_s=START_TIMEOUT_S)
-        if "filtersrv" in self._jars and self._filter_server is None:
-            self._filter_server = self._launch("filtersrv")
+        if "filtersrv" in self._jars and "filtersrv" not in self._running:
+            self._launch("filtersrv")
             self._wait_filter_server()
 
     def _wait_filter_server(self) -> None:
@@ -258,33 +217,17 @@ class ApacheCluster:
         return [] if route is None else route.filter_server_table.get(self.broker_address, [])
 
     def stop_broker(self) -> None:
-        """Stop the broker by SIGTERM, with its shutdown hook.
+        """Stop the broker by SIGTERM, with its shutdown hook, and kill the filter server.
 
         Raises: PeerError: it did not end in time.
         """
-        self._kill_filter_server()
-        process, self._broker = self._broker, None
-        if process is not None:
-            process.stop(timeout_s=STOP_TIMEOUT_S)
+        self._kill("filtersrv")
+        super().stop_broker()
 
     def kill_broker(self) -> None:
-        """Kill the broker with SIGKILL."""
-        self._kill_filter_server()
-        process, self._broker = self._broker, None
-        if process is not None:
-            process.kill()
-
-    def _kill_filter_server(self) -> None:
-        process, self._filter_server = self._filter_server, None
-        if process is not None:
-            process.kill()
-
-    def close(self) -> None:
-        """Kill all: what must be flushed is stopped before with `stop_broker`."""
-        self.kill_broker()
-        process, self._namesrv = self._namesrv, None
-        if process is not None:
-            process.kill()
+        """Kill the broker, and the filter server, with SIGKILL."""
+        self._kill("filtersrv")
+        super().kill_broker()
 
 
 def version_numbers(version: str) -> tuple[int, ...]:

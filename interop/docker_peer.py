@@ -20,7 +20,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -28,7 +28,7 @@ from typing import Any
 from .apache import ANSWER_TIMEOUT_S, STARTUP, ask_route, broker_conf_text
 from .guard import guard
 from .maven import JAVA_OPENS, JAVA_SMALL
-from .ports import free_broker_port, free_port
+from .peer import LocalCluster
 from .process import PeerError
 from .wire import WireClient
 
@@ -95,7 +95,38 @@ def engine_errors(what: str) -> Iterator[None]:
         raise PeerError(f"{what}: {error}") from error
 
 
-class DockerCluster:
+class _Container:
+    """A part of a cluster as the cluster sees it (`peer.Part`)."""
+
+    def __init__(self, container: Any, what: str) -> None:
+        self._container = container
+        self._what = what
+
+    @property
+    def pid(self) -> int:
+        """Its process on this machine. Raises: PeerError: the engine refused."""
+        with engine_errors(f"looking for the process of {self._what}"):
+            self._container.reload()
+        return int(self._container.attrs["State"]["Pid"])
+
+    def stop(self, *, timeout_s: float) -> int:
+        """Stop it by SIGTERM. Raises: PeerError: the engine refused, or had to kill it."""
+        with engine_errors(f"stopping {self._what}"):
+            self._container.stop(timeout=timeout_s)
+            self._container.reload()
+        code = int(self._container.attrs["State"]["ExitCode"])
+        if code == 128 + 9:
+            raise PeerError(f"{self._container.name} did not stop in {timeout_s} s")
+        return code
+
+    def kill(self) -> None:
+        """Kill it (SIGKILL) and wait. Raises: PeerError: the engine refused."""
+        with engine_errors(f"killing {self._what}"):
+            self._container.kill("SIGKILL")
+            self._container.wait()
+
+
+class DockerCluster(LocalCluster):
     """A name server and a broker in containers (see `peer.Cluster`).
 
     Containers and their network are made by the first `start` and removed by `close`.
@@ -116,15 +147,11 @@ class DockerCluster:
         broker_keys: Mapping[str, object] = MappingProxyType({}),
         engine: Any = None,
     ) -> None:
-        self.label = f"docker-{version}"
-        self.folder = folder.absolute()
+        super().__init__(f"docker-{version}", folder.absolute(), stop_timeout_s=STOP_TIMEOUT_S)
         self.name = f"trocket-interop-{secrets.token_hex(6)}"
         self._engine = open_engine() if engine is None else engine
         self._image = f"{IMAGE}:{version}"
-        self._namesrv_port = free_port()
-        self._broker_port = free_broker_port()
         self._containers: dict[str, Any] = {}
-        self._started: set[str] = set()
         conf = self.folder / "conf"
         conf.mkdir(parents=True, exist_ok=True)
         (conf / "namesrv.conf").write_text(broker_conf_text({"listenPort": NAMESRV_PORT}))
@@ -142,70 +169,6 @@ class DockerCluster:
         }
         (conf / "broker.conf").write_text(broker_conf_text(keys))
 
-    @property
-    def namesrv_address(self) -> str:
-        """HOST:PORT of the name server."""
-        return f"127.0.0.1:{self._namesrv_port}"
-
-    @property
-    def broker_address(self) -> str:
-        """HOST:PORT of the broker."""
-        return f"127.0.0.1:{self._broker_port}"
-
-    @property
-    def pids(self) -> list[int]:
-        """The broker's and the name server's process on this machine, as far as they run."""
-        found = []
-        for role in ("broker", "namesrv"):
-            if role in self._started:
-                with engine_errors(f"looking for the process of {self.label}"):
-                    self._containers[role].reload()
-                found.append(int(self._containers[role].attrs["State"]["Pid"]))
-        return found
-
-    def start(self) -> None:
-        """Start what is not running; the image is pulled when the engine has not got it.
-
-        Raises: PeerError: the engine refused, or one of them does not answer in time.
-        """
-        if not self._containers:
-            self._create()
-        self._start("namesrv", self._namesrv_answers)
-        self.start_broker()
-
-    def start_broker(self) -> None:
-        """Start the broker and wait until it answers and the name server tells of it.
-
-        Raises: PeerError: the engine refused, or it does not answer in time.
-        """
-        if not self._containers:
-            self._create()
-        self._start("broker", self._broker_answers)
-
-    def stop_broker(self) -> None:
-        """Stop the broker by SIGTERM.
-
-        Raises: PeerError: the engine refused, or the broker had to be killed.
-        """
-        if "broker" not in self._started:
-            return
-        self._started.discard("broker")
-        container = self._containers["broker"]
-        with engine_errors(f"stopping the broker of {self.label}"):
-            container.stop(timeout=STOP_TIMEOUT_S)
-            container.reload()
-            if container.attrs["State"]["ExitCode"] == 128 + 9:
-                raise PeerError(f"{container.name} did not stop in {STOP_TIMEOUT_S} s")
-
-    def kill_broker(self) -> None:
-        """Kill the broker (SIGKILL) and wait. Raises: PeerError: the engine refused."""
-        if "broker" not in self._started:
-            return
-        self._started.discard("broker")
-        with engine_errors(f"killing the broker of {self.label}"):
-            self._containers["broker"].kill("SIGKILL")
-            self._containers["broker"].wait()
-
     def close(self) -> None:
         """Remove the containers and their network. Raises: PeerError: the engine refused."""
         try:
@@ -213,7 +176,7 @@ class DockerCluster:
                 remove_cluster(self._engine, self.name)
                 guard().forget_command(removal(self.name))
                 self._containers.clear()
-                self._started.clear()
+                self._running.clear()
         finally:
             self._engine.close()
 
@@ -255,14 +218,18 @@ class DockerCluster:
             repository, _, tag = self._image.partition(":")
             self._engine.images.pull(repository, tag=tag)
 
-    def _start(self, role: str, answers: Callable[[], bool]) -> None:
-        """Start a container and wait until it answers."""
-        if role in self._started:
-            return
-        container = self._containers[role]
-        with engine_errors(f"starting the {role} of {self.label}"):
+    def _launch(self, name: str) -> None:
+        """Start a container, made before if need be, and wait until it answers.
+
+        Raises: PeerError: the engine refused, or it does not answer in time.
+        """
+        if not self._containers:
+            self._create()
+        answers = {"namesrv": self._namesrv_answers, "broker": self._broker_answers}[name]
+        container = self._containers[name]
+        with engine_errors(f"starting the {name} of {self.label}"):
             container.start()
-            self._started.add(role)
+            self._running[name] = _Container(container, f"the {name} of {self.label}")
             deadline_s = time.monotonic() + START_TIMEOUT_S
             pause = threading.Event()
             while not answers():

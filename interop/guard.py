@@ -12,7 +12,9 @@ no way of dying prevents, it does so:
 4. folders.
 
 This file is a program too, run by its path without the package: it imports the standard library
-only.
+only. psutil could read /proc for it, but must not: the guard compares start times that two
+processes have read, and psutil counts them from the wall clock, which may be set in between. A
+parent that was killed is no parent any more, so psutil does not know its children either.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What every part of the harness gives to the runner: jobs that end in cells.
+"""What every part of the harness gives to pytest (see `cases`): jobs that end in cells.
 
 A job is what is started and stopped together, mostly one broker with what is asked of it. Jobs know
 before they start which cells they will give, so that a job that breaks down fails those it still
@@ -26,13 +26,13 @@ class Job:
       owed: the cells it will give, their verdict SKIPPED; a selection may have taken some out.
       play: called as `play(owed, folder, tell)` with the cells that are wanted and a folder of its
         own that is removed afterwards. It leaves no process behind, whatever it raises.
-      alone: nothing else may run at the same time (it measures time, or needs the whole machine).
+      group: jobs of one group share something that is played once, so one process plays them all.
     """
 
     name: str
     owed: tuple[Cell, ...]
     play: Callable[[Sequence[Cell], Path, Tell], None]
-    alone: bool = False
+    group: str = ""
 
     def selected(self, wanted: Callable[[Cell], bool]) -> Job | None:
         """The same job for a part of its cells; None when none is wanted."""

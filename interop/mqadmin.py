@@ -147,7 +147,8 @@ def _job(broker: str, versions: Sequence[str], reference: _Reference) -> Job:
             version = cell.client.removeprefix("mqadmin-")
             tell(_judge(cell, BY_NAME[cell.feature], version, own, apaches))
 
-    return Job(f"mqadmin {', '.join(versions)} on {broker}", owed, play)
+    name = f"mqadmin {', '.join(versions)} on {broker}"
+    return Job(name, owed, play, group="what mqadmin prints with Apache's broker")
 
 
 class _Reference:

@@ -1,8 +1,12 @@
-"""What a name server with one broker offers to a test or a benchmark, whoever made it."""
+"""A name server with one broker, as tests and benchmarks use it, and the base of those run here."""
 
 from __future__ import annotations
 
+import abc
+from pathlib import Path
 from typing import Protocol
+
+from .ports import free_broker_port, free_port
 
 
 class Cluster(Protocol):
@@ -41,3 +45,106 @@ class Cluster(Protocol):
 
     def close(self) -> None:
         """Stop everything that runs."""
+
+
+class Part(Protocol):
+    """A name server, a broker or a filter server that was started: a process, or a container."""
+
+    @property
+    def pid(self) -> int:
+        """Its process id on this machine."""
+
+    def stop(self, *, timeout_s: float) -> int:
+        """Stop it by SIGTERM and wait; the exit code. Raises PeerError."""
+
+    def kill(self) -> None:
+        """Kill it with SIGKILL and wait."""
+
+
+class LocalCluster(abc.ABC):
+    """A `Cluster` on free ports of this machine.
+
+    Args:
+      label: what it is, for reports.
+      folder: everything of this run.
+      stop_timeout_s: how long a part may take to end after SIGTERM.
+    """
+
+    PARTS = ("broker", "namesrv", "filtersrv")
+    """The names of what may run, the broker's first."""
+
+    def __init__(self, label: str, folder: Path, *, stop_timeout_s: float) -> None:
+        self.label = label
+        self.folder = folder
+        self._stop_timeout_s = stop_timeout_s
+        self._namesrv_port = free_port()
+        self._broker_port = free_broker_port()
+        self._running: dict[str, Part] = {}
+
+    @property
+    def namesrv_address(self) -> str:
+        """HOST:PORT of the name server."""
+        return f"127.0.0.1:{self._namesrv_port}"
+
+    @property
+    def broker_address(self) -> str:
+        """HOST:PORT of the broker."""
+        return f"127.0.0.1:{self._broker_port}"
+
+    @property
+    def pids(self) -> list[int]:
+        """All processes that were started, the broker's first."""
+        return [self._running[name].pid for name in self.PARTS if name in self._running]
+
+    @abc.abstractmethod
+    def _launch(self, name: str) -> None:
+        """Start one part, note it in `_running`, and wait until it is ready. Raises PeerError."""
+
+    def start(self) -> None:
+        """Start the name server, then the broker; each is waited for.
+
+        Raises: PeerError: one of them ended, or was not ready in time.
+        """
+        self.start_namesrv()
+        self.start_broker()
+
+    def start_namesrv(self) -> None:
+        """Start the name server. Raises: PeerError: as `start`."""
+        if "namesrv" not in self._running:
+            self._launch("namesrv")
+
+    def start_broker(self) -> None:
+        """Start the broker. Raises: PeerError: as `start`."""
+        if "broker" not in self._running:
+            self._launch("broker")
+
+    def stop_namesrv(self) -> None:
+        """Stop the name server by SIGTERM. Raises: PeerError: as `stop_broker`."""
+        self._stop("namesrv")
+
+    def stop_broker(self) -> None:
+        """Stop the broker by SIGTERM.
+
+        Raises: PeerError: it did not end in time, or ours ended with another exit code than 0.
+        """
+        self._stop("broker")
+
+    def kill_broker(self) -> None:
+        """Kill the broker with SIGKILL."""
+        self._kill("broker")
+
+    def close(self) -> None:
+        """Kill all: what must be flushed is stopped before with `stop_broker`."""
+        self.kill_broker()
+        for name in list(self._running):
+            self._kill(name)
+
+    def _stop(self, name: str) -> None:
+        part = self._running.pop(name, None)
+        if part is not None:
+            part.stop(timeout_s=self._stop_timeout_s)
+
+    def _kill(self, name: str) -> None:
+        part = self._running.pop(name, None)
+        if part is not None:
+            part.kill()

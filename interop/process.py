@@ -189,15 +189,6 @@ class LineProcess:
         finally:
             self._close()
 
-    def stop_cleanly(self, *, timeout_s: float = 30.0) -> None:
-        """`stop` for a program that answers SIGTERM with exit code 0.
-
-        Raises: PeerError: it was still there after `timeout_s`, or ended with another code.
-        """
-        code = self.stop(timeout_s=timeout_s)
-        if code != 0:
-            raise PeerError(f"{self.name} ended with {code}\n{self.tail()}")
-
     def kill(self) -> None:
         """End the process, and what it started, at once (SIGKILL); wait until it is gone."""
         if self.running:

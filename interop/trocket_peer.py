@@ -11,15 +11,31 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from .apache import broker_conf_text
-from .ports import free_broker_port, free_port
-from .process import LineProcess
+from .peer import LocalCluster
+from .process import LineProcess, PeerError
 
 COMMAND = (sys.executable, "-m", "trocket.cli.main")
 START_TIMEOUT_S = 30.0
 STOP_TIMEOUT_S = 30.0
+UNBUFFERED = {"PYTHONUNBUFFERED": "1"}
+"""The line that is waited for must come when it is printed, into a pipe too."""
 
 
-class TrocketCluster:
+class OurProcess(LineProcess):
+    """A process of ours, which answers SIGTERM with exit code 0."""
+
+    def stop(self, *, timeout_s: float = STOP_TIMEOUT_S) -> int:
+        """Stop it by SIGTERM; 0.
+
+        Raises: PeerError: it was still there after `timeout_s`, or ended with another code.
+        """
+        code = super().stop(timeout_s=timeout_s)
+        if code != 0:
+            raise PeerError(f"{self.name} ended with {code}\n{self.tail()}")
+        return code
+
+
+class TrocketCluster(LocalCluster):
     """`trocket up`: name server and broker in one process (see `peer.Cluster`).
 
     Stopping or killing the broker therefore takes the name server along.
@@ -33,70 +49,25 @@ class TrocketCluster:
     def __init__(
         self, folder: Path, *, options: tuple[str, ...] = (), command: tuple[str, ...] = COMMAND
     ) -> None:
-        self.label = "trocket"
+        super().__init__("trocket", folder, stop_timeout_s=STOP_TIMEOUT_S)
         self._command = command
-        self.folder = folder
-        self._namesrv_port = free_port()
-        self._broker_port = free_broker_port()
         self._options = options
-        self._process: LineProcess | None = None
-
-    @property
-    def namesrv_address(self) -> str:
-        """HOST:PORT of the name server."""
-        return f"127.0.0.1:{self._namesrv_port}"
-
-    @property
-    def broker_address(self) -> str:
-        """HOST:PORT of the broker."""
-        return f"127.0.0.1:{self._broker_port}"
-
-    @property
-    def pids(self) -> list[int]:
-        """The one process, when it was started."""
-        return [] if self._process is None else [self._process.pid]
 
     def start(self) -> None:
-        """Start `trocket up` and wait for its line that begins with "ready".
+        """The same as `start_broker`."""
+        self.start_broker()
 
-        Raises: PeerError: it ended, or did not say so in 30 s.
-        """
-        if self._process is not None:
-            return
+    def _launch(self, name: str) -> None:
         command = [*self._command, "up", "--home", str(self.folder / "home"), "--host", "127.0.0.1"]
         command += ["--namesrv-port", str(self._namesrv_port)]
         command += ["--broker-port", str(self._broker_port), *self._options]
-        # Unbuffered: the line must come when it is printed, into a pipe too.
-        unbuffered = {"PYTHONUNBUFFERED": "1"}
-        process = LineProcess(command, folder=self.folder, name="up", environment=unbuffered)
-        self._process = process
+        process = self._running[name] = OurProcess(
+            command, folder=self.folder, name="up", environment=UNBUFFERED
+        )
         process.wait_line(lambda line: line.startswith("ready"), timeout_s=START_TIMEOUT_S)
 
-    def start_broker(self) -> None:
-        """The same as `start`."""
-        self.start()
 
-    def stop_broker(self) -> None:
-        """Stop the process by SIGTERM.
-
-        Raises: PeerError: it did not end in time, or not with exit code 0.
-        """
-        process, self._process = self._process, None
-        if process is not None:
-            process.stop_cleanly(timeout_s=STOP_TIMEOUT_S)
-
-    def kill_broker(self) -> None:
-        """Kill the process with SIGKILL."""
-        process, self._process = self._process, None
-        if process is not None:
-            process.kill()
-
-    def close(self) -> None:
-        """Stop what runs."""
-        self.kill_broker()
-
-
-class TrocketBroker:
+class TrocketBroker(LocalCluster):
     """`trocket broker` without a name server, on a data folder that may be there already.
 
     Args:
@@ -114,11 +85,8 @@ class TrocketBroker:
         broker_keys: Mapping[str, object] | None = None,
         command: tuple[str, ...] = COMMAND,
     ) -> None:
-        self.label = "trocket"
-        self.folder = folder
-        self._broker_port = free_broker_port()
+        super().__init__("trocket", folder, stop_timeout_s=STOP_TIMEOUT_S)
         self._command = command
-        self._process: LineProcess | None = None
         folder.mkdir(parents=True, exist_ok=True)
         keys: dict[str, object] = {
             "brokerName": "broker-a",
@@ -126,51 +94,29 @@ class TrocketBroker:
             "bindAddress": "127.0.0.1",
             "listenPort": self._broker_port,
             "storePathRootDir": store,
+            **self._more_keys(),
             **(broker_keys or {}),
         }
         (folder / "broker.conf").write_text(broker_conf_text(keys))
 
-    @property
-    def broker_address(self) -> str:
-        """HOST:PORT of the broker."""
-        return f"127.0.0.1:{self._broker_port}"
+    def _more_keys(self) -> dict[str, object]:
+        """Of broker.conf, for what runs beside the broker."""
+        return {}
 
-    @property
-    def pids(self) -> list[int]:
-        """The one process, when it was started."""
-        return [] if self._process is None else [self._process.pid]
+    def start(self) -> None:
+        """The same as `start_broker`."""
+        self.start_broker()
 
-    def start_broker(self) -> None:
+    def _launch(self, name: str) -> None:
         """Start it and wait until it says that it has booted.
 
         Raises: PeerError: it ended, or did not say so in 30 s.
         """
-        if self._process is not None:
-            return
-        command = [*self._command, "broker", "-c", str(self.folder / "broker.conf")]
-        unbuffered = {"PYTHONUNBUFFERED": "1"}
-        process = LineProcess(command, folder=self.folder, name="broker", environment=unbuffered)
-        self._process = process
+        command = [*self._command, name, "-c", str(self.folder / f"{name}.conf")]
+        process = self._running[name] = OurProcess(
+            command, folder=self.folder, name=name, environment=UNBUFFERED
+        )
         process.wait_line(lambda line: "boot success" in line, timeout_s=START_TIMEOUT_S)
-
-    def stop_broker(self) -> None:
-        """Stop it by SIGTERM.
-
-        Raises: PeerError: it did not end in time, or not with exit code 0.
-        """
-        process, self._process = self._process, None
-        if process is not None:
-            process.stop_cleanly(timeout_s=STOP_TIMEOUT_S)
-
-    def kill_broker(self) -> None:
-        """Kill it with SIGKILL."""
-        process, self._process = self._process, None
-        if process is not None:
-            process.kill()
-
-    def close(self) -> None:
-        """Kill what runs."""
-        self.kill_broker()
 
 
 class TrocketPair(TrocketBroker):
@@ -182,23 +128,12 @@ class TrocketPair(TrocketBroker):
     """
 
     def __init__(self, folder: Path, *, broker_keys: Mapping[str, object] | None = None) -> None:
-        self._namesrv_port = free_port()
-        self._namesrv: LineProcess | None = None
-        keys = {"namesrvAddr": self.namesrv_address, **(broker_keys or {})}
-        super().__init__(folder, store=folder / "store", broker_keys=keys)
+        super().__init__(folder, store=folder / "store", broker_keys=broker_keys)
         listen = {"listenPort": self._namesrv_port, "bindAddress": "127.0.0.1"}
         (folder / "namesrv.conf").write_text(broker_conf_text(listen))
 
-    @property
-    def namesrv_address(self) -> str:
-        """HOST:PORT of the name server."""
-        return f"127.0.0.1:{self._namesrv_port}"
-
-    @property
-    def pids(self) -> list[int]:
-        """The broker's and the name server's process, as far as they were started."""
-        namesrv = [] if self._namesrv is None else [self._namesrv.pid]
-        return [*super().pids, *namesrv]
+    def _more_keys(self) -> dict[str, object]:
+        return {"namesrvAddr": self.namesrv_address}
 
     def start(self) -> None:
         """Start the name server, then the broker; each is waited for.
@@ -207,32 +142,6 @@ class TrocketPair(TrocketBroker):
         """
         self.start_namesrv()
         self.start_broker()
-
-    def start_namesrv(self) -> None:
-        """Start the name server. Raises: PeerError: it did not report success."""
-        if self._namesrv is not None:
-            return
-        command = [*COMMAND, "namesrv", "-c", str(self.folder / "namesrv.conf")]
-        unbuffered = {"PYTHONUNBUFFERED": "1"}
-        process = LineProcess(command, folder=self.folder, name="namesrv", environment=unbuffered)
-        self._namesrv = process
-        process.wait_line(lambda line: "boot success" in line, timeout_s=START_TIMEOUT_S)
-
-    def stop_namesrv(self) -> None:
-        """Stop the name server by SIGTERM.
-
-        Raises: PeerError: it did not end in time, or not with exit code 0.
-        """
-        process, self._namesrv = self._namesrv, None
-        if process is not None:
-            process.stop_cleanly(timeout_s=STOP_TIMEOUT_S)
-
-    def close(self) -> None:
-        """Kill what runs."""
-        super().close()
-        process, self._namesrv = self._namesrv, None
-        if process is not None:
-            process.kill()
 
 
 class TrocketFilterServer:
@@ -250,7 +159,7 @@ class TrocketFilterServer:
         self, folder: Path, *, broker_address: str, keys: Mapping[str, object] | None = None
     ) -> None:
         self.folder = folder
-        self._process: LineProcess | None = None
+        self._process: OurProcess | None = None
         self._address = ""
         folder.mkdir(parents=True, exist_ok=True)
         all_keys: dict[str, object] = {
@@ -279,8 +188,7 @@ class TrocketFilterServer:
         if self._process is not None:
             return
         command = [*COMMAND, "filtersrv", "-c", str(self.folder / "filtersrv.conf")]
-        unbuffered = {"PYTHONUNBUFFERED": "1"}
-        process = LineProcess(command, folder=self.folder, name="filtersrv", environment=unbuffered)
+        process = OurProcess(command, folder=self.folder, name="filtersrv", environment=UNBUFFERED)
         self._process = process
         line = process.wait_line(lambda line: "boot success" in line, timeout_s=START_TIMEOUT_S)
         self._address = line.rpartition(" ")[2]
@@ -292,7 +200,7 @@ class TrocketFilterServer:
         """
         process, self._process = self._process, None
         if process is not None:
-            process.stop_cleanly(timeout_s=STOP_TIMEOUT_S)
+            process.stop()
 
     def kill(self) -> None:
         """Kill it with SIGKILL."""

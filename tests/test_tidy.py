@@ -63,7 +63,7 @@ MANY_POSITIONAL: dict[str, tuple[int, str]] = {
     "cli/filter.py:filter_put": (8, COMMAND),
     "cli/group.py:group_create": (8, COMMAND),
     "cli/group.py:group_delete": (8, COMMAND),
-    "cli/interop.py:interop_run": (11, COMMAND),
+    "cli/interop.py:interop_run": (12, COMMAND),
     "cli/message.py:message": (10, COMMAND),
     "cli/offset.py:offset_reset": (9, COMMAND),
     "cli/send.py:send": (14, COMMAND),

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 from .cells import NO_FAULT, OURS, Cell, Kind, Run, Verdict, is_apaches
-from .matrix import KIND_ABOUT, KIND_TITLES, alike
+from .kinds import KIND_ABOUT, KIND_TITLES, alike
 from .text import MEANINGS, SIGNS, duration, printable
 
 _ESCAPED = re.compile(r"([\\`*\[\]<>|#]|(?<!\w)_|_(?!\w))")

@@ -1,4 +1,4 @@
-"""What the pages share: signs of verdicts, text that every format can hold, numbers for people."""
+"""What reports share: signs of verdicts, text that every format can hold, numbers for people."""
 
 from __future__ import annotations
 
@@ -26,8 +26,6 @@ MEANINGS: Mapping[Verdict, str] = MappingProxyType(
     }
 )
 
-WORST_FIRST = (Verdict.FAILED, Verdict.QUIRK, Verdict.SKIPPED, Verdict.PASSED)
-
 _NOT_IN_XML = re.compile("[^\t\n\x20-\x7e\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 """What XML 1.0 has no way to write, and what HTML would drop: controls, lone surrogates."""
 
@@ -40,11 +38,6 @@ def printable(text: str) -> str:
 def _escaped(found: re.Match[str]) -> str:
     number = ord(found[0])
     return f"\\x{number:02x}" if number < 0x100 else f"\\u{number:04x}"
-
-
-def worst(verdicts: list[Verdict]) -> Verdict:
-    """The one that says most of a group of cells. Raises: ValueError: there is none."""
-    return min(verdicts, key=WORST_FIRST.index)
 
 
 def duration(seconds: float) -> str:

@@ -13,7 +13,7 @@ from importlib.resources import files
 from typing import Any, Final
 from xml.etree.ElementTree import Element
 
-from trocket.interop.report.node import document, node
+from .node import document, node
 
 COLOURS: Final = 6
 """Topics that have a colour of their own; the others share one."""
@@ -36,8 +36,7 @@ def page(report: Mapping[str, Any]) -> bytes:
         node("code", "trocket pipeline lag_and_store_report"),
         "; days are UTC.",
     )
-    style = files("trocket.interop.report").joinpath("page.css").read_text(encoding="utf-8")
-    style += files(__package__).joinpath("report_page.css").read_text(encoding="utf-8")
+    style = files(__package__).joinpath("report_page.css").read_text(encoding="utf-8")
     title = f"trocket, {report['source']}, {_moment(report['at_ms'])}"
     return document(title, node("body", _header(report), main, footer), style)
 

@@ -15,7 +15,8 @@ import pytest
 
 from trocket.interop.apache import broker_conf_text
 from trocket.interop.ports import free_port
-from trocket.interop.process import LineProcess, PeerError
+from trocket.interop.process import PeerError
+from trocket.interop.trocket_peer import OurProcess
 from trocket.interop.wire import WireClient
 
 from .little_memory import ADDRESS_SPACE_BYTES, HALF_FRAME, LIMITED, PROCESS_STRANGERS
@@ -29,7 +30,7 @@ def test_a_name_server_with_little_address_space_outlives_half_frames(tmp_path: 
     port = free_port()
     keys = {"listenPort": port, "bindAddress": "127.0.0.1", "kvConfigPath": tmp_path / "kv.json"}
     (tmp_path / "namesrv.conf").write_text(broker_conf_text(keys))
-    server = LineProcess(
+    server = OurProcess(
         [
             *(sys.executable, "-c", LIMITED, str(ADDRESS_SPACE_BYTES)),
             *("namesrv", "-c", str(tmp_path / "namesrv.conf")),
@@ -51,7 +52,7 @@ def test_a_name_server_with_little_address_space_outlives_half_frames(tmp_path: 
                 with suppress(PeerError):
                     served += honest.call(GET_BROKER_CLUSTER_INFO, {}).code == 0
         assert served == PROCESS_STRANGERS
-        server.stop_cleanly(timeout_s=30)
+        server.stop(timeout_s=30)
     finally:
         server.kill()
     log = (tmp_path / "namesrv.err").read_text()

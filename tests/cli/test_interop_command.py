@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
-import pty
 import select
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -48,15 +44,13 @@ def job(name: str, verdict: Verdict, *cells: Cell, detail: str = "") -> Job:
     return Job(name, cells, play)
 
 
-def test_all_passed_is_status_0_and_told_in_lines(
+def test_all_passed_is_status_0_and_told_as_a_matrix(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     give(monkeypatch, job("one", Verdict.PASSED, owed("a"), owed("b")))
     assert main(["interop", "run"]) == 0
     captured = capsys.readouterr()
-    assert captured.err.splitlines()[0] == "began one: 2 cells"
-    assert captured.err.splitlines()[1].startswith("ended one after 0.0")
-    assert captured.err.splitlines()[1].endswith("(1 of 1); 2 passed")
+    assert "\nwire  trocket         2        0         0          0\n" in captured.out
     assert "versions: trocket " in captured.out
     assert "2 cells: 2 passed, 0 quirk, 0 failed, 0 skipped; " in captured.out
 
@@ -71,7 +65,6 @@ def test_a_failure_is_status_1_and_told_in_detail(
     )
     assert main(["interop", "run", "--parallel", "1"]) == 1
     captured = capsys.readouterr()
-    assert "FAILED wire/a/wire/trocket/none: expected 1\n" in captured.err
     expected = "✗ wire/a/wire/trocket/none\n    expected 1\n    got 2 \\x1b[31m\n"
     assert expected in captured.out
     worse = "passed on Apache's broker, not on ours:\n    wire/a/wire/apache-5.5.0/none\n"
@@ -86,14 +79,20 @@ def test_every_report_is_written(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     run = Run.from_json(files["json"].read_bytes())
     assert [(cell.feature, cell.verdict) for cell in run.cells] == [("a", Verdict.QUIRK)]
     assert run.versions["trocket"]
-    assert ElementTree.parse(files["junit"]).getroot().get("tests") == "1"
-    page = files["html"].read_text(encoding="utf-8")
-    assert "quirks.md, a row" in page
     again = [tmp_path / f"again.{name}" for name in ("html", "xml", "md")]
     arguments = ["--html", str(again[0]), "--junit", str(again[1]), "--markdown", str(again[2])]
     assert main(["interop", "report", str(files["json"]), *arguments]) == 0
-    assert again[0].read_text(encoding="utf-8") == page
-    assert again[1].read_bytes() == files["junit"].read_bytes()
+    for page in (files["html"], again[0]):
+        text = page.read_text(encoding="utf-8")
+        assert "test_cell[wire/a/wire/trocket/none]" in text
+        assert run.versions["trocket"] in text
+    for document in (files["junit"], again[1]):
+        (suite,) = ElementTree.parse(document).getroot()
+        assert {name: suite.get(name) for name in ("name", "tests", "failures", "skipped")} == {
+            "name": "trocket interop", "tests": "1", "failures": "0", "skipped": "0",
+        }  # fmt: skip
+        (difference,) = suite.iter("property")
+        assert difference.get("value") == "quirks.md, a row"
     assert "# Compatibility" in again[2].read_text(encoding="utf-8")
 
 
@@ -111,7 +110,6 @@ def test_a_selection_plays_and_lists_only_what_is_wanted(
     assert main(["interop", "run", "--select", "wire/pull/"]) == 0
     captured = capsys.readouterr()
     assert "1 cell: 1 passed" in captured.out
-    assert "began two" not in captured.err
 
 
 @pytest.mark.parametrize(
@@ -138,7 +136,6 @@ def test_what_cannot_be_right_is_status_2_and_says_so(
     captured = capsys.readouterr()
     assert captured.out == ""
     assert expected in captured.err
-    assert "began" not in captured.err
 
 
 def test_a_report_of_what_is_no_run_is_status_2(
@@ -202,8 +199,6 @@ def test_a_signal_ends_a_run_with_everything_that_it_started(
     folder, path = tmp_path / "tmp", tmp_path / "run.json"
     folder.mkdir()
     command = start(*SCENARIO, "--json", str(path), environment={"TMPDIR": str(folder)})
-    assert command.process.stderr is not None
-    assert command.process.stderr.readline().startswith("began scenario")
     wait_until(lambda: bool(started_in(folder)))
     status, out, error = command.end_within(DEADLINE_S, number)
     assert status == 130, error
@@ -214,40 +209,6 @@ def test_a_signal_ends_a_run_with_everything_that_it_started(
     assert "failed" not in {cell["verdict"] for cell in run["cells"]}
     assert f"written: {path}" in error
     assert "skipped" in out
-
-
-@pytest.mark.slow
-def test_on_a_terminal_a_table_is_shown_while_it_runs(tmp_path: Path) -> None:
-    master, slave = pty.openpty()
-    process = subprocess.Popen(
-        [sys.executable, "-m", "trocket.cli.main", *SCENARIO, "--select", "send_sync"],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=slave,
-        env={**os.environ, "TERM": "xterm", "COLUMNS": "100"},
-    )
-    os.close(slave)
-    shown = b""
-    try:
-        deadline_s = time.monotonic() + DEADLINE_S
-        while time.monotonic() < deadline_s:
-            if not select.select([master], [], [], 1.0)[0]:
-                continue
-            try:
-                received = os.read(master, 65_536)
-            except OSError:  # the other end is closed
-                break
-            shown += received
-        out, _ = process.communicate(timeout=DEADLINE_S)
-    finally:
-        process.kill()
-        process.wait()
-        os.close(master)
-    text = shown.decode()
-    assert process.returncode == 0
-    for part in ("scenario", "trocket", "✓ passed", "0 of 1 jobs"):
-        assert part in text
-    assert b"1 cell: 1 passed" in out
 
 
 def started_in(folder: Path) -> list[int]:

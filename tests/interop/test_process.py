@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import signal
 import socket
+import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,12 +15,8 @@ import pytest
 from trocket.interop.apache import broker_conf_text
 from trocket.interop.ports import free_broker_port
 from trocket.interop.process import LineProcess, PeerError
-from trocket.interop.usage import (
-    anonymous_bytes,
-    cpu_seconds,
-    parse_stat_cpu_ticks,
-    resident_bytes,
-)
+from trocket.interop.trocket_peer import OurProcess
+from trocket.interop.usage import anonymous_bytes, cpu_seconds, resident_bytes
 
 ECHO = """
 import sys
@@ -54,8 +52,15 @@ def test_a_process_that_ends_is_reported_at_once_with_what_it_said(tmp_path: Pat
     process = start(tmp_path, program)
     with pytest.raises(PeerError, match=r"(?s)child ended without the line.*no more"):
         process.wait_line(lambda line: line == "never", timeout_s=30.0)
-    with pytest.raises(PeerError, match="ended with 1"):
-        process.stop_cleanly()
+    assert process.stop() == 1
+
+
+def test_a_process_of_ours_must_end_with_0(tmp_path: Path) -> None:
+    process = OurProcess([sys.executable, "-c", "raise SystemExit(1)"], folder=tmp_path, name="up")
+    with pytest.raises(PeerError, match="ended without"):
+        process.wait_line(lambda line: line == "ready", timeout_s=30.0)
+    with pytest.raises(PeerError, match="up ended with 1"):
+        process.stop()
 
 
 def test_a_line_that_does_not_come_is_an_error_when_the_time_is_up(tmp_path: Path) -> None:
@@ -78,17 +83,18 @@ def test_a_program_that_is_not_there_is_an_error(tmp_path: Path) -> None:
         LineProcess([str(tmp_path / "nothing")], folder=tmp_path, name="child")
 
 
-def test_cpu_time_is_read_after_a_command_name_with_brackets() -> None:
-    text = "17 (a) b (c) S " + " ".join(str(number) for number in range(4, 30))
-    assert parse_stat_cpu_ticks(text) == 14 + 15
-    with pytest.raises(ValueError, match="not a /proc/PID/stat line"):
-        parse_stat_cpu_ticks("17 (a) S 1")
-
-
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="asks for the part of files")
 def test_the_use_of_this_process_is_measured() -> None:
     assert cpu_seconds(os.getpid()) > 0
     assert 0 < anonymous_bytes(os.getpid()) < resident_bytes(os.getpid())
+
+
+@pytest.mark.parametrize("measure", [cpu_seconds, resident_bytes, anonymous_bytes])
+def test_the_use_of_a_process_that_has_ended_is_an_error(measure: Callable[[int], float]) -> None:
+    child = subprocess.Popen([sys.executable, "-c", ""])
+    child.wait()
+    with pytest.raises(PeerError, match=f"of process {child.pid}: "):
+        measure(child.pid)
 
 
 def test_the_ports_of_a_broker_can_all_be_bound() -> None:

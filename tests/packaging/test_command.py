@@ -50,6 +50,26 @@ def test_without_its_packages_the_command_says_what_to_install(
     assert list(tmp_path.iterdir()) == []
 
 
+INTEROP = ("psutil", "pytest", "pytest_html", "pytest_metadata", "xdist")
+
+
+@pytest.mark.parametrize("package", INTEROP)
+def test_without_its_packages_the_harness_says_what_to_install(
+    package: str, tmp_path: Path
+) -> None:
+    words = ["interop", "run", "--kind", "oracle"]
+    done = trocket(words, [package], tmp_path)
+    assert done.stderr == (
+        "trocket interop needs more packages: pip install 'trocket[cli,interop]'\n"
+    )
+    assert (done.stdout, done.returncode) == ("", 1)
+
+
+def test_without_the_harness_s_packages_every_other_command_works(tmp_path: Path) -> None:
+    done = trocket(["--version"], INTEROP, tmp_path)
+    assert (done.stderr, done.returncode) == ("", 0)
+
+
 @pytest.mark.parametrize("words", [["up"], ["broker"], ["namesrv"]], ids=" ".join)
 def test_where_python_lacks_posix_modules_the_command_says_where_it_runs(
     words: list[str], tmp_path: Path

@@ -74,7 +74,7 @@ def install(built: Built, folder: Path) -> Callable[[str], Installed]:
                 environment.run(environment.trocket, "up"),
                 environment.run(environment.python, "-c", "from trocket import *; Producer"),
             )
-            environment.install(f"{built.wheel}[cli]", "pytest")
+            environment.install(f"{built.wheel}[cli,interop]")
         return done[which]
 
     return installed
@@ -139,6 +139,18 @@ def test_without_the_extra_the_command_says_what_to_install(installed: Installed
     done = installed.base_command
     assert done.stderr == "The trocket command needs more packages: pip install 'trocket[cli]'\n"
     assert (done.stdout, done.returncode) == ("", 1)
+
+
+def test_the_harness_runs_from_the_wheel(installed: Installed, tmp_path: Path) -> None:
+    environment = installed.environment
+    done = environment.run(
+        *(environment.trocket, "interop", "run", "--kind", "scenario", "--broker", "trocket"),
+        *("--client", "python-trio", "--fault", "none", "--select", "/send_sync/"),
+        *("--junit", tmp_path / "junit.xml", "--html", tmp_path / "page.html"),
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "1 cell: 1 passed" in done.stdout
+    assert {path.name for path in tmp_path.iterdir()} == {"junit.xml", "page.html"}
 
 
 def test_with_the_extra_the_command_works(installed: Installed) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.interop.report.browser import Browser, chromium_or_skip
+from tests.spark.jobs.browser import Browser, chromium_or_skip
 from trocket.spark.jobs.lag_rows import Held, Place, lag_rows
 from trocket.spark.jobs.report_page import page, size, span
 

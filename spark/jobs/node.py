@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
 
-from .text import printable
+_NOT_IN_HTML = re.compile("[^\t\n\x20-\x7e\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+"""Controls and lone surrogates: what HTML would drop, or has no way to write."""
 
 
 def node(tag: str, *children: Element | str, **attributes: str | None) -> Element:
@@ -13,27 +15,29 @@ def node(tag: str, *children: Element | str, **attributes: str | None) -> Elemen
     names = {name: name.rstrip("_").replace("_", "-") for name in attributes}
     made = Element(
         tag,
-        {names[name]: printable(value) for name, value in attributes.items() if value is not None},
+        {names[name]: _shown(value) for name, value in attributes.items() if value is not None},
     )
     for child in children:
         if isinstance(child, Element):
             made.append(child)
         elif len(made):
-            made[-1].tail = (made[-1].tail or "") + printable(child)
+            made[-1].tail = (made[-1].tail or "") + _shown(child)
         else:
-            made.text = (made.text or "") + printable(child)
+            made.text = (made.text or "") + _shown(child)
     return made
 
 
-def document(title: str, body: Element, style: str, script: str = "") -> bytes:
+def _shown(text: str) -> str:
+    """The text with what cannot be shown written as `\\x00` or `\\ud800`."""
+    return _NOT_IN_HTML.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+
+
+def document(title: str, body: Element, style: str) -> bytes:
     """A page that needs nothing else, in UTF-8.
 
     Args:
-      style, script: our own; they are not escaped.
+      style: our own; it is not escaped.
     """
-    if script:
-        body.append(node("script"))
-        body[-1].text = script
     styles = node("style")
     styles.text = style
     head = node(
