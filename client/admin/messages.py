@@ -38,7 +38,7 @@ from .topics import TopicVerbs
 
 COUNT: Final = 64
 """Messages of one look-up. RocketMQ: maxMsgsNumBatch."""
-TIME_MAX: Final = INT64_MAX
+TIME_MAX: Final[int] = INT64_MAX
 _PORT_MAX: Final = 65_535
 
 
