@@ -58,12 +58,12 @@ KEY_SEPARATOR = " "
 """Between the keys of KEYS."""
 
 # How a property begins in a record's bytes, for searches in records that are not decoded.
-KEYS_HEAD = b"KEYS\x01"
-TAGS_HEAD = b"TAGS\x01"
-WAIT_HEAD = b"WAIT\x01"
-DELAY_HEAD = b"DELAY\x01"
-MSG_REGION_HEAD = b"MSG_REGION\x01"
-UNIQUE_KEY_HEAD = b"UNIQ_KEY\x01"
+KEYS_HEAD = f"{PROPERTY_KEYS}\x01".encode()
+TAGS_HEAD = f"{PROPERTY_TAGS}\x01".encode()
+WAIT_HEAD = f"{PROPERTY_WAIT_STORE_MSG_OK}\x01".encode()
+DELAY_HEAD = f"{PROPERTY_DELAY_TIME_LEVEL}\x01".encode()
+MSG_REGION_HEAD = f"{PROPERTY_MSG_REGION}\x01".encode()
+UNIQUE_KEY_HEAD = f"{PROPERTY_UNIQUE_KEY}\x01".encode()
 
 
 class IllegalPropertyError(ValueError):

@@ -146,7 +146,6 @@ _INT32 = derive_struct(Schema("size" / Int32sb))
 _unpack_start = _FRAME_START.unpack_from
 _pack_start = _FRAME_START.pack
 _unpack_int32 = _INT32.unpack_from
-_EMPTY_HEADER_TAIL = bytes(8)  # no remark, no fields
 
 _LANGUAGES = {language.name: int(language) for language in LanguageCode}
 _LANGUAGE_NAMES = {int(language): language.name for language in LanguageCode}

@@ -114,6 +114,27 @@ class SinkJobFlags(JobFlags):
     formats: ClassVar[tuple[type, ...]] = (SourceOptions, SinkOptions)
 
 
+@dataclass(frozen=True, kw_only=True)
+class StreamJobFlags(SinkJobFlags):
+    """The flags of a job that is a stream, or a batch over the queues or over a store's files."""
+
+    checkpoint: Annotated[str, typer.Option(metavar="FOLDER", help="The streams' progress.")] = ""
+    available_now: Annotated[
+        bool, typer.Option("--available-now", help="End when all is read.")
+    ] = False
+    batch: Annotated[bool, typer.Option("--batch", help="No stream, all that the queues have.")] = (
+        False
+    )
+    store: Annotated[
+        str, typer.Option(metavar="FOLDER", help="A batch over the files of a broker.")
+    ] = ""
+
+    @property
+    def is_batch(self) -> bool:
+        """Whether it reads what there is, and no stream."""
+        return bool(self.batch or self.store)
+
+
 def read_flags(kind: type[F], name: str, doc: str | None, words: Sequence[str] | None) -> F:
     """Read a job's command line; wrong flags, and --help, end the process as typer does.
 

@@ -34,7 +34,7 @@ from trocket.common.topic_names import (
     TRANS_OP_HALF_TOPIC,
 )
 from trocket.spark.jobs.connection import reading
-from trocket.spark.jobs.flags import SinkJobFlags, read_flags
+from trocket.spark.jobs.flags import StreamJobFlags, read_flags
 from trocket.spark.jobs.running import (
     EXIT_FINDINGS,
     Summary,
@@ -51,11 +51,9 @@ ALERT = "kind string, orderId string, since bigint, amount double"
 KINDS = ("unpaid", "unshipped")
 WATERMARK_POLICY = "spark.sql.streaming.multipleWatermarkPolicy"
 
-Sides = dict[str, DataFrame]
-
 
 @dataclass(frozen=True, kw_only=True)
-class Flags(SinkJobFlags):
+class Flags(StreamJobFlags):
     """The job's command line."""
 
     order_topic: Annotated[str, typer.Option()] = "TopicOrder"
@@ -68,16 +66,6 @@ class Flags(SinkJobFlags):
         30
     )
     delay_level: Annotated[int, typer.Option(metavar="N", help="Of the alerts.")] = 0
-    checkpoint: Annotated[str, typer.Option(metavar="FOLDER", help="The streams' progress.")] = ""
-    available_now: Annotated[
-        bool, typer.Option("--available-now", help="End when all is read.")
-    ] = False
-    batch: Annotated[bool, typer.Option("--batch", help="No stream, all that the queues have.")] = (
-        False
-    )
-    store: Annotated[
-        str, typer.Option(metavar="FOLDER", help="A batch over the files of a broker.")
-    ] = ""
     half_after: Annotated[
         float, typer.Option(metavar="S", help="Younger half messages may still be ended.")
     ] = 60.0
@@ -91,7 +79,7 @@ class Flags(SinkJobFlags):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not (self.batch or self.store):
+        if not self.is_batch:
             self.need("--name-server", "--checkpoint")
         elif not self.store or self.verify:
             self.need("--name-server")
@@ -331,7 +319,7 @@ def work(spark: SparkSession, given: Flags, summary: Summary) -> int:
     """Run until stopped; with --available-now or as a batch until all is read."""
     for kind in KINDS:
         summary.row(kind, 0)
-    if given.batch or given.store:
+    if given.is_batch:
         batch(spark, given, summary)
     else:
         follow(start(spark, given, summary), quiet=given.quiet)

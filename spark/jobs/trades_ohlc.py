@@ -35,7 +35,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming import StreamingQuery
 
 from trocket.spark.jobs.connection import reading
-from trocket.spark.jobs.flags import SinkJobFlags, read_flags
+from trocket.spark.jobs.flags import StreamJobFlags, read_flags
 from trocket.spark.jobs.instruments import Instruments
 from trocket.spark.jobs.running import (
     EXIT_FINDINGS,
@@ -59,7 +59,7 @@ VWAP_TOLERANCE = 1e-9
 
 
 @dataclass(frozen=True, kw_only=True)
-class Flags(SinkJobFlags):
+class Flags(StreamJobFlags):
     """The job's command line."""
 
     topic: Annotated[str, typer.Option()] = "TopicTrade"
@@ -77,16 +77,6 @@ class Flags(SinkJobFlags):
         int, typer.Option(metavar="N", help="Read it again, in batches.")
     ] = 100
     starting_offsets: Annotated[str, typer.Option()] = "earliest"
-    checkpoint: Annotated[str, typer.Option(metavar="FOLDER", help="The streams' progress.")] = ""
-    available_now: Annotated[
-        bool, typer.Option("--available-now", help="End when all is read.")
-    ] = False
-    batch: Annotated[bool, typer.Option("--batch", help="No stream, all that the queues have.")] = (
-        False
-    )
-    store: Annotated[
-        str, typer.Option(metavar="FOLDER", help="A batch over the files of a broker.")
-    ] = ""
     bar_files: Annotated[str, typer.Option(metavar="FOLDER", help="A batch's bars as Parquet.")] = (
         ""
     )
@@ -94,7 +84,7 @@ class Flags(SinkJobFlags):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not (self.batch or self.store):
+        if not self.is_batch:
             self.need("--name-server", "--checkpoint")
         elif not (self.bar_files or self.verify):
             raise typer.BadParameter("a batch needs --bar-files, or --verify")
@@ -331,7 +321,7 @@ def compare(expected: DataFrame, told: DataFrame) -> dict[str, int]:
 
 def work(spark: SparkSession, given: Flags, summary: Summary) -> int:
     """Run until stopped; with --available-now or as a batch until all is read."""
-    if given.batch or given.store:
+    if given.is_batch:
         return summary.finish(batch(spark, given, summary))
     summary.row("bars", 0)
     done = follow(start(spark, given, summary), quiet=given.quiet)
