@@ -75,6 +75,7 @@ class Registrar:
         self._on_master = on_master
         self._masters: dict[str, Master] = {}  # by name server
         self._links: list[RegistrationLink] = []
+        self._nursery: trio.Nursery | None = None  # while `run` runs
         self._progress = trio.Event()
         self._failures = FailureLog(logger)
 
@@ -101,8 +102,12 @@ class Registrar:
                 links.start_soon(f"the registration with name server {link.address}", link.run)
             timeout_s = self._config.register_broker_timeout_mills / 1000
             await self._register((), whole=True, first_answer_s=timeout_s)
-            task_status.started()
-            await trio.sleep_forever()
+            self._nursery = nursery
+            try:
+                task_status.started()
+                await trio.sleep_forever()
+            finally:
+                self._nursery = None
 
     def _period_s(self) -> float:
         wants_master = self._config.broker_id != MASTER_ID and not self._masters
@@ -141,6 +146,30 @@ class Registrar:
         """
         await self._register(topics, whole=False)
 
+    def when_registered(self, topic: str, callback: Callable[[], None]) -> bool:
+        """Call back when the name servers know a topic that changed before.
+
+        They have as long as for `register_topics`.
+
+        Args:
+          topic: its name.
+          callback: called from a task of the registrar.
+        Returns: whether there is anything to wait for; if not, there will be no call.
+        """
+        if self._nursery is None or not self._links:
+            return False
+        self._nursery.start_soon(self._call_when_registered, topic, callback)
+        return True
+
+    async def _call_when_registered(self, topic: str, callback: Callable[[], None]) -> None:
+        what = f"waiting until the name servers know topic {topic}"
+        try:
+            with contained(self._failures, what, "It is served without"):
+                waiting = {link: link.asked for link in self._links}
+                await self._await_links(waiting, FIRST_ANSWER_WAIT_S)
+        finally:
+            callback()  # even when the registrar ends, or is started again
+
     async def _register(
         self, topics: Iterable[str], *, whole: bool, first_answer_s: float = FIRST_ANSWER_WAIT_S
     ) -> None:
@@ -149,6 +178,17 @@ class Registrar:
         for link in self._links:
             link.want(names, whole=whole)
             waiting[link] = link.asked
+        await self._await_links(waiting, first_answer_s)
+
+    async def _await_links(
+        self, waiting: dict[RegistrationLink, int], first_answer_s: float
+    ) -> None:
+        """Wait until the name servers have answered, or had their time.
+
+        Args:
+          waiting: which attempt of each link.
+          first_answer_s: as long as none has answered, and one may.
+        """
         began_s = trio.current_time()
         while not _is_enough(waiting):
             has_answer = any(link.done >= asked for link, asked in waiting.items())

@@ -81,7 +81,9 @@ def _storing(parts: BrokerParts, turn: SendTurn, added: AddedProperties) -> list
     locks, clock = parts.clients.locks, parts.seams.clock
     transactions = parts.deliveries.transactions
     puts = TurnPuts(store, parts.deliveries.puts, turn, transactions)
-    send_topics = SendTopics(config, topics, puts.kinds, parts.seams.random)
+    send_topics = SendTopics(
+        config, topics, puts.kinds, parts.seams.random, parts.registrar.when_registered
+    )
 
     def is_ordered(group: str) -> bool:
         return not locks.is_all_expired(group, now_s=clock.monotonic_s())

@@ -12,7 +12,7 @@ from typing import TypeVar
 
 import trio
 
-from ..remoting.channel import Answer, Buffer, Channel, Deferred, Processor
+from ..remoting.channel import Answer, Buffer, Channel, Deferred, Postponed, Processor
 from ..remoting.codec import ONEWAY_FLAG, RemotingCommand
 from ..remoting.errors import RequestRefused
 from ..remoting.request_codes import RequestCode
@@ -118,19 +118,33 @@ class FaultyTable:
 
         async def run() -> RemotingCommand | None:
             await trio.sleep(seconds)
-            turn = self._turn
-            turn.active = True
-            try:
-                answer = process(request, channel)
-                if isinstance(answer, bytes):
-                    channel.write(answer)
-            finally:
-                turn.end()
+            while True:
+                try:
+                    answer = self._process_in_turn(process, request, channel)
+                    break
+                except Postponed as postponed:
+                    is_time = trio.Event()
+                    postponed.when(is_time.set)
+                    await is_time.wait()
             if isinstance(answer, Deferred):
                 return await answer.run()
             return answer if isinstance(answer, RemotingCommand) else None
 
         return Deferred(run)
+
+    def _process_in_turn(
+        self, process: Processor, request: RemotingCommand, channel: Channel
+    ) -> Answer:
+        """Process a request now. Raises: RequestRefused, Postponed."""
+        turn = self._turn
+        turn.active = True
+        try:
+            answer = process(request, channel)
+            if isinstance(answer, bytes):
+                channel.write(answer)
+        finally:
+            turn.end()
+        return answer
 
 
 class Faults:

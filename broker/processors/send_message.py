@@ -40,7 +40,7 @@ from ...remoting.sys_flag import (
 )
 from ...store.message_store import MessageStore
 from ...store.status import PutMessageStatus, PutRefusal
-from ..admission import CLOSED_TOPICS, admitted, is_special
+from ..admission import admitted, is_special
 from ..config import BrokerConfig
 from ..inner_message import InnerMessage, WaitingRefused, delay_level
 from ..subscription_group_manager import SubscriptionGroupManager
@@ -95,6 +95,7 @@ class SendMessageProcessor:
         self._is_ordered = is_ordered
         # What `_send` looks at for every message.
         self._topic_table = topics.table
+        self._checked_topics = topics.checked
         self._is_read_only = topics.is_read_only
         self._message_size_max = store.config.max_message_size
         self._store_host = puts.turn.store_host
@@ -139,7 +140,7 @@ class SendMessageProcessor:
             raise bad_header(request, error) from error
         config = self._topic_table.get(topic)
         if (
-            config is None or self._is_read_only or topic in CLOSED_TOPICS
+            config is None or self._is_read_only or topic in self._checked_topics
             or (topic[0] == "r" and topic.startswith(SYSTEM_TOPIC_PREFIX))
         ):  # fmt: skip
             config = self._topics.check(request, topic, channel)

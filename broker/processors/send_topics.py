@@ -5,13 +5,17 @@ Java counterpart: msgCheck of broker/processor/AbstractSendMessageProcessor.java
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Callable
+from functools import partial
 from random import Random
 from typing import Final
 
+from ...common.supervision import FailureLog, call_each
 from ...common.topic_names import RETRY_TOPIC_PREFIX, SYSTEM_TOPIC_PREFIX
 from ...common.topic_validator import refuse_topic
 from ...remoting.bodies import PERM_READ, PERM_WRITE, TopicConfig
-from ...remoting.channel import Channel
+from ...remoting.channel import Channel, Postponed
 from ...remoting.codec import RemotingCommand
 from ...remoting.errors import RequestRefused
 from ...remoting.headers import (
@@ -28,8 +32,14 @@ from ..config import BrokerConfig
 from ..topic_config_manager import TopicConfigManager
 from ..topic_queues import any_queue
 
+logger = logging.getLogger(__name__)
+
 WORD_CODES: Final = frozenset({RequestCode.SEND_MESSAGE, RequestCode.SEND_REPLY_MESSAGE})
 """Sends whose header names are words and not letters."""
+
+WhenRegistered = Callable[[str, Callable[[], None]], bool]
+"""Calls back, outside of any turn, when the name servers know a topic or have had their time.
+False: there is nothing to wait for, and it does not call back."""
 
 DLQ_QUEUE_COUNT: Final = 1
 """Queues of a dead letter topic. Source: AbstractSendMessageProcessor DLQ_NUMS_PER_GROUP."""
@@ -38,14 +48,19 @@ DLQ_QUEUE_COUNT: Final = 1
 class SendTopics:
     """Finds the topic of a send, or creates it where that is allowed, and a queue of it.
 
+    The sends into a new topic wait until it is saved, and then until the name servers know it: a
+    producer that has its answer may start a consumer at once, which asks them for the route.
+
     Args:
       config: the broker's.
       topics: the broker's.
       kinds: of these topics.
       random: picks the queue where the producer leaves it to the broker.
+      when_registered: waits for the name servers.
 
     Attributes:
       table: the topics by name.
+      checked: names of topics whose sends go through `check`: closed ones, and new ones.
       is_read_only: the broker takes no messages for ordered topics.
     """
 
@@ -55,13 +70,19 @@ class SendTopics:
         topics: TopicConfigManager,
         kinds: TopicKinds,
         random: Random,
+        when_registered: WhenRegistered,
     ) -> None:
         self.table = topics.topic_config_table
+        self.checked: set[str] = {*CLOSED_TOPICS}
         self.is_read_only = not config.broker_permission & PERM_WRITE
         self._config = config
         self._topics = topics
         self._kinds = kinds
         self._random = random
+        self._when_registered = when_registered
+        self._new: set[str] = set()  # created, and the registration has not been asked for
+        self._waiting: dict[str, list[Callable[[], None]]] = {}  # for the registration, by topic
+        self._failures = FailureLog(logger)
 
     def of_send(self, request: RemotingCommand, topic: str, channel: Channel) -> TopicConfig:
         """The topic of a send; see `check`."""
@@ -69,7 +90,7 @@ class SendTopics:
         if (
             config is None
             or self.is_read_only
-            or topic in CLOSED_TOPICS
+            or topic in self.checked
             or topic.startswith(SYSTEM_TOPIC_PREFIX)
         ):
             return self.check(request, topic, channel)
@@ -80,7 +101,7 @@ class SendTopics:
 
         Raises:
           RequestRefused: the send is not allowed, or its topic is new and cannot be saved.
-          Postponed: the topic is new and being saved.
+          Postponed: the topic is new, and is being saved or registered.
         Source: AbstractSendMessageProcessor.msgCheck.
         """
         config = self.table.get(topic)
@@ -96,7 +117,11 @@ class SendTopics:
             raise RequestRefused(
                 ResponseCode.NO_PERMISSION, f"Sending message to topic[{topic}] is forbidden."
             )
-        return config or self._create(request, topic, channel)
+        if config is None:
+            config = self._create(request, topic, channel)
+        if topic in self._new or topic in self._waiting:
+            self._await_registration(topic)
+        return config
 
     def _create(self, request: RemotingCommand, topic: str, channel: Channel) -> TopicConfig:
         """A topic that its first send creates; raises as `check`."""
@@ -112,20 +137,51 @@ class SendTopics:
         retry = topic.startswith(RETRY_TOPIC_PREFIX)
         # TopicSysFlag: bit 0 unit, bit 1 unit subscription.
         sys_flag = (2 if retry else 1) if unit else 0
-        config = self._topics.create_topic_in_send_message(
-            topic, default_topic, channel.remote_address, queue_nums, sys_flag
-        )
-        if config is None and retry:
-            config = self._topics.create_topic_in_send_message_back(
-                topic, queue_count=1, perm=PERM_READ | PERM_WRITE, sys_flag=sys_flag
+        try:
+            config = self._topics.create_topic_in_send_message(
+                topic, default_topic, channel.remote_address, queue_nums, sys_flag
             )
+            if config is None and retry:
+                config = self._topics.create_topic_in_send_message_back(
+                    topic, queue_count=1, perm=PERM_READ | PERM_WRITE, sys_flag=sys_flag
+                )
+        except Postponed:
+            self._note_new(topic)
+            raise
         if config is None:
             raise RequestRefused(
                 ResponseCode.TOPIC_NOT_EXIST,
                 self._topics.refuse_new(topic)
                 or f"topic[{topic}] not exist, apply first please!{FAQ_HELP}",
             )
+        self._note_new(topic)
         return config
+
+    def _note_new(self, topic: str) -> None:
+        """Have the sends of a new topic wait for its registration."""
+        self._new.add(topic)
+        self.checked.add(topic)
+
+    def _await_registration(self, topic: str) -> None:
+        """Let the sends of a new topic go on, in their order, when the name servers know it.
+
+        Raises: Postponed: they may not know it yet.
+        Source: TopicConfigManager.createTopicInSendMessageMethod, which registers it.
+        """
+        waiting = self._waiting.get(topic)
+        if waiting is None:
+            self._new.discard(topic)
+            if not self._when_registered(topic, partial(self._registered, topic)):
+                self.checked.discard(topic)
+                return
+            waiting = self._waiting[topic] = []
+        raise Postponed(waiting.append)
+
+    def _registered(self, topic: str) -> None:
+        self.checked.discard(topic)
+        meaning = "Their producers send them again"
+        serving = f"serving the first messages of topic {topic}"
+        call_each(self._waiting.pop(topic, ()), self._failures, serving, meaning)
 
     def of_group(self, topic: str, queue_count: int, sys_flag: int = 0) -> TopicConfig:
         """The retry or dead letter topic of a group, created if it is new.

@@ -164,14 +164,13 @@ async def test_a_created_topic_has_a_route_when_it_is_answered() -> None:
 
 
 @pytest.mark.parametrize("force", [True, False])
-async def test_a_topic_made_by_a_first_send_has_a_route_soon(force: bool) -> None:
-    async with cluster(1) as made:
+async def test_a_topic_made_by_a_first_send_has_a_route_when_it_is_answered(force: bool) -> None:
+    async with cluster(2) as made:
         broker, _ = await made.start_broker(force_register=force)
         fields = {name: str(value) for name, value in send_fields("Sent").items()}
         answer = await made.client.call(broker.broker_addr, RemotingCommand(SEND, fields, b"x"), 5)
         assert answer.code == ResponseCode.SUCCESS
-        while await made.addresses("Sent") != [broker.broker_addr]:
-            await trio.testing.wait_all_tasks_blocked(0.001)
+        assert await made.addresses("Sent") == [broker.broker_addr] * 2
         route = await made.route(made.namesrvs[0], "Sent")
         assert route is not None
         assert route.queue_datas[0].write_queue_nums == 4

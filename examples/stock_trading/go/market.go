@@ -6,16 +6,12 @@ import (
 	"time"
 
 	"github.com/apache/rocketmq-client-go/v2"
-	"github.com/apache/rocketmq-client-go/v2/admin"
 	"github.com/apache/rocketmq-client-go/v2/consumer"
 	"github.com/apache/rocketmq-client-go/v2/primitive"
 	"github.com/apache/rocketmq-client-go/v2/producer"
 )
 
-const (
-	sendTimeout = 10 * time.Second
-	routePause  = 50 * time.Millisecond
-)
+const sendTimeout = 10 * time.Second
 
 // market has the clients of all parts, and the topics and groups of this run, which no other run
 // shares.
@@ -85,24 +81,6 @@ func (market *market) send(messages ...*primitive.Message) error {
 
 var everything = consumer.MessageSelector{Type: consumer.TAG, Expression: "*"}
 
-// awaitRoute returns when the name server knows a topic. A broker may confirm the send that creates a
-// topic before it has registered it, and a consumer of a topic without a route does not start.
-func (market *market) awaitRoute(topic string) error {
-	asking, err := admin.NewAdmin(
-		admin.WithResolver(primitive.NewPassthroughResolver(market.namesrv)),
-	)
-	if err != nil {
-		return err
-	}
-	defer asking.Close()
-	for end := time.Now().Add(sendTimeout); ; time.Sleep(routePause) {
-		_, err = asking.FetchPublishMessageQueues(context.Background(), topic)
-		if err == nil || time.Now().After(end) {
-			return err
-		}
-	}
-}
-
 // consume starts a consumer that gives each message to one function. The topic must be there.
 func (market *market) consume(
 	topic, group string,
@@ -110,9 +88,6 @@ func (market *market) consume(
 	each func(*primitive.MessageExt),
 	more ...consumer.Option,
 ) error {
-	if err := market.awaitRoute(market.name(topic)); err != nil {
-		return err
-	}
 	options := append([]consumer.Option{
 		consumer.WithNameServer(market.namesrv),
 		consumer.WithGroupName(market.name(group)),
