@@ -6,8 +6,8 @@ from random import Random
 
 import pytest
 
-from ..sim.file_system import FileSystem, Image
-from ..sim.recording_disk import RecordingDisk
+from ..world.file_system import FileSystem, Image
+from ..world.recording_disk import RecordingDisk
 from .support import bodies, open_store, send
 
 ROOT = "/device/a/b/store"
