@@ -124,11 +124,11 @@ def test_a_message_and_a_delivery_of_the_parent_cannot_be_settled_by_the_child(
     ):
         done = producer.send_soon(Message(topic, "one"))
         done.result(DEADLINE_S)
-        # Of the send alone: a heartbeat or a pull may come first.
-        broker.faults.delay(RequestCode.SEND_MESSAGE_V2, seconds=0.2)
-        pending = producer.send_soon(Message(topic, "two"))
         message = consumer.receive(timeout_s=DEADLINE_S)
         assert message is not None
+        # Of the send alone: a heartbeat or a pull may come first. Longer than a fork takes.
+        broker.faults.delay(RequestCode.SEND_MESSAGE_V2, seconds=1)
+        pending = producer.send_soon(Message(topic, "two"))
         # What is known already is known in the child, too.
         verbs = [message.ack, message.retry, pending.result, done.result]
         expected = "['forked', 'forked', 'forked', 'nothing']"
