@@ -181,9 +181,12 @@ class Connection:
             data = await transport.receive()
             self._turn.active = True
             try:
-                self._receive(data)
-            finally:
-                self._turn.end()
+                try:
+                    self._receive(data)
+                finally:
+                    self._turn.end()
+            except Exception as error:  # noqa: BLE001 - our bug, and no lost connection
+                self._fail(error)
 
     async def _may_read(self) -> bool:
         """Wait until the peer has taken enough of its answers; False: the end has come."""
@@ -287,8 +290,8 @@ class Connection:
 
     async def _run_deferred(self, request: RemotingCommand, deferred: Deferred, size: int) -> None:
         answer: RemotingCommand | None
-        self._turn.monitor.served([request], self.channel, 0.0)
         try:
+            self._turn.monitor.served([request], self.channel, 0.0)
             answer = await deferred.run()
         except RequestRefused as refusal:
             answer = _refused(request, refusal)

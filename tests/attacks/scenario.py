@@ -15,6 +15,7 @@ import trio.testing
 
 from trocket.remoting.codec import RemotingCommand
 from trocket.remoting.message_codec import decode_messages
+from trocket.remoting.session import Session
 from trocket.testing.memory_broker import BROKER_PORT, HOST, NAMESRV_PORT, MemoryBroker
 
 from ..peers import Client
@@ -47,6 +48,15 @@ SETTINGS: dict[str, object] = {
 
 class Lost(AssertionError):
     """A promise of the servers that does not hold."""
+
+
+class ClientSession(Session[None]):
+    """The clients' session: errors are raised in the servers' alone."""
+
+    # The methods as they are now, before those of `Session` are wrapped.
+    request = Session.request
+    expect = Session.expect
+    receive_data = Session.receive_data
 
 
 class Connection:
@@ -87,6 +97,7 @@ class Connection:
     async def _once(self, code: int, fields: Mapping[str, object], body: bytes) -> RemotingCommand:
         if self._client is None:
             self._client = Client(await self._broker.open_stream(HOST, self._port))
+            self._client.session = ClientSession("the broker")
         return await self._client.ask(code, fields, body)
 
 
