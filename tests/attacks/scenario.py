@@ -111,12 +111,12 @@ class Promises:
 
     Attributes:
       bodies: of messages, by the topic in which a consumer must find them.
-      offset: that the group has committed; 0: none.
+      offset: that the group has committed; -1: none, an offset beyond the queue's end is refused.
       remarks: of all answers.
     """
 
     bodies: dict[str, set[bytes]] = field(default_factory=dict)
-    offset: int = 0
+    offset: int = -1
     remarks: list[str] = field(default_factory=list)
 
     def note(self, answer: RemotingCommand | None, topic: str, body: bytes) -> None:

@@ -246,7 +246,12 @@ def test_a_broker_with_little_address_space_outlives_half_frames(
         print("anonymous memory:", anonymous_bytes(broker.pids[0]) // MIB, "MiB")
         assert len(acknowledged) > PROCESS_STRANGERS // 2
         with WireClient(broker.broker_address) as later:
-            assert set(acknowledged) <= set(bodies(later))
+            try:
+                assert set(acknowledged) <= set(bodies(later))
+            except PeerError as error:
+                # The heap keeps its addresses, so that no file can be mapped: docs/operations.md.
+                assert budget
+                assert "no room in memory to map the file" in str(error)
         broker.stop_broker()  # raises if it ended before, or not with status 0
         broker.start_broker()
         with WireClient(broker.broker_address) as later:
