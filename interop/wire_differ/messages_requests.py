@@ -1,4 +1,4 @@
-"""Single messages: looked up, sent back, and those of transactions."""
+"""Scripts for single messages: lookups, messages sent back, transactions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ...remoting.errors import RemoteProtocolError
 from ...remoting.message_codec import decode_messages
 from ...remoting.request_codes import RequestCode as Code
 from ...store.clock import SystemClock
-from .making import (
+from .builders import (
     STORED,
     Names,
     bad,
@@ -47,11 +47,11 @@ AGAIN = (
     physical_offsets("body.*.prepared_transaction_offset"),
     clock("body.*.born_timestamp_ms"),
 )
-"""For records that were made of others."""
+"""For records that the broker made from other records."""
 
 
 def look_ups(header: SerializeType) -> Script:
-    """Messages by key and by their place."""
+    """Lookups by key and by physical offset."""
     names = Names("lookup", header)
     topic = names("topic")
     key = unique_key(names, 1)
@@ -79,7 +79,7 @@ def look_ups(header: SerializeType) -> Script:
         look_up(name="the newest", fields={**fields, "maxNum": 1}),
         look_up(name="by unique key", fields=unique),
         wrong(name="a key that none has", fields={**fields, "key": "k3"}),
-        wrong(name="a topic that nobody knows", fields={**fields, "topic": names("nobody")}),
+        wrong(name="a topic that nobody knows", fields={**fields, "topic": names("missing")}),
         wrong(name="a time before", fields={**fields, "endTimestamp": 1000}),
         wrong(name="none at all", fields={**fields, "maxNum": 0}),
         wrong(name="a negative count", fields={**fields, "maxNum": -1}),
@@ -104,7 +104,7 @@ def _found(count: int) -> Callable[[RemotingCommand], bool]:
 
 
 def sent_back(header: SerializeType) -> Script:
-    """Messages that a consumer could not consume."""
+    """Messages that a consumer sends back because it failed to consume them."""
     names = Names("back", header)
     topic, group, dead = names("topic"), names("group"), names("dead")
     key = properties(TAGS="A", UNIQ_KEY=unique_key(names, 1))
@@ -156,12 +156,12 @@ def sent_back(header: SerializeType) -> Script:
 
 
 def _now_ms(_: Played) -> int:
-    """Apache judges by the client's time whether an end comes in time."""
+    """The time in a request: Apache compares the client's clock with the transaction's timeout."""
     return SystemClock().wall_ms()
 
 
 def half_properties(producers: str, key: str) -> str:
-    """The properties of a half message that is not asked about in the time of a run."""
+    """The properties of a half message that is not checked during a run."""
     immune = {"CHECK_IMMUNITY_TIME_IN_SECONDS": "600"}
     return properties(TRAN_MSG="true", PGROUP=producers, UNIQ_KEY=key, **immune)
 
@@ -234,7 +234,7 @@ def transactions(header: SerializeType) -> Script:
 
 
 def checks(header: SerializeType) -> Script:
-    """A transaction that its producer is asked about until it is parked, and then once more."""
+    """A transaction that is checked until it is parked, resumed, and checked once more."""
     names = Names("check", header)
     topic, producers, group = names("topic"), names("producers"), names("group")
     key = unique_key(names, 1)
@@ -299,4 +299,4 @@ def checks(header: SerializeType) -> Script:
 
 
 SCRIPTS = (look_ups, sent_back, transactions, checks)
-"""Each makes a script for one kind of header."""
+"""Each creates a script for one kind of header."""

@@ -1,4 +1,4 @@
-"""Delayed and timed messages, and those that are taken back."""
+"""Scripts for delayed and timed messages and their recall."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from functools import partial
 
 from ...remoting.codec import SerializeType
 from ...remoting.request_codes import RequestCode as Code
-from .making import (
+from .builders import (
     BROKER_NAME,
     STORED,
     Names,
@@ -27,7 +27,7 @@ _recall = partial(Request, code=Code.RECALL_MESSAGE, since="5.5.0")
 
 
 def timers(header: SerializeType) -> Script:
-    """Delayed and timed messages, and taking them back."""
+    """Delayed and timed messages are sent, delivered and recalled."""
     names = Names("timer", header)
     topic, group = names("topic"), names("group")
     key = unique_key(names, 1)
@@ -87,7 +87,7 @@ def _refused(
         wrong(name="without a handle", fields=who, expect=1, normalisers=(java_words(),)),
         wrong(
             name="a topic that nobody knows",
-            fields={**who, "topic": names("nobody"), "recallHandle": handle},
+            fields={**who, "topic": names("missing"), "recallHandle": handle},
             expect=17,
         ),
         wrong(
@@ -115,4 +115,4 @@ def _refused(
 
 
 SCRIPTS = (timers,)
-"""Each makes a script for one kind of header."""
+"""Each creates a script for one kind of header."""

@@ -85,7 +85,7 @@ def test_keys_are_what_stands_before_the_sign() -> None:
     assert keys(["a = 1", "b = 2", "=====A====="]) == {"a", "b", "=====A====="}
 
 
-def test_a_cluster_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
+def test_an_external_cluster_is_left_alone(tmp_path: Path) -> None:
     (job,) = jobs(["rocketmq://192.0.2.1:9876"], [VERSION])
     told: list[Cell] = []
     job.play(job.owed, tmp_path, told.append)

@@ -191,7 +191,7 @@ clients = st.builds(lambda room, name: f"{room}@{name}", rooms, st.sampled_from(
 @settings(max_examples=80)
 @given(
     st.builds(
-        checks.Shared,
+        checks.AllocationCase,
         strategy=st.sampled_from(
             ["AVG", "AVG_BY_CIRCLE", "CONSISTENT_HASH", "CONFIG", "MACHINE_ROOM"]
             + [f"MACHINE_ROOM_NEARBY-{inner}" for inner in ("AVG", "AVG_BY_CIRCLE")]
@@ -204,8 +204,8 @@ clients = st.builds(lambda room, name: f"{room}@{name}", rooms, st.sampled_from(
         nodes=st.integers(0, 20),
     )
 )
-def test_queue_allocation(oracle: Oracle, shared: checks.Shared) -> None:
-    assert checks.check_allocation(oracle, shared) == ""
+def test_queue_allocation(oracle: Oracle, case: checks.AllocationCase) -> None:
+    assert checks.check_allocation(oracle, case) == ""
 
 
 keys = st.text(min_size=1, max_size=20)

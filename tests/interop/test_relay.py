@@ -324,7 +324,7 @@ def test_what_breaks_in_a_callback_is_told_at_the_end() -> None:
             connection.sendall(request(1))
             with contextlib.suppress(ConnectionError):
                 assert connection.recv(1) == b""
-        with pytest.raises(PeerError, match="the relay broke"):
+        with pytest.raises(PeerError, match="the relay failed"):
             relay.close()
 
 

@@ -159,7 +159,7 @@ def test_both_must_answer_as_expected_and_alike():
     ]
     both_wrong = Outcome({"code": 1}, 1)
     (found,) = found_between(step, both_wrong, both_wrong)
-    assert "expected was 0" in str(found)
+    assert "expected 0" in str(found)
     (found,) = found_between(step, good, Outcome(broken="closed"))
     assert (found.path, found.second) == (("connection",), "closed")
 
