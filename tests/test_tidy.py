@@ -356,7 +356,19 @@ RIDDLE = re.compile(r'"""(What|Who|Which|How|Where|Whether)\b')
 WORD_SUFFIXES = {".py", ".go", ".java", ".md"}
 GENERATED = ("docs/compatibility.md", "docs/states.md")
 
-WORDS_ALLOWED: dict[str, tuple[int, str]] = {}
+CELL_NAMES = "names of cells, by which reports of earlier runs are compared"
+
+WORDS_ALLOWED: dict[str, tuple[int, str]] = {
+    "interop/wire_differ/clients_requests.py": (11, CELL_NAMES),
+    "interop/wire_differ/groups_requests.py": (6, CELL_NAMES),
+    "interop/wire_differ/known_bugs.py": (3, CELL_NAMES),
+    "interop/wire_differ/messages_requests.py": (2, CELL_NAMES),
+    "interop/wire_differ/namesrv_requests.py": (12, CELL_NAMES),
+    "interop/wire_differ/pulls_requests.py": (3, CELL_NAMES),
+    "interop/wire_differ/sends_requests.py": (2, CELL_NAMES),
+    "interop/wire_differ/timers_requests.py": (1, CELL_NAMES),
+    "interop/wire_differ/topics_requests.py": (2, CELL_NAMES),
+}
 """Lines of a file in which such a word is the right one, and the reason. Keep them exact."""
 
 WORDS_LEFT: dict[str, int] = {
@@ -371,7 +383,6 @@ WORDS_LEFT: dict[str, int] = {
     "testing": 11,
     "spark": 83,
     "blocking": 4,
-    "interop": 360,
     "cli": 79,
     "docs": 108,
     "examples": 20,
