@@ -112,6 +112,7 @@ class ApacheCluster(LocalCluster):
         self._java = {"namesrv": namesrv_java, "broker": broker_java, "filtersrv": JAVA_SMALL}
         conf = folder / "conf"
         conf.mkdir(parents=True, exist_ok=True)
+        # Written for every version; 5.x ignores these files.
         reports_in_log = version_numbers(version) < (4, 3)
         for name in STARTUP:
             logger = BROKER_LOGGER if reports_in_log and name == "broker" else NO_LOGGER

@@ -184,6 +184,7 @@ def check_record(oracle: Oracle, record: Record) -> str:
         reconsume_times=record.reconsume_times,
         prepared_transaction_offset=record.prepared_offset,
     )
+    # Our encoder sets the IPv6 bits of sysFlag by itself; Apache's takes them as given.
     v6_bits = sum(bit for host, bit in zip(hosts, (0x10, 0x20), strict=True) if len(host) == 20)
     asked = {
         "topic": record.topic,

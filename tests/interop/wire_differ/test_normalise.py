@@ -64,7 +64,7 @@ def test_a_path_is_what_its_pattern_says(path, pattern, expected):
         (normalise.place("x"), "/tmp/a", "<place>"),
         (normalise.place("x"), "", ""),
         (normalise.any_broker("x"), "192.0.2.7:20911", "<some broker>"),
-        (normalise.any_broker("x"), "nobody", "nobody"),
+        (normalise.any_broker("x"), "no address", "no address"),
         (normalise.recall_handles("x"), "xyz", "xyz"),
         (normalise.unordered("x"), ["b", "a"], ["a", "b"]),
         (normalise.only("my", "x"), ["my-a", "other"], ["my-a"]),

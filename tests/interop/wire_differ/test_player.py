@@ -31,7 +31,7 @@ Serve = Callable[[RemotingCommand], list[RemotingCommand] | None]
 
 @contextlib.contextmanager
 def serving(serve: Serve) -> Iterator[str]:
-    """The address of a server that answers as it is told."""
+    """The address of a server that answers as the script says."""
     listener = socket.create_server(("127.0.0.1", 0))
     threads: list[threading.Thread] = []
 
@@ -66,7 +66,7 @@ def serving(serve: Serve) -> Iterator[str]:
 
 
 def play(serve: Serve, *steps: Step, header: SerializeType = SerializeType.JSON) -> list[Outcome]:
-    """What steps come to on such a server, in the order of their features."""
+    """The outcomes of steps on such a server, in the order of their features."""
     script = Script("s", header, steps)
     with serving(serve) as address:
         outcomes = Player(Side("apache-5.5.0", address, address)).play(script)
@@ -142,7 +142,7 @@ def test_the_client_is_asked_while_a_request_waits():
     assert (outer.code, outer.tree["body"]) == (5, "state")
 
 
-def test_a_oneway_request_that_is_answered_is_told():
+def test_a_oneway_request_that_is_answered_is_reported():
     oneway = Request("a", Code.HEART_BEAT, oneway=True, expect=None)
     after = Request("b", Code.PULL_MESSAGE)
     assert play(echo, oneway, after)[0].broken == "it was answered"
