@@ -61,6 +61,8 @@ class Sender:
             first_index=partial(random.getrandbits, 31),
         )
         self.packer: Packer = Packer(client, group, config)
+        # Bound once: each object that a message under way needs is one more for the collector.
+        self._take_answer = self._on_answer
 
     def sending(
         self,
@@ -199,7 +201,7 @@ class Sender:
         connection.submit(
             sending.outgoing.encode(sending.queue, opaque),
             opaque,
-            partial(self._on_answer, sending, spawn, on_end),
+            partial(self._take_answer, sending, spawn, on_end),
             sending.timeout_s,
         )
 
