@@ -185,7 +185,7 @@ def _consumer_offsets(body: bytes) -> str:
 
 
 def _consume_stats(body: bytes) -> str:
-    """Answer to 208: `offsetTable`, queues (objects as keys) to what is there and consumed."""
+    """Answer to 208: `offsetTable`, queues (objects as keys) to broker and consumer offsets."""
     table = _member(fastjson.loads(body), "offsetTable")
     found = []
     for queue, offsets in table.items():

@@ -10,7 +10,7 @@ from typing import Final
 from ...common.java_hash import java_hash_code
 from ...remoting.codec import RemotingCommand, SerializeType
 from ...remoting.request_codes import RequestCode
-from .normalise import Normaliser, clock, java_words, physical_offsets
+from .normalise import Normaliser, clock, java_exception_text, physical_offsets
 from .request import BodyKind, FieldValue, Request
 
 BORN_MS: Final = 1_700_000_000_000
@@ -29,7 +29,7 @@ STORED: Final[tuple[Normaliser, ...]] = (
 
 bad = partial(Request, erroneous=True)
 """A request that a server should refuse, or that asks for something missing."""
-refused = partial(Request, erroneous=True, expect=1, normalisers=(java_words(),))
+refused = partial(Request, erroneous=True, expect=1, normalisers=(java_exception_text(),))
 """A request that Apache answers with the text of a Java exception."""
 
 

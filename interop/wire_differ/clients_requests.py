@@ -20,8 +20,8 @@ from .builders import (
     subscription,
     unique_key,
 )
-from .normalise import clock, java_words, offset_ids, physical_offsets, unordered
-from .request import BodyKind, FromServer, Request, Script, Step, taken
+from .normalise import clock, java_exception_text, offset_ids, physical_offsets, unordered
+from .request import BodyKind, FromServer, Request, Script, Step, answer_field
 
 STATE = json_body({"properties": {"PROP_CLIENT_VERSION": "V5_5_0"}, "subscriptionSet": []})
 DIRECTLY = json_body({"autoCommit": True, "consumeResult": "CR_SUCCESS", "spentTimeMills": 3})
@@ -138,7 +138,7 @@ def asked(header: SerializeType) -> Script:
     reset = Code.INVOKE_BROKER_TO_RESET_OFFSET
     body = heartbeat_body(client_id, group=group, subscriptions=(subscription(topic),))
     who = {"consumerGroup": group, "clientId": client_id}
-    one_message = {**who, "msgId": taken("first", "msgId"), "brokerName": "broker-a"}
+    one_message = {**who, "msgId": answer_field("first", "msgId"), "brokerName": "broker-a"}
     from_server = partial(FromServer, connection="one")
     text = properties(UNIQ_KEY=unique_key(names, 1))
     place = {"group": group, "topic": topic, "timestamp": BORN_MS, "isForce": True}
@@ -186,7 +186,7 @@ def _refused_asks(
         refused("without a client", run, group),
         bad("a client that nobody knows", directly, {**one_message, **client}, expect=1),
         bad("a message that is none", directly, {**one_message, "msgId": "xyz"}, expect=1,
-            normalisers=(java_words(),)),
+            normalisers=(java_exception_text(),)),
         bad("a topic that nobody knows", reset, {**place, "topic": names("missing")}, expect=17),
         bad("a group that nobody knows", reset, {**place, "group": names("missing")}, expect=1),
         refused("without a time", reset, no_time),

@@ -26,7 +26,7 @@ from .builders import (
     unique_key,
 )
 from .normalise import after, any_queue, clock, offset_ids, only, physical_offsets
-from .request import BodyKind, FromServer, Played, Request, Script, place_of, taken
+from .request import BodyKind, FromServer, Played, Request, Script, answer_field, send_offset
 
 PLACE = (offset_ids("fields.msgId"),)
 LONG_MAX = 0x7FFF_FFFF_FFFF_FFFF
@@ -85,14 +85,18 @@ def look_ups(header: SerializeType) -> Script:
         wrong(name="a negative count", fields={**fields, "maxNum": -1}),
         wrong(name="by tag", fields={**fields, "key": "A", "indexType": "T"}, expect=3),
         refused("without a key", Code.QUERY_MESSAGE, no_key),
-        view(name="a message", fields={"offset": place_of("first")}),
+        view(name="a message", fields={"offset": send_offset("first")}),
         view(
-            name="a message with its topic", fields={"offset": place_of("second"), "topic": topic}
+            name="a message with its topic",
+            fields={"offset": send_offset("second"), "topic": topic},
         ),
         bad("beyond the end", Code.VIEW_MESSAGE_BY_ID, {"offset": LONG_MAX // 2}, expect=1),
         bad("a negative offset", Code.VIEW_MESSAGE_BY_ID, {"offset": -5}, expect=1),
         bad(
-            "inside a message", Code.VIEW_MESSAGE_BY_ID, {"offset": place_of("first", 3)}, expect=1
+            "inside a message",
+            Code.VIEW_MESSAGE_BY_ID,
+            {"offset": send_offset("first", 3)},
+            expect=1,
         ),
         refused("without an offset", Code.VIEW_MESSAGE_BY_ID),
     )
@@ -112,10 +116,10 @@ def sent_back(header: SerializeType) -> Script:
 
     def back(who: str, level: int, **changed: object) -> dict[str, object]:
         return {
-            "offset": place_of("first"),
+            "offset": send_offset("first"),
             "group": who,
             "delayLevel": level,
-            "originMsgId": taken("first", "msgId"),
+            "originMsgId": answer_field("first", "msgId"),
             "originTopic": topic,
             "unitMode": False,
             "maxReconsumeTimes": 16,
@@ -183,12 +187,12 @@ def transactions(header: SerializeType) -> Script:
     def end(of: str, kind: int, **changed: object) -> dict[str, object]:
         return {
             "producerGroup": producers,
-            "tranStateTableOffset": taken(of, "queueOffset"),
-            "commitLogOffset": place_of(of),
+            "tranStateTableOffset": answer_field(of, "queueOffset"),
+            "commitLogOffset": send_offset(of),
             "commitOrRollback": kind,
             "fromTransactionCheck": False,
-            "msgId": taken(of, "transactionId"),
-            "transactionId": taken(of, "transactionId"),
+            "msgId": answer_field(of, "transactionId"),
+            "transactionId": answer_field(of, "transactionId"),
             "topic": topic,
             "bname": "broker-a",
             **changed,

@@ -8,7 +8,7 @@ from functools import partial
 from ...remoting.codec import SerializeType
 from ...remoting.request_codes import RequestCode as Code
 from .builders import Names, json_body
-from .normalise import any_broker, java_words, only, place, unordered
+from .normalise import any_broker, java_exception_text, only, place, unordered
 from .request import BodyKind, FieldValue, Request, Script, Server
 
 NAMESRV = Server.NAMESRV
@@ -76,7 +76,7 @@ def registration_body(topics: list[dict[str, object]]) -> bytes:
 
 asked = partial(Request, server=NAMESRV)
 bad = partial(asked, erroneous=True)
-refused = partial(bad, expect=1, normalisers=(java_words(),))
+refused = partial(bad, expect=1, normalisers=(java_exception_text(),))
 route = partial(
     asked,
     code=Code.GET_ROUTEINFO_BY_TOPIC,

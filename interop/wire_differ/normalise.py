@@ -139,14 +139,14 @@ def own_addresses() -> Normaliser:
     return Normaliser("own_addresses", (), change)
 
 
-def speaker() -> Normaliser:
+def sender_identity() -> Normaliser:
     """Language, version and kind of header identify the program that wrote a frame: Apache answers
     in JSON unless configured otherwise, ours in the kind of the request."""
     paths = ("language", "version", "serialize_type")
-    return Normaliser("speaker", paths, lambda value, _: "<speaker>")
+    return Normaliser("sender_identity", paths, lambda value, _: "<sender>")
 
 
-def nothing_said() -> Normaliser:
+def empty_as_absent() -> Normaliser:
     """A JSON header may have empty or no fields, and an empty or no remark. Clients treat both
     alike, and the ROCKETMQ header cannot express it; with Apache it depends on the processor."""
 
@@ -155,7 +155,7 @@ def nothing_said() -> Normaliser:
             return tree
         return {**tree, "fields": tree["fields"] or {}, "remark": tree["remark"] or None}
 
-    return Normaliser("nothing_said", (), change)
+    return Normaliser("empty_as_absent", (), change)
 
 
 def help_pages() -> Normaliser:
@@ -167,7 +167,12 @@ def help_pages() -> Normaliser:
     return Normaliser("help_pages", ("remark",), change)
 
 
-EVERYWHERE: tuple[Normaliser, ...] = (own_addresses(), speaker(), nothing_said(), help_pages())
+EVERYWHERE: tuple[Normaliser, ...] = (
+    own_addresses(),
+    sender_identity(),
+    empty_as_absent(),
+    help_pages(),
+)
 """Applied to every answer. The opaque is chosen by the client and not part of a tree."""
 
 
@@ -326,7 +331,7 @@ def only(named: str, *paths: str) -> Normaliser:
 # ---- remarks -------------------------------------------------------------------------------
 
 
-def java_words() -> Normaliser:
+def java_exception_text() -> Normaliser:
     """Where Apache's remark is the text of a Java exception, ours describes the same error in other
     words: the code must be equal, and there must be a remark."""
 
@@ -337,7 +342,7 @@ def java_words() -> Normaliser:
             return value
         return "<what went wrong>"
 
-    return Normaliser("java_words", ("remark",), change)
+    return Normaliser("java_exception_text", ("remark",), change)
 
 
 def after(mark: str) -> Normaliser:

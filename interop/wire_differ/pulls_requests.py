@@ -24,7 +24,7 @@ from .builders import (
     subscription,
     unique_key,
 )
-from .normalise import java_words, offset_ids
+from .normalise import java_exception_text, offset_ids
 from .request import BodyKind, Request, Script
 
 pull = partial(Request, code=Code.PULL_MESSAGE, body_kind=BodyKind.RECORDS, normalisers=STORED)
@@ -148,7 +148,7 @@ def _refused_pulls(names: Names, topic: str, group: str) -> tuple[Request, ...]:
             Code.LITE_PULL_MESSAGE,
             {name: value for name, value in all_fields.items() if name != "topic"},
             expect=1,
-            normalisers=(java_words(),),
+            normalisers=(java_exception_text(),),
             since="5.0.0",
         ),
     )

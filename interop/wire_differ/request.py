@@ -241,11 +241,11 @@ def version_key(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in version.split(".") if part.isdigit())
 
 
-def taken(request: str, name: str) -> Callable[[Played], object]:
+def answer_field(request: str, name: str) -> Callable[[Played], object]:
     """A field's value, taken from the answer to an earlier request."""
     return lambda played: played.field(request, name)
 
 
-def place_of(request: str, beyond: int = 0) -> Callable[[Played], object]:
+def send_offset(request: str, beyond: int = 0) -> Callable[[Played], object]:
     """A field's value: the physical offset of an earlier send, plus `beyond` bytes."""
     return lambda played: played.physical_offset(request) + beyond

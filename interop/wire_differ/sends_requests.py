@@ -29,7 +29,7 @@ from .normalise import (
     after,
     any_queue,
     clock,
-    java_words,
+    java_exception_text,
     offset_ids,
     sizes,
     unique_keys,
@@ -164,7 +164,13 @@ def batches(header: SerializeType) -> Script:
         create_group(group),
         send_batch(name="three messages", fields=fields, body=body),
         pull_until(group, topic, "a batch", 3),
-        wrong("cut short", fields=fields, body=body[:-3], expect=1, normalisers=(java_words(),)),
+        wrong(
+            "cut short",
+            fields=fields,
+            body=body[:-3],
+            expect=1,
+            normalisers=(java_exception_text(),),
+        ),
         wrong("too large", fields=fields, body=TOO_LARGE, expect=13),
         wrong("an illegal topic", fields=send_fields("a b", text, m=True), body=body, expect=29),
         wrong(
@@ -174,7 +180,7 @@ def batches(header: SerializeType) -> Script:
             expect=13,
         ),
         wrong("delayed messages", fields=fields, body=delayed, expect=13),
-        wrong("nothing", fields=fields, expect=1, normalisers=(java_words(),)),
+        wrong("nothing", fields=fields, expect=1, normalisers=(java_exception_text(),)),
     )
     return Script("batches", header, steps)
 

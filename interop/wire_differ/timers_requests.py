@@ -19,8 +19,8 @@ from .builders import (
     send_fields,
     unique_key,
 )
-from .normalise import any_queue, clock, java_words, recall_handles
-from .request import FieldValue, Request, Script, taken
+from .normalise import any_queue, clock, java_exception_text, recall_handles
+from .request import FieldValue, Request, Script, answer_field
 from .sends_requests import PLACE, send
 
 _recall = partial(Request, code=Code.RECALL_MESSAGE, since="5.5.0")
@@ -31,7 +31,7 @@ def timers(header: SerializeType) -> Script:
     names = Names("timer", header)
     topic, group = names("topic"), names("group")
     key = unique_key(names, 1)
-    handle = taken("in an hour", "recallHandle")
+    handle = answer_field("in an hour", "recallHandle")
     timed = properties(TIMER_DELAY_SEC="3600", UNIQ_KEY=key)
     soon = properties(TIMER_DELAY_MS="1000", UNIQ_KEY=unique_key(names, 2))
     delayed = properties(DELAY="1", UNIQ_KEY=unique_key(names, 3))
@@ -84,7 +84,7 @@ def _refused(
     late = properties(TIMER_DELAY_SEC="99999999", UNIQ_KEY=unique_key(names, 1))
     return (
         wrong(name="a bad handle", fields={**who, "recallHandle": "xyz"}, expect=604),
-        wrong(name="without a handle", fields=who, expect=1, normalisers=(java_words(),)),
+        wrong(name="without a handle", fields=who, expect=1, normalisers=(java_exception_text(),)),
         wrong(
             name="a topic that nobody knows",
             fields={**who, "topic": names("missing"), "recallHandle": handle},
@@ -109,7 +109,7 @@ def _refused(
             send_fields(topic, properties(DELAY="x")),
             b"x",
             expect=1,
-            normalisers=(java_words(),),
+            normalisers=(java_exception_text(),),
         ),
     )
 

@@ -99,7 +99,7 @@ def test_an_offset_id_of_another_broker_stays():
     ],
 )
 def test_only_a_java_exception_stands_for_words(side, remark, expected):
-    assert after(normalise.java_words(), {"remark": remark}, side) == {"remark": expected}
+    assert after(normalise.java_exception_text(), {"remark": remark}, side) == {"remark": expected}
 
 
 def test_all_before_the_mark_of_a_remark_is_compared():
@@ -129,9 +129,9 @@ def test_what_every_answer_has_is_told_apart_from_what_it_says():
         "code": 1,
         "remark": None,
         "fields": {},
-        "language": "<speaker>",
-        "version": "<speaker>",
-        "serialize_type": "<speaker>",
+        "language": "<sender>",
+        "version": "<sender>",
+        "serialize_type": "<sender>",
     }
 
 

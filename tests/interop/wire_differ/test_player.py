@@ -20,7 +20,7 @@ from trocket.interop.wire_differ.request import (
     Request,
     Script,
     Step,
-    taken,
+    answer_field,
 )
 from trocket.remoting.codec import FrameDecoder, RemotingCommand, SerializeType, encode
 from trocket.remoting.request_codes import RequestCode as Code
@@ -82,7 +82,7 @@ def test_an_answer_is_a_tree_and_later_requests_take_of_it(header):
     first, second = play(
         echo,
         Request("one", Code.PULL_MESSAGE, {"a": 1, "b": True}, b'{"x":1}', body_kind=BodyKind.JSON),
-        Request("two", Code.PULL_MESSAGE, {"again": taken("one", "a")}),
+        Request("two", Code.PULL_MESSAGE, {"again": answer_field("one", "a")}),
         header=header,
     )
     assert first.tree["fields"] == {"a": "1", "b": "true", "seen": "yes"}
