@@ -18,6 +18,7 @@ from typing import TypeVar
 from zlib import crc32
 
 from ..errors import CorruptRecordError
+from ..offsets import START
 from .os_disk import Disk
 
 logger = logging.getLogger(__name__)
@@ -159,7 +160,7 @@ def load_newest(disk: Disk, path: str, parse: Callable[[bytes], T]) -> tuple[T, 
 def _write(disk: Disk, path: str, text: bytes) -> None:
     file = disk.open(path, create=True)
     try:
-        file.pwrite(text, 0)
+        file.pwrite(text, START)
         file.sync()
     finally:
         file.close()
@@ -168,6 +169,6 @@ def _write(disk: Disk, path: str, text: bytes) -> None:
 def _read(disk: Disk, path: str) -> bytes:
     file = disk.open(path)
     try:
-        return file.pread(file.size(), 0)
+        return file.pread(file.size(), START)
     finally:
         file.close()

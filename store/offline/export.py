@@ -20,6 +20,7 @@ import msgspec
 from ...remoting.message import MessageExt
 from ..disk.os_disk import Disk, DiskFile
 from ..errors import StoreError, StoreIOError
+from ..offsets import Position
 from .selection import Bodies, as_json, readable_body
 
 BUFFER_BYTES = 1024 * 1024
@@ -83,7 +84,7 @@ class NewFile:
 
     def _flush(self) -> None:
         if self._file is not None and self._buffer:
-            self._file.pwrite(self._buffer, self._position)
+            self._file.pwrite(self._buffer, Position(self._position))
             self._position += len(self._buffer)
             self._buffer = bytearray()
 

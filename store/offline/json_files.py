@@ -16,6 +16,7 @@ from ...remoting import fastjson
 from ...remoting.errors import RemoteProtocolError
 from ..disk.json_config import unsealed
 from ..disk.os_disk import Disk
+from ..offsets import START
 
 CONSUMER_OFFSETS = "consumerOffset.json"
 DELAY_OFFSETS = "delayOffset.json"
@@ -54,7 +55,7 @@ def read_json(disk: Disk, path: str) -> JsonFile:
     """
     file = disk.open(path)
     try:
-        raw = file.pread(file.size(), 0)
+        raw = file.pread(file.size(), START)
     finally:
         file.close()
     text, is_right = unsealed(raw)

@@ -22,6 +22,7 @@ from ...remoting.sys_flag import INNER_BATCH
 from ..errors import CorruptRecordError
 from ..format import BATCH_UNIT, BATCH_UNIT_SIZE, PRE_BLANK_SIZE, UNIT
 from ..log.log_reader import LogRecord
+from ..offsets import Position
 from ..status import BoundaryType
 from .consume_queue import ConsumeQueue, QueueFiles, wipe
 
@@ -303,7 +304,7 @@ class BatchConsumeQueue(ConsumeQueue):
             file = self.files.get(path, create=True)
             if base not in self.file_offsets:
                 self.file_offsets.append(base)
-            file.pwrite(bytes(self.tail[:take]), position - base)
+            file.pwrite(bytes(self.tail[:take]), Position(position - base))
             self.files.unsynced.add(path)
             del self.tail[:take]
             self.tail_unit += take // BATCH_UNIT_SIZE
@@ -460,7 +461,7 @@ class BatchConsumeQueue(ConsumeQueue):
         position = number * BATCH_UNIT_SIZE
         base = position // self.files.file_size * self.files.file_size
         size = count * BATCH_UNIT_SIZE
-        return self.files.get(self.path_of(base)).pread(size, position - base)
+        return self.files.get(self.path_of(base)).pread(size, Position(position - base))
 
     def _is_written(self, number: int) -> bool:
         unit = BatchUnit.from_bytes(self._pread(number, 1))
@@ -497,7 +498,9 @@ class BatchConsumeQueue(ConsumeQueue):
             if base > position or (base == position and base != self.file_offsets[0]):
                 self.files.remove(path)
                 self.file_offsets.remove(base)
-            elif base + size > position and wipe(self.files.get(path), max(position - base, 0)):
+            elif base + size > position and wipe(
+                self.files.get(path), Position(max(position - base, 0))
+            ):
                 self.files.unsynced.add(path)
 
     def _note_end(self, if_empty: int) -> None:

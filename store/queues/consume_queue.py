@@ -24,6 +24,7 @@ from collections import OrderedDict
 from ..disk.os_disk import Disk, DiskFile
 from ..errors import CorruptRecordError, StoreIOError
 from ..format import PRE_BLANK_SIZE, UNIT, UNIT_SIZE
+from ..offsets import START, Position
 
 logger = logging.getLogger(__name__)
 
@@ -47,7 +48,7 @@ class QueueSizeError(CorruptRecordError):
     """A queue file has another size than configured."""
 
 
-def wipe(file: DiskFile, position: int) -> bool:
+def wipe(file: DiskFile, position: Position) -> bool:
     """Have only zeros in a file from a position on; what is zero already is not written.
 
     Returns: whether anything was written.
@@ -61,7 +62,7 @@ def wipe(file: DiskFile, position: int) -> bool:
         if chunk.count(0) != len(chunk):
             file.pwrite(bytes(len(chunk)), at)
             wrote = True
-        at = file.next_data(at + len(chunk))
+        at = file.next_data(Position(at + len(chunk)))
     return wrote
 
 
@@ -334,7 +335,7 @@ class ConsumeQueue:
                 return b""
             page_end = min(queue_offset + max(count, PAGE_COUNT), file_end, tail_offset)
             page = files.get(self.path_of(base)).pread(
-                (page_end - queue_offset) * UNIT_SIZE, queue_offset * UNIT_SIZE - base
+                (page_end - queue_offset) * UNIT_SIZE, Position(queue_offset * UNIT_SIZE - base)
             )
             files.keep_page(self.key, queue_offset, page)
             from_file = page[: count * UNIT_SIZE]
@@ -359,9 +360,9 @@ class ConsumeQueue:
             if new:
                 if not self.file_offsets and position > base:
                     blanks = (position - base) // UNIT_SIZE
-                    file.pwrite(PRE_BLANK * blanks, 0)
+                    file.pwrite(PRE_BLANK * blanks, START)
                 self.file_offsets.append(base)
-            file.pwrite(bytes(self.tail[:take]), position - base)
+            file.pwrite(bytes(self.tail[:take]), Position(position - base))
             self.files.unsynced.add(path)
             del self.tail[:take]
             self.tail_offset += take // UNIT_SIZE
@@ -480,7 +481,7 @@ class ConsumeQueue:
             if base > position or (base == position and base != self.file_offsets[0]):
                 self.files.remove(path)
                 self.file_offsets.remove(base)
-            elif base + size > position and wipe(self.files.get(path), position - base):
+            elif base + size > position and wipe(self.files.get(path), Position(position - base)):
                 self.files.unsynced.add(path)
 
     @property
@@ -582,7 +583,9 @@ class ConsumeQueue:
 
     def _is_written(self, queue_offset: int) -> bool:
         base = queue_offset * UNIT_SIZE // self.files.file_size * self.files.file_size
-        data = self.files.get(self.path_of(base)).pread(UNIT_SIZE, queue_offset * UNIT_SIZE - base)
+        data = self.files.get(self.path_of(base)).pread(
+            UNIT_SIZE, Position(queue_offset * UNIT_SIZE - base)
+        )
         physical_offset, size, _ = UNIT.unpack(data)
         return bool(physical_offset >= 0 and size > 0)
 
