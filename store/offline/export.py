@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
-from enum import Enum
 from types import TracebackType
 from typing import Any, Protocol
 
@@ -26,14 +25,6 @@ from .selection import Bodies, as_json, readable_body
 BUFFER_BYTES = 1024 * 1024
 PARQUET_ROWS = 5000
 PARQUET_BYTES = 32 * 1024 * 1024
-
-
-class Format(Enum):
-    """What is written."""
-
-    JSONL = "jsonl"
-    JSON = "json"
-    PARQUET = "parquet"
 
 
 class ExportError(StoreError):
