@@ -163,11 +163,12 @@ class Values:
         """A store host and a physical offset."""
         return *self.host(), self.number(64, signed=False)
 
-    def unique_id(self) -> tuple[bytes, int, int, int]:
-        """The input of a unique id: address, process id, loader hash, the current time."""
+    def unique_id(self) -> checks.UniqueIdSource:
+        """The input of a unique id of now."""
         ip = self._random.choice((self._random.randbytes(4), b"\x20\x01" + bytes(13) + b"\x07"))
         now_ms = SystemClock().wall_ms()
-        return ip, self._random.getrandbits(16), self._random.getrandbits(32), now_ms
+        pid, loader_hash = self._random.getrandbits(16), self._random.getrandbits(32)
+        return checks.UniqueIdSource(ip, pid, loader_hash, now_ms)
 
     def allocation(self) -> checks.AllocationCase:
         """Queues of one to five brokers, one to five members in up to three rooms."""

@@ -99,19 +99,29 @@ Body: TypeAlias = bytes | Callable[[Played], bytes]
 
 
 @dataclass(frozen=True, kw_only=True)
+class ClientAnswer:
+    """The client's answer to a request from a server."""
+
+    code: int = 0
+    remark: str | None = None
+    fields: Mapping[str, str] = field(default_factory=dict)
+    body: bytes = b""
+
+
+@dataclass(frozen=True, kw_only=True)
 class FromServer:
     """A request that a server sends to the client: awaited, compared, and answered.
 
     Attributes:
       name: for reports.
       connection: the one on which it arrives.
-      answer: (code, remark, fields, body) of the client's answer; None: it is oneway.
+      answer: that of the client; None: it is oneway.
     """
 
     name: str
     code: RequestCode
     connection: str
-    answer: tuple[int, str | None, Mapping[str, str], bytes] | None = None
+    answer: ClientAnswer | None = None
     body_kind: BodyKind = BodyKind.BYTES
     normalisers: tuple[Normaliser, ...] = ()
     since: str = "4.0"
