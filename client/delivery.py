@@ -24,7 +24,11 @@ class Delivery(DeliveryState[ClientError]):
     __slots__ = ("_event",)
 
     def __init__(self, message: Message) -> None:
-        super().__init__(message)
+        # The fields of DeliveryState by hand: its __init__ would cost as much as all of these.
+        self.message: Message = message
+        self._result: SendResult | None = None
+        self._error: ClientError | None = None
+        self._is_looked_at = False
         self._event: anyio.Event | None = None
 
     async def wait(self) -> SendResult:
