@@ -32,9 +32,9 @@ FILE_FENCE = re.compile(r"^```(?:hex|text) (.+)$", re.MULTILINE)
 CELL = re.compile(r"<td>(.*?)</td>", re.DOTALL)
 TAG = re.compile(r"<[^>]+>")
 LONG_CELL = 40
-"""Characters from which on a table's cell gets a least width, so that it is no tower of words."""
-WIDE_PAGES = ("compatibility.md", "protocol.md", "quirks.md")
-"""Pages whose tables need the place of the table of contents."""
+"""Characters above which a cell of a table gets a minimum width, to avoid one word per line."""
+WIDE_PAGES = ("compatibility.md", "protocol.md", "quirks.md", "which_broker.md")
+"""Pages whose tables need the space of the table of contents."""
 
 _folders: list[tempfile.TemporaryDirectory[str]] = []
 
