@@ -30,17 +30,18 @@ HEAD = """\
 
 RocketMQ's remoting protocol: frames of up to 16 MiB, a header in JSON or in ROCKETMQ's binary form
 (the answer comes in the request's own), request and response matched by `opaque`. These are all
-request codes of RocketMQ 5.5.0, with the codes 50 to 54 of 4.9, 301 and 302 of 4.2, and two of our
-own, 30302 and 30303; and who serves them here. Whatever nobody serves is answered with code 3 and
-the remark ` request type N not supported`, as RocketMQ does. Some go the other way: a server sends
-them, to clients or to brokers.
+request codes of RocketMQ 5.5.0, the codes 50 to 54 of 4.9, 301 and 302 of 4.2, and trocket's own
+30302 and 30303, with the servers that serve them. A request that no server serves is answered with
+code 3 and the remark ` request type N not supported`, as by RocketMQ. Some requests go the other
+way: a server sends them to clients or brokers.
 
-"Partly" says that something of the request is not done, and the last column what. "Asked well" and
-"asked wrongly" count the requests by which `trocket interop diff` compares the answers with those
-of Apache's servers, field by field; where they differ on purpose is in [quirks.md](quirks.md).
+"Partly" means that a part of the request is not served; the last column names it. "Asked well" and
+"asked wrongly" count the valid and invalid requests by which `trocket interop diff` compares the
+answers with those of Apache's servers, field by field; [Differences from Apache](quirks.md) has the
+deliberate differences.
 
-This page is written by `python -m trocket.cli.protocol_table docs/protocol.md` from the servers'
-own tables; a test compares it.
+`python -m trocket.cli.protocol_table docs/protocol.md` writes this page from the servers' own
+tables; a test compares it.
 """
 
 PARTLY: Mapping[RequestCode, str] = MappingProxyType(

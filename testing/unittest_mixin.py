@@ -41,7 +41,8 @@ class RocketMQTestCase(_Base):
     def rocketmq_topic(self, queues: int = 8, **attributes: Any) -> str:
         """A new topic of this test, which is deleted after it.
 
-        Args: as `Broker.create_topic`.
+        The arguments are those of `Broker.create_topic`.
+
         Returns: its name.
         """
         name = unique_name("topic", self.id().rpartition(".")[2])

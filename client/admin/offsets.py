@@ -217,7 +217,7 @@ class OffsetVerbs:
         """Let a group go on elsewhere in a topic; forward or back.
 
         Where consumers of the group are connected, the broker tells them, and they do it within
-        seconds; else the offsets are written.
+        seconds; else the offsets are written. One of `to`, `timestamp_ms` and `offsets` is given.
 
         Args:
           to: the first message there is, or the next to come.
@@ -226,7 +226,6 @@ class OffsetVerbs:
           offsets: queue to the next offset to consume; queues that are not in it stay. While
             consumers are connected only brokers of 5.x can do that.
           dry_run: only tell what would be done.
-          One of the first three is given.
 
         Returns: sorted by broker name and queue id.
         Raises: ConfigurationError: arguments; or consumers are connected, and the broker cannot set

@@ -1,11 +1,12 @@
-"""What `mkdocs build` does besides: shows the API's pages the package, and nothing else.
+"""Hooks of `mkdocs build`: the package for the API's pages, diagrams, and wide tables.
 
 The repository's root is the import package, with the virtual environment and the tests in it.
-Searched as it stands, that takes a minute; a folder with links to what is documented, a second.
+Searching all of it takes a minute; a folder with links to the documented parts, a second.
 """
 
 from __future__ import annotations
 
+import re
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -24,14 +25,23 @@ PARTS = (
     "store",
     "testing",
 )
-"""What the API's pages show, and what that refers to."""
+"""The parts that the API's pages show or refer to."""
+DIAGRAM = re.compile(r"```mermaid\nstateDiagram-v2\n(.*?)```", re.DOTALL)
+TRANSITION = re.compile(r" *(\S+) --> (\S+?)(?:: (.*))?")
+FILE_FENCE = re.compile(r"^```(?:hex|text) (.+)$", re.MULTILINE)
+CELL = re.compile(r"<td>(.*?)</td>", re.DOTALL)
+TAG = re.compile(r"<[^>]+>")
+LONG_CELL = 40
+"""Characters above which a cell of a table gets a minimum width, to avoid one word per line."""
+WIDE_PAGES = ("compatibility.md", "protocol.md", "quirks.md", "which_broker.md")
+"""Pages whose tables need the space of the table of contents."""
 
 _folders: list[tempfile.TemporaryDirectory[str]] = []
 
 
-@event_priority(100)  # before mkdocstrings reads where to look
+@event_priority(100)  # before mkdocstrings reads its paths
 def on_config(config: Any) -> Any:
-    """Have mkdocstrings look into a folder of links."""
+    """Point mkdocstrings to a folder of links."""
     folder = tempfile.TemporaryDirectory(prefix="trocket-docs-")
     _folders.append(folder)
     package = Path(folder.name) / "trocket"
@@ -43,7 +53,38 @@ def on_config(config: Any) -> Any:
     return config
 
 
+def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
+    """Give the examples of files titles, and show state diagrams as tables.
+
+    Mermaid would be loaded from elsewhere.
+    """
+    markdown = FILE_FENCE.sub(r'```text title="\1"', markdown)
+    if page.file.src_uri in WIDE_PAGES:
+        page.meta["hide"] = ["toc"]
+    return DIAGRAM.sub(as_table, markdown)
+
+
+def as_table(diagram: re.Match[str]) -> str:
+    """The transitions of a state diagram, one per row."""
+    rows = ["| state | event | next state |", "|---|---|---|"]
+    for line in diagram[1].splitlines():
+        if transition := TRANSITION.fullmatch(line):
+            state, following, event = transition.groups()
+            rows.append(f"| {state.replace('[*]', '(start)')} | {event or ''} | {following} |")
+    return "\n".join(rows)
+
+
+def on_page_content(html: str, **_: Any) -> str:
+    """Mark the cells of tables that hold sentences."""
+    return CELL.sub(marked, html)
+
+
+def marked(cell: re.Match[str]) -> str:
+    """A cell, with the class `long` if its text is long."""
+    return f'<td class="long">{cell[1]}</td>' if len(TAG.sub("", cell[1])) > LONG_CELL else cell[0]
+
+
 def on_shutdown() -> None:
-    """Away with the folders."""
+    """Remove the folders."""
     while _folders:
         _folders.pop().cleanup()

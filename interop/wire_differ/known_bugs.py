@@ -145,7 +145,7 @@ _PULLING = (
     KnownBug(
         requests=("11: few bytes",),
         paths=_ANSWER,
-        row="`maxMsgBytes` of a pull is kept",
+        row="`maxMsgBytes` of a pull is obeyed",
         source="broker/processor/PullMessageProcessor.java",
         since="5.0",
     ),
@@ -153,13 +153,13 @@ _PULLING = (
         requests=("11: a wrong expression",),
         paths=_ANSWER,
         codes=((23, 0),),
-        row="a pull that brings a wrong expression along is refused with code 23",
+        row="a pull with a wrong expression is refused with code 23",
         source="broker/processor/PullMessageProcessor.java",
     ),
     KnownBug(
         requests=("46: a wrong expression", "46: a type that nobody knows"),
         paths=_REMARK,
-        row="46 says what is wrong with an expression, and where",
+        row="46 answers with the error in an expression and its place",
         source="filter/parser/SelectorParser.java",
     ),
     KnownBug(
@@ -179,7 +179,7 @@ _PULLING = (
     KnownBug(
         requests=("33: inside a message",),
         paths=_ANSWER,
-        row="12 or 33 that comes to a damaged message is SYSTEM_ERROR",
+        row="12 or 33 that meets a damaged message is SYSTEM_ERROR",
         source="broker/processor/QueryMessageProcessor.java viewMessageById",
     ),
 )
@@ -347,7 +347,7 @@ KNOWN_BUGS: tuple[KnownBug, ...] = (
         requests=("*: without *",),
         paths=_ANSWER,
         codes=((1, 0), (1, 17), (1, 22), (1, 26), (1, 29), (1, 604)),
-        row="a header field that is missing or no number is refused at once",
+        row="a header field that is missing or not a number is refused at once",
         source="remoting/protocol/RemotingCommand.java decodeCommandCustomHeader",
     ),
     *_ON_THE_NAME_SERVER,

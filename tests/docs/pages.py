@@ -1,13 +1,13 @@
-"""The fenced blocks of the README and of the pages under docs/, and what is said of them.
+"""The fenced blocks of the README and of the pages under docs/, with their remarks.
 
 A ```python block is a complete program, unless a comment stands directly above it:
 
     <!-- not run: REASON -->     it must still compile, and what it imports of trocket must exist
     <!-- pytest OPTIONS -->      a module of tests
-    <!-- goes on -->             it goes on from the program or module before it
-    <!-- until SIGTERM -->       a program that ends with status 0 on SIGTERM
+    <!-- goes on -->             it continues the program or module before it
+    <!-- until SIGTERM -->       a program that exits with status 0 after SIGTERM
 
-A ```sh block is only looked at, unless `<!-- run -->` stands directly above it.
+Only the commands of a ```sh block are checked, unless `<!-- run -->` stands directly above it.
 
 If the next block is ```text, it is what the program prints, with … for anything.
 """

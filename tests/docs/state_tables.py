@@ -12,20 +12,20 @@ from trocket.store.store_state import FACTS, TRANSITIONS, StoreEvent, StoreState
 
 HEAD = """# States
 
-The state tables of the code, as `python -m tests.docs.state_tables` draws them; a test compares
-this page with the code.
+`python -m tests.docs.state_tables` writes this page from the state tables of the code; a test
+compares both.
 """
 
 STORE = """## A store
 
-A state decides whether a message is put. An event that a row does not name changes nothing. Source:
-`store/store_state.py`.
+The state decides whether the store accepts a message. An event that is not shown for a state
+changes nothing. Source: `store/store_state.py`.
 """
 
 RECOVERY = """## The end of a log
 
-A start reads the log up to the last good record; the row says what is done with what lies behind
-it. Every combination meets exactly one row. Source: `store/recovery/recovery_table.py`.
+A start reads the log up to the last good record; this table decides what happens to the bytes after
+it. Every combination matches exactly one row. Source: `store/recovery/recovery_table.py`.
 """
 
 
