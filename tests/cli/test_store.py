@@ -140,7 +140,7 @@ def test_a_bad_configuration_ends_with_2(root: Path, capsys: pytest.CaptureFixtu
     assert status == 2
     assert "line 1: mappedFileSizeCommitLog" in err
     status, _, err = run(capsys, "fsck", root, "-c", root / "none.conf")
-    assert (status, "cannot be read" in err) == (2, True)
+    assert (status, "cannot read" in err) == (2, True)
 
 
 def test_dump_lists_messages_for_people_and_scripts(
@@ -237,9 +237,9 @@ def test_parquet_without_pyarrow_ends_with_2_and_leaves_nothing(
     ("words", "expected"),
     [
         ([], "--into NEWDIR"),
-        (["--in-place"], "say --yes"),
+        (["--in-place"], "add --yes"),
         (["--in-place", "--yes", "--into", "x"], "--into NEWDIR"),
-        (["--skip", "--cut", "--dry-run"], "exclude each other"),
+        (["--skip", "--cut", "--dry-run"], "not both"),
     ],
 )
 def test_repair_without_a_copy_or_a_yes_is_not_begun(

@@ -119,7 +119,7 @@ def test_a_key_without_effect_is_not_told_to_each_of_them() -> None:
         ("haListenPort=20000\n", "haListenPort"),
         ("haMasterAddress=10.0.0.1:10912\n", "haMasterAddress"),
         ("brokerRole=SLAVE\nbrokerId=1\n", "brokerId"),
-        ("brokerRole=SYNC_MASTER\ninSyncReplicas=3\n", "inSyncReplicas=3: .* are 2"),
+        ("brokerRole=SYNC_MASTER\ninSyncReplicas=3\n", "inSyncReplicas=3: .* are only 2"),
     ],
 )
 def test_what_is_settled_already_is_refused(text: str, reason: str) -> None:
