@@ -92,7 +92,7 @@ def test_a_hole_is_an_error_or_a_row() -> None:
     bad, after = (good[row]["commitLogOffset"] for row in (20, 21))
     poke(disk, bad, b"\0\0\0\x05")
     with pytest.raises(
-        CorruptStoreError, match=f"{after - bad} bytes at {bad} are no records: a r"
+        CorruptStoreError, match=f"{after - bad} bytes at {bad} are not records: a r"
     ):
         rows(disk)
     found = rows(disk, mode="permissive")

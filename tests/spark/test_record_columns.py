@@ -190,7 +190,7 @@ def test_whatever_the_bytes_good_records_are_those_that_decode(sample, place, by
 
 
 @pytest.mark.parametrize("kind", CompressionType)
-def test_compressed_bodies_are_inflated_and_bad_ones_told(kind) -> None:
+def test_compressed_bodies_are_inflated_and_bad_ones_reported(kind) -> None:
     body = b"much of the same " * 50
     flag = kind.sys_flag
     good = {**PLAIN, "properties": b"", "body": compress(body, kind), "sys_flag": flag}

@@ -37,5 +37,5 @@ def test_a_file_without_a_key_is_refused_and_not_shown(tmp_path) -> None:
 
 def test_keys_are_said_once() -> None:
     given = {"nameServer": "n:1", "topic": "T", "accessKey": "a", "secretKey": "b"}
-    with pytest.raises(OptionError, match="accessKey and secretsFile"):
+    with pytest.raises(OptionError, match="accessKey or secretsFile"):
         source_options({**given, "secretsFile": "f"})

@@ -86,9 +86,9 @@ def test_a_schema_picks_columns(spark, broker) -> None:
     ("options", "text"),
     [
         ({"topic": "Nosuch"}, "knows the topic Nosuch"),
-        ({"startingOffset": "latest"}, "the nearest there is: startingOffsets"),
+        ({"startingOffset": "latest"}, "did you mean startingOffsets"),
         ({"nameServer": "127.0.0.1:1", "numRetries": "0"}, "127.0.0.1:1"),
-        ({"endingOffsets": '{"T":{"b":{"0":1}}}'}, "endingOffsets says nothing of topic T"),
+        ({"endingOffsets": '{"T":{"b":{"0":1}}}'}, "endingOffsets has no offset for topic T"),
     ],
     ids=str,
 )

@@ -89,8 +89,8 @@ def test_days_keys_and_duplicates_of_messages(spark) -> None:
 @pytest.mark.parametrize(
     ("given", "expected"),
     [
-        (["--out", "x"], "say where: --store, or --name-server"),
-        (["--out", "x", "--store", "s", "--name-server", "a:1"], "say where"),
+        (["--out", "x"], "give either --store or --name-server"),
+        (["--out", "x", "--store", "s", "--name-server", "a:1"], "give either"),
         (["--store", "s"], "--out"),
     ],
 )
@@ -101,7 +101,7 @@ def test_wrong_use_is_status_2(given, expected, capsys) -> None:
     assert expected in " ".join(capsys.readouterr().err.replace("│", " ").split())
 
 
-def test_a_report_before_that_is_none_is_told(spark, tmp_path, capsys) -> None:
+def test_a_wrong_report_in_before_is_an_error(spark, tmp_path, capsys) -> None:
     line = ["--name-server", "127.0.0.1:1", "--out", str(tmp_path / "out")]
     assert main([*line, "--before", str(tmp_path)]) == 2
     assert "report.json cannot be read" in capsys.readouterr().err

@@ -113,13 +113,13 @@ def test_wrong_use_is_told_with_the_nearest_option(spark, capsys) -> None:
         return session.read.format("rocketmq").option("nameServers", "a:1").load().count()
 
     assert run("job", GIVEN, work) == 2
-    assert "the nearest there is: nameServer" in capsys.readouterr().err
+    assert "did you mean nameServer" in capsys.readouterr().err
 
 
 def test_a_pyspark_without_streams_of_python_is_named(monkeypatch) -> None:
     # PySpark 4.0 ends such a query with an error of its own worker, which hides ours.
     monkeypatch.setattr("pyspark.__version__", "4.0.5")
-    with pytest.raises(OptionError, match=r"needs PySpark 4\.2 or newer, and this is 4\.0\.5"):
+    with pytest.raises(OptionError, match=r"needs PySpark 4\.2 or newer, but this is 4\.0\.5"):
         read_stream(None, {})
 
 

@@ -168,4 +168,4 @@ def test_instruments_are_read_again_when_they_change(spark, tmp_path, caplog) ->
 
 def test_the_demo_finds_what_plain_python_finds(spark, capsys) -> None:
     assert play("trades_ohlc", ["--count", "200", "--seed", "3", "--quiet"]) == 0
-    assert "the same as by plain Python" in capsys.readouterr().out
+    assert "the same as in plain Python" in capsys.readouterr().out
