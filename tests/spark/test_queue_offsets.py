@@ -42,7 +42,7 @@ def test_what_a_user_writes() -> None:
 def test_what_is_no_offset_is_refused_with_an_example(text) -> None:
     with pytest.raises(OptionError, match=r'startingOffsets must be .*\{"T":\{"broker-a"'):
         read_offset_spec(text, "startingOffsets")
-    with pytest.raises(OptionError, match="-4 is not an offset .topic T, broker b, queue 0"):
+    with pytest.raises(OptionError, match=r"-4 is not an offset \(topic T, broker b, queue 0\)"):
         read_offset_spec('{"T":{"b":{"0":-4}}}', "startingOffsets")
 
 
