@@ -90,9 +90,9 @@ def test_send_tells_where_each_message_is(run: Run, topic: str) -> None:
     assert (message["body"], message["queueId"]) == ("hello", int(queue_id))
     properties = message["properties"]
     assert (properties["TAGS"], properties["KEYS"], properties["a"]) == ("A", "k", "b")
-    (told,) = run("send", topic, "again", "--json").json_lines
-    assert told["status"] == "SEND_OK"
-    assert run("message", told["msgId"], "--json").json["body"] == "again"
+    (confirmed,) = run("send", topic, "again", "--json").json_lines
+    assert confirmed["status"] == "SEND_OK"
+    assert run("message", confirmed["msgId"], "--json").json["body"] == "again"
 
 
 @pytest.mark.slow
@@ -478,9 +478,7 @@ def test_a_reader_that_has_enough_is_no_traceback(run: Run, topic: str, broker: 
 
 
 @pytest.mark.slow
-def test_a_lag_that_is_watched_is_told_again_and_again(
-    run: Run, topic: str, broker: Broker
-) -> None:
+def test_a_watched_lag_is_printed_repeatedly(run: Run, topic: str, broker: Broker) -> None:
     group = f"g_{topic}"
     run("group", "create", group)
     words = ("lag", group, "--topic", topic, "--watch", "--interval", "0.1", "--json")
@@ -496,7 +494,7 @@ def test_a_lag_that_is_watched_is_told_again_and_again(
 
 
 @pytest.mark.slow
-def test_the_shell_is_told_the_commands() -> None:
+def test_shell_completion_knows_the_commands() -> None:
     environment = {
         **os.environ,
         "_TROCKET_COMPLETE": "complete_bash",

@@ -69,7 +69,9 @@ def test_a_class_is_put_listed_and_removed(
     assert again.err.count("there is no such class") == 2
 
 
-def test_what_one_of_them_refuses_is_told(run: Run, servers: list[FilterServer], java: str) -> None:
+def test_a_refusal_by_one_server_is_reported(
+    run: Run, servers: list[FilterServer], java: str
+) -> None:
     servers[0].refusal = "registerFilterClass error: ';' expected"
     ended = run("filter", "put", "KeepFifth", java, *WHOSE)
     assert (ended.status, ended.out) == (1, f"{servers[1].address}\n")

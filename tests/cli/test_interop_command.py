@@ -26,7 +26,7 @@ def owed(feature: str, broker: str = "trocket") -> Cell:
     return Cell(Kind.WIRE, feature, "wire", broker, Verdict.SKIPPED)
 
 
-def told(cell: Cell, verdict: Verdict, detail: str = "") -> Cell:
+def with_verdict(cell: Cell, verdict: Verdict, detail: str = "") -> Cell:
     return Cell(cell.kind, cell.feature, cell.client, cell.broker, verdict, detail=detail)
 
 
@@ -39,12 +39,12 @@ def give(monkeypatch: pytest.MonkeyPatch, *jobs: Job) -> None:
 def job(name: str, verdict: Verdict, *cells: Cell, detail: str = "") -> Job:
     def play(wanted: Sequence[Cell], folder: Path, tell: Tell) -> None:
         for cell in wanted:
-            tell(told(cell, verdict, detail))
+            tell(with_verdict(cell, verdict, detail))
 
     return Job(name, cells, play)
 
 
-def test_all_passed_is_status_0_and_told_as_a_matrix(
+def test_all_passed_is_status_0_and_prints_a_matrix(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     give(monkeypatch, job("one", Verdict.PASSED, owed("a"), owed("b")))
@@ -55,7 +55,7 @@ def test_all_passed_is_status_0_and_told_as_a_matrix(
     assert "2 cells: 2 passed, 0 quirk, 0 failed, 0 skipped; " in captured.out
 
 
-def test_a_failure_is_status_1_and_told_in_detail(
+def test_a_failure_is_status_1_and_printed_in_detail(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     give(

@@ -50,7 +50,7 @@ def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def root(original: Path, tmp_path: Path) -> Path:
-    """A store of its own for each test."""
+    """A new store for each test."""
     folder = tmp_path / "store"
     shutil.copytree(original, folder)
     return folder

@@ -127,12 +127,12 @@ def test_two_masters_with_a_slave_each_go_on_when_a_master_is_killed(up: Start, 
     url = f"rocketmq://{facts['namesrv']}"
     with Admin(url) as admin:
         admin.create_topic("Orders", 4)
-        told = {
+        listed = {
             (broker.name, broker_id): address
             for broker in admin.cluster().brokers
             for broker_id, address in broker.addresses.items()
         }
-    assert told == {(b["brokerName"], b["brokerId"]): b["broker"] for b in facts["brokers"]}
+    assert listed == {(b["brokerName"], b["brokerId"]): b["broker"] for b in facts["brokers"]}
     # SEND_OK: the slaves have them, too.
     assert send(url, 80) == {"broker-a": 40, "broker-b": 40}
 

@@ -88,5 +88,5 @@ def every_way(python: str, master: str, *arguments: str) -> dict[str, object]:
         capture_output=True, text=True, timeout=TIMEOUT_S, env=environment, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]
-    told = [json.loads(line) for line in done.stdout.splitlines() if line.startswith('{"way"')]
-    return {each["way"]: each["found"] for each in told}
+    outcomes = [json.loads(line) for line in done.stdout.splitlines() if line.startswith('{"way"')]
+    return {each["way"]: each["found"] for each in outcomes}

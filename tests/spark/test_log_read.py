@@ -134,7 +134,7 @@ def test_a_body_that_does_not_inflate_is_an_error_or_a_row_with_the_reason() -> 
     assert bad["_corrupt"].startswith("the body is no zlib stream")
     assert bad["_raw"].endswith(b"bad\x01T\0\0")
     assert [row["body"] for row in rows(disk, decompress="false")][1] == b"bad"
-    # Nobody asked for bodies: nothing is wrong.
+    # Bodies are not requested, so there is no error.
     assert len(rows(disk, ["topic"])) == 2
 
 

@@ -1,4 +1,4 @@
-"""What a user wrote becomes typed values, or an error that says what to write."""
+"""Parsing of options: typed values, or an error that says what to write."""
 
 from __future__ import annotations
 

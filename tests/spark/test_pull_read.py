@@ -212,7 +212,7 @@ def test_offsets_beyond_what_is_there_are_data_loss(broker) -> None:
 
 
 class Answers:
-    """A puller that gives what it was told, by offset."""
+    """A puller with prepared answers by offset."""
 
     def __init__(self, **answers: PullAnswer) -> None:
         self.answers = {int(key[1:]): answer for key, answer in answers.items()}

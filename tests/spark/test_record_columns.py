@@ -197,10 +197,10 @@ def test_compressed_bodies_are_inflated_and_bad_ones_reported(kind) -> None:
     bad = {**good, "body": b"no such thing"}
     plain = {**PLAIN, "properties": b""}
     records, _ = columns(pack([plain, good, bad, plain]))
-    told: list[tuple[int, str]] = []
-    inflated = records.inflated(lambda row, reason: told.append((row, reason)))
+    refused: list[tuple[int, str]] = []
+    inflated = records.inflated(lambda row, reason: refused.append((row, reason)))
     assert inflated.to_pylist() == [b"body", body, b"no such thing", b"body"]
-    assert [row for row, _ in told] == [2]
+    assert [row for row, _ in refused] == [2]
     assert records.bodies.to_pylist()[1] == good["body"]
 
 

@@ -92,7 +92,7 @@ def test_a_schema_picks_columns(spark, broker) -> None:
     ],
     ids=str,
 )
-def test_what_cannot_be_right_is_told_with_its_names(spark, broker, options, text) -> None:
+def test_invalid_options_are_reported_by_name(spark, broker, options, text) -> None:
     with pytest.raises(Exception) as caught:  # noqa: PT011
         load(spark, broker, **options).collect()
     assert text in str(caught.value)

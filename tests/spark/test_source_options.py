@@ -55,7 +55,7 @@ def test_offsets_are_committed_for_a_group_that_was_named() -> None:
     assert not read(topic="T", consumerGroup="g", commitOffsets="false").is_committing
 
 
-def test_a_connection_is_told_by_its_own_options_and_shows_no_secret() -> None:
+def test_a_connection_is_identified_by_its_options_and_shows_no_secret() -> None:
     one = read(topic="T", accessKey="key", secretKey="swordfish")
     other = read(topic="U", accessKey="key", secretKey="swordfish", tags="x")
     assert one.connection == other.connection

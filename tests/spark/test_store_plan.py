@@ -1,4 +1,4 @@
-"""Which stores a path means, and which pieces of their logs a query reads."""
+"""The plan of a store query: the stores of a path, and the splits of their logs."""
 
 from __future__ import annotations
 

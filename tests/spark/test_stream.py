@@ -62,7 +62,7 @@ def test_parquet_has_each_message_once_over_restarts(spark, broker, producer, tm
     assert len({(row.queueId, row.queueOffset) for row in rows}) == sent
     source = query.lastProgress["sources"][0]
     assert sum(trocket.spark.lag(json.loads(source.json)).values()) == 0
-    # The group is told what was done before the last batch was planned.
+    # The offsets of finished batches are committed before the last batch is planned.
     assert broker.lag("g", "P") < sent
 
 

@@ -1,4 +1,4 @@
-"""How far a stream goes: everything once, whatever crashes, moves, appears or goes."""
+"""The plan of a stream: every message once, despite crashes, moved, new and missing queues."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class FakeCluster:
 
 
 class Time:
-    """A clock that moves when somebody waits."""
+    """A clock that advances when a caller waits."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -106,7 +106,7 @@ def test_the_beginning_is_written_down_by_an_empty_batch_at_once() -> None:
     plan = plan_of(cluster)
     end, ranges = step(plan, again(plan.initial()))
     assert (ranges, end.offsets, end.init, end.is_boot) == ({}, {A: 100}, {A: 100}, False)
-    # What comes while nobody runs is read then.
+    # Messages that arrive while no query runs are read by the next one.
     cluster.ends[A] = 130
     _, ranges = step(plan_of(cluster), end)
     assert ranges == {A: (100, 130)}

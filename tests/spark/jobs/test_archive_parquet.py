@@ -218,7 +218,7 @@ def test_faults_are_found_and_the_manifest_can_be_made_anew(place, spark, capsys
     assert place.kinds(capsys) == [("duplicate", 0, 20, 30), ("gap", 0, 10, 20)]
 
 
-def test_a_topic_that_was_made_anew_stops_a_run_unless_told_otherwise(place, spark, capsys) -> None:
+def test_a_recreated_topic_stops_a_run_unless_losses_are_allowed(place, spark, capsys) -> None:
     place.broker.create_topic("TopicOrder", queues=1)
     send(place, range(10))
     assert place.main(topic="TopicOrder") == 0

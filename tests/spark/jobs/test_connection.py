@@ -1,4 +1,4 @@
-"""How jobs reach a cluster: what flags become, what is refused, and a cluster that is guarded."""
+"""Connections of jobs: options from flags, refused flags, and a cluster with access control."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ CLUSTER = ("--name-server", "n:1")
 
 @pytest.fixture(autouse=True)
 def environment(monkeypatch):
-    """No account of whoever runs the tests."""
+    """Remove the account of the user who runs the tests from the environment."""
     for name in KEYS.values():
         monkeypatch.delenv(name, raising=False)
     return monkeypatch

@@ -37,7 +37,7 @@ def letter(number, **more) -> dict:
 
 
 class Sender:
-    """Takes messages; refuses those whose REPLAY_ID is told."""
+    """Takes messages; refuses those with given REPLAY_IDs."""
 
     def __init__(self, refused=()) -> None:
         self.sent: list[Message] = []
