@@ -1,27 +1,27 @@
 # Needs make and Python 3.11 or newer, nothing else: each target sets up .venv by itself.
-#   make run     name server and broker, ready for clients at 127.0.0.1:9876
+#   make run     run a name server and a broker, for clients at 127.0.0.1:9876
 #   make check   lint, types, layers and the quick tests, without Java (docs/testing.md)
 #   make test    lint, types, layers and all tests; with Java 17 and Maven the interop tests too
 #   make interop the interop tests with every Apache version and client (35 minutes)
 #   make fuzz    each decoder for FUZZ_SECONDS (Linux, Python 3.11 to 3.13)
 #   make sim     a million crash images of the store, and SEEDS runs of a simulated cluster
 #                (docs/testing.md)
-#   make bench   our broker over loopback
-#   make pipeline  trades become bars, by Spark: broker, data and stream from nothing (Java 17)
-#   make docs    the site, in site/
-#   make clean   away with .venv and all caches
-# Variables: PYTHON (the interpreter for .venv), ARGS (passed on to what is run).
+#   make bench   the rate of sends to the broker over loopback
+#   make pipeline  the demo of a Spark job: broker, data and stream (Java 17)
+#   make docs    the documentation, in site/
+#   make clean   remove .venv and all caches
+# Variables: PYTHON (the interpreter for .venv), ARGS (further arguments of the command).
 
 PYTHON ?= python3
 ARGS ?=
 BIN := .venv/bin
-# What `run` needs, and what the other targets need.
+# Stamps of the installed packages: for `run`, for the other targets, and for Spark.
 RUN := .venv/.ready-to-run
 TEST := .venv/.ready-to-test
 SPARK := .venv/.ready-for-spark
 FUZZ_SECONDS ?= 300
 SEEDS ?= 50000
-# Compiled at set-up, and kept compiled by `make run`: half of the time until ready otherwise.
+# Compiled at set-up, and recompiled by `make run`: otherwise compiling is half of the start time.
 COMPILED := __init__.py common remoting store namesrv broker client filtersrv cli
 
 .PHONY: run check test interop lint types layers fuzz sim bench pipeline docs clean
@@ -69,7 +69,7 @@ clean:
 	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis *.egg-info
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-# A stamp is newer than pyproject.toml once what it stands for is installed.
+# A stamp is newer than pyproject.toml once its packages are installed.
 $(RUN): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
 		echo "trocket needs Python 3.11 or newer, and $(PYTHON) is" \

@@ -1,4 +1,4 @@
-"""Benchmarks, each side by side with what it is compared to in one run; see docs/performance.md.
+"""Benchmarks, each with its reference in the same run; see docs/performance.md.
 
 Run from a checkout: `python -m trocket.bench.wire`, `python -m trocket.bench.official`.
 """

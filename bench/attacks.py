@@ -3,12 +3,12 @@
     python -m trocket.bench.attacks --broker 127.0.0.1:10911 --namesrv 127.0.0.1:9876 \
         --ha 127.0.0.1:10912 --seconds 60
 
-`bench/hostile.py` starts this program as a process beside its broker. Each attack is a bounded
-round that is repeated after a pause. The frames are written here and not by our codec, so that they
-may be wrong. Attacks use topics and groups of their own; what any client may do where there is no
-access control (delete a topic, reset a group's offsets) is left out.
+`bench/hostile.py` starts this program next to its broker. Each attack is a bounded round that is
+repeated after a pause. The frames are not built by trocket's codec, so that they can be invalid.
+Attacks use separate topics and groups, and omit requests that every client may send without access
+control (delete a topic, reset a group's offsets).
 
-Only loopback addresses are attacked.
+Only loopback addresses can be attacked.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ import typer
 
 MIB: Final = 1 << 20
 ROUND_S_MAX: Final = 60.0
-"""Seconds after which a round is given up: the broker may hold a request as long as it likes."""
+"""Seconds after which a round is cancelled: the broker may hold a request without limit."""
 TOPICS_MAX: Final = 20_000
 """Topics that the attacks create in all: each is a line of the broker's table."""
 SYSTEM_TOPICS: Final = (
@@ -41,19 +41,19 @@ SYSTEM_TOPICS: Final = (
 )
 HOSTILE_NUMBERS: Final = ("-1", "0", "2147483648", "-9223372036854775808", "9" * 30, "", "1e9", "x")
 DESTRUCTIVE_CODES: Final = frozenset({25, 104, 205, 207, 215, 216, 222, 227, 318})
-"""Codes that do what an administrator may do to others; not for random requests."""
+"""Administrative codes that affect other clients; random requests omit them."""
 
 
 @dataclass
 class Target:
-    """What is attacked, and what happened.
+    """The attacked servers, and the counts of rounds and failures.
 
     Attributes:
       broker, namesrv, ha: (host, port).
-      victim: the topic that the honest clients use; it is pulled from, never changed.
-      queues: its queues.
-      rounds, failures: of each attack; a failure is a connection that the other side closed, or a
-        round that was given up.
+      victim: the honest clients' topic; attacks pull from it, but never change it.
+      queues: its number of queues.
+      rounds, failures: counts by attack; a failure is a connection that the server closed, or a
+        cancelled round.
     """
 
     broker: tuple[str, int]
@@ -102,7 +102,7 @@ def send_fields(
 def pull_fields(
     topic: str, queue_id: int, *, wait_s: float, offset: int = 1 << 40, subscription: str = "*"
 ) -> dict[str, str]:
-    """Fields of PULL_MESSAGE (11), with a subscription and, where `wait_s` is not 0, to be held."""
+    """Fields of PULL_MESSAGE (11) with a subscription; with `wait_s`, a long poll."""
     return {
         "consumerGroup": "hostile", "topic": topic, "queueId": str(queue_id),
         "queueOffset": str(offset), "maxMsgNums": "32", "sysFlag": "6" if wait_s else "4",
@@ -116,7 +116,7 @@ async def connect(address: tuple[str, int]) -> trio.SocketStream:
 
 
 async def deliver(address: tuple[str, int], data: bytes, *, read_s: float = 2.0) -> bytes:
-    """Send bytes on a connection of their own, and read what comes back for `read_s` seconds."""
+    """Send bytes on a new connection, and read answers for `read_s` seconds."""
     came = b""
     async with await connect(address) as stream:
         await stream.send_all(data)
@@ -235,7 +235,7 @@ async def loose_json(target: Target) -> None:
 
 
 async def wide_headers(target: Target) -> None:
-    """200 requests, each with a layout of field names of its own; one with 19,000 fields."""
+    """200 requests, each with other field names; one with 19,000 fields."""
     for start in range(0, 200, 20):
         frames = [
             frame(34, {f"{target.random.random()}{at}": "x" * 900 for at in range(200)})
@@ -346,7 +346,7 @@ async def internal_records(target: Target) -> None:
 
 
 async def open_transactions(target: Target) -> None:
-    """500 half messages that nobody ends, and 500 ends of what is no half message."""
+    """500 half messages without an end, and 500 END_TRANSACTION requests for no half message."""
     frames = []
     for at in range(500):
         key = f"{target.random.getrandbits(128):032X}"
@@ -420,7 +420,7 @@ async def garbage(target: Target) -> None:
 
 
 async def false_slaves(target: Target) -> None:
-    """Slaves that acknowledge what they do not have, and slaves that say nothing."""
+    """Slaves that acknowledge offsets they do not have, and slaves that send nothing."""
     for offset in (2**63 - 1, -1, 0, 10**15):
         await deliver(target.ha, struct.pack(">q", offset) * 2)
 
@@ -456,7 +456,7 @@ ATTACKS: Final = (
 
 
 async def repeat(attack: Attack, target: Target) -> None:
-    """Play an attack's rounds for ever. A connection that is closed by the other side is an end."""
+    """Repeat an attack's rounds for ever; a connection closed by the server ends a round."""
     while True:
         with trio.move_on_after(ROUND_S_MAX) as scope:
             try:
@@ -469,7 +469,7 @@ async def repeat(attack: Attack, target: Target) -> None:
 
 
 async def play(target: Target, attacks: tuple[Attack, ...], seconds: float) -> None:
-    """Play attacks at once for a time."""
+    """Run attacks concurrently for `seconds`."""
     with trio.move_on_after(seconds):
         async with trio.open_nursery() as nursery:
             for attack in attacks:
@@ -488,16 +488,18 @@ def loopback(address: str) -> tuple[str, int]:
 
 
 def main(
-    broker: Annotated[str, typer.Option(help="IP:PORT on loopback")],
-    namesrv: Annotated[str, typer.Option(help="IP:PORT on loopback")],
-    ha: Annotated[str, typer.Option(help="IP:PORT on loopback")],
-    victim: Annotated[str, typer.Option(help="the honest clients' topic")] = "Honest",
-    queues: Annotated[int, typer.Option(help="its queues")] = 4,
-    seconds: Annotated[float, typer.Option(min=1)] = 60.0,
-    seed: int = 0,
-    only: Annotated[list[str] | None, typer.Option(help="names of attacks")] = None,
+    broker: Annotated[str, typer.Option(help="Attack this broker: IP:PORT on loopback.")],
+    namesrv: Annotated[str, typer.Option(help="Attack this name server: IP:PORT on loopback.")],
+    ha: Annotated[str, typer.Option(help="Attack this HA port: IP:PORT on loopback.")],
+    victim: Annotated[str, typer.Option(help="Set the honest clients' topic.")] = "Honest",
+    queues: Annotated[int, typer.Option(help="Set that topic's number of queues.")] = 4,
+    seconds: Annotated[float, typer.Option(min=1, help="Attack for this time.")] = 60.0,
+    seed: Annotated[int, typer.Option(help="Seed the random numbers.")] = 0,
+    only: Annotated[
+        list[str] | None, typer.Option(help="Run only this attack (repeatable).")
+    ] = None,
 ) -> None:
-    """Attack servers on this machine; prints the rounds and failures of each attack as JSON."""
+    """Attack servers on this machine, and print the rounds and failures of each attack as JSON."""
     attacks = tuple(a for a in ATTACKS if not only or a.name in only)
     if not attacks:
         raise typer.BadParameter(f"--only takes {', '.join(a.name for a in ATTACKS)}")

@@ -1,10 +1,10 @@
-"""Our client beside the official Java client and the C++ client's wheel: one broker, one run.
+"""Comparison of trocket's client with the official Java client and the C++ client's wheel.
 
 Workloads, with bodies of 128 bytes: `awaited` (one send at a time), `pipelined` (256 in flight),
-`batch` (batches of 32, one at a time), `consume` (a push consumer of what is there already). The
-C++ wheel can neither pipeline nor batch. Clients alternate, round by round, so that a slow minute
-of the machine hits all of them. `us` is the client process's CPU per message: one core
-does 1,000,000 / us.
+`batch` (batches of 32, one at a time), `consume` (a push consumer of stored messages). The C++
+wheel can neither pipeline nor batch. All clients use one broker and alternate in each round, so
+that a slow minute of the machine affects all of them. `us` is the client's CPU time per message:
+one core handles 1,000,000 / us messages a second.
 
     python -m trocket.bench.client
     python -m trocket.bench.client --peer asyncio --peer java-5.5.0 --workload pipelined
@@ -42,7 +42,7 @@ RUN_TIMEOUT_S = 180.0
 
 
 def command_of(peer: str, folder: Path) -> list[str]:
-    """How a peer's program is run; its arguments follow."""
+    """The command line of a peer's program, without its arguments."""
     here = Path(__file__).parent
     if peer == "cpp":
         return [str(cpp_python()), str(here / "client_cpp.py")]
@@ -71,23 +71,23 @@ def measure(
     lines = [line for line in done.stdout.splitlines() if line.startswith('{"per_s"')]
     if not lines:
         raise RuntimeError(f"{peer} did not finish {workload}: {done.stderr[-2000:]}")
-    told = json.loads(lines[-1])
-    return told["per_s"], told["cpu_us"]
+    rates = json.loads(lines[-1])
+    return rates["per_s"], rates["cpu_us"]
 
 
 def can(peer: str, workload: str) -> bool:
-    """Whether a client has a workload."""
+    """Whether a client supports a workload."""
     return peer != "cpp" or workload in ("awaited", "consume")
 
 
 def main(
-    peer: Annotated[list[str], typer.Option(help="clients")] = list(PEERS),  # noqa: B006
-    workload: Annotated[list[str], typer.Option(help="workloads")] = list(WORKLOADS),  # noqa: B006
-    broker: Annotated[str, typer.Option(help="trocket or apache-VERSION")] = "trocket",
-    rounds: Annotated[int, typer.Option(min=1)] = 3,
-    seconds: Annotated[float, typer.Option(min=1.0, help="of each measurement")] = 5.0,
-    total: Annotated[int, typer.Option(min=1000, help="messages to consume")] = 100_000,
-    as_json: Annotated[bool, typer.Option("--json")] = False,
+    peer: Annotated[list[str], typer.Option(help="Measure this client.")] = list(PEERS),  # noqa: B006
+    workload: Annotated[list[str], typer.Option(help="Measure this workload.")] = list(WORKLOADS),  # noqa: B006
+    broker: Annotated[str, typer.Option(help="Use trocket or apache-VERSION.")] = "trocket",
+    rounds: Annotated[int, typer.Option(min=1, help="Repeat this often.")] = 3,
+    seconds: Annotated[float, typer.Option(min=1.0, help="Set the time per measurement.")] = 5.0,
+    total: Annotated[int, typer.Option(min=1000, help="Consume this number.")] = 100_000,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Measure, and print messages per second, CPU and ratios."""
     found: dict[tuple[str, str], list[tuple[float, float]]] = {}
@@ -119,7 +119,7 @@ def create(cluster: Cluster, topic: str) -> None:
 
 
 def fill(cluster: Cluster, total: int, folder: Path) -> None:
-    """Put what is consumed into a topic."""
+    """Fill the topic that `consume` reads."""
     create(cluster, "Filled")
     sent = 0.0
     while sent < total:

@@ -1,4 +1,4 @@
-"""One workload of bench/client.py by the C++ client's wheel; runs with an interpreter that has it.
+"""One workload of bench/client.py with the C++ client's wheel, in an interpreter that has it.
 
 Arguments: the name server's HOST:PORT, a topic, the workload, seconds to warm up, seconds to
 measure, messages to consume. Prints {"per_s": ..., "cpu_us": ...}.
@@ -17,7 +17,7 @@ from rocketmq.client import Message, Producer, PushConsumer
 BODY = "x" * 128
 
 
-def say(count: int, start_s: float, cpu_s: float) -> None:
+def print_rates(count: int, start_s: float, cpu_s: float) -> None:
     elapsed_s = time.perf_counter() - start_s
     cpu_us = (time.process_time() - cpu_s) / count * 1e6
     print(json.dumps({"per_s": count / elapsed_s, "cpu_us": cpu_us}), flush=True)
@@ -27,7 +27,7 @@ def produce(namesrv: str, topic: str, warm_s: float, run_s: float) -> None:
     producer = Producer("bench")
     producer.set_namesrv_addr(namesrv)
     producer.start()
-    for seconds, is_told in ((warm_s, False), (run_s, True)):
+    for seconds, is_measured in ((warm_s, False), (run_s, True)):
         start_s, cpu_s = time.perf_counter(), time.process_time()
         count = 0
         while time.perf_counter() - start_s < seconds:
@@ -35,8 +35,8 @@ def produce(namesrv: str, topic: str, warm_s: float, run_s: float) -> None:
             message.set_body(BODY)
             producer.send_sync(message)
             count += 1
-        if is_told:
-            say(count, start_s, cpu_s)
+        if is_measured:
+            print_rates(count, start_s, cpu_s)
 
 
 def consume(namesrv: str, topic: str, total: int) -> None:
@@ -56,7 +56,7 @@ def consume(namesrv: str, topic: str, total: int) -> None:
     consumer.subscribe(topic, take)
     consumer.start()
     done.wait()
-    say(seen[0], *began)
+    print_rates(seen[0], *began)
 
 
 def main() -> None:
@@ -66,7 +66,7 @@ def main() -> None:
         consume(namesrv, topic, total)
     else:
         produce(namesrv, topic, warm_s, run_s)
-    # Its threads do not end by themselves.
+    # The client's threads would keep the process alive.
     os._exit(0)
 
 

@@ -1,7 +1,7 @@
-"""One workload of bench/client.py by our client, behind one of its doors.
+"""One workload of bench/client.py with trocket's client: async on asyncio or trio, or blocking.
 
-Arguments: the door, the name server's HOST:PORT, a topic, the workload, seconds to warm up, seconds
-to measure, messages to consume. Prints {"per_s": ..., "cpu_us": ...}.
+Arguments: the API (asyncio, trio or blocking), the name server's HOST:PORT, a topic, the workload,
+seconds to warm up, seconds to measure, messages to consume. Prints {"per_s": ..., "cpu_us": ...}.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ BATCH = 32
 FIRST = ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET
 
 
-def say(count: int, start_s: float, cpu_s: float) -> None:
+def print_rates(count: int, start_s: float, cpu_s: float) -> None:
     elapsed_s = time.perf_counter() - start_s
     cpu_us = (time.process_time() - cpu_s) / count * 1e6
     print(json.dumps({"per_s": count / elapsed_s, "cpu_us": cpu_us}), flush=True)
@@ -47,14 +47,14 @@ async def produce(namesrv: str, topic: str, workload: str, warm_s: float, run_s:
 
         step: Callable[[], Awaitable[int]]
         step = {"awaited": awaited, "pipelined": pipelined, "batch": batch}[workload]
-        for seconds, is_told in ((warm_s, False), (run_s, True)):
+        for seconds, is_measured in ((warm_s, False), (run_s, True)):
             start_s, cpu_s = time.perf_counter(), time.process_time()
             count = 0
             while time.perf_counter() - start_s < seconds:
                 count += await step()
             await producer.drain()
-            if is_told:
-                say(count, start_s, cpu_s)
+            if is_measured:
+                print_rates(count, start_s, cpu_s)
 
 
 async def consume(namesrv: str, topic: str, total: int) -> None:
@@ -71,7 +71,7 @@ async def consume(namesrv: str, topic: str, total: int) -> None:
             count += 1
             if count == total:
                 break
-        say(count, start_s, cpu_s)
+        print_rates(count, start_s, cpu_s)
 
 
 def produce_blocking(namesrv: str, topic: str, workload: str, warm_s: float, run_s: float) -> None:
@@ -91,14 +91,14 @@ def produce_blocking(namesrv: str, topic: str, workload: str, warm_s: float, run
             return BATCH
 
         step = {"awaited": awaited, "pipelined": pipelined, "batch": batch}[workload]
-        for seconds, is_told in ((warm_s, False), (run_s, True)):
+        for seconds, is_measured in ((warm_s, False), (run_s, True)):
             start_s, cpu_s = time.perf_counter(), time.process_time()
             count = 0
             while time.perf_counter() - start_s < seconds:
                 count += step()
             producer.drain()
-            if is_told:
-                say(count, start_s, cpu_s)
+            if is_measured:
+                print_rates(count, start_s, cpu_s)
 
 
 def consume_blocking(namesrv: str, topic: str, total: int) -> None:
@@ -115,21 +115,21 @@ def consume_blocking(namesrv: str, topic: str, total: int) -> None:
             count += 1
             if count == total:
                 break
-        say(count, start_s, cpu_s)
+        print_rates(count, start_s, cpu_s)
 
 
 def main() -> None:
-    door, namesrv, topic, workload, *numbers = sys.argv[1:]
+    api, namesrv, topic, workload, *numbers = sys.argv[1:]
     warm_s, run_s, total = float(numbers[0]), float(numbers[1]), int(numbers[2])
-    if door == "blocking":
+    if api == "blocking":
         if workload == "consume":
             consume_blocking(namesrv, topic, total)
         else:
             produce_blocking(namesrv, topic, workload, warm_s, run_s)
     elif workload == "consume":
-        anyio.run(consume, namesrv, topic, total, backend=door)
+        anyio.run(consume, namesrv, topic, total, backend=api)
     else:
-        anyio.run(produce, namesrv, topic, workload, warm_s, run_s, backend=door)
+        anyio.run(produce, namesrv, topic, workload, warm_s, run_s, backend=api)
 
 
 if __name__ == "__main__":

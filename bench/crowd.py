@@ -1,4 +1,4 @@
-"""Many at once: does our broker go on answering, and is nothing lost?
+"""Load of many clients, timers or long polls at once: latency, and lost messages.
 
     python -m trocket.bench.crowd                   # all three
     python -m trocket.bench.crowd --case clients --clients 300
@@ -6,10 +6,10 @@
 clients      1,000 producers and 1,000 consumers over 1,000 topics, all connected: rebalance
              settles, every message is consumed by exactly one member of its group
 delayed      100,000 timer messages that are due at one moment
-long-polls   100,000 pulls that wait
+long-polls   100,000 parked pulls
 
-In the last two a probe sends one message after the other meanwhile; its p99 is what counts. The
-broker runs in its own process, this one is all of the clients.
+In the last two, a probe sends one message after the other; its p99 is the result. The broker runs
+in a separate process, this process runs all clients.
 """
 
 from __future__ import annotations
@@ -57,18 +57,18 @@ DELIVER_TIMEOUT_S = 180.0
 IN_FLIGHT = 256
 PROBE_PAUSE_S = 0.005
 POLLS_PER_CONNECTION = 1_000
-"""And as many queues. It divides the number of pulls."""
+"""Also the number of queues. It divides the number of pulls."""
 PROPERTIES = "UNIQ_KEY\x01{:032X}\x02WAIT\x01true\x02"
 
 
 @dataclass
 class CrowdResult:
-    """What one case came to.
+    """The result of one case.
 
     Attributes:
-      is_right: nothing was lost, doubled or early.
-      seconds: how long the crowd kept the broker at work.
-      p50_ms, p99_ms, max_ms: of the probe's sends meanwhile.
+      is_right: whether no message was lost, duplicated or early.
+      seconds: how long the load lasted.
+      p50_ms, p99_ms, max_ms: latencies of the probe's sends.
       idle_mb, crowd_mb: the broker's resident memory before and with the crowd.
     """
 
@@ -85,7 +85,7 @@ class CrowdResult:
 
 
 class Peer:
-    """One connection; what the broker sends by itself goes to `on_request`."""
+    """One connection; `on_request` is called with the code of each request from the broker."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -137,13 +137,13 @@ def answer_code(answer: RemotingCommand | ClientError) -> int:
 
 
 async def until(holds: Callable[[], bool], *, every_s: float = 0.1) -> None:
-    """Wait for what other tasks, or the broker, bring about."""
+    """Poll until a condition holds."""
     while not holds():  # noqa: ASYNC110 - it has no event
         await trio.sleep(every_s)
 
 
 class Probe:
-    """Sends one small message after the other, and remembers how long each took."""
+    """Sends one small message after the other, and records the latencies."""
 
     def __init__(self, peer: Peer) -> None:
         self._peer = peer
@@ -215,7 +215,7 @@ class Consumer:
             return
         queues = [(topic, queue) for topic in self.topics for queue in range(QUEUES)]
         mine = set(queues[members.index(self.client_id) :: len(members)])
-        # A queue that comes back while its last pull still waits goes on with that.
+        # A queue may return while its last pull is still parked; that task then continues.
         for queue in mine - self._consuming:
             nursery.start_soon(self._consume, peer, queue)
         self._consuming |= mine
@@ -235,7 +235,7 @@ class Consumer:
 
 
 class Crowd:
-    """What all clients have seen."""
+    """The sent and received messages of all clients."""
 
     def __init__(self) -> None:
         self.received: Counter[str] = Counter()
@@ -259,7 +259,7 @@ async def produce(number: int, address: str, nursery: trio.Nursery, crowd: Crowd
 
 
 async def clients(cluster: TrocketCluster, count: int) -> CrowdResult:
-    """So many producers and as many consumers at once."""
+    """`count` producers and as many consumers at once."""
     pid, address = cluster.pids[0], cluster.broker_address
     idle_mb, cpu_s, start_s = resident_mb(pid), cpu_seconds(pid), time.perf_counter()
     crowd = Crowd()
@@ -314,7 +314,7 @@ def is_settled(consumers: list[Consumer]) -> bool:
 
 
 async def delayed(cluster: TrocketCluster, count: int) -> CrowdResult:
-    """So many timer messages, all due at one moment."""
+    """`count` timer messages, all due at one moment."""
     pid, address = cluster.pids[0], cluster.broker_address
     idle_mb, cpu_s = resident_mb(pid), cpu_seconds(pid)
     async with trio.open_nursery() as nursery:
@@ -367,7 +367,7 @@ async def _stored(peer: Peer, topic: str) -> int:
 
 
 async def long_polls(cluster: TrocketCluster, count: int, wait_s: int = 60) -> CrowdResult:
-    """So many pulls that wait, a thousand on each connection, over as many queues."""
+    """`count` parked pulls, a thousand on each connection, over as many queues."""
     pid, address = cluster.pids[0], cluster.broker_address
     idle_mb, cpu_s, start_s = resident_mb(pid), cpu_seconds(pid), time.perf_counter()
     answered: Counter[int] = Counter()
@@ -449,12 +449,16 @@ COLUMNS: Columns[CrowdResult] = {
 
 
 def main(
-    case: Annotated[list[str] | None, typer.Option(help="clients, delayed or long-polls")] = None,
-    clients_count: Annotated[int, typer.Option("--clients", help="of each kind")] = 1_000,
-    count: Annotated[int, typer.Option(help="delayed messages, and pulls")] = 100_000,
-    json_: Annotated[bool, typer.Option("--json", help="print JSON instead of a table")] = False,
+    case: Annotated[
+        list[str] | None, typer.Option(help="Run clients, delayed or long-polls.")
+    ] = None,
+    clients_count: Annotated[
+        int, typer.Option("--clients", help="Run this number of producers and consumers.")
+    ] = 1_000,
+    count: Annotated[int, typer.Option(help="Set the number of timers, and of pulls.")] = 100_000,
+    json_: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
-    """Bring crowds to our broker; exit status 1 when something was lost, doubled or early."""
+    """Load a broker; exit status 1 if a message was lost, duplicated or early."""
     names = chosen(case, CASES, "--case")
     if clients_count % GROUP_SIZE:
         raise typer.BadParameter(f"--clients {clients_count}: groups have {GROUP_SIZE} members")

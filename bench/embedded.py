@@ -1,4 +1,4 @@
-"""The embedded broker: how long until it is ready, and how long a project's tests take with it.
+"""Start times of the embedded broker, and the run time of a project's tests that use it.
 
     python -m trocket.bench.embedded
     python -m trocket.bench.embedded --rounds 200 --json
@@ -7,12 +7,12 @@ tcp          `Broker()` until `with` begins: thread, two servers on ports, regis
 memory       `MemoryBroker()` until `async with` begins, in a loop that runs already
 restart      `Broker.restart()`, with nothing stored
 advance      `Broker.advance(hours=2)` until one delayed message is in its topic
-import       `from trocket.testing import Broker`, in a process of its own
+import       `from trocket.testing import Broker`, in a new process
 project      pytest over examples/pytest_project (50 tests), from start to end of its process
 
-All but the last two are measured in one process after the imports; these two have a first round
-that does not count, in which Python compiles. `bare` is a peer of the same run: a thread that runs
-an empty trio loop, an interpreter that imports nothing, or pytest that collects nothing.
+All but the last two are measured in one process after the imports; the last two have an extra first
+round, in which Python compiles. `bare` is a reference in the same run: a thread that runs an empty
+trio loop, an interpreter that imports nothing, or pytest that collects nothing.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ PROCESS_ROUNDS = 5
 PROJECT = Path(__file__).resolve().parent.parent / "examples" / "pytest_project"
 PROJECT_TIMEOUT_S = 120.0
 ENVIRONMENT = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
-"""Of the processes: compiled modules are kept, as they are for users."""
+"""Environment of the processes: Python caches compiled modules, as it does for users."""
 TWO_HOURS_LEVEL = "18"
 
 AIMS_MS = {"tcp": 50.0, "memory": 10.0, "project": 5_000.0}
-"""What the median may be at most."""
+"""Goals for the median in ms."""
 
 
 @dataclass(frozen=True)
@@ -53,9 +53,9 @@ class Times:
     """One case over its rounds; times in ms.
 
     Attributes:
-      spread_ms: between the first and the third quarter of the rounds.
-      bare_ms: the peer's median.
-      aim_ms: at most; None: there is no aim.
+      spread_ms: the interquartile range of the rounds.
+      bare_ms: the reference's median.
+      aim_ms: the goal for the median; None: there is none.
     """
 
     case: str
@@ -70,7 +70,7 @@ class Times:
 
 
 def outcome(case: str, times_ms: list[float], bare_ms: float = 0.0) -> Times:
-    """What so many rounds came to."""
+    """Summarize the times of a case's rounds."""
     first, median, third = statistics.quantiles(times_ms, n=4)
     aim = AIMS_MS.get(case)
     return Times(
@@ -87,14 +87,14 @@ def outcome(case: str, times_ms: list[float], bare_ms: float = 0.0) -> Times:
 
 
 def timed_ms(act: Callable[[], object]) -> float:
-    """How long a call takes."""
+    """The duration of a call in ms."""
     start_s = time.perf_counter()
     act()
     return (time.perf_counter() - start_s) * 1000
 
 
 def bare_thread() -> None:
-    """A thread with an empty loop, until it runs."""
+    """Start a thread with an empty trio loop, and wait until the loop runs."""
     running = threading.Event()
 
     async def main() -> None:
@@ -107,7 +107,7 @@ def bare_thread() -> None:
 
 
 def measure_tcp(rounds: int) -> Times:
-    """Each round a broker of its own."""
+    """Start a new broker in each round."""
     times_ms = []
     for _ in range(rounds):
         broker = Broker()
@@ -118,7 +118,7 @@ def measure_tcp(rounds: int) -> Times:
 
 
 def measure_memory(rounds: int) -> Times:
-    """Each round a broker of its own, in one loop."""
+    """Start a new broker in each round, all in one loop."""
     times_ms: list[float] = []
 
     async def main() -> None:
@@ -132,13 +132,13 @@ def measure_memory(rounds: int) -> Times:
 
 
 def measure_restart(rounds: int) -> Times:
-    """One broker that restarts again and again."""
+    """Restart one broker in each round."""
     with Broker() as broker:
         return outcome("restart", [timed_ms(broker.restart) for _ in range(rounds)])
 
 
 def measure_advance(rounds: int) -> Times:
-    """One message for in two hours, each round."""
+    """Send one message delayed by two hours, and advance the clock, in each round."""
     times_ms = []
     with Broker() as broker:
         broker.create_topic("Delayed", queues=1)
@@ -146,7 +146,7 @@ def measure_advance(rounds: int) -> Times:
             send(broker, "Delayed")
             times_ms.append(timed_ms(lambda: broker.advance(hours=2)))
             if len(broker.messages("Delayed")) != number + 1:
-                raise RuntimeError("a delayed message was not there after advance")
+                raise RuntimeError("a delayed message was not delivered by advance")
     return outcome("advance", times_ms)
 
 
@@ -157,7 +157,7 @@ def send(broker: Broker, topic: str) -> None:
 
 
 def run_python(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """A process of its own, in the project's folder."""
+    """Run Python in a new process, in the project's folder."""
     return subprocess.run(
         [sys.executable, *arguments],
         cwd=PROJECT,
@@ -170,7 +170,7 @@ def run_python(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def measure_import(rounds: int) -> Times:
-    """In processes of their own."""
+    """Import the module in a new process in each round."""
     arguments = ("-c", "from trocket.testing import Broker")
     run_python(*arguments).check_returncode()
     times_ms = [timed_ms(lambda: run_python(*arguments)) for _ in range(rounds)]
@@ -225,12 +225,14 @@ COLUMNS: Columns[Times] = {
 
 
 def main(
-    case: Annotated[list[str] | None, typer.Option(help="only this one; may be repeated")] = None,
-    rounds: Annotated[int, typer.Option(min=2, help="of each case in this process")] = ROUNDS,
+    case: Annotated[list[str] | None, typer.Option(help="Run only this case (repeatable).")] = None,
+    rounds: Annotated[
+        int, typer.Option(min=2, help="Repeat cases in this process this often.")
+    ] = ROUNDS,
     process_rounds: Annotated[
-        int, typer.Option(min=2, help="of each case that starts processes")
+        int, typer.Option(min=2, help="Repeat cases that start processes this often.")
     ] = PROCESS_ROUNDS,
-    as_json: Annotated[bool, typer.Option("--json", help="one JSON document")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Measure the embedded broker."""
     outcomes = [

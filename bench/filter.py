@@ -1,22 +1,22 @@
-"""What each kind of filter costs: the network, the broker, and the process beside it.
+"""Cost of each kind of filter: network bytes, and CPU of the broker and the filter server.
 
     python -m trocket.bench.filter
     python -m trocket.bench.filter --kind expression --kind java --body-size 128
 
-A topic with four queues holds messages of which every fifth is wanted. A consumer that pulls each
-queue with one request at a time reads it from beginning to end, again and again, by each kind of
+A topic with four queues holds messages of which every fifth matches. A consumer that pulls each
+queue with one request at a time reads the topic repeatedly from beginning to end, with each kind of
 filter in turn:
 
-none         the broker sends everything, the consumer throws four of five away
+none         the broker sends everything, the consumer drops four of five
 tag          the broker compares tags' hash codes
 sql          the broker evaluates an SQL92 expression
-named        a class name that means an installed Python function, in the filter server
-expression   a class name that means an SQL92 expression, in the filter server
-python       uploaded Python source, in a process of its own beside the filter server
-java         uploaded Java source, in a JVM of its own
+named        a class name for an installed Python function, in the filter server
+expression   a class name for an SQL92 expression, in the filter server
+python       uploaded Python source, in a worker process of the filter server
+java         uploaded Java source, in a JVM as worker process
 
-A rate counts the messages that were looked at, whether they matched or not. The peer of each is
-`none`, in the same run.
+A rate counts the tested messages, whether they match or not. The reference is `none`, in the same
+run.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ TOPIC: Final = "FilterBench"
 GROUP: Final = "FilterBenchGroup"
 QUEUES: Final = 4
 EVERY: Final = 5
-"""Of so many messages one is wanted."""
+"""One message of this number matches."""
 MESSAGES: Final = 40_000
 IN_FLIGHT: Final = 256
 START_TIMEOUT_S: Final = 30.0
@@ -85,9 +85,9 @@ class Kind:
     """One kind of filter.
 
     Attributes:
-      subscription, expression_type: for the broker; "": a filter server decides.
-      class_name: that the filter server is told of.
-      language, source: of what is uploaded; "": the operator has configured the class.
+      subscription, expression_type: the broker's filter; "": a filter server decides.
+      class_name: the class at the filter server.
+      language, source: the uploaded source; "": the operator has configured the class.
     """
 
     name: str
@@ -114,14 +114,14 @@ KINDS: Final = {
 
 @dataclass
 class FilterCost:
-    """What one kind came to.
+    """The cost of one kind of filter.
 
     Attributes:
-      rate: messages looked at per second.
-      ratio: of the rate of `none`.
-      bytes_each: bytes of answers' bodies that the consumer was sent, per message looked at.
-      broker_us, filter_us: CPU of the broker, and of the filter server with its worker, per message
-        looked at.
+      rate: tested messages per second.
+      ratio: the rate divided by the rate of `none`.
+      bytes_each: bytes of the answers' bodies per tested message.
+      broker_us, filter_us: CPU of the broker, and of the filter server with its worker, per tested
+        message.
       filter_mb: resident memory of filter server and worker.
     """
 
@@ -136,7 +136,7 @@ class FilterCost:
 
 @contextmanager
 def servers(folder: Path) -> Iterator[tuple[TrocketPair, LineProcess, str]]:
-    """A broker and a filter server; and the latter's address."""
+    """A broker, a filter server, and the filter server's address."""
     package = folder / "package"
     info = package / "trocket_bench_filter-1.dist-info"
     info.mkdir(parents=True)
@@ -202,11 +202,11 @@ async def fill(broker: Peer, body_size: int, count: int) -> None:
 
 
 class Reader:
-    """Pulls all queues from beginning to end; counts what it is sent.
+    """Pulls all queues from beginning to end, and counts messages and bytes.
 
     Args:
       peer: the broker, or the filter server.
-      kind: how.
+      kind: the filter.
     """
 
     def __init__(self, peer: Peer, kind: Kind) -> None:
@@ -216,7 +216,7 @@ class Reader:
         self._kind = kind
 
     async def read_all(self) -> None:
-        """Once through all queues."""
+        """Read all queues once."""
         async with trio.open_nursery() as nursery:
             for queue_id in range(QUEUES):
                 nursery.start_soon(self._read_queue, queue_id)
@@ -248,7 +248,7 @@ class Reader:
 async def measure(
     kind: Kind, cluster: TrocketPair, filter_server: LineProcess, address: str, seconds: float
 ) -> FilterCost:
-    """Read by one kind of filter for so long, after once to warm up."""
+    """Read with one kind of filter for `seconds`, after one round of warm-up."""
     async with trio.open_nursery() as nursery:
         peer = await Peer.connect(address if kind.class_name else cluster.broker_address, nursery)
         if kind.class_name:
@@ -271,16 +271,16 @@ async def measure(
         broker_s = cpu_seconds(cluster.pids[0]) - broker_s
         filter_s = sum(map(cpu_seconds, filters)) - filter_s
         nursery.cancel_scope.cancel()
-    looked_at = rounds * MESSAGES
-    if reader.matched != looked_at // EVERY:
-        raise RuntimeError(f"{kind.name}: {reader.matched} of {looked_at} matched")
+    tested = rounds * MESSAGES
+    if reader.matched != tested // EVERY:
+        raise RuntimeError(f"{kind.name}: {reader.matched} of {tested} matched")
     return FilterCost(
         kind.name,
-        looked_at / took_s,
+        tested / took_s,
         0.0,
-        reader.bytes / looked_at,
-        broker_s / looked_at * 1e6,
-        filter_s / looked_at * 1e6,
+        reader.bytes / tested,
+        broker_s / tested * 1e6,
+        filter_s / tested * 1e6,
         resident_mb(*filters) if kind.class_name else 0.0,
     )
 
@@ -297,12 +297,12 @@ COLUMNS: Final[Columns[FilterCost]] = {
 
 
 def main(
-    kind: Annotated[list[str] | None, typer.Option(help=", ".join(KINDS))] = None,
-    body_size: Annotated[int, typer.Option(help="bytes of each body")] = 1024,
-    seconds: Annotated[float, typer.Option(help="of each kind")] = 5.0,
-    as_json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
+    kind: Annotated[list[str] | None, typer.Option(help=f"Measure {', '.join(KINDS)}.")] = None,
+    body_size: Annotated[int, typer.Option(help="Set the size of bodies in bytes.")] = 1024,
+    seconds: Annotated[float, typer.Option(help="Set the time per kind.")] = 5.0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Read a topic by each kind of filter, and print what it cost."""
+    """Read a topic with each kind of filter, and print the costs."""
     wanted = {"none": KINDS["none"], **chosen(kind, KINDS, "--kind")}
 
     async def run() -> list[FilterCost]:

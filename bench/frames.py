@@ -1,7 +1,7 @@
 """SEND_MESSAGE_V2 frames prepared once and patched per message, for a lean load generator.
 
-Built here from the wire's description, not with our codec: what loads the broker should neither
-share its faults nor its speed.
+Built from the description of the protocol and not with trocket's codec: the load generator must
+share neither the broker's bugs nor its speed.
 
 Source: frames recorded from the 5.5.0 client; RocketMQ 5.3.3 RocketMQSerializable.java.
 """
@@ -104,7 +104,7 @@ def pull_fields(
     """The fields of a PULL_MESSAGE with its subscription, to tags.
 
     Args:
-      wait_s: how long it may be held; 0: not at all.
+      wait_s: time of the long poll; 0: none.
     """
     sys_flag = SUBSCRIPTION | SUSPEND if wait_s else SUBSCRIPTION
     return {
@@ -117,10 +117,10 @@ def pull_fields(
 
 @dataclass(slots=True)
 class SendTemplate:
-    """One frame per queue, each with the positions of what changes; `next_frames` fills them in.
+    """One frame per queue; `next_frames` patches the opaque and the unique key of each copy.
 
-    Not for several threads. `opaque_next` counts up from OPAQUE_FIRST and is also the number in
-    the message's unique key.
+    Not thread-safe. `opaque_next` counts up from OPAQUE_FIRST and is also the number in the
+    message's unique key.
     """
 
     frames: list[bytes]
@@ -196,7 +196,7 @@ class SendTemplate:
 
 
 SYSTEM_BUSY = 2
-"""Apache's flow control refuses with it what waited over 200 ms."""
+"""The code with which Apache's flow control refuses requests that waited over 200 ms."""
 
 
 class BadAnswerError(Exception):
@@ -207,10 +207,10 @@ _ANSWER_HEAD = struct.Struct(">iihBhi")  # length, mark, code, language, version
 
 
 def take_answers(buffer: bytearray) -> tuple[list[int], int]:
-    """Remove the whole answers from the start of `buffer`.
+    """Remove the complete answers from the start of `buffer`.
 
-    Returns: the opaques of those with code 0, and how many others were refused with SYSTEM_BUSY.
-    Raises: BadAnswerError: one of them has another code.
+    Returns: the opaques of answers with code 0, and the number of answers with SYSTEM_BUSY.
+    Raises: BadAnswerError: an answer has another code.
     """
     opaques = []
     refused = 0
@@ -236,7 +236,7 @@ def take_answers(buffer: bytearray) -> tuple[list[int], int]:
 
 
 def _json_answer(buffer: bytearray, at: int) -> tuple[int, int]:
-    """Code and opaque of a JSON header: by search, which is enough for answers to sends."""
+    """Code and opaque of a JSON header, found by text search, which suffices for send answers."""
     code_at = buffer.index(_JSON_CODE, at) + len(_JSON_CODE)
     code_end = min(buffer.index(b",", code_at), buffer.index(b"}", code_at))
     opaque_at = buffer.index(_JSON_OPAQUE, at) + len(_JSON_OPAQUE)

@@ -1,7 +1,7 @@
-"""What replication costs: of the store alone, and of whole brokers beside Apache's.
+"""Cost of replication: for the store alone, and for whole brokers compared with Apache's.
 
-Catching up is one core's work on the slave's side: checksums, queues and index of all that comes.
-The figure of the first case is for a core that nobody else uses.
+A slave catches up on one core: checksums, queues and index of all received messages. The goal of
+the first case assumes an otherwise idle core.
 
     python -m trocket.bench.ha
     python -m trocket.bench.ha --case catch-up --gib 2 --json
@@ -46,13 +46,13 @@ CATCH_UP_GOAL = 150
 """MB/s."""
 
 BROKERS_GOAL = 1.6
-"""Times the rate of one broker, where each has a core that nobody else uses."""
+"""Multiple of one broker's rate, if each process has an otherwise idle core."""
 
 SLAVE_CONNECTS_S = 10.0
 
 
 async def follow(folder: Path, port: int, until: int, flush: FlushDiskType) -> None:
-    """Be a slave until the log is so long; 0: for ever. Prints seconds and MB/s."""
+    """Run a slave until its log has `until` bytes (0: for ever); print wall and CPU seconds."""
     config = MessageStoreConfig(
         store_path_root_dir=str(folder), broker_role=BrokerRole.SLAVE, flush_disk_type=flush
     )
@@ -78,7 +78,7 @@ async def with_slave(
     until: int,
     work: Callable[[], Awaitable[None]] | None = None,
 ) -> str:
-    """Run a slave process beside a master; returns what it printed.
+    """Run a slave process for a master, and return its output.
 
     Args:
       until: see `follow`; 0: until `work` has ended.
@@ -98,7 +98,8 @@ async def with_slave(
             return done.stdout.decode()
 
         if work is None:
-            while store.index.is_behind:  # of all that was just put: no master in service has that
+            # Index all messages first: a master in service has no such backlog.
+            while store.index.is_behind:
                 store.index.work()
                 await trio.lowlevel.checkpoint()
             printed = await run_slave()
@@ -113,7 +114,7 @@ async def with_slave(
 
 
 def catch_up_case(folder: Path, body_size: int, gib: float) -> Figure:
-    """An empty slave takes a whole log."""
+    """An empty slave receives a whole log."""
     store = new_store(folder / "master")
     queues = [(TOPIC, queue_id) for queue_id in range(QUEUE_COUNT)]
     while store.max_physical_offset < gib * (1 << 30):
@@ -133,7 +134,7 @@ def catch_up_case(folder: Path, body_size: int, gib: float) -> Figure:
 
 
 def ack_case(folder: Path, body_size: int, count: int, flush: FlushDiskType) -> Figure:
-    """One message at a time, put, and acknowledged by the slave."""
+    """Put one message at a time, and wait for the slave's acknowledgement."""
     store = new_store(folder / "master", broker_role=BrokerRole.SYNC_MASTER, flush_disk_type=flush)
     took_us: list[float] = []
 
@@ -146,14 +147,14 @@ def ack_case(folder: Path, body_size: int, count: int, flush: FlushDiskType) -> 
                 store_host=HOST, tags_code=0,
             )  # fmt: skip
             store.on_visible(store.commit())
-            told = trio.Event()
+            acknowledged = trio.Event()
 
-            def answered(status: PutMessageStatus, told: trio.Event = told) -> None:
+            def answered(status: PutMessageStatus, event: trio.Event = acknowledged) -> None:
                 assert status is PutMessageStatus.PUT_OK
-                told.set()
+                event.set()
 
             store.when_replicated(physical_offset, answered)
-            await told.wait()
+            await acknowledged.wait()
             took_us.append((time.perf_counter() - start_s) * 1e6)
 
     trio.run(with_slave, store, folder / "slave", 0, work)
@@ -171,7 +172,7 @@ def ack_case(folder: Path, body_size: int, count: int, flush: FlushDiskType) -> 
 def sends_cases(
     folder: Path, peers: str, rounds: int, seconds: float, warm_up: float
 ) -> list[Figure]:
-    """Whole brokers: without a slave, with one, and waiting for it; ours over each peer's."""
+    """Whole brokers without a slave, with one, and waiting for one; trocket's rate over others."""
     figures = measure_all(
         peers.split(","), folder, rounds=rounds, seconds=seconds, warm_up_s=warm_up
     )
@@ -194,7 +195,7 @@ def sends_cases(
 
 
 def brokers_case(folder: Path, rounds: int, seconds: float) -> list[Figure]:
-    """Two broker processes over one, by turns."""
+    """The rate of two broker processes over that of one, alternating."""
     ratios: list[float] = []
     two: list[Spread] = []
     for number in range(rounds):
@@ -219,15 +220,17 @@ def brokers_case(folder: Path, rounds: int, seconds: float) -> list[Figure]:
 
 
 def main(
-    case: Annotated[str, typer.Option(help="catch-up, ack, sends, brokers")] = "all",
-    folder: Annotated[Path | None, typer.Option(help="on which disk (a temporary folder)")] = None,
-    gib: Annotated[float, typer.Option(help="log size of catching up")] = 1.0,
-    count: Annotated[int, typer.Option(help="messages that are acknowledged one by one")] = 2_000,
-    peers: Annotated[str, typer.Option(help="of sends")] = "trocket,apache-5.5.0",
-    rounds: Annotated[int, typer.Option(help="of sends and brokers")] = 3,
-    seconds: Annotated[float, typer.Option(help="of sends and brokers: each")] = 5.0,
-    warm_up: Annotated[float, typer.Option(help="of sends: before each, Java compiles")] = 8.0,
-    json_: Annotated[bool, typer.Option("--json", help="print JSON instead of a table")] = False,
+    case: Annotated[str, typer.Option(help="Run catch-up, ack, sends or brokers.")] = "all",
+    folder: Annotated[
+        Path | None, typer.Option(help="Use this folder's disk. Default: the temporary folder's.")
+    ] = None,
+    gib: Annotated[float, typer.Option(help="Catch up with a log of this size.")] = 1.0,
+    count: Annotated[int, typer.Option(help="Acknowledge this number of messages.")] = 2_000,
+    peers: Annotated[str, typer.Option(help="Measure sends to these.")] = "trocket,apache-5.5.0",
+    rounds: Annotated[int, typer.Option(help="Repeat sends and brokers this often.")] = 3,
+    seconds: Annotated[float, typer.Option(help="Measure sends and brokers for this time.")] = 5.0,
+    warm_up: Annotated[float, typer.Option(help="Warm up sends (Java compiles).")] = 8.0,
+    json_: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
     slave_of: Annotated[int, typer.Option(hidden=True)] = 0,
     until: Annotated[int, typer.Option(hidden=True)] = 0,
     flush: Annotated[str, typer.Option(hidden=True)] = "ASYNC_FLUSH",

@@ -1,9 +1,10 @@
-"""What a slave costs those who send: a master without one, with one, and waiting for one.
+"""Cost of a slave for sends (a master without one, with one, waiting for one), and gain of a second
+broker process.
 
-And what a second broker process gives. Ours beside Apache's in one run, each a fresh pair of
-processes on empty folders; the load is that of `trocket.bench.wire`: 128 bytes, plain sockets,
-prepared frames, in this process. Brokers and load share the machine's cores, so what a slave costs,
-or a second broker gives, is seen whole only where each process has one.
+Compares trocket with Apache in one run, each with a fresh pair of processes on empty folders. The
+load is that of `trocket.bench.wire`: 128 bytes, plain sockets, prepared frames, in this process.
+Brokers and load share the machine's cores, so the full cost or gain shows only with a core for each
+process.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ APACHE_HEAP = ("-Xms1g", "-Xmx1g")
 QUEUE_COUNT = 4
 BODY = bytes(48 + number % 10 for number in range(128))
 SLAVE_CONNECTS_S = 60.0
-LOOK_S = 0.1
+POLL_S = 0.1
 CASES = (Case("1 in flight", 1, 1), Case("64 in flight", 1, 64))
 
 NO_SLAVE, ASYNC, SYNC = "no slave", "ASYNC_MASTER", "SYNC_MASTER"
@@ -40,7 +41,7 @@ MODES = (NO_SLAVE, ASYNC, SYNC)
 
 
 class Slave(Protocol):
-    """A broker that follows another one."""
+    """A broker that replicates from a master."""
 
     def start_broker(self) -> None: ...
     def close(self) -> None: ...
@@ -60,7 +61,7 @@ class Figures:
 
 
 def master_keys(peer: str, mode: str) -> dict[str, object]:
-    """What the master's file says of slaves."""
+    """The master's settings for slaves."""
     if mode != SYNC:
         return {}
     # Apache's 5.x answers without waiting for any slave unless two replicas are asked for.
@@ -77,7 +78,7 @@ def make_master(peer: str, mode: str, folder: Path) -> Cluster:
 
 
 def make_slave(peer: str, master: Cluster, folder: Path) -> Slave:
-    """A stopped slave of a master that runs."""
+    """A stopped slave for a running master."""
     keys: dict[str, object] = {
         "namesrvAddr": master.namesrv_address,
         "brokerId": 1,
@@ -116,14 +117,16 @@ def _wait_for_slave(master: Cluster) -> None:
             if isinstance(status, dict) and status.get("inSyncSlaveNums", 0):
                 return
             if time.monotonic() > deadline_s:
-                raise PeerError(f"no slave came to {master.broker_address}")
-            time.sleep(LOOK_S)
+                raise PeerError(
+                    f"no slave connected to {master.broker_address} in {SLAVE_CONNECTS_S:g} s"
+                )
+            time.sleep(POLL_S)
 
 
 def measure_all(
     peers: Iterable[str], folder: Path, *, rounds: int, seconds: float, warm_up_s: float
 ) -> list[Figures]:
-    """Every mode with every peer, by turns, so many times; the medians of each."""
+    """Measure every mode with every peer, alternating, and return the medians of the rounds."""
     peers = tuple(peers)
     found: dict[tuple[str, str, str], list[tuple[float, float, float, float]]] = {}
     for number in range(rounds):
@@ -146,11 +149,11 @@ def measure_all(
 
 @dataclass(frozen=True)
 class Spread:
-    """So many broker processes under one load.
+    """Several broker processes under one load.
 
     Attributes:
-      load_share: of one core, taken by the load.
-      brokers_share: of one core, taken by all brokers together.
+      load_share: cores used by the load generator.
+      brokers_share: cores used by all brokers together.
     """
 
     brokers: int
@@ -160,7 +163,7 @@ class Spread:
 
 
 def measure_brokers(count: int, folder: Path, *, seconds: float, warm_up_s: float) -> Spread:
-    """Sends to so many masters at once, each a process of its own, from one load."""
+    """Send from one load generator to `count` masters, each in a separate process."""
     with contextlib.ExitStack() as stack:
         brokers = [
             TrocketBroker(

@@ -1,18 +1,18 @@
-"""All hostile clients at once against one broker, beside one honest producer and consumer.
+"""All attacks of `bench/attacks.py` at once on a broker that serves honest clients.
 
     python -m trocket.bench.hostile                      an hour
     python -m trocket.bench.hostile --minutes 2 --json
 
-Name server and broker run in processes of their own, and so do the attacks (`bench/attacks.py`). A
-second name server of the broker hangs: it takes connections and never answers. SQL92 filters are
-switched on. This process is the honest clients: it sends at a set rate, consumes, and in the end
-kills the broker, starts it again and reads the topic once more.
+Name server, broker and attacks run in separate processes. The broker's second name server hangs: it
+accepts connections and never answers. SQL92 filters are enabled. This process runs the honest
+clients: it sends at a set rate, consumes, and in the end kills the broker, starts it again and
+reads the topic once more.
 
-It ends with status 1 when a message that was confirmed was not consumed or is not there after the
-kill, when the broker ended by itself, or when it took more memory than it may: the budget of its
-connections (`--budget-mb`, the key remotingBytesMax), `--own-mb` for itself, and what the attacks
-have made it keep, which is counted in the end (`stored_state.py`). When the attackers are gone,
-and nothing is in the budget, it may take the latter two.
+The exit status is 1 if a confirmed message was not consumed or is missing after the kill, if the
+broker exited, or if it used more memory than allowed: the budget of its connections
+(`--budget-mb`, the key remotingBytesMax), `--own-mb` for itself, and the state that the attacks
+created, which is counted in the end (`stored_state.py`). After the attacks, the budget must be
+unused, and only the latter two are allowed.
 """
 
 from __future__ import annotations
@@ -50,23 +50,23 @@ SAMPLE_S = 1.0
 CATCH_UP_S = 180.0
 SENDERS = 8
 SETTLE_S = 45.0
-"""How long the broker may take to give back what the attackers' connections held, or as long as the
-attacks took: pulls are held for 30 s, and the heap is trimmed each 10 s."""
+"""Time for the broker to free the memory of the attackers' connections, at most the duration of the
+attacks: pulls are parked for 30 s, and the heap is trimmed every 10 s."""
 ATTACKS_END_S = 120.0
-"""How long the attacks may take to end after their time: a round is at most a minute."""
+"""Time for the attacks to end: a round takes at most a minute."""
 
 
 @dataclass
 class Honest:
-    """What the honest clients saw.
+    """The counts and latencies of the honest clients.
 
     Attributes:
       confirmed, consumed, read_again: numbers of messages: answered with SEND_OK, consumed
         meanwhile, and read after the broker was killed and started again.
       send_ms, arrive_ms: from the call of `send` until its answer, tries that failed included; from
         the call until the consumer has the message.
-      given_up: messages that were refused until long after the end.
-      failed_tries: sends that raised; each was sent again.
+      given_up: messages that were refused until CATCH_UP_S after the end.
+      failed_tries: sends that raised; each was retried.
     """
 
     confirmed: set[int] = field(default_factory=set)
@@ -107,7 +107,7 @@ async def send(
 
 
 async def send_all(producer: Producer, honest: Honest, rate: float, until_s: float) -> None:
-    """Send at a rate, in all, until a time."""
+    """Send at a total rate until a time."""
     await asyncio.gather(*(send(producer, honest, at, rate, until_s) for at in range(SENDERS)))
 
 
@@ -135,14 +135,14 @@ async def consume(consumer: PushConsumer, honest: Honest) -> None:
 
 
 async def catch_up(honest: Honest) -> None:
-    """Wait until everything confirmed was consumed, or time is up."""
+    """Wait until all confirmed messages are consumed, at most CATCH_UP_S."""
     end_s = time.monotonic() + CATCH_UP_S
     while honest.confirmed - honest.consumed and time.monotonic() < end_s:  # noqa: ASYNC110 - a bench
         await asyncio.sleep(0.5)
 
 
 async def read_again(url: str, honest: Honest) -> None:
-    """Read the whole topic by another group, until everything confirmed was read or time is up."""
+    """Read the topic in another group until all confirmed messages are read, at most CATCH_UP_S."""
     async with PushConsumer(
         url,
         group="honest-again",
@@ -177,14 +177,14 @@ async def watch(
 
 
 def percentiles(times_ms: list[float]) -> dict[str, float]:
-    """p50, p99, p99.9 and the largest of some times."""
+    """p50, p99, p99.9 and the maximum of some times."""
     ordered = sorted(times_ms) or [0.0]
     at = {"p50": 0.5, "p99": 0.99, "p99.9": 0.999, "max": 1.0}
     return {name: round(ordered[int((len(ordered) - 1) * part)], 1) for name, part in at.items()}
 
 
 def tenths(values: list[float]) -> list[float]:
-    """The largest value of each tenth of the time, so that growth is seen."""
+    """The maximum in each tenth of the time, which shows growth."""
     size = max(1, len(values) // 10)
     return [round(max(values[at : at + size]), 1) for at in range(0, len(values), size)]
 
@@ -196,11 +196,11 @@ async def run(
     rate: float,
     bar: Progress,
 ) -> dict[str, Any]:
-    """Send and consume under attack; the figures.
+    """Send and consume under attack, and return the figures.
 
     Args:
       start_attacks: called once the honest clients have sent and consumed a message.
-    Raises: PeerError: the broker or the attacks ended by themselves.
+    Raises: PeerError: the broker or the attacks exited unexpectedly.
     """
     honest = Honest()
     samples: list[tuple[float, ...]] = []
@@ -220,7 +220,7 @@ async def run(
         attacks = await asyncio.to_thread(start_attacks)
         until_s = time.monotonic() + minutes * 60
         sending = asyncio.create_task(send_all(producer, honest, rate, until_s))
-        # The sampler ends by itself only when a process is gone.
+        # The sampler ends early only if a process has exited.
         await asyncio.wait({sending, watching}, return_when=asyncio.FIRST_COMPLETED)
         if watching.done():
             sending.cancel()
@@ -261,8 +261,8 @@ async def run(
     }
 
 
-def judge(figures: dict[str, Any], budget_mb: int, own_mb: int) -> list[str]:
-    """Add to the figures what memory is allowed; the names of those that are wrong."""
+def violations(figures: dict[str, Any], budget_mb: int, own_mb: int) -> list[str]:
+    """Add the memory limits to the figures, and return the names of figures that are wrong."""
     kept_mb = own_mb * MIB / 1e6 + figures["state_mb"]
     allowed_mb = {"broker_mb_max": kept_mb + budget_mb * MIB / 1e6, "broker_mb_end": kept_mb}
     figures["allowed_mb"] = {name: round(mb, 1) for name, mb in allowed_mb.items()}
@@ -281,16 +281,18 @@ def report(figures: dict[str, Any]) -> Table:
 
 
 def main(
-    minutes: Annotated[float, typer.Option(min=0.1)] = 60.0,
-    rate: Annotated[float, typer.Option(help="honest messages per second", min=1)] = 50.0,
-    budget_mb: Annotated[int, typer.Option(help="remotingBytesMax of the broker", min=64)] = 256,
-    own_mb: Annotated[int, typer.Option(help="what it may take for itself")] = 120,
-    seed: int = 0,
-    only: Annotated[list[str] | None, typer.Option(help="names of attacks")] = None,
-    as_json: Annotated[bool, typer.Option("--json")] = False,
-    keep: Annotated[Path | None, typer.Option(help="where logs and store stay")] = None,
+    minutes: Annotated[float, typer.Option(min=0.1, help="Attack for this time.")] = 60.0,
+    rate: Annotated[float, typer.Option(help="Send this often per second.", min=1)] = 50.0,
+    budget_mb: Annotated[int, typer.Option(help="Set remotingBytesMax in MiB.", min=64)] = 256,
+    own_mb: Annotated[int, typer.Option(help="Allow the broker this base memory in MiB.")] = 120,
+    seed: Annotated[int, typer.Option(help="Seed the attacks.")] = 0,
+    only: Annotated[
+        list[str] | None, typer.Option(help="Run only this attack (repeatable).")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    keep: Annotated[Path | None, typer.Option(help="Keep logs and store here.")] = None,
 ) -> None:
-    """Attack a broker for a time, and print what its honest clients saw."""
+    """Attack a broker for a time, and print the figures of its honest clients."""
     with (
         tempfile.TemporaryDirectory() as name,
         Progress(console=Console(stderr=True)) as bar,
@@ -327,7 +329,7 @@ def main(
             sys.exit(f"hostile: {error}")
         finally:
             pair.close()
-    wrong = judge(figures, budget_mb, own_mb)
+    wrong = violations(figures, budget_mb, own_mb)
     if as_json:
         print(json.dumps(figures, indent=2))
     else:

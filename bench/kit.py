@@ -1,4 +1,4 @@
-"""Parts that the benches share: brokers by name, figures of processes, percentiles, tables."""
+"""Common code of the benchmarks: brokers by name, figures of processes, percentiles, tables."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ AnyCluster = TypeVar("AnyCluster", bound="Cluster")
 AnyOutcome = TypeVar("AnyOutcome", bound="DataclassInstance")
 
 Columns: TypeAlias = Mapping[str, Callable[[T], str]]
-"""What a table shows of each outcome, by heading."""
+"""Functions that return a cell's text from a result, by column heading."""
 
 
 def make_cluster(peer: str, folder: Path, **of_apache: Any) -> Cluster:
@@ -54,18 +54,18 @@ def running(cluster: AnyCluster) -> Iterator[AnyCluster]:
 
 
 def socket_address(address: str) -> tuple[str, int]:
-    """Host and port of HOST:PORT, as sockets take them."""
+    """The (host, port) of HOST:PORT for sockets."""
     host, _, port = address.rpartition(":")
     return host, int(port)
 
 
 def resident_mb(*pids: int) -> float:
-    """Resident memory of some processes together, MB."""
+    """Total resident memory of some processes in MB."""
     return sum(map(resident_bytes, pids)) / 1e6
 
 
 def with_children(pid: int) -> list[int]:
-    """A process and all below it. Linux only."""
+    """A process and all its descendants. Linux only."""
     found = [pid]
     for task in Path(f"/proc/{pid}/task").iterdir():
         for child in (task / "children").read_text().split():
@@ -79,11 +79,11 @@ def percentile(ordered: Sequence[float], share: float) -> float:
 
 
 def chosen(names: Collection[str] | None, known: Mapping[str, T], option: str) -> dict[str, T]:
-    """The cases that an option names, in its order; all of them where it names none.
+    """The cases that an option names, in its order; all cases if it names none.
 
     Args:
       known: the cases by name.
-      option: as it is written, for the error.
+      option: the option's name, for the error text.
     Raises: typer.BadParameter: there is no case of that name.
     """
     for name in names or ():
@@ -106,10 +106,10 @@ def show(
     title: str = "",
     facts: Mapping[str, Any] | None = None,
 ) -> None:
-    """Print outcomes, for people or for programs.
+    """Print results as a table or as JSON.
 
     Args:
-      facts: of the whole run; in JSON the outcomes are then its member `cases`.
+      facts: data of the whole run; in JSON the results are then its member `cases`.
     """
     if not as_json:
         Console(width=160).print(table(columns, outcomes, title))

@@ -1,10 +1,10 @@
-"""The official Java benchmark against Apache's broker and ours, in turn, with the ratios.
+"""The official Java benchmark on Apache's and trocket's broker, alternating, with the ratios.
 
-Workloads of rocketmq-example: Producer alone, Producer with Consumer together, BatchProducer,
-TransactionProducer, and Producer with a delay level. `WORKLOADS` has their threads and sizes; all
-else, such as 20 consuming threads and the ROCKETMQ header, is the programs' own default.
-Each run has a fresh broker on an empty folder, both with their defaults (async flush; Apache's
-JVM with a heap of 2 GB). Runs alternate A B A B, so that a slow minute of the machine hits both.
+Workloads of rocketmq-example: Producer alone, Producer with Consumer, BatchProducer,
+TransactionProducer, and Producer with a delay level. `WORKLOADS` has their threads and sizes;
+everything else, such as 20 consuming threads and the ROCKETMQ header, is the programs' default.
+Each run has a fresh broker on an empty folder with default settings (async flush; Apache's JVM with
+a heap of 2 GB). Runs alternate A B A B, so that a slow minute of the machine affects both.
 
     python -m trocket.bench.official
     python -m trocket.bench.official --peers apache-5.5.0 --rounds 1 --seconds 10
@@ -49,7 +49,7 @@ CONSUMER_START_TIMEOUT_S = 60.0
 
 @dataclass(frozen=True)
 class Workload:
-    """Which program sends, and whether the Consumer runs beside it."""
+    """The sending program, and whether the Consumer runs at the same time."""
 
     program: str
     options: tuple[str, ...]
@@ -67,7 +67,7 @@ WORKLOADS = {
 
 @dataclass(frozen=True)
 class Run:
-    """What one run measured.
+    """The figures of one run.
 
     `cpu_us` is the broker process's CPU per message sent; memory is of broker and name server
     together, in MB; `anonymous_mb` leaves out mapped file pages. `consume_per_s` and
@@ -119,7 +119,7 @@ class Program:
             self.reports.append((time.monotonic(), report))
 
     def windows(self, start_s: float, end_s: float) -> list[ReportLine]:
-        """The reports of the measured time. Raises PeerError: there is none."""
+        """The reports of the measured time. Raises: PeerError: there are none."""
         windows = windows_between(self.reports, start_s=start_s, end_s=end_s)
         if not windows:
             name = self.process.name
@@ -131,7 +131,7 @@ class Program:
 def running_program(
     name: str, cluster: Cluster, folder: Path, options: list[str]
 ) -> Iterator[Program]:
-    """A benchmark program, killed at the end: it would go on for ever."""
+    """A benchmark program, killed at the end of the block, as it never exits."""
     program = Program(name, cluster.namesrv_address, folder, options)
     try:
         yield program
@@ -184,7 +184,7 @@ def _measure(
         cpu_to_s, to_s = cpu_seconds(broker), time.monotonic()
         after_mb = resident_mb(*cluster.pids)
         anonymous_mb = sum(map(anonymous_bytes, cluster.pids)) / 1e6
-        # The report of the last window may be printed a moment after the window's end.
+        # The report of the last window may be printed shortly after the window's end.
         time.sleep(1.0)
     sends = producer.windows(from_s, to_s + 1.0)
     send_per_s = statistics.fmean(one.rate_per_s for one in sends)
@@ -252,16 +252,16 @@ def report(runs: list[Run], peers: list[str]) -> Table:
 
 
 def main(
-    seconds: Annotated[float, typer.Option(min=WINDOW_S, help="measured time of a run")] = 20.0,
-    warm_up: Annotated[float, typer.Option(help="time before it, not measured")] = 20.0,
-    rounds: Annotated[int, typer.Option(min=1, help="how often each is run")] = 3,
+    seconds: Annotated[float, typer.Option(min=WINDOW_S, help="Measure for this time.")] = 20.0,
+    warm_up: Annotated[float, typer.Option(help="Warm up for this time.")] = 20.0,
+    rounds: Annotated[int, typer.Option(min=1, help="Run each this often.")] = 3,
     peers: Annotated[
-        str, typer.Option(help="in this order; the ratio is of the last to the first")
+        str, typer.Option(help="Run these in order; the ratio is of the last to the first.")
     ] = "apache-5.5.0,trocket",
     workload: Annotated[
-        list[str] | None, typer.Option(help="one of them only; may be given several times")
+        list[str] | None, typer.Option(help="Run only this workload (repeatable).")
     ] = None,
-    json_: Annotated[bool, typer.Option("--json", help="print JSON instead of a table")] = False,
+    json_: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
     """Run the official benchmark against each peer in turn and print medians and ratios."""
     names = peers.split(",")

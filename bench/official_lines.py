@@ -1,4 +1,4 @@
-"""What the official benchmark programs print, and what is made of it. Pure.
+"""Parser for the report lines of the official benchmark programs. Pure.
 
 Each program prints one line per report interval, over the last 9 or 10 seconds (10 or 11 snapshots
 a second apart). Source: RocketMQ 5.3.3 example/benchmark/Producer.java, Consumer.java,
@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass
 
 WINDOW_S = 10.0
-"""Each printed rate is over this much time."""
+"""The time that each printed rate covers."""
 
 WINDOW_SLACK_S = 0.5
 """Timers of the program and of the reader differ by less than this."""

@@ -1,8 +1,8 @@
-"""The blocking client's loop thread beside anyio's portal: the same async producer behind both.
+"""Comparison of the blocking client's loop thread with anyio's portal, with one async producer.
 
 `nothing` runs an async function that does nothing; `batch` sends a batch of one message and waits
-for its answer: a call outside the blocking producer's quick paths. Both ways alternate in one
-process. `us` is the process's CPU per call.
+for its answer: a call without a fast path in the blocking producer. Both alternate in one process.
+`us` is the process's CPU time per call.
 
     python -m trocket.bench.portal
     python -m trocket.bench.portal --rounds 10 --threads 1
@@ -35,14 +35,14 @@ BATCH = [trocket.Message(TOPIC, bytes(128))]
 
 
 class Producer(trocket.Producer):
-    """The async producer, which can do nothing, too."""
+    """The async producer with a method that does nothing."""
 
     async def nothing(self) -> None:
         return
 
 
 class BlockingProducer(BlockingObject[Producer]):
-    """The same by our loop thread, without quick paths."""
+    """The same producer on the loop thread, without fast paths."""
 
     nothing = forwarded(Producer.nothing)
     send_batch = forwarded(Producer.send_batch)
@@ -92,8 +92,8 @@ def measure(call: Callable[[], Any], threads: int, seconds: float) -> tuple[floa
 
 def main(
     rounds: Annotated[int, typer.Option(min=1)] = 5,
-    seconds: Annotated[float, typer.Option(min=0.1, help="of each measurement")] = 1.5,
-    threads: Annotated[list[int], typer.Option(help="calling threads")] = [1, 8],  # noqa: B006
+    seconds: Annotated[float, typer.Option(min=0.1, help="Measure for this time.")] = 1.5,
+    threads: Annotated[list[int], typer.Option(help="Call from this number of threads.")] = [1, 8],  # noqa: B006
     as_json: Annotated[bool, typer.Option("--json")] = False,
 ) -> None:
     """Measure, and print calls per second and CPU."""

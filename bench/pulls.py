@@ -1,4 +1,4 @@
-"""What one pull costs a broker in its own process: prepared PULL_MESSAGE frames, a closed loop."""
+"""Cost of a pull for a broker in a separate process: prepared PULL_MESSAGE frames, closed loop."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ TOPIC = "PullBench"
 GROUP = "PullBenchGroup"
 ANSWER_TIMEOUT_S = 10.0
 QUEUE_COUNT = 4
-"""Records of the queues alternate in the log, so each one of a pull is a buffer of its own."""
+"""Records of the queues alternate in the log, so each record of a pull is a separate buffer."""
 
 _ANSWER_HEAD = struct.Struct(">iih")
 
 
 def fill(peer: socket.socket, body_size: int, messages: int) -> None:
-    """Send so many messages to the queues in turn, 64 at a time."""
+    """Send `count` messages to the queues in turn, 64 in flight."""
     template = SendTemplate.for_topic(
         TOPIC,
         queue_count=QUEUE_COUNT,
@@ -113,7 +113,7 @@ class _Pulls:
         self._peer.sendall(b"".join(itertools.islice(self._frames, count)))
 
     def run(self, seconds: float) -> int:
-        """Keep going for so long; the number of answers."""
+        """Pull for `seconds`, and return the number of answers."""
         pulls, end_s = 0, time.perf_counter() + seconds
         incoming = self._incoming
         while time.perf_counter() < end_s:

@@ -1,8 +1,8 @@
-"""Sends and consumes for a long time while the broker is restarted again and again.
+"""Soak test of the client: sends and consumes for a long time while the broker restarts repeatedly.
 
-One process has a producer (pipelined, at a set rate) and a push consumer under asyncio. Beside it
-`trocket up` is stopped, or killed, by turns. What was confirmed must be consumed at the end, and
-after the warm-up neither memory nor tasks nor descriptors of this process may grow.
+This process has a producer (pipelined, at a set rate) and a push consumer on asyncio. `trocket up`
+is alternately stopped and killed. In the end all confirmed messages must be consumed, and after the
+warm-up, memory, tasks and descriptors of this process must not grow.
 
     python -m trocket.bench.soak                      30 minutes, half of the measured rate
     python -m trocket.bench.soak --minutes 3 --rate 2000 --restart-s 20
@@ -49,7 +49,7 @@ SENT, CONFIRMED, CONSUMED = 1, 2, 4
 
 @dataclass
 class Sample:
-    """What the process held at a moment: seconds since the start, MB, tasks, open files."""
+    """The process's resources at a moment: seconds since the start, MB, tasks, open files."""
 
     at_s: float
     resident_mb: float
@@ -58,7 +58,7 @@ class Sample:
 
 
 class Ledger:
-    """What became of each message, one byte each, reserved at the start so that nothing grows."""
+    """The state of each message, one byte each, allocated at the start to keep memory constant."""
 
     def __init__(self, count_max: int) -> None:
         self.states = bytearray(count_max)
@@ -83,12 +83,12 @@ class Ledger:
         self.consumed += 1
 
     def lost(self) -> int:
-        """Messages that were confirmed and not consumed."""
+        """The number of messages that were confirmed, but not consumed."""
         return sum(self.states.count(state) for state in (CONFIRMED, SENT | CONFIRMED))
 
 
 async def calibrate(url: str) -> float:
-    """Messages per second, pipelined as fast as it goes."""
+    """Messages per second of a pipelined producer at full speed."""
     async with Producer(url) as producer:
         count, start_s = 0, time.perf_counter()
         while time.perf_counter() - start_s < CALIBRATE_S:
@@ -99,7 +99,7 @@ async def calibrate(url: str) -> float:
 
 
 async def produce(producer: Producer, ledger: Ledger, rate: float, until_s: float) -> None:
-    """Send at a rate; what was not confirmed is sent again until it is."""
+    """Send at a rate; unconfirmed messages are sent again until they are confirmed."""
     waiting: deque[tuple[int, Delivery]] = deque()
     again: deque[int] = deque()
     start_s = time.monotonic()
@@ -107,7 +107,7 @@ async def produce(producer: Producer, ledger: Ledger, rate: float, until_s: floa
     while time.monotonic() < until_s or waiting or again:
         now_s = time.monotonic()
         if now_s < until_s:
-            # After an outage it goes on at its rate, and does not make up for what it missed.
+            # After an outage, continue at the same rate instead of making up for lost time.
             due = min(due + rate * TICK_S, rate)
         while again or due >= 1:
             if again:
@@ -146,7 +146,7 @@ async def consume(consumer: PushConsumer, ledger: Ledger) -> None:
 
 
 async def restart(cluster: TrocketCluster, ledger: Ledger, every_s: float, until_s: float) -> int:
-    """Stop or kill the broker by turns, and start it again; how often."""
+    """Alternately stop and kill the broker, and start it again; return the number of restarts."""
     count = 0
     while time.monotonic() + every_s < until_s:
         await asyncio.sleep(every_s)
@@ -154,7 +154,7 @@ async def restart(cluster: TrocketCluster, ledger: Ledger, every_s: float, until
         try:
             await asyncio.to_thread(end)
         except PeerError as error:
-            # It was killed then, which must lose nothing either; but it is told.
+            # It did not stop in time and was killed: that must lose nothing, but is reported.
             ledger.bad_stops.append(str(error)[-500:])
         await asyncio.to_thread(cluster.start)
         count += 1
@@ -207,7 +207,7 @@ async def soak(
         watching = asyncio.create_task(watch(samples, start_s, ledger, bar))
         restarting = asyncio.create_task(restart(cluster, ledger, restart_s, until_s))
         producing = asyncio.create_task(produce(producer, ledger, rate, until_s))
-        # Whichever fails is told at once.
+        # gather() raises the first failure at once.
         restarts, _ = await asyncio.gather(restarting, producing)
         end_s = time.monotonic() + CATCH_UP_S
         while ledger.lost() and time.monotonic() < end_s:  # noqa: ASYNC110 - a bench, not a test
@@ -250,11 +250,13 @@ def _most(samples: list[Sample]) -> dict[str, float]:
 
 
 def main(
-    minutes: Annotated[float, typer.Option(min=0.5)] = 30.0,
-    rate: Annotated[float, typer.Option(help="msg/s; 0: half of what is measured")] = 0.0,
-    restart_s: Annotated[float, typer.Option(help="seconds between restarts")] = 60.0,
+    minutes: Annotated[float, typer.Option(min=0.5, help="Run for this time.")] = 30.0,
+    rate: Annotated[
+        float, typer.Option(help="Send this often per second; 0: half of the measured maximum.")
+    ] = 0.0,
+    restart_s: Annotated[float, typer.Option(help="Restart the broker every S seconds.")] = 60.0,
 ) -> None:
-    """Soak, and print the figures as JSON; status 1 if something was lost."""
+    """Run the soak test, and print the figures as JSON; status 1 if a message was lost."""
     with (
         tempfile.TemporaryDirectory() as name,
         Progress(console=Console(stderr=True)) as bar,

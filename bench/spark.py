@@ -1,4 +1,5 @@
-"""How fast Spark reads and writes, beside the same work without it and what users write today.
+"""Throughput of Spark's readers and writers, compared with the same work without Spark, and with
+the usual loop in Python.
 
     python -m trocket.bench.spark
     python -m trocket.bench.spark --only store --messages 3500000
@@ -6,14 +7,14 @@
 
 - `store`: a synthetic log of some 300 bytes a message (14-byte key, 100-byte body, five properties)
   is scanned by the decoder alone in two processes; by `rocketmq-store` on local[2] into `noop`; and
-  by a loop over `decode_record` whose rows go through `createDataFrame`. `ready` is Spark's part of
-  it: as many rows of the same columns, decoded before.
-- `sink`: rows into a broker of ours, a process of its own.
-- `source`: those messages by `rocketmq` into `noop`, and by the same pulls in two processes.
-- `idle`: the requests per second that a broker gets from a stream without news.
+  by a loop over `decode_record` with `createDataFrame`. `ready` is Spark's share of it: the same
+  number of rows and columns, decoded in advance.
+- `sink`: rows into a trocket broker in a separate process.
+- `source`: those messages with `rocketmq` into `noop`, and with the same pulls in two processes.
+- `idle`: the requests per second of an idle stream to its broker.
 
-Rates are messages per second of wall time, the best of `--rounds`; `cpu` is of all processes but
-the broker's, in seconds per million messages, and says more on a machine that does other things.
+Rates are messages per second of wall time, the best of `--rounds`; `cpu` is the time of all
+processes except the broker's in seconds per million messages, more reliable on a busy machine.
 """
 
 from __future__ import annotations
@@ -64,9 +65,9 @@ SOURCE_RATIO_MIN = 0.8
 IDLE_GOAL = 5.0
 
 BATCH_ROWS = 8192
-"""Of a batch, as the option arrowBatchRows has it."""
+"""Rows of a batch, as the default of arrowBatchRows."""
 LOOP_MAX = 50_000
-"""Messages of the loop: more would only take longer."""
+"""Messages of the Python loop, whose rate does not depend on their number."""
 
 TOPIC = "SparkBench"
 QUEUES = 4
@@ -89,7 +90,7 @@ def met(is_met: bool, goal: str) -> str:
 
 
 def cpu_of_all(but: list[int]) -> float:
-    """Seconds of CPU of this process and all below it, those that ended too, but of some."""
+    """CPU seconds of this process and its descendants, exited ones included, except some."""
     parents = {}
     for folder in Path("/proc").iterdir():
         if folder.name.isdigit():
@@ -111,7 +112,7 @@ def best(rounds: int, work: Callable[[], int], but: list[int] | None = None) -> 
     """The best rate of several rounds, and the least CPU.
 
     Args:
-      but: processes whose CPU is not counted.
+      but: processes whose CPU time is excluded.
     """
     rates, costs = [], []
     for _ in range(rounds):
@@ -176,7 +177,7 @@ def write_store(folder: Path, count: int) -> str:
 
 
 def decode_half(arguments: tuple[str, str, int]) -> int:
-    """Every second piece of the store, decoded; how many messages."""
+    """Decode every second split of the store, and return the number of messages."""
     root, schema, half = arguments
     options = store_options({"path": root})
     disk = ReadOnlyDisk()
@@ -186,7 +187,7 @@ def decode_half(arguments: tuple[str, str, int]) -> int:
 
 
 def loop(spark: Any, root: str) -> int:
-    """What users write today: records in Python, rows through createDataFrame."""
+    """The usual loop: records in Python, rows through createDataFrame."""
     data = (Path(root) / "commitlog" / f"{0:020d}").read_bytes()
     rows: list[tuple[object, ...]] = []
     at = 0
@@ -255,7 +256,7 @@ def measure_sink(spark: Any, cluster: TrocketCluster, count: int, rounds: int) -
 
 
 def pull_half(arguments: tuple[str, str, int]) -> int:
-    """Every second queue, pulled and decoded as Spark's tasks do it; how many messages."""
+    """Pull and decode every second queue as Spark's tasks do, and return the number of messages."""
     namesrv, schema, half = arguments
     options = source_options({"nameServer": namesrv, "topic": TOPIC})
     cluster = Cluster(options)
@@ -307,7 +308,7 @@ def measure_idle(spark: Any, folder: Path) -> None:
 
 
 class Part(StrEnum):
-    """What is measured; `--only` takes some of it."""
+    """The parts of the benchmark, for `--only`."""
 
     STORE = "store"
     SINK = "sink"
@@ -316,12 +317,12 @@ class Part(StrEnum):
 
 
 def main(
-    messages: Annotated[int, typer.Option(help="Of the store.")] = 1_000_000,
-    rows: Annotated[int, typer.Option(help="That the sink writes at once.")] = 200_000,
+    messages: Annotated[int, typer.Option(help="Scan a store of this size.")] = 1_000_000,
+    rows: Annotated[int, typer.Option(help="Write this number with the sink.")] = 200_000,
     rounds: Annotated[int, typer.Option()] = 3,
     only: Annotated[list[Part] | None, typer.Option()] = None,
 ) -> None:
-    """Measure Spark's readers and writers beside the same work without Spark."""
+    """Measure Spark's readers and writers, and the same work without Spark."""
     parts = set(only or Part)
     print(f"load average before: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
     spark = spark_session()

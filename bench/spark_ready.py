@@ -1,4 +1,4 @@
-"""A source whose batches are ready: what Spark itself takes for a scan, whoever decodes."""
+"""Spark source with batches decoded in advance, which measures Spark's own share of a scan."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ PARTS = 4
 
 
 class ReadyReader(DataSourceReader):
-    """Gives the first batch of a store again and again.
+    """Returns the first batch of a store repeatedly.
 
     Args:
       root: the store.
       columns: names.
-      batches: of each part.
+      batches: number per partition.
     """
 
     def __init__(self, root: str, columns: tuple[str, ...], batches: int) -> None:
@@ -31,11 +31,11 @@ class ReadyReader(DataSourceReader):
         self._batches = batches
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Some that are alike."""
+        """PARTS equal partitions."""
         return [InputPartition(part) for part in range(PARTS)]
 
     def read(self, _: InputPartition) -> Iterator[Any]:
-        """The same batch."""
+        """The same batch, repeated."""
         options, disk = store_options({"path": self._root}), ReadOnlyDisk()
         split = plan_log(disk, find_stores(disk, options), options)[0]
         batch = next(read_log(disk, split, log_request(options, self._columns)))
@@ -48,11 +48,11 @@ class ReadySource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """By which it is called."""
+        """The name of the format."""
         return "rocketmq-ready"
 
     def schema(self) -> str:
-        """Those of a log."""
+        """The columns of a commit log."""
         return ddl(COMMITLOG)
 
     def reader(self, schema: Any) -> ReadyReader:

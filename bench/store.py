@@ -1,4 +1,4 @@
-"""What the store costs without a broker around it: appends, group commit, recovery, pulls.
+"""Speed of the store without a broker: appends, group commit, recovery, pulls.
 
 Each case prints a ratio against a peer measured in the same run: appends against many queues, group
 commit against the bare fsync rate of the disk, and so on. Files lie in a folder that is removed
@@ -34,7 +34,7 @@ from trocket.store.reading.record_filter import RecordFilter
 from trocket.store.services import QUEUE_WRITE_COUNT, run_services
 
 BATCH = 64
-"""Messages put between two commits: what a busy turn of the broker brings together."""
+"""Messages between two commits, as in a busy turn of the broker."""
 
 SENDERS = 64
 ROUNDS = 5
@@ -46,7 +46,7 @@ QUEUE_COUNT = 4
 
 @dataclass(frozen=True)
 class Figure:
-    """One figure and what it is compared with."""
+    """One figure and its reference."""
 
     case: str
     value: float
@@ -96,7 +96,7 @@ def append(store: MessageStore, body: bytes, batches: int, queues: list[tuple[st
 
 
 def append_case(folder: Path, body_size: int) -> Figure:
-    """The write path alone: one core, no services, queue units written as the broker does."""
+    """The write path alone: one core, no services, with consume queue units."""
     rates = []
     for _ in range(ROUNDS):
         store = new_store(folder)
@@ -164,7 +164,7 @@ def bare_fsync_rate(
 
 @contextmanager
 def slower_fsync(more_ms: float) -> Iterator[None]:
-    """Let every fdatasync of this process take longer, as on a slower disk."""
+    """Delay every fdatasync of this process, to simulate a slower disk."""
     fdatasync = os.fdatasync
 
     def slower(fd: int) -> None:
@@ -231,9 +231,9 @@ def group_commit_case(
     """64 closed-loop senders under SYNC_FLUSH against 64 times the bare rate for the same bytes.
 
     Args:
-      warm: the log file was filled with zeros before, as warmMapedFileEnable has it; the bare rate
-        is that of reserved blocks all the same, what there is without it.
-      more_ms: every fdatasync takes so much longer, ours and the bare ones.
+      warm: the log file was filled with zeros before, as with warmMapedFileEnable; the bare rate
+        remains that of reserved blocks.
+      more_ms: the delay of every fdatasync, both the store's and the bare ones.
     """
     with slower_fsync(more_ms):
         return _group_commit_case(folder, body_size, seconds, warm, more_ms, rounds)
@@ -276,7 +276,7 @@ def _group_commit_case(
 
 
 def recovery_case(folder: Path, gib: float) -> Figure:
-    """Opening a store that was killed, all of whose log must be read (no checkpoint)."""
+    """Open a store after a kill and without a checkpoint, so that its whole log is scanned."""
     store = new_store(folder)
     queues = [(TOPIC, queue_id) for queue_id in range(QUEUE_COUNT)]
     record_size = 91 + len(TOPIC) + len(PROPERTIES) + 1024
@@ -378,14 +378,16 @@ COLUMNS: Columns[Figure] = {
 
 def main(
     case: Annotated[
-        str, typer.Option(help="append, queues, group-commit, recovery, pull, filter")
+        str, typer.Option(help="Run append, queues, group-commit, recovery, pull or filter.")
     ] = "all",
-    folder: Annotated[Path | None, typer.Option(help="on which disk (a temporary folder)")] = None,
-    seconds: Annotated[float, typer.Option(help="of each measurement of a rate")] = 2.0,
-    gib: Annotated[float, typer.Option(help="log size of the recovery case")] = 1.0,
-    json_: Annotated[bool, typer.Option("--json", help="print JSON instead of a table")] = False,
+    folder: Annotated[
+        Path | None, typer.Option(help="Use this folder's disk. Default: the temporary folder's.")
+    ] = None,
+    seconds: Annotated[float, typer.Option(help="Measure each rate for this time.")] = 2.0,
+    gib: Annotated[float, typer.Option(help="Recover a log of this size.")] = 1.0,
+    json_: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
-    """Measure the store and print each figure with its peer."""
+    """Measure the store, and print each figure with its reference."""
     with tempfile.TemporaryDirectory(prefix="trocket-bench-", dir=folder) as scratch:
         root = Path(scratch) / "store"
         cases: dict[str, list[Callable[[], Figure]]] = {

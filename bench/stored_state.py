@@ -1,4 +1,4 @@
-"""Stored state: what clients have made a broker keep, and the memory that this takes.
+"""State that clients have created in a broker, and an estimate of its memory.
 
 The costs are what the anonymous memory of a broker grew by when 10,000 topics, 10,000 queues of one
 message, 100,000 half messages and 70,000 timers were made in it, and a little more for what the
@@ -36,14 +36,14 @@ TIMER_BYTES: Final = 48
 
 
 def stored_state(address: str, store: Path) -> dict[str, Kind]:
-    """What a broker keeps now.
+    """The current state of a broker.
 
-    Half messages and timers are counted whether they are through or not: attacks end none.
+    Finished half messages and timers are counted, too: the attacks finish none.
 
     Args:
       address: HOST:PORT of the broker.
       store: its data folder.
-    Raises: PeerError: it does not answer.
+    Raises: PeerError: the broker does not answer.
     """
     with WireClient(address) as client:
         return {
@@ -56,5 +56,5 @@ def stored_state(address: str, store: Path) -> dict[str, Kind]:
 
 
 def size_of(state: dict[str, Kind]) -> int:
-    """Bytes of all of it."""
+    """The estimated memory of the state in bytes."""
     return sum(kind.number * kind.bytes_each for kind in state.values())

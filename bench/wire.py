@@ -1,4 +1,4 @@
-"""How many sends a broker takes over loopback, and what one costs: SEND_MESSAGE_V2, 128 bytes.
+"""Rate and cost of sends to a broker over loopback: SEND_MESSAGE_V2, 128 bytes.
 
 The broker runs in its own process with its real store (async flush); this process is the load
 generator: plain sockets, prepared frames, one send per burst of answers. Cases: 1, 64 and 1024
@@ -8,8 +8,8 @@ requests in flight on one connection, and 64 connections with one in flight each
     python -m trocket.bench.wire --pin --against apache-5.5.0 --json
     python -m trocket.bench.wire --pin --beside ../before    # another checkout, with its .venv
 
-`--beside` keeps both brokers alive and measures them by turns, so that a slow minute of the machine
-meets both; the ratio of each round is what counts.
+`--beside` runs both brokers and alternates between them, so that a slow minute of the machine
+affects both; the result is the ratio of each round.
 """
 
 from __future__ import annotations
@@ -49,14 +49,14 @@ RECEIVE_SIZE_BYTES = 1 << 18
 ANSWER_TIMEOUT_S = 10.0
 QUEUE_COUNT = 4
 RING = 1 << 20
-"""Requests whose time of leaving is remembered, by opaque; far more than are ever in flight."""
+"""Requests whose send time is kept, by opaque; far more than are ever in flight."""
 
 BROKER_HEAP = ("-Xms2g", "-Xmx2g")
 
 
 @dataclass(frozen=True)
 class Case:
-    """So many connections, each with so many requests in flight."""
+    """A number of connections, each with a number of requests in flight."""
 
     name: str
     connections: int
@@ -73,7 +73,7 @@ CASES = (
 
 @dataclass(frozen=True)
 class CaseResult:
-    """What one case measured; the generator's own CPU shows whether it was the limit."""
+    """The figures of one case; the generator's CPU shows whether it was the bottleneck."""
 
     case: str
     messages: int
@@ -99,11 +99,11 @@ class _Connection:
         self._outgoing = bytearray()
 
     def prepare(self, count: int) -> None:
-        """Put `count` new requests behind what is still to be sent."""
+        """Append `count` new requests to the unsent ones."""
         self._outgoing += self._template.next_frames(count)
 
     def send(self) -> bool:
-        """Send what is prepared; whether the kernel took all of it."""
+        """Send the prepared requests; return whether the kernel accepted all of them."""
         try:
             while self._outgoing:
                 del self._outgoing[: self.socket.send(self._outgoing)]
@@ -112,7 +112,7 @@ class _Connection:
         return True
 
     def receive(self) -> tuple[list[int], int]:
-        """Take what is there: see `take_answers`. Raises ConnectionError, BadAnswerError."""
+        """Receive answers; see `take_answers`. Raises: ConnectionError, BadAnswerError."""
         data = self.socket.recv(RECEIVE_SIZE_BYTES)
         if not data:
             raise ConnectionError("the broker closed the connection")
@@ -121,10 +121,10 @@ class _Connection:
 
 
 class Load:
-    """All connections of one case, on one epoll, and the latencies of the part that counts.
+    """All connections of one case, on one epoll, and the latencies of the measured time.
 
     Args:
-      addresses: of brokers, which take the connections by turns.
+      addresses: brokers, to which the connections are distributed in turn.
       spin: see `measure`.
     """
 
@@ -165,7 +165,7 @@ class Load:
             self._epoll.modify(number, select.EPOLLIN | select.EPOLLOUT)
 
     def run(self, seconds: float) -> int:
-        """Keep going for so long; returns the number of successes.
+        """Send for `seconds`, and return the number of successes.
 
         Their latencies are in `latencies_s`, the number refused as busy in `refused`.
 
@@ -218,9 +218,9 @@ def measure(
     """Run one case against a running cluster.
 
     Args:
-      spin: ask for answers without sleeping. With a core of its own the generator then adds
-        nothing to the broker's time; asleep, each answer would first have to wake it, which on a
-        virtual machine takes as long as the broker does.
+      spin: poll for answers without sleeping. On a separate core, the generator then adds nothing
+        to the latency; waking it for each answer takes as long as the broker's work on a virtual
+        machine.
 
     Raises: PeerError, OSError, BadAnswerError: the broker ended or refused.
     """
@@ -324,16 +324,18 @@ def report_ratios(pairs: list[tuple[CaseResult, CaseResult]], title: str) -> Tab
 
 
 def main(
-    seconds: Annotated[float, typer.Option(help="measured time of each case")] = 5.0,
-    warm_up: Annotated[float, typer.Option(help="time before it, not measured")] = 2.0,
-    header: Annotated[str, typer.Option(help="rocketmq or json")] = "rocketmq",
-    against: Annotated[str, typer.Option(help="trocket or apache-VERSION")] = "trocket",
-    pin: Annotated[bool, typer.Option(help="broker on one core, generator on the others")] = False,
-    json_: Annotated[bool, typer.Option("--json", help="print JSON instead of a table")] = False,
-    beside: Annotated[Path | None, typer.Option(help="another checkout, by turns")] = None,
-    rounds: Annotated[int, typer.Option(help="with --beside", min=1)] = 5,
+    seconds: Annotated[float, typer.Option(help="Measure each case for this time.")] = 5.0,
+    warm_up: Annotated[float, typer.Option(help="Warm up for this time.")] = 2.0,
+    header: Annotated[str, typer.Option(help="Use rocketmq or json headers.")] = "rocketmq",
+    against: Annotated[str, typer.Option(help="Measure trocket or apache-VERSION.")] = "trocket",
+    pin: Annotated[
+        bool, typer.Option(help="Pin the broker to one core, the generator to the others.")
+    ] = False,
+    json_: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+    beside: Annotated[Path | None, typer.Option(help="Alternate with this checkout.")] = None,
+    rounds: Annotated[int, typer.Option(help="With --beside, repeat this often.", min=1)] = 5,
 ) -> None:
-    """Send SEND_MESSAGE_V2 of 128 bytes to a broker in its own process and print what it took."""
+    """Send SEND_MESSAGE_V2 of 128 bytes to a broker process, and print rates and CPU."""
     if header not in ("rocketmq", "json"):
         raise typer.BadParameter("--header is rocketmq or json")
     template = SendTemplate.for_topic(

@@ -1,1 +1,1 @@
-"""The `trocket` command: starts what the other folders hold. No protocol logic of its own."""
+"""The `trocket` command: a shell over the other packages, without protocol logic."""

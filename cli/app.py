@@ -1,7 +1,7 @@
-"""What `trocket` does besides running servers, as typer commands; also its help.
+"""The typer commands of `trocket`, and its help.
 
-The servers' commands are listed here for the help only: `main.py` has taken them already. Only the
-module of the command that runs is imported; all of them for the help and for shell completion.
+The servers' commands are listed here for the help only: `main.py` has dispatched them already. Only
+the module of the command that runs is imported; all of them for the help and for shell completion.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ _PASSED_ON = {"ignore_unknown_options": True, "allow_extra_args": True, "help_op
 
 
 class _Command(NamedTuple):
-    """A command, or a family of commands, in a module of its own.
+    """A command, or a family of commands, in the module of its name.
 
     Attributes:
       attribute: of the module: a function, or a Typer.
-      epilog: what stands below its help; a family has it itself.
+      epilog: printed below its help; a family's Typer has its own.
     """
 
     attribute: str
@@ -46,11 +46,11 @@ COMMANDS: Final[dict[str, _Command]] = {
     "interop": _Command("app"),
     "pipeline": _Command("app"),
 }
-"""By their names, which are their modules' too; in the order of the help."""
+"""Commands by name, which is also the module's name; in the order of the help."""
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run one command; its exit status, 2 for wrong usage."""
+    """Run one command and return its exit status: 2 for wrong usage."""
     app = make_app(_needed(arguments[0] if arguments else ""))
     try:
         app(list(arguments), prog_name="trocket")
@@ -60,23 +60,23 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _needed(first: str) -> Collection[str]:
-    """Which of COMMANDS a command line needs, by its first word."""
+    """The names in COMMANDS that a command line with this first word needs."""
     if first in COMMANDS:
         return (first,)
     return () if first in ("keys", "--version") else COMMANDS
 
 
 def make_app(names: Collection[str] = tuple(COMMANDS)) -> typer.Typer:
-    """The command line.
+    """Build the command line.
 
     Args:
-      names: those of COMMANDS that it is to have.
+      names: the names in COMMANDS to include.
     """
     app = typer.Typer(
         no_args_is_help=True,
         pretty_exceptions_enable=False,
         help="RocketMQ in Python: servers, messages, and the administration of any cluster.",
-        epilog="Where the name servers are: --url, or ROCKETMQ_URL, or 127.0.0.1:9876.",
+        epilog="Name servers come from --url, else from ROCKETMQ_URL, else 127.0.0.1:9876.",
     )
     app.callback(invoke_without_command=True)(_main)
     app.command("up", context_settings=_PASSED_ON)(_up)
@@ -95,7 +95,7 @@ def make_app(names: Collection[str] = tuple(COMMANDS)) -> typer.Typer:
 
 
 def _main(
-    version: Annotated[bool, typer.Option("--version", help="Print the version and end.")] = False,
+    version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
 ) -> None:
     if version:
         typer.echo(f"trocket {__version__}")
@@ -103,7 +103,7 @@ def _main(
 
 
 def _up() -> None:
-    """Run name server and broker in one process, or several brokers in processes of their own."""
+    """Run name server and broker in one process, or several brokers in a process each."""
 
 
 def _broker() -> None:
@@ -115,11 +115,11 @@ def _namesrv() -> None:
 
 
 def _keys(
-    name: Annotated[str, typer.Argument(help="Only keys whose name contains this.")] = "",
+    name: Annotated[str, typer.Argument(help="List only keys whose name contains this.")] = "",
 ) -> None:
     """List the keys of broker.conf and namesrv.conf: type, default, and what they do here.
 
-    Into a pipe: a line per key, tabs between.
+    Without a terminal, print one line per key, separated by tabs.
     """
     rows = [
         (file, key, fact.kind, fact.default, "supported" if key in supported else fact.effect)

@@ -1,4 +1,4 @@
-"""`trocket bench`: how quickly a cluster takes messages, and gives them back."""
+"""`trocket bench`: the throughput and latency of a cluster, for sending and for reading."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from ..client import Client, MessageQueue
 
 QUEUES: Final = 8
-"""Queues of the topic that is made."""
+"""Queues of the topic that the command creates."""
 STALLED_S: Final = 10.0
-"""Without a message for so long the reading has failed."""
+"""Reading fails after this time without a message."""
 POLL_COUNT: Final = 1000
-"""Messages taken at a time."""
+"""Messages per poll."""
 
 
 class Mode(StrEnum):
@@ -37,24 +37,26 @@ def bench(
     topic: Annotated[
         str,
         typer.Option(
-            "--topic", help="Use this topic, and leave it; else one is made and deleted again."
+            "--topic", help="Use this topic and keep it. Default: create one, then delete it."
         ),
     ] = "",
-    count: Annotated[int, typer.Option("--count", min=1, help="Messages.")] = 10_000,
-    size: Annotated[int, typer.Option("--size", min=1, help="Bytes of a body.")] = 128,
+    count: Annotated[
+        int, typer.Option("--count", min=1, help="Send or read this number.")
+    ] = 10_000,
+    size: Annotated[int, typer.Option("--size", min=1, help="Make bodies of this size.")] = 128,
     under_way: Annotated[
-        int, typer.Option("--under-way", min=1, help="Sends that wait for their answer.")
+        int, typer.Option("--under-way", min=1, help="Keep this number of sends in flight.")
     ] = 64,
     url: Url = DEFAULT_URL,
     as_json: AsJson = False,
     timeout_s: TimeoutS = 3.0,
 ) -> None:
-    """Measure sending and reading against any cluster: messages a second, milliseconds each.
+    """Measure sending and reading against any cluster: messages per second, milliseconds each.
 
-    One process with one connection to each broker, so it tells what one client gets.
+    Measures one client: one process, with one connection to each broker.
     """
     if mode is Mode.CONSUME and not topic:
-        raise typer.BadParameter("consume reads a --topic that has messages already")
+        raise typer.BadParameter("consume needs --topic with a topic that already has messages")
 
     async def main() -> list[dict[str, Any]]:
         from ..client import Admin
@@ -92,7 +94,7 @@ def bench(
 async def _delete(delete: Callable[[str], Any], name: str, timeout_s: float) -> None:
     import anyio
 
-    # Also after Ctrl-C.
+    # The topic is deleted after Ctrl-C, too: shielded, so that the request is still sent.
     with anyio.move_on_after(timeout_s, shield=True):
         await delete(name)
 
@@ -118,7 +120,7 @@ async def _measure(
 
 
 async def _known(client: Client, topic: str) -> list[str]:
-    """The topic if there is one; a send may make it first."""
+    """The topic in a list, or an empty list if it does not exist yet."""
     from ..client import RouteNotFoundError
 
     with contextlib.suppress(RouteNotFoundError):
@@ -138,7 +140,7 @@ async def _send(
     spans: list[float] = []
     left = count
     async with Producer(client) as producer:
-        # The route and the connection are no part of it.
+        # The route and the connection are set up before the measurement starts.
         await producer.queues(topic)
         with _progress("sending", count) as progress:
 
@@ -179,7 +181,7 @@ async def _consume(consumer: Any, offsets: dict[MessageQueue, int], count: int) 
         while done < count:
             messages = await consumer.poll(count_max=POLL_COUNT, timeout_s=STALLED_S)
             if not messages:
-                fail(f"only {done} of {count} messages came, and none for {STALLED_S:g} s")
+                fail(f"received only {done} of {count} messages, and none for {STALLED_S:g} s")
             done += len(messages)
             size += sum(len(message.body) for message in messages)
             progress(done)
@@ -205,7 +207,7 @@ def _ms(value: float | None) -> str:
 
 @contextlib.contextmanager
 def _progress(label: str, total: int) -> Iterator[Callable[[int], None]]:
-    """A bar on standard error, where a person looks at it."""
+    """A progress bar on standard error, if that is a terminal."""
     if not sys.stderr.isatty():
         yield lambda done: None
         return

@@ -1,4 +1,4 @@
-"""`trocket cluster`: the brokers, how they are and how they are set."""
+"""`trocket cluster`: the brokers, their runtime information and their settings."""
 
 from __future__ import annotations
 
@@ -21,12 +21,13 @@ from .session import (
 )
 
 app = typer.Typer(
-    help="Show the brokers; how one is (info) and how it is set (config).",
+    help="List the brokers; show a broker's runtime information (info) and settings (config).",
     epilog="Example: trocket cluster --json",
 )
 
 Broker = Annotated[
-    str, typer.Argument(metavar="BROKER", help="Name of a broker (its master), or host:port.")
+    str,
+    typer.Argument(metavar="BROKER", help="Ask this broker: its name (the master), or host:port."),
 ]
 
 
@@ -37,13 +38,13 @@ def cluster(
     as_json: AsJson = False,
     timeout_s: TimeoutS = 3.0,
 ) -> None:
-    """Show the brokers of all clusters: names, ids and addresses."""
+    """List the brokers of all clusters: names, ids and addresses."""
     if context.invoked_subcommand is not None:
         for name in ("url", "as_json", "timeout_s"):
             source = context.get_parameter_source(name)
             if source is not None and source.name == "COMMANDLINE":
                 usage(
-                    f"flags go behind the command: trocket cluster {context.invoked_subcommand} …"
+                    f"put flags after the command: trocket cluster {context.invoked_subcommand} …"
                 )
         return
     view = administer(url, timeout_s, lambda admin: admin.cluster())
@@ -64,7 +65,7 @@ def cluster(
 def cluster_info(
     broker: Broker, url: Url = DEFAULT_URL, as_json: AsJson = False, timeout_s: TimeoutS = 3.0
 ) -> None:
-    """Show how a broker is, by RocketMQ's names."""
+    """Show a broker's runtime information, by RocketMQ's names."""
     table = administer(url, timeout_s, lambda admin: admin.broker_runtime_info(broker))
     if as_json:
         emit(table)
@@ -79,14 +80,14 @@ def cluster_config(
     broker: Broker,
     setting: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Change this key; several times."),
+        typer.Option("--set", metavar="KEY=VALUE", help="Change this key (repeatable)."),
     ] = None,
     yes: Yes = False,
     url: Url = DEFAULT_URL,
     as_json: AsJson = False,
     timeout_s: TimeoutS = 3.0,
 ) -> None:
-    """Show a broker's settings, by the keys of broker.conf, or change some while it runs."""
+    """Show a broker's settings by the keys of broker.conf, or change some while it runs."""
     settings = read_pairs(setting or (), "--set")
     if settings:
         confirm(f"This changes settings of the broker {broker}.", yes=yes)

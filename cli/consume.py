@@ -1,4 +1,4 @@
-"""`trocket consume`: a topic's messages, what is there or what comes, as lines."""
+"""`trocket consume`: a topic's messages as lines, stored ones and new ones."""
 
 from __future__ import annotations
 
@@ -29,69 +29,69 @@ if TYPE_CHECKING:
     from ..client import Client, MessageQueue, MessageSelector, PullConsumer, ReceivedMessage
 
 PULL_COUNT: Final = 32
-"""Messages of one pull."""
+"""Messages per pull."""
 POLL_S: Final = 60.0
-"""How long to wait for messages before asking once more whether to go on."""
+"""Longest wait for messages before the loop checks again whether it is done."""
 
 _QUEUE: Final = re.compile(r"(?:(.+):)?([0-9]{1,9})", re.ASCII)
 
 
 def consume(
-    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="What to read.")],
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="Read this topic.")],
     group: Annotated[
         str,
         typer.Option(
             "--group",
-            help="As a member of this group: its queues are shared out, and its offsets move on. "
-            "Without it nothing is changed.",
+            help="Read as a member of this group: share its queues and commit its offsets. "
+            "Without it, nothing on the brokers changes.",
         ),
     ] = "",
     follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Go on with what comes, until Ctrl-C.")
+        bool, typer.Option("--follow", "-f", help="Wait for new messages, until Ctrl-C.")
     ] = False,
     tag: Annotated[
-        str, typer.Option("--tag", metavar="EXPR", help="Only with these tags: 'A || B'.")
+        str, typer.Option("--tag", metavar="EXPR", help="Read only these tags: 'A || B'.")
     ] = "",
     sql: Annotated[
-        str,
-        typer.Option(
-            "--sql", metavar="EXPR", help='Only with such properties: "price > 10" (SQL92).'
-        ),
+        str, typer.Option("--sql", metavar="EXPR", help='Filter with SQL92: "price > 10".')
     ] = "",
-    key: Annotated[str, typer.Option("--key", help="Only with this key.")] = "",
+    key: Annotated[str, typer.Option("--key", help="Print only messages with this key.")] = "",
     start: Annotated[
         str,
         typer.Option(
             "--from",
             metavar="WHERE",
-            help="begin, end, an offset, or a time: ISO 8601, `2h` (ago), ms since 1970. By "
-            "default begin, with --follow end. With --group it counts for a new group only.",
+            help="Start at begin, end, an offset, or a time: ISO 8601, `2h` (ago), ms since 1970. "
+            "Default: begin; with --follow: end. With --group, it applies to a new group only.",
         ),
     ] = "",
     queue: Annotated[
-        str, typer.Option("--queue", metavar="[BROKER:]ID", help="Only this queue.")
+        str, typer.Option("--queue", metavar="[BROKER:]ID", help="Read only this queue.")
     ] = "",
-    count: Annotated[int, typer.Option("--count", min=0, help="End after so many; 0: all.")] = 0,
+    count: Annotated[
+        int, typer.Option("--count", min=0, help="Stop after this number of messages; 0: no limit.")
+    ] = 0,
     idle: Annotated[
-        float, typer.Option("--idle", min=0, metavar="S", help="End when none came for so long.")
+        float,
+        typer.Option("--idle", min=0, metavar="S", help="Stop after S seconds without a message."),
     ] = 0.0,
-    raw: Annotated[bool, typer.Option("--raw", help="Bodies only, each with a newline.")] = False,
+    raw: Annotated[bool, typer.Option("--raw", help="Print only bodies, one a line.")] = False,
     url: Url = DEFAULT_URL,
     as_json: AsJson = False,
     timeout_s: TimeoutS = 3.0,
 ) -> None:
-    """Print messages of a topic: without --group and --follow those that are there now.
+    """Print the messages of a topic; without --group and --follow, those stored now.
 
-    With --json one object a line, which `trocket send --json` takes.
+    With --json, print one object a line, which `trocket send --json` reads.
     """
     if tag and sql:
-        usage("--tag or --sql, not both")
+        usage("give --tag or --sql, not both")
     if raw and as_json:
-        usage("--raw or --json, not both")
+        usage("give --raw or --json, not both")
     if group and queue:
-        usage("--queue is not for a group, whose queues are shared out")
+        usage("--queue does not work with --group: a group's queues are shared by its members")
     if start and start not in ("begin", "end") and group and _is_offset(start):
-        usage("--from OFFSET is not for a group; see `trocket offset reset`")
+        usage("--from OFFSET does not work with --group; use `trocket offset reset`")
     if queue and _QUEUE.fullmatch(queue) is None:
         usage(f"--queue: {queue!r} is neither ID nor BROKER:ID")
     out = _Output(key, count, raw=raw, as_json=as_json)
@@ -109,7 +109,7 @@ def consume(
 
 
 class _Output:
-    """Prints messages, and knows when there were enough."""
+    """Prints messages up to the wanted count."""
 
     def __init__(self, key: str, count: int, *, raw: bool, as_json: bool) -> None:
         self._key = key
@@ -118,7 +118,7 @@ class _Output:
 
     @property
     def is_done(self) -> bool:
-        """Whether as many as were asked for were printed."""
+        """Whether the wanted number of messages was printed."""
         return self._left == 0
 
     def print(self, message: ReceivedMessage) -> None:
@@ -130,7 +130,7 @@ class _Output:
 
     @staticmethod
     def flush() -> None:
-        """Let whoever reads see it."""
+        """Flush standard output, so that a pipe's reader sees the lines."""
         sys.stdout.flush()
 
     @staticmethod
@@ -185,7 +185,7 @@ async def _as_reader(
 
 
 def _place(start: str, now_ms: int) -> Callable[[PullConsumer, MessageQueue], Any]:
-    """How to find where a queue is to be read from."""
+    """A function that finds the offset to read a queue from."""
     if start == "begin":
         return lambda consumer, queue: consumer.begin_offset(queue)
     if start == "end":
@@ -210,7 +210,7 @@ def _matching(queues: list[MessageQueue], chosen: str, topic: str) -> list[Messa
     broker, number = found[1], int(found[2])
     left = [q for q in queues if q.queue_id == number and broker in (None, q.broker_name)]
     if not left:
-        fail(f"the topic {topic} has no queue {chosen} that can be read")
+        fail(f"topic {topic} has no readable queue {chosen}")
     return left
 
 
@@ -220,7 +220,7 @@ async def _read_to_the_end(
     selector: MessageSelector,
     out: _Output,
 ) -> None:
-    """What is there now, queue by queue; an error ends it."""
+    """Print what is stored now, queue by queue; an error ends it."""
     for queue, offset in offsets.items():
         end = await consumer.end_offset(queue)
         while offset < end and not out.is_done:
@@ -241,7 +241,7 @@ async def _follow(
     idle_s: float,
     out: _Output,
 ) -> None:
-    """What comes; a broker that is away is tried again, and said on standard error."""
+    """Print new messages; an unreachable broker is logged to standard error and retried."""
     consumer.assign(offsets, selector)
     for queue, offset in offsets.items():
         consumer.seek(queue, offset)
@@ -271,7 +271,7 @@ async def _as_member(
     from ..client import PushConsumer
 
     options = _first_offsets(start, client.wall_ms())
-    # Here an unknown topic is an error; the consumer would wait for it.
+    # An unknown topic is an error here; the consumer itself would wait until it is created.
     await client.route(client.with_namespace(topic))
     async with PushConsumer(
         client, group=group, subscriptions={topic: selector}, **options
@@ -286,12 +286,12 @@ async def _as_member(
                 continue
             out.print(message)
             out.flush()
-            # It was seen; one that another key was asked for is done with too.
+            # Messages that --key filters out are acknowledged, too: the group has passed them.
             message.ack()
 
 
 def _first_offsets(start: str, now_ms: int) -> Any:
-    """Where a new group begins, as options of a consumer."""
+    """The consumer's options for the first offset of a new group."""
     from ..client import ConsumeFromWhere
 
     if start == "begin":

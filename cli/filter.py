@@ -33,18 +33,18 @@ _LANGUAGES: Final[dict[str, FilterLanguage]] = {
     ".java": "java",
     ".py": "python",
 }
-"""By the flag, or by a file's suffix."""
+"""Languages by the value of --language, or by the file's suffix."""
 
 app = typer.Typer(no_args_is_help=True, help="List, put and remove the classes of class filters.")
 
-Group = Annotated[str, typer.Option("--group", "-g", help="Whose class it is.")]
-Topic = Annotated[str, typer.Option("--topic", "-t", help="Of the messages that it looks at.")]
+Group = Annotated[str, typer.Option("--group", "-g", help="Choose the group whose class it is.")]
+Topic = Annotated[str, typer.Option("--topic", "-t", help="Choose the topic that it filters.")]
 
 
 @app.command("list", epilog="Example: trocket filter list -t Orders")
 def filter_list(
     topic: Annotated[
-        str, typer.Option("--topic", "-t", help="Only of this topic; else of all.")
+        str, typer.Option("--topic", "-t", help="List only classes of this topic.")
     ] = "",
     url: Url = DEFAULT_URL,
     as_json: AsJson = False,
@@ -84,22 +84,22 @@ def filter_list(
 )
 def filter_put(
     class_name: Annotated[
-        str, typer.Argument(metavar="CLASS", help="Its full name: org.shop.KeepFifth.")
+        str, typer.Argument(metavar="CLASS", help="Full name of the class: org.shop.KeepFifth.")
     ],
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="Its source, in UTF-8.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Source file, in UTF-8.")],
     group: Group,
     topic: Topic,
     language: Annotated[
-        str, typer.Option("--language", help="java or python; by default FILE's name says it.")
+        str, typer.Option("--language", help="Set java or python. Default: from FILE's suffix.")
     ] = "",
     url: Url = DEFAULT_URL,
     as_json: AsJson = False,
     timeout_s: TimeoutS = 3.0,
 ) -> None:
-    """Give a class to every filter server of a topic; it replaces the group's one.
+    """Upload a class to every filter server of a topic; it replaces the group's current class.
 
-    For groups whose clients do not upload it themselves, such as Java's from 5.3 on. A filter
-    server that starts later has to be given it anew.
+    Use it for groups whose clients do not upload their class, such as Java's since 5.3. Upload the
+    class again for a filter server that starts later.
     """
     from ..client import FilterClass
 
@@ -123,11 +123,11 @@ def filter_rm(
     as_json: AsJson = False,
     timeout_s: TimeoutS = 3.0,
 ) -> None:
-    """Have every filter server of a topic forget a group's class.
+    """Remove a group's class from every filter server of a topic.
 
-    The group's consumers get nothing then, until it is put or uploaded again.
+    The group's consumers receive nothing until a class is uploaded again.
     """
-    confirm(f"The consumers of {group} get no message of {topic} then.", yes=yes)
+    confirm(f"The consumers of {group} will receive no messages of {topic}.", yes=yes)
 
     async def remove(admin: Admin) -> tuple[tuple[str, ...], str]:
         return await whole_or_part(admin.remove_filter_class(group, topic))
@@ -138,7 +138,7 @@ def filter_rm(
 
 
 def _show_servers(done: str, what: str, servers: tuple[str, ...], *, as_json: bool) -> None:
-    """Which filter servers did as they were told."""
+    """Print the filter servers that carried out the request."""
     if as_json:
         emit({done: what, "servers": servers})
     else:
@@ -159,5 +159,5 @@ def _language(language: str, file: Path) -> FilterLanguage:
     if found is None and language:
         usage(f"--language: {language!r} is neither java nor python")
     if found is None:
-        usage(f"the name of {file} does not say its language: --language java, or python")
+        usage(f"{file} ends in neither .java nor .py: give --language java or --language python")
     return found

@@ -1,4 +1,4 @@
-"""`trocket group`: consumer groups, their settings, who is connected."""
+"""`trocket group`: consumer groups, their settings and their connected clients."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ Name = Annotated[str, typer.Argument(metavar="GROUP", help="The group.")]
 
 @app.command("list", epilog="Example: trocket group list")
 def group_list(
-    is_all: Annotated[bool, typer.Option("--all", help="RocketMQ's own too.")] = False,
+    is_all: Annotated[bool, typer.Option("--all", help="List RocketMQ's own groups, too.")] = False,
     url: Url = DEFAULT_URL,
     as_json: AsJson = False,
     timeout_s: TimeoutS = 3.0,
@@ -94,18 +94,18 @@ def group_show(
 def group_clients(
     name: Name,
     producers: Annotated[
-        bool, typer.Option("--producers", help="Producers of this group, not consumers.")
+        bool, typer.Option("--producers", help="List producers of this group, not consumers.")
     ] = False,
     topic: Annotated[
-        str, typer.Option("--topic", help="With --producers: ask this topic's brokers only.")
+        str, typer.Option("--topic", help="With --producers, ask only this topic's brokers.")
     ] = "",
     url: Url = DEFAULT_URL,
     as_json: AsJson = False,
     timeout_s: TimeoutS = 3.0,
 ) -> None:
-    """List the clients of a group that are connected."""
+    """List the connected clients of a group."""
     if topic and not producers:
-        usage("--topic goes with --producers")
+        usage("--topic needs --producers")
 
     async def ask(admin: Admin) -> tuple[Sequence[ClientInfo], str]:
         if producers:
@@ -122,7 +122,7 @@ def group_clients(
 
 
 def show_clients(clients: Sequence[ClientInfo]) -> None:
-    """Who is connected."""
+    """Print a table of connected clients."""
     show(
         ["Client", "Address", "Language", "Version", "Brokers"],
         [
@@ -136,15 +136,15 @@ def show_clients(clients: Sequence[ClientInfo]) -> None:
 def group_create(
     name: Name,
     retries: Annotated[
-        int | None, typer.Option("--retries", help="So often a message is tried again; 16.")
+        int | None, typer.Option("--retries", help="Retry a message this often. Default: 16.")
     ] = None,
-    orderly: Annotated[bool, typer.Option("--orderly", help="It consumes in order.")] = False,
+    orderly: Annotated[bool, typer.Option("--orderly", help="Consume in order.")] = False,
     setting: Annotated[
         list[str] | None,
         typer.Option(
             "--set",
             metavar="NAME=VALUE",
-            help="Any setting by RocketMQ's name, such as consumeEnable=false; several times.",
+            help="Set any field by RocketMQ's name, such as consumeEnable=false (repeatable).",
         ),
     ] = None,
     cluster: Cluster = "",
@@ -172,19 +172,19 @@ def group_delete(
     name: Name,
     yes: Yes = False,
     keep_offsets: Annotated[
-        bool, typer.Option("--keep-offsets", help="A group of this name goes on where it was.")
+        bool, typer.Option("--keep-offsets", help="Keep its offsets for a new group of this name.")
     ] = False,
     with_topics: Annotated[
         bool,
-        typer.Option("--with-topics", help="Its retry and DLQ topics too, and what they hold."),
+        typer.Option("--with-topics", help="Delete its retry and DLQ topics and their messages."),
     ] = False,
     cluster: Cluster = "",
     url: Url = DEFAULT_URL,
     as_json: AsJson = False,
     timeout_s: TimeoutS = 3.0,
 ) -> None:
-    """Delete a group, and its offsets."""
-    confirm(f"This deletes the group {name}.", yes=yes)
+    """Delete a group and its offsets."""
+    confirm(f"This deletes group {name}.", yes=yes)
     administer(
         url,
         timeout_s,
@@ -200,7 +200,7 @@ def group_delete(
 
 
 def _settings(pairs: dict[str, str]) -> dict[str, Any]:
-    """Values of the types that the settings have."""
+    """Convert the texts to the types of the settings' fields."""
     import msgspec
 
     from ..remoting.bodies import SubscriptionGroupConfig
@@ -211,7 +211,7 @@ def _settings(pairs: dict[str, str]) -> dict[str, Any]:
         field = fields.get(name)
         if field is None or name == "groupName":
             known = ", ".join(sorted(fields.keys() - {"groupName"}))
-            usage(f"--set: no setting of a group is called {name!r}; there are {known}")
+            usage(f"--set: a group has no setting {name!r}; known settings: {known}")
         try:
             if text[:1] in ("{", "["):
                 found[field.name] = msgspec.json.decode(text, type=field.type)

@@ -1,7 +1,7 @@
-"""`trocket interop`: how trocket, and Apache's own brokers, do with Apache's clients and tools.
+"""`trocket interop`: tests of trocket's and Apache's brokers with Apache's clients and tools.
 
-The harness is the package `interop`, its runner is pytest (`interop/cases`); here are flags,
-reports and exit statuses.
+The harness is the package `interop`, its runner is pytest (`interop/cases`); this module has the
+flags, reports and exit statuses.
 """
 
 from __future__ import annotations
@@ -39,41 +39,43 @@ Texts = list[str] | None
 Select = Annotated[
     Texts,
     typer.Option(
-        "--select", "-s", metavar="TEXT", help="Only cells with this in their names; several: any."
+        "--select", "-s", metavar="TEXT", help="Run only cells with TEXT in the name (repeatable)."
     ),
 ]
-Kinds = Annotated[list[Kind] | None, typer.Option("--kind", help="Only these; else all.")]
+Kinds = Annotated[
+    list[Kind] | None, typer.Option("--kind", help="Run only this kind (repeatable).")
+]
 Brokers = Annotated[
     Texts,
     typer.Option(
         "--broker",
         metavar="NAME_OR_URL",
-        help="trocket, apache-VERSION, docker-VERSION, rocketmq://host:port; "
-        "trocket and apache-5.5.0 unless said.",
+        help="Test trocket, apache-VERSION, docker-VERSION or rocketmq://host:port (repeatable). "
+        "Default: trocket and apache-5.5.0.",
     ),
 ]
 Clients = Annotated[
-    Texts, typer.Option("--client", metavar="NAME", help="Clients of scenarios; else all.")
+    Texts, typer.Option("--client", metavar="NAME", help="Run scenarios with this client only.")
 ]
 Faults = Annotated[
     Texts,
     typer.Option(
         "--fault",
         metavar="NAME",
-        help="Faults of scenarios: none, restart, kill, namesrv-gone, slow-network; else all.",
+        help="Run scenarios with this fault only: none, restart, kill, namesrv-gone, slow-network.",
     ),
 ]
 Parallel = Annotated[
-    int, typer.Option("--parallel", min=1, max=PARALLEL_MAX, help="Test processes at most.")
+    int, typer.Option("--parallel", min=1, max=PARALLEL_MAX, help="Run this number of processes.")
 ]
 Junit = Annotated[
     Path | None, typer.Option("--junit", metavar="FILE", help="Write a JUnit report.")
 ]
 Json = Annotated[
-    Path | None, typer.Option("--json", metavar="FILE", help="Write the run itself, for `report`.")
+    Path | None, typer.Option("--json", metavar="FILE", help="Write the results, for `report`.")
 ]
 Html = Annotated[
-    Path | None, typer.Option("--html", metavar="FILE", help="Write a page (pytest-html).")
+    Path | None, typer.Option("--html", metavar="FILE", help="Write an HTML report (pytest-html).")
 ]
 Markdown = Annotated[
     Path | None, typer.Option("--markdown", metavar="FILE", help="Write docs/compatibility.md.")
@@ -88,19 +90,19 @@ def interop_run(
     clients: Clients = None,
     faults: Faults = None,
     parallel: Parallel = 2,
-    is_fast: Annotated[bool, typer.Option("--fast", help="Leave out what takes long.")] = False,
+    is_fast: Annotated[bool, typer.Option("--fast", help="Skip slow cells.")] = False,
     junit: Junit = None,
     as_json: Json = None,
     html: Html = None,
     markdown: Markdown = None,
     is_list: Annotated[
-        bool, typer.Option("--list", help="Print the cells' names, and play nothing.")
+        bool, typer.Option("--list", help="Print the cells' names and run nothing.")
     ] = False,
 ) -> None:
-    """Play what is asked for against each broker, a test of pytest for each cell of the matrix.
+    """Run the chosen cells of the matrix against each broker, as one pytest test each.
 
-    Ends with 0 when no cell failed, 1 when one did, 2 for wrong usage. Ctrl-C ends it with 130: all
-    that was started is stopped, and reports are written as far as it went.
+    The exit status is 0 when no cell failed, 1 when one did, 2 for wrong usage. Ctrl-C ends it with
+    130: it stops every process it started, and writes the reports up to that point.
     """
     wanted = _wanted(brokers, clients, faults, is_fast)
     chosen = list(dict.fromkeys(kinds or Kind))
@@ -108,7 +110,7 @@ def interop_run(
     if is_list:
         print_list(jobs)
         return
-    _check_places(junit, as_json, html, markdown)
+    _check_outputs(junit, as_json, html, markdown)
     from ..interop.cases.call import Options
 
     words = [f"--interop-kind={kind}" for kind in chosen]
@@ -132,16 +134,16 @@ def interop_report(
     paths: Annotated[
         list[Path],
         typer.Argument(
-            metavar="RUN.json...", help="What --json wrote; several: of a cell the last one counts."
+            metavar="RUN.json...", help="Files written by --json; the last result of a cell counts."
         ),
     ],
     html: Html = None,
     junit: Junit = None,
     markdown: Markdown = None,
 ) -> None:
-    """Make the pages of earlier runs again, as of one; without any, print how it ended."""
+    """Merge earlier runs into one report; without an output option, print the outcome."""
     run = Run.together([_read_run(path) for path in paths])
-    _check_places(junit, html, markdown)
+    _check_outputs(junit, html, markdown)
     if junit or html:
         from ..interop.cases.call import Options
 
@@ -152,7 +154,7 @@ def interop_report(
 
 
 def _call(options: Options) -> tuple[Run, bool]:
-    """Run the tests. What pytest cannot do ends the command."""
+    """Run the tests; an error of pytest itself ends the command."""
     from ..interop.cases.call import call
 
     try:
@@ -162,13 +164,13 @@ def _call(options: Options) -> tuple[Run, bool]:
 
 
 def _read_run(path: Path) -> Run:
-    """What --json wrote. A file that is not there, or is none, ends the command."""
+    """Read a file written by --json; a missing or unreadable file ends the command."""
     try:
         return Run.from_json(path.read_bytes())
     except OSError as error:
-        usage(f"{path}: cannot be read: {error.strerror}")
+        usage(f"cannot read {path}: {error.strerror}")
     except ValueError as error:
-        usage(f"{path} is no run that --json wrote: {error}")
+        usage(f"{path} is not a file written by `trocket interop run --json`: {error}")
 
 
 def _wanted(
@@ -177,7 +179,7 @@ def _wanted(
     faults: Sequence[str] | None,
     is_fast: bool,
 ) -> Wanted:
-    """What is to be played. Names that are none end the command."""
+    """The choice of peers, clients and faults; an unknown name ends the command."""
     from ..interop.peers import parse_peer
     from ..interop.process import PeerError
     from ..interop.providers import BROKERS, Wanted
@@ -196,7 +198,7 @@ def _wanted(
     ):
         for name in names or ():
             if name not in known:
-                usage(f"{option}: there is no {name!r}; there are {', '.join(known)}")
+                usage(f"{option}: unknown name {name!r}; choose from {', '.join(known)}")
     return Wanted(chosen, clients or None, faults or None, is_fast)
 
 
@@ -209,20 +211,20 @@ def _find_jobs(kinds: Sequence[Kind], wanted: Wanted, select: Sequence[str]) -> 
     except PeerError as error:
         usage(str(error))
     if not jobs:
-        what = f"no cell's name has {' or '.join(map(repr, select))}" if select else "no cell"
-        usage(f"{what} in what was asked for; --list tells the names")
+        wanted_text = f" with {' or '.join(map(repr, select))} in its name" if select else ""
+        usage(f"no cell{wanted_text} matches the options; --list prints the names")
     return jobs
 
 
-def _check_places(*paths: Path | None) -> None:
-    """A folder that is not there ends the command before the run."""
+def _check_outputs(*paths: Path | None) -> None:
+    """End the command before the run if an output's folder does not exist."""
     for path in filter(None, paths):
         if path.is_dir() or not path.absolute().parent.is_dir():
-            usage(f"{path}: no file can be written there")
+            usage(f"cannot write {path}: give a file in an existing folder")
 
 
 def _write(run: Run, as_json: Path | None, markdown: Path | None) -> None:
-    """Write what is not pytest's: the run itself, and the page of the documentation."""
+    """Write the outputs that pytest does not write: the run as JSON, and the Markdown page."""
     from ..interop.report.markdown import to_markdown
 
     makers: Iterable[tuple[Path | None, Callable[[Run], bytes]]] = (
@@ -235,5 +237,5 @@ def _write(run: Run, as_json: Path | None, markdown: Path | None) -> None:
         try:
             path.write_bytes(make(run))
         except OSError as error:
-            usage(f"{path}: cannot be written: {error.strerror}")
+            usage(f"cannot write {path}: {error.strerror}")
         sys.stderr.write(f"written: {path}\n")

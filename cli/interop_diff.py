@@ -1,4 +1,4 @@
-"""`trocket interop diff`: the same requests to two clusters, and where their answers differ."""
+"""`trocket interop diff`: a comparison of two clusters' answers to the same requests."""
 
 from __future__ import annotations
 
@@ -18,20 +18,23 @@ if TYPE_CHECKING:
 
 def diff(
     first: Annotated[
-        str, typer.Argument(metavar="FIRST", help="The cluster that is judged.")
+        str, typer.Argument(metavar="FIRST", help="The cluster under test.")
     ] = "trocket",
     second: Annotated[
-        str, typer.Argument(metavar="SECOND", help="The cluster that is right.")
+        str, typer.Argument(metavar="SECOND", help="The reference cluster.")
     ] = "apache-5.5.0",
     select: Annotated[
         list[str] | None,
-        typer.Option("--select", "-s", metavar="TEXT", help="Only requests with this in them."),
+        typer.Option(
+            "--select", "-s", metavar="TEXT", help="Send only requests with TEXT in the name."
+        ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Ask two clusters the same and compare what they answer, field by field.
+    """Send the same requests to two clusters and compare their answers, field by field.
 
-    Ends with 0 when every difference is a known one, 1 when there is another, 2 for wrong usage.
+    The exit status is 0 when all differences are known ones, 1 when there is another, 2 for wrong
+    usage.
     """
     from ..interop.guard import temporary_folder
 
@@ -48,7 +51,7 @@ def diff(
 
 
 def _job(first: str, second: str, select: Sequence[str]) -> Job:
-    """What is to be played. A wrong name ends the command."""
+    """The job to run; an unknown name ends the command."""
     from ..interop.peers import parse_peer
     from ..interop.process import PeerError
     from ..interop.wire_differ.differ import jobs
@@ -62,12 +65,14 @@ def _job(first: str, second: str, select: Sequence[str]) -> Job:
         return job
     chosen = job.selected(lambda cell: any(text in cell.feature for text in select))
     if chosen is None:
-        usage(f"no request has {' or '.join(map(repr, select))} in its name")
+        usage(
+            f"no request has {' or '.join(map(repr, select))} in its name; see `interop run --list`"
+        )
     return chosen
 
 
 def print_cells(cells: Sequence[Cell]) -> None:
-    """A table of what was asked, what differs in full, and the counts."""
+    """Print a table of the requests, the unknown differences in full, and the counts."""
     from rich.console import Console
     from rich.markup import escape
     from rich.table import Table
@@ -90,7 +95,7 @@ def print_cells(cells: Sequence[Cell]) -> None:
 
 
 def summary(cells: Sequence[Cell]) -> list[str]:
-    """The counts, a line each."""
+    """The counts of verdicts and of covered request codes, a line each."""
     from ..interop.wire_differ.catalogue import catalogue, coverage
     from .protocol_table import served_codes
 
@@ -98,12 +103,12 @@ def summary(cells: Sequence[Cell]) -> list[str]:
     covered = coverage(catalogue())
     lines = [", ".join(f"{count} {verdict.value}" for verdict, count in verdicts.items())]
     for server, codes in served_codes().items():
-        if server == "filter server":  # real clients and Apache's of 4.2.0 stand in for this
+        if server == "filter server":  # covered by real clients and Apache's of 4.2.0 instead
             continue
         good = sum(covered[server, code, False] > 0 for code in codes)
         bad = sum(covered[server, code, True] > 0 for code in codes)
         lines.append(
-            f"{server}: of {len(codes)} codes that are served, {good} are asked well "
-            f"and {bad} wrongly"
+            f"{server}: of {len(codes)} served codes, {good} get valid requests "
+            f"and {bad} invalid ones"
         )
     return lines

@@ -1,4 +1,4 @@
-"""`trocket interop record`: what clients and a cluster say to each other, a line for each frame."""
+"""`trocket interop record`: the traffic between clients and a cluster, a line per frame."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ..interop.relay import ClusterRelay, OnFrame, Relay
 
 Waiting: TypeAlias = "SimpleQueue[SeenFrame | None]"
-"""Frames on their way from the relay's thread; None: it is to end."""
+"""Frames from the relay's thread, in order; None ends the recording."""
 
 
 def record(
@@ -31,35 +31,35 @@ def record(
         typer.Option(
             "--namesrv",
             metavar="HOST:PORT",
-            help="The cluster's name server; its brokers are recorded too.",
+            help="Record this name server and its brokers.",
         ),
     ] = "",
     target: Annotated[
-        str, typer.Option("--target", metavar="HOST:PORT", help="One broker, or any one server.")
+        str, typer.Option("--target", metavar="HOST:PORT", help="Record only this server.")
     ] = "",
     listen: Annotated[
         int,
         typer.Option(
-            "--listen", min=0, max=65_535, metavar="PORT", help="For clients; 0: a free one."
+            "--listen", min=0, max=65_535, metavar="PORT", help="Listen on PORT; 0: any free port."
         ),
     ] = 0,
     host: Annotated[
         str,
-        typer.Option("--host", metavar="HOST", help="An address of this machine to listen on."),
+        typer.Option("--host", metavar="HOST", help="Listen on this address."),
     ] = "127.0.0.1",
     out: Annotated[
         Path | None,
-        typer.Option("--out", metavar="FILE", dir_okay=False, help="Write it to FILE as well."),
+        typer.Option("--out", metavar="FILE", dir_okay=False, help="Write to FILE, too."),
     ] = None,
     as_json: Annotated[
         bool,
-        typer.Option("--json", help="JSON, an object a line; with --out for FILE only."),
+        typer.Option("--json", help="Print a JSON object a line; with --out, in FILE only."),
     ] = False,
 ) -> None:
-    """Record what passes between clients and a cluster, until Ctrl-C.
+    """Record the traffic between clients and a cluster, until Ctrl-C.
 
-    Clients connect to the port that is told here instead of the name server's; from then on they
-    find the brokers at addresses of this recorder too. Keys and signatures are covered with stars.
+    Let clients connect to the printed address instead of the name server's; the recorder gives them
+    its own addresses for the brokers, too. Access keys and signatures are masked with asterisks.
     """
     if bool(namesrv) is bool(target):
         usage("give either --namesrv HOST:PORT or --target HOST:PORT")
@@ -114,7 +114,7 @@ def _ending(end: Callable[[], None]) -> Iterator[None]:
 
 
 def _write_all(waiting: Waiting, file: IO[str] | None, as_json: bool) -> int:
-    """Write frames until there is a None; how many frames there were."""
+    """Write frames until a None arrives, and return the number of frames."""
     from ..interop.frame_lines import frame_line, frame_object
 
     count = 0
@@ -138,6 +138,6 @@ def _echo(line: str) -> None:
         sys.stdout.write(line + "\n")
         sys.stdout.flush()
     except BrokenPipeError:
-        # Whoever read our output has enough. Python would complain once more at its end.
+        # The reader of the pipe has gone. Python would report that again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise typer.Exit(EXIT_FAILED) from None

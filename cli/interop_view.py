@@ -1,4 +1,4 @@
-"""How `trocket interop` shows a run on a terminal: the cells' names, and the outcome."""
+"""Terminal output of `trocket interop`: the cells' names, and the outcome of a run."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ COLOURS = {
 
 
 def print_list(jobs: Iterable[Job]) -> None:
-    """Every cell's name, a line each."""
+    """Print the name of each cell, a line each."""
     for job in jobs:
         for cell in job.owed:
             typer.echo(printable(cell.name))
 
 
 def print_outcome(run: Run) -> None:
-    """Failures in full, what is worse than with Apache, the matrix, versions; standard output."""
+    """Print failures in full, regressions against Apache's broker, the matrix and versions."""
     from rich.console import Console
     from rich.text import Text
 
@@ -46,21 +46,21 @@ def print_outcome(run: Run) -> None:
         for line in explained(cell).splitlines():
             show(f"    {line}")
     if run.worse:
-        show("passed on Apache's broker, not on ours:", "bold")
+        show("passed on Apache's broker, but not on trocket:", "bold")
         for cell in run.worse:
             show(f"    {printable(cell.name)}")
     console.print(_matrix(run))
     versions = ", ".join(f"{name} {version}" for name, version in run.versions.items())
     show(f"versions: {printable(versions)}")
     counts = run.counts()
-    said = ", ".join(f"{counts[verdict]:,} {verdict}" for verdict in Verdict)
+    verdicts = ", ".join(f"{counts[verdict]:,} {verdict}" for verdict in Verdict)
     style = COLOURS[Verdict.FAILED] if run.failed else COLOURS[Verdict.PASSED]
     cells = "1 cell" if len(run.cells) == 1 else f"{len(run.cells):,} cells"
-    show(f"{cells}: {said}; {duration(run.seconds)}", style)
+    show(f"{cells}: {verdicts}; {duration(run.seconds)}", style)
 
 
 def _matrix(run: Run) -> Table:
-    """Cells by kind, broker and verdict."""
+    """Counts of cells by kind, broker and verdict."""
     from rich.table import Table
     from rich.text import Text
 

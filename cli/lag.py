@@ -1,4 +1,4 @@
-"""`trocket lag`: how far a group is, once or live."""
+"""`trocket lag`: a group's progress, once or live."""
 
 from __future__ import annotations
 
@@ -29,19 +29,22 @@ COLUMNS = ("Topic", "Broker", "Queue", "Committed", "End", "Lag")
 def lag(
     group: Annotated[str, typer.Argument(metavar="GROUP", help="The consumer group.")],
     topic: Annotated[
-        str, typer.Option("--topic", help="Only this topic; else all that the group reads.")
+        str, typer.Option("--topic", help="Show only this topic. Default: all topics it reads.")
     ] = "",
-    watch: Annotated[bool, typer.Option("--watch", "-w", help="Show it again and again.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Refresh until Ctrl-C.")] = False,
     interval: Annotated[
-        float, typer.Option("--interval", min=0.1, metavar="S", help="Seconds between looks.")
+        float,
+        typer.Option(
+            "--interval", min=0.1, metavar="S", help="With --watch, refresh every S seconds."
+        ),
     ] = 2.0,
     url: Url = DEFAULT_URL,
     as_json: AsJson = False,
     timeout_s: TimeoutS = 3.0,
 ) -> None:
-    """Show how many messages a group has not consumed, in each queue and in all.
+    """Show how many messages a group has not consumed, for each queue and in total.
 
-    With --watch and --json an object a line.
+    With --watch and --json, print an object a line.
     """
 
     async def main() -> str:
@@ -56,14 +59,14 @@ def lag(
             else:
                 show(COLUMNS, rows(result), title=group)
             if not result.queues and not error:
-                say(f"trocket: the group {group} has no offsets, and none of its members is here")
+                say(f"trocket: group {group} has no offsets and no connected members")
             return error
 
     end_with(run(main))
 
 
 async def _watch(admin: Admin, group: str, topic: str, interval_s: float, *, as_json: bool) -> None:
-    """Until Ctrl-C; what goes wrong is shown, and looked at again."""
+    """Show the lag until Ctrl-C; a terminal shows errors and retries, a pipe ends with them."""
     import anyio
 
     if as_json or not sys.stdout.isatty():
@@ -96,7 +99,7 @@ async def _watch(admin: Admin, group: str, topic: str, interval_s: float, *, as_
 
 
 def rows(result: GroupLag) -> list[list[object]]:
-    """A row for each queue, and one for all of them."""
+    """A row for each queue, then the total."""
     found: list[list[object]] = [
         [q.topic, q.broker_name, q.queue_id, q.committed, q.end, q.lag] for q in result.queues
     ]

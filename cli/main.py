@@ -1,10 +1,10 @@
-"""The `trocket` command's door.
+"""Entry point of the `trocket` command.
 
-The servers' own commands go straight to them, past typer: `trocket up` is to be ready within half a
-second of the process's start, and typer's import alone takes a sixth of that
-(docs/dependencies.md). Everything else is a typer command in `app.py`.
+The servers' commands bypass typer: `trocket up` must be ready within half a second of the process's
+start, and importing typer alone takes a sixth of that (docs/dependencies.md). Everything else is a
+typer command in `app.py`.
 
-The door is there with every installation, what it leads to only with the extra `cli`.
+Every installation has this entry point; the packages it needs come with the extra `cli`.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ _POSIX_MODULES = ("fcntl", "resource")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; the exit status: 0 well, 1 failed, 2 wrong flags or configuration.
+    """Run one command and return the exit status: 0 success, 1 failure, 2 wrong flags or settings.
 
     Args:
-      arguments: without the program's name; None: the process's own.
+      arguments: without the program's name; None: those of this process.
     """
     words = list(sys.argv[1:] if arguments is None else arguments)
     try:
@@ -37,7 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         elif missing in _INTEROP_PACKAGES:
             text = "trocket interop needs more packages: pip install 'trocket[cli,interop]'"
         elif missing in _POSIX_MODULES:
-            text = "The trocket command runs on Linux and macOS; here only trocket's client does"
+            text = "The trocket command needs Linux or macOS; here only trocket's client runs"
         else:
             raise
         print(text, file=sys.stderr, flush=True)

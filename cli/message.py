@@ -1,4 +1,4 @@
-"""`trocket message`: single messages, by id, by key, by time, and those a group gave up."""
+"""`trocket message`: single messages, by id, key or time, and a group's dead letters."""
 
 from __future__ import annotations
 
@@ -29,20 +29,22 @@ if TYPE_CHECKING:
 
 def message(
     message_id: Annotated[
-        str, typer.Argument(metavar="ID", help="The producer's id of a message, or the broker's.")
+        str, typer.Argument(metavar="ID", help="Message id of the producer or of the broker.")
     ] = "",
-    topic: Annotated[str, typer.Option("--topic", help="Its topic; without it all are.")] = "",
-    key: Annotated[str, typer.Option("--key", help="Messages with this key.")] = "",
+    topic: Annotated[
+        str, typer.Option("--topic", help="Search this topic. With ID, default: all topics.")
+    ] = "",
+    key: Annotated[str, typer.Option("--key", help="Find messages with this key.")] = "",
     since: Annotated[
-        str, typer.Option("--time", metavar="TIME", help="Messages stored at or after.")
+        str, typer.Option("--time", metavar="TIME", help="Find messages stored at TIME or later.")
     ] = "",
     until: Annotated[
-        str, typer.Option("--until", metavar="TIME", help="Messages stored at or before.")
+        str, typer.Option("--until", metavar="TIME", help="Find messages stored at TIME or before.")
     ] = "",
     dlq: Annotated[
-        str, typer.Option("--dlq", metavar="GROUP", help="What this group gave up.")
+        str, typer.Option("--dlq", metavar="GROUP", help="Find the dead letters of this group.")
     ] = "",
-    limit: Annotated[int, typer.Option("--limit", min=1, help="So many at most.")] = 64,
+    limit: Annotated[int, typer.Option("--limit", min=1, help="Print at most this number.")] = 64,
     url: Url = DEFAULT_URL,
     as_json: AsJson = False,
     timeout_s: TimeoutS = 3.0,
@@ -52,7 +54,7 @@ def message(
     A time is ISO 8601, `2h` (ago), or ms since 1970.
     """
     if message_id and (since or until):
-        usage("an ID says which message; --time and --until are for --topic and --dlq")
+        usage("--time and --until do not work with an ID; use them with --topic or --dlq")
     ways = [bool(message_id), bool(key), bool(dlq), bool(since and not key and not dlq)]
     if ways.count(True) != 1 or (not topic and not (message_id or dlq)) or (dlq and topic):
         usage("give an ID, or --topic with --key or --time, or --dlq")
@@ -85,7 +87,7 @@ def message(
 
 
 def _print_whole(found: ReceivedMessage) -> None:
-    """Everything about one message, a line each; then its body."""
+    """Print all fields of one message, a line each; then its body."""
     queue = found.queue
     lines = {
         "id": found.message_id,

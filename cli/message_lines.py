@@ -1,7 +1,7 @@
 """A message as a line: JSON for scripts, columns for people.
 
-The JSON has the names of `trocket store export`, and what `trocket send --json` reads; docs/cli.md
-has them all.
+The JSON uses the names of `trocket store export`, and `trocket send --json` reads it; docs/cli.md
+lists all names.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ READ: Final = (
     "shardingKey",
     "tags",
 )
-"""What `send --json` looks at."""
+"""Members that `send --json` reads."""
 
 PASSED_OVER: Final = frozenset(
     {
@@ -51,15 +51,15 @@ PASSED_OVER: Final = frozenset(
         "topic",
     }
 )
-"""What tells where a message was; `send --json` takes no notice of it."""
+"""Members that describe where a message was stored; `send --json` ignores them."""
 
 
 class BadLineError(ValueError):
-    """A line that is no message."""
+    """A line that does not describe a message."""
 
 
 def as_json(message: ReceivedMessage) -> dict[str, Any]:
-    """A message under RocketMQ's names; `body` is text, `bodyBase64` anything else."""
+    """A message under RocketMQ's names; `body` if it is UTF-8 text, else `bodyBase64`."""
     found: dict[str, Any] = {
         "topic": message.topic,
         "brokerName": message.queue.broker_name,
@@ -86,7 +86,7 @@ def as_json(message: ReceivedMessage) -> dict[str, Any]:
 
 
 def as_text(message: ReceivedMessage) -> str:
-    """Store time, place, tag, keys, id and the whole body; nothing that moves a cursor."""
+    """Store time, queue, tag, keys, id and the whole body, without control characters."""
     parts = [
         time_text(message.store_timestamp_ms),
         f"{message.queue.broker_name}/{message.queue_id} @{message.queue_offset}",
@@ -107,10 +107,10 @@ def from_json(line: bytes, topic: str) -> Message:
     """The message that a line of JSON describes.
 
     Args:
-      line: one object; a broker's own properties in it are left out, the message gets new ones.
-      topic: where it is sent, whatever the line says.
+      line: one object; system properties in it are dropped, the message gets new ones.
+      topic: the topic to send to; the line's topic is ignored.
 
-    Raises: BadLineError: the text says what is wrong.
+    Raises: BadLineError: the line is not a JSON object, or a member has a wrong name or type.
     """
     from ..client import Message
     from ..client.message import SYSTEM_PROPERTIES
@@ -123,17 +123,17 @@ def from_json(line: bytes, topic: str) -> Message:
         raise BadLineError("not a JSON object")
     for name in tree:
         if name not in READ and name not in PASSED_OVER:
-            raise BadLineError(f"unknown member {name!r}; those that count: {', '.join(READ)}")
+            raise BadLineError(f"unknown member {name!r}; known members: {', '.join(READ)}")
     if tree.get("isCompressed"):
-        raise BadLineError("the body is compressed still: export without --as-stored")
+        raise BadLineError("the body is still compressed: export without --as-stored")
     properties = tree.get("properties") or {}
     if not isinstance(properties, dict) or not all(
         isinstance(value, str) for value in properties.values()
     ):
-        raise BadLineError("properties is not an object of texts")
+        raise BadLineError("properties must be an object of strings")
     keys = tree.get("keys", properties.get("KEYS")) or ()
     if not isinstance(keys, str) and not _is_texts(keys):
-        raise BadLineError("keys is neither a text nor a list of texts")
+        raise BadLineError("keys must be a string or a list of strings")
     delay_s = _number(tree, "delaySeconds", (int, float), None)
     return Message(
         topic,
@@ -161,13 +161,13 @@ def _body(tree: Mapping[str, Any]) -> bytes:
             return base64.b64decode(encoded, validate=True)
         except (binascii.Error, ValueError) as error:
             raise BadLineError(f"bodyBase64: {error}") from None
-    raise BadLineError("it has to have either body or bodyBase64, a text")
+    raise BadLineError("give either body or bodyBase64, as a string")
 
 
 def _text(tree: Mapping[str, Any], name: str, default: str | None) -> str | None:
     value = tree.get(name, default)
     if value is not None and not isinstance(value, str):
-        raise BadLineError(f"{name} is not a text")
+        raise BadLineError(f"{name} must be a string")
     return value or None
 
 
@@ -176,5 +176,5 @@ def _number(tree: Mapping[str, Any], name: str, kinds: tuple[type, ...], default
     if value is None:
         return default
     if isinstance(value, bool) or not isinstance(value, kinds):
-        raise BadLineError(f"{name} is not a number")
+        raise BadLineError(f"{name} must be a number")
     return value

@@ -1,4 +1,4 @@
-"""`trocket offset`: what queues hold, and where a group goes on."""
+"""`trocket offset`: a topic's offsets, and resets of a group's offsets."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from .topic import show_offsets
 if TYPE_CHECKING:
     from ..client import Admin, MessageQueue, QueueOffsets, QueueReset
 
-app = typer.Typer(no_args_is_help=True, help="Show a topic's offsets, reset a group's.")
+app = typer.Typer(no_args_is_help=True, help="Show a topic's offsets, or reset a group's.")
 
 
 @app.command("show", epilog="Example: trocket offset show Orders")
@@ -37,7 +37,7 @@ def offset_show(
     as_json: AsJson = False,
     timeout_s: TimeoutS = 3.0,
 ) -> None:
-    """Show what each queue of a topic holds."""
+    """Show the offsets and the message count of each queue of a topic."""
 
     async def ask(admin: Admin) -> tuple[list[QueueOffsets], str]:
         return await whole_or_part(admin.offsets(topic))
@@ -62,31 +62,32 @@ def offset_reset(
         typer.Option(
             "--to",
             metavar="WHERE",
-            help="begin, end, an offset, or a time: ISO 8601, `2h` (ago), ms since 1970.",
+            help="Reset to begin, end, an offset, or a time: ISO 8601, `2h` (ago), ms since 1970.",
         ),
     ],
     queue: Annotated[
         list[str] | None,
-        typer.Option("--queue", metavar="BROKER:ID", help="With an offset: only this queue."),
+        typer.Option("--queue", metavar="BROKER:ID", help="With an offset, reset only this queue."),
     ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only tell what would be done.")
+        bool, typer.Option("--dry-run", help="Print the new offsets, and change nothing.")
     ] = False,
     yes: Yes = False,
     url: Url = DEFAULT_URL,
     as_json: AsJson = False,
     timeout_s: TimeoutS = 3.0,
 ) -> None:
-    """Let a group go on elsewhere in a topic, forward or back.
+    """Reset a group's offsets in a topic, forward or back.
 
-    Consumers that run are told by the broker; single offsets need them stopped (or brokers of 5.x).
+    The broker notifies running consumers. To reset to a single offset, stop them first, unless the
+    broker is of 5.x.
     """
     is_offset = to.isascii() and to.isdecimal() and int(to) < OFFSET_MAX
     if queue and not is_offset:
-        usage("--queue goes with an offset")
+        usage("--queue needs --to with an offset")
     chosen = [_queue(topic, text) for text in queue or ()]
     if not dry_run:
-        confirm(f"This moves the group {group} in the topic {topic} to {to}.", yes=yes)
+        confirm(f"This resets group {group} in topic {topic} to {to}.", yes=yes)
 
     async def reset(admin: Admin) -> tuple[list[QueueReset], str]:
         options: dict[str, Any] = {}
@@ -104,7 +105,7 @@ def offset_reset(
         emit(done)
     else:
         show(
-            ["Broker", "Queue", "Was at", "Is to be at" if dry_run else "Is at"],
+            ["Broker", "Queue", "Before", "Would be" if dry_run else "Now"],
             [[each.broker_name, each.queue_id, each.before, each.after] for each in done],
         )
     end_with(error)

@@ -1,6 +1,6 @@
 """`trocket pipeline`: the jobs of `trocket.spark.jobs`, without spark-submit.
 
-Spark is imported, and Java started, only where a job runs.
+Spark is imported, and Java started, only when a job runs.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ _PASSED_ON = {
     "allow_interspersed_args": False,
     "help_option_names": [],
 }
-"""A job parses its flags itself: spark-submit gives them to it, too."""
+"""Typer passes flags through: a job parses them itself, since spark-submit passes them, too."""
 
 _SPARK_PACKAGES = ("pyspark", "pyarrow", "numpy", "pandas")
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="Run a Spark job over topics or a store's files, or show one with --demo.",
+    help="Run a Spark job over topics or a store's files, or try one with --demo.",
     epilog="Example: trocket pipeline trades_ohlc --demo",
 )
 

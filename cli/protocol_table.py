@@ -1,7 +1,7 @@
-"""Writes docs/protocol.md: every request code of RocketMQ, and who serves it here.
+"""Generator of docs/protocol.md: RocketMQ's request codes, and the servers that serve them here.
 
-The servers are started in memory and asked for their tables, so the page cannot promise what no
-processor does. Run it after a change of a table: `python -m trocket.cli.protocol_table FILE`.
+It starts the servers in memory and reads their tables, so the page lists only codes that have a
+processor. Run it after a change of a table: `python -m trocket.cli.protocol_table FILE`.
 """
 
 from __future__ import annotations
@@ -29,18 +29,17 @@ HEAD = """\
 # Protocol
 
 RocketMQ's remoting protocol: frames of up to 16 MiB, a header in JSON or in ROCKETMQ's binary form
-(the answer comes in the request's own), request and response matched by `opaque`. These are all
-request codes of RocketMQ 5.5.0, the codes 50 to 54 of 4.9, 301 and 302 of 4.2, and trocket's own
-30302 and 30303, with the servers that serve them. A request that no server serves is answered with
-code 3 and the remark ` request type N not supported`, as by RocketMQ. Some requests go the other
-way: a server sends them to clients or brokers.
+(a response uses the form of its request), request and response matched by `opaque`. The table lists
+all request codes of RocketMQ 5.5.0, with the codes 50 to 54 of 4.9, 301 and 302 of 4.2, and 30302
+and 30303 of trocket, and the servers that serve them here. A code that no server serves is answered
+with code 3 and the remark ` request type N not supported`, as RocketMQ does. Some go the other way:
+a server sends them, to clients or to brokers.
 
-"Partly" means that a part of the request is not served; the last column names it. "Asked well" and
-"asked wrongly" count the valid and invalid requests by which `trocket interop diff` compares the
-answers with those of Apache's servers, field by field; [Differences from Apache](quirks.md) has the
-deliberate differences.
+"Partly" means that a part of the request is not supported; the last column names it. "Valid" and
+"invalid" count the requests with which `trocket interop diff` compares the answers with those of
+Apache's servers, field by field; intended differences are in [quirks.md](quirks.md).
 
-`python -m trocket.cli.protocol_table docs/protocol.md` writes this page from the servers' own
+`python -m trocket.cli.protocol_table docs/protocol.md` generates this page from the servers' own
 tables; a test compares it.
 """
 
@@ -57,18 +56,18 @@ PARTLY: Mapping[RequestCode, str] = MappingProxyType(
         RequestCode.GET_EARLIEST_MSG_STORETIME: "static topics",
         RequestCode.UPDATE_AND_CREATE_TOPIC: "static topics; `cleanup.policy=COMPACTION`",
         RequestCode.UPDATE_AND_CREATE_TOPIC_LIST: "static topics; `cleanup.policy=COMPACTION`",
-        RequestCode.GET_TIMER_METRICS: "counts by topic: there are none in the answer",
-        RequestCode.GET_ALL_MESSAGE_REQUEST_MODE: "there are none, since pop is not there",
-        RequestCode.DELETE_TOPIC_IN_BROKER: "the retry topics of pop consumers stay",
+        RequestCode.GET_TIMER_METRICS: "counts by topic: the answer has none",
+        RequestCode.GET_ALL_MESSAGE_REQUEST_MODE: "the answer is empty: there is no pop",
+        RequestCode.DELETE_TOPIC_IN_BROKER: "retry topics of pop consumers are not deleted",
         RequestCode.INVOKE_BROKER_TO_RESET_OFFSET: (
             "always as with `useServerSideResetOffset=false`: the group's clients reset themselves"
         ),
         RequestCode.GET_NAMESRV_CONFIG: "only the keys that trocket supports",
-        RequestCode.UPDATE_NAMESRV_CONFIG: "only the keys that may change while it runs",
+        RequestCode.UPDATE_NAMESRV_CONFIG: "only the keys that can change at run time",
         RequestCode.GET_ROUTEINFO_BY_TOPIC: "`clusterTest`: routes of another environment",
     }
 )
-"""What is not done of requests that are served; the modules of the processors say it, too."""
+"""Unsupported parts of served requests; the processors' modules list them, too."""
 
 SENT: Mapping[RequestCode, str] = MappingProxyType(
     {
@@ -79,10 +78,10 @@ SENT: Mapping[RequestCode, str] = MappingProxyType(
         RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE: "name server",
     }
 )
-"""What a server sends, and refuses when it is sent to it."""
+"""Requests by the server that sends them; a server refuses them when it receives one."""
 
-_MEMORY = 64 * 1024
-"""Bytes of a file of the broker in memory: enough for a start."""
+_FILE_SIZE = 64 * 1024
+"""Bytes of each store file of the broker in memory: enough for a start."""
 
 
 def served_codes() -> dict[str, frozenset[int]]:
@@ -101,8 +100,8 @@ async def _broker_codes(clock: ManualClock) -> frozenset[int]:
     config = BrokerConfig(broker_name="b", broker_ip1="127.0.0.1", broker_ip2="127.0.0.1")
     store = MessageStoreConfig(
         store_path_root_dir="/store",
-        mapped_file_size_commit_log=_MEMORY,
-        mapped_file_size_consume_queue=_MEMORY,
+        mapped_file_size_commit_log=_FILE_SIZE,
+        mapped_file_size_consume_queue=_FILE_SIZE,
         max_hash_slot_num=1,
         max_index_num=1,
     )
@@ -119,7 +118,7 @@ def page() -> str:
     served = served_codes()
     covered = coverage(catalogue())
     names = " | ".join(served)
-    lines = [HEAD, f"| code | name | {names} | asked well | asked wrongly | what is missing |"]
+    lines = [HEAD, f"| code | name | {names} | valid | invalid | not supported |"]
     lines.append("|---|---|" + "---|" * len(served) + "---|---|---|")
     for code in sorted(RequestCode):
         cells = [state(code, server, codes) for server, codes in served.items()]
@@ -137,10 +136,10 @@ def page() -> str:
 
 
 def state(code: RequestCode, server: str, codes: frozenset[int]) -> str:
-    """How far a server serves a code: "yes", "partly", "sends", or "" where it is refused.
+    """A server's support for a code: "yes", "partly", "sends", or "" if it refuses the code.
 
     Args:
-      codes: those that it serves.
+      codes: the codes that the server serves.
     """
     if code not in codes:
         return "sends" if SENT.get(code) == server else ""

@@ -1,7 +1,7 @@
 """The self-check of `trocket up`: one message, sent and consumed over real sockets.
 
-It goes the way of a client: asks the name server for the route, sends to the broker, pulls, and
-compares. The topic and the groups are those that RocketMQ reserves for this.
+It does what a client does: asks the name server for the route, sends to the broker, pulls, and
+compares. The topic and the groups are those that RocketMQ reserves for self-tests.
 
 Source: RocketMQ TopicValidator.RMQ_SYS_SELF_TEST_TOPIC, MixAll.SELF_TEST_PRODUCER_GROUP.
 """
@@ -25,28 +25,27 @@ PRODUCER_GROUP = "SELF_TEST_P_GROUP"
 CONSUMER_GROUP = "SELF_TEST_C_GROUP"
 
 TIMEOUT_S = 5.0
-"""For each call. RocketMQ's clients wait 3 s for a send; a slow disk's first file takes longer."""
+"""Per call. RocketMQ's clients wait 3 s for a send; creating the first file on a slow disk takes
+longer."""
 
 CONNECT_TIMEOUT_S = 1.0
-"""To the address that clients are told, which may lead nowhere from here."""
-
-"""Bit of the pull's sysFlag: the subscription is in the request, no heartbeat came before."""
+"""For the advertised address, which may be unreachable from this machine."""
 
 
 async def check(
-    namesrv: str, broker: str, told: str, *, takes_sends: bool = True
+    namesrv: str, broker: str, advertised: str, *, takes_sends: bool = True
 ) -> tuple[float, str]:
     """Send one message and consume it.
 
     Args:
       namesrv: `host:port` of the name server.
       broker: `host:port` at which the broker answers on this machine.
-      told: `host:port` of the broker that clients are told.
-      takes_sends: false: only the route is asked for.
+      advertised: `host:port` of the broker in the routes that clients get.
+      takes_sends: false: only ask for the route.
 
-    Returns: milliseconds from the send's start to the message's arrival; and a warning, "" if all
-      is well, that clients may not reach the address they are told.
-    Raises: RemotingError: something refused, was silent, or gave back another message.
+    Returns: milliseconds from the send's start to the message's arrival; and a warning if clients
+      may not reach the advertised address, else "".
+    Raises: RemotingError: a server refused, did not answer, or returned another message.
     """
     failure: RemotingError | None = None
     async with trio.open_nursery() as nursery:
@@ -54,26 +53,26 @@ async def check(
         await nursery.start(client.run)
         try:
             await _must(client, namesrv, RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": TOPIC})
-            warning = "" if told == broker else await _unreachable(client, told)
+            warning = "" if advertised == broker else await _unreachable(client, advertised)
             start_s = trio.current_time()
             if takes_sends:
                 await _send_and_consume(client, broker)
             check_ms = (trio.current_time() - start_s) * 1000
         except RemotingError as error:
-            failure = error  # raised below, where no exception group is put around it
+            failure = error  # raised below, outside the nursery, which would wrap it in a group
         nursery.cancel_scope.cancel()
     if failure is not None:
         raise failure
     return check_ms, warning
 
 
-async def _unreachable(client: RemotingClient, told: str) -> str:
+async def _unreachable(client: RemotingClient, advertised: str) -> str:
     try:
-        await client.channel(told)
+        await client.channel(advertised)
     except RemotingConnectError as error:
         return (
-            f"clients are told {told}, and from this machine that fails ({error}); "
-            "if it fails for them too, set brokerIP1 or --host"
+            f"routes name this broker as {advertised}, which this machine cannot reach ({error}); "
+            "if clients cannot reach it either, set brokerIP1 or --host"
         )
     return ""
 
@@ -128,7 +127,10 @@ async def _must(
     ext_fields: dict[str, str],
     body: bytes = b"",
 ) -> RemotingCommand:
-    """The response, if it is SUCCESS."""
+    """Call and return the response.
+
+    Raises: RemotingError: no response, or one that is not SUCCESS.
+    """
     request = RemotingCommand(int(code), ext_fields=ext_fields, body=body)
     response = await client.call(address, request, TIMEOUT_S)
     if response.code != ResponseCode.SUCCESS:

@@ -28,59 +28,59 @@ if TYPE_CHECKING:
     from ..client import Delivery, Message, Producer, SendResult
 
 UNDER_WAY_MAX: Final = 256
-"""Messages that wait for their confirmation; what was read is told of in its order."""
+"""Sends in flight; results are printed in the order of the input."""
 READ_SIZE: Final = 64 * 1024
-"""Bytes taken from standard input at a time."""
+"""Bytes per read of standard input."""
 LINE_SIZE_MAX: Final = 16 * 1024 * 1024
-"""Bytes of one line: no frame is longer."""
+"""Longest line in bytes: the size limit of a frame."""
 
 
 def send(
-    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="Where to.")],
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="Send to this topic.")],
     body: Annotated[
         str,
         typer.Argument(
             metavar="BODY",
-            help="The body; `-`: each line of standard input is one. Left out, with --json: each "
-            "line is a message as `trocket consume --json` writes them.",
+            help="The body; `-` sends each line of standard input as a body. With --json and no "
+            "BODY, each line is a message as `trocket consume --json` prints it.",
         ),
     ] = "",
-    tag: Annotated[str, typer.Option("--tag", help="The message's tag.")] = "",
+    tag: Annotated[str, typer.Option("--tag", help="Set the message's tag.")] = "",
     key: Annotated[
-        list[str] | None, typer.Option("--key", help="A key to find it by; several times.")
+        list[str] | None, typer.Option("--key", help="Add a key for look-ups (repeatable).")
     ] = None,
     prop: Annotated[
         list[str] | None,
-        typer.Option("--property", metavar="NAME=VALUE", help="A property; several times."),
+        typer.Option("--property", metavar="NAME=VALUE", help="Add a property (repeatable)."),
     ] = None,
     delay_level: Annotated[
-        int, typer.Option("--delay-level", min=0, help="1 (1 s) to 18 (2 h).")
+        int, typer.Option("--delay-level", min=0, help="Delay by level: 1 (1 s) to 18 (2 h).")
     ] = 0,
     delay: Annotated[
-        float, typer.Option("--delay", min=0, metavar="S", help="Seconds; 5.x brokers.")
+        float, typer.Option("--delay", min=0, metavar="S", help="Delay by S seconds (5.x brokers).")
     ] = 0.0,
     sharding_key: Annotated[
-        str, typer.Option("--sharding-key", help="One key, one queue: in order.")
+        str, typer.Option("--sharding-key", help="Keep messages with this key in order.")
     ] = "",
     batch: Annotated[
-        int, typer.Option("--batch", min=1, help="So many messages in a request, to one queue.")
+        int, typer.Option("--batch", min=1, help="Put this number of messages in one request.")
     ] = 1,
-    count: Annotated[int, typer.Option("--count", min=1, help="Send BODY so often.")] = 1,
-    group: Annotated[str, typer.Option("--group", help="The producer's group.")] = "",
+    count: Annotated[int, typer.Option("--count", min=1, help="Send BODY this often.")] = 1,
+    group: Annotated[str, typer.Option("--group", help="Set the producer group.")] = "",
     url: Url = DEFAULT_URL,
     as_json: AsJson = False,
     timeout_s: TimeoutS = 3.0,
 ) -> None:
-    """Send messages, and print for each its id, broker, queue and offset, with tabs between.
+    """Send messages; print the id, broker, queue and offset of each, separated by tabs.
 
-    Ends at the first message that is not confirmed, with status 1.
+    Stops with status 1 at the first message that is not confirmed.
     """
     if not body and not as_json:
-        usage("what is to be sent? Give a BODY, `-` for lines, or --json for lines of JSON")
+        usage("nothing to send: give a BODY, `-` for lines, or --json for lines of JSON")
     if count > 1 and body in ("", "-"):
-        usage("--count repeats a BODY; standard input is read once")
+        usage("--count needs a BODY: standard input is read once")
     if not body and (tag or key or prop or delay_level or delay or sharding_key):
-        usage("with lines of JSON each message says its own tag, keys, properties and delay")
+        usage("in JSON lines, put the tag, keys, properties and delay into each message")
     more = {
         "tags": tag or None,
         "keys": tuple(key or ()),
@@ -108,23 +108,23 @@ def send(
 
 
 def _read_some() -> bytes:
-    """Some bytes of standard input; b"": its end."""
-    stdin: Any = sys.stdin.buffer  # its type does not tell of read1
+    """Some bytes of standard input; b"" at its end."""
+    stdin: Any = sys.stdin.buffer  # its declared type lacks read1
     try:
         number = stdin.fileno()
     except OSError:
         return bytes(stdin.read1(READ_SIZE))
-    # Not the buffer's own read: its lock would be held for ever by a read that Ctrl-C abandons.
+    # Not the buffer's own read: a read that Ctrl-C abandons would hold the buffer's lock for ever.
     return os.read(number, READ_SIZE)
 
 
 class _Source:
-    """What is to be sent, as it comes: lists of messages.
+    """The messages to send, in lists, as they become available.
 
     Args:
-      topic: where to.
-      body: as the command line has it.
-      count: how often, if it is a body.
+      topic: the topic to send to.
+      body: the argument BODY: a body, "-" or "".
+      count: how often to send a body.
       more: further fields of each message.
     """
 
@@ -144,7 +144,7 @@ class _Source:
         if self._body not in ("", "-"):
             return self._repeated()
         if self._bad_line:
-            # What came before it has been sent.
+            # The messages before the bad line were sent and reported.
             fail(self._bad_line)
         return self._read(await self._lines())
 
@@ -159,12 +159,12 @@ class _Source:
         return [Message(self._topic, body, **self._more)] * count
 
     async def _lines(self) -> list[bytes]:
-        """The next lines of standard input, without their ends."""
+        """The next lines of standard input, without line ends."""
         from anyio import to_thread
 
         if self._rest is None:
             raise StopAsyncIteration
-        # A read that waits must not keep Ctrl-C from ending the command.
+        # Ctrl-C must end the command even while a read waits for input.
         data = await to_thread.run_sync(_read_some, abandon_on_cancel=True)
         *lines, rest = (self._rest + data).split(b"\n")
         if len(rest) > LINE_SIZE_MAX:
@@ -200,10 +200,10 @@ async def _send_each(producer: Producer, source: _Source, *, as_json: bool) -> N
         for message in messages:
             under_way.append(await producer.send_soon(message))
             while under_way and (len(under_way) >= UNDER_WAY_MAX or under_way[0].is_done):
-                _tell(await under_way.popleft(), as_json=as_json)
-        # The next lines may be long in coming.
+                _print_result(await under_way.popleft(), as_json=as_json)
+        # Report all sends before waiting for more input, which may take long.
         while under_way:
-            _tell(await under_way.popleft(), as_json=as_json)
+            _print_result(await under_way.popleft(), as_json=as_json)
 
 
 async def _send_batches(producer: Producer, source: _Source, size: int, *, as_json: bool) -> None:
@@ -224,16 +224,16 @@ async def _send_batch(producer: Producer, messages: Sequence[Message], *, as_jso
     for index, message_id in enumerate(ids):
         offset = result.queue_offset + index if result.queue_offset >= 0 else -1
         place = places[index] if index < len(places) else ""
-        _tell_one(result, message_id, offset, place, as_json=as_json)
+        _print_message(result, message_id, offset, place, as_json=as_json)
 
 
-def _tell(result: SendResult, *, as_json: bool) -> None:
-    _tell_one(
+def _print_result(result: SendResult, *, as_json: bool) -> None:
+    _print_message(
         result, result.message_id, result.queue_offset, result.offset_message_id, as_json=as_json
     )
 
 
-def _tell_one(
+def _print_message(
     result: SendResult, message_id: str, offset: int, place: str, *, as_json: bool
 ) -> None:
     queue = result.queue

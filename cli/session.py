@@ -1,6 +1,6 @@
-"""The frame of the commands that talk to a cluster: flags, clients, errors as one line, JSON.
+"""Shared parts of the commands that use a cluster: flags, clients, errors as one line, JSON.
 
-Exit statuses: 0 well, 1 failed, 2 wrong usage, 130 after Ctrl-C.
+Exit statuses: 0 success, 1 failure, 2 wrong usage, 130 after Ctrl-C.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ EXIT_FAILED = 1
 EXIT_USAGE = 2
 
 DEFAULT_URL = "127.0.0.1:9876"
-"""Where a name server is by default."""
+"""Default address of the name server."""
 
 OFFSET_MAX = 10**12
-"""Numbers below it are offsets, others ms since 1970: this one is in 2001."""
+"""Numbers below this are offsets, others are ms since 1970: as a time, it is in 2001."""
 
 Url = Annotated[
     str,
@@ -38,17 +38,21 @@ Url = Annotated[
         "-n",
         envvar="ROCKETMQ_URL",
         metavar="URL",
-        help="rocketmq://host:port;host:port?namespace=…, or host:port;host:port: name servers.",
+        help="Use these name servers: rocketmq://host:port;host:port?namespace=…, or "
+        "host:port;host:port.",
     ),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="For scripts: JSON on standard output.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
 TimeoutS = Annotated[
     float,
-    typer.Option("--timeout", min=0.001, metavar="S", help="Seconds that a request may take."),
+    typer.Option("--timeout", min=0.001, metavar="S", help="Give up a request after S seconds."),
 ]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Skip the confirmation prompt.")]
 Cluster = Annotated[
-    str, typer.Option("--cluster", metavar="NAME", help="Needed if there are several clusters.")
+    str,
+    typer.Option(
+        "--cluster", metavar="NAME", help="Use this cluster; required if there are several."
+    ),
 ]
 
 T = TypeVar("T")
@@ -58,21 +62,21 @@ _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 
 def usage(message: str) -> NoReturn:
-    """Refuse what was asked for: one line, status 2."""
+    """Report wrong usage in one line, and end with status 2."""
     say(f"trocket: {message}")
     raise typer.Exit(EXIT_USAGE)
 
 
 def fail(message: object) -> NoReturn:
-    """End with one line and status 1."""
+    """Report a failure in one line, and end with status 1."""
     say(f"trocket: {one_line(message)}")
     raise typer.Exit(EXIT_FAILED)
 
 
 def run(main: Callable[..., Awaitable[T]], *args: Any) -> T:
-    """Run something that is asynchronous; its errors become lines and an exit status.
+    """Run an asynchronous command; the client's errors become lines and an exit status.
 
-    A fault of our own, which is any error that the client does not document, shows itself.
+    An error that the client does not document is a bug here, and keeps its traceback.
     """
     import anyio
 
@@ -90,7 +94,7 @@ def run(main: Callable[..., Awaitable[T]], *args: Any) -> T:
             if isinstance(leaf, typer.Exit):
                 raise typer.Exit(leaf.exit_code) from None
         if all(isinstance(leaf, BrokenPipeError) for leaf in leaves):
-            # Whoever read our output has enough. Python would complain once more at its end.
+            # The reader of the pipe has gone. Python would report that again at exit.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise typer.Exit(EXIT_FAILED) from None
         if not all(isinstance(leaf, ClientError) for leaf in leaves):
@@ -109,9 +113,9 @@ def run(main: Callable[..., Awaitable[T]], *args: Any) -> T:
 async def _interruptible(
     main: Callable[..., Awaitable[T]], args: Sequence[Any], handler: _LineHandler
 ) -> list[T]:
-    """What `main` gives, as a list of one; of none after Ctrl-C, which lets it close everything.
+    """The result of `main` in a list; an empty list after Ctrl-C, which cancels `main`.
 
-    What breaks off on the way is not worth a warning then.
+    After Ctrl-C, warnings about what the cancellation interrupts are dropped.
     """
     import anyio
 
@@ -133,8 +137,10 @@ async def _interruptible(
 def new_client(url: str, timeout_s: float) -> Client:
     """A client for the flags and the environment, not open yet.
 
-    Environment: ROCKETMQ_ACCESS_KEY, ROCKETMQ_SECRET_KEY, ROCKETMQ_SECURITY_TOKEN; the URL's
-    account counts more.
+    Environment: ROCKETMQ_ACCESS_KEY, ROCKETMQ_SECRET_KEY, ROCKETMQ_SECURITY_TOKEN; an account in
+    the URL takes precedence.
+
+    Raises: ConfigurationError: the URL or the environment is not valid.
     """
     from ..client import Client, ConfigurationError
     from ..client.core.signature import credentials_of
@@ -150,9 +156,10 @@ def new_client(url: str, timeout_s: float) -> Client:
 
 
 def administer(url: str, timeout_s: float, verb: Callable[[Admin], Awaitable[T]]) -> T:
-    """Open an Admin, let it do one thing, close it.
+    """Open an Admin, call `verb` with it, close it.
 
-    Returns: what the verb gives; if some brokers failed, an error that stops everything.
+    Returns: the verb's result. An error ends the command, also if only some brokers failed, unless
+      the verb uses `whole_or_part`.
     """
 
     async def main() -> T:
@@ -165,9 +172,9 @@ def administer(url: str, timeout_s: float, verb: Callable[[Admin], Awaitable[T]]
 
 
 async def whole_or_part(answer: Awaitable[T]) -> tuple[T, str]:
-    """What a verb gives, or what it gives of the brokers that answered and why others did not.
+    """A call's result, or the part of it from the brokers that answered.
 
-    Returns: the result, and "" or an error's text.
+    Returns: the result; and why the other brokers failed, "" if none did.
     """
     from ..client import BrokersError
 
@@ -180,21 +187,21 @@ async def whole_or_part(answer: Awaitable[T]) -> tuple[T, str]:
 
 
 def end_with(*errors: str) -> None:
-    """Say what went wrong beside what was shown; status 1 if anything did."""
-    told = [error for error in errors if error]
-    for error in told:
+    """Print the errors that are not empty; if there are any, end with status 1."""
+    reported = [error for error in errors if error]
+    for error in reported:
         say(f"trocket: {one_line(error)}")
-    if told:
+    if reported:
         raise typer.Exit(EXIT_FAILED)
 
 
 def confirm(question: str, *, yes: bool) -> None:
-    """Ask a person; a script must say --yes."""
+    """Ask for confirmation on a terminal; without one, --yes is required."""
     if yes:
         return
     if not sys.stdin.isatty():
-        usage(f"{question} Say --yes")
-    if not typer.confirm(f"{question} Sure?"):
+        usage(f"{question} Add --yes to confirm")
+    if not typer.confirm(f"{question} Continue?"):
         raise typer.Exit(EXIT_FAILED)
 
 
@@ -202,7 +209,7 @@ def confirm(question: str, *, yes: bool) -> None:
 
 
 def emit(value: object) -> None:
-    """One JSON document, or one line of many, on standard output."""
+    """Print a value as one line of JSON on standard output."""
     import msgspec
 
     typer.echo(msgspec.json.encode(value).decode())
@@ -212,7 +219,7 @@ def emit(value: object) -> None:
 
 
 def read_time(text: str, flag: str, now_ms: int) -> int:
-    """A time: ISO 8601, ms since 1970, or so long ago as `90s`, `5m`, `2h`, `1d`.
+    """Parse a time: ISO 8601, ms since 1970, or a span before now: `90s`, `5m`, `2h`, `1d`.
 
     Returns: ms since 1970.
     """
@@ -225,13 +232,13 @@ def read_time(text: str, flag: str, now_ms: int) -> int:
         return int(datetime.fromisoformat(text).timestamp() * 1000)
     except (ValueError, OverflowError, OSError):
         usage(
-            f"{flag}: {text!r} is no time: write 2026-11-21T06:00:00, 2h (ago), or milliseconds"
+            f"{flag}: {text!r} is not a time: write 2026-11-21T06:00:00, 2h (ago), or milliseconds"
             " since 1970"
         )
 
 
 def read_pairs(pairs: Iterable[str], flag: str) -> dict[str, str]:
-    """`name=value` of a flag that may be given several times."""
+    """Parse the `name=value` pairs of a repeatable flag."""
     found = {}
     for pair in pairs:
         name, separator, value = pair.partition("=")
@@ -250,10 +257,10 @@ def _leaves(error: BaseException) -> Iterator[BaseException]:
 
 
 class _LineHandler(logging.Handler):
-    """Says a record on standard error, without the traceback that it may have."""
+    """Prints log records as single lines on standard error, without tracebacks."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        """One line."""
+        """Print one record."""
         say(f"trocket: {one_line(record.getMessage())}")
 
 

@@ -1,6 +1,6 @@
 """`trocket store`: fsck, dump, export and repair of a store that no broker has open.
 
-What they do is in `store/offline`; here are flags, tables, progress bars and exit statuses.
+The work is done in `store/offline`; this module has flags, tables, progress bars, exit statuses.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="Check, list, export and repair a store: trocket's or Apache's, with no broker running.",
+    help="Check, list, export and repair a store of trocket or Apache while no broker runs on it.",
 )
 
 StorePath = Annotated[
-    str, typer.Argument(metavar="PATH", help="The store: the folder of storePathRootDir.")
+    str, typer.Argument(metavar="PATH", help="The store's folder (storePathRootDir).")
 ]
 Conf = Annotated[
     str,
@@ -46,41 +46,46 @@ Conf = Annotated[
         "-c",
         "--conf",
         metavar="FILE",
-        help="The store's broker.conf, for storePathCommitLog and file sizes. Without it sizes "
-        "are read off the files.",
+        help="Read storePathCommitLog and file sizes from this broker.conf. Default: derive the "
+        "sizes from the files.",
     ),
 ]
 Live = Annotated[
     bool,
-    typer.Option("--live", help="Look even while a broker runs, up to where its queues reach."),
+    typer.Option("--live", help="Read while a broker runs, up to the end of its consume queues."),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="For scripts: JSON on standard output.")]
-Topic = Annotated[str, typer.Option("--topic", help="Only this topic.")]
-Queue = Annotated[int | None, typer.Option("--queue", min=0, help="Only this queue id.")]
-Key = Annotated[str, typer.Option("--key", help="Only messages with this key or unique key.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
+Topic = Annotated[str, typer.Option("--topic", help="Select this topic.")]
+Queue = Annotated[int | None, typer.Option("--queue", min=0, help="Select this queue id.")]
+Key = Annotated[str, typer.Option("--key", help="Select messages with this key or unique key.")]
 FromOffset = Annotated[
     int | None,
     typer.Option(
         "--from-offset",
         min=0,
-        help="From this offset on: of the queue with --queue, else physical.",
+        help="Start at this offset: a queue offset with --queue, else a physical one.",
     ),
 ]
 ToOffset = Annotated[
-    int | None, typer.Option("--to-offset", min=0, help="Up to this offset, which is not included.")
+    int | None, typer.Option("--to-offset", min=0, help="Stop before this offset.")
 ]
 Since = Annotated[
     str,
     typer.Option(
-        "--since", metavar="TIME", help="Stored at or after: ISO 8601, ms since 1970, or 2h (ago)."
+        "--since",
+        metavar="TIME",
+        help="Select messages stored at TIME or later: ISO 8601, ms since 1970, or 2h (ago).",
     ),
 ]
-Until = Annotated[str, typer.Option("--until", metavar="TIME", help="Stored at or before.")]
-Limit = Annotated[int | None, typer.Option("--limit", min=0, help="So many at most.")]
+Until = Annotated[
+    str,
+    typer.Option("--until", metavar="TIME", help="Select messages stored at TIME or before."),
+]
+Limit = Annotated[int | None, typer.Option("--limit", min=0, help="Stop after this number.")]
 
 
 class What(StrEnum):
-    """What `dump` lists."""
+    """The part of a store that `dump` lists."""
 
     LOG = "log"
     QUEUE = "queue"
@@ -91,7 +96,7 @@ class What(StrEnum):
 
 
 class ExportFormat(StrEnum):
-    """What `export` writes."""
+    """The file format that `export` writes."""
 
     JSONL = "jsonl"
     JSON = "json"
@@ -99,7 +104,7 @@ class ExportFormat(StrEnum):
 
 
 class BodyForm(StrEnum):
-    """How bodies are written."""
+    """The form in which `export` writes bodies."""
 
     AUTO = "auto"
     TEXT = "text"
@@ -108,7 +113,7 @@ class BodyForm(StrEnum):
 
 
 class RebuildWhat(StrEnum):
-    """What `repair` builds again."""
+    """The queues and index files that `repair` rebuilds."""
 
     DAMAGED = "damaged"
     ALL = "all"
@@ -121,16 +126,17 @@ def fsck(
     live: Live = False,
     as_json: AsJson = False,
     limit: Annotated[
-        int, typer.Option("--limit", min=0, help="Findings listed at most (not with --json).")
+        int,
+        typer.Option("--limit", min=0, help="List at most this number of findings (no --json)."),
     ] = 50,
 ) -> None:
     """Check a whole store, and change nothing.
 
-    Walks the commit log (every record's sizes, checksums and place), and compares every consume
-    queue, index entry, the checkpoint and config/*.json with it.
+    Checks the sizes, checksum and offset of every record in the commit log, and compares all
+    consume queues, index entries, the checkpoint and config/*.json with it.
 
-    Ends with 0 when nothing is wrong (warnings are what the broker's next start puts right), 1 with
-    errors or lost messages, 2 when the store cannot be read.
+    The exit status is 0 without errors (the broker's next start fixes warnings), 1 with errors or
+    lost messages, 2 when the store cannot be read.
     """
     from ..store.offline.fsck import check_store
     from ..store.offline.read_only import ReadOnlyDisk
@@ -149,7 +155,7 @@ def fsck(
 @app.command("dump")
 def dump(
     path: StorePath,
-    what: Annotated[What, typer.Option("--what", help="What to list.")] = What.LOG,
+    what: Annotated[What, typer.Option("--what", help="List this part.")] = What.LOG,
     conf: Conf = "",
     live: Live = False,
     as_json: AsJson = False,
@@ -162,13 +168,13 @@ def dump(
     until: Until = "",
     limit: Limit = None,
     body: Annotated[
-        bool, typer.Option("--body", help="Show bodies: text, or hex when they are none.")
+        bool, typer.Option("--body", help="Show bodies: as text, or as hex if not UTF-8.")
     ] = False,
 ) -> None:
-    """List what a store holds: messages, queue units, index entries, checkpoint, config, a summary.
+    """List a store's messages, queue units, index entries, checkpoint, config, or a summary.
 
-    With --json a JSON object a line, with all fields; properties are an object, a body is `body`
-    (text) or `bodyBase64`. Damaged places are passed over and counted on standard error; the exit
+    With --json, print one object a line with all fields; properties are an object, a body is `body`
+    (text) or `bodyBase64`. Damaged ranges are skipped and counted on standard error; the exit
     status is then 1.
     """
     selection = _selection(
@@ -191,12 +197,10 @@ def export(
     path: StorePath,
     output: Annotated[
         str,
-        typer.Option(
-            "-o", "--output", metavar="FILE", help="Where to write; - is standard output."
-        ),
+        typer.Option("-o", "--output", metavar="FILE", help="Write to FILE; - is standard output."),
     ] = "-",
     form: Annotated[
-        ExportFormat, typer.Option("--format", help="parquet needs pyarrow.")
+        ExportFormat, typer.Option("--format", help="Write this format; parquet needs pyarrow.")
     ] = ExportFormat.JSONL,
     conf: Conf = "",
     live: Live = False,
@@ -209,15 +213,15 @@ def export(
     until: Until = "",
     limit: Limit = None,
     body: Annotated[
-        BodyForm, typer.Option("--body", help="auto: text where it is UTF-8, else base64.")
+        BodyForm, typer.Option("--body", help="Write bodies so; auto: text if UTF-8, else base64.")
     ] = BodyForm.AUTO,
     decompress: Annotated[
         bool, typer.Option("--decompress/--as-stored", help="Decompress bodies.")
     ] = True,
 ) -> None:
-    """Write messages in a form that other programs read, one after the other as they were stored.
+    """Write messages as JSON or Parquet for other programs, in the order of the commit log.
 
-    A file appears whole or not at all. Damaged places are passed over and counted on standard
+    The file appears only when it is complete. Damaged ranges are skipped and counted on standard
     error; the exit status is then 1.
     """
     selection = _selection(
@@ -234,49 +238,49 @@ def repair(
     path: StorePath,
     into: Annotated[
         str,
-        typer.Option("--into", metavar="NEWDIR", help="Repair a copy, made there (sparse files)."),
+        typer.Option("--into", metavar="NEWDIR", help="Repair a copy in NEWDIR (sparse files)."),
     ] = "",
     in_place: Annotated[
         bool, typer.Option("--in-place", help="Repair the store itself; needs --yes.")
     ] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="With --in-place: really.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Confirm --in-place.")] = False,
     no_backup: Annotated[
         bool,
-        typer.Option("--no-backup", help="With --in-place: do not keep PATH.before-repair."),
+        typer.Option("--no-backup", help="With --in-place, do not keep PATH.before-repair."),
     ] = False,
     skip: Annotated[
         bool,
         typer.Option(
-            "--skip", help="Holes in the log: placeholders for lost messages, keep all others."
+            "--skip", help="Fill holes in the log with placeholders, and keep all other messages."
         ),
     ] = False,
     cut: Annotated[
-        bool, typer.Option("--cut", help="Holes in the log: give up all that follows the first.")
+        bool, typer.Option("--cut", help="Cut the log at its first hole, and lose what follows.")
     ] = False,
     rebuild: Annotated[
-        RebuildWhat, typer.Option("--rebuild", help="Queues and index to build again.")
+        RebuildWhat, typer.Option("--rebuild", help="Rebuild damaged or all queues and indexes.")
     ] = RebuildWhat.DAMAGED,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only say what would be done.")
+        bool, typer.Option("--dry-run", help="Print the plan, and change nothing.")
     ] = False,
     conf: Conf = "",
     as_json: AsJson = False,
 ) -> None:
     """Repair a store: on a copy (--into NEWDIR), or in place with --yes.
 
-    Zeros what a torn write left behind the log's end, fills holes (--skip) or ends the log there
-    (--cut), builds queues and index again from the log, takes config files from their .bak, and
-    leaves a store that was closed cleanly. The plan is said first.
+    Prints the plan first. Zeros the torn write after the log's end, fills holes (--skip) or ends
+    the log there (--cut), rebuilds queues and index from the log, restores config files from their
+    .bak, and marks the store as closed cleanly.
 
-    Ends with 0 when the store is clean afterwards (with --dry-run: when there is nothing to do), 1
-    when not or when the plan could not be carried out, 2 when there is no plan that can be.
+    The exit status is 0 when the store is clean afterwards (with --dry-run: when there is nothing
+    to do), 1 when it is not or the repair failed, 2 when no repair is possible.
     """
     if skip and cut:
-        usage("--skip and --cut exclude each other")
+        usage("give --skip or --cut, not both")
     if not dry_run and bool(into) == in_place:
-        usage("say --into NEWDIR to repair a copy, or --in-place --yes (or --dry-run)")
+        usage("give --into NEWDIR to repair a copy, or --in-place --yes (or --dry-run)")
     if in_place and not yes and not dry_run:
-        usage("--in-place changes the store itself: say --yes, too, or use --into NEWDIR")
+        usage("--in-place changes the store itself: add --yes to confirm, or use --into NEWDIR")
     _repair(
         _absolute(path),
         into=_absolute(into) if into else "",
@@ -317,12 +321,12 @@ def _repair(
                 reader, path, holes=holes, rebuild=Rebuild(rebuild.value), conf=given,
                 progress=progress,
             )  # fmt: skip
-    said: dict[str, Any] = {"path": path, "into": into, "plan": plan.as_dict()}
+    summary: dict[str, Any] = {"path": path, "into": into, "plan": plan.as_dict()}
     if not as_json:
         print_plan(path, plan)
     if dry_run or plan.problems or not (plan.steps or into):
         if as_json:
-            typer.echo(json.dumps({**said, "before": report.as_dict(), "after": None}))
+            typer.echo(json.dumps({**summary, "before": report.as_dict(), "after": None}))
         undone = bool(plan.problems) or (dry_run and bool(plan.steps)) or not report.is_clean
         raise typer.Exit(2 if plan.problems and not dry_run else int(undone))
     with refused(status=1), progress_bar("repairing") as progress:
@@ -331,7 +335,7 @@ def _repair(
             say=say, progress=progress,
         )  # fmt: skip
     if as_json:
-        typer.echo(json.dumps({**said, "before": report.as_dict(), "after": after.as_dict()}))
+        typer.echo(json.dumps({**summary, "before": report.as_dict(), "after": after.as_dict()}))
     else:
         print_report(after, 50)
     raise typer.Exit(0 if after.is_clean else 1)
@@ -347,7 +351,7 @@ def _opened(path: str, conf: str, live: bool) -> Iterator[Opened]:
 
     with opened(ReadOnlyDisk(), _absolute(path), conf=_conf(conf), live=live) as store:
         if store.stop is not None:
-            say(f"{path}: a broker is running; looking up to physical offset {store.stop}")
+            say(f"{path}: a broker is running; reading up to physical offset {store.stop}")
         yield store
 
 
@@ -408,7 +412,7 @@ def _export(
     from ..store.offline.selection import Bodies, selected
 
     if output == "-" and form is ExportFormat.PARQUET:
-        usage("a Parquet file cannot go to standard output: say --output FILE")
+        usage("a Parquet file cannot go to standard output: give --output FILE")
     log = store.layout.commit_log(ReadOnlyDisk())
     walks: list[LogWalk] = []
 
@@ -449,12 +453,12 @@ def _export(
 
 
 def _say_holes(walk: LogWalk) -> int:
-    """Tell of damaged places that were passed over; the exit status."""
+    """Report the damaged ranges that the walk skipped; return the exit status."""
     if not walk.hole_count:
         return 0
     hole = walk.holes[0]
     say(
-        f"{walk.hole_count} damaged places were passed over, the first from {hole.start} to "
+        f"skipped {walk.hole_count} damaged ranges, the first from {hole.start} to "
         f"{hole.end}: {hole.reason}; see `trocket store fsck`"
     )
     return 1
@@ -495,7 +499,7 @@ def _conf(path: str) -> dict[str, str] | None:
     try:
         text = Path(path).read_bytes()
     except OSError as error:
-        raise NoStoreError(f"{path}: cannot be read: {error.strerror}") from error
+        raise NoStoreError(f"cannot read {path}: {error.strerror}") from error
     return read_conf(text, path=path)
 
 

@@ -1,4 +1,4 @@
-"""How `trocket store` speaks: tables and lines, a bar while it works, refusals of one line."""
+"""Terminal output of `trocket store`: tables, lines, a progress bar, errors of one line."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ if TYPE_CHECKING:
     from ..store.offline.report import Report
 
 LOST_PROPERTY = "TROCKET_LOST"
-"""What a repair's placeholders carry."""
+"""Property of the placeholders that a repair writes."""
 
 BODY_PREVIEW_COUNT = 60
-"""Characters of a body that a line shows."""
+"""Characters of a body in a line."""
 
 
 def usage(message: str) -> NoReturn:
-    """Refuse what was asked for: one line, status 2."""
+    """Report wrong usage in one line, and end with status 2."""
     say(f"trocket store: {message}")
     raise typer.Exit(2)
 
 
 @contextlib.contextmanager
 def refused(status: int = 2) -> Iterator[None]:
-    """One line and an exit status instead of a traceback."""
+    """Turn a StoreError into one line and an exit status."""
     from ..store.errors import StoreError
 
     try:
@@ -45,7 +45,7 @@ def refused(status: int = 2) -> Iterator[None]:
 
 @contextlib.contextmanager
 def progress_bar(label: str) -> Iterator[Callable[[int, int], None] | None]:
-    """A bar on standard error, where a person looks at it."""
+    """A progress bar on standard error, if that is a terminal."""
     if not sys.stderr.isatty():
         yield None
         return
@@ -64,7 +64,7 @@ def progress_bar(label: str) -> Iterator[Callable[[int, int], None] | None]:
 
 
 def print_report(report: Report, limit: int) -> None:
-    """What a check found, the worst first, at most `limit` findings."""
+    """Print a check's counts and its findings, the worst first, at most `limit`."""
     from rich.console import Console
     from rich.table import Table
 
@@ -104,9 +104,9 @@ def _finding_text(finding: Finding) -> str:
 
 
 def print_plan(path: str, plan: Plan) -> None:
-    """What a repair is going to do; what it cannot do on standard error."""
+    """Print the steps of a repair; what it cannot repair goes to standard error."""
     if not plan.steps and not plan.problems:
-        typer.echo(f"{path}: there is nothing to do")
+        typer.echo(f"{path}: nothing to do")
     for number, step in enumerate(plan.steps, 1):
         typer.echo(f"{number}. {step.kind}: {step.path}\n   {step.what}")
     for problem in plan.problems:

@@ -1,4 +1,4 @@
-"""`trocket topic`: which there are, what they hold, creating and deleting them."""
+"""`trocket topic`: commands that list, show, create and delete topics."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ Name = Annotated[str, typer.Argument(metavar="TOPIC", help="The topic.")]
 @app.command("list", epilog="Example: trocket topic list --all")
 def topic_list(
     is_all: Annotated[
-        bool, typer.Option("--all", help="RocketMQ's own, retry and DLQ topics, too.")
+        bool, typer.Option("--all", help="List system, retry and DLQ topics, too.")
     ] = False,
     url: Url = DEFAULT_URL,
     as_json: AsJson = False,
@@ -52,7 +52,7 @@ def topic_list(
 def topic_show(
     name: Name, url: Url = DEFAULT_URL, as_json: AsJson = False, timeout_s: TimeoutS = 3.0
 ) -> None:
-    """Show a topic's settings on each broker, and what its queues hold."""
+    """Show a topic's settings on each broker, and the offsets of its queues."""
 
     async def ask(admin: Admin) -> tuple[tuple[TopicInfo, str], tuple[list[QueueOffsets], str]]:
         info = await whole_or_part(admin.topic(name))
@@ -82,7 +82,7 @@ def topic_show(
 
 
 def show_offsets(offsets: list[QueueOffsets]) -> None:
-    """What queues hold."""
+    """Print a table of queues with their offsets."""
     show(
         ["Broker", "Queue", "Begin", "End", "Messages", "Last stored"],
         [
@@ -104,15 +104,19 @@ def show_offsets(offsets: list[QueueOffsets]) -> None:
 )
 def topic_create(
     name: Name,
-    queues: Annotated[int, typer.Option("--queues", min=1, help="On each broker.")] = 8,
+    queues: Annotated[
+        int, typer.Option("--queues", min=1, help="Set the queues on each broker.")
+    ] = 8,
     read_queues: Annotated[
-        int, typer.Option("--read-queues", min=0, help="0: as many as --queues.")
+        int, typer.Option("--read-queues", min=0, help="Set the read queues; 0: as --queues.")
     ] = 0,
-    perm: Annotated[str, typer.Option("--perm", help="RW, R or W.")] = "RW",
-    order: Annotated[bool, typer.Option("--order", help="Its messages are ordered.")] = False,
+    perm: Annotated[str, typer.Option("--perm", help="Allow RW, R or W.")] = "RW",
+    order: Annotated[bool, typer.Option("--order", help="Mark its messages as ordered.")] = False,
     attribute: Annotated[
         list[str] | None,
-        typer.Option("--attribute", "-a", metavar="NAME=VALUE", help="Of 5.x; several times."),
+        typer.Option(
+            "--attribute", "-a", metavar="NAME=VALUE", help="Set an attribute of 5.x (repeatable)."
+        ),
     ] = None,
     cluster: Cluster = "",
     url: Url = DEFAULT_URL,
@@ -122,7 +126,7 @@ def topic_create(
     """Create a topic on every broker of a cluster, or change it there."""
     bits = {"RW": 6, "R": 4, "W": 2}.get(perm.upper())
     if bits is None:
-        usage(f"--perm: {perm!r} is none of RW, R, W")
+        usage(f"--perm: {perm!r} is not RW, R or W")
     attributes = read_pairs(attribute or (), "--attribute")
 
     async def create(admin: Admin) -> None:
@@ -151,7 +155,7 @@ def topic_delete(
     timeout_s: TimeoutS = 3.0,
 ) -> None:
     """Delete a topic and all its messages."""
-    confirm(f"This deletes the topic {name} and its messages.", yes=yes)
+    confirm(f"This deletes topic {name} and its messages.", yes=yes)
     administer(url, timeout_s, lambda admin: admin.delete_topic(name, cluster=cluster or None))
     if as_json:
         emit({"deleted": name})

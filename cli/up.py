@@ -1,10 +1,10 @@
 """`trocket up`: name server and broker in one process, ready for the official clients.
 
-With `--masters`, `--slaves` or `--brokers` each broker has a process of its own: `up_cluster.py`.
+With `--masters`, `--slaves` or `--brokers` each broker runs in a separate process: `up_cluster.py`.
 
-Ready means: both listen, the broker is registered, and a message went through (`self_check`). A
-store that takes no message (read-only, disk full) is served all the same, and says so.
-Stopping ends the broker first, so that it can still tell the name server.
+Ready means: both listen, the broker is registered, and a message passed (`self_check`). A broker
+whose store accepts no messages (read-only, disk full) is still served, with a notice.
+On a stop the broker ends first, so that it can still unregister from the name server.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ EVERYWHERE = ("0.0.0.0", "::")
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run both until SIGTERM or SIGINT; the exit status."""
+    """Run both until SIGTERM or SIGINT, and return the exit status."""
     options = _parser().parse_args(arguments)
     try:
         shape = shape_of(options.masters, options.slaves, options.brokers, is_sync=options.is_sync)
         if shape is not None:
             return _serve_cluster(options, shape)
         if options.own_files:
-            raise ConfigError("--broker-config is for several brokers: add --masters 2")
+            raise ConfigError("--broker-config needs several brokers: add --masters 2")
         namesrv, broker, store, warnings = _configured(options, "store")
     except ConfigError as error:
         return process.refuse(PROGRAM, error)
@@ -61,7 +61,7 @@ def _serve_cluster(options: argparse.Namespace, shape: Shape) -> int:
     for text in options.own_files:
         name, _, path = text.partition("=")
         if not path:
-            raise ConfigError(f"--broker-config {text}: write NAME=FILE, as broker-a=a.conf")
+            raise ConfigError(f"--broker-config {text}: write NAME=FILE, such as broker-a=a.conf")
         own[name] = ConfigFile(path, process.read_entries(path))
     members, own_warnings = plan(shape, broker, store, common, own)
     process.log_to_stderr(options.log_level, [*warnings, *own_warnings])
@@ -84,16 +84,16 @@ def _serve_cluster(options: argparse.Namespace, shape: Shape) -> int:
 
 
 class SelfCheckError(Exception):
-    """The servers run, but a message did not pass through them."""
+    """The servers run, but the self-check's message did not pass."""
 
 
 class Up:
-    """Both servers of one process.
+    """A name server and a broker in one process.
 
     Args:
-      namesrv, broker, store: whole configurations, ports may be 0.
-      as_json: say one JSON object when ready, and nothing else on standard output.
-      home: the data folder, to be shown.
+      namesrv, broker, store: whole configurations; a port 0 takes any free one.
+      as_json: when ready, print one JSON object, and nothing else on standard output.
+      home: the data folder, to be printed.
     """
 
     def __init__(
@@ -114,7 +114,8 @@ class Up:
     async def run(self, stop: trio.CancelScope) -> None:
         """Run both until `stop` is cancelled.
 
-        Raises: OSError, StoreError: could not start; SelfCheckError; or what a server failed with.
+        Raises: OSError, StoreError: a server could not start; SelfCheckError: the self-check's
+          message did not pass; or the error of a server that failed.
         """
         import trio
 
@@ -126,6 +127,7 @@ class Up:
         from ..store.disk.os_disk import OsDisk
 
         clock, turn = SystemClock(), Turn()
+        # `stop` cancels only the inner nursery: the broker unregisters at the name server.
         async with trio.open_nursery() as outer:
             disk = OsDisk()
             namesrv = NamesrvController(self._namesrv, clock=clock, disk=disk, turn=turn)
@@ -145,23 +147,25 @@ class Up:
     async def _become_ready(self, namesrv: str, broker: BrokerController) -> None:
         from ..remoting.client import split_address
 
-        told = broker.broker_addr
-        port = split_address(told)[1]
+        advertised = broker.broker_addr
+        port = split_address(advertised)[1]
         here = join_address(reachable(self._broker.bind_address), port)
         try:
             check_ms, warning = await self._check(namesrv, here, broker)
         except SelfCheckError:
             if not broker.sends_refused:
                 raise
-            # The disk was looked at meanwhile, and is too full.
+            # Meanwhile the broker found the disk too full: check again, without a send.
             check_ms, warning = await self._check(namesrv, here, broker)
         refused = broker.sends_refused
         if warning:
             process.logger.warning(warning)
-        host = self._broker.broker_ip1 if here != told else reachable(self._namesrv.bind_address)
+        host = (
+            self._broker.broker_ip1 if here != advertised else reachable(self._namesrv.bind_address)
+        )
         self._announce(
             join_address(host, split_address(namesrv)[1]),
-            told,
+            advertised,
             broker.listen_addresses,
             refused or f"one message sent and consumed in {check_ms:.0f} ms",
             refused,
@@ -178,7 +182,7 @@ class Up:
             raise SelfCheckError(f"the self-check failed: {error}") from error
 
     def _announce(
-        self, namesrv: str, told: str, listening: Sequence[str], checked: str, refused: str
+        self, namesrv: str, advertised: str, listening: Sequence[str], checked: str, refused: str
     ) -> None:
         facts: dict[str, Any] = {
             "ready": True,
@@ -186,7 +190,7 @@ class Up:
             "version": __version__,
             "pid": os.getpid(),
             "namesrv": namesrv,
-            "broker": told,
+            "broker": advertised,
             "listening": list(listening),
             "home": self._home,
             "store": self._store.store_path_root_dir,
@@ -199,7 +203,7 @@ class Up:
         process.say(
             f"trocket {__version__}, process {facts['pid']}\n"
             f"  name server  {namesrv}\n"
-            f"  broker       {told}  {self._broker.broker_name} of "
+            f"  broker       {advertised}  {self._broker.broker_name} of "
             f"{self._broker.broker_cluster_name}, listening on {listening_text}\n"
             f"  data         {facts['store']}\n"
             f"  self-check   {checked}\n"
@@ -219,43 +223,55 @@ def _parser() -> argparse.ArgumentParser:
         "--home",
         default=str(Path.home() / "trocket"),
         metavar="DIR",
-        help="data of both (~/trocket); storePathRootDir of a file counts more",
+        help="store data in DIR (~/trocket); storePathRootDir in a file takes precedence",
     )
     parser.add_argument(
         "--host",
         metavar="HOST",
-        help="address to listen on and to tell clients (127.0.0.1); with 0.0.0.0 it listens "
-        "everywhere and tells this machine's address, or brokerIP1",
+        help="listen on HOST and advertise it to clients (127.0.0.1); with 0.0.0.0, listen on all "
+        "addresses and advertise this machine's, or brokerIP1",
     )
-    parser.add_argument("--namesrv-port", type=int, metavar="PORT", help="9876; 0 takes a free one")
+    parser.add_argument(
+        "--namesrv-port",
+        type=int,
+        metavar="PORT",
+        help="listen on PORT (9876); 0 takes any free port",
+    )
     parser.add_argument(
         "--broker-port",
         type=int,
         metavar="PORT",
-        help="10911; 0 takes a free one; PORT - 2 is the VIP port; of several brokers the first's, "
-        "the next is PORT + 10",
+        help="listen on PORT (10911), and on PORT - 2 as VIP port; 0 takes any free port; with "
+        "several brokers, it is the first one's, the next takes PORT + 10",
     )
-    parser.add_argument("-c", dest="config_file", metavar="FILE", help="RocketMQ's broker.conf")
     parser.add_argument(
-        "--namesrv-config", metavar="FILE", help="RocketMQ's namesrv.conf, if there is one"
+        "-c", dest="config_file", metavar="FILE", help="read this broker.conf of RocketMQ"
     )
-    parser.add_argument("--json", action="store_true", help="when ready, one line of JSON")
+    parser.add_argument(
+        "--namesrv-config", metavar="FILE", help="read this namesrv.conf of RocketMQ"
+    )
+    parser.add_argument("--json", action="store_true", help="print one line of JSON when ready")
     process.add_log_level(parser, "warning")
     several = parser.add_argument_group(
-        "several brokers", "each in a process of its own, with a folder of its own in --home"
-    )
-    several.add_argument("--masters", type=int, metavar="N", help="broker-a, broker-b, …")
-    several.add_argument(
-        "--slaves", type=int, metavar="N", help="of each master: broker-a-1, broker-b-1, … (0)"
+        "several brokers", "each broker has its own process, and its own folder in --home"
     )
     several.add_argument(
-        "--brokers", type=int, metavar="N", help="the same as --masters N without slaves"
+        "--masters", type=int, metavar="N", help="run N masters: broker-a, broker-b, …"
+    )
+    several.add_argument(
+        "--slaves",
+        type=int,
+        metavar="N",
+        help="run N slaves of each master (0): broker-a-1, broker-b-1, …",
+    )
+    several.add_argument(
+        "--brokers", type=int, metavar="N", help="run N masters without slaves, as --masters N"
     )
     several.add_argument(
         "--sync",
         dest="is_sync",
         action="store_true",
-        help="masters answer a send when a slave has it: brokerRole=SYNC_MASTER",
+        help="let masters confirm a send when a slave has it: brokerRole=SYNC_MASTER",
     )
     several.add_argument(
         "--broker-config",
@@ -263,13 +279,13 @@ def _parser() -> argparse.ArgumentParser:
         action="append",
         default=[],
         metavar="NAME=FILE",
-        help="a broker.conf for one of them, such as broker-a=a.conf; counts more than -c",
+        help="read a broker.conf for one broker, such as broker-a=a.conf; it overrides -c",
     )
     return parser
 
 
 class _Configured(NamedTuple):
-    """The settings of the servers, and warnings about the files that they are from."""
+    """The settings of the servers, and the warnings about their files."""
 
     namesrv: NamesrvConfig
     broker: BrokerConfig
@@ -278,10 +294,13 @@ class _Configured(NamedTuple):
 
 
 def _configured(options: argparse.Namespace, folder: str) -> _Configured:
-    """What counts, from low to high: defaults, files, flags. NAMESRV_ADDR plays no part here.
+    """The configurations and their warnings; flags override files, files override defaults.
+
+    NAMESRV_ADDR is ignored: the name server is in this process.
 
     Args:
-      folder: for the broker's data, in --home.
+      folder: the folder in --home for the broker's data.
+    Raises: ConfigError: a file or a flag is not valid.
     """
     from ..common.machine import host_name, local_address
 
@@ -309,11 +328,11 @@ def _configured(options: argparse.Namespace, folder: str) -> _Configured:
             broker.broker_ip1 = options.host
     namesrv.listen_port = _port(options.namesrv_port, namesrv.listen_port, "--namesrv-port")
     broker.listen_port = _port(options.broker_port, broker.listen_port, "--broker-port")
-    told = broker.bind_address
+    bound = broker.bind_address
     with_machine(
         broker,
         host_name=host_name(),
-        local_address=local_address if told in EVERYWHERE else lambda: told,
+        local_address=local_address if bound in EVERYWHERE else lambda: bound,
     )
     return _Configured(namesrv, broker, store, [*namesrv_warnings, *broker_warnings])
 
@@ -322,5 +341,5 @@ def _port(given: int | None, configured: int, flag: str) -> int:
     if given is None:
         return configured
     if not 0 <= given <= 65_535 or (flag == "--broker-port" and given in (1, 2)):
-        raise ConfigError(f"{flag} {given} is not a port")
+        raise ConfigError(f"{flag} {given}: not a usable port")
     return given

@@ -1,7 +1,8 @@
-"""One broker of `trocket up` as a process of its own.
+"""A child process of `trocket up` that runs one broker.
 
-What is run is a constant but for the log level. The keys go through the child's standard input,
-which stays open: when it ends, because we have ended, however that came, so does the child.
+The command line is constant except for the log level. The settings go through the child's standard
+input, which stays open: when this process ends, for whatever reason, the child reads the end of its
+input and stops, too.
 """
 
 from __future__ import annotations
@@ -19,38 +20,38 @@ import trio
 from .up_plan import Member
 
 COMMAND: Final = (sys.executable, "-m", "trocket.broker", "--config-from-stdin", "--log-level")
-"""And one of the four levels."""
+"""The command line without its last argument, the log level."""
 
 LAST_LINES_MAX: Final = 10
-"""Of a child's log, told again when it has ended by itself."""
+"""Last lines of a child's log that are repeated when it exits unexpectedly."""
 
 LINE_SIZE_MAX: Final = 16_384
-"""Bytes of a line; a longer one is cut into several."""
+"""Bytes of a line; longer lines are split."""
 
 LAST_LINES_S: Final = 1.0
-"""How long the log of a child that has ended is read on: a process of its own may hold the pipe."""
+"""How long a child's log is read after its exit: its own children may keep the pipe open."""
 
 STOP_GRACE_S: Final = 20.0
-"""From SIGTERM to SIGKILL. A broker needs a tenth of a second, and 5 s where name servers are gone;
-a slow disk may need longer to take what is left."""
+"""From SIGTERM to SIGKILL. A broker stops in a tenth of a second, and in 5 s if name servers do not
+answer; flushing to a slow disk may take longer."""
 
 READ_SIZE: Final = 65_536
 
 
 class Child:
-    """A broker that runs.
+    """A broker in a child process.
 
     Lifecycle: `start`, then `run` in a nursery that outlives `stop`.
 
     Args:
-      member: what it is.
+      member: the broker's name, role and settings.
       on_line: called with each line of its log.
-      on_end: called when it has ended and its log is read.
+      on_end: called when it has exited and its log is read.
 
     Attributes:
-      status: its exit status, or minus the signal that ended it; None: it runs.
-      has_booted: set when it says that it serves.
-      last_lines: of its log.
+      status: its exit status, or minus the signal that ended it; None while it runs.
+      has_booted: set when it reports that it serves.
+      last_lines: the last lines of its log.
     """
 
     def __init__(
@@ -70,15 +71,15 @@ class Child:
 
     @property
     def pid(self) -> int:
-        """Its process's number; 0: it was not started."""
+        """The process id; 0 before `start`."""
         return self._process.pid if self._process is not None else 0
 
     async def start(self, namesrv_addr: str, log_level: str) -> None:
-        """Start it.
+        """Start the process, and send it its settings.
 
         Args:
-          namesrv_addr: `host:port;host:port`, which it registers with.
-        Raises: OSError: it cannot be started.
+          namesrv_addr: `host:port;host:port` of the name servers to register with.
+        Raises: OSError: the process cannot be started.
         """
         self._process = await trio.lowlevel.open_process(
             [*COMMAND, log_level],
@@ -86,19 +87,19 @@ class Child:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             env=_environment(os.environ),
-            start_new_session=True,  # a Ctrl-C is ours, and we end our children in order
+            start_new_session=True,  # Ctrl-C must reach this process only, which stops them
         )
         assert self._process.stdin is not None
         try:
             properties = self.member.properties(namesrv_addr)
             await self._process.stdin.send_all(properties.encode("ascii"))
-        except trio.BrokenResourceError:  # it has ended; why is in its log
+        except trio.BrokenResourceError:  # it has exited already; its log has the reason
             pass
 
     async def run(self) -> None:
-        """Read what it says until it has ended."""
+        """Read its output until it has exited."""
         process = self._process
-        assert process is not None, "it was not started"
+        assert process is not None, "start() was not called"
         log, output = trio.CancelScope(), trio.CancelScope()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._read_log, log)
@@ -109,7 +110,7 @@ class Child:
         self._on_end(self)
 
     async def stop(self) -> None:
-        """End it, and wait until it has; not cancelled, it always ends."""
+        """Stop it with SIGTERM, after STOP_GRACE_S with SIGKILL, and wait until it has exited."""
         process = self._process
         if process is None:
             return
@@ -117,12 +118,12 @@ class Child:
         with trio.move_on_after(STOP_GRACE_S):
             await process.wait()
         if process.returncode is None:
-            self._on_line(self, f"does not stop in {STOP_GRACE_S:g} s, and is killed")
+            self._on_line(self, f"did not stop within {STOP_GRACE_S:g} s: killing it")
             process.kill()
             await process.wait()
 
     async def _read_output(self, reading: trio.CancelScope) -> None:
-        """Its first line says that it serves; it is as good as told by its address."""
+        """Take its first output as the report that it serves: it prints only that."""
         assert self._process is not None
         assert self._process.stdout is not None
         with reading:
@@ -135,20 +136,20 @@ class Child:
     async def _read_log(self, reading: trio.CancelScope) -> None:
         assert self._process is not None
         assert self._process.stderr is not None
-        begun = b""
+        partial = b""
         with reading:
             try:
                 while data := await self._process.stderr.receive_some(READ_SIZE):
-                    *lines, begun = (begun + data).split(b"\n")
+                    *lines, partial = (partial + data).split(b"\n")
                     for line in lines:
                         self._take_line(line)
-                    if len(begun) > LINE_SIZE_MAX:
-                        self._take_line(begun)
-                        begun = b""
+                    if len(partial) > LINE_SIZE_MAX:
+                        self._take_line(partial)
+                        partial = b""
             except trio.BrokenResourceError:
                 pass
-        if begun:
-            self._take_line(begun)
+        if partial:
+            self._take_line(partial)
 
     def _take_line(self, line: bytes) -> None:
         text = line.decode("utf-8", "replace")
@@ -157,7 +158,7 @@ class Child:
 
 
 def _environment(environment: Mapping[str, str]) -> dict[str, str]:
-    """Ours; and where Python does not look into the working directory for us, not for it either."""
+    """The environment of this process, and PYTHONSAFEPATH if this process ran without the cwd."""
     here = str(Path.cwd())
     is_safe = here not in sys.path and "" not in sys.path
     return {**environment, **({"PYTHONSAFEPATH": "1"} if is_safe else {})}

@@ -1,13 +1,13 @@
-"""`trocket up` with several brokers: the name server here, each broker in a process of its own.
+"""`trocket up` with several brokers: the name server in this process, each broker in a child.
 
-Python uses one core in a process, so brokers in several use several; and one of them can be killed
-to see what the others and the clients do. The name server stays in this process, which has nothing
-else to do: a process less, and routes outlive every broker.
+A Python process uses one core, so brokers in several processes use several; and one of them can be
+killed to test the others and the clients. The name server runs in this process, which has nothing
+else to do: that saves a process, and the routes outlive every broker.
 
-Masters are started before slaves, which so hear of their master with their own registration, and
-stopped before them, so that no send is told that its slave is gone. A broker that ends by itself is
-never started again: before all are ready everything stops; later the others go on, which is what
-one has slaves for, and in the end the exit status is 1.
+Masters start before slaves, so that a slave learns its master's address when it registers; masters
+stop before slaves, so that no send is answered with an unavailable slave. A broker that exits
+unexpectedly is not restarted: before all are ready, everything stops; later the others continue, as
+slaves are meant to, and the exit status in the end is 1.
 """
 
 from __future__ import annotations
@@ -42,30 +42,30 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
 JOIN_TIMEOUT_S: Final = 30.0
-"""For brokers that serve to be registered, and for their slaves to be connected. A slave tries its
-master every 5 s."""
+"""How long to wait until all brokers are registered, and then until the slaves are connected. A
+slave tries its master every 5 s."""
 
-ASK_AGAIN_S: Final = 0.02
-"""Between two looks whether they are."""
+POLL_INTERVAL_S: Final = 0.02
+"""Interval between two checks of that."""
 
 CALL_TIMEOUT_S: Final = 5.0
 
 
 class ClusterError(Exception):
-    """A broker has ended, or does not do its part."""
+    """A broker has exited, did not register, or has no connected slave in time."""
 
 
 class UpCluster:
-    """A name server, and brokers as children.
+    """A name server in this process, and brokers in child processes.
 
     Args:
-      namesrv: its whole configuration, the port may be 0.
+      namesrv: its whole configuration; a port 0 takes any free one.
       members: the brokers, masters first.
-      cluster: the name that name servers list them under.
-      further_namesrv: other name servers that they register with.
-      log_level: of the children.
-      as_json: say one JSON object when ready, and nothing else on standard output.
-      home: the data folder, to be shown.
+      cluster: the cluster's name at the name servers.
+      further_namesrv: other name servers that the brokers register with.
+      log_level: the children's log level.
+      as_json: when ready, print one JSON object, and nothing else on standard output.
+      home: the data folder, to be printed.
     """
 
     def __init__(
@@ -87,7 +87,9 @@ class UpCluster:
         self._log_level = log_level
         self._as_json = as_json
         self._home = home
-        self._children = [Child(each, on_line=self._say, on_end=self._ended) for each in members]
+        self._children = [
+            Child(each, on_line=self._print_line, on_end=self._ended) for each in members
+        ]
         self._masters = [child for child in self._children if not child.member.is_slave]
         self._slaves = [child for child in self._children if child.member.is_slave]
         self._client = RemotingClient()
@@ -98,11 +100,11 @@ class UpCluster:
     async def run(self, stop: trio.CancelScope) -> None:
         """Run all of them until `stop` is cancelled.
 
-        Raises: OSError, StoreError: could not start; ClusterError: a broker has ended by itself;
-          RemotingError: a message did not pass.
+        Raises: OSError, StoreError: could not start; ClusterError: a broker has exited
+          unexpectedly, or the self-check failed.
         """
-        # Outlives what stops: somebody must read what the children say until they have ended.
-        async with trio.open_nursery() as keepers, trio.open_nursery() as outer:
+        # `readers` outlives the stop: a child whose full pipe is not read would not exit.
+        async with trio.open_nursery() as readers, trio.open_nursery() as outer:
             controller = NamesrvController(self._namesrv, clock=SystemClock(), disk=OsDisk())
             await outer.start(controller.run)
             await outer.start(self._client.run)
@@ -111,7 +113,7 @@ class UpCluster:
                 with stop:
                     async with trio.open_nursery() as inner:
                         inner.start_soon(self._watch)
-                        await self._start(keepers, port)
+                        await self._start(readers, port)
                         process.settle()
                         await trio.sleep_forever()
             finally:
@@ -123,122 +125,132 @@ class UpCluster:
                                 stopping.start_soon(child.stop)
             outer.cancel_scope.cancel()
         if self._lost:
-            raise ClusterError("\n".join(map(_ending, self._lost)))
+            raise ClusterError("\n".join(map(_exit_text, self._lost)))
 
-    async def _start(self, keepers: trio.Nursery, port: int) -> None:
-        """Start all, and wait until they do their parts."""
+    async def _start(self, readers: trio.Nursery, port: int) -> None:
+        """Start all brokers, and wait until they are registered, connected and checked."""
         namesrv = join_address(reachable(self._namesrv.bind_address), port)
         namesrv_addr = ";".join([namesrv, *self._further_namesrv])
         for children in (self._masters, self._slaves):
             for child in children:
                 await child.start(namesrv_addr, self._log_level)
-                keepers.start_soon(child.run)
+                readers.start_soon(child.run)
             for child in children:
                 await child.has_booted.wait()
-        told = await self._registered(namesrv)
+        advertised = await self._registered(namesrv)
         for master in self._masters:
-            await self._has_slaves(master, _here(master.member, told))
-        check_ms = [await self._check(master.member, namesrv, told) for master in self._masters]
+            await self._wait_slaves(master, _local_address(master.member, advertised))
+        check_ms = [
+            await self._check(master.member, namesrv, advertised) for master in self._masters
+        ]
         self._is_ready = True
         first = self._masters[0].member
-        if told[first.name] != _here(first, told):  # then they are told another of our addresses
-            namesrv = join_address(split_address(told[first.name])[0], port)
-        self._announce(namesrv, told, max(check_ms))
+        # Brokers advertise another address than they bind: print it for the name server, too.
+        if advertised[first.name] != _local_address(first, advertised):
+            namesrv = join_address(split_address(advertised[first.name])[0], port)
+        self._announce(namesrv, advertised, max(check_ms))
 
     async def _registered(self, namesrv: str) -> dict[str, str]:
-        """`host:port` that clients are told of each member, once the name server has all.
+        """Wait until the name server has all brokers, and return the `host:port` of each by name.
 
-        Raises: ClusterError: it does not come to that.
+        Raises: ClusterError: some did not register within JOIN_TIMEOUT_S.
         """
-        told: dict[str, str] = {}
+        advertised: dict[str, str] = {}
 
-        async def are_told() -> bool:
+        async def all_registered() -> bool:
             body = await self._ask(namesrv, RequestCode.GET_BROKER_CLUSTER_INFO)
             table = ClusterInfo.from_body(body).broker_addr_table
             for child in self._children:
                 group = table.get(child.member.broker_name)
                 address = group and group.broker_addrs.get(child.member.broker_id)
                 if address:
-                    told[child.member.name] = address
-            return len(told) == len(self._children)
+                    advertised[child.member.name] = address
+            return len(advertised) == len(self._children)
 
-        if not await _comes(are_told):
-            missing = [c for c in self._children if c.member.name not in told]
-            raise ClusterError(f"not registered: {_with_last_lines(missing)}")
-        return told
+        if not await _wait_until(all_registered):
+            missing = [c for c in self._children if c.member.name not in advertised]
+            raise ClusterError(
+                f"not registered within {JOIN_TIMEOUT_S:g} s: {_with_last_lines(missing)}"
+            )
+        return advertised
 
-    async def _has_slaves(self, master: Child, address: str) -> None:
-        """Wait until all slaves of a master follow it.
+    async def _wait_slaves(self, master: Child, address: str) -> None:
+        """Wait until all slaves of a master are connected to it.
 
-        Raises: ClusterError: it does not come to that.
+        Raises: ClusterError: some are not within JOIN_TIMEOUT_S.
         """
 
-        async def are_there() -> bool:
+        async def all_connected() -> bool:
             body = await self._ask(address, RequestCode.GET_BROKER_HA_STATUS)
             return len(HARuntimeInfo.from_body(body).ha_connection_info) >= self._shape.slaves
 
-        if not await _comes(are_there):
+        if not await _wait_until(all_connected):
             name = master.member.broker_name
             group = [child for child in self._children if child.member.broker_name == name]
-            raise ClusterError(f"the slaves of {name} do not follow it: {_with_last_lines(group)}")
+            raise ClusterError(
+                f"slaves of {name} not connected to it within {JOIN_TIMEOUT_S:g} s: "
+                f"{_with_last_lines(group)}"
+            )
 
     async def _ask(self, address: str, code: RequestCode) -> bytes:
-        """The answer's body, which has something.
+        """Call and return the answer's body.
 
-        Raises: RemotingError: there is no such answer.
+        Raises: RemotingError: no answer, or one that is not SUCCESS.
         """
         answer = await self._client.call(address, RemotingCommand(int(code)), CALL_TIMEOUT_S)
         if answer.code != ResponseCode.SUCCESS:
             raise RemotingError(f"{code.name} was answered {answer.code}: {answer.remark}")
         return bytes(answer.body)
 
-    async def _check(self, master: Member, namesrv: str, told: dict[str, str]) -> float:
-        """Send a message to a master and consume it; the milliseconds that took."""
+    async def _check(self, master: Member, namesrv: str, advertised: dict[str, str]) -> float:
+        """Send a message to a master and consume it; return the milliseconds it took."""
         try:
-            check_ms, warning = await check(namesrv, _here(master, told), told[master.name])
+            check_ms, warning = await check(
+                namesrv, _local_address(master, advertised), advertised[master.name]
+            )
         except RemotingError as error:
             raise ClusterError(f"the self-check of {master.name} failed: {error}") from error
         if warning:
             process.logger.warning("%s: %s", master.name, warning)
         return check_ms
 
-    # What children do by themselves
+    # Events of the children
 
-    def _say(self, child: Child, line: str) -> None:
+    def _print_line(self, child: Child, line: str) -> None:
         print(f"{child.member.name}: {line}", file=sys.stderr, flush=True)
 
     def _ended(self, child: Child) -> None:
-        is_asked = self._is_stopping and child.status in (0, -signal.SIGTERM)
-        if not is_asked:
+        is_expected = self._is_stopping and child.status in (0, -signal.SIGTERM)
+        if not is_expected:
             self._lost.append(child)
             self._loss.set()
 
     async def _watch(self) -> None:
-        """Tell of brokers that end by themselves.
+        """Report brokers that exit unexpectedly.
 
-        Raises: ClusterError: they are needed for the start, or none is left.
+        Raises: ClusterError: one exits before all are ready, or none is left.
         """
-        told = 0
+        reported = 0
         while True:
             await self._loss.wait()
             self._loss = trio.Event()
-            for child in self._lost[told:]:
+            for child in self._lost[reported:]:
                 if self._is_ready:
                     process.logger.error("%s", _with_last_lines([child]))
-            told = len(self._lost)
+            reported = len(self._lost)
             if not self._is_ready:
                 raise ClusterError(_with_last_lines(self._lost))
-            if told == len(self._children):
-                raise ClusterError("no broker is left")
+            if reported == len(self._children):
+                raise ClusterError("no broker is left: all have exited")
 
-    def _announce(self, namesrv: str, told: dict[str, str], check_ms: float) -> None:
+    def _announce(self, namesrv: str, advertised: dict[str, str], check_ms: float) -> None:
         seconds = process.seconds_since_start()
         if self._as_json:
-            process.say(json.dumps(self._facts(namesrv, told, seconds)))
+            process.say(json.dumps(self._facts(namesrv, advertised, seconds)))
             return
-        width = max(len("name server"), *(len(name) for name in told))
+        width = max(len("name server"), *(len(name) for name in advertised))
         brokers = "".join(
-            f"  {child.member.name:{width}}  {told[child.member.name]}  "
+            f"  {child.member.name:{width}}  {advertised[child.member.name]}  "
             f"{child.member.role.name} of {self._cluster}, id {child.member.broker_id}, "
             f"process {child.pid}\n"
             for child in self._children
@@ -254,7 +266,7 @@ class UpCluster:
             f"ready {seconds:.2f} s after the start; Ctrl-C or SIGTERM stops"
         )
 
-    def _facts(self, namesrv: str, told: dict[str, str], seconds: float) -> dict[str, Any]:
+    def _facts(self, namesrv: str, advertised: dict[str, str], seconds: float) -> dict[str, Any]:
         return {
             "ready": True,
             "seconds": round(seconds, 3),
@@ -268,7 +280,7 @@ class UpCluster:
                     "brokerName": child.member.broker_name,
                     "brokerId": child.member.broker_id,
                     "brokerRole": child.member.role.name,
-                    "broker": told[child.member.name],
+                    "broker": advertised[child.member.name],
                     "pid": child.pid,
                     "store": child.member.store,
                 }
@@ -277,37 +289,37 @@ class UpCluster:
         }
 
 
-def _here(member: Member, told: dict[str, str]) -> str:
-    """Where a broker answers on this machine."""
-    return join_address(reachable(member.bind_address), split_address(told[member.name])[1])
+def _local_address(member: Member, advertised: dict[str, str]) -> str:
+    """The `host:port` at which a broker answers on this machine."""
+    return join_address(reachable(member.bind_address), split_address(advertised[member.name])[1])
 
 
-async def _comes(is_so: Callable[[], Awaitable[bool]]) -> bool:
-    """Whether something that is asked for comes true in JOIN_TIMEOUT_S; errors are a no."""
+async def _wait_until(condition: Callable[[], Awaitable[bool]]) -> bool:
+    """Whether the condition holds within JOIN_TIMEOUT_S; a failed request counts as false."""
     with trio.move_on_after(JOIN_TIMEOUT_S):
         while True:
             try:
-                if await is_so():
+                if await condition():
                     return True
             except RemotingError as error:
                 process.logger.debug("%s", error)
-            await trio.sleep(ASK_AGAIN_S)
+            await trio.sleep(POLL_INTERVAL_S)
     return False
 
 
-def _ending(child: Child) -> str:
+def _exit_text(child: Child) -> str:
     status = child.status
     how = f"signal {-status}" if status is not None and status < 0 else f"exit status {status}"
     return f"{child.member.name} (process {child.pid}) has ended: {how}"
 
 
 def _with_last_lines(children: Iterable[Child]) -> str:
-    """What became of brokers, and the last lines of their logs."""
+    """The names or exit statuses of brokers, and the last lines of their logs."""
     return "\n".join(
         line
         for child in children
         for line in (
-            child.member.name if child.status is None else _ending(child),
+            child.member.name if child.status is None else _exit_text(child),
             *(f"  {child.member.name}: {line}" for line in child.last_lines),
         )
     )

@@ -1,6 +1,6 @@
 """The brokers of `trocket up --masters M --slaves S`: names, ids, roles, ports, folders and keys.
 
-Pure: the flags and the entries of files come in; what each broker is told goes out, as lines of a
+Pure: from the flags and the entries of files to the settings of each broker, as lines of a
 broker.conf. Two masters with a slave each are the cluster of RocketMQ's `conf/2m-2s-async`:
 
     broker-a      id 0, a master      port P            P - 2 the VIP port, P + 1 for slaves
@@ -21,24 +21,24 @@ from ..common.config import ConfigError, Entry, key_of, property_line
 from ..store.config import BrokerRole, MessageStoreConfig
 
 MASTERS_MAX = len(ascii_lowercase)
-"""There are no more names."""
+"""One for each letter of a broker's name."""
 
 BROKERS_MAX = 32
 """On one machine: each is a process, with files of 1 GiB for its log."""
 
 PORT_STEP = 10
-"""Between the ports of two brokers, because each takes one two below and one above it as well."""
+"""Between the listen ports of two brokers: each broker also takes the ports 2 below and 1 above."""
 
-_SETTLED = {
+_FIXED_KEYS = {
     "brokerName": "the brokers are called broker-a, broker-b and so on",
     "brokerId": "a master's is 0, and its slaves' are 1 and up",
     "haListenPort": "a master's is its listenPort + 1",
     "haMasterAddress": "a slave learns its master from the name server",
 }
-"""Keys that no file may set here, and what is so instead."""
+"""Keys that a file must not set here, and their fixed values."""
 
-_CHANGE_NOTHING = {("brokerName", "broker-a"), ("brokerId", "0"), ("haListenPort", "0")}
-"""But for these values: Apache's own broker.conf has them."""
+_ALLOWED_VALUES = {("brokerName", "broker-a"), ("brokerId", "0"), ("haListenPort", "0")}
+"""Values of fixed keys that are ignored: Apache's own broker.conf has them."""
 
 _SUPPORTED = frozenset(
     key_of(field)
@@ -48,11 +48,11 @@ _SUPPORTED = frozenset(
 
 
 class Shape(NamedTuple):
-    """How many brokers there are.
+    """The numbers of brokers.
 
     Attributes:
-      slaves: of each master.
-      is_sync: each master is a SYNC_MASTER, whatever a file says.
+      slaves: slaves per master.
+      is_sync: each master is a SYNC_MASTER, even if a file sets another role.
     """
 
     masters: int
@@ -61,10 +61,10 @@ class Shape(NamedTuple):
 
 
 class ConfigFile(NamedTuple):
-    """What one file says.
+    """The entries of one file.
 
     Attributes:
-      path: for messages only.
+      path: for error texts only.
     """
 
     path: str
@@ -75,10 +75,10 @@ class Member(NamedTuple):
     """One broker.
 
     Attributes:
-      name: its folder's, and what stands before its log lines: the broker's name, and behind it a
-        slave's id.
-      keys: all that it is told.
-      bind_address: where it listens.
+      name: the name of its folder and the prefix of its log lines: the broker's name, followed by
+        the id if it is a slave.
+      keys: all its settings.
+      bind_address: the address it listens on.
       store: its data folder.
     """
 
@@ -92,11 +92,11 @@ class Member(NamedTuple):
 
     @property
     def is_slave(self) -> bool:
-        """Whether it has a master."""
+        """Whether it follows a master."""
         return self.role is BrokerRole.SLAVE
 
     def properties(self, namesrv_addr: str) -> str:
-        """Its keys as lines of a broker.conf, and an empty line behind them.
+        """Its keys as lines of a broker.conf, followed by an empty line.
 
         Args:
           namesrv_addr: `host:port;host:port`.
@@ -108,28 +108,28 @@ class Member(NamedTuple):
 def shape_of(
     masters: int | None, slaves: int | None, brokers: int | None, *, is_sync: bool
 ) -> Shape | None:
-    """How many brokers the flags ask for; None: one, in the process of the name server.
+    """The numbers of brokers from the flags; None: one, in the name server's process.
 
     Args:
-      masters, slaves, brokers, is_sync: of the command line; None: not given.
-    Raises: ConfigError: they contradict one another, or are too many.
+      masters, slaves, brokers, is_sync: the flags; None if not given.
+    Raises: ConfigError: the flags contradict each other, or a number is out of range.
     """
     if brokers is not None and (masters is not None or slaves is not None):
-        raise ConfigError("--brokers N is --masters N --slaves 0: give it without these two")
+        raise ConfigError("--brokers N means --masters N --slaves 0: give it without these two")
     if masters is None and slaves is None and brokers is None and not is_sync:
         return None
     flag, count = ("--brokers", brokers) if brokers is not None else ("--masters", masters)
     count = 1 if count is None else count
     shape = Shape(count, slaves or 0, is_sync)
     if not 1 <= count <= MASTERS_MAX:
-        raise ConfigError(f"{flag} {count}: 1 to {MASTERS_MAX} are possible")
+        raise ConfigError(f"{flag} {count}: give 1 to {MASTERS_MAX}")
     if shape.slaves < 0:
-        raise ConfigError(f"--slaves {slaves}: each master has 0 or more")
+        raise ConfigError(f"--slaves {slaves}: give 0 or more")
     if count * (1 + shape.slaves) > BROKERS_MAX:
         total = count * (1 + shape.slaves)
-        raise ConfigError(f"{total} brokers are more than {BROKERS_MAX}, the most on one machine")
+        raise ConfigError(f"{total} brokers are too many: at most {BROKERS_MAX} on one machine")
     if is_sync and not shape.slaves:
-        raise ConfigError("--sync: masters wait for slaves, and have none: add --slaves 1")
+        raise ConfigError("--sync: masters would wait for slaves, but have none: add --slaves 1")
     return shape
 
 
@@ -140,13 +140,13 @@ def plan(
     common: ConfigFile,
     own: Mapping[str, ConfigFile],
 ) -> tuple[list[Member], list[str]]:
-    """The brokers, masters first; and the warnings of the files of `own`.
+    """The brokers, masters first; and the warnings of the files in `own`.
 
     Args:
-      broker, store: what `common` and the flags come to; listen_port is the first master's, or 0,
-        and the store's folders are those in which each broker has one of its own.
-      own: files of single brokers by `Member.name`; what they say counts more.
-    Raises: ConfigError: a file says what cannot be here.
+      broker, store: the result of `common` and the flags; listen_port is the first master's, or 0,
+        and each broker gets a subfolder of the store's folders.
+      own: files of single brokers by `Member.name`; they override `common`.
+    Raises: ConfigError: a file sets a fixed key, or settings contradict each other.
     """
     places = [
         (letter, broker_id)
@@ -157,20 +157,20 @@ def plan(
     for name in own:
         if name not in names:
             raise ConfigError(f"--broker-config {name}: the brokers are {', '.join(names)}")
-    _checked(common)  # its warnings are told already
+    _check_file(common)  # its warnings were logged already
     members, warnings = [], []
     for index, (name, (letter, broker_id)) in enumerate(zip(names, places, strict=True)):
         file = own.get(name, ConfigFile(common.path, ()))
-        warnings += _checked(file)
+        warnings += _check_file(file)
         keys = {
             **_supported(common),
-            **_places(broker, store, name, index),
+            **_addresses_and_folders(broker, store, name, index),
             **_supported(file),
         }
         role = _role(shape, keys, broker_id, file.path)
         if shape.slaves:
             keys.setdefault("slaveReadEnable", "true")
-        # Slaves are on this machine; brokerIP1 may be an address for other ones only.
+        # Slaves connect to brokerIP2. They are on this machine, which may not reach brokerIP1.
         keys.setdefault(
             "brokerIP2", reachable(keys.get("haListenAddress", store.ha_listen_address))
         )
@@ -186,7 +186,7 @@ def reachable(bind_address: str) -> str:
 
 
 def usage(namesrv: str) -> str:
-    """What users write to connect; lines, the last one's end included."""
+    """Example lines with which users connect, each with its line end."""
     return (
         f'  Java    producer.setNamesrvAddr("{namesrv}");\n'
         f'  Go      producer.WithNameServer([]string{{"{namesrv}"}})\n'
@@ -194,52 +194,54 @@ def usage(namesrv: str) -> str:
     )
 
 
-def _checked(file: ConfigFile) -> list[str]:
-    """The warnings of a file, looked at by itself so that an error names its line.
+def _check_file(file: ConfigFile) -> list[str]:
+    """The warnings of a file, which is checked separately so that an error names its line.
 
-    Raises: ConfigError: it cannot be used, or says what is settled already.
+    Raises: ConfigError: an entry is not valid, or sets a fixed key.
     """
     for entry in file.entries:
-        if entry.key in _SETTLED and (entry.key, entry.value.strip()) not in _CHANGE_NOTHING:
-            reason = f"{entry.key}: with several brokers {_SETTLED[entry.key]}"
+        if entry.key in _FIXED_KEYS and (entry.key, entry.value.strip()) not in _ALLOWED_VALUES:
+            reason = f"{entry.key}: with several brokers {_FIXED_KEYS[entry.key]}"
             raise ConfigError(reason, path=file.path, line=entry.line)
     broker, store = BrokerConfig(), MessageStoreConfig()
     return read_broker_config(list(file.entries), broker, store, path=file.path)[2]
 
 
 def _supported(file: ConfigFile) -> dict[str, str]:
-    """What a file sets and has effect; the last entry of a key counts."""
+    """The supported keys that a file sets; the last entry of a key counts."""
     return {entry.key: entry.value for entry in file.entries if entry.key in _SUPPORTED}
 
 
-def _places(
+def _addresses_and_folders(
     broker: BrokerConfig, store: MessageStoreConfig, name: str, index: int
 ) -> dict[str, str]:
-    """Where one of them listens, and keeps its data."""
+    """The keys for a broker's addresses and data folders."""
     port = broker.listen_port + index * PORT_STEP if broker.listen_port else 0
-    places = {
+    keys = {
         "listenPort": str(port),
         "bindAddress": broker.bind_address,
         "brokerIP1": broker.broker_ip1,
         "storePathRootDir": f"{store.store_path_root_dir}/{name}",
     }
     if store.store_path_commit_log:
-        places["storePathCommitLog"] = f"{store.store_path_commit_log}/{name}"
-    return places
+        keys["storePathCommitLog"] = f"{store.store_path_commit_log}/{name}"
+    return keys
 
 
 def _role(shape: Shape, keys: Mapping[str, str], broker_id: int, path: str) -> BrokerRole:
-    """Raises: ConfigError: a file makes all of them slaves, or masters that wait for nobody."""
-    said = keys.get("brokerRole", BrokerRole.ASYNC_MASTER.name).strip()
-    if said == BrokerRole.SLAVE.name:
-        reason = "brokerRole=SLAVE: with several brokers --slaves says how many slaves there are"
+    """Raises: ConfigError: a file makes all brokers slaves, or requires slaves that are missing."""
+    configured = keys.get("brokerRole", BrokerRole.ASYNC_MASTER.name).strip()
+    if configured == BrokerRole.SLAVE.name:
+        reason = "brokerRole=SLAVE: with several brokers, use --slaves N instead"
         raise ConfigError(reason, path=path)
     if broker_id != MASTER_ID:
         return BrokerRole.SLAVE
-    if not shape.is_sync and said != BrokerRole.SYNC_MASTER.name:
+    if not shape.is_sync and configured != BrokerRole.SYNC_MASTER.name:
         return BrokerRole.ASYNC_MASTER
     if not shape.slaves:
-        reason = "brokerRole=SYNC_MASTER: masters wait for slaves, and have none: add --slaves 1"
+        reason = (
+            "brokerRole=SYNC_MASTER: masters would wait for slaves, but have none: add --slaves 1"
+        )
         raise ConfigError(reason, path=path)
     return BrokerRole.SYNC_MASTER
 
@@ -247,13 +249,13 @@ def _role(shape: Shape, keys: Mapping[str, str], broker_id: int, path: str) -> B
 def _member(
     shape: Shape, name: str, role: BrokerRole, keys: Mapping[str, str], path: str
 ) -> Member:
-    """Raises: ConfigError: its keys do not go together, or not with the others."""
+    """Raises: ConfigError: its keys contradict each other, or the number of slaves."""
     entries = [Entry(key, value, 0) for key, value in keys.items()]
     broker, store, _ = read_broker_config(
         entries, BrokerConfig(), MessageStoreConfig(), path=path or name
     )
     if role is BrokerRole.SYNC_MASTER and store.in_sync_replicas > shape.slaves + 1:
-        reason = f"inSyncReplicas={store.in_sync_replicas}: a master and its slaves are "
+        reason = f"inSyncReplicas={store.in_sync_replicas}: a master and its slaves are only "
         raise ConfigError(f"{reason}{shape.slaves + 1}", path=path)
     return Member(
         name,

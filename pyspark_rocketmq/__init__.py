@@ -1,4 +1,4 @@
-"""Where Spark finds `format("rocketmq")` by itself: it looks into top-level `pyspark_*`."""
+"""Entry point of `format("rocketmq")`: Spark searches top-level `pyspark_*` packages for it."""
 
 from trocket.spark.source import RocketMQSource as DefaultSource
 

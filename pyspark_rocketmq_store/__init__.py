@@ -1,4 +1,4 @@
-"""Where Spark finds `format("rocketmq-store")` by itself: it looks into top-level `pyspark_*`."""
+"""Entry point of `format("rocketmq-store")`: Spark searches top-level `pyspark_*` packages."""
 
 from trocket.spark.store_source import RocketMQStoreSource as DefaultSource
 

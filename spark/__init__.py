@@ -7,9 +7,9 @@
     trocket.spark.register(spark)
     messages = spark.read.format("rocketmq-store").load("/data/broker-a/store")
 
-Place: above the client and the offline tools, which it uses through their blocking doors; nothing
-imports it but the command. Needs `pip install 'trocket[spark]'` on the driver and on every
-executor. docs/spark.md has the options, the columns and what is promised.
+Place: above the blocking client and the offline tools; only the command imports it. Needs
+`pip install 'trocket[spark]'` on the driver and on every executor. docs/spark.md has the options,
+the columns and the guarantees.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ SET_BY_SPARK: Final = {
     "SPARK_BUFFER_SIZE": "65536",
     "SPARK_PYTHON_RUNTIME": "PYTHON_WORKER",
 }
-"""Variables that Spark sets for every worker, whatever they are; PythonStreamingSourceRunner of
-4.3.0 does so in a map that all streams of a source share."""
+"""Variables that Spark sets for every worker; PythonStreamingSourceRunner of 4.3.0 sets them in a
+map that all streams of a source share."""
 
 
 def register(spark: SparkSession) -> None:
-    """Make the formats known to a session, of Spark's own kind or of Spark Connect.
+    """Register the formats with a session, classic or Spark Connect.
 
     Raises: ImportError: pyspark, pyarrow or numpy is not installed.
     """
@@ -51,18 +51,18 @@ def register(spark: SparkSession) -> None:
             with _variables_set(spark):
                 spark.dataSource.register(source)
         except AnalysisException as error:
-            # Spark found it by itself; that of 4.0 lets nobody say it once more.
+            # Spark found the format by itself, and 4.0 refuses to register it a second time.
             if error.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
                 raise
 
 
 @contextmanager
 def _variables_set(spark: SparkSession) -> Iterator[None]:
-    """Let a source be registered with the variables that Spark will set for it.
+    """Register a source with the variables that Spark will set for it later.
 
-    Two streams that start at once each put them into one HashMap of Java, which no lock guards.
-    That left it with a wrong count, and every stream of the session ended from then on with
-    java.io.OptionalDataException. Where the names are there, only their values are replaced.
+    Two streams that start at once both insert them into one Java HashMap, without a lock. That
+    corrupted its size, and every later stream of the session failed with
+    java.io.OptionalDataException. With the keys already present, only their values are replaced.
     """
     context = getattr(spark, "sparkContext", None)  # Connect has none, and its server no such map
     if context is None:

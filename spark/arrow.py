@@ -1,4 +1,4 @@
-"""Small tools between numpy and Arrow: what a decoder needs and neither has."""
+"""Helpers between numpy and Arrow for the decoders of records and units."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def slices(buffer: pa.Buffer, begins: np.ndarray, ends: np.ndarray) -> pa.Binary
     count = len(begins)
     if not count:
         return pa.array([], pa.binary())
-    # Both in one array of offsets: every second slot is a piece, the others lie between them.
+    # One array of offsets holds both: even slots are the pieces, odd slots the gaps between them.
     offsets = np.empty(2 * count, np.int32)
     offsets[0::2], offsets[1::2] = begins, ends
     both = pa.Array.from_buffers(pa.binary(), 2 * count - 1, [None, pa.py_buffer(offsets), buffer])
@@ -66,9 +66,9 @@ def slices(buffer: pa.Buffer, begins: np.ndarray, ends: np.ndarray) -> pa.Binary
 
 
 def as_text(array: pa.BinaryArray) -> pa.StringArray:
-    """Bytes as text; what is no UTF-8 becomes U+FFFD, as everywhere in RocketMQ."""
+    """Bytes as text; invalid UTF-8 becomes U+FFFD, as in RocketMQ's clients."""
     try:
-        return array.cast(pa.string())  # checks them all
+        return array.cast(pa.string())  # validates UTF-8
     except pa.ArrowInvalid:
         texts = [None if raw is None else str(raw, "utf-8", "replace") for raw in array.to_pylist()]
         return pa.array(texts, pa.string())

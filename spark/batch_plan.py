@@ -1,4 +1,4 @@
-"""Which messages of which queues a read is about: options and the cluster's offsets to ranges."""
+"""Plan of a batch: from the options and the cluster's offsets to ranges of queues."""
 
 from __future__ import annotations
 
@@ -15,32 +15,32 @@ logger = logging.getLogger(__name__)
 
 
 class QueueEnds(Protocol):
-    """Whom to ask about queues: `Cluster`, or a stand-in of the tests."""
+    """The offsets of queues: `Cluster`, or a fake in tests."""
 
     def min_offset(self, queue: Queue) -> int:
-        """Of the first message there is."""
+        """The offset of the oldest message."""
 
     def max_offset(self, queue: Queue) -> int:
-        """Of the next message to come."""
+        """The offset that the next message will get."""
 
     def offset_at(self, queue: Queue, timestamp_ms: int) -> int:
-        """Of the first message stored then or later."""
+        """The offset of the first message stored then or later."""
 
     def committed_offset(self, queue: Queue, group: str) -> int | None:
-        """Where a group goes on."""
+        """The offset that a group has committed."""
 
 
 def starts(
     ends: QueueEnds, options: SourceOptions, queues: Iterable[Queue], *, default: str
 ) -> dict[Queue, int]:
-    """Where each queue begins.
+    """The offset at which each queue begins.
 
     Args:
-      default: startingOffsets where nothing is said; also of a group that committed nothing.
+      default: startingOffsets if the option is not set, and for a group that committed nothing.
 
     Raises:
-      OptionError: an offset of a queue is missing, or no message is as new as startingTimestamp.
-      DataLossError: an offset is before the first message or behind the last.
+      OptionError: a queue has no offset, or no message is as new as startingTimestamp.
+      DataLossError: an offset is before the first message or after the last.
     """
     spec = options.start(default)
     found = {}
@@ -54,11 +54,11 @@ def starts(
 
 
 def stops(ends: QueueEnds, options: SourceOptions, queues: Iterable[Queue]) -> dict[Queue, int]:
-    """Where each queue ends in a batch: behind the last message that is wanted.
+    """The offset at which each queue ends in a batch, exclusive.
 
     Raises:
-      OptionError: an offset of a queue is missing.
-      DataLossError: an offset is behind the last message.
+      OptionError: a queue has no offset.
+      DataLossError: an offset is after the last message.
     """
     found = {}
     for queue in queues:
@@ -68,7 +68,7 @@ def stops(ends: QueueEnds, options: SourceOptions, queues: Iterable[Queue]) -> d
         offset = _resolved(ends, options, queue, options.end, "endingOffsets", "latest")
         newest = ends.max_offset(queue)
         if offset > newest:
-            lost(options, f"{queue}: endingOffsets says {offset}, and the queue ends at {newest}")
+            lost(options, f"{queue}: endingOffsets is {offset}, but the queue ends at {newest}")
         found[queue] = min(offset, newest)
     return found
 
@@ -79,10 +79,10 @@ def ranges(
     queues: Iterable[Queue],
     filters: Mapping[str, Bounds],
 ) -> list[QueueRange]:
-    """What a batch reads.
+    """The ranges that a batch reads.
 
     Args:
-      filters: of Spark, by column.
+      filters: bounds from Spark's filters, by column.
     """
     wanted = [
         queue
@@ -112,38 +112,38 @@ def ranges(
 
 
 def checked_start(ends: QueueEnds, options: SourceOptions, queue: Queue, offset: int) -> int:
-    """An offset that the queue can be read from; the nearest one with failOnDataLoss=false.
+    """The offset if the queue has it; with failOnDataLoss=false, else the nearest one it has.
 
     Raises:
-      DataLossError: messages from there on are gone, or it is behind the queue's end.
+      DataLossError: messages from there on are gone, or it is after the queue's end.
     """
     first = ends.min_offset(queue)
     if offset < first:
         lost(
             options,
             f"{queue}: the messages [{offset}, {first}) are gone: they expired, or the queue was"
-            " made anew",
+            " recreated",
         )
         return first
     newest = ends.max_offset(queue)
     if offset > newest:
         lost(
             options,
-            f"{queue}: it is to be read from {offset} on, and ends at {newest}: the topic was made"
-            " anew, or its broker lost messages",
+            f"{queue}: reading starts at {offset}, but the queue ends at {newest}: the topic was"
+            " recreated, or its broker lost messages",
         )
         return newest
     return offset
 
 
 def lost(options: SourceOptions, text: str) -> None:
-    """Messages are gone: an error, or with failOnDataLoss=false a warning.
+    """Report lost messages: with an error, or with a warning if failOnDataLoss=false.
 
     Raises:
-      DataLossError: it is an error.
+      DataLossError: failOnDataLoss is set.
     """
     if options.fail_on_data_loss:
-        raise DataLossError(f"{text}; with failOnDataLoss=false what is there is read")
+        raise DataLossError(f"{text}; set failOnDataLoss=false to read what is left")
     logger.warning("data loss: %s", text)
 
 
@@ -154,7 +154,7 @@ def _at_time(ends: QueueEnds, options: SourceOptions, queue: Queue) -> int:
     if offset >= newest and options.starting_offsets_by_timestamp_strategy == "error":
         raise OptionError(
             f"{queue}: no message is as new as startingTimestamp {options.starting_timestamp};"
-            " startingOffsetsByTimestampStrategy=latest begins with the next one to come"
+            " startingOffsetsByTimestampStrategy=latest starts at the end of the queue"
         )
     return min(offset, newest)
 
@@ -174,7 +174,7 @@ def _resolved(
             return committed
         offset = EARLIEST if default == "earliest" else LATEST
     if offset is None:
-        raise OptionError(f"{name} says nothing of {queue}: name every queue, or use assign")
+        raise OptionError(f"{name} has no offset for {queue}: name every queue, or use assign")
     if offset == EARLIEST:
         return ends.min_offset(queue)
     return ends.max_offset(queue) if offset == LATEST else offset

@@ -1,9 +1,9 @@
-"""A cluster as the source and the sink see it: which queues there are, what they hold, one pull.
+"""The cluster behind a source or a sink: its queues, their offsets, and pulls.
 
-All of it is done by the client's blocking door. No group is joined and no heartbeat names one:
-consumers of the group would share their queues with a Spark query that never takes any.
+It uses the blocking client. It never joins a group, not even by heartbeats: the group's consumers
+would leave a share of their queues to a Spark query that consumes none.
 
-Workers are used again for many tasks, so each process keeps its connections.
+Spark reuses its worker processes for many tasks, so each process keeps its connections.
 """
 
 from __future__ import annotations
@@ -48,26 +48,26 @@ T = TypeVar("T")
 
 _PULL_NOTHING: Final = (ResponseCode.PULL_NOT_FOUND, ResponseCode.PULL_OFFSET_MOVED)
 SAMPLE_COUNT: Final = 32
-"""Messages by which the size of the next ones is known: what Apache's brokers give at once."""
+"""Messages per pull that measures sizes: Apache's brokers return at most this number."""
 
 ADDRESS_KEPT_S: Final = 5.0
-"""How long a broker's address is taken as known: asking the client is a change of threads, as much
-work as the half of a pull. Routes are looked up less often."""
+"""How long a broker's address is cached: asking the client costs a switch of threads, half of the
+work of a pull. The client refreshes routes less often."""
 
 _clients: dict[tuple[int, ConnectionOptions], Client] = {}
 _lock = threading.Lock()
 
 
 class Cluster:
-    """Name servers and the brokers that they know.
+    """Name servers and their brokers.
 
     Safe to use from many threads. It is not closed: its connections belong to the process.
 
     Args:
-      options: how it is reached, and as which group.
+      options: addresses, credentials and the group to pull as.
 
     Raises:
-      OptionError: no client can be made of them.
+      OptionError: the client refuses the options.
     """
 
     def __init__(self, options: SourceOptions) -> None:
@@ -76,7 +76,7 @@ class Cluster:
         self._options = options.connection
         self._group = options.consumer_group
         self._client = client_of(self._options)
-        # Of each broker its address, and until when that is taken as known.
+        # The address of each broker, and when it expires.
         self._addresses: dict[str, tuple[str, float]] = {}
 
     # Queues
@@ -85,7 +85,7 @@ class Cluster:
         """The queues that a source reads, sorted.
 
         Raises:
-          OptionError: a topic or queue that is named is not there.
+          OptionError: a named topic or queue does not exist.
           ClientError: no name server answers.
         """
         topics = options.topic_names or self._matching(options.topic_pattern)
@@ -100,11 +100,14 @@ class Cluster:
         ]
         missing = [queue for queue in wanted if queue not in found]
         if missing:
-            raise OptionError(f"assign names what is not there: {missing[0]}")
+            raise OptionError(f"assign names a queue that does not exist: {missing[0]}")
         return sorted(set(wanted))
 
     def topics(self) -> list[str]:
-        """All that a name server knows, RocketMQ's own too. Raises: ClientError."""
+        """All topics of a name server, system topics included.
+
+        Raises: ClientError: no name server answers.
+        """
         with Admin(self._client) as admin:
             return again(self._options, partial(admin.topics, is_all=True))
 
@@ -114,7 +117,7 @@ class Cluster:
             name
             for name in self.topics()
             if re.fullmatch(pattern, name)
-            # Those only when the pattern itself speaks of them.
+            # Retry and DLQ topics only if the pattern itself has a "%".
             and (not name.startswith(special) or "%" in pattern)
             and (not is_system_topic(name) or name == pattern)
         ]
@@ -133,26 +136,26 @@ class Cluster:
     # Offsets
 
     def min_offset(self, queue: Queue) -> int:
-        """Of the first message there is. Raises: ClientError."""
+        """The offset of the oldest message. Raises: ClientError: the broker failed."""
         return self._ask(queue, requests.min_offset(self._full(queue)))
 
     def max_offset(self, queue: Queue) -> int:
-        """Of the next message to come. Raises: ClientError."""
+        """The offset that the next message will get. Raises: ClientError: the broker failed."""
         return self._ask(queue, requests.max_offset(self._full(queue)))
 
     def offset_at(self, queue: Queue, timestamp_ms: int) -> int:
-        """Of the first message stored then or later; the end when there is none.
+        """The offset of the first message stored then or later; the queue's end if there is none.
 
         Raises:
-          SparkConnectorError: the broker's answer to a pull is no message.
-          ClientError.
+          SparkConnectorError: the broker's answer to a pull holds no message.
+          ClientError: the broker failed.
         """
         guess = self._ask(queue, requests.search_offset(self._full(queue), timestamp_ms))
         low, high = self.min_offset(queue), self.max_offset(queue)
         return first_new(guess, low, high, partial(self._is_new, queue, timestamp_ms))
 
     def _is_new(self, queue: Queue, timestamp_ms: int, offset: int) -> bool:
-        """Whether the first message from an offset on was stored then or later, or is to come."""
+        """Whether the first message from an offset on was stored then or later, or is missing."""
         subscription = build_subscription(queue.topic, "*")
         while True:
             answer = self.pull(queue, offset, count=1, group=self._group, subscription=subscription)
@@ -169,7 +172,7 @@ class Cluster:
             offset = answer.next_offset
 
     def committed_offset(self, queue: Queue, group: str) -> int | None:
-        """Where a group goes on; None: it never committed. Raises: ClientError."""
+        """A group's committed offset; None: it never committed. Raises: ClientError."""
         full_group = self._client.with_namespace(group)
         request = requests.committed_offset(
             self._full(queue), full_group, set_zero_if_not_found=False
@@ -177,7 +180,7 @@ class Cluster:
         return self._ask(queue, request)
 
     def commit_offset(self, queue: Queue, group: str, offset: int) -> None:
-        """Tell the broker where a group goes on. Raises: ClientError."""
+        """Commit an offset of a group. Raises: ClientError: the broker failed."""
         full_group = self._client.with_namespace(group)
         self._ask(queue, requests.commit_offset(self._full(queue), full_group, offset))
 
@@ -193,12 +196,12 @@ class Cluster:
         group: str,
         subscription: SubscriptionData,
     ) -> PullAnswer:
-        """Pull once; the broker does not wait for news.
+        """Pull once, without long polling.
 
         Args:
-          size: bytes of the answer at most, for brokers of 5.x; None: as the broker likes.
+          size: bytes of the answer at most, for brokers of 5.x; None: the broker's default.
 
-        Raises: ClientError.
+        Raises: ClientError: the broker failed.
         """
         request = requests.pull(
             self._full(queue),
@@ -216,9 +219,9 @@ class Cluster:
         return answer
 
     def mean_size(self, queue: Queue, offset: int, group: str) -> float | None:
-        """Bytes that the next messages of a queue take, on average; None: there are none.
+        """The average size of the next messages of a queue in bytes; None: there are none.
 
-        Raises: ClientError.
+        Raises: ClientError: the broker failed.
         """
         every = build_subscription(queue.topic, "*")
         body = self.pull(queue, offset, count=SAMPLE_COUNT, group=group, subscription=every).body
@@ -228,9 +231,9 @@ class Cluster:
     # Requests
 
     def _of_slave(self, queue: Queue, request: QueueRequest[PullAnswer]) -> PullAnswer | None:
-        """The answer of a slave; None: the master is to be asked.
+        """The answer of a slave; None: ask the master.
 
-        A slave may not have a message yet, so what is gone its master says.
+        A slave may not have a message yet, so only the master's answer shows that it is lost.
         """
         address = self._slave(queue)
         if address is None:
@@ -238,7 +241,7 @@ class Cluster:
         try:
             answer = self._request(address, request)
         except PASSING as error:
-            logger.warning("%s; its master is asked", error)
+            logger.warning("%s; pulling from its master instead", error)
             return None
         return None if answer.code in _PULL_NOTHING else answer
 
@@ -246,7 +249,7 @@ class Cluster:
         """The address of the slave to pull from; None: pull from the master."""
         if self._read_from is ReadFrom.MASTER:
             return None
-        self._address(queue)  # so that its route is known
+        self._address(queue)  # the client looks up the route
         known = self._client.broker_addresses().get(queue.broker_name, {})
         wanted = self._suggested.get(queue.broker_name, 0)
         if self._read_from is ReadFrom.SLAVE:
@@ -267,7 +270,7 @@ class Cluster:
                 offset = getattr(request.header, "queue_offset", None)
                 where = queue if offset is None else f"{queue}, offset {offset}"
                 raise SparkConnectorError(
-                    f"{where}: the topic was deleted, or its broker has it no more: {error}"
+                    f"{where}: the topic was deleted, or its broker no longer has it: {error}"
                 ) from error
             except PASSING:
                 self._addresses.clear()
@@ -294,15 +297,15 @@ class Cluster:
             self._client.route(self._full(queue).topic, is_fresh=True)
             address = self._client.broker_address(queue.broker_name)
         if address is None:
-            raise ConnectError(queue.broker_name, "no name server says where its master is")
+            raise ConnectError(queue.broker_name, "no name server has the address of its master")
         return address
 
 
 def client_of(options: ConnectionOptions) -> Client:
-    """This process's client for these options; a child that was forked off makes its own.
+    """This process's client for these options; a forked child opens another one.
 
     Raises:
-      OptionError: no client can be made of them.
+      OptionError: the client refuses the options.
     """
     options = options.connection
     with _lock:
@@ -323,7 +326,7 @@ def client_of(options: ConnectionOptions) -> Client:
 
 
 def close_clients() -> None:
-    """Close what `client_of` opened in this process; who asks again gets new ones."""
+    """Close the clients that `client_of` opened in this process; later calls open new ones."""
     with _lock:
         clients = [_clients.pop(key) for key in list(_clients) if key[0] == os.getpid()]
     for client in clients:
@@ -354,8 +357,8 @@ def _more(options: ConnectionOptions) -> dict[str, Any]:
 def _trusting(path: str) -> ssl.SSLContext:
     try:
         return ssl.create_default_context(cafile=path)
-    except OSError as error:  # no certificate in it is an SSLError, which is one, too
+    except OSError as error:  # also SSLError: the file has no certificate
         raise OptionError(
-            f"tlsCaFile {path} cannot be used on this machine: {error.strerror}; it must be on all"
-            " that run tasks"
+            f"tlsCaFile {path} cannot be used on this machine: {error.strerror}; copy it to every"
+            " machine that runs tasks"
         ) from None

@@ -1,8 +1,7 @@
 """The columns of each table, and a user's schema checked against them. Pure.
 
-Types are written as Spark's DDL; every column may be null. A user's schema picks columns and their
-order, which is the only projection that Spark's Python sources have: what is not picked is not
-decoded.
+Types are Spark's DDL; every column may be null. A user's schema selects columns and their order,
+which is the only projection of Spark's Python sources: other columns are not decoded.
 """
 
 from __future__ import annotations
@@ -17,11 +16,11 @@ PROPERTIES_MAP: Final = "map<string,string>"
 
 
 class PropertiesAs(enum.Enum):
-    """What the column `properties` is."""
+    """The type of the column `properties`."""
 
     MAP = "map"
     STRING = "string"
-    """The text as a record has it, for jobs of the rocketmq-spark connector."""
+    """The text as in the record, for jobs of the rocketmq-spark connector."""
 
 
 MESSAGE: Final[Mapping[str, str]] = {
@@ -57,16 +56,16 @@ COMMITLOG: Final[Mapping[str, str]] = {
     "valid": "boolean",
     "topicKind": "string",
 }
-"""A message and where it lies: file, byte in it, bytes."""
+"""A message and its place: the file, the position in it, the size in bytes."""
 
 CORRUPT: Final[Mapping[str, str]] = {"_corrupt": "string", "_raw": "binary"}
-"""With mode=permissive: why a row is no good record, and the first bytes of it."""
+"""With mode=permissive: why a row is not a valid record, and its first bytes."""
 
 _BROKER: Final = {"brokerName": "string"}
 
 
 def of_messages(columns: Mapping[str, str], properties_as: PropertiesAs) -> Mapping[str, str]:
-    """The columns of messages, with the properties as they are wanted."""
+    """The columns of messages, with the requested type of `properties`."""
     return columns if properties_as is PropertiesAs.MAP else {**columns, "properties": "string"}
 
 
@@ -134,11 +133,11 @@ def pick(wanted: Iterable[tuple[str, str]], columns: Mapping[str, str], what: st
 
     Args:
       wanted: (name, type as DDL) of each.
-      columns: what there is.
-      what: the table's name, for the text of an error.
+      columns: the columns of the table.
+      what: the table's name, for error texts.
 
     Raises:
-      OptionError: there is no such column, or it has another type.
+      OptionError: the table has no such column, or with another type.
     """
     names = []
     for name, kind in wanted:
@@ -150,7 +149,7 @@ def pick(wanted: Iterable[tuple[str, str]], columns: Mapping[str, str], what: st
             )
         if kind != known:
             raise OptionError(
-                f"the schema says {name} {kind}; in {what} it is {name} {known}: write that, and"
+                f"the schema has {name} {kind}, but in {what} it is {name} {known}: use that, and"
                 " cast afterwards"
             )
         names.append(name)

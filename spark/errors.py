@@ -1,15 +1,15 @@
-"""What can go wrong in the connector; Spark shows the texts inside its own errors.
+"""Errors of the connector; Spark shows their texts inside its own errors.
 
 ::
 
     SparkConnectorError
-    ├── OptionError          an option or a user's schema that cannot be right (a ValueError too)
-    ├── DataLossError        rows that were asked for are not there any more, or not as they were
-    ├── CorruptStoreError    a file holds bytes that are no records
-    └── RowRefusedError      a row that no broker would take
+    ├── OptionError          an invalid option or schema (a ValueError, too)
+    ├── DataLossError        requested rows no longer exist, or have changed
+    ├── CorruptStoreError    a file holds bytes that are not records
+    └── RowRefusedError      a row that no broker would accept
 
-A text names the topic, queue and offset, or the file and position, and what to do. All of them can
-be pickled: they travel from a worker to the driver.
+A text names the topic, queue and offset, or the file and position, and what to do. All errors can
+be pickled: workers send them to the driver.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ class SparkConnectorError(Exception):
 
 
 class OptionError(SparkConnectorError, ValueError):
-    """An option or a schema cannot be right; nothing was read or written."""
+    """An option or a schema is invalid; nothing was read or written."""
 
 
 class DataLossError(SparkConnectorError):
-    """Rows are gone; with `failOnDataLoss=false` the rest is read."""
+    """Requested rows are gone; `failOnDataLoss=false` reads the rest."""
 
 
 class CorruptStoreError(SparkConnectorError):
-    """A store's file is damaged; with `mode=permissive` the rest is read."""
+    """A store's file is damaged; `mode=permissive` reads the rest."""
 
 
 class RowRefusedError(SparkConnectorError):
@@ -39,7 +39,7 @@ class RowRefusedError(SparkConnectorError):
 
 
 def nearest(wanted: str, known: Iterable[str]) -> str:
-    """A hint that names the known name most like an unknown one; "" when there is none."""
+    """A hint with the known name that is most similar to an unknown one; "" if there is none."""
     by_lower = {name.lower(): name for name in known}
     found = difflib.get_close_matches(wanted.lower(), by_lower, n=1, cutoff=0.0)
-    return f"; the nearest there is: {by_lower[found[0]]}" if found else ""
+    return f"; did you mean {by_lower[found[0]]}?" if found else ""

@@ -1,11 +1,11 @@
-"""Settings for a Spark whose driver and workers are all on this machine, and that we start.
+"""Settings for a local Spark that trocket starts: driver and workers on this machine.
 
-A scan of a store's files takes a fifth less time with both: batches come from the workers by a
-socket of Unix in place of TCP, and the driver, which runs the tasks here, has Java's collector for
-throughput (docs/spark.md has the figures).
+Two settings make a scan of a store's files take a fifth less time: workers send batches through
+Unix sockets instead of TCP, and the driver, which runs the tasks here, uses Java's garbage
+collector for throughput (docs/spark.md has the figures).
 
-Who configures Spark or Java gets what they configured, and nothing of ours: what a builder is given
-wins over spark-defaults.conf, and a JVM that is told of two collectors does not start.
+If the user has configured Spark or Java, none of them is set: a builder's settings would override
+spark-defaults.conf, and a JVM with two collectors in its options does not start.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ VARIABLES: Final = (
     "JDK_JAVA_OPTIONS",
     "_JAVA_OPTIONS",
 )
-"""By which a user configures Spark or Java."""
+"""Variables with which users configure Spark or Java."""
 FILES: Final = ("spark-defaults.conf", "spark-env.sh")
 
 FOLDER_BYTES_MAX: Final = 60
-"""Of the folder of the sockets: systems take 104 bytes of a path, and Spark's names have 43."""
+"""Longest path of the sockets' folder: systems allow 104 bytes, and Spark's file names have 43."""
 
 
 def local_settings(environment: Mapping[str, str]) -> dict[str, str]:
-    """What to start Spark with; nothing where the user has configured it.
+    """The settings to start Spark with; empty if the user has configured Spark or Java.
 
-    PySpark 4.0 does not know the sockets, and ignores them.
+    PySpark 4.0 does not support the sockets, and ignores the setting.
     """
     if any(environment.get(name) for name in VARIABLES):
         return {}
@@ -54,7 +54,7 @@ def local_settings(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def _home(environment: Mapping[str, str]) -> str:
-    """The folder of the Spark that PySpark starts: that of pip's package unless one is named."""
+    """The folder of the Spark that PySpark starts: SPARK_HOME, else that of the pip package."""
     import pyspark
 
     return environment.get("SPARK_HOME") or str(Path(pyspark.__file__).parent)
@@ -64,8 +64,8 @@ def _home(environment: Mapping[str, str]) -> str:
 def _socket_folder() -> str | None:
     """A folder for the sockets of this process's Spark; None: its path would be too long.
 
-    Spark asks nobody who connects to such a socket for a secret, so the folder is this user's
-    alone; and it leaves sockets behind, so the folder is removed when the process ends.
+    Spark does not authenticate connections to these sockets, so only this user may access the
+    folder; and Spark leaves sockets behind, so the folder is removed when the process ends.
     """
     if len(os.fsencode(tempfile.gettempdir())) + len("/spark-12345678") > FOLDER_BYTES_MAX:
         return None

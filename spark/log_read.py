@@ -1,4 +1,4 @@
-"""From a piece of a commit log to Arrow record batches: what a task of `rocketmq-store` does."""
+"""Task of `rocketmq-store`: from a part of a commit log to Arrow record batches."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ from .store_plan import LogSplit
 logger = logging.getLogger(__name__)
 
 _OF_HOLES: Final = ("brokerName", "segment", "position", "size", "valid", "_corrupt", "_raw")
-"""What a row says that is no message."""
+"""Columns of a row that stands for a hole; the others are null."""
 
 
 def read_log(
     disk: Disk, split: LogSplit, request: LogRequest, *, fail_on_data_loss: bool = True
 ) -> Iterator[pa.RecordBatch]:
-    """The wanted rows of a piece, in the log's order.
+    """The requested rows of a split, in the log's order.
 
     Args:
-      fail_on_data_loss: a file that is not there any more is an error; else it has no rows.
+      fail_on_data_loss: whether a file that no longer exists is an error; else it has no rows.
 
     Raises:
-      CorruptStoreError: bytes that are no records, and the request is not permissive.
+      CorruptStoreError: bytes that are not records, and the request is not permissive.
       DataLossError: the file is gone.
       StoreIOError: it cannot be read.
       MissingPackageError: a body's compression needs a package.
@@ -44,8 +44,8 @@ def read_log(
     if not disk.exists(split.path):
         text = f"{split.path} was removed after the query was planned: its messages expired"
         if fail_on_data_loss:
-            raise DataLossError(f"{text}; with failOnDataLoss=false the other files are read")
-        logger.warning("%s; it is left out", text)
+            raise DataLossError(f"{text}; set failOnDataLoss=false to read the other files")
+        logger.warning("%s; skipping it", text)
         return
     file = disk.open(split.path)
     units = QueueUnits(disk, split.root) if request.only_queues else None
@@ -77,8 +77,8 @@ def _hole_row(
     position, size = hole.start - split.base, hole.end - hole.start
     if not request.is_permissive:
         raise CorruptStoreError(
-            f"{split.path}: {size} bytes at {position} are no records: {hole.reason};"
-            " mode=permissive reads what follows, and `trocket store check` says more"
+            f"{split.path}: {size} bytes at {position} are not records: {hole.reason};"
+            " mode=permissive reads what follows, `trocket store fsck` shows the damage"
         )
     values = {
         "brokerName": split.broker_name,
@@ -108,7 +108,7 @@ def _batches(
 
 
 def wanted(records: RecordColumns, request: LogRequest) -> RecordColumns:
-    """Those records that the request's topics, times and tags let through, cheapest first."""
+    """The records that match the request's times, topics and tags, tested in order of cost."""
     if request.first_ms is not None or request.last_ms is not None:
         times = records.field("store_timestamp_ms")
         low = request.first_ms if request.first_ms is not None else times.min(initial=0)
@@ -141,8 +141,8 @@ def _decoded(
         raise CorruptStoreError(
             f"{split.path}: the message at {position + int(one.starts[0])}, topic"
             f" {one.topics[0].as_py()}, queue {one.field('queue_id')[0]}, offset"
-            f" {one.field('queue_offset')[0]}: {reason}; mode=permissive gives it as stored, and so"
-            " does decompress=false"
+            f" {one.field('queue_offset')[0]}: {reason}; mode=permissive or decompress=false"
+            " returns it as stored"
         )
     count = len(records)
     columns = []

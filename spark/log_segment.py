@@ -1,18 +1,18 @@
-"""One piece of one log file: the records that begin in it, and what lies between records.
+"""Reader of a part of a log file: the records that begin in it, and the holes between records.
 
-A file is cut anywhere, and every piece finds its own records: each record says the physical offset
-at which it lies, so bytes that merely look like one are told apart. Of any set of pieces that cover
-a file
+A file can be split at any byte, and each part finds its own records: a record contains its physical
+offset, which distinguishes it from bytes that only resemble a record. For any set of parts that
+cover a file
 
-- a record belongs to the piece in which it begins;
-- bytes that are no record, a *hole*, belong to the piece of the record before them, or to the first
-  piece when there is none.
+- a record belongs to the part in which it begins;
+- bytes that are not a record, a *hole*, belong to the part of the record before them, or to the
+  first part if there is none.
 
-So each is seen once, whatever the pieces are.
+So each is read exactly once, wherever the file is split.
 
-What counts as a record: a magic number, lengths that add up, a topic, and the right physical
-offset; with `verify_crc` its checksums, too. Bad bytes that no record follows in the newest file
-are its tail, as a crash leaves one.
+A record has a magic number, lengths that add up, a topic, and the right physical offset; with
+`verify_crc` also the right checksums. Invalid bytes in the newest file that no record follows are
+its tail, as a crash leaves it.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ from ..store.offsets import Position
 from .record_columns import RecordColumns, is_blank, walk
 
 CHUNK: Final = 4 * 1024 * 1024
-"""Bytes read at once: some ten thousand records, and less than a worker's memory by far."""
+"""Bytes per read: some ten thousand records, a small part of a worker's memory."""
 
 RAW_SHOWN: Final = 128
-"""Bytes of a hole that are shown: as many as a record's head has, and some."""
+"""Bytes of a hole in the column `_raw`: a record's head and a little more."""
 
 
 class Block(NamedTuple):
-    """Records that lie one after the other."""
+    """Consecutive records."""
 
     position: int
     """Byte in the file at which the buffer of `records` begins."""
@@ -55,11 +55,11 @@ Piece: TypeAlias = Block | Hole
 
 
 class BoundedFile:
-    """The first bytes of a file.
+    """A view of the first bytes of a file.
 
     Args:
       file: open.
-      limit: how many.
+      limit: size of the view in bytes.
     """
 
     def __init__(self, file: DiskFile, limit: int) -> None:
@@ -67,11 +67,11 @@ class BoundedFile:
         self._limit = limit
 
     def pread(self, size: int, position: Position) -> bytes:
-        """Read up to `size` bytes; fewer where they end."""
+        """Read up to `size` bytes; fewer at the view's end."""
         return self._file.pread(max(min(size, self._limit - position), 0), position)
 
     def next_data(self, position: Position) -> Position:
-        """Where the next bytes that were ever written may start, from a position on."""
+        """The first position at or after `position` that may hold written bytes."""
         return self._file.next_data(position)
 
 
@@ -81,10 +81,10 @@ class LogSegment:
     Args:
       file: open.
       base: physical offset of its first byte.
-      file_size: bytes that the store's log files have.
-      limit: bytes of this file that may be looked at; a live store's end lies there.
-      is_newest: no later file holds anything.
-      verify_crc: checksums count.
+      file_size: the size of the store's log files in bytes.
+      limit: bytes of this file that may be read; the end of a live store.
+      is_newest: all later files are empty.
+      verify_crc: whether a wrong checksum makes a record invalid.
     """
 
     def __init__(
@@ -159,7 +159,7 @@ class LogSegment:
         return Block(at, records.first(count)), at + after
 
     def _size_at(self, chunk: bytes) -> int:
-        """How large a record at a chunk's begin says it is, if that may be; else 0."""
+        """The size in the head of a record at the chunk's begin; 0 if the head is not valid."""
         if len(chunk) < RECORD_PREFIX.size:
             return 0
         size, magic = RECORD_PREFIX.unpack_from(chunk, 0)
@@ -191,7 +191,7 @@ class LogSegment:
         return len(chunk) == size and self._good_count(records, chunk, at) == 1
 
     def _hole_at(self, at: int) -> Hole | None:
-        """What is wrong behind the last record; None: nothing, or that is the file's end."""
+        """The hole at a position after the last record; None: a record, or the end of the file."""
         remaining, start = self._file_size - at, self._base + at
         if at >= self._limit:
             if self._is_newest or not remaining:
@@ -223,7 +223,7 @@ class LogSegment:
         return reader.reason or "zeros"
 
     def _next_record(self, begin: int) -> int | None:
-        """Where the first whole record at or behind `begin` begins."""
+        """The position of the first valid record at or after `begin`."""
         base = self._base
         for offset in record_candidates(self._log, base + begin, base + self._limit):
             if self._is_record(offset - base):
@@ -232,5 +232,5 @@ class LogSegment:
 
 
 def wrong_crc(physical_offset: int, properties: bytes, right: bool | None) -> str:
-    """Why a record is not whole by its CRC property, see `CrcProblem`; without one it is."""
+    """The problem with a record's CRC property, see `CrcProblem`; "" if it is right or missing."""
     return "the CRC of the record is wrong" if right is False else ""

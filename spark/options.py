@@ -1,10 +1,10 @@
-"""The options of a format: declared as a dataclass, read from Spark's texts. Pure.
+"""Options of a format: declared as a dataclass, parsed from Spark's strings. Pure.
 
 A field `pull_batch_size: int` is the option `pullBatchSize`. Spark does not keep the case of keys,
-so it does not count. What is not declared is refused with the nearest name that is: an option that
-is silently ignored has cost users data before.
+so it is ignored. An unknown option is refused, with the most similar known name: silently ignored
+options have cost users data before.
 
-Secrets are `Secret`: whatever prints an object that holds one, prints stars.
+A secret is a `Secret`, which prints as asterisks.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ _DURATION: Final = re.compile(r"([0-9]{1,12})\s*(ms|s|m|h|d)?", re.ASCII)
 _SIZE: Final = re.compile(r"([0-9]{1,15})\s*([kmg]?)i?b?", re.ASCII | re.IGNORECASE)
 _UNITS_MS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _SHOWN_MAX: Final = 64
-"""Characters of a refused value that are shown."""
+"""Characters of a refused value in an error text."""
 
 
 class Secret(str):
-    """A text that is not to be seen; `reveal` gives it."""
+    """A string that prints as asterisks; `reveal` returns it."""
 
     __slots__ = ()
 
@@ -45,20 +45,20 @@ class Secret(str):
         return "***"
 
     def reveal(self) -> str:
-        """The text itself."""
+        """The secret itself."""
         return str.__str__(self)
 
 
 class DurationMs(int):
-    """Milliseconds, written as `200`, `200ms`, `30s`, `15m`, `2h`, `1d`."""
+    """Milliseconds, parsed from `200`, `200ms`, `30s`, `15m`, `2h`, `1d`."""
 
 
 class SizeBytes(int):
-    """Bytes, written as `1024`, `64k`, `4m`, `1g` (with or without `b` or `ib`)."""
+    """Bytes, parsed from `1024`, `64k`, `4m`, `1g` (with or without `b` or `ib`)."""
 
 
 class TimeMs(int):
-    """A moment in ms since 1970, written as that number or as ISO 8601; without a zone: UTC."""
+    """A time in ms since 1970, parsed from that number or from ISO 8601 (UTC without a zone)."""
 
 
 def key_of(field_name: str) -> str:
@@ -68,16 +68,16 @@ def key_of(field_name: str) -> str:
 
 
 def read_options(kind: type[T], given: Mapping[str, str], what: str) -> T:
-    """The options of a format.
+    """Parse the options of a format.
 
     Args:
       kind: a dataclass; a field without default is required. `metadata["minimum"]` bounds numbers.
-        It may check what depends on more than one option in `__post_init__`.
-      given: what the user wrote, keys in any case.
-      what: the format, for the text of an error.
+        Its `__post_init__` may check combinations of options.
+      given: the user's options, keys in any case.
+      what: the format, for error texts.
 
     Raises:
-      OptionError: an unknown key, a missing one, or a value that cannot be right.
+      OptionError: an unknown key, a missing one, or an invalid value.
     """
     hints = typing.get_type_hints(kind)
     fields = {key_of(field.name).lower(): field for field in dataclasses.fields(kind)}  # type: ignore[arg-type]
@@ -180,11 +180,11 @@ _READERS: Final[dict[Any, Any]] = {
 
 
 def exact_tags(subscription: str) -> frozenset[str] | None:
-    """The tags that `TagA || TagB` names, to be compared as texts; None: any."""
+    """The tags that `TagA || TagB` names, for an exact comparison; None: any."""
     tags = frozenset(tag for part in subscription.split("||") if (tag := part.strip()))
     return None if tags <= {"*"} else tags
 
 
 def names(text: str) -> tuple[str, ...]:
-    """The names in a list with commas, blanks around them not counted."""
+    """The names in a list separated by commas, without surrounding blanks."""
     return tuple(name for part in text.split(",") if (name := part.strip()))

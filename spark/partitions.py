@@ -17,7 +17,7 @@ class QueuePartition(InputPartition):
 
 
 def partitions_of(options: SourceOptions, ranges: list[QueueRange]) -> list[InputPartition]:
-    """Ranges of queues as tasks, cut as the options say."""
+    """Ranges of queues as tasks, split according to the options."""
     parts = split_ranges(
         ranges, parts_min=options.min_partitions, size_max=options.max_records_per_partition
     )

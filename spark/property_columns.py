@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from .arrow import as_text, slices
 
 _NAMES_IN_A_MASK: Final = 62
-"""So many different names fit the bits of one number each."""
+"""Different names that a mask in one int64 can hold, a bit each."""
 
 _ITEM, _NAME = 2, 1
 """The bytes that end an item and a name."""
@@ -28,8 +28,8 @@ class PropertyColumns:
 
     Args:
       data: the records' bytes.
-      begins, ends: of each record's encoded properties in `data`, rising; before each begin lies a
-        byte that belongs to the same record (the length's low byte).
+      begins, ends: positions of each record's encoded properties in `data`, rising; the byte before
+        each begin belongs to the same record (the length's low byte).
     """
 
     def __init__(self, data: pa.Buffer, begins: np.ndarray, ends: np.ndarray) -> None:
@@ -38,9 +38,9 @@ class PropertyColumns:
         if len(rows) < self._count:
             begins, ends = begins[rows], ends[rows]
         if len(rows):
-            # A separator at the end, which some writers leave out, would begin one item more.
+            # Drop the optional separator at the end: it would start another, empty item.
             ends = ends - (np.frombuffer(data, np.uint8)[ends - 1] == _ITEM)
-        # Each with the byte before it, which becomes a separator: now every item follows one.
+        # Include the byte before each record and make it a separator: every item then follows one.
         packed = slices(data, begins - 1, ends)
         fronts = np.frombuffer(packed.buffers()[1], np.int32, len(rows) + 1) if len(rows) else _ZERO
         size = int(fronts[-1])
@@ -64,7 +64,7 @@ class PropertyColumns:
     @cached_property
     def _names(self) -> pa.DictionaryArray:
         names = slices(self._buffer, self._item_at + 1, self._after).dictionary_encode()
-        # Names that differ only in bytes that are no UTF-8 are one.
+        # Decoding may map different invalid UTF-8 to one text, so names are encoded a second time.
         texts = as_text(names.dictionary).dictionary_encode()
         codes = texts.indices.take(names.indices)
         return pa.DictionaryArray.from_arrays(codes, texts.dictionary)
@@ -77,7 +77,7 @@ class PropertyColumns:
         return np.repeat(np.arange(self._count), np.diff(self._offsets))
 
     def _drop_repeated(self) -> None:
-        """Make each name of a record stand once."""
+        """Drop repeated names of a record; the last value moves to the first place."""
         if not len(self._item_at):
             return
         codes = self._names.indices.to_numpy()
@@ -86,7 +86,7 @@ class PropertyColumns:
             bits = np.left_shift(np.int64(1), codes.astype(np.int64))
             filled = np.flatnonzero(np.diff(self._offsets))
             begins = self._offsets[:-1][filled]
-            # Bits that stand once add up to what they are together.
+            # Without repeated names, the sum of a record's bits equals their union.
             sums, unions = np.add.reduceat(bits, begins), np.bitwise_or.reduceat(bits, begins)
             rows = filled[sums != unions]
         else:
@@ -116,7 +116,7 @@ class PropertyColumns:
         return pa.MapArray.from_arrays(pa.array(self._offsets), names, as_text(self._values))
 
     def column(self, name: str) -> pa.StringArray:
-        """One property of each record; null where it has none."""
+        """One property of each record; null if it is missing."""
         found = pc.index(self._names.dictionary, pa.scalar(name)).as_py()
         if found < 0:
             return pa.nulls(self._count, pa.string())
@@ -129,10 +129,10 @@ class PropertyColumns:
 
 
 def _items(raw: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """The items of bytes in which a separator stands before each.
+    """Find the items in bytes in which a separator precedes each item.
 
-    Returns: of each the separator before it, the end of its name, its end, and whether it has a
-    name; without one its value is what follows the next mark, and means nothing.
+    Returns: for each item the position of the separator before it, the end of its name, its end,
+    and whether it has a name; if it has none, its value is meaningless.
     """
     marks = np.flatnonzero(raw <= _ITEM)
     kinds = raw[marks]
@@ -140,7 +140,7 @@ def _items(raw: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndar
         marks = marks[kinds != 0]
         kinds = raw[marks]
     if len(marks) % 2 == 0 and (kinds[0::2] == _ITEM).all() and (kinds[1::2] == _NAME).all():
-        # In turn, as nearly always: each item has a name, and no value holds a mark.
+        # Fast path, nearly always taken: item and name marks alternate, so each item has a name.
         item_at, after = marks[0::2], marks[1::2]
         return item_at, after, np.append(item_at, len(raw))[1:], np.ones(len(after), np.bool_)
     before = np.flatnonzero(kinds == _ITEM)

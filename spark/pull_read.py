@@ -1,8 +1,8 @@
-"""From a range of a queue to Arrow record batches: what a task of `rocketmq` does.
+"""Task of `rocketmq`: from a range of a queue to Arrow record batches.
 
-A broker gives few messages at once (Apache's 32, or 8 of old ones), so answers are put together
-until they make a batch. One pull follows the other: a thread that pulls ahead was tried, and its
-hand-over cost more than it gained (72,000 against 116,000 messages per second of CPU).
+A broker returns few messages per pull (Apache's 32, or 8 old ones), so several answers make a
+batch. Pulls are sequential: a thread that pulls ahead was tried, and the handover between threads
+cost more than it gained (72,000 against 116,000 messages per second of CPU).
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from .store_options import LogRequest
 logger = logging.getLogger(__name__)
 
 BATCH_BYTES: Final = 8 * 1024 * 1024
-"""Bytes of answers that are put together at most."""
+"""Most bytes of answers in one batch."""
 
 
 class Puller(Protocol):
-    """Whom to pull from: `Cluster`, or a stand-in of the tests."""
+    """The cluster to pull from: `Cluster`, or a fake in tests."""
 
     def pull(
         self,
@@ -52,15 +52,15 @@ class Puller(Protocol):
 def read_range(
     puller: Puller, options: SourceOptions, request: LogRequest, part: QueueRange
 ) -> Iterator[pa.RecordBatch]:
-    """The wanted rows of a range, in the queue's order.
+    """The requested rows of a range, in the queue's order.
 
     Args:
       request: columns, and tags that rows must have.
 
     Raises:
       DataLossError: messages of the range are gone, and failOnDataLoss is set.
-      SparkConnectorError: a broker cannot be asked, or refuses; an answer is no messages; or a
-        body does not inflate.
+      SparkConnectorError: a broker does not answer, or refuses; an answer holds other bytes than
+        messages; or a body cannot be decompressed.
     """
     bodies: list[bytes] = []
     deltas: list[int] = []
@@ -78,7 +78,7 @@ def read_range(
 
 
 def subscription_of(options: SourceOptions, topic: str) -> SubscriptionData:
-    """What is asked of the broker."""
+    """The subscription of the pulls: the broker's part of the filter."""
     if options.filter_sql:
         return build_subscription(topic, Sql(options.filter_sql))
     return build_subscription(topic, options.tags)
@@ -87,7 +87,7 @@ def subscription_of(options: SourceOptions, topic: str) -> SubscriptionData:
 def _answers(
     puller: Puller, options: SourceOptions, part: QueueRange
 ) -> Iterator[tuple[PullAnswer, int]]:
-    """The answers that hold messages of the range, and how many offsets each is about."""
+    """The answers that hold messages of the range, and the number of offsets each covers."""
     subscription = subscription_of(options, part.queue.topic)
 
     offset = part.start
@@ -103,9 +103,9 @@ def _answers(
             )
         except ClientError as error:
             raise SparkConnectorError(
-                f"{part.queue}: the messages [{offset}, {part.end}) cannot be pulled, tried"
-                f" {1 + options.num_retries} times: {error}; numRetries and retryIntervalMs say how"
-                " long a broker may be away"
+                f"{part.queue}: pulling the messages [{offset}, {part.end}) failed"
+                f" {1 + options.num_retries} times: {error}; raise numRetries or retryIntervalMs"
+                " if brokers are away for longer"
             ) from error
         after = _next_offset(options, part, offset, answer)
         passed, offset = after - offset, after
@@ -114,27 +114,29 @@ def _answers(
 
 
 def _next_offset(options: SourceOptions, part: QueueRange, offset: int, answer: PullAnswer) -> int:
-    """Where to go on.
+    """The offset of the next pull.
 
     Raises:
       DataLossError: messages of the range are gone, and failOnDataLoss is set.
+      SparkConnectorError: the broker's next offset does not advance.
     """
     after = answer.next_offset
     is_lost = answer.code in (ResponseCode.PULL_OFFSET_MOVED, ResponseCode.PULL_NOT_FOUND)
     if not is_lost:
         if after <= offset:
             raise SparkConnectorError(
-                f"{part.queue}: the broker answered a pull at {offset} and says to go on at {after}"
+                f"{part.queue}: the broker answered a pull at {offset} with the next offset"
+                f" {after}, which does not advance"
             )
         return after
-    # Moved back or nothing there: the rest of the range is gone; moved on: what lies before.
+    # The broker's next offset lies ahead: messages before it are gone. Otherwise all the rest is.
     end = min(after, part.end) if after > offset else part.end
     text = (
         f"{part.queue}: the messages [{offset}, {end}) are gone: the queue has"
         f" [{answer.min_offset}, {answer.max_offset}) now"
     )
     if options.fail_on_data_loss:
-        raise DataLossError(f"{text}; with failOnDataLoss=false the others are read")
+        raise DataLossError(f"{text}; set failOnDataLoss=false to read the others")
     logger.warning("data loss: %s", text)
     return end
 
@@ -152,7 +154,7 @@ def _batches(
     if end != len(data) or records.good_count() < len(records):
         raise SparkConnectorError(
             f"{part.queue}: the answer to a pull in [{part.start}, {part.end}) holds bytes that are"
-            " no messages"
+            " not messages"
         )
     delta = np.zeros(1, np.int64)
     if any(deltas):
@@ -162,7 +164,7 @@ def _batches(
     mine = (offsets >= part.start) & (offsets < part.end)
     offsets, records = offsets[mine], records.where(mine)
     if request.tags is not None and len(records):
-        # A broker compares hashes of tags.
+        # A broker compares only hashes of tags, so other tags may be among the messages.
         kept = wanted(records, request)
         offsets = offsets[np.isin(records.starts, kept.starts)]
         records = kept
@@ -180,7 +182,7 @@ def _decoded(
 ) -> pa.RecordBatch:
     def refuse(row: int, reason: str) -> None:
         raise SparkConnectorError(
-            f"{part.queue}, offset {offsets[row]}: {reason}; decompress=false gives it as it is"
+            f"{part.queue}, offset {offsets[row]}: {reason}; decompress=false returns it as stored"
         )
 
     columns = []

@@ -1,10 +1,10 @@
-"""What of Spark's filters narrows a read. Pure: filters are known by the names of their classes.
+"""Pushdown of Spark's filters into a read. Pure: filters are matched by their classes' names.
 
-Spark applies all filters once more to what comes back, so a bound may be generous, never narrow.
+Spark applies all filters again to the rows, so a bound may be too wide, but never too narrow.
 
-Readers take filters only with `pushdown=true`: Spark 4.3 keeps what one query pushed with the
-DataFrame, and plans the next query of it that pushes nothing with the same reader, so that rows are
-missing. `tests/spark/test_source.py` shows it.
+Readers accept filters only with `pushdown=true`: Spark 4.3 keeps the filters of one query with the
+DataFrame, and reuses that reader for the DataFrame's next query, even if it pushes no filters, so
+that rows are missing. `tests/spark/test_source.py` shows it.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ _UPPER: Final = {"LessThan", "LessThanOrEqual"}
 
 @dataclass(frozen=True)
 class Bounds:
-    """What a column may be; None: anything.
+    """The values that a column may have; None: any.
 
     Attributes:
-      values: one of these.
-      low, high: both included; times in ms since 1970.
+      values: the allowed values.
+      low, high: inclusive bounds; times in ms since 1970.
     """
 
     values: frozenset[Any] | None = None
@@ -33,7 +33,7 @@ class Bounds:
     high: int | None = None
 
     def allows(self, value: Any) -> bool:
-        """Whether a number or text may be wanted."""
+        """Whether the filters may accept a number or text."""
         return (
             (self.values is None or value in self.values)
             and (self.low is None or value >= self.low)
@@ -45,10 +45,10 @@ ANYTHING: Final = Bounds()
 
 
 def bounds(filters: Iterable[Any], column: str) -> Bounds:
-    """What filters, all of which must hold, leave of one column.
+    """The bounds of one column under filters that must all hold.
 
     Args:
-      filters: Spark's.
+      filters: Spark's filters.
       column: a column of texts, numbers or times.
     """
     values: frozenset[Any] | None = None

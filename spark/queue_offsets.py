@@ -1,7 +1,7 @@
-"""Offsets of queues: as a user writes them, and as a stream's checkpoint keeps them. Pure.
+"""Offsets of queues, in the form of the options and of a stream's checkpoint. Pure.
 
-Spark compares a stream's offsets as texts: two that mean the same must be written the same, or a
-query without news plans empty batches for ever. So keys are sorted and numbers are whole.
+Spark compares a stream's offsets as text: equal offsets must have equal text, or an idle query
+plans empty batches for ever. So keys are sorted and numbers are integers.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from .errors import OptionError, SparkConnectorError
 LATEST: Final = -1
 EARLIEST: Final = -2
 GROUP: Final = -3
-"""In place of an offset in JSON, as in Spark's Kafka source (-3 is ours)."""
+"""Stand-ins for an offset in JSON, as in Spark's Kafka source (-3 is trocket's addition)."""
 
 _WORDS: Final = {"latest": LATEST, "earliest": EARLIEST, "group": GROUP}
 
 VERSION: Final = 1
-"""Of a stream's offsets; a checkpoint of another one is refused."""
+"""Version of a stream's offsets; a checkpoint of another version is refused."""
 
 
 class Queue(NamedTuple):
@@ -42,18 +42,18 @@ Offsets = Mapping[Queue, int]
 
 @dataclass(frozen=True)
 class OffsetSpec:
-    """Where queues begin or end.
+    """The offsets at which queues begin or end.
 
     Attributes:
-      everywhere: LATEST, EARLIEST or GROUP; None: what `queues` says.
-      queues: an offset of each, or one of those three.
+      everywhere: LATEST, EARLIEST or GROUP; None: use `queues`.
+      queues: an offset per queue, or one of those three.
     """
 
     everywhere: int | None = None
     queues: Offsets = field(default_factory=dict)
 
     def of(self, queue: Queue) -> int | None:
-        """What is said of a queue; None: nothing."""
+        """The offset of a queue; None: the spec does not name it."""
         return self.everywhere if self.everywhere is not None else self.queues.get(queue)
 
 
@@ -66,18 +66,18 @@ class QueueRange(NamedTuple):
 
     @property
     def size(self) -> int:
-        """How many, if none is missing."""
+        """The number of offsets in the range."""
         return self.end - self.start
 
 
 def read_offset_spec(text: str, name: str) -> OffsetSpec:
-    """earliest, latest, group, or `{"T":{"broker-a":{"0":23,"1":-2}}}`.
+    """Parse earliest, latest, group, or `{"T":{"broker-a":{"0":23,"1":-2}}}`.
 
     Args:
-      name: the option's, for the text of an error.
+      name: the option's name, for error texts.
 
     Raises:
-      OptionError: it is none of these.
+      OptionError: the text is none of these.
     """
     word = _WORDS.get(text.strip().lower())
     if word is not None:
@@ -92,7 +92,7 @@ def read_offset_spec(text: str, name: str) -> OffsetSpec:
         ) from None
     for queue, offset in queues.items():
         if offset < GROUP:
-            raise OptionError(f"{name}: {offset} of {queue} is no offset")
+            raise OptionError(f"{name}: {offset} is not an offset ({queue})")
     return OffsetSpec(None, queues)
 
 
@@ -114,13 +114,13 @@ def as_tree(offsets: Offsets) -> dict[str, dict[str, dict[str, int]]]:
 
 @dataclass(frozen=True)
 class StreamOffset:
-    """Where a stream is.
+    """The position of a stream.
 
     Attributes:
-      offsets: the next message of each queue.
-      is_boot: nothing was read yet; the offsets are where the stream begins.
-      init: in the end of the first batch, where it began: Spark does not keep that, and asks anew
-        for it after a crash, when `latest` is somewhere else.
+      offsets: the offset of the next message of each queue.
+      is_boot: whether nothing was read yet; the offsets are where the stream begins.
+      init: only in the end of the first batch: where the batch began. Spark does not keep that, and
+        after a crash asks again, when `latest` may have moved.
     """
 
     offsets: Offsets
@@ -128,45 +128,45 @@ class StreamOffset:
     init: Offsets = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """As the checkpoint keeps it."""
+        """The form that the checkpoint keeps."""
         found: dict[str, Any] = {"boot": self.is_boot, "off": as_tree(self.offsets), "v": VERSION}
         if self.init:
             found["init"] = as_tree(self.init)
-        # Spark writes the keys in the order in which they are here.
+        # Spark writes the keys in this dict's order.
         return dict(json.loads(json.dumps(found, sort_keys=True)))
 
     @classmethod
     def from_json(cls, tree: Mapping[str, Any]) -> StreamOffset:
-        """Read what `to_json` gave.
+        """Parse the result of `to_json`.
 
         Raises:
-          SparkConnectorError: it is of something else, or of another version.
+          SparkConnectorError: these are not offsets of a `rocketmq` stream, or another version.
         """
         try:
             version = tree["v"]
             if version != VERSION:
                 raise SparkConnectorError(
-                    f"the checkpoint's offsets have version {version}, and this trocket reads"
-                    f" {VERSION}: use the one that wrote it, or another checkpointLocation"
+                    f"the checkpoint's offsets have version {version}, but this trocket reads"
+                    f" {VERSION}: use the trocket that wrote it, or another checkpointLocation"
                 )
             return cls(
                 dict(_flat(tree["off"])), bool(tree["boot"]), dict(_flat(tree.get("init") or {}))
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise SparkConnectorError(
-                "the checkpoint holds no offsets of a stream of rocketmq (is it another query's?):"
-                f" {str(tree)[:200]}"
+                "the checkpoint does not hold offsets of a rocketmq stream; does it belong to"
+                f" another query? {str(tree)[:200]}"
             ) from error
 
 
 def split_ranges(
     ranges: Iterable[QueueRange], *, parts_min: int | None, size_max: int | None
 ) -> list[QueueRange]:
-    """Cut ranges into more and smaller ones that cover the same, in order.
+    """Split ranges into smaller ones that cover the same offsets, in order.
 
     Args:
-      parts_min: at least so many in all, large queues into more of them; None: as they are.
-      size_max: messages of each at most; None: any.
+      parts_min: least number of ranges; large queues are split more often. None: no minimum.
+      size_max: most messages per range; None: no limit.
     """
     found = [each for each in ranges if each.size > 0]
     total = sum(each.size for each in found)
@@ -184,11 +184,11 @@ def split_ranges(
 
 
 def limited(start: Offsets, latest: Offsets, count_max: int) -> dict[Queue, int]:
-    """How far to go so that about so many messages are read, from each queue by its backlog.
+    """The end offsets of a batch of about `count_max` messages, shared by the queues' backlogs.
 
     Args:
-      start: of each queue; a queue that it does not have begins at its latest.
-      count_max: messages in all; a queue with news gets one at least.
+      start: the offset of each queue; a missing queue begins at its latest.
+      count_max: messages in total; a queue with a backlog gets at least one.
     """
     backlogs = {queue: max(end - start.get(queue, end), 0) for queue, end in latest.items()}
     total = sum(backlogs.values())
@@ -202,7 +202,7 @@ def limited(start: Offsets, latest: Offsets, count_max: int) -> dict[Queue, int]
 
 
 def lag(progress: Mapping[str, Any]) -> dict[Queue, int]:
-    """How many messages each queue has that a query has not read.
+    """The number of messages in each queue that a query has not read yet.
 
     Args:
       progress: one source of `query.lastProgress["sources"]`.

@@ -1,7 +1,7 @@
-"""Which messages of a log consumers see: those that a unit of their queue points to.
+"""Filter for `onlyQueues`: the messages of a log that a unit of their consume queue points to.
 
-A log holds more: half messages, what a broker stored but never gave a place in a queue, messages of
-topics that were deleted, and those whose queue files expired first.
+Consumers see only those. A log also holds half messages, messages that were never dispatched to a
+queue, messages of deleted topics, and messages whose queue files have expired.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from .errors import OptionError
 from .record_columns import RecordColumns
 
 OPEN_MAX: Final = 256
-"""Files of queues that are open at once; when there are more, all are closed and opened anew."""
+"""Most open files of queues; when it is reached, all are closed and reopened on demand."""
 
 _UNIT: Final = dtype_of(CONSUME_QUEUE_UNIT)
 
 
 def check_queues(disk: Disk, root: str) -> None:
-    """Raises: OptionError: the store's queues are kept in a way that is not read here."""
+    """Raises: OptionError: the store keeps its consume queues in a format that is not supported."""
     for folder in ("consumequeue_rocksdb", "rocksdb"):
         if disk.is_folder(f"{root}/{folder}"):
             raise OptionError(f"onlyQueues: {root} keeps its consume queues in RocksDB, which is"
-                              " not read here")  # fmt: skip
+                              " not supported")  # fmt: skip
     if any(queue_folders(disk, f"{root}/batchconsumequeue")):
-        raise OptionError(f"onlyQueues: {root} has queues of batches, which it does not know")
+        raise OptionError(f"onlyQueues: {root} has batch consume queues, which are not supported")
 
 
 class QueueUnits:
@@ -62,7 +62,7 @@ class QueueUnits:
         return {(topic, queue_id): path for topic, queue_id, path in found}
 
     def seen(self, records: RecordColumns) -> np.ndarray:
-        """Which of the records a unit of their queue points to.
+        """A mask of the records that a unit of their queue points to.
 
         Raises: StoreIOError: a file cannot be read.
         """
@@ -80,14 +80,14 @@ class QueueUnits:
         return found
 
     def _places(self, queue: tuple[str, int], offsets: np.ndarray) -> np.ndarray:
-        """Where in the log the units at these offsets point to; -1: there is none."""
+        """The physical offsets in the units at these queue offsets; -1: there is no unit."""
         found = np.full(len(offsets), -1, np.int64)
         files = self._known.get(queue)
         if files is None:
             folder = self._folders.get(queue)
             files = numbered(self._disk, folder) if folder is not None else {}
             self._known[queue] = files
-        # A record may say any offset: none whose place no number of bytes can be.
+        # A damaged record may have any offset: drop those whose position would overflow int64.
         good = (offsets >= 0) & (offsets < 2**58)
         at = np.where(good, offsets, 0) * UNIT_SIZE
         for base, path in files.items():

@@ -1,8 +1,8 @@
-"""Many stored records at once, as Arrow columns: from a log's file or a pull's answer alike.
+"""Vectorized decoder: from stored records, in a log file or a pull's answer, to Arrow columns.
 
-Where fields lie is derived from `remoting.record_schema`; numpy gathers the heads, and Arrow copies
-bodies, topics and properties out of the buffer, so that no Python object is made per record, but
-for compressed bodies. `tests/spark/test_record_columns.py` holds it equal to `decode_record`.
+The positions of fields are derived from `remoting.record_schema`; numpy gathers the heads, and
+Arrow copies bodies, topics and properties out of the buffer, so that only compressed bodies need a
+Python object per record. `tests/spark/test_record_columns.py` compares it with `decode_record`.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from .property_columns import PropertyColumns
 _HEADS: Final = tuple(
     dtype_of(RECORD, until="body_length", context={"sys_flag": kind << 4}) for kind in range(4)
 )
-"""The head by the kinds of its hosts, `(sys_flag >> 4) & 3`."""
+"""The head's type by the address families of its hosts, `(sys_flag >> 4) & 3`."""
 _HEAD_SIZES: Final = np.array([dtype.itemsize for dtype in _HEADS])
 _LENGTHS: Final = TOPIC_LENGTH_V1.size + PROPERTIES_LENGTH.size
 _HEX: Final = np.array([b"%02X" % byte for byte in range(256)], "S2")
@@ -55,14 +55,14 @@ assert [dtype.itemsize for dtype in _HEADS] == [head.size for head in RECORD_HEA
 
 
 def walk(data: bytes, at: int, stop: int) -> tuple[np.ndarray, int]:
-    """Where records begin, going by their sizes and magic numbers alone.
+    """Find the positions of records by their sizes and magic numbers only.
 
     Args:
-      data: records one after the other.
-      at: where the first begins.
-      stop: do not go on at or behind it.
+      data: consecutive records.
+      at: the position of the first.
+      stop: only records that begin before this position.
 
-    Returns: the beginnings of records that end within `data`, and where it went no further.
+    Returns: the positions of the records that end within `data`, and the position after the last.
     """
     starts: list[int] = []
     append, unpack, end = starts.append, RECORD_PREFIX.unpack_from, len(data)
@@ -77,7 +77,7 @@ def walk(data: bytes, at: int, stop: int) -> tuple[np.ndarray, int]:
 
 
 def is_blank(data: bytes, at: int, remaining: int) -> bool:
-    """Whether the filler of a file's end begins there, with `remaining` bytes left in the file."""
+    """Whether the blank record that fills a file begins at `at`, with `remaining` bytes left."""
     if at + RECORD_PREFIX.size > len(data):
         return False
     size, magic = RECORD_PREFIX.unpack_from(data, at)
@@ -85,7 +85,7 @@ def is_blank(data: bytes, at: int, remaining: int) -> bool:
 
 
 class _Layout(NamedTuple):
-    """Where the parts of n records lie in their buffer."""
+    """The positions of the parts of n records in their buffer."""
 
     body_at: np.ndarray
     body_end: np.ndarray
@@ -93,11 +93,11 @@ class _Layout(NamedTuple):
     topic_end: np.ndarray
     ends: np.ndarray
     is_good: np.ndarray
-    """Whether the lengths add up; else the others may lie anywhere."""
+    """Whether the lengths add up; if not, the other fields are meaningless."""
 
     @property
     def properties_at(self) -> np.ndarray:
-        """Where the properties begin; they go on to the record's end."""
+        """The positions of the properties, which end with the record."""
         return self.topic_end + PROPERTIES_LENGTH.size
 
 
@@ -106,14 +106,14 @@ def _where(mask: np.ndarray, values: np.ndarray, other: int) -> np.ndarray:
 
 
 class RecordColumns:
-    """n records of one buffer, decoded column by column when asked.
+    """n records of one buffer, decoded column by column on demand.
 
     Args:
-      data: holds them; less than 2 GiB.
-      starts: where each begins, rising; of each the size leads to the next or within the buffer,
-        as `walk` gives them.
+      data: the buffer, less than 2 GiB.
+      starts: the positions of the records, rising, as `walk` returns them.
 
-    A record whose lengths contradict each other must not get further than `good_count`.
+    Check `good_count` first: other methods must not see records whose lengths contradict each
+    other.
     """
 
     def __init__(self, data: bytes, starts: np.ndarray) -> None:
@@ -126,7 +126,7 @@ class RecordColumns:
         return len(self.starts)
 
     def first(self, count: int) -> RecordColumns:
-        """The first records only."""
+        """The first `count` records."""
         return self if count >= len(self) else self._some(slice(0, count))
 
     def part(self, begin: int, end: int) -> RecordColumns:
@@ -134,11 +134,11 @@ class RecordColumns:
         return self if begin <= 0 and end >= len(self) else self._some(slice(begin, end))
 
     def where(self, mask: np.ndarray) -> RecordColumns:
-        """Those records that a mask has."""
+        """The records that a mask selects."""
         return self if mask.all() else self._some(mask)
 
     def _some(self, rows: slice | np.ndarray) -> RecordColumns:
-        """Some of the records, with what is known of them: gathering it is most of the work."""
+        """Some of the records, with slices of cached fields: computing them is most of the work."""
         some = RecordColumns(self._data, self.starts[rows])
         known, mine = self.__dict__, some.__dict__
         if "_heads" in known:
@@ -155,8 +155,8 @@ class RecordColumns:
     def _gather(self, kind: int, starts: np.ndarray) -> np.ndarray:
         dtype = _HEADS[kind]
         count = max(len(self._data) - dtype.itemsize + 1, 0)
-        # One item at every byte, lying over each other: indexing copies whole heads. As plain bytes
-        # they are copied at once, and six times as fast as field by field.
+        # A view with overlapping items, one at every byte: indexing it copies whole heads. Plain
+        # bytes are copied in one piece, six times as fast as field by field.
         view = np.ndarray((count,), f"V{dtype.itemsize}", self._data, strides=(1,))
         return view[starts].view(dtype)
 
@@ -177,22 +177,22 @@ class RecordColumns:
         return [(r, self._gather(k, self.starts[r])) for k, r in enumerate(rows, 1) if len(r)]
 
     def field(self, name: str) -> np.ndarray:
-        """A number of each record's head, by the schema's name."""
+        """One numeric field of all heads, by the schema's name."""
         found = self._heads[name]
         native = found.astype(found.dtype.newbyteorder("="))
         for rows, heads in self._others:
             native[rows] = heads[name]
         return native
 
-    # Where the parts lie
+    # Positions of the parts
 
     @property
     def ends(self) -> np.ndarray:
-        """Where each record ends."""
+        """The end position of each record."""
         return self.starts + self._heads["total_size"]
 
     def good_count(self, base: int | None = None) -> int:
-        """How many of the first records are whole: lengths add up, and the offset is right.
+        """The number of valid records before the first invalid one: right lengths and offset.
 
         Args:
           base: physical offset of the buffer's first byte; None: offsets are not compared.
@@ -200,7 +200,7 @@ class RecordColumns:
         good = self._heads["total_size"] >= _HEAD_SIZES[self._kinds] + _LENGTHS
         if base is not None:
             good &= self._heads["physical_offset"] == self.starts + base
-        # Of bad ones nothing more is looked at: what they say may lie anywhere.
+        # The positions in an invalid head may be outside of the buffer, so stop before it.
         if not good.all():
             known = int(np.argmin(good))
             return self.first(known).good_count(base) if known else 0
@@ -221,7 +221,7 @@ class RecordColumns:
             raise
 
     def _short(self, at: np.ndarray) -> np.ndarray:
-        """The signed 16 bits at each place."""
+        """The signed 16-bit number at each position."""
         return (self._bytes[at].view(np.int8).astype(np.int32) << 8) | self._bytes[at + 1]
 
     def _topic_length(self, at: np.ndarray, wide: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -251,17 +251,17 @@ class RecordColumns:
 
     @cached_property
     def topics(self) -> pa.StringArray:
-        """The topic of each."""
+        """The topic of each record."""
         return as_text(slices(self._buffer, self._layout.topic_at, self._layout.topic_end))
 
     @cached_property
     def properties(self) -> PropertyColumns:
-        """The properties of all."""
+        """The properties of all records."""
         return PropertyColumns(self._buffer, self._layout.properties_at, self._layout.ends)
 
     @property
     def body_places(self) -> tuple[np.ndarray, np.ndarray]:
-        """Where in the buffer each body begins and ends."""
+        """The begin and end position of each body in the buffer."""
         return self._layout.body_at, self._layout.body_end
 
     def head(self, row: int, size: int) -> bytes:
@@ -271,14 +271,14 @@ class RecordColumns:
 
     @cached_property
     def bodies(self) -> pa.BinaryArray:
-        """The body of each as stored."""
+        """The body of each record, as stored."""
         return slices(self._buffer, *self.body_places)
 
     def inflated(self, on_bad: Callable[[int, str], None]) -> pa.BinaryArray:
-        """The body of each, decompressed where it is compressed.
+        """The body of each record, decompressed.
 
         Args:
-          on_bad: called with (row, reason) for one that does not inflate; it stays as stored.
+          on_bad: called with (row, reason) if decompression fails; that body stays as stored.
 
         Raises:
           MissingPackageError: lz4 or zstandard is not installed.
@@ -301,11 +301,11 @@ class RecordColumns:
         return with_rows(self.bodies, rows, bodies)
 
     def raw_properties(self) -> pa.StringArray:
-        """The properties of each as one text."""
+        """The properties of each record as one string."""
         return as_text(slices(self._buffer, self._layout.properties_at, self._layout.ends))
 
     def hosts(self, name: str) -> pa.StringArray:
-        """`ip:port` of each: `born_host` or `store_host`."""
+        """`born_host` or `store_host` of each record as `ip:port`."""
         raw = np.ascontiguousarray(self._heads[name])
         fixed = pa.Array.from_buffers(
             pa.binary(raw.dtype.itemsize), len(raw), [None, pa.py_buffer(raw)]
@@ -317,7 +317,7 @@ class RecordColumns:
         return column
 
     def message_ids(self) -> pa.StringArray:
-        """The broker's id of each: its store host and physical offset in hex."""
+        """The broker's id of each message: its store host and physical offset in hex."""
         count = len(self)
         parts = [
             np.ascontiguousarray(field).view(np.uint8).reshape(count, field.dtype.itemsize)
@@ -338,14 +338,14 @@ class RecordColumns:
         return column
 
     def kinds_of_topics(self) -> pa.StringArray:
-        """What kind of topic each lies in: normal, retry, dlq, half, op, schedule or system."""
+        """The kind of each record's topic; see `topic_kind`."""
         topics = self.topics.dictionary_encode()
         kinds = pa.array([topic_kind(topic) for topic in topics.dictionary.to_pylist()])
         return kinds.cast(pa.string()).take(topics.indices)
 
 
 def topic_kind(topic: str) -> str:
-    """What a topic is for: normal, retry, dlq, half, op, schedule or system."""
+    """The kind of a topic: normal, retry, dlq, half, op, schedule or system."""
     named = {TRANS_HALF_TOPIC: "half", TRANS_OP_HALF_TOPIC: "op", SCHEDULE_TOPIC: "schedule"}
     if topic in named:
         return named[topic]
@@ -387,12 +387,12 @@ _COLUMNS: Final[dict[str, Callable[[RecordColumns], pa.Array]]] = {
 def column_of(
     records: RecordColumns, name: str, properties_as: PropertiesAs = PropertiesAs.MAP
 ) -> pa.Array:
-    """A column that a record's bytes alone give.
+    """A column that depends only on the records' bytes.
 
     Args:
-      name: one of `columns.COMMITLOG`, but not brokerName, segment, position and valid; the body
+      name: one of `columns.COMMITLOG`, except brokerName, segment, position and valid; the body
         is as stored.
-      properties_as: what the column `properties` is.
+      properties_as: the type of the column `properties`.
     """
     if name == "properties" and properties_as is PropertiesAs.STRING:
         return records.raw_properties()
@@ -406,5 +406,5 @@ def column_of(
 
 
 def constant(value: str | None, records: RecordColumns) -> pa.Array:
-    """A text that all records share; None: null."""
+    """A column with one text in all rows; None: null."""
     return repeated(value, "string", len(records))

@@ -1,7 +1,7 @@
-"""Credentials from a file, so that they stand in no job's code and travel with no plan.
+"""Credentials from a file, so that neither a job's code nor Spark's plans contain them.
 
-The file is that of RocketMQ's own tools (`conf/tools.yml`), lines of `accessKey: ...`; lines of
-`accessKey=...` do, too. It is on every machine that runs a task.
+The file is that of RocketMQ's tools (`conf/tools.yml`) with lines of `accessKey: ...`; lines of
+`accessKey=...` work, too. Every machine that runs tasks needs it.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ _LINE: Final = re.compile(r"\s*(accessKey|secretKey|securityToken)\s*[:=]\s*(.*?
 
 
 def read_secrets(path: str) -> Credentials:
-    """What a file holds.
+    """Read the credentials in a file.
 
     Raises:
-      OptionError: it cannot be read, or a key is missing. No text shows what is in it.
+      OptionError: it cannot be read, or a key is missing. The text shows nothing of its content.
     """
     try:
         lines = Path(path).read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is no UTF-8 text"
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
         raise OptionError(
-            f"secretsFile {path} cannot be read on this machine: {reason}; it must be on all that"
-            " run tasks"
+            f"secretsFile {path} cannot be read on this machine: {reason}; copy it to every"
+            " machine that runs tasks"
         ) from None
     found = {match[1]: match[2].strip("'\"") for line in lines if (match := _LINE.fullmatch(line))}
     for name in ("accessKey", "secretKey"):

@@ -1,4 +1,4 @@
-"""What the formats share with Spark itself: the schema that a query asks for."""
+"""Schemas of queries: from Spark's types to the names of columns."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ if TYPE_CHECKING:
 
 
 def picked(schema: StructType, columns: Mapping[str, str], what: str) -> tuple[str, ...]:
-    """The names of the columns that a query's schema has.
+    """The names of the columns in a query's schema.
 
     Raises:
-      OptionError: a column that there is not, or of another type.
+      OptionError: the table has no such column, or with another type.
     """
     return tuple(pick(fields_of(schema), columns, what))
 
 
 def fields_of(schema: StructType) -> list[tuple[str, str]]:
-    """The columns of a schema: (name, type as SQL writes it)."""
+    """The columns of a schema: (name, type as DDL)."""
     return [(field.name, field.dataType.simpleString()) for field in schema.fields]

@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass
 class SinkCommit(WriterCommitMessage):
-    """What a task sent."""
+    """The counts of a task that has sent all its rows."""
 
     written: Written
 
@@ -43,10 +43,10 @@ def write_rows(
     """Send the rows of this task.
 
     Args:
-      run: begins the ids of all rows of this query and batch.
+      run: prefix of the ids of all rows of this query and batch.
 
     Raises:
-      SparkConnectorError: a row cannot be a message, or was not stored.
+      SparkConnectorError: a row cannot become a message, or was not stored.
     """
     context = TaskContext.get()
     partition = context.partitionId() if context is not None else 0
@@ -66,7 +66,7 @@ def write_rows(
 
 
 def log_done(messages: list[WriterCommitMessage | None], what: str) -> None:
-    """Say how much the tasks sent."""
+    """Log how many rows the tasks sent."""
     done = [message.written for message in messages if isinstance(message, SinkCommit)]
     rows, requests = (sum(each[n] for each in done) for n in (0, 1))
     logger.info("%s: %d rows stored, in %d requests", what, rows, requests)
@@ -83,7 +83,7 @@ class BatchSink(DataSourceArrowWriter):
     def __init__(self, options: SinkOptions, layout: RowLayout) -> None:
         self._options = options
         self._layout = layout
-        # Made on the driver: a task that runs again gives its rows the same ids.
+        # Set on the driver, so that a retried task gives its rows the same ids.
         self._run = str(uuid.uuid4())
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> SinkCommit:
@@ -91,9 +91,9 @@ class BatchSink(DataSourceArrowWriter):
         return write_rows(self._options, self._layout, self._run, iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """All tasks are through."""
+        """Log the counts: all tasks have succeeded."""
         log_done(messages, "a batch")
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """A task failed; what others sent stays, as nothing can be taken back."""
+        """Log the counts: a task failed. Messages of other tasks stay."""
         log_done(messages, "a batch that failed")

@@ -1,4 +1,4 @@
-"""The options of `format("rocketmq")` as a sink, and the columns that it takes. Pure."""
+"""The options of `format("rocketmq")` as a sink, and the columns that it accepts. Pure."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from .options import SizeBytes, read_options
 from .source_options import FORMAT, ConnectionOptions
 
 ROW_ID: Final = "SPARK_ROW_ID"
-"""The property that a row's id goes into: the same when Spark writes the row again."""
+"""The property with a row's id, which is the same when Spark writes the row again."""
 
 BAD_ROW: Final = "SPARK_BAD_ROW"
-"""The property of a row in the topic of onBadRow that says what was wrong."""
+"""The property of a message in onBadRow's topic with the reason why the row was refused."""
 BAD_ROW_TOPIC: Final = "SPARK_TOPIC"
-"""The property that says which topic it was for."""
+"""The property of such a message with the row's topic."""
 
 FAIL: Final = "fail"
-"""onBadRow: the task fails."""
+"""The value of onBadRow that lets the task fail."""
 
 COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
     "body": ("binary", "string"),
@@ -35,12 +35,12 @@ COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
     "deliverAt": ("timestamp",),
     "flag": ("int",),
 }
-"""What a row may have, and its types."""
+"""The columns of a row, and their allowed types."""
 
 
 @dataclass(frozen=True)
 class SinkOptions(ConnectionOptions):
-    """How rows are sent; a field is an option of that name."""
+    """The options of a sink; see docs/spark.md."""
 
     topic: str = ""
     producer_group: str = "spark-rocketmq-sink"
@@ -58,28 +58,28 @@ class SinkOptions(ConnectionOptions):
 
 @dataclass(frozen=True)
 class RowLayout:
-    """Which columns rows have, and the one whose text is their id; None: none."""
+    """The columns of the rows, and the one that holds their ids (None: no column does)."""
 
     names: tuple[str, ...]
     id_column: str | None
 
 
 _OF_SPARK: Final = {"checkpointlocation", "queryname"}
-"""What a stream's writer sets beside the sink's own options."""
+"""Options of Spark's stream writer, which come with the sink's options."""
 
 
 def sink_options(given: Mapping[str, str]) -> SinkOptions:
-    """The options as the user wrote them.
+    """Parse the user's options.
 
     Raises:
-      OptionError: they cannot be right.
+      OptionError: an option is invalid.
     """
     mine = {key: value for key, value in given.items() if key.lower() not in _OF_SPARK}
     return read_options(SinkOptions, mine, f"{FORMAT} as a sink")
 
 
 def row_layout(columns: Iterable[tuple[str, str]], options: SinkOptions) -> RowLayout:
-    """Check the columns of what is to be written.
+    """Check the columns of the rows to write.
 
     Args:
       columns: (name, type as DDL) of each.
@@ -99,8 +99,8 @@ def row_layout(columns: Iterable[tuple[str, str]], options: SinkOptions) -> RowL
             continue
         if name not in COLUMNS:
             raise OptionError(
-                f"{FORMAT} cannot write a column {name!r}{nearest(name, COLUMNS)}; select what a"
-                f" message has: {', '.join(COLUMNS)}"
+                f"{FORMAT} cannot write a column {name!r}{nearest(name, COLUMNS)}; select only the"
+                f" columns of a message: {', '.join(COLUMNS)}"
             )
         if kind not in COLUMNS[name]:
             raise OptionError(
@@ -111,7 +111,7 @@ def row_layout(columns: Iterable[tuple[str, str]], options: SinkOptions) -> RowL
     if not options.topic and "topic" not in found:
         raise OptionError(f"{FORMAT} needs the option topic, or a column topic")
     if ("queueId" in found) != ("brokerName" in found):
-        raise OptionError("queueId and brokerName go together: a queue is one of a broker")
+        raise OptionError("queueId and brokerName go together: give both columns, or neither")
     if options.ordered and not {"shardingKey", "queueId"} & set(found):
         raise OptionError("ordered=true needs a column shardingKey, or brokerName and queueId")
     return RowLayout(tuple(found), id_column)

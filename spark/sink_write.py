@@ -1,14 +1,13 @@
-"""From Arrow record batches to messages at brokers: what a task of the sink does.
+"""Task of the sink: from Arrow record batches to messages at brokers.
 
-A task returns when every row of it is stored, and fails otherwise: Spark then runs it again, and
-rows are stored twice. Each has an id that is the same then (`ROW_ID`), by which consumers drop
-them.
+A task returns when all its rows are stored, and fails otherwise: Spark then runs it again, and some
+rows are stored twice, with the same id (`ROW_ID`), by which consumers can drop duplicates.
 
-Rows of one topic, and of one queue where they name one, go together in one request; several
-requests are under way at once. With `ordered` only one per queue, so that what is tried again
-cannot be overtaken.
+Rows for one topic (and one queue, if they name it) share a request; several requests are in flight
+at once. With `ordered`, only one per queue is, so that no later row overtakes a retried one.
 
-A row that cannot be a message fails the task, or goes to the topic of `onBadRow` with the reason.
+A row that cannot become a message fails the task, or goes to the topic of `onBadRow` with the
+reason.
 """
 
 from __future__ import annotations
@@ -37,11 +36,11 @@ from .tries import again
 logger = logging.getLogger(__name__)
 
 MESSAGE_EXTRA_SIZE: Final = 200
-"""Bytes that a message takes in a batch beside its body and its own properties, at most about."""
+"""Upper estimate of a message's bytes in a batch, besides its body and its own properties."""
 
 
 class Sender(Protocol):
-    """Who sends: a blocking producer, or a stand-in of the tests."""
+    """Sends messages: a blocking producer, or a fake in tests."""
 
     def send(self, message: Message, *, queue: MessageQueue | None, timeout_s: float) -> SendResult:
         """Send one message."""
@@ -53,17 +52,17 @@ class Sender(Protocol):
 
 
 class Routes(Protocol):
-    """Who knows where a topic is."""
+    """Looks up routes: a blocking client, or a fake in tests."""
 
     def route(self, topic: str) -> TopicRouteData:
-        """Where a topic is."""
+        """The route of a topic."""
 
     def with_namespace(self, resource: str) -> str:
         """A topic's full name."""
 
 
 class Written(NamedTuple):
-    """How many rows a task sent, in how many requests."""
+    """The numbers of rows and requests that a task sent."""
 
     row_count: int
     request_count: int
@@ -71,7 +70,7 @@ class Written(NamedTuple):
 
 @dataclass
 class _Pending:
-    """Messages that wait to go together."""
+    """Messages that wait for their common request."""
 
     messages: list[Message] = field(default_factory=list)
     size: int = 0
@@ -85,7 +84,7 @@ class SinkWriter:
       sender, routes: the producer and its client.
       options: the user's.
       layout: the rows' columns.
-      row_id: begins the ids of this task's rows; None: they get none.
+      row_id: prefix of the ids of this task's rows; None: rows get no ids.
     """
 
     def __init__(
@@ -112,8 +111,8 @@ class SinkWriter:
         """Send all rows, and wait until they are stored.
 
         Raises:
-          RowRefusedError: a row cannot be a message; what was sent before it stays.
-          SparkConnectorError: a broker refused, or did not store as safely as asked for.
+          RowRefusedError: a row cannot become a message; messages sent before it stay.
+          SparkConnectorError: a broker refused, or did not flush or replicate a message.
         """
         row = 0
         with ThreadPoolExecutor(self._options.max_in_flight) as self._pool:
@@ -127,7 +126,10 @@ class SinkWriter:
                 self._under_way.popleft().result()
         if self._bad:
             topic = self._options.on_bad_row
-            logger.warning("%d rows went to %s, as: %s", len(self._bad), topic, self._bad[0])
+            logger.warning(
+                "%d rows cannot become messages, sent to onBadRow's topic %s; the first: %s",
+                len(self._bad), topic, self._bad[0],
+            )  # fmt: skip
         return Written(row, self._request_count)
 
     def _add(self, values: dict[str, Any], row: int) -> None:
@@ -168,7 +170,7 @@ class SinkWriter:
                 f"row {row} of this task has a body of {len(raw)} bytes, and maxMessageSize is"
                 f" {self._options.max_message_size}: {_shown(values)}"
             )
-        # A null value, and an empty one, is no property to RocketMQ.
+        # RocketMQ has no properties with null or empty values.
         properties = {name: value for name, value in values.get("properties") or () if value}
         row_id = self._id_of(values, row)
         if row_id is not None:
@@ -189,9 +191,9 @@ class SinkWriter:
     def _bad_row(
         self, body: bytes, topic: str, row_id: str | None, error: RowRefusedError
     ) -> Message:
-        """What goes to the topic of onBadRow in a row's place.
+        """The message for the topic of onBadRow in place of a row.
 
-        Raises: RowRefusedError: there is no such topic.
+        Raises: RowRefusedError: onBadRow is `fail`.
         """
         if self._options.on_bad_row == FAIL:
             raise error
@@ -199,7 +201,7 @@ class SinkWriter:
         properties = {BAD_ROW: str(error), BAD_ROW_TOPIC: topic, ROW_ID: row_id or ""}
         return Message(
             topic=self._options.on_bad_row,
-            # No broker takes a message without a body.
+            # Brokers refuse messages without a body.
             body=body[: self._options.max_message_size] or b"-",
             properties={name: value for name, value in properties.items() if value},
         )
@@ -220,11 +222,11 @@ class SinkWriter:
             )
         if message.sharding_key is not None:
             queues = self._queues_of(message.topic)
-            # As the client chooses: abs of the hash, which Java gives one value without a twin.
+            # As the client chooses: abs(hash) modulo the number of queues.
             return queues[abs(java_hash_code(message.sharding_key)) % len(queues)]
         if self._options.ordered:
             raise RowRefusedError(
-                f"row {row} of this task has neither shardingKey nor queueId, and ordered=true"
+                f"row {row} of this task has neither shardingKey nor queueId, but ordered=true"
                 f" needs one: {_shown(values)}"
             )
         return None
@@ -236,7 +238,7 @@ class SinkWriter:
             route = again(self._options, partial(self._routes.route, full))
             found = tuple(publish_info(full, route).queues)
             if not found:
-                raise SparkConnectorError(f"no queue of the topic {topic} can be written to")
+                raise SparkConnectorError(f"topic {topic} has no writable queue: check its perm")
             self._queues[topic] = found
         return found
 
@@ -270,24 +272,24 @@ class SinkWriter:
         except ClientError as error:
             raise SparkConnectorError(
                 f"{len(messages)} rows for {queue or messages[0].topic} were not stored: {error};"
-                " numRetries and retryIntervalMs say how long a broker may be away"
+                " raise numRetries or retryIntervalMs if brokers are away for longer"
             ) from error
         if self._options.require_flushed and result.status is not SendStatus.SEND_OK:
             raise SparkConnectorError(
                 f"{len(messages)} rows for {result.queue} are stored, but not safely:"
-                f" {result.status.name}; requireFlushed=false takes that"
+                f" {result.status.name}; set requireFlushed=false to accept that"
             )
 
     def _send_refused(
         self, pending: _Pending, queue: MessageQueue | None, error: MessageRefusedError
     ) -> None:
-        """Nothing was sent: send what can be, one by one, and the others to onBadRow's topic.
+        """Send the messages of a refused request one by one, invalid ones to onBadRow's topic.
 
-        Raises: RowRefusedError: they are not to go there, or cannot.
+        Raises: RowRefusedError: onBadRow is `fail`, or its topic refuses the message, too.
         """
         refused = RowRefusedError(
-            f"of rows {pending.first_row} and following of this task for the topic"
-            f" {pending.messages[0].topic} one cannot be a message: {error}"
+            f"one of the rows from {pending.first_row} on of this task for the topic"
+            f" {pending.messages[0].topic} cannot become a message: {error}"
         )
         refused.__cause__ = error
         for message in pending.messages:

@@ -46,12 +46,12 @@ class RocketMQSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """By which it is called."""
+        """The name of the format."""
         return FORMAT
 
     def schema(self) -> str:
         """All columns of a message."""
-        # The options may be a sink's, so that this one is looked for alone.
+        # Spark also calls this for a sink, whose options are others: read only this option.
         lowered = {key.lower(): value.strip().lower() for key, value in self._given.items()}
         is_text = lowered.get("propertiesas") == PropertiesAs.STRING.value
         return ddl(of_messages(MESSAGE, PropertiesAs.STRING if is_text else PropertiesAs.MAP))
@@ -72,7 +72,9 @@ class RocketMQSource(DataSource):
 
         options = source_options(self._given)
         if options.ending_offsets or options.ending_timestamp is not None:
-            raise OptionError(f"{FORMAT}: a stream does not end: endingOffsets is for batches")
+            raise OptionError(
+                f"{FORMAT}: a stream does not end: endingOffsets, endingTimestamp are for batches"
+            )
         columns = picked(schema, of_messages(MESSAGE, options.properties_as), FORMAT)
         return QueueStreamReader(options, message_request(options, columns))
 
@@ -95,7 +97,7 @@ class RocketMQSource(DataSource):
 
 
 def message_request(options: SourceOptions, columns: tuple[str, ...]) -> LogRequest:
-    """What is wanted of each message.
+    """The request for the columns and tags of a read.
 
     Args:
       columns: names, in order.
@@ -140,7 +142,7 @@ class FilteringQueueReader(QueueReader):
     """A reader that Spark's filters narrow; it needs spark.sql.python.filterPushdown.enabled."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
-        """Take what narrows the read; Spark applies all of them to the rows, too."""
+        """Use the filters that narrow the read; Spark applies all of them to the rows, too."""
         self._filters = {name: bounds(filters, name) for name in _NARROWING}
         self._request = self._request.narrowed(tags=self._filters["tags"].values)
         return filters

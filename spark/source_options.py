@@ -18,23 +18,23 @@ from .queue_offsets import OffsetSpec, read_offset_spec
 
 FORMAT: Final = "rocketmq"
 DEFAULT_GROUP: Final = "spark-rocketmq-source"
-"""Of all queries that name none. Nothing is ever committed for it. (A name for each query, as the
-Kafka source has it, would leave a group behind at every broker with each.)"""
+"""Group of all queries that name none. No offset is ever committed for it. (A group per query, as
+the Kafka source has it, would leave a group behind at every broker with each query.)"""
 
 
 class ReadFrom(enum.Enum):
-    """Which broker of a name messages are pulled from."""
+    """The broker of a broker name that messages are pulled from."""
 
     MASTER = "master"
     SLAVE = "slave"
-    """One of the slaves; the master where there is none, or where it does not have them yet."""
+    """One of the slaves; the master if there is none, or if it does not have the messages yet."""
     SUGGESTED = "suggested"
-    """The one that a broker suggests in its answers, as consumers do it."""
+    """The broker that the last answer suggests, as consumers choose."""
 
 
 @dataclass(frozen=True)
 class ConnectionOptions:
-    """How a cluster is reached: what source and sink share; see docs/spark.md."""
+    """Options of the connection to a cluster, for source and sink; see docs/spark.md."""
 
     name_server: str = field(metadata={"meaning": "host:port;host:port of the name servers"})
     namespace: str = ""
@@ -49,24 +49,24 @@ class ConnectionOptions:
     retry_interval_ms: int = field(default=100, metadata={"minimum": 0})
 
     def __post_init__(self) -> None:
-        """Raises: OptionError: options that do not go together."""
+        """Raises: OptionError: options contradict each other."""
         if (self.access_key is None) != (self.secret_key is None):
             raise OptionError("accessKey and secretKey go together: give both, or neither")
         if self.access_key is not None and self.secrets_file is not None:
-            raise OptionError("accessKey and secretsFile are two ways to say the same: give one")
+            raise OptionError("give accessKey or secretsFile, not both")
         if not self.name_server:
-            raise OptionError("nameServer is empty: it is host:port;host:port")
+            raise OptionError("nameServer is empty: give host:port;host:port")
 
     @cached_property
     def connection(self) -> ConnectionOptions:
-        """These options alone: what tells one connection from another."""
+        """These options without those of subclasses: the key of a shared connection."""
         mine = {name: getattr(self, name) for name in ConnectionOptions.__dataclass_fields__}
         return ConnectionOptions(**mine)
 
 
 @dataclass(frozen=True)
 class SourceOptions(ConnectionOptions):
-    """What a source reads; a field is an option of that name."""
+    """The options of a source; see docs/spark.md."""
 
     topic: str = ""
     topics: str = ""
@@ -99,7 +99,7 @@ class SourceOptions(ConnectionOptions):
     arrow_batch_rows: int = field(default=8192, metadata={"minimum": 1})
 
     def __post_init__(self) -> None:
-        """Raises: OptionError: options that do not go together, or text that is none."""
+        """Raises: OptionError: options contradict each other, or a text cannot be parsed."""
         super().__post_init__()
         ways = {
             "topic": self.topic,
@@ -109,19 +109,21 @@ class SourceOptions(ConnectionOptions):
         }
         given = [name for name, text in ways.items() if text]
         if len(given) != 1:
-            said = f", not {' and '.join(given)}" if given else ""
-            raise OptionError(f"{FORMAT} needs one of {', '.join(ways)}{said}")
+            found = f", not {' and '.join(given)}" if given else ""
+            raise OptionError(f"{FORMAT} needs one of {', '.join(ways)}{found}")
         if self.starting_offsets_by_timestamp_strategy not in ("error", "latest"):
             raise OptionError(
                 f"{FORMAT}: startingOffsetsByTimestampStrategy must be error or latest, not"
                 f" {self.starting_offsets_by_timestamp_strategy!r}"
             )
         if self.filter_sql and self.tags not in ("", "*"):
-            raise OptionError(f"{FORMAT}: tags and filterSql are two ways to filter: give one")
+            raise OptionError(f"{FORMAT}: give tags or filterSql, not both")
         try:
             re.compile(self.topic_pattern)
         except re.error as error:
-            raise OptionError(f"{FORMAT}: topicPattern is no regular expression: {error}") from None
+            raise OptionError(
+                f"{FORMAT}: topicPattern is not a regular expression: {error}"
+            ) from None
         if self.assign:
             read_assignment(self.assign)
         has_group = self.consumer_group not in ("", DEFAULT_GROUP)
@@ -136,47 +138,47 @@ class SourceOptions(ConnectionOptions):
 
     @property
     def topic_names(self) -> tuple[str, ...]:
-        """The topics that are named; none with a pattern."""
+        """The named topics; empty with a pattern."""
         if self.assign:
             return tuple(read_assignment(self.assign))
         return names(self.topic) or names(self.topics)
 
     @property
     def is_limited(self) -> bool:
-        """Whether a stream's batches are."""
+        """Whether the size of a stream's batches is limited."""
         return self.max_offsets_per_trigger is not None or self.max_bytes_per_trigger is not None
 
     @property
     def is_committing(self) -> bool:
-        """Whether the group's offsets are told to the brokers."""
+        """Whether the group's offsets are committed to the brokers."""
         if self.commit_offsets is not None:
             return self.commit_offsets
         return self.consumer_group != DEFAULT_GROUP
 
     def start(self, default: str) -> OffsetSpec:
-        """Where to begin; `default` where nothing is said."""
+        """The starting offsets, or `default` if the option is not set."""
         return read_offset_spec(self.starting_offsets or default, "startingOffsets")
 
     @property
     def end(self) -> OffsetSpec:
-        """Where a batch ends."""
+        """The ending offsets of a batch."""
         return read_offset_spec(self.ending_offsets or "latest", "endingOffsets")
 
 
 def source_options(given: Mapping[str, str]) -> SourceOptions:
-    """The options as the user wrote them.
+    """Parse the user's options.
 
     Raises:
-      OptionError: they cannot be right.
+      OptionError: an option is invalid.
     """
     return read_options(SourceOptions, given, FORMAT)
 
 
 def read_assignment(text: str) -> dict[str, dict[str, list[int]]]:
-    """Queues as `{"T":{"broker-a":[0,1]}}`.
+    """Parse queues such as `{"T":{"broker-a":[0,1]}}`.
 
     Raises:
-      OptionError: it is none.
+      OptionError: the text has another form.
     """
     kind: Any = dict[str, dict[str, list[int]]]
     try:

@@ -1,4 +1,4 @@
-"""The options of `format("rocketmq-store")`, and what they ask of a log. Pure."""
+"""The options of `format("rocketmq-store")`, and the request for a log's rows. Pure."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ FORMAT: Final = "rocketmq-store"
 
 
 class ReadMode(enum.Enum):
-    """What a damaged record is."""
+    """The treatment of damaged records: an error, or a row that describes the damage."""
 
     FAILFAST = "failfast"
     PERMISSIVE = "permissive"
 
 
 class Tail(enum.Enum):
-    """What bytes behind the last record are."""
+    """The treatment of bytes after the last record: the end of the log, or a row."""
 
     STOP = "stop"
     INCLUDE = "include"
@@ -30,7 +30,7 @@ class Tail(enum.Enum):
 
 @dataclass(frozen=True)
 class StoreOptions:
-    """See docs/spark.md; a field is an option of that name."""
+    """The options of a store source; see docs/spark.md."""
 
     path: str = field(metadata={"meaning": "the folder that storePathRootDir names, or a pattern"})
     table: str = "commitlog"
@@ -51,11 +51,13 @@ class StoreOptions:
     pushdown: bool = False
 
     def __post_init__(self) -> None:
-        """Raises: OptionError: options that do not go together."""
+        """Raises: OptionError: options contradict each other."""
         if self.table not in TABLES:
             raise OptionError(f"{FORMAT} has no table {self.table!r}{nearest(self.table, TABLES)}")
         if self.tail is Tail.INCLUDE and self.mode is not ReadMode.PERMISSIVE:
-            raise OptionError(f"{FORMAT}: tail=include needs mode=permissive: a tail is no message")
+            raise OptionError(
+                f"{FORMAT}: tail=include needs mode=permissive: a tail is not a message"
+            )
         first, last = self.starting_timestamp, self.ending_timestamp
         if first is not None and last is not None and last < first:
             raise OptionError(
@@ -73,18 +75,18 @@ class StoreOptions:
 
 @dataclass(frozen=True)
 class LogRequest:
-    """What is wanted of a commit log; None: everything.
+    """The requested columns and rows of a commit log; None: no filter.
 
     Attributes:
       columns: names, in the batches' order.
-      topics, tags: a record has one of them.
-      first_ms, last_ms: store time, both included.
-      is_permissive: holes are rows; else they are errors.
-      with_tail: the newest file's tail is a row, too.
-      verify_crc: a record with a wrong checksum is a hole.
-      decompress: bodies are inflated.
-      batch_rows: of a RecordBatch at most.
-      properties_as: what the column `properties` is.
+      topics, tags: a record must have one of them.
+      first_ms, last_ms: bounds of the store time, inclusive.
+      is_permissive: whether holes are rows; else they are errors.
+      with_tail: whether the newest file's tail is a row, too.
+      verify_crc: whether a record with a wrong checksum is a hole.
+      decompress: whether bodies are decompressed.
+      batch_rows: most rows of a RecordBatch.
+      properties_as: the type of the column `properties`.
       only_queues: only records that a unit of their queue points to.
     """
 
@@ -103,7 +105,7 @@ class LogRequest:
 
     @property
     def kinds(self) -> Mapping[str, str]:
-        """The types of all columns that there may be."""
+        """The types of all possible columns."""
         return of_messages({**COMMITLOG, **CORRUPT}, self.properties_as)
 
     def narrowed(
@@ -114,7 +116,7 @@ class LogRequest:
         first_ms: int | None = None,
         last_ms: int | None = None,
     ) -> LogRequest:
-        """The same, and only what these let through."""
+        """The same request with additional filters."""
         return replace(
             self,
             topics=_both(self.topics, topics),
@@ -131,21 +133,21 @@ def _both(one: frozenset[str] | None, other: frozenset[str] | None) -> frozenset
 
 
 def store_options(given: Mapping[str, str]) -> StoreOptions:
-    """The options as the user wrote them.
+    """Parse the user's options.
 
     Raises:
-      OptionError: they cannot be right.
+      OptionError: an option is invalid.
     """
     options = read_options(StoreOptions, given, FORMAT)
     return replace(options, table=options.table.lower())
 
 
 def within(options: StoreOptions, first_ms: int | None, last_ms: int | None) -> StoreOptions:
-    """The same, of these store times only (both included)."""
+    """The same options with further bounds of the store time (inclusive)."""
     first = [t for t in (options.starting_timestamp, first_ms) if t is not None]
     last = [t for t in (options.ending_timestamp, last_ms) if t is not None]
     if first and last and max(first) > min(last):
-        last = first = [max(first)]  # nothing is wanted; the rows' own filter says so
+        last = first = [max(first)]  # an empty range; the filter on rows drops the rest
     return replace(
         options,
         starting_timestamp=TimeMs(max(first)) if first else None,
@@ -154,7 +156,7 @@ def within(options: StoreOptions, first_ms: int | None, last_ms: int | None) -> 
 
 
 def log_request(options: StoreOptions, columns: tuple[str, ...]) -> LogRequest:
-    """What the options ask of a log.
+    """The request for a log's rows from the options.
 
     Args:
       columns: names, in order.

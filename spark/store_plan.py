@@ -1,7 +1,7 @@
-"""Which stores a path means, and how their logs are cut into pieces for tasks.
+"""Plan of a store query: the stores of a path, and the splits of their logs for tasks.
 
-Nothing is changed, and no broker is needed. A store that a broker has open is read up to where its
-queues reached when the query was planned; of any other, its lock is held while it is planned.
+It reads only, and needs no broker. A store that a broker has open is read up to the end of its
+queues at planning time; any other store is locked during the planning.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from .store_options import StoreOptions
 logger = logging.getLogger(__name__)
 
 CLOCK_STEP_MAX_MS: Final = 600_000
-"""Store times rise but for steps of a broker's clock; steps back of up to ten minutes do not make
-a file be left out that holds wanted times."""
+"""Store times rise, except when a broker's clock steps back. Files are skipped only if they would
+not match even after a step of ten minutes."""
 
 
 @dataclass(frozen=True)
@@ -37,13 +37,13 @@ class LogSplit:
     """The records that begin in [begin, end) bytes of one log file.
 
     Attributes:
-      path: of the file.
+      path: the file's path.
       root: the store's folder.
-      broker_name: of the store.
+      broker_name: the name of the store's broker.
       base: physical offset of the file's first byte.
-      file_size: bytes that log files of this store have.
-      limit: bytes of this file that may be looked at.
-      is_newest: no later file holds anything.
+      file_size: the size of this store's log files in bytes.
+      limit: bytes of this file that may be read.
+      is_newest: all later files are empty.
     """
 
     path: str
@@ -66,23 +66,23 @@ class StoreAt:
 
 
 def find_stores(disk: Disk, options: StoreOptions) -> list[StoreAt]:
-    """The stores that the options mean, by their paths.
+    """The stores that match the option path.
 
     Raises:
-      OptionError: there is none, or several would have one name.
+      OptionError: there is none, or brokerName is given for several.
     """
     path = options.path.removeprefix("file://").rstrip("/") or "/"
     roots = _matching(path) if has_magic(path) else [path]
     roots = [root for root in roots if disk.is_folder(root)]
     if not roots:
         raise OptionError(
-            f"there is no folder {path}: path is the folder that storePathRootDir names, on every"
-            " machine that reads it"
+            f"there is no folder {path}: give the folder of storePathRootDir, which must exist on"
+            " every machine that reads it"
         )
     if options.broker_name is not None and len(roots) > 1:
         raise OptionError(
-            f"{path} means {len(roots)} stores, and brokerName names one: leave it out, and each"
-            " is called by its folder"
+            f"{path} matches {len(roots)} stores, but brokerName names one: omit it to name each"
+            " store by its folder"
         )
     return [StoreAt(root, options.broker_name or name_of(root)) for root in roots]
 
@@ -94,16 +94,16 @@ def _matching(pattern: str) -> list[str]:
 
 
 def name_of(root: str) -> str:
-    """A broker's name by its store's path: the last folder that is not called `store`."""
+    """A broker's name from its store's path: the last folder whose name is not `store`."""
     parts = [part for part in PurePosixPath(root).parts if part not in ("/", "store")]
     return parts[-1] if parts else "broker"
 
 
 def plan_log(disk: Disk, stores: list[StoreAt], options: StoreOptions) -> list[LogSplit]:
-    """The pieces of all stores' logs, oldest first.
+    """The splits of all stores' logs, oldest first.
 
     Raises:
-      OptionError: a path is no store.
+      OptionError: a path is not a store.
       DataLossError: a file between others is missing.
       StoreIOError: a file cannot be read.
     """
@@ -151,14 +151,14 @@ def _check_gaps(log: CommitLog, newest: int, options: StoreOptions) -> None:
     for before, base in pairwise(bases):
         if base == before + log.file_size:
             continue
-        text = f"{log.path_of(before + log.file_size)} is missing, and later files are there"
+        text = f"{log.path_of(before + log.file_size)} is missing, but later files exist"
         if options.fail_on_data_loss:
-            raise DataLossError(f"{text}; with failOnDataLoss=false the files are read that are")
-        logger.warning("%s; what it held is left out", text)
+            raise DataLossError(f"{text}; set failOnDataLoss=false to read the other files")
+        logger.warning("%s; its messages are missing in the result", text)
 
 
 def newest_base(log: CommitLog, stop: int | None) -> int:
-    """Physical offset of the newest file that holds anything: brokers make the next one ahead.
+    """Physical offset of the newest file that is not empty: brokers create the next one ahead.
 
     Raises:
       StoreIOError: a file cannot be read.
@@ -172,7 +172,7 @@ def newest_base(log: CommitLog, stop: int | None) -> int:
 
 
 def _in_time(log: CommitLog, newest: int, options: StoreOptions) -> list[int]:
-    """The files that may hold wanted times."""
+    """The files that may hold messages of the requested times."""
     bases = [base for base in log.files if base <= newest]
     first_ms, last_ms = options.starting_timestamp, options.ending_timestamp
     if first_ms is None and last_ms is None:
@@ -194,6 +194,6 @@ def _in_time(log: CommitLog, newest: int, options: StoreOptions) -> list[int]:
 def _first_time(log: CommitLog, base: int) -> int | None:
     record = record_at(log, base)
     if record is None:
-        # Something else begins there: the first record is further on, if there is one.
+        # The file begins with a hole: search for its first record.
         record = next(iter(LogWalk(log, start=base, stop=base + log.file_size).records()), None)
     return record.store_timestamp_ms if record is not None else None

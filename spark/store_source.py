@@ -1,7 +1,7 @@
 """`spark.read.format("rocketmq-store")`: the files of a store as tables.
 
-The shell over Spark's Data Source API. Spark makes these objects in Python workers and pickles what
-it moves between them; they hold options and plans, and no open file.
+The shell over Spark's Data Source API. Spark creates these objects in Python workers and pickles
+them to move them; they hold options and plans, but no open files.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class RocketMQStoreSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """By which it is called."""
+        """The name of the format."""
         return FORMAT
 
     def schema(self) -> str:
@@ -55,7 +55,7 @@ class RocketMQStoreSource(DataSource):
 
 
 class StorePartition(InputPartition):
-    """One task's work."""
+    """One task's split."""
 
     def __init__(self, split: LogSplit | TableSplit) -> None:
         super().__init__(split)
@@ -75,7 +75,7 @@ class StoreReader(DataSourceReader):
         self._request = log_request(options, columns)
 
     def partitions(self) -> Sequence[InputPartition]:
-        """The pieces, as the files are now."""
+        """The splits of the current files."""
         disk = ReadOnlyDisk()
         stores = find_stores(disk, self._options)
         if self._options.table == "commitlog":
@@ -83,9 +83,9 @@ class StoreReader(DataSourceReader):
         return [StorePartition(split) for split in plan_table(disk, stores, self._options)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of a piece."""
+        """The rows of a split."""
         if not isinstance(partition, StorePartition):
-            return  # Spark's own, where there is nothing to read
+            return  # Spark's placeholder for an empty plan
         settle()
         split, options = partition.split, self._options
         disk = ReadOnlyDisk()
@@ -101,7 +101,7 @@ class FilteringStoreReader(StoreReader):
     """A reader that Spark's filters narrow; it needs spark.sql.python.filterPushdown.enabled."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
-        """Take what narrows the read; Spark applies all of them to the rows, too."""
+        """Use the filters that narrow the read; Spark applies all of them to the rows, too."""
         times = bounds(filters, "storeTimestamp")
         self._request = self._request.narrowed(
             topics=bounds(filters, "topic").values,

@@ -1,9 +1,9 @@
-"""The tables of `rocketmq-store` beside the log: queues, index, and the broker's own state.
+"""The tables of `rocketmq-store` other than the log: queues, index, and the broker's state.
 
-A queue file or index file is one task's work (small ones share one); it is read by numpy, without a
-Python object per row. The state's files are small, and read as the offline tools read them.
+A task reads one queue or index file, or several small ones, with numpy and without a Python object
+per row. The state's files are small; the offline tools' readers read them.
 
-Not done: consume queues in RocksDB and tiered storage; a store that has them is refused by name.
+Not done: consume queues in RocksDB and tiered storage; such a store is refused.
 """
 
 from __future__ import annotations
@@ -50,10 +50,10 @@ from .store_plan import StoreAt
 logger = logging.getLogger(__name__)
 
 CHUNK_ROWS: Final = 65_536
-"""Units or entries read at once, 1.3 MB."""
+"""Units or entries per read, 1.3 MB."""
 
 FILES_MAX: Final = 1000
-"""Files of one task; a topic of many queues has many small ones."""
+"""Most files of one task; a topic of many queues has many small ones."""
 
 _UNIT: Final = dtype_of(CONSUME_QUEUE_UNIT)
 _ENTRY: Final = dtype_of(INDEX_ENTRY)
@@ -66,11 +66,11 @@ class TableFile:
     """One file of a queue or of the index.
 
     Attributes:
-      path: of it.
-      name: its number.
-      topic, queue_id: of a queue's file.
-      is_batch: of a queue of batches.
-      counts: of an index file.
+      path: the file's path.
+      name: the number in its name.
+      topic, queue_id: the queue, if it is a queue's file.
+      is_batch: whether the queue is a batch consume queue.
+      counts: the slots and entries, if it is an index file.
     """
 
     path: str
@@ -83,7 +83,7 @@ class TableFile:
 
 @dataclass(frozen=True)
 class TableSplit:
-    """What one task reads of one store; no files: the state's tables."""
+    """One task's part of one store; tables of the state have no files."""
 
     table: str
     store: StoreAt
@@ -91,10 +91,10 @@ class TableSplit:
 
 
 def plan_table(disk: Disk, stores: list[StoreAt], options: StoreOptions) -> list[TableSplit]:
-    """The pieces of a table.
+    """The splits of a table.
 
     Raises:
-      OptionError: a path is no store, or its queues are kept in another way.
+      OptionError: a path is not a store, or its queues have an unsupported format.
       StoreIOError: a file cannot be read.
     """
     finders = {"consumequeue": _queue_files, "index": _index_files}
@@ -124,8 +124,8 @@ def plan_table(disk: Disk, stores: list[StoreAt], options: StoreOptions) -> list
 def _queue_files(disk: Disk, root: str, options: StoreOptions) -> Iterator[TableFile]:
     if disk.is_folder(f"{root}/consumequeue_rocksdb") or disk.is_folder(f"{root}/rocksdb"):
         raise OptionError(
-            f"{root} keeps its consume queues in RocksDB, which is not read here; the table"
-            " commitlog has the messages"
+            f"{root} keeps its consume queues in RocksDB, which is not supported; read the table"
+            " commitlog instead"
         )
     for folder, is_batch in (("consumequeue", False), ("batchconsumequeue", True)):
         for topic, queue_id, path in queue_folders(disk, f"{root}/{folder}"):
@@ -144,7 +144,7 @@ def _index_files(disk: Disk, root: str, _: StoreOptions) -> Iterator[TableFile]:
         log.close()
     if found and counts is None:
         raise CorruptStoreError(
-            f"{root}/index: no file says how many slots it has; `trocket store check` says more"
+            f"{root}/index: no file shows its number of slots; see `trocket store fsck {root}`"
         )
     for name, path in found.items():
         yield TableFile(path, name, counts=counts)
@@ -153,7 +153,7 @@ def _index_files(disk: Disk, root: str, _: StoreOptions) -> Iterator[TableFile]:
 def read_table(
     disk: Disk, split: TableSplit, columns: tuple[str, ...], mode: ReadMode
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of a piece.
+    """The rows of a split.
 
     Raises:
       CorruptStoreError: a file of the state is damaged, and the mode is not permissive.
@@ -172,7 +172,7 @@ def read_table(
         except CorruptStoreError as error:
             if mode is not ReadMode.PERMISSIVE:
                 raise
-            logger.warning("%s; it is left out", error)
+            logger.warning("%s; its rows are missing in the result", error)
             rows = []
         found = {
             name: pa.array([row.get(name) for row in rows], type_of(kind))
@@ -198,7 +198,7 @@ def _queue_columns(file: DiskFile, at: TableFile) -> Iterator[tuple[Columns, int
     position = 0
     while raw := file.pread(CHUNK_ROWS * UNIT_SIZE, Position(position)):
         units = np.frombuffer(raw, _UNIT, len(raw) // UNIT_SIZE)
-        # Zeros were never written, and other units only fill the room before a queue's first.
+        # Skip units that were never written (zeros), and fillers before the queue's first unit.
         used = np.flatnonzero((units["size"] > 0) & (units["size"] != PRE_BLANK_SIZE))
         if len(used):
             units = units[used]
@@ -251,7 +251,7 @@ def _queue_rows(
 def _index_columns(file: DiskFile, at: TableFile) -> Iterator[tuple[Columns, int]]:
     assert at.counts is not None
     header = read_header(file)
-    # The entry 0 is never used: 0 ends a chain.
+    # Entry 0 is never used: index 0 ends a chain.
     number, end = 1, min(header.index_count, at.counts.index_count_max)
     entries_at = INDEX_HEADER_SIZE + at.counts.slot_count * SLOT_SIZE
     while number < end:
@@ -292,8 +292,8 @@ def _tree(disk: Disk, root: str, name: str) -> tuple[str, Mapping[str, Any]]:
     found = read_json(disk, path)
     if found.tree is None:
         raise CorruptStoreError(
-            f"{path} cannot be read: {found.problem}; mode=permissive leaves it out, and {path}.bak"
-            " may have what it held before"
+            f"{path} cannot be read: {found.problem}; mode=permissive skips it, {path}.bak may have"
+            " an older version"
         )
     return path, found.tree
 

@@ -1,8 +1,8 @@
-"""How far a stream goes in its next batch: news, limits, new queues, losses.
+"""Plan of a stream: the end of the next batch, with limits, new queues and lost messages.
 
-Spark asks one object of one process for a query's whole life, so it remembers: when it last asked
-the brokers, when the last batch was, what AvailableNow may read up to. Everything else it says is
-in the offsets that Spark keeps, so that another process can go on.
+Spark keeps one such object per query, which may therefore remember when it last asked the brokers,
+when the last batch was, and where AvailableNow ends. All other state is in the offsets that Spark
+stores, so that another process can continue the query.
 """
 
 from __future__ import annotations
@@ -21,27 +21,27 @@ from .source_options import SourceOptions
 logger = logging.getLogger(__name__)
 
 IDLE_CALLS_MAX: Final = 4
-"""Questions about queues to each broker per second while nothing comes. With what a client asks
-beside them they are not more than five."""
+"""Requests for offsets to each broker per second while a stream is idle. With the client's own
+requests they are at most five."""
 
 SAMPLED_MAX: Final = 4
-"""Queues whose messages are measured for maxBytesPerTrigger, one pull each: those with the most."""
+"""Queues that are sampled for maxBytesPerTrigger, with one pull each: those with most messages."""
 
 COMMIT_INTERVAL_S: Final = 1.0
-"""Between two times that a group's offsets are told to the brokers. RocketMQ's clients: 5 s."""
+"""Interval between commits of a group's offsets. RocketMQ's clients: 5 s."""
 
 
 class StreamCluster(QueueEnds, Protocol):
-    """Whom a stream asks: `Cluster`, or a stand-in of the tests."""
+    """The cluster of a stream: `Cluster`, or a fake in tests."""
 
     def queues(self, options: SourceOptions) -> list[Queue]:
-        """The queues that the options mean."""
+        """The queues that the options select."""
 
     def commit_offset(self, queue: Queue, group: str, offset: int) -> None:
-        """Tell the broker where a group goes on."""
+        """Commit an offset of a group."""
 
     def mean_size(self, queue: Queue, offset: int, group: str) -> float | None:
-        """Bytes of the next messages, on average."""
+        """The average size of the next messages in bytes."""
 
 
 class StreamPlan:
@@ -49,9 +49,9 @@ class StreamPlan:
 
     Args:
       options: the user's.
-      cluster: gives whom to ask; called for each use, as it cannot be sent to tasks.
-      now_s: a clock that only runs forward.
-      wait_s: waits so many seconds.
+      cluster: returns the cluster; called for each use, as a cluster cannot be pickled to tasks.
+      now_s: a monotonic clock.
+      wait_s: waits for a time in seconds.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class StreamPlan:
         self._wait_s = wait_s
         self._initial: StreamOffset | None = None
         self._queues: list[Queue] = []
-        self._looked_s = self._asked_s = self._committed_s = -1e9
+        self._discovered_s = self._asked_s = self._committed_s = -1e9
         self._batch_s = now_s()
         self._pause_s = options.offset_poll_interval_ms / 1000
         self._latest: dict[Queue, int] = {}
@@ -75,49 +75,52 @@ class StreamPlan:
         self._committed: dict[Queue, int] = {}
 
     def initial(self) -> StreamOffset:
-        """Where a new query begins: the same as often as it is asked for.
+        """The offsets at which a new query begins; all calls return the same.
 
-        Raises: as `batch_plan.starts`; ClientError.
+        Raises: the errors of `batch_plan.starts`; ClientError: a broker failed.
         """
         if self._initial is None:
             cluster = self._cluster()
-            begin = starts(cluster, self._options, self._look(), default="latest")
+            begin = starts(cluster, self._options, self._discover(), default="latest")
             self._initial = StreamOffset(begin, is_boot=True)
         return self._initial
 
     def pin(self) -> None:
-        """Read nothing that comes after now: for AvailableNow. Raises: ClientError."""
-        self._look()
+        """Fix the current ends as the stream's end, for AvailableNow.
+
+        Raises: ClientError: a broker failed.
+        """
+        self._discover()
         self._target = self._ask()
 
     @property
     def latest(self) -> dict[Queue, int]:
-        """The ends of the queues as they were last seen."""
+        """The last known ends of the queues."""
         return self._latest
 
     def next_end(
         self, start: StreamOffset, count_max: int | None, *, all_of_it: bool
     ) -> StreamOffset | None:
-        """How far the next batch goes; None: there is nothing yet.
+        """The end of the next batch; None: there is nothing to read yet.
 
         Args:
-          start: what is done, as Spark keeps it.
-          count_max: messages of a batch; None: any number.
-          all_of_it: no limit and no minimum counts.
+          start: the end of the last batch, as Spark stores it.
+          count_max: messages of a batch; None: no limit.
+          all_of_it: ignore all limits and the minimum.
 
         Raises:
           DataLossError: messages from `start` on are gone, and failOnDataLoss is set.
           SparkConnectorError: `start` is of other topics.
-          ClientError: a broker cannot be asked.
+          ClientError: a broker failed.
         """
         check_topics(self._options, start)
-        self._tell(start)
-        latest = self._target if self._target is not None else self._news(start)
+        self._commit_if_due(start)
+        latest = self._target if self._target is not None else self._poll_ends(start)
         begin, init = self._begin(start, latest)
         available = sum(max(latest[queue] - begin[queue], 0) for queue in latest)
         is_waiting = not all_of_it and self._target is None and self._is_too_few(available)
         if start.is_boot and (is_waiting or not available):
-            # An empty batch: now Spark has written down where the query began.
+            # An empty first batch makes Spark store the offsets at which the query began.
             return StreamOffset(begin, init=init)
         if is_waiting or (not available and begin == start.offsets):
             return None
@@ -127,13 +130,13 @@ class StreamPlan:
         ahead = {queue: max(latest[queue], begin[queue]) for queue in latest}
         end = ahead if count is None else limited(begin, ahead, count)
         self._batch_s = self._now_s()
-        # Queues that are not there now stay where they are: they may come back.
+        # Keep the offsets of missing queues: their broker may come back.
         return StreamOffset({**begin, **end}, init=init)
 
     def _within_bytes(
         self, begin: Mapping[Queue, int], latest: Mapping[Queue, int], count: int | None
     ) -> int | None:
-        """How many messages make maxBytesPerTrigger, as large as the next ones are."""
+        """The number of messages in maxBytesPerTrigger, estimated by the size of the next ones."""
         size_max = self._options.max_bytes_per_trigger
         if size_max is None:
             return count
@@ -162,7 +165,7 @@ class StreamPlan:
     def _begin(
         self, start: StreamOffset, latest: Mapping[Queue, int]
     ) -> tuple[dict[Queue, int], dict[Queue, int]]:
-        """Where each queue goes on, and of which of them `start` does not say so."""
+        """The offset at which each queue continues, and those that differ from `start`."""
         cluster, options = self._cluster(), self._options
         begin = dict(start.offsets)
         init = dict(start.offsets) if start.is_boot else {}
@@ -170,12 +173,12 @@ class StreamPlan:
             offset = begin.get(queue)
             if offset is None:
                 begin[queue] = init[queue] = cluster.min_offset(queue)
-                logger.info("%s is new, and read from %d on", queue, begin[queue])
+                logger.info("%s is new: reading it from offset %d on", queue, begin[queue])
             elif offset > end:
                 lost(
                     options,
-                    f"{queue}: it was read up to {offset}, and ends at {end}: the topic was made"
-                    " anew, or its broker lost messages",
+                    f"{queue}: the query has read up to {offset}, but the queue ends at {end}: the"
+                    " topic was recreated, or its broker lost messages",
                 )
                 begin[queue] = init[queue] = cluster.min_offset(queue)
             elif offset < end:
@@ -186,16 +189,17 @@ class StreamPlan:
                     begin[queue] = init[queue] = first
         return begin, init
 
-    # Asking
+    # Polling the brokers
 
-    def _news(self, start: StreamOffset) -> dict[Queue, int]:
-        """The ends of the queues; waits a while where nothing has come since the last time."""
+    def _poll_ends(self, start: StreamOffset) -> dict[Queue, int]:
+        """The ends of the queues; waits for the poll interval if the last ones brought no news."""
         since_s = self._now_s() - self._asked_s
         if since_s < self._pause_s and not self._has_news(start):
             self._wait_s(self._pause_s - since_s)
-        if self._now_s() - self._looked_s >= self._options.queue_discovery_interval / 1000:
-            self._look()
+        if self._now_s() - self._discovered_s >= self._options.queue_discovery_interval / 1000:
+            self._discover()
         latest = self._ask()
+        # While idle, double the interval, up to IDLE_CALLS_MAX requests per second and broker.
         least_s = self._options.offset_poll_interval_ms / 1000
         if self._has_news(start):
             self._pause_s = least_s
@@ -210,27 +214,27 @@ class StreamPlan:
     def _has_news(self, start: StreamOffset) -> bool:
         return any(end != start.offsets.get(queue) for queue, end in self._latest.items())
 
-    def _look(self) -> list[Queue]:
+    def _discover(self) -> list[Queue]:
         self._queues = self._cluster().queues(self._options)
-        self._looked_s = self._now_s()
+        self._discovered_s = self._now_s()
         return self._queues
 
     def _ask(self) -> dict[Queue, int]:
         cluster = self._cluster()
         if not self._queues:
-            self._look()
+            self._discover()
         self._latest = {queue: cluster.max_offset(queue) for queue in self._queues}
         self._asked_s = self._now_s()
         return self._latest
 
-    # Telling
+    # Committing
 
-    def _tell(self, done: StreamOffset) -> None:
+    def _commit_if_due(self, done: StreamOffset) -> None:
         if not done.is_boot and self._now_s() - self._committed_s >= COMMIT_INTERVAL_S:
             self.commit(done)
 
     def commit(self, done: StreamOffset) -> None:
-        """Tell the brokers how far the group is: for whoever looks, never for the query itself."""
+        """Commit the group's offsets, for monitoring only: the query itself never reads them."""
         if not self._options.is_committing:
             return
         cluster = self._cluster()
@@ -240,33 +244,35 @@ class StreamPlan:
             try:
                 cluster.commit_offset(queue, self._options.consumer_group, offset)
             except ClientError as error:
-                logger.warning("%s: offset %d was not committed: %s", queue, offset, error)
+                logger.warning(
+                    "%s: committing offset %d failed, retrying later: %s", queue, offset, error
+                )
                 continue
             self._committed[queue] = offset
         self._committed_s = self._now_s()
 
 
 def check_topics(options: SourceOptions, offset: StreamOffset) -> None:
-    """Whether a checkpoint is of the topics that are read; others may have come to them, or gone.
+    """Check that a checkpoint and the options share at least one topic.
 
     Raises:
-      SparkConnectorError: none of its topics is read.
+      SparkConnectorError: they share none.
     """
     known = {queue.topic for queue in offset.offsets}
     names, pattern = options.topic_names, options.topic_pattern
     if not known or any(name in names if names else re.fullmatch(pattern, name) for name in known):
         return
     raise SparkConnectorError(
-        f"the checkpoint is of {', '.join(sorted(known))}, and the query reads"
-        f" {', '.join(names) or pattern}: give the query a checkpointLocation of its own"
+        f"the checkpoint is of {', '.join(sorted(known))}, but the query reads"
+        f" {', '.join(names) or pattern}: give the query its own checkpointLocation"
     )
 
 
 def batch_ranges(start: StreamOffset, end: StreamOffset) -> list[QueueRange]:
-    """What a batch reads, by the two offsets that Spark keeps.
+    """The ranges of a batch between the two offsets that Spark stores.
 
-    Where the end says where a queue began, that counts: `start` is asked for anew when the first
-    batch is planned again after a crash, and does not have new queues.
+    `init` in the end takes precedence over `start`: after a crash before the first batch, Spark
+    asks for the initial offset again; and `start` lacks new queues.
     """
     found = []
     for queue, stop in sorted(end.offsets.items()):

@@ -1,6 +1,6 @@
 """`spark.readStream.format("rocketmq")`: the shell over `stream_plan`.
 
-PySpark before 4.2 has none of the read limits that are imported here.
+Needs PySpark 4.2 or newer: older ones lack the read limits that are imported here.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ if TYPE_CHECKING:
 
 
 ROWS_MAX: Final = 2**62
-"""No limit, said as one: all that is available would be everything at once."""
+"""A row limit that never applies: ReadAllAvailable would also disable maxBytesPerTrigger."""
 
 
 class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """One stream. Plans in one process for the query's life, reads in tasks.
+    """The reader of one stream: plans in one process for the query's life, reads in tasks.
 
     Args:
       options: the user's.
-      request: what is wanted of each message.
+      request: the columns and tags of the rows.
     """
 
     def __init__(self, options: SourceOptions, request: LogRequest) -> None:
@@ -51,7 +51,7 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         )
 
     def __getstate__(self) -> dict[str, Any]:
-        """What tasks need of it: they do not plan."""
+        """The state for tasks, which do not plan."""
         return {"_options": self._options, "_request": self._request, "_plan": None}
 
     @property
@@ -60,36 +60,36 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._plan
 
     def initialOffset(self) -> dict[str, Any]:
-        """Where a new query begins."""
+        """The offsets at which a new query begins."""
         return self._planning.initial().to_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """maxOffsetsPerTrigger; what maxBytesPerTrigger says is counted when a batch is planned."""
+        """The limit of maxOffsetsPerTrigger; the plan of a batch applies maxBytesPerTrigger."""
         if not self._options.is_limited:
             return ReadAllAvailable()
         return ReadMaxRows(self._options.max_offsets_per_trigger or ROWS_MAX)
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """Read what is there now, and end."""
+        """Fix the end of the stream: read the messages that exist now, then stop."""
         self._planning.pin()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        """How far the next batch goes; `start` where there is nothing to do."""
-        # Trigger.Once means everything, whatever the options say.
+        """The end of the next batch; `start` if there is nothing to read."""
+        # Trigger.Once reads everything, regardless of the options' limits.
         is_once = isinstance(limit, ReadAllAvailable) and self._options.is_limited
         count = limit.max_rows if isinstance(limit, ReadMaxRows) else None
         end = self._planning.next_end(StreamOffset.from_json(start), count, all_of_it=is_once)
         return start if end is None else end.to_json()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
-        """What the queues hold, for the query's progress."""
+        """The last known ends of the queues, for the query's progress."""
         latest = self._planning.latest
         return StreamOffset(latest).to_json() if latest else None
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """The ranges of a batch."""
         until = StreamOffset.from_json(end)
-        # A batch that was planned before a restart is read before anything else is asked.
+        # After a restart, a batch that was planned before is read without a call of latestOffset.
         check_topics(self._options, until)
         ranges = batch_ranges(StreamOffset.from_json(start), until)
         return partitions_of(self._options, ranges)
@@ -102,8 +102,8 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             yield from read_range(Cluster(options), options, self._request, partition.part)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """A batch is done."""
+        """Commit the offsets of a finished batch."""
         self._planning.commit(StreamOffset.from_json(end))
 
     def stop(self) -> None:
-        """Nothing: the connections belong to the process."""
+        """Do nothing: the connections belong to the process."""

@@ -1,6 +1,6 @@
 """The writer of a stream into `format("rocketmq")`: the shell over `sink_write`.
 
-A module of its own: PySpark 4.0 has no such writer to inherit from.
+In a separate module, because PySpark 4.0 lacks the base class.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _QUERY_ID: Final = "sql.streaming.queryId"
 _BATCH_ID: Final = "streaming.sql.batchId"
-"""Local properties of a task of a stream."""
+"""Local properties of a stream's tasks."""
 
 
 class StreamSink(DataSourceStreamArrowWriter):
@@ -37,15 +37,15 @@ class StreamSink(DataSourceStreamArrowWriter):
         query, batch = (context.getLocalProperty(name) for name in (_QUERY_ID, _BATCH_ID))
         if self._options.row_id == "auto" and (query is None or batch is None):
             raise SparkConnectorError(
-                "Spark does not say which query and batch this is, so rows cannot have ids that"
-                " stay: name a column of ids by rowId, or write rowId=off"
+                "Spark does not pass the ids of the query and the batch, so rows cannot have stable"
+                " ids: name a column of ids with rowId, or set rowId=off"
             )
         return write_rows(self._options, self._layout, f"{query}:{batch}", iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """All tasks of a micro-batch are through."""
+        """Log the counts: all tasks of a micro-batch have succeeded."""
         log_done(messages, f"micro-batch {batchId}")
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """A task failed; what others sent stays, and comes once more."""
+        """Log the counts: a task failed. Messages of other tasks stay, and are sent again."""
         log_done(messages, f"micro-batch {batchId} that failed")

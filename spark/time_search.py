@@ -1,7 +1,7 @@
-"""Where in a queue a time begins, found by looking at messages. Pure.
+"""Exact search of a queue for the first message of a time. Pure.
 
-A broker's own answer is not enough: those of Apache's 4.9.7 name the message whose time is nearest,
-before or after, and any one of several that were stored in the same millisecond.
+A broker's answer is only a guess: Apache's 4.9.7 returns the message whose time is nearest, before
+or after, and any one of several messages of the same millisecond.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from collections.abc import Callable
 def first_new(guess: int, low: int, high: int, is_new: Callable[[int], bool]) -> int:
     """The first offset of [low, high) that is new; `high` when none is.
 
-    It asks twice where the guess is right, and about 2 log2(d) times where it is wrong by d.
+    Calls `is_new` twice if the guess is right, and about 2 log2(d) times if it is off by d.
 
     Args:
-      guess: where it may be.
-      is_new: false for all offsets before some one, and true from there on.
+      guess: the probable offset.
+      is_new: false up to some offset, and true from there on.
     """
     guess = min(max(guess, low), high)
     step = 1

@@ -1,4 +1,4 @@
-"""Waiting for servers that are away for a while: a broker that restarts, a network that breaks."""
+"""Retries of requests that fail for a while: a broker restarts, or the network breaks."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-# A topic is unknown as long as all of its brokers are away: a broker that is stopped in order
-# takes its topics from the name servers, and gives them back when it starts.
+# RouteNotFoundError is transient, too: a broker that stops cleanly unregisters its topics at the
+# name servers, and registers them again when it starts.
 PASSING: Final = (ConnectError, RequestTimeoutError, RouteNotFoundError)
 PASSING_CODES: Final = (ResponseCode.SYSTEM_BUSY, ResponseCode.SERVICE_NOT_AVAILABLE)
-"""What may be better the next time."""
+"""Transient errors: the next try may succeed."""
 
 
 def again(options: ConnectionOptions, ask: Callable[[], T]) -> T:
-    """Ask once, and again as often as numRetries says while it may get better.
+    """Call `ask`, and up to numRetries times again after transient errors.
 
-    Raises: whatever the last try raised.
+    Raises: the error of the last try.
     """
     for left in range(options.num_retries, 0, -1):
         try:
@@ -40,7 +40,7 @@ def again(options: ConnectionOptions, ask: Callable[[], T]) -> T:
         except ClientError as error:
             if not _is_passing(error):
                 raise
-            text = "%s; once more in %d ms, and %d times at most"
+            text = "%s; retrying in %d ms, %d tries left"
             logger.warning(text, error, options.retry_interval_ms, left)
         threading.Event().wait(options.retry_interval_ms / 1000)
     return ask()

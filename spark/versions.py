@@ -1,6 +1,7 @@
-"""What older versions of PySpark lack: said by name, where it is asked for.
+"""Checks for features that older versions of PySpark lack.
 
-Imports of what an older version has not are made behind `require`, so that the rest works with it.
+Modules that need a newer PySpark are imported after `require`, so that the rest works with older
+versions.
 """
 
 from __future__ import annotations
@@ -14,26 +15,26 @@ from .source_options import FORMAT
 
 
 def require(feature: str, major: int, minor: int) -> None:
-    """Refuse what this PySpark cannot do.
+    """Check that this PySpark supports a feature.
 
     Args:
-      feature: what was asked for, as its user knows it.
-      major, minor: of the first PySpark that can.
+      feature: the feature, as users write it.
+      major, minor: the first version of PySpark that has it.
 
     Raises:
-      OptionError: this one is older.
+      OptionError: this PySpark is older.
     """
     found = re.match(r"(\d+)\.(\d+)", pyspark.__version__)
     if found is not None and tuple(map(int, found.groups())) < (major, minor):
         raise OptionError(
-            f"{feature} needs PySpark {major}.{minor} or newer, and this is {pyspark.__version__};"
-            " docs/spark.md has a table of what works with which"
+            f"{feature} needs PySpark {major}.{minor} or newer, but this is {pyspark.__version__};"
+            " docs/spark.md has a table of versions and features"
         )
 
 
 def require_streams() -> None:
-    """Refuse to read a stream with a PySpark that does not tell sources where they are.
+    """Check that this PySpark passes the current offset to stream sources.
 
-    Raises: OptionError.
+    Raises: OptionError: it is older than 4.2.
     """
     require(f'readStream.format("{FORMAT}")', 4, 2)

@@ -1,4 +1,4 @@
-"""What a Python worker of Spark does once, before its first task of ours."""
+"""One-time setup of a Spark Python worker."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ _settled: Final[list[bool]] = []
 
 
 def settle() -> None:
-    """Take what is loaded by now out of the garbage collector's sight.
+    """Exclude all objects loaded so far from garbage collections, once per worker.
 
-    Spark's workers collect all garbage after each task, and walk over every object of pyarrow,
-    numpy and pandas for it: 20 to 40 ms, more than the rest of a small task. A stream of 16 queues
-    has 16 tasks in each batch. Nothing is done where no task runs, on the driver and in tests.
+    Spark's workers run a full collection after each task, which visits every object of pyarrow,
+    numpy and pandas: 20 to 40 ms, more than the rest of a small task. A stream of 16 queues has 16
+    tasks in each batch. Outside of tasks, on the driver and in tests, it does nothing.
     """
     if _settled or TaskContext.get() is None:
         return

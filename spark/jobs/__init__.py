@@ -1,7 +1,7 @@
 """Jobs for `spark-submit` and `trocket pipeline`: each is a `main(argv)` in a module of its name.
 
-`spark-submit` runs them as files, so they import trocket as a user's program does. What they share
-is in `running.py`; in `demo/` a module of the same name makes data for them, with known answers.
+`spark-submit` runs them as files, so they use absolute imports, as a user's program does. Common
+code is in `running.py`; for each job, `demo/` has a module that generates data with known answers.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from importlib import import_module
 from typing import Any, Final
 
 JOBS: Final[dict[str, str]] = {
-    "archive_parquet": "Topics into Parquet, each message once; --verify looks for what is missing",
-    "dlq_report": "What lies in the dead letter queues: how much, of whom, why, how old",
-    "replay": "Dead letters back to the topic that they came from, slowly, with an audit of each",
-    "trades_ohlc": "Trades become bars: open, high, low, close, volume, VWAP per symbol and window",
-    "order_reconcile": "Orders not paid, or paid and not shipped, in time become alerts",
-    "lag_and_store_report": "Who is behind, what is about to be lost, where the bytes go: a page",
+    "archive_parquet": "Archive topics as Parquet, each message once; --verify finds missing ones",
+    "dlq_report": "Report on dead letters: counts by group, reason and age, keys, samples",
+    "replay": "Send dead letters back to their topics, at a limited rate, with an audit log",
+    "trades_ohlc": "Aggregate trades to bars: open, high, low, close, volume, VWAP per window",
+    "order_reconcile": "Send alerts for orders that are not paid or not shipped in time",
+    "lag_and_store_report": "Report on lag, messages about to expire, and disk usage, as HTML",
 }
-"""What each does, by its name: the only list of them, for the command, the docs and the tests."""
+"""Summaries by name: the only list of jobs, for the command, the docs and the tests."""
 
 
 def load(name: str) -> Any:

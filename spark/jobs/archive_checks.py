@@ -1,8 +1,8 @@
-"""What an archive must hold against what it holds: gaps, duplicates, and what brokers say.
+"""Comparison of an archive's rows with its manifest and the brokers: gaps and duplicates.
 
-The manifest says [first, next) of each queue. Offsets of a queue are dense in RocketMQ, so each of
-these is a row, once. What was gone before it could be archived is in the manifest, too, and no
-finding.
+The manifest has [first, next) of each queue. Offsets of a queue are dense in RocketMQ, so each of
+them must have exactly one row. Messages that expired before they were archived are in the manifest,
+too, and not a finding.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ QUEUE: Final = ("topic", "brokerName", "queueId")
 
 
 class Finding(NamedTuple):
-    """Something that is not as it must be.
+    """A difference between an archive's rows, its manifest and the brokers.
 
     Attributes:
-      kind: gap, duplicate, unlisted (behind the manifest's end), expired, ahead.
-      queue: where.
+      kind: gap, duplicate, unlisted (after the manifest's end), expired, ahead.
+      queue: the queue.
       start, end: offsets [start, end).
-      text: what it means.
+      text: an explanation for the operator.
     """
 
     kind: str
@@ -40,7 +40,7 @@ class Finding(NamedTuple):
     text: str
 
     def tree(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """The finding as JSON."""
         topic, broker_name, queue_id = self.queue
         return {
             "kind": self.kind, "topic": topic, "brokerName": broker_name, "queueId": queue_id,
@@ -49,13 +49,13 @@ class Finding(NamedTuple):
 
 
 class Held(NamedTuple):
-    """What the rows of a queue are.
+    """The offsets of a queue's rows.
 
     Attributes:
-      rows: how many.
-      start, end: from the first to behind the last offset.
-      gaps: offsets between these without a row.
-      repeated: those with more than one.
+      rows: the number of rows.
+      start, end: the first offset, and the last one + 1.
+      gaps: ranges between these without rows.
+      repeated: ranges with more than one row per offset.
     """
 
     rows: int
@@ -66,18 +66,18 @@ class Held(NamedTuple):
 
 
 class Ends(NamedTuple):
-    """What a broker has of a queue: offsets [first, end)."""
+    """The offsets [first, end) of a queue at its broker."""
 
     first: int
     end: int
 
 
 def held(rows: DataFrame) -> dict[Queue, Held]:
-    """What is there, queue by queue. The offsets are sorted by Spark; only edges come here."""
+    """The offsets of the rows by queue. Spark sorts them; the driver gets only their ranges."""
     counted = rows.groupBy(*QUEUE, "queueOffset").count()
     in_order = Window.partitionBy(*QUEUE).orderBy("queueOffset")
     offset, count = F.col("queueOffset"), F.col("count")
-    # Neighbours that are there equally often make one stretch.
+    # Consecutive offsets, either all with one row or all with several, form one stretch.
     with_before = counted.select(
         "*", F.lag(offset).over(in_order).alias("before"),
         F.lag(count > 1).over(in_order).alias("was_repeated"),
@@ -98,7 +98,6 @@ def held(rows: DataFrame) -> dict[Queue, Held]:
 
 
 def _held(stretches: list[Any]) -> Held:
-    """Of a queue's stretches, in order."""
     edges = [(row["start"], row["end"]) for row in stretches]
     between = pairwise(edges)
     return Held(
@@ -111,7 +110,7 @@ def _held(stretches: list[Any]) -> Held:
 
 
 def rebuilt(rows: DataFrame) -> Manifest:
-    """A manifest that says of each queue what its rows do; what is missing in between is a gap."""
+    """A manifest from the rows of an archive; offsets missing between them count as gaps."""
     found = held(rows)
     return Manifest(
         first={queue: each.start for queue, each in found.items()},
@@ -122,11 +121,11 @@ def rebuilt(rows: DataFrame) -> Manifest:
 def findings(
     manifest: Manifest, found: Mapping[Queue, Held], ends: Mapping[Queue, Ends] | None
 ) -> list[Finding]:
-    """Compare the three, sorted by queue.
+    """Compare manifest, rows and brokers; the findings are sorted by queue.
 
     Args:
-      found: of the rows.
-      ends: of the brokers; None: nobody was asked. A queue without: no broker has it any more.
+      found: the offsets of the rows.
+      ends: the offsets at the brokers; None: not asked. No broker has a queue that is missing.
     """
     queues = sorted({*manifest.next, *found})
     return [
@@ -154,24 +153,24 @@ def _of_queue(
         yield from repeats
         if rows.end > following:
             start = max(rows.start, following)
-            yield Finding("unlisted", queue, start, rows.end, "archived, and not in the manifest:"
+            yield Finding("unlisted", queue, start, rows.end, "archived, but not in the manifest:"
                           " the next run archives it again, or completes it")  # fmt: skip
     known = [each for each in manifest.lost if each.queue == queue]
     for start, stop in without(missing, known):
         yield Finding("gap", queue, start, stop, _fate(start, stop, end, ends is None))
     if end is not None and end.first > following:
         yield Finding("expired", queue, following, end.first,
-                      "gone before it was archived: archive more often")  # fmt: skip
+                      "expired before it was archived: archive more often")  # fmt: skip
     if end is not None and end.end < following:
-        yield Finding("ahead", queue, end.end, following, "archived, and the queue ends before:"
-                      " the topic was made anew, or its broker lost messages")  # fmt: skip
+        yield Finding("ahead", queue, end.end, following, "archived, but the queue ends earlier:"
+                      " the topic was recreated, or its broker lost messages")  # fmt: skip
 
 
 def _fate(start: int, stop: int, end: Ends | None, is_offline: bool) -> str:
     if is_offline:
         return "not archived"
     if end is None or end.first >= stop:
-        return "not archived, and no broker has it any more"
+        return "not archived, and no broker has it any longer"
     if end.first > start:
         return f"not archived; brokers still have it from {end.first} on"
     return "not archived, and brokers still have it"
@@ -180,7 +179,7 @@ def _fate(start: int, stop: int, end: Ends | None, is_offline: bool) -> str:
 def without(
     ranges: Iterable[tuple[int, int]], known: Iterable[QueueRange]
 ) -> list[tuple[int, int]]:
-    """Ranges less what is known, empty ones left out."""
+    """The ranges minus the known ones, without empty ranges."""
     left = [(start, end) for start, end in ranges if start < end]
     for each in known:
         parts = [

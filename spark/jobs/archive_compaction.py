@@ -1,10 +1,10 @@
-"""The batches of an hour of an archive as one folder.
+"""Compaction of an archive: merges the batches of an hour into one folder.
 
-First the merged rows lie in a hidden folder, then a journal names the folders that they replace,
-then these are deleted and the new one takes its place. A run that is killed before the journal has
-changed nothing; after it the next run does the rest.
+It writes the merged rows to a hidden folder, then a journal that names the folders they replace;
+then it deletes these and moves the new folder into place. A run that is killed before the journal
+has changed nothing; after the journal, the next run does the rest.
 
-A topic's newest hour is left alone: the next run will write there, too.
+A topic's newest hour is not compacted: the next run will add batches to it.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ if TYPE_CHECKING:
 JOURNAL: Final = "_compaction.json"
 STAGED: Final = "_compacting"
 ROWS_OF_FILE_MAX: Final = 5_000_000
-"""Rows above which an hour has several files."""
+"""Most rows per file."""
 
 
 def compact(spark: SparkSession, files: Files, days: int) -> int:
     """Merge the batches of each hour that has several.
 
     Args:
-      days: of each topic its newest so many days with messages; 0: all.
+      days: the newest days with messages of each topic; 0: all.
 
-    Returns: how many hours were merged.
-    Raises: JobError: an archive's folder cannot be changed; a merge would change its rows.
+    Returns: the number of merged hours.
+    Raises: JobError: the archive's folder cannot be changed, or a merge would change its rows.
     """
     return sum(_compact_hour(spark, files, hour) for hour in hours(files, days))
 
@@ -68,10 +68,10 @@ def _compact_hour(spark: SparkSession, files: Files, hour: str) -> bool:
     counts = rows.count(), spark.read.parquet(files.where(STAGED)).count()
     if counts[0] != counts[1]:
         raise JobError(
-            f"{files.where(hour)} has {counts[0]} rows and would have {counts[1]}: does another"
-            " run write there? Nothing was changed"
+            f"{files.where(hour)} has {counts[0]} rows, but would have {counts[1]} after the merge:"
+            " does another run write there? Nothing was changed"
         )
-    # Its name sorts where the newest of those was, and is none that a batch can have.
+    # The name sorts like the newest batch's, and no batch can have it.
     target = f"{hour}/{batches[-1].removesuffix('-merged')}-merged"
     journal = {"replace": [f"{hour}/{name}" for name in batches], "by": target}
     files.write(JOURNAL, json.dumps(journal))
@@ -80,7 +80,7 @@ def _compact_hour(spark: SparkSession, files: Files, hour: str) -> bool:
 
 
 def complete(files: Files) -> None:
-    """Do what a compaction's journal says, if there is one.
+    """Complete the compaction that a journal describes, if there is one.
 
     Raises: JobError: the journal is damaged, or a folder cannot be changed.
     """
@@ -91,7 +91,9 @@ def complete(files: Files) -> None:
         journal = json.loads(text)
         replaced, target = [str(name) for name in journal["replace"]], str(journal["by"])
     except (ValueError, KeyError, TypeError) as error:
-        raise JobError(f"{files.where(JOURNAL)} is no journal of a compaction: {error}") from error
+        raise JobError(
+            f"{files.where(JOURNAL)} is not a valid journal of a compaction: {error}"
+        ) from error
     if files.has(STAGED):
         for name in replaced:
             files.delete(name)

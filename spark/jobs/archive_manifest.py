@@ -1,7 +1,7 @@
-"""The manifest of an archive: which messages of each queue it holds. Pure.
+"""The manifest of an archive: the archived offsets of each queue. Pure.
 
-Written after each batch, of the offsets that the batch had, never of the rows themselves: so that
-`--verify` compares two things that do not come from one another.
+It is written after each batch, from the batch's offsets and never from the rows, so that `--verify`
+compares two independent sources.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ VERSION: Final = 1
 
 @dataclass(frozen=True)
 class Manifest:
-    """What an archive holds.
+    """The archived offsets of each queue.
 
     Attributes:
-      batch: the newest batch, as the folders of the archive name it; "": none.
-      first: where each queue's archive begins.
-      next: the next message of each queue: [first, next) is archived.
-      lost: parts of that which brokers did not have any more.
+      batch: the newest batch, by its folder name in the archive; "": none.
+      first: the first archived offset of each queue.
+      next: the next offset of each queue: [first, next) is archived.
+      lost: ranges in [first, next) that had expired at the brokers.
     """
 
     batch: str = ""
@@ -46,12 +46,12 @@ class Manifest:
         return sorted({queue.topic for queue in self.next})
 
     def after(self, batch: str, end: StreamOffset) -> Manifest:
-        """The manifest once a batch is archived; the same batch again changes nothing.
+        """The manifest after a batch; the same batch again changes nothing.
 
         Args:
           batch: its name.
-          end: where it ended; `init` says where queues began that were not read before, or that
-            had to begin anew because messages are gone.
+          end: its end; `init` has the beginning of new queues, and of queues that had to restart
+            because messages are gone.
         """
         if batch == self.batch:
             return self
@@ -85,7 +85,7 @@ class Manifest:
         )
 
     def to_text(self) -> str:
-        """As the file has it."""
+        """The manifest as JSON text."""
         tree = {
             "version": VERSION,
             "batch": self.batch,
@@ -97,20 +97,20 @@ class Manifest:
 
 
 def read_manifest(text: str, path: str) -> Manifest:
-    """A manifest's text taken apart.
+    """Parse a manifest.
 
     Args:
-      path: where it is from.
+      path: its file, for error texts.
 
     Raises:
-      JobError: it is no manifest, or of another version.
+      JobError: the text is not a manifest, or of another version.
     """
     try:
         tree = json.loads(text)
         if tree["version"] != VERSION:
             raise JobError(
-                f"{path} has version {tree['version']}, and this trocket reads {VERSION}: use the"
-                " one that wrote it"
+                f"{path} has version {tree['version']}, but this trocket reads {VERSION}: use the"
+                " trocket that wrote it"
             )
         lost = [
             QueueRange(Queue(str(topic), str(broker), int(queue)), int(start), int(end))
@@ -122,8 +122,8 @@ def read_manifest(text: str, path: str) -> Manifest:
         return Manifest(str(tree["batch"]), first, following, tuple(lost))
     except (ValueError, KeyError, TypeError) as error:
         raise JobError(
-            f"{path} is no manifest of an archive ({type(error).__name__}: {error}). Restore it"
-            " from a backup, or have --rebuild-manifest make one of the rows that there are"
+            f"{path} is not a manifest of an archive ({type(error).__name__}: {error}). Restore it"
+            " from a backup, or rebuild it from the rows with --rebuild-manifest"
         ) from error
 
 
@@ -132,17 +132,17 @@ def _offsets(tree: Any) -> Offsets:
 
 
 def read_offset_log(text: str, path: str) -> StreamOffset:
-    """The end of a batch, from the file that Spark's checkpoint has of it.
+    """The end of a batch, from its file in Spark's checkpoint.
 
-    Spark writes a line for its own version, one for itself, and one for each source.
+    Spark writes a line with the version, one with metadata, and one for each source.
 
     Raises:
-      JobError: it is no such file, or not of a query with one source of ours.
+      JobError: it is not such a file, or the query has another number of sources than one.
     """
     lines = text.splitlines()
     try:
         sources = [json.loads(line) for line in lines[2:]]
         (tree,) = (each for each in sources if isinstance(each, Mapping))
     except ValueError as error:
-        raise JobError(f"{path} is no offset log of an archive's query: {error}") from error
+        raise JobError(f"{path} is not an offset log of an archive's query: {error}") from error
     return StreamOffset.from_json(tree)

@@ -1,21 +1,20 @@
-"""Topics into Parquet, each message once; --verify looks for what is missing.
+"""Archive of topics in Parquet, each message exactly once; --verify finds missing ones.
 
     spark-submit trocket/spark/jobs/archive_parquet.py --name-server 127.0.0.1:9876 \\
         --topic Orders,Payments --out /data/archive            # from cron: up to now, then ends
     spark-submit …/archive_parquet.py --name-server … --out /data/archive --verify
 
 Under `--out` are folders `topic=T/date=2026-11-22/hour=13/batch=…`, by the time at which brokers
-stored a message, in UTC. Any reader of Parquet may read them. Beside them, in `_manifest.json`, is
-which messages of each queue are archived, and in `_checkpoint` how far Spark is.
+stored a message, in UTC. Any Parquet reader can read them. `_manifest.json` has the archived
+offsets of each queue, `_checkpoint` is Spark's.
 
-Exactly once: the offsets of a batch are in the checkpoint before it is read, and it replaces the
-folders of its own name. What a run that was killed left of a batch is hidden or replaced when the
-next run does that batch again. A second run on one archive at the same time is not guarded
-against: let cron use flock.
+Exactly once: the checkpoint has the offsets of a batch before the batch is read, and a batch
+replaces folders of its own name. Leftovers of a killed run are hidden, or replaced when the next
+run repeats the batch. Nothing prevents two simultaneous runs on one archive: use flock in cron.
 
-`--compact DAYS` makes one folder of the batches of each hour, but of a topic's newest one. A
-journal is written first, so that a broken off compaction is completed by the next run; who reads
-such an hour meanwhile may find rows missing.
+`--compact DAYS` merges the batches of each hour into one folder, except for a topic's newest hour.
+It writes a journal first, so that the next run completes an interrupted compaction; until then,
+readers may miss rows of that hour.
 """
 
 from __future__ import annotations
@@ -55,11 +54,11 @@ if TYPE_CHECKING:
 NAME: Final = "archive_parquet"
 MANIFEST: Final = "_manifest.json"
 FOLDERS: Final = ("topic", "date", "hour", "batch")
-"""Columns whose values are names of folders."""
+"""Partition columns: their values are names of folders."""
 
 
 def placed(messages: DataFrame) -> DataFrame:
-    """Messages with the folders they go to: date and hour of the store time, in UTC."""
+    """Messages with their partition columns: date and hour of the store time, in UTC."""
     seconds = F.unix_seconds("storeTimestamp")
     return messages.withColumns(
         {
@@ -76,7 +75,7 @@ class Archive:
 
     Args:
       root: its folder.
-      checkpoint: where Spark keeps how far it is; "": in the archive.
+      checkpoint: the folder of Spark's checkpoint; "": in the archive.
     """
 
     def __init__(self, spark: SparkSession, root: str, checkpoint: str = "") -> None:
@@ -85,22 +84,22 @@ class Archive:
         self.checkpoint = Files(spark, checkpoint or self.files.where(CHECKPOINT))
 
     def manifest(self) -> Manifest | None:
-        """What it holds; None: nothing yet. Raises: JobError: it is no manifest."""
+        """The manifest; None: there is none yet. Raises: JobError: the file is not a manifest."""
         text = self.files.read(MANIFEST)
         return None if text is None else read_manifest(text, self.files.where(MANIFEST))
 
     def write_manifest(self, manifest: Manifest) -> None:
-        """Replace it."""
+        """Replace the manifest."""
         self.files.write(MANIFEST, manifest.to_text())
 
     def rows(self) -> DataFrame:
-        """All that is archived, and which batch brought it."""
+        """All archived messages, with their batch."""
         columns = ", ".join(f"{name} {kind}" for name, kind in MESSAGE.items())
         schema = f"{columns}, date string, hour string, batch string"
         return self._spark.read.schema(schema).parquet(self.files.root)
 
     def add(self, messages: DataFrame, batch_id: int) -> None:
-        """Archive a batch of the stream; once more, and it replaces what there is of it."""
+        """Archive a batch of the stream; a repeated batch replaces its own rows."""
         query_id = json.loads(self.checkpoint.read("metadata") or "{}")["id"]
         name = f"q{query_id[:8]}-{batch_id:08d}"
         tasks = self._spark.sparkContext.defaultParallelism
@@ -120,7 +119,7 @@ class Archive:
         self.write_manifest((self.manifest() or Manifest()).after(name, end))
 
     def tidy(self) -> None:
-        """Complete what a run that was killed left undone."""
+        """Complete or remove the leftovers of a killed run."""
         for name in self.files.names():
             if name.startswith(".spark-staging"):
                 self.files.delete(name)
@@ -128,18 +127,18 @@ class Archive:
 
 
 def begin(archive: Archive, given: ArchiveFlags) -> str:
-    """The option startingOffsets of a run; refuses an archive that it does not fit.
+    """The option startingOffsets of a run, after checks that the flags fit the archive.
 
     Raises:
-      JobError: the archive is of other topics, or has no manifest any more.
+      JobError: the archive is of other topics, or its manifest is missing.
     """
     manifest = archive.manifest()
     if manifest is None:
         if archive.checkpoint.has("commits/0"):
             raise JobError(
-                f"{archive.files.where(MANIFEST)} is missing, and {archive.checkpoint.root} says"
-                " that there was one: restore it from a backup, or have --rebuild-manifest make"
-                " one of the rows that there are"
+                f"{archive.files.where(MANIFEST)} is missing, but {archive.checkpoint.root} shows"
+                " that there was one: restore it from a backup, or rebuild it from the rows with"
+                " --rebuild-manifest"
             )
         return str(given.starting_offsets)
     names = [name.strip() for name in given.topic.split(",")]
@@ -150,18 +149,18 @@ def begin(archive: Archive, given: ArchiveFlags) -> str:
     if manifest.topics and not is_known:
         raise JobError(
             f"{archive.files.root} is an archive of {', '.join(manifest.topics)}, not of"
-            f" {given.topic_pattern or given.topic}: name one of these too, or use another --out"
+            f" {given.topic_pattern or given.topic}: add one of these, or use another --out"
         )
     if archive.checkpoint.has("metadata"):
-        return str(given.starting_offsets)  # which Spark does not look at: the checkpoint counts
-    # The checkpoint is gone, or of a Spark that this one cannot read: the manifest says the same.
+        return str(given.starting_offsets)  # ignored by Spark, which continues at the checkpoint
+    # The checkpoint is missing, or unreadable for this Spark: continue at the manifest's offsets.
     options = source_options(source(given))
     starts = dict.fromkeys(Cluster(options).queues(options), EARLIEST)
     return json.dumps(as_tree({**starts, **manifest.next}))
 
 
 def source(given: ArchiveFlags, **more: str) -> dict[str, str]:
-    """The options of the stream. Raises: OptionError: they cannot be right."""
+    """The options of the stream. Raises: OptionError: an option is invalid."""
     what = {"topicPattern": given.topic_pattern} if given.topic_pattern else {"topic": given.topic}
     return reading(
         given,
@@ -195,11 +194,11 @@ def work(spark: SparkSession, given: ArchiveFlags, summary: Summary) -> int:
     if given.verify:
         manifest = archive.manifest()
         if manifest is None:
-            raise JobError(f"{archive.files.root} is no archive: it has no {MANIFEST}")
+            raise JobError(f"{archive.files.root} is not an archive: it has no {MANIFEST}")
         if archive.files.has(JOURNAL):
             raise JobError(
-                f"a compaction of {archive.files.root} was broken off: the next run without"
-                " --verify completes it"
+                f"a compaction of {archive.files.root} was interrupted: run once without --verify"
+                " to complete it"
             )
         return verify(archive.rows(), manifest, given, summary)
     archive.tidy()
@@ -217,7 +216,7 @@ def work(spark: SparkSession, given: ArchiveFlags, summary: Summary) -> int:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Archive or verify; 0: well, 1: findings, 2: it could not be done."""
+    """Archive or verify; exit status 0: success, 1: findings, 2: failure."""
     return run(NAME, read_flags(ArchiveFlags, NAME, __doc__, argv), work)
 
 

@@ -1,4 +1,4 @@
-"""`archive_parquet --verify`: the rows of an archive, its manifest and the brokers compared."""
+"""`archive_parquet --verify`: compares an archive's rows with its manifest and the brokers."""
 
 from __future__ import annotations
 
@@ -22,15 +22,14 @@ if TYPE_CHECKING:
 
 
 def verify(rows: DataFrame, manifest: Manifest, given: ArchiveFlags, summary: Summary) -> int:
-    """Print what is wrong; the exit status.
+    """Print the findings, and return the exit status.
 
     Args:
-      rows: all of the archive.
-      given: `topic` or `topic_pattern`, "" for all; `offline`, `findings`, and how the cluster is
-        reached.
+      rows: all rows of the archive.
+      given: `topic` or `topic_pattern`, "" for all; `offline`, `findings`, and the connection.
 
     Raises:
-      JobError: the archive has not that topic. ClientError: brokers cannot be asked.
+      JobError: the archive does not have the topic. ClientError: brokers do not answer.
     """
     named = [name.strip() for name in given.topic.split(",") if name.strip()]
     pattern = given.topic_pattern or ".*"
@@ -49,11 +48,11 @@ def verify(rows: DataFrame, manifest: Manifest, given: ArchiveFlags, summary: Su
     summary.row("messages lost before they were archived", sum(each.size for each in manifest.lost))
     if ends is not None:
         summary.row("messages to be archived", behind(manifest, ends))
-        summary.row("queues that no broker has any more", len(set(manifest.next) - set(ends)))
-    return _tell(wrong, given, summary)
+        summary.row("queues that no broker has any longer", len(set(manifest.next) - set(ends)))
+    return _print_findings(wrong, given, summary)
 
 
-def _tell(wrong: list[Finding], given: ArchiveFlags, summary: Summary) -> int:
+def _print_findings(wrong: list[Finding], given: ArchiveFlags, summary: Summary) -> int:
     status = EXIT_FINDINGS if wrong else 0
     counts = Counter(each.kind for each in wrong)
     shown, left = [], Counter[str]()
@@ -75,11 +74,11 @@ def _tell(wrong: list[Finding], given: ArchiveFlags, summary: Summary) -> int:
 
 
 def queue_ends(given: ArchiveFlags, topics: list[str]) -> dict[Queue, Ends]:
-    """What brokers have of these topics; nothing of one that was deleted.
+    """The offsets of these topics at the brokers, without deleted topics.
 
     Raises:
-      OptionError: the flags cannot be right, or a topic was deleted at this moment.
-      ClientError: no name server answers, or a broker does not.
+      OptionError: a flag is invalid, or a topic is deleted during the call.
+      ClientError: a name server or a broker does not answer.
     """
     if not topics:
         return {}
@@ -96,7 +95,7 @@ def queue_ends(given: ArchiveFlags, topics: list[str]) -> dict[Queue, Ends]:
 
 
 def behind(manifest: Manifest, ends: Mapping[Queue, Ends]) -> int:
-    """How many messages brokers have that were not archived yet."""
+    """The number of messages at the brokers that are not archived yet."""
     return sum(
         max(0, end.end - max(end.first, manifest.next.get(queue, end.first)))
         for queue, end in ends.items()

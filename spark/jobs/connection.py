@@ -1,4 +1,4 @@
-"""A job's connection to a cluster: options of sources, sinks and clients, made of its flags."""
+"""A job's connection to a cluster: from its flags to options of sources, sinks and clients."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from trocket.spark.source_options import FORMAT, ConnectionOptions, SourceOption
 
 
 def connection(given: JobFlags) -> dict[str, str]:
-    """The options that say how the cluster is reached, without those of `--option`.
+    """The options of the connection, without those of `--option`.
 
-    Raises: OptionError: half an account is in the environment.
+    Raises: OptionError: the environment has only one of the two keys.
     """
     found = {
         "nameServer": given.name_server,
@@ -32,7 +32,7 @@ def connection(given: JobFlags) -> dict[str, str]:
 
 
 def cluster_name(given: JobFlags) -> str:
-    """The name servers, as reports and errors may show them: without account, token and the like.
+    """The name servers without credentials, for reports and error texts.
 
     `rocketmq://access:secret@host:9876?security_token=…` is `host:9876`.
     """
@@ -42,7 +42,7 @@ def cluster_name(given: JobFlags) -> str:
 def _account(given: JobFlags) -> dict[str, str]:
     if given.secrets_file:
         return {"secretsFile": given.secrets_file}
-    if "@" in given.name_server:  # a URL's account, which counts more
+    if "@" in given.name_server:  # an account in the URL takes precedence
         return {}
     try:
         found = credentials_of(os.environ)
@@ -61,9 +61,10 @@ def reading(given: JobFlags, **own: str) -> dict[str, str]:
     """The options of a source.
 
     Args:
-      own: what the job itself says.
+      own: options that the job sets itself.
 
-    Raises: OptionError: they cannot be right. Here, as Spark hides what a stream's worker says.
+    Raises: OptionError: an option is invalid. Checked here, as Spark hides errors of a stream's
+      worker.
     """
     found = _with_options(given, SourceOptions, own)
     source_options(found)
@@ -78,20 +79,20 @@ def writing(given: JobFlags, **own: str) -> dict[str, str]:
 
 
 def client(given: JobFlags) -> Client:
-    """This process's client, which is not to be closed. Raises: OptionError."""
+    """This process's shared client; do not close it. Raises: OptionError: an option is invalid."""
     found = _with_options(given, ConnectionOptions, {})
     return client_of(read_options(ConnectionOptions, found, FORMAT))
 
 
 def _with_options(given: JobFlags, kind: type, own: Mapping[str, str]) -> dict[str, str]:
-    """What the job and the flags say, and those of `--option` that are of this kind.
+    """The options of the job and its flags, and those of `--option` that belong to `kind`.
 
-    Raises: OptionError: both say the same.
+    Raises: OptionError: `--option` repeats an option of the job.
     """
-    said = {**connection(given), **own}
+    fixed = {**connection(given), **own}
     mine = names_of(kind)
     chosen = {key: value for key, value in given.options if key.lower() in mine}
-    twice = sorted(set(chosen) & set(said))
+    twice = sorted(set(chosen) & set(fixed))
     if twice:
-        raise OptionError(f"--option {twice[0]}: the job says it itself; use its own flags")
-    return {**chosen, **said}
+        raise OptionError(f"--option {twice[0]}: the job sets it itself; use the job's flags")
+    return {**chosen, **fixed}

@@ -1,8 +1,8 @@
-"""Dead letters as a table: which message of which topic a group gave up, and why if somebody says.
+"""Dead letters as a table, with the consumer group, the original message and topic, and the reason.
 
-A broker writes the topic that a message was first sent to into RETRY_TOPIC, and that message's id
-into ORIGIN_MESSAGE_ID; proxies of 5.x write DLQ_ORIGIN_TOPIC and DLQ_ORIGIN_MESSAGE_ID. None of
-them writes a reason: consumers that send one have a property of their own for it.
+A broker stores the original topic in the property RETRY_TOPIC and the original message's id in
+ORIGIN_MESSAGE_ID; proxies of 5.x use DLQ_ORIGIN_TOPIC and DLQ_ORIGIN_MESSAGE_ID. None of them
+stores a reason: consumers that do choose a property for it.
 """
 
 from __future__ import annotations
@@ -28,53 +28,65 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 REASONS: Final = ("reason", "REASON", "exception", "EXCEPTION", "error", "ERROR")
-"""Properties that are looked at for why a message died, where none is named."""
+"""Default properties for the reason, in order."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class DeadLetterFlags(JobFlags):
-    """The flags that say which dead letters are meant."""
+    """The flags that select dead letters."""
 
     group: Annotated[
         str,
         typer.Option(
-            help="Groups, with commas between; else all.", rich_help_panel="Which dead letters"
+            help="Select these groups, separated by commas. Default: all.",
+            rich_help_panel="Which dead letters",
         ),
     ] = ""
     pattern: Annotated[
         str,
         typer.Option(
-            help="Or a regular expression of groups.", rich_help_panel="Which dead letters"
+            help="Select groups that match this regular expression.",
+            rich_help_panel="Which dead letters",
         ),
     ] = ""
     origin_topic: Annotated[
-        str, typer.Option(help="Topics, with commas between.", rich_help_panel="Which dead letters")
+        str,
+        typer.Option(
+            help="Select these original topics, separated by commas.",
+            rich_help_panel="Which dead letters",
+        ),
     ] = ""
     keys: Annotated[
         str,
         typer.Option(
-            help="Keys, with commas between: with one of them.",
+            help="Select messages with one of these keys, separated by commas.",
             rich_help_panel="Which dead letters",
         ),
     ] = ""
     tags: Annotated[
-        str, typer.Option(help="Tags, with commas between.", rich_help_panel="Which dead letters")
+        str,
+        typer.Option(
+            help="Select these tags, separated by commas.", rich_help_panel="Which dead letters"
+        ),
     ] = ""
     since: Annotated[
         str,
         typer.Option(
-            help="Dead since: ms since 1970, or ISO 8601 (UTC).",
+            help="Select letters dead since this time: ms since 1970, or ISO 8601 (UTC).",
             rich_help_panel="Which dead letters",
         ),
     ] = ""
     until: Annotated[
-        str, typer.Option(help="Dead until then.", rich_help_panel="Which dead letters")
+        str,
+        typer.Option(
+            help="Select letters dead until this time.", rich_help_panel="Which dead letters"
+        ),
     ] = ""
     where: Annotated[
         str,
         typer.Option(
             metavar="SQL",
-            help="On consumerGroup, originTopic, originId, reason and the columns of a message.",
+            help="Filter by consumerGroup, originTopic, originId, reason or a message's columns.",
             rich_help_panel="Which dead letters",
         ),
     ] = ""
@@ -82,7 +94,7 @@ class DeadLetterFlags(JobFlags):
         str,
         typer.Option(
             metavar="NAME",
-            help=f"Says why; else {', '.join(REASONS)}.",
+            help=f"Take the reason from this property. Default: {', '.join(REASONS)}.",
             rich_help_panel="Which dead letters",
         ),
     ] = ""
@@ -95,16 +107,16 @@ class DeadLetterFlags(JobFlags):
         try:
             re.compile(self.pattern)
         except re.error as error:
-            raise typer.BadParameter(f"--pattern is no regular expression: {error}") from error
+            raise typer.BadParameter(f"--pattern is not a regular expression: {error}") from error
 
 
 def dlq_topics(given: DeadLetterFlags) -> tuple[list[str], list[str]]:
-    """The dead letter topics that are meant, and those of them that nobody may read.
+    """The selected dead letter topics: the readable ones, and those without read permission.
 
-    Apache's brokers of 4.x make these topics for writing only.
+    Apache's brokers of 4.x create these topics for writing only.
 
     Raises:
-      JobError: a group that is named has none. ClientError: no name server answers.
+      JobError: a named group has none. ClientError: no name server answers.
     """
     asked = client(given)
     with Admin(asked) as admin:
@@ -128,12 +140,12 @@ def dlq_topics(given: DeadLetterFlags) -> tuple[list[str], list[str]]:
 def dead_letters(
     spark: SparkSession, given: DeadLetterFlags, topics: Sequence[str]
 ) -> DataFrame | None:
-    """The dead letters that the flags mean; None: there is no topic to read.
+    """The selected dead letters; None: there is no topic to read.
 
-    Returns: a message's columns, and `consumerGroup`, `originTopic`, `originId` (the message, the
-      same in all its copies), `reason`; null where nobody wrote it.
+    Returns: a message's columns, and `consumerGroup`, `originTopic`, `originId` (the same in all
+      copies of a message) and `reason`; null if the message has no such property.
     Raises:
-      OptionError: a time that is none.
+      OptionError: a time cannot be parsed.
     """
     if not topics:
         return None
@@ -146,7 +158,7 @@ def dead_letters(
     )
     parsed = source_options(options)
     found = explained(spark.read.format("rocketmq").options(**options).load(), given)
-    # The offsets of a time are about right where a broker's clock was set back; this is exact.
+    # Offsets of a time are inexact if a broker's clock was set back, so filter the rows, too.
     stored_ms = F.unix_millis("storeTimestamp")
     if parsed.starting_timestamp is not None:
         found = found.where(stored_ms >= parsed.starting_timestamp)
@@ -163,14 +175,14 @@ def dead_letters(
 
 
 def explained(messages: DataFrame, given: DeadLetterFlags) -> DataFrame:
-    """Messages of dead letter topics, with what their properties say of their past."""
+    """Messages of dead letter topics, with columns from the properties of their history."""
     reasons = [given.reason_property] if given.reason_property else list(REASONS)
     place = F.concat_ws("/", "brokerName", "topic", "queueId", "queueOffset")
     origin = F.coalesce(
         _property("DLQ_ORIGIN_MESSAGE_ID"), _property("ORIGIN_MESSAGE_ID"), F.col("uniqKey")
     )
     origin_topic = F.coalesce(_property("DLQ_ORIGIN_TOPIC"), _property("RETRY_TOPIC"))
-    if given.namespace:  # as the topic itself is called here: by its name in the namespace
+    if given.namespace:  # show the topic's name without its namespace, as for other topics
         head = given.namespace + NAMESPACE_SEPARATOR
         rest = F.substr(origin_topic, F.lit(len(head) + 1))
         origin_topic = F.when(F.startswith(origin_topic, F.lit(head)), rest).otherwise(origin_topic)
@@ -178,7 +190,8 @@ def explained(messages: DataFrame, given: DeadLetterFlags) -> DataFrame:
         {
             "consumerGroup": F.substr("topic", F.lit(len(DLQ_TOPIC_PREFIX) + 1)),
             "originTopic": origin_topic,
-            # A broker's id is its address and a place in its log, which comes again in a new log.
+            # A broker's id is an address and an offset in the log, and repeats in a new log; so
+            # the topic and the producer's id are part of the key.
             "originId": F.when(
                 origin.isNotNull(), F.concat_ws(" ", origin_topic, origin, "uniqKey")
             ).otherwise(place),

@@ -1,13 +1,13 @@
-"""What lies in the dead letter queues: how much, of whom, why, how old.
+"""Report on dead letters: counts by group, reason and age, frequent keys, samples.
 
     spark-submit trocket/spark/jobs/dlq_report.py --name-server 127.0.0.1:9876 --group billing
 
-Counts by group, topic that a message was first sent to, reason, times that it was tried again, and
-age; the keys that are there most often; the newest bodies of each group and topic. `--json` for
-programs. Nothing is consumed, and `replay` takes the same flags to send some of it again.
+Counts by group, original topic, reason, number of retries, and age; the most frequent keys; the
+newest bodies of each group and topic. `--json` for programs. It consumes nothing; `replay` takes
+the same flags to send dead letters again.
 
-Brokers delete dead letters as they do all messages, after fileReservedTime (72 h, their default):
-what is older than three days goes next.
+Brokers delete dead letters like all messages, after fileReservedTime (72 h by default): letters
+older than three days are the next to go.
 """
 
 from __future__ import annotations
@@ -37,21 +37,23 @@ AGES: Final = (
 )  # fmt: skip
 OLDEST: Final = "over 3 days"
 BODY_MAX: Final = 200
-"""Bytes of a body that are shown."""
+"""Bytes of a body in a sample."""
 REASON_MAX: Final = 120
-"""Characters of a reason by which they are counted: the rest is often a stack trace."""
+"""Characters of a reason that distinguish it: the rest is often a stack trace."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Flags(DeadLetterFlags):
     """The job's command line."""
 
-    top: Annotated[int, typer.Option(help="Keys to be shown.")] = 10
-    samples: Annotated[int, typer.Option(help="Bodies of each group and topic.")] = 3
+    top: Annotated[int, typer.Option(help="Show this number of keys.")] = 10
+    samples: Annotated[
+        int, typer.Option(help="Show this number of bodies per group and topic.")
+    ] = 3
 
 
 def prepared(letters: DataFrame) -> DataFrame:
-    """What the report needs of dead letters, short: it is read more than once."""
+    """The columns for the report, shortened, as they are cached and read several times."""
     seconds = F.unix_seconds(F.current_timestamp()) - F.unix_seconds("storeTimestamp")
     age = F.when(F.lit(False), "")
     for text, limit_s in AGES:
@@ -66,17 +68,17 @@ def prepared(letters: DataFrame) -> DataFrame:
         "keys",
         "storeTimestamp",
         "queueOffset",
-        # A character that was cut in half becomes a replacement character.
+        # A truncated character becomes a replacement character.
         F.when(is_text, F.make_valid_utf8(head.cast("string")))
         .otherwise(F.concat(F.lit("0x"), F.hex(head))).alias("body"),
     )  # fmt: skip
 
 
 def counts(letters: DataFrame) -> dict[str, Any]:
-    """How many, since when, and how many by each dimension, the most first.
+    """The total, the first and last time, and counts by each dimension, the largest first.
 
-    Returns: total, oldest, newest (ISO 8601, UTC) and `by`: dimension to value to count. A value
-      that nobody wrote is "".
+    Returns: total, oldest, newest (ISO 8601, UTC) and `by`: dimension to value to count. A missing
+      value is "".
     """
     sets = [[name] for name in DIMENSIONS]
     rows = letters.groupingSets([*sets, []], *DIMENSIONS).agg(
@@ -100,14 +102,14 @@ def counts(letters: DataFrame) -> dict[str, Any]:
 
 
 def top_keys(letters: DataFrame, count: int) -> dict[str, int]:
-    """The keys that most dead letters have; of equal ones the first by name."""
+    """The most frequent keys; equally frequent ones are sorted by name."""
     each = letters.select(F.explode(F.array_distinct(F.split("keys", " "))).alias("key"))
     rows = each.where("key != ''").groupBy("key").count().orderBy(F.desc("count"), "key")
     return {row["key"]: row["count"] for row in rows.limit(count).collect()}
 
 
 def samples(letters: DataFrame, count: int) -> list[dict[str, Any]]:
-    """The newest of each group and topic."""
+    """The newest dead letters of each group and topic."""
     pair = ("consumerGroup", "originTopic")
     newest = Window.partitionBy(*pair).orderBy(F.desc("storeTimestamp"), F.desc("queueOffset"))
     rows = letters.withColumn("place", F.row_number().over(newest)).where(F.col("place") <= count)
@@ -141,7 +143,7 @@ def work(spark: SparkSession, given: Flags, summary: Summary) -> int:
         summary.row("unreadable", closed)
         return summary.finish(status)
     for topic in closed:
-        summary.row(f"{topic} cannot be read", "give it perm 6 (mqadmin updateTopic -p 6)")
+        summary.row(f"{topic} cannot be read", "set its perm to 6 (mqadmin updateTopic -p 6)")
     summary.finish(status)
     lines = [(name, value or "-", count) for name, values in found["by"].items()
              for value, count in values.items()]  # fmt: skip
@@ -153,7 +155,7 @@ def work(spark: SparkSession, given: Flags, summary: Summary) -> int:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Report; 0: well, 1: some topics cannot be read, 2: it could not be done."""
+    """Report; exit status 0: success, 1: some topics cannot be read, 2: failure."""
     return run(NAME, read_flags(Flags, NAME, __doc__, argv), work)
 
 

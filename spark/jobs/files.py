@@ -1,7 +1,7 @@
-"""Small files and folders of a job, wherever Spark's own are: on a disk, HDFS or an object store.
+"""Small files and folders of a job, next to Spark's: on a disk, HDFS or an object store.
 
-Spark's tables are written by Spark; this is for what lies beside them. All of it goes through the
-Hadoop classes that Spark reads and writes with, so a path means the same to both.
+Spark writes its tables itself; this is for other files. It uses the same Hadoop classes as Spark,
+so a path means the same to both.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
 
 class Files:
-    """Files and folders under one that a job owns.
+    """Files and folders in a folder of a job.
 
     Args:
-      root: a path or URI as Spark takes it.
+      root: a path or URI as for Spark.
 
     Raises:
-      JobError: no file system is known for it. From every method: it could not be done.
+      JobError: the URI's file system is unknown. Every method raises it when the operation fails.
     """
 
     def __init__(self, spark: SparkSession, root: str) -> None:
@@ -31,10 +31,10 @@ class Files:
         self._jvm: Any = spark.sparkContext._jvm
         self._hadoop = self._jvm.org.apache.hadoop
         self._conf = spark.sparkContext._jsc.hadoopConfiguration()
-        with _told(f"no file system for {root}"):
+        with _job_errors(f"no file system for {root}"):
             found = self._path("").getFileSystem(self._conf)
-            # On a local disk without the checksum files beside each, which make a file that a
-            # person edited unreadable.
+            # Without checksum files on a local disk: with them, a manually edited file is
+            # unreadable.
             checked = self._jvm.java.lang.Class.forName("org.apache.hadoop.fs.ChecksumFileSystem")
             self._fs = found.getRawFileSystem() if checked.isInstance(found) else found
 
@@ -44,23 +44,23 @@ class Files:
 
     def has(self, name: str) -> bool:
         """Whether there is such a file or folder."""
-        with _told(f"{self.where(name)} cannot be looked at"):
+        with _job_errors(f"{self.where(name)} cannot be checked"):
             return bool(self._fs.exists(self._path(name)))
 
     def names(self, folder: str = "") -> list[str]:
-        """What a folder holds, sorted; nothing if it is not there."""
+        """The names in a folder, sorted; empty if it does not exist."""
         if not self.has(folder):
             return []
-        with _told(f"{self.where(folder)} cannot be listed"):
+        with _job_errors(f"{self.where(folder)} cannot be listed"):
             return sorted(
                 each.getPath().getName() for each in self._fs.listStatus(self._path(folder))
             )
 
     def read(self, name: str) -> str | None:
-        """A file's text; None: it is not there."""
+        """A file's text; None: it does not exist."""
         if not self.has(name):
             return None
-        with _told(f"{self.where(name)} cannot be read"):
+        with _job_errors(f"{self.where(name)} cannot be read"):
             stream = self._fs.open(self._path(name))
             try:
                 return str(self._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
@@ -68,28 +68,28 @@ class Files:
                 stream.close()
 
     def write(self, name: str, text: str) -> None:
-        """Replace a file as a whole: whoever reads it has the old text or the new one."""
+        """Replace a file atomically: readers see the old text or the new one."""
         new = f"{name}.new"
-        with _told(f"{self.where(name)} cannot be written"):
+        with _job_errors(f"{self.where(name)} cannot be written"):
             stream = self._fs.create(self._path(new), True)
             try:
                 stream.write(bytearray(text.encode()))
             finally:
                 stream.close()
-            # On a local disk this replaces; elsewhere it says no if there is such a file.
+            # On a local disk this replaces the file; elsewhere it returns false if the file exists.
             if not self._fs.rename(self._path(new), self._path(name)):
                 self._replace(new, name)
 
     def move(self, source: str, target: str) -> None:
-        """Give a folder another place, which must be free."""
-        with _told(f"{self.where(source)} cannot be moved to {self.where(target)}"):
+        """Move a folder to a path that does not exist yet."""
+        with _job_errors(f"{self.where(source)} cannot be moved to {self.where(target)}"):
             self._fs.mkdirs(self._path(target).getParent())
             if not self._fs.rename(self._path(source), self._path(target)):
-                raise OSError("it was refused without a reason")
+                raise OSError("the file system gave no reason")
 
     def delete(self, name: str) -> None:
-        """Delete a file, or a folder with all in it; nothing if it is not there."""
-        with _told(f"{self.where(name)} cannot be deleted"):
+        """Delete a file, or a folder with its content; do nothing if it does not exist."""
+        with _job_errors(f"{self.where(name)} cannot be deleted"):
             self._fs.delete(self._path(name), True)
 
     def _path(self, name: str) -> Any:
@@ -107,8 +107,8 @@ class Files:
 
 
 @contextlib.contextmanager
-def _told(what: str) -> Iterator[None]:
-    """What Java throws in the block is a JobError."""
+def _job_errors(what: str) -> Iterator[None]:
+    """Turn Java's exceptions in the block into JobErrors."""
     from py4j.protocol import Py4JJavaError
 
     try:

@@ -1,4 +1,4 @@
-"""Command lines of jobs: a dataclass whose fields are the flags, read by typer."""
+"""Command lines of jobs: a dataclass whose fields are the flags, parsed by typer."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ KEYS: Final = {
     "secretKey": "ROCKETMQ_SECRET_KEY",
     "securityToken": "ROCKETMQ_SECURITY_TOKEN",
 }
-"""Options that are an account, and the variables that they are read from."""
+"""Options of an account, and the environment variables that set them."""
 
 _CLUSTER: Final = "The cluster"
 
@@ -30,52 +30,64 @@ F = TypeVar("F", bound="JobFlags")
 
 @dataclass(frozen=True, kw_only=True)
 class JobFlags:
-    """The flags of every job; a job's own class adds its own.
+    """The flags of every job; each job adds its own in a subclass.
 
-    No flag takes a secret, as others see command lines: keys come from a file, or from the
-    variables that the `trocket` command reads, too.
+    No flag takes a secret, as other users can read command lines: keys come from a file, or from
+    the environment variables of the `trocket` command.
 
     Attributes:
-      formats: whose options --option may set.
+      formats: the option classes that --option may set.
 
     Raises:
-      typer.BadParameter: the flags do not go together.
+      typer.BadParameter: flags contradict each other, or one is missing.
     """
 
     formats: ClassVar[tuple[type, ...]] = (SourceOptions,)
 
     master: Annotated[
-        str, typer.Option(metavar="URL", help="Spark's; else spark-submit's, or local[*].")
+        str,
+        typer.Option(
+            metavar="URL", help="Use this Spark master. Default: spark-submit's, or local[*]."
+        ),
     ] = ""
-    json: Annotated[bool, typer.Option("--json", help="The summary as JSON.")] = False
-    quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False
+    json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False
+    quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress.")] = False
     name_server: Annotated[
         str,
         typer.Option(
-            metavar="HOST:PORT", help="Several with ; between them.", rich_help_panel=_CLUSTER
+            metavar="HOST:PORT",
+            help="Use these name servers, separated by semicolons.",
+            rich_help_panel=_CLUSTER,
         ),
     ] = ""
     namespace: Annotated[
-        str, typer.Option(metavar="NAME", help="Of topics and groups.", rich_help_panel=_CLUSTER)
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="Use topics and groups of this namespace.",
+            rich_help_panel=_CLUSTER,
+        ),
     ] = ""
     secrets_file: Annotated[
         str,
         typer.Option(
             metavar="PATH",
-            help="With lines of accessKey and secretKey, as RocketMQ's conf/tools.yml; on all"
-            f" machines. Else {', '.join(KEYS.values())} are read.",
+            help="Read accessKey and secretKey from this file, as RocketMQ's conf/tools.yml, which"
+            f" every machine needs. Default: {', '.join(KEYS.values())}.",
             rich_help_panel=_CLUSTER,
         ),
     ] = ""
     tls: Annotated[
         bool,
-        typer.Option("--tls", help="Name servers and brokers speak TLS.", rich_help_panel=_CLUSTER),
+        typer.Option(
+            "--tls", help="Connect to name servers and brokers with TLS.", rich_help_panel=_CLUSTER
+        ),
     ] = False
     tls_ca_file: Annotated[
         str,
         typer.Option(
             metavar="PATH",
-            help="Certificates of the authorities to trust; implies TLS.",
+            help="Trust the authorities whose certificates are in this file; implies TLS.",
             rich_help_panel=_CLUSTER,
         ),
     ] = ""
@@ -83,33 +95,33 @@ class JobFlags:
         list[str],
         typer.Option(
             metavar="KEY=VALUE",
-            help=f"An option of each {FORMAT} source and sink of the job, such as numRetries=600;"
-            " may be given several times.",
+            help=f"Set an option of the job's {FORMAT} sources and sinks, such as numRetries=600"
+            " (repeatable).",
             rich_help_panel=_CLUSTER,
         ),
     ] = dataclasses.field(default_factory=list)
 
     @cached_property
     def options(self) -> list[tuple[str, str]]:
-        """What --option sets, by the options' names. Raises: typer.BadParameter."""
+        """The names and values of --option. Raises: typer.BadParameter: an option is invalid."""
         known: dict[str, str] = {}
         for kind in self.formats:
             known |= names_of(kind)
         return [_pair(known, text) for text in self.option]
 
     def __post_init__(self) -> None:
-        _ = self.options  # a wrong one is found here, and not when Spark has started
+        _ = self.options  # reports an invalid option now, not after Spark has started
 
     def need(self, *flags: str) -> None:
-        """Ask for flags: `need("--name-server")`. Raises: typer.BadParameter: one was not given."""
+        """Require flags: `need("--name-server")`. Raises: typer.BadParameter: one is missing."""
         for flag in flags:
             if not getattr(self, flag.removeprefix("--").replace("-", "_")):
-                raise typer.BadParameter(f"{flag} is needed here")
+                raise typer.BadParameter(f"{flag} is required")
 
 
 @dataclass(frozen=True, kw_only=True)
 class SinkJobFlags(JobFlags):
-    """The flags of a job that writes by the format, too."""
+    """The flags of a job that also writes messages."""
 
     formats: ClassVar[tuple[type, ...]] = (SourceOptions, SinkOptions)
 
@@ -118,29 +130,29 @@ class SinkJobFlags(JobFlags):
 class StreamJobFlags(SinkJobFlags):
     """The flags of a job that is a stream, or a batch over the queues or over a store's files."""
 
-    checkpoint: Annotated[str, typer.Option(metavar="FOLDER", help="The streams' progress.")] = ""
+    checkpoint: Annotated[str, typer.Option(metavar="FOLDER", help="Keep checkpoints here.")] = ""
     available_now: Annotated[
-        bool, typer.Option("--available-now", help="End when all is read.")
+        bool, typer.Option("--available-now", help="Stop after all current messages.")
     ] = False
-    batch: Annotated[bool, typer.Option("--batch", help="No stream, all that the queues have.")] = (
-        False
-    )
+    batch: Annotated[
+        bool, typer.Option("--batch", help="Run a batch over the queues, not a stream.")
+    ] = False
     store: Annotated[
-        str, typer.Option(metavar="FOLDER", help="A batch over the files of a broker.")
+        str, typer.Option(metavar="FOLDER", help="Run a batch over a broker's files.")
     ] = ""
 
     @property
     def is_batch(self) -> bool:
-        """Whether it reads what there is, and no stream."""
+        """Whether the job is a batch, not a stream."""
         return bool(self.batch or self.store)
 
 
 def read_flags(kind: type[F], name: str, doc: str | None, words: Sequence[str] | None) -> F:
-    """Read a job's command line; wrong flags, and --help, end the process as typer does.
+    """Parse a job's command line; wrong flags, and --help, end the process as in typer.
 
     Args:
-      doc: the job's docstring; its first line says what the job does.
-      words: without the program's name; None: the process's own.
+      doc: the job's docstring; its first line is the help's summary.
+      words: without the program's name; None: those of this process.
 
     Raises:
       SystemExit: status 2 for wrong flags, 0 for --help.
@@ -166,7 +178,7 @@ def read_flags(kind: type[F], name: str, doc: str | None, words: Sequence[str] |
     command.__annotations__ = {field.name: hints[field.name] for field in fields}
     app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
     summary = (doc or "").split("\n")[0]
-    example = f"Example: trocket pipeline {name} --demo (on data that it makes)"
+    example = f"Example: trocket pipeline {name} --demo (with generated data)"
     app.command(help=summary, epilog=example)(command)
     try:
         app(None if words is None else list(words), prog_name=name)
@@ -183,13 +195,13 @@ def _default_of(field: dataclasses.Field[object]) -> object:
 
 
 def names_of(kind: type) -> dict[str, str]:
-    """The options of a format, by their names in lower case: Spark keeps no case."""
+    """The names of a format's options, by lower case, as Spark does not keep the case."""
     names = [key_of(field.name) for field in dataclasses.fields(kind)]
     return {name.lower(): name for name in names}
 
 
 def _pair(known: dict[str, str], text: str) -> tuple[str, str]:
-    """One --option's name and value."""
+    """The name and value of one --option."""
     key, is_pair, value = text.partition("=")
     key = key.strip()
     if not is_pair or not key:
@@ -197,10 +209,13 @@ def _pair(known: dict[str, str], text: str) -> tuple[str, str]:
     name = known.get(key.lower())
     if name in KEYS:
         raise _bad_option(
-            f"others see a command line: give {name} by --secrets-file, or by {KEYS[name]}"
+            f"other users can read the command line: give {name} with --secrets-file or in the"
+            f" variable {KEYS[name]}"
         )
     if name is None:
-        raise _bad_option(f"no {FORMAT} here has an option {key!r}{nearest(key, known.values())}")
+        raise _bad_option(
+            f"the job's {FORMAT} formats have no option {key!r}{nearest(key, known.values())}"
+        )
     return name, value
 
 

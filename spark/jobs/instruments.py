@@ -1,4 +1,4 @@
-"""A small table by symbol that is joined to bars, and read again while a stream runs."""
+"""Table of instruments by symbol that is joined to bars, and reloaded while a stream runs."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ KEY = "symbol"
 
 
 class Instruments:
-    """What is known of each symbol.
+    """The instrument of each symbol.
 
-    The rows are held here: a file that is being replaced while a batch runs does the batch no harm.
-    A version that cannot be read is told of, and the one before stays.
+    The rows are kept in memory, so replacing the file while a batch runs does not disturb it. If a
+    new version cannot be read, a warning is logged and the last one stays in use.
 
     Args:
-      path: a CSV file with a heading, or Parquet (a file or a folder), with a column `symbol`.
-      every: read it again after so many batches, changed or not: whether it changed is not to be
-        seen where it is no file of this machine.
+      path: a CSV file with a header, or Parquet (a file or a folder), with a column `symbol`.
+      every: reload after this number of batches in any case: changes are visible only for files on
+        this machine.
     """
 
     def __init__(self, spark: SparkSession, path: str, every: int) -> None:
@@ -33,7 +33,7 @@ class Instruments:
         self._path = path
         self._every = every
         self._batches_since = 0
-        self._version = self._look()
+        self._version = self._file_states()
         self._table = self._read()
 
     def join(self, bars: DataFrame) -> DataFrame:
@@ -48,17 +48,19 @@ class Instruments:
 
     def _fresh(self) -> DataFrame:
         self._batches_since += 1
-        version = self._look()
+        version = self._file_states()
         if self._batches_since > self._every or version != self._version:
             self._batches_since, self._version = 1, version
             try:
                 self._table = self._read()
             except (JobError, PySparkException) as error:
-                logger.warning("%s: the one read before stays: %s", self._path, reason(error))
+                logger.warning(
+                    "%s cannot be read, keeping the last version: %s", self._path, reason(error)
+                )
         return self._table
 
-    def _look(self) -> list[tuple[str, int, int]]:
-        """Names, sizes and times of the files; none where they are not on this machine."""
+    def _file_states(self) -> list[tuple[str, int, int]]:
+        """Names, sizes and times of the files; empty if they are not on this machine."""
         root = Path(self._path)
         files = sorted(root.rglob("*")) if root.is_dir() else [root] if root.exists() else []
         found = []
@@ -75,11 +77,13 @@ class Instruments:
             table = read.parquet(self._path)
         if KEY not in table.columns:
             names = ", ".join(table.columns)
-            raise JobError(f"{self._path} has no column {KEY!r}, but {names}: name it so")
+            raise JobError(f"{self._path} has no column {KEY!r}, only {names}: rename one")
         table = table.withColumn(KEY, F.col(KEY).cast("string"))
         rows = table.collect()
         symbols = [row[KEY] for row in rows]
         twice = sorted({str(each) for each in symbols if symbols.count(each) > 1})
         if twice:
-            raise JobError(f"{self._path} has several rows of {', '.join(twice[:5])}: leave one")
+            raise JobError(
+                f"{self._path} has several rows of {', '.join(twice[:5])}: keep one each"
+            )
         return self._spark.createDataFrame(rows, table.schema)

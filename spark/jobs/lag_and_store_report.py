@@ -1,18 +1,17 @@
-"""Who is behind, what is about to be lost, and where the bytes go: Parquet, JSON, and a page.
+"""Report on consumer lag, messages about to expire, and disk usage: Parquet, JSON and HTML.
 
     spark-submit --master 'local[2]' trocket/spark/jobs/lag_and_store_report.py \\
         --store /backup/broker-a/store --out /reports/2026-11-22
 
-Either from a broker's files (`--store`, a cold copy, or a pattern that means several), or from a
-cluster that runs (`--name-server`), whose messages are read once; then bytes are those of bodies.
-`--before` names the folder of an earlier report: then lags have a slope, and the time until they
-are gone.
+Either from a broker's files (`--store`: a cold copy, or a pattern for several), or from a running
+cluster (`--name-server`), whose messages are read once; bytes are then those of bodies. With
+`--before`, the folder of an earlier report, lags have a slope, and a time until they are consumed.
 
 In the folder `--out`: `lag`, `queues`, `bytes`, `hot_keys`, `duplicates` as Parquet, report.json,
-and report.html, a page that needs nothing else. 1: a group lost messages, or is about to.
+and report.html, a self-contained page. Exit status 1: a group lost messages, or is about to.
 
-Of a store, "now" is its newest message. A message is a duplicate when its topic has another of the
-same producer's id: a send that was tried again. Days are UTC's.
+For a store, "now" is the time of its newest message. A message is a duplicate if its topic has
+another one with the same producer's id: a retried send. Days are in UTC.
 """
 
 from __future__ import annotations
@@ -47,15 +46,15 @@ COLUMNS = (
 )
 QUEUE = ["topic", "brokerName", "queueId"]
 HOT_KEYS = 10
-"""Keys of a topic that are named."""
+"""Keys per topic in the report."""
 DUPLICATES = 100
-"""Duplicates that are named; all are counted."""
+"""Duplicates in the report; all are counted."""
 
 Committed = dict[tuple[str, Place], int]
 Queues = dict[Place, Held]
 
 
-# ---- what there is -----------------------------------------------------------------------
+# ---- sources -----------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,29 +62,29 @@ class Flags(JobFlags):
     """The job's command line."""
 
     store: Annotated[
-        str, typer.Option(metavar="FOLDER", help="The files of a broker, or of several.")
+        str, typer.Option(metavar="FOLDER", help="Read a broker's files; a pattern reads several.")
     ] = ""
     broker_name: Annotated[
-        str, typer.Option(metavar="NAME", help="Of the store; else by its path.")
+        str, typer.Option(metavar="NAME", help="Name the store's broker. Default: from its path.")
     ] = ""
-    out: Annotated[str, typer.Option(metavar="FOLDER", help="Where the report is written.")]
-    before: Annotated[str, typer.Option(metavar="FOLDER", help="An earlier --out, for slopes.")] = (
-        ""
-    )
+    out: Annotated[str, typer.Option(metavar="FOLDER", help="Write the report to FOLDER.")]
+    before: Annotated[
+        str, typer.Option(metavar="FOLDER", help="Compare with the report in this earlier --out.")
+    ] = ""
     retention_hours: Annotated[
-        float, typer.Option(metavar="H", help="fileReservedTime of the brokers.")
+        float, typer.Option(metavar="H", help="Assume this fileReservedTime of the brokers.")
     ] = 72.0
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if bool(self.store) == bool(self.name_server):
-            raise typer.BadParameter("say where: --store, or --name-server")
+            raise typer.BadParameter("give either --store or --name-server")
 
 
 def of_store(
     spark: SparkSession, store: str, broker_name: str
 ) -> tuple[DataFrame, Queues, Committed]:
-    """Messages, queues and groups' offsets, by a broker's files."""
+    """Messages, queues and groups' offsets from a broker's files."""
 
     def table(name: str, schema: str) -> DataFrame:
         source = spark.read.format("rocketmq-store").option("path", store).option("table", name)
@@ -98,7 +97,7 @@ def of_store(
         "consumequeue",
         "brokerName string, topic string, queueId int, queueOffset bigint, commitLogOffset bigint",
     )
-    # Units may be left of messages that are deleted already.
+    # Queues may still have units of messages that are deleted from the log.
     first = messages.groupBy("brokerName").agg(F.min("commitLogOffset").alias("first"))
     held = units.join(F.broadcast(first), "brokerName").groupBy(*QUEUE).agg(
         F.min(F.when(F.col("commitLogOffset") >= F.col("first"), F.col("queueOffset"))),
@@ -121,7 +120,7 @@ def of_store(
 
 
 def of_cluster(spark: SparkSession, given: Flags) -> tuple[DataFrame, Queues, Committed]:
-    """The same of brokers that run."""
+    """Messages, queues and groups' offsets from running brokers."""
     queues: Queues = {}
     committed: Committed = {}
     with Admin(client(given)) as admin:
@@ -141,7 +140,7 @@ def of_cluster(spark: SparkSession, given: Flags) -> tuple[DataFrame, Queues, Co
             try:
                 lags = admin.lag(group).queues
             except NotFoundError:
-                continue  # made, and never used
+                continue  # the group was created, but never used
             for lag in lags:
                 if lag.committed is not None:
                     place = Place(lag.topic, lag.broker_name, lag.queue_id)
@@ -158,7 +157,7 @@ def of_cluster(spark: SparkSession, given: Flags) -> tuple[DataFrame, Queues, Co
     return rows.withColumn("size", size).drop("body").persist(), queues, committed
 
 
-# ---- what is to be said of it ------------------------------------------------------------
+# ---- tables ------------------------------------------------------------------------------
 
 
 def bytes_by_day(messages: DataFrame) -> DataFrame:
@@ -169,13 +168,13 @@ def bytes_by_day(messages: DataFrame) -> DataFrame:
 
 
 def queue_loads(messages: DataFrame) -> DataFrame:
-    """The same by queue: where one has far more than the others, its consumer waits for it."""
+    """topic, queue, messages, bytes: shows queues with far more messages than the others."""
     found = messages.groupBy(*QUEUE)
     return found.agg(F.count("*").alias("messages"), F.sum("size").alias("bytes"))
 
 
 def hot_keys(messages: DataFrame) -> DataFrame:
-    """The most frequent keys of each topic: topic, key, messages, and their share of it."""
+    """The most frequent keys of each topic: topic, key, messages, and their share of the topic."""
     words = messages.select("topic", F.explode(F.split("keys", " ")).alias("key"))
     counts = words.where("key <> ''").groupBy("topic", "key").agg(F.count("*").alias("messages"))
     by_topic = Window.partitionBy("topic")
@@ -190,7 +189,7 @@ def hot_keys(messages: DataFrame) -> DataFrame:
 
 
 def duplicates(messages: DataFrame) -> DataFrame:
-    """topic, uniqKey, copies, and when the first and the last of them were stored."""
+    """topic, uniqKey, copies, and the store times of the first and the last copy."""
     found = messages.where("uniqKey IS NOT NULL AND uniqKey <> ''").groupBy("topic", "uniqKey")
     return found.agg(
         F.count("*").alias("copies"),
@@ -202,7 +201,7 @@ def duplicates(messages: DataFrame) -> DataFrame:
 def stored_times(
     spark: SparkSession, messages: DataFrame, queues: Queues, committed: Committed
 ) -> dict[tuple[Place, int], int]:
-    """When the next unread message of each group was stored."""
+    """The store time of the next unread message of each group and queue."""
     wanted = set()
     for (_, place), offset in committed.items():
         unread = next_unread(offset, queues[place]) if place in queues else None
@@ -213,7 +212,7 @@ def stored_times(
     names = [*QUEUE, "queueOffset"]
     schema = "topic string, brokerName string, queueId int, queueOffset bigint"
     asked = F.broadcast(spark.createDataFrame(sorted(wanted), schema))
-    # A half message has the topic's name only once it is committed, so places are unique.
+    # Half messages are in a system topic until they are committed, so queue offsets are unique.
     rows = messages.join(asked, names, "left_semi")
     ms = F.unix_millis("storeTimestamp").alias("ms")
     return {
@@ -223,7 +222,7 @@ def stored_times(
 
 
 def make(spark: SparkSession, given: Flags) -> dict[str, Any]:
-    """The report as JSON has it; its tables are in `--out` as Parquet, too."""
+    """The report for JSON; also writes its tables to `--out` as Parquet."""
     before = _before(given.before)
     if given.store:
         messages, queues, committed = of_store(spark, given.store, given.broker_name)
@@ -231,7 +230,7 @@ def make(spark: SparkSession, given: Flags) -> dict[str, Any]:
         messages, queues, committed = of_cluster(spark, given)
     newest = messages.agg(F.unix_millis(F.max("storeTimestamp")).alias("ms")).collect()[0]["ms"]
     if newest is None:
-        raise JobError(f"{given.store or cluster_name(given)}: there is no message to report on")
+        raise JobError(f"{given.store or cluster_name(given)}: there are no messages to report on")
     at_ms = newest if given.store else max(newest, SystemClock().wall_ms())
     rows = lag_rows(
         committed,
@@ -241,7 +240,7 @@ def make(spark: SparkSession, given: Flags) -> dict[str, Any]:
         retention_s=given.retention_hours * 3600,
         before=before,
     )
-    # Half messages and what is delayed are the broker's own: they take bytes, and nothing else.
+    # Half and delayed messages are in system topics, which count only in the bytes.
     own = [topic for (topic,) in messages.select("topic").distinct().collect()]
     users = F.col("topic").isin([topic for topic in own if not is_system_topic(topic)])
     mine = messages.where(users)
@@ -290,7 +289,7 @@ def _before(folder: str) -> Mapping[str, Any] | None:
     except (OSError, ValueError) as error:
         raise JobError(f"--before {folder}: {path} cannot be read: {error}") from error
     if not isinstance(tree, dict) or "lag" not in tree:
-        raise JobError(f"--before {folder}: {path} is no report of {NAME}")
+        raise JobError(f"--before {folder}: {path} is not a report of {NAME}")
     return tree
 
 
@@ -303,7 +302,7 @@ def work(spark: SparkSession, given: Flags, summary: Summary) -> int:
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise JobError(f"--out {out} cannot be made: {error}") from error
+        raise JobError(f"--out {out} cannot be created: {error}") from error
     report = make(spark, given)
     (out / "report.json").write_text(json.dumps(report, indent=1), encoding="utf-8")
     (out / "report.html").write_bytes(page(report))
@@ -319,14 +318,14 @@ def work(spark: SparkSession, given: Flags, summary: Summary) -> int:
 
 
 def findings(report: Mapping[str, Any]) -> tuple[list[str], list[str]]:
-    """The groups that lost messages, and those that are about to."""
+    """The groups that lost messages, and the groups that are about to."""
     lost = {row["group"] for row in report["lag"] if row["lost"]}
     at_risk = {row["group"] for row in report["lag"] if row["is_at_risk"]}
     return sorted(lost), sorted(at_risk)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """The job; its exit status, 1 if a group lost messages or is about to."""
+    """Run the job; exit status 1 if a group lost messages, or is about to."""
     return run(NAME, read_flags(Flags, NAME, __doc__, argv), work)
 
 

@@ -1,4 +1,4 @@
-"""How far groups are, by offsets alone: lag, age, slope, and what is lost or about to be. Pure."""
+"""Lag of groups, computed from offsets: lag, age, slope, and lost messages. Pure."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 AT_RISK: Final = 0.8
-"""Of the retention: a message older than that, and not consumed, is about to be lost."""
+"""Share of the retention time after which an unread message counts as about to be lost."""
 
 
 class Place(NamedTuple):
@@ -19,7 +19,7 @@ class Place(NamedTuple):
 
 
 class Held(NamedTuple):
-    """What a queue holds: offsets of its first message, and of the next to come."""
+    """The range of a queue: the offset of its first message, and of the next one."""
 
     begin: int
     end: int
@@ -27,18 +27,18 @@ class Held(NamedTuple):
 
 @dataclass(frozen=True)
 class LagRow:
-    """A group in a queue.
+    """The lag of a group in a queue.
 
     Attributes:
-      committed: where it goes on; begin, end: what the queue holds.
-      lag: messages that are there, and were not consumed.
-      lost: messages that were deleted before they were consumed.
-      next_unread_ms: when the next one was stored; None: there is none, or it is not known.
-      age_s: since then.
-      is_at_risk: retention is about to delete it.
-      slope: by how many messages a second the lag grew since the report before; None: there is
-        none, or it does not have this group and queue.
-      eta_s: until it is 0 if it goes on falling so; None: it does not fall.
+      committed: the group's offset; begin, end: the queue's range.
+      lag: messages in the queue that the group has not consumed.
+      lost: messages that were deleted before the group consumed them.
+      next_unread_ms: store time of the next unread message; None: there is none, or it is unknown.
+      age_s: the age of that message.
+      is_at_risk: whether retention is about to delete it.
+      slope: growth of the lag since the earlier report in messages per second; None: there is no
+        earlier report, or it lacks this group and queue.
+      eta_s: seconds until the lag is 0 at this slope; None: it does not fall.
     """
 
     group: str
@@ -58,7 +58,7 @@ class LagRow:
 
 
 def next_unread(committed: int, held: Held) -> int | None:
-    """The offset of the next message that a group gets; None: it has all."""
+    """The offset of the next message for a group; None: it has consumed all."""
     offset = max(committed, held.begin)
     return offset if offset < held.end else None
 
@@ -72,19 +72,19 @@ def lag_rows(
     retention_s: float,
     before: Mapping[str, Any] | None = None,
 ) -> list[LagRow]:
-    """The rows of a report, the worst first: what is lost, then by age and lag.
+    """The rows of a report, the worst first: by lost messages, then by age and lag.
 
     Args:
-      committed: (group, queue) to the offset.
-      stored_ms: (queue, offset) to when it was stored, as far as it was looked up.
-      at_ms: the moment of the report.
-      before: an earlier report, as its JSON has it.
+      committed: (group, queue) to the committed offset.
+      stored_ms: (queue, offset) to the store time, for the unread messages that were found.
+      at_ms: the time of the report.
+      before: an earlier report, as in its JSON.
     """
     lags_before, seconds = _lags(before or {}), _seconds(before or {}, at_ms)
     rows = []
     for (group, place), offset in committed.items():
         held = queues.get(place)
-        if held is None:  # the topic was deleted; nothing is lost or waits
+        if held is None:  # the topic was deleted: the group has neither lag nor losses
             continue
         lag = max(held.end - max(offset, held.begin), 0)
         unread = next_unread(offset, held)

@@ -1,4 +1,4 @@
-"""HTML as a tree, which escapes whatever is put into it when it is written."""
+"""HTML as a tree that escapes all text when it is serialized."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
 
 _NOT_IN_HTML = re.compile("[^\t\n\x20-\x7e\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-"""Controls and lone surrogates: what HTML would drop, or has no way to write."""
+"""Control characters and lone surrogates, which HTML drops or cannot represent."""
 
 
 def node(tag: str, *children: Element | str, **attributes: str | None) -> Element:
-    """An element. Text is escaped when it is written; `class_` and `data_x` as HTML has them."""
+    """An element; the attributes `class_` and `data_x` become `class` and `data-x`."""
     names = {name: name.rstrip("_").replace("_", "-") for name in attributes}
     made = Element(
         tag,
@@ -28,15 +28,15 @@ def node(tag: str, *children: Element | str, **attributes: str | None) -> Elemen
 
 
 def _shown(text: str) -> str:
-    """The text with what cannot be shown written as `\\x00` or `\\ud800`."""
+    """The text with unprintable characters replaced by `\\x00` or `\\ud800`."""
     return _NOT_IN_HTML.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
 def document(title: str, body: Element, style: str) -> bytes:
-    """A page that needs nothing else, in UTF-8.
+    """A self-contained page in UTF-8.
 
     Args:
-      style: our own; it is not escaped.
+      style: trusted CSS; it is not escaped.
     """
     styles = node("style")
     styles.text = style

@@ -1,19 +1,20 @@
-"""Orders that nobody paid, and paid ones that nobody shipped, become alerts.
+"""Alerts for orders that were not paid, or paid and not shipped, in time.
 
     spark-submit --master 'local[2]' trocket/spark/jobs/order_reconcile.py \\
         --name-server 127.0.0.1:9876 --checkpoint /data/reconcile
 
 Each message is JSON with an `orderId`, and an `amount` in orders and payments. Two stream-stream
-joins, orders with payments and payments with shipments, wait for the other side: what is still
-alone after `--pay-within` or `--ship-within` seconds goes to the alert topic, with the kind
-(`unpaid`, `unshipped`) as its tag, the order as its key, and an id that a second run has, too.
+joins, orders with payments and payments with shipments, wait for the other side. An order without
+it after `--pay-within` or `--ship-within` seconds becomes a message in the alert topic, with the
+kind (`unpaid`, `unshipped`) as tag, the order as key, and an id that is the same in every run.
 
-A message's time is when its broker stored it. So nothing is ever late, a wrong clock of a shop does
-no harm, and a batch (`--batch`: the queues, `--store`: a broker's files) finds the same alerts;
-`--verify` compares them with those in the topic. A store's files have half messages, too: orders
-whose transaction nobody ended, which no consumer sees; a batch over the files tells of them.
+The time of a message is its store time. So no message is ever late, wrong clocks of shops do no
+harm, and a batch (`--batch`: over the queues, `--store`: over a broker's files) finds the same
+alerts; `--verify` compares them with those in the topic. A store's files also have half messages:
+orders with an unfinished transaction, which consumers never see; a batch over the files counts
+them.
 
-Time passes with messages: while all three topics are silent, nobody is told anything.
+Only messages advance time: while all three topics are silent, no alert is sent.
 """
 
 from __future__ import annotations
@@ -56,26 +57,34 @@ WATERMARK_POLICY = "spark.sql.streaming.multipleWatermarkPolicy"
 class Flags(StreamJobFlags):
     """The job's command line."""
 
-    order_topic: Annotated[str, typer.Option()] = "TopicOrder"
-    payment_topic: Annotated[str, typer.Option()] = "TopicPayment"
-    shipment_topic: Annotated[str, typer.Option()] = "TopicShipment"
-    alert_topic: Annotated[str, typer.Option()] = "TopicOrderAlert"
-    pay_within: Annotated[int, typer.Option(metavar="S", help="Seconds.")] = 1800
-    ship_within: Annotated[int, typer.Option(metavar="S", help="Seconds.")] = 86_400
-    skew: Annotated[int, typer.Option(metavar="S", help="By which brokers' clocks may differ.")] = (
-        30
-    )
-    delay_level: Annotated[int, typer.Option(metavar="N", help="Of the alerts.")] = 0
+    order_topic: Annotated[str, typer.Option(help="Read orders from here.")] = "TopicOrder"
+    payment_topic: Annotated[str, typer.Option(help="Read payments from here.")] = "TopicPayment"
+    shipment_topic: Annotated[str, typer.Option(help="Read shipments from here.")] = "TopicShipment"
+    alert_topic: Annotated[str, typer.Option(help="Send alerts here.")] = "TopicOrderAlert"
+    pay_within: Annotated[
+        int, typer.Option(metavar="S", help="Expect the payment within S seconds.")
+    ] = 1800
+    ship_within: Annotated[
+        int, typer.Option(metavar="S", help="Expect the shipment within S seconds.")
+    ] = 86_400
+    skew: Annotated[
+        int, typer.Option(metavar="S", help="Allow brokers' clocks to differ by S seconds.")
+    ] = 30
+    delay_level: Annotated[
+        int, typer.Option(metavar="N", help="Send alerts with this delay level.")
+    ] = 0
     half_after: Annotated[
-        float, typer.Option(metavar="S", help="Younger half messages may still be ended.")
+        float, typer.Option(metavar="S", help="Ignore half messages younger than S seconds.")
     ] = 60.0
     alert_files: Annotated[
-        str, typer.Option(metavar="FOLDER", help="A batch's alerts as Parquet.")
+        str, typer.Option(metavar="FOLDER", help="Write a batch's alerts as Parquet.")
     ] = ""
-    half_files: Annotated[str, typer.Option(metavar="FOLDER", help="Half messages as Parquet.")] = (
-        ""
-    )
-    verify: Annotated[bool, typer.Option("--verify", help="Compare with the alert topic.")] = False
+    half_files: Annotated[
+        str, typer.Option(metavar="FOLDER", help="Write open half messages as Parquet.")
+    ] = ""
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Compare a batch's alerts with the alert topic.")
+    ] = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -86,16 +95,16 @@ class Flags(StreamJobFlags):
 
 
 def read_side(messages: DataFrame) -> DataFrame:
-    """orderId, amount, and `at`, when it was stored; what is no such JSON is left out."""
+    """orderId, amount, and `at` (the store time); other messages are dropped."""
     body = F.from_json(F.col("body").cast("string"), MESSAGE)
     found = messages.select(body.alias("m"), F.col("storeTimestamp").alias("at"))
     return found.select("m.orderId", "m.amount", "at").where("orderId IS NOT NULL")
 
 
 def waiting(first: DataFrame, second: DataFrame, kind: str, within_s: int) -> DataFrame:
-    """What of `first` has nothing of the same order in `second`, so many seconds before or after.
+    """Rows of `first` without a row of the same order in `second` within `within_s` seconds.
 
-    Streams need watermarks: they give a row once its time is over.
+    Streams need watermarks, and return a row once its time is over.
     """
     span = F.expr(f"INTERVAL {within_s} SECONDS")
     left, right = first.alias("l"), second.alias("r")
@@ -117,13 +126,13 @@ def waiting(first: DataFrame, second: DataFrame, kind: str, within_s: int) -> Da
 
 
 def once(alerts: DataFrame) -> DataFrame:
-    """One alert for each order: a producer may have sent the same message twice."""
+    """One alert per order, even if a producer has sent a message twice."""
     found = alerts.groupBy("kind", "orderId")
     return found.agg(F.min("since").alias("since"), F.max("amount").alias("amount"))
 
 
 def overdue(first: DataFrame, second: DataFrame, kind: str, given: Flags) -> DataFrame:
-    """Of a batch, the alerts that a stream would have given by now."""
+    """The alerts of a batch that a stream would have sent by now."""
     within_s = _within_s(kind, given)
     newest = first.select("at").union(second.select("at")).agg(F.max("at").alias("newest"))
     over = F.unix_millis("newest") - (within_s + given.skew) * 1000
@@ -144,7 +153,7 @@ def pairs(given: Flags) -> dict[str, tuple[str, str]]:
 
 
 def as_messages(alerts: DataFrame, delay_level: int) -> DataFrame:
-    """Alerts as the sink takes them."""
+    """Alerts as rows for the sink."""
     return alerts.select(
         F.to_json(F.struct("*")).alias("body"),
         F.col("kind").alias("tags"),
@@ -159,7 +168,8 @@ def as_messages(alerts: DataFrame, delay_level: int) -> DataFrame:
 
 def start(spark: SparkSession, given: Flags, summary: Summary) -> list[StreamingQuery]:
     """Start both joins."""
-    # A topic without news must not hold time up: all are read up to one moment in each batch.
+    # "max": an idle topic must not hold back the watermark. It loses nothing, as each batch reads
+    # all topics up to one moment.
     before = spark.conf.get(WATERMARK_POLICY)
     spark.conf.set(WATERMARK_POLICY, "max")
     queries = []
@@ -205,7 +215,7 @@ def _writer(given: Flags, summary: Summary, kind: str) -> Callable[[DataFrame, i
 
 
 def batch(spark: SparkSession, given: Flags, summary: Summary) -> None:
-    """The same alerts, of all that the queues or files have; and half messages, of files."""
+    """Find the same alerts in the queues or files, and open half messages in files."""
     sides = {topic: read_side(_table(spark, given, topic)).persist() for topic in _topics(given)}
     found: DataFrame | None = None
     for kind, (first, second) in pairs(given).items():
@@ -218,10 +228,10 @@ def batch(spark: SparkSession, given: Flags, summary: Summary) -> None:
     if given.alert_files:
         found.write.mode("overwrite").parquet(given.alert_files)
     if given.verify:
-        told = _told(spark, given)
+        sent = _sent_alerts(spark, given)
         names = ["kind", "orderId"]
-        summary.row("alerts missing in the topic", found.join(told, names, "left_anti").count())
-        summary.row("alerts only in the topic", told.join(found, names, "left_anti").count())
+        summary.row("alerts missing in the topic", found.join(sent, names, "left_anti").count())
+        summary.row("alerts only in the topic", sent.join(found, names, "left_anti").count())
     if given.store:
         halves = open_halves(spark, given.store, given.half_after).persist()
         for what in ("open", "given up"):
@@ -246,24 +256,24 @@ def _table(spark: SparkSession, given: Flags, topic: str) -> DataFrame:
     return source.schema(COLUMNS).load()
 
 
-def _told(spark: SparkSession, given: Flags) -> DataFrame:
+def _sent_alerts(spark: SparkSession, given: Flags) -> DataFrame:
     source = spark.read.format("rocketmq").options(**reading(given, topic=given.alert_topic))
     body = F.from_json(F.col("body").cast("string"), ALERT).alias("alert")
     return source.schema("body binary").load().select(body).select("alert.*").distinct()
 
 
 def open_halves(spark: SparkSession, store: str, after_s: float) -> DataFrame:
-    """Half messages whose transaction nobody ended.
+    """Half messages whose transaction is neither committed nor rolled back.
 
-    A check of a producer writes the half message again: the newest copy counts. It is through when
-    an op message names it, or when what was committed is in the log.
+    Each check of a producer writes the half message again, so only the newest copy counts. A
+    transaction is finished if an op message names it, or if the log has the committed message.
 
     Args:
       store: the folder of a broker, or a pattern.
-      after_s: older ones only, measured at the store's newest message: it may be a cold copy.
+      after_s: least age, measured from the store's newest message, as it may be a cold copy.
 
-    Returns: state ("open", or "given up": the broker asks no more), topic, uniqKey, keys, producer
-      group, checks, since (timestamp), body.
+    Returns: state ("open", or "given up": the broker has stopped checking), topic, uniqKey, keys,
+      producer group, checks, since (timestamp), body.
     """
     columns = (
         "topic string, brokerName string, queueOffset bigint, body binary, keys string, tags"
@@ -316,7 +326,7 @@ def open_halves(spark: SparkSession, store: str, after_s: float) -> DataFrame:
 
 
 def work(spark: SparkSession, given: Flags, summary: Summary) -> int:
-    """Run until stopped; with --available-now or as a batch until all is read."""
+    """Run until stopped; a batch, or --available-now, ends after all current messages."""
     for kind in KINDS:
         summary.row(kind, 0)
     if given.is_batch:
@@ -327,7 +337,7 @@ def work(spark: SparkSession, given: Flags, summary: Summary) -> int:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """The job; its exit status, 1 if there are stuck orders."""
+    """Run the job; exit status 1 if there are stuck orders."""
     return run(NAME, read_flags(Flags, NAME, __doc__, argv), work)
 
 

@@ -1,19 +1,19 @@
-"""Dead letters back to the topic that they came from, slowly, with an audit of each.
+"""Replay of dead letters to their original topics, at a limited rate, with an audit log.
 
     spark-submit trocket/spark/jobs/replay.py --name-server 127.0.0.1:9876 --group billing \\
         --where "reason LIKE 'Timeout%'" --rate 50 --audit /data/replay-audit --dry-run
 
-Each message that is looked at is a line of JSON in `--audit`: sent (as which message, where to),
-failed or skipped, and why. What the audit says was sent is never sent again, however often this
-runs: a message is known by its first topic and id, not by its place in a dead letter queue.
+Each dead letter becomes a line of JSON in `--audit`: sent (with the new id and topic), failed or
+skipped, and why. A message that the audit lists as sent is never sent again by later runs: it is
+identified by its original topic and id, not by its place in a dead letter queue.
 
 At least once: lines are written after each `--batch` messages, when brokers have confirmed them.
 A kill in between repeats at most these; all copies have the same property REPLAY_ID, by which
-consumers can drop them. One run at a time on one audit.
+consumers can drop them. Run only one job at a time per audit.
 
-All groups of the topic get a message that is sent again, not only the one that gave it up. It
-keeps its body, tag, keys, sharding key, flag and its own properties; id and time are new, so if it
-dies again it is a dead letter of its own, with REPLAY_TIMES one higher.
+All groups of the topic receive a replayed message, not only the group that rejected it. It keeps
+its body, tag, keys, sharding key, flag and user properties; id and time are new, so if it fails
+again it becomes another dead letter, with REPLAY_TIMES one higher.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ GROUP: Final = "trocket-replay"
 REPLAY_ID: Final = "REPLAY_ID"
 REPLAY_TIMES: Final = "REPLAY_TIMES"
 TO_SEND: Final = "to send"
-"""The status of what a dry run would send."""
+"""The status of messages that a dry run would send."""
 AUDIT: Final = (
     "run string, at bigint, status string, why string, id string, consumerGroup string,"
     " originTopic string, destination string, place string, keys string, messageId string,"
@@ -68,13 +68,19 @@ COLUMNS: Final = (
 class Flags(DeadLetterFlags):
     """The job's command line."""
 
-    to: Annotated[str, typer.Option(metavar="TOPIC", help="Else where each came from.")] = ""
-    audit: Annotated[str, typer.Option(metavar="FOLDER", help="What became of each.")] = ""
+    to: Annotated[
+        str, typer.Option(metavar="TOPIC", help="Send to TOPIC. Default: original topics.")
+    ] = ""
+    audit: Annotated[
+        str, typer.Option(metavar="FOLDER", help="Write the outcome of each message to FOLDER.")
+    ] = ""
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Send and write nothing.")] = False
-    rate: Annotated[float, typer.Option(help="Messages a second; 0: any.")] = 100.0
-    limit: Annotated[int, typer.Option(help="Send this many at most; 0: all.")] = 0
-    batch: Annotated[int, typer.Option(help="Messages between two audit files.")] = 100
-    max_failures: Annotated[int, typer.Option(help="Then it is given up.")] = 100
+    rate: Annotated[float, typer.Option(help="Send at most this often a second; 0: no limit.")] = (
+        100.0
+    )
+    limit: Annotated[int, typer.Option(help="Send at most this number; 0: all.")] = 0
+    batch: Annotated[int, typer.Option(help="Write an audit file after this number.")] = 100
+    max_failures: Annotated[int, typer.Option(help="Stop after this number of failures.")] = 100
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -85,23 +91,23 @@ class Flags(DeadLetterFlags):
 
 
 class Sender(Protocol):
-    """Who sends: a blocking producer, or a stand-in of the tests."""
+    """Sends messages: a blocking producer, or a fake in tests."""
 
     def send_soon(self, message: Message) -> Any:
-        """Send without waiting; what it gives has `result`."""
+        """Send without waiting; the returned delivery has `result`."""
 
 
 @dataclass
 class Replay:
-    """One run: decides on each dead letter, sends, and writes down what became of it.
+    """One run: decides on each dead letter, sends it, and writes its outcome to the audit.
 
     Args:
-      name: of the run.
-      to: a topic for all; "": the one each came from.
-      write: takes a batch's lines of the audit.
-      send: None: a dry run.
-      rate: messages a second; 0: as fast as brokers take them.
-      failures_max: after so many it is given up.
+      name: the run's name.
+      to: the topic to send to; "": the original topics.
+      write: called with a batch's lines of the audit.
+      send: the producer; None: a dry run.
+      rate: messages per second; 0: no limit.
+      failures_max: the run stops after this number of failures.
     """
 
     name: str
@@ -116,10 +122,10 @@ class Replay:
     _count: int = 0
 
     def all(self, letters: Iterable[Mapping[str, Any]], batch: int) -> bool:
-        """Go through dead letters; False: it was given up after too many failures.
+        """Replay dead letters; False: the run stopped after too many failures.
 
         Args:
-          letters: COLUMNS, and `sentAt`: text of when it was sent before, or None.
+          letters: COLUMNS, and `sentAt`: when it was replayed before, or None.
         """
         rest = iter(letters)
         while part := list(islice(rest, batch)):
@@ -156,7 +162,7 @@ class Replay:
         return lines
 
     def _line(self, letter: Mapping[str, Any]) -> dict[str, Any]:
-        """What is to become of it: sent, or skipped."""
+        """The audit line of a dead letter, which decides between sending and skipping."""
         known = letter["originId"]
         destination = self.to or letter["originTopic"] or ""
         why = ""
@@ -165,7 +171,7 @@ class Replay:
         elif known in self._seen:
             why = "the same message is among the dead letters more than once"
         elif not destination:
-            why = "it does not say which topic it came from; --to says where it is to go"
+            why = "its original topic is unknown; choose one with --to"
         else:
             self._seen.add(known)
         place = [str(letter[name]) for name in ("brokerName", "topic", "queueId", "queueOffset")]
@@ -176,7 +182,7 @@ class Replay:
         }  # fmt: skip
 
     def _pace(self) -> None:
-        """Wait until the next message may go."""
+        """Wait until the rate allows the next message."""
         if self.rate > 0:
             wait_s = self._begin_s + self._count / self.rate - time.monotonic()
             if wait_s > 0:
@@ -185,7 +191,7 @@ class Replay:
 
 
 def message(letter: Mapping[str, Any], destination: str) -> Message:
-    """A dead letter as its producer sent it, but for what says that it is sent again."""
+    """A dead letter as its producer sent it, with the properties of a replay."""
     properties = dict(letter["properties"] or {})
     own = {name: value for name, value in properties.items() if name not in SYSTEM_PROPERTIES}
     before = own.get(REPLAY_TIMES, "0")
@@ -203,11 +209,11 @@ def message(letter: Mapping[str, Any], destination: str) -> Message:
 
 
 def selected(letters: DataFrame, audit: DataFrame | None, limit: int) -> DataFrame:
-    """The dead letters with when they were sent before, the oldest first.
+    """The dead letters with the times of earlier replays, the oldest first.
 
     Args:
-      audit: None: there is none yet.
-      limit: so many that were not sent before, and none that was; 0: all.
+      audit: the lines of earlier runs; None: there are none.
+      limit: at most this number, and only letters that were not replayed before; 0: all.
     """
     rows = letters.select(*COLUMNS, "storeTimestamp")
     if audit is None:
@@ -225,9 +231,9 @@ def selected(letters: DataFrame, audit: DataFrame | None, limit: int) -> DataFra
 
 
 def read_audit(spark: SparkSession, files: Files | None) -> DataFrame | None:
-    """What was done before; None: nothing.
+    """The lines of earlier runs; None: there are none.
 
-    Raises: JobError: the folder has something else in it.
+    Raises: JobError: a file in the folder is not an audit.
     """
     if files is None:
         return None
@@ -240,18 +246,18 @@ def read_audit(spark: SparkSession, files: Files | None) -> DataFrame | None:
     bad = lines.where("_corrupt IS NOT NULL OR status IS NULL").select(F.input_file_name()).first()
     if bad is not None:
         raise JobError(
-            f"{bad[0]} is no audit of {NAME}: give --audit a folder of its own, or restore this one"
+            f"{bad[0]} is not an audit of {NAME}: use another folder for --audit, or restore it"
         )
     return lines
 
 
 def work(spark: SparkSession, given: Flags, summary: Summary) -> int:
-    """Send again."""
+    """Replay the selected dead letters."""
     files = Files(spark, given.audit) if given.audit else None
     audit = read_audit(spark, files)
     topics, closed = dlq_topics(given)
     if closed:
-        raise JobError(f"{closed[0]} cannot be read: give it perm 6 (mqadmin updateTopic -p 6)")
+        raise JobError(f"{closed[0]} cannot be read: set its perm to 6 (mqadmin updateTopic -p 6)")
     letters = dead_letters(spark, given, topics)
     rows: Iterator[Any] = iter(())
     if letters is not None:
@@ -273,10 +279,10 @@ def work(spark: SparkSession, given: Flags, summary: Summary) -> int:
     else:
         with Producer(client(given), group=GROUP) as replay.send:
             is_through = replay.all(rows, given.batch)
-    return _tell(replay, would, given, summary, is_through)
+    return _print_summary(replay, would, given, summary, is_through)
 
 
-def _tell(
+def _print_summary(
     replay: Replay,
     what: Counter[tuple[str, str, str]],
     given: Flags,
@@ -298,7 +304,7 @@ def _tell(
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Replay; 0: well, 1: some were not sent, 2: it could not be done."""
+    """Replay; exit status 0: success, 1: some were not sent, 2: failure."""
     return run(NAME, read_flags(Flags, NAME, __doc__, argv), work)
 
 

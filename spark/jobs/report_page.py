@@ -1,7 +1,7 @@
-"""The page of `lag_and_store_report`: one file, no script, no network. Pure.
+"""The HTML page of `lag_and_store_report`: one file, no script, no network. Pure.
 
-Plots are SVG that stretches with the page and holds shapes only; its words are HTML around it, so
-that they stay readable on a phone.
+Plots are SVG without text that stretches with the page; their labels are HTML around it, so that
+they stay readable on a phone.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from xml.etree.ElementTree import Element
 from .node import document, node
 
 COLOURS: Final = 6
-"""Topics that have a colour of their own; the others share one."""
+"""Topics with a colour each; the others share one."""
 DAYS_MAX: Final = 60
 GROUPS_MAX: Final = 40
 SKEWED: Final = 2.0
-"""The fullest queue has so many times the mean: worth a word."""
+"""The ratio of the fullest queue to the mean that the page highlights."""
 
 Rows = Sequence[Mapping[str, Any]]
 
@@ -193,11 +193,11 @@ def _bytes(report: Mapping[str, Any]) -> Element:
 
 
 def _days(found: Iterable[str]) -> list[str]:
-    """All days from the first to the last, those without messages too."""
+    """All days from the first to the last, including those without messages."""
     known = sorted(found)
     first, last = (date.fromisoformat(day) for day in (known[0], known[-1]))
     count = (last - first).days + 1
-    if count > DAYS_MAX * 2:  # a clock was wrong: only what there is
+    if count > DAYS_MAX * 2:  # a clock was wrong: show only days with messages
         return known
     return [(first + timedelta(days=number)).isoformat() for number in range(count)]
 
@@ -248,14 +248,14 @@ def _keys(report: Mapping[str, Any]) -> Element | None:
 def _duplicates(report: Mapping[str, Any]) -> Element:
     count = report["duplicate_count"]
     if not count:
-        return _section("Duplicates", "No producer's id is stored twice in a topic.")
+        return _section("Duplicates", "No message id of a producer is stored twice in a topic.")
     shown = report["duplicates"][:GROUPS_MAX]
     rows = [
         [row["topic"], node("code", row["uniqKey"]), str(row["copies"]), _moment(row["first_ms"]),
          span((row["last_ms"] - row["first_ms"]) / 1000)]
         for row in shown
     ]  # fmt: skip
-    text = f"{count:,} producer's ids are stored more than once in a topic: sends tried again."
+    text = f"{count:,} message ids are stored more than once in a topic: retried sends."
     if count > len(shown):
         text += f" {len(shown)} of them:"
     table = _table(("topic", "id", "copies", "first", "until the last"), rows, numbers=(2,))
@@ -294,7 +294,7 @@ def _rect(x: float, y: float, width: float, height: float, class_: str, title: s
 
 
 def _bar(share: float, label: str) -> Element:
-    """A horizontal bar; what is not nothing is seen."""
+    """A horizontal bar; a share above 0 is always visible."""
     width = max(share * 100, 0.4) if share > 0 else 0
     back = _rect(0, 0, 100, 100, "back", "")
     return _svg(100, [back, _rect(0, 0, width, 100, "c0", label)], label, "bar-plot")
@@ -326,7 +326,7 @@ def _columns(days: Sequence[Sequence[tuple[int, int, str]]], most: int) -> Eleme
     return plot
 
 
-# ---- words -------------------------------------------------------------------------------
+# ---- texts -------------------------------------------------------------------------------
 
 
 def _queue(row: Mapping[str, Any]) -> str:

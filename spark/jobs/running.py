@@ -1,10 +1,10 @@
-"""The frame of all jobs: a session, progress, a summary, errors as one line.
+"""Shared parts of all jobs: a session, progress, a summary, errors as one line.
 
 ::
 
     @dataclass(frozen=True, kw_only=True)
     class Flags(JobFlags):
-        topic: Annotated[str, typer.Option(help="To be read.")]
+        topic: Annotated[str, typer.Option(help="Read this topic.")]
 
     def main(argv: Sequence[str] | None = None) -> int:
         return run("my_job", read_flags(Flags, "my_job", __doc__, argv), work)
@@ -14,8 +14,8 @@
         summary.row("messages", 7)
         return summary.finish(0)
 
-Exit statuses: 0 well, 1 findings (the job did its work, and somebody should look), 2 it could not
-do its work (wrong use, no connection, a query that failed), 130 after Ctrl-C.
+Exit statuses: 0 success, 1 findings (the job succeeded, and its report needs attention), 2 failure
+(wrong usage, no connection, a failed query), 130 after Ctrl-C.
 """
 
 from __future__ import annotations
@@ -57,10 +57,10 @@ from trocket.store.errors import StoreError
 EXIT_FINDINGS: Final = 1
 EXIT_FAILED: Final = 2
 
-STARTING: Final = "Spark is starting, and ends when it has; Ctrl-C once more ends it now"
+STARTING: Final = "stopping as soon as Spark has started; press Ctrl-C again to stop now"
 
 POLL_S: Final = 0.5
-"""How often progress is looked at. Spark keeps the last 100 batches; none is missed so."""
+"""Interval of progress updates. Spark keeps the last 100 batches, so none is missed."""
 
 _LAST_OF_TRACEBACK = re.compile(r"^(?:\w+\.)*\w+(?:Error|Exception): (.+)$", re.MULTILINE)
 _CLASS = re.compile(r"^\[[A-Z_.]+\] *")
@@ -70,7 +70,7 @@ F = TypeVar("F", bound=JobFlags)
 
 
 class JobError(Exception):
-    """The job cannot do its work; the text says what was wrong, where, and what to do."""
+    """The job failed; the text says what was wrong, where, and what to do."""
 
 
 # ---- a run -------------------------------------------------------------------------------
@@ -81,7 +81,7 @@ def run(
     given: F,
     work: Callable[[SparkSession, F, Summary], int],
 ) -> int:
-    """Do a job's work; its exit status. What hinders it becomes one line on standard error."""
+    """Run a job and return its exit status; errors become one line on standard error."""
     logging.getLogger().addFilter(_is_no_interrupt)
     try:
         return work(session(name, given), given, Summary(name, given))
@@ -95,28 +95,28 @@ def run(
 
 
 def _is_no_interrupt(record: logging.LogRecord) -> bool:
-    """Not what py4j logs, with a traceback, when Ctrl-C meets a call to Java."""
+    """Filter out py4j's traceback of a Ctrl-C during a call to Java."""
     return record.msg != "KeyboardInterrupt while sending command."
 
 
 def session(name: str, given: JobFlags) -> SparkSession:
-    """Spark's session, with our formats. Days and hours of timestamps are those of UTC.
+    """Spark's session, with trocket's formats registered and UTC as time zone.
 
     Raises:
-      JobError: there is no Java. KeyboardInterrupt: Ctrl-C came, as soon as Spark has started.
+      JobError: there is no Java. KeyboardInterrupt: Ctrl-C; raised once Spark has started.
     """
     settings = {"spark.app.name": name, "spark.sql.session.timeZone": "UTC"}
     if given.master:
         settings["spark.master"] = given.master
     if "PYSPARK_GATEWAY_PORT" not in os.environ:  # spark-submit has not set anything up
         if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
-            raise JobError("Spark needs Java 17 or newer, and there is no `java`: install it")
-        # Workers are to have the packages that we have.
+            raise JobError("Spark needs Java 17 or newer, but there is no `java`: install it")
+        # Workers must run this interpreter, which has the packages.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         if (given.master or "local").startswith("local"):
             os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
             settings["spark.ui.showConsoleProgress"] = "false"
-            # Spark's 200 partitions, of a few rows each, take a minute per micro-batch here.
+            # The default of 200 partitions takes a minute per micro-batch on one machine.
             settings["spark.sql.shuffle.partitions"] = str(os.cpu_count() or 2)
             if SparkSession.getActiveSession() is None:
                 settings |= local_settings(os.environ)
@@ -127,18 +127,18 @@ def session(name: str, given: JobFlags) -> SparkSession:
 
 
 def _started(settings: Mapping[str, str]) -> SparkSession:
-    """Start Spark, or take the session that there is.
+    """Start Spark, or return the active session.
 
-    Ctrl-C waits until that is done: who leaves while Java starts leaves Java behind, for good. A
-    second one does not wait, as a cluster's manager may have Spark wait for hours.
+    The first Ctrl-C takes effect after the start: interrupting the start of Java would leave the
+    Java process behind. The second takes effect at once, as Spark may wait for its cluster for
+    hours.
     """
     with interrupts(STARTING) as is_interrupted:
-        # A context takes Ctrl-C for itself when it is made, which is not the end yet.
+        # A new context installs its own handler of Ctrl-C, so install ours again afterwards.
         SparkContext.getOrCreate(SparkConf().setAll(list(settings.items())))
         with interrupts(STARTING) as is_interrupted_late:
             spark = SparkSession.builder.config(map=dict(settings)).getOrCreate()
-            # What fails is told in one line by `run`; Spark would print it twice, with Java's
-            # stack.
+            # `run` reports errors in one line; Spark would print them twice, with Java's stack.
             spark.sparkContext.setLogLevel("OFF")
         if is_interrupted() or is_interrupted_late():
             raise KeyboardInterrupt
@@ -146,7 +146,7 @@ def _started(settings: Mapping[str, str]) -> SparkSession:
 
 
 def reason(error: BaseException) -> str:
-    """The line of an error that says something: of Spark's many, that of our own code."""
+    """The informative line of an error: of Spark's many lines, the message of our own code."""
     text = str(error)
     found = _LAST_OF_TRACEBACK.findall(text)
     line = found[-1] if found else next(iter(text.strip().splitlines()), type(error).__name__)
@@ -157,7 +157,7 @@ def reason(error: BaseException) -> str:
 
 
 class Summary:
-    """What a job did: a table of two columns, or with --json one JSON object."""
+    """The results of a job: a table of two columns, or with --json one JSON object."""
 
     def __init__(self, name: str, given: JobFlags) -> None:
         self._name = name
@@ -165,23 +165,22 @@ class Summary:
         self._rows: dict[str, Any] = {}
 
     def row(self, what: str, value: Any) -> None:
-        """One more line; a name that was there is set anew."""
+        """Add or replace a row."""
         self._rows[what] = value
 
     def add(self, what: str, count: int) -> None:
-        """Count on in a line, which begins with 0."""
+        """Add to the count in a row, which begins at 0."""
         self._rows[what] = self._rows.get(what, 0) + count
 
     def total(self) -> int:
-        """The sum of all counts: where each line counts findings, whether there are any."""
+        """The sum of all counts; if every row counts findings, the number of findings."""
         return sum(value for value in self._rows.values() if isinstance(value, int))
 
     def finish(self, status: int) -> int:
-        """Print it.
+        """Print the summary, and return `status`.
 
         Args:
-          status: the job's exit status; 1: there are findings.
-        Returns: the status.
+          status: the job's exit status.
         """
         if self._as_json:
             print(json.dumps({"job": self._name, "status": status, **self._rows}, default=str))
@@ -194,10 +193,10 @@ class Summary:
 
 
 def send(rows: DataFrame, given: JobFlags, topic: str, **options: str) -> None:
-    """Write rows as messages, at least once; `id` is their SPARK_ROW_ID if they have it.
+    """Write rows as messages, at least once; a column `id` becomes their SPARK_ROW_ID.
 
-    A micro-batch that runs again sends again: ids that depend on the rows alone let consumers drop
-    what they saw.
+    A repeated micro-batch sends its messages again: with ids that depend only on the rows,
+    consumers can drop duplicates.
     """
     if "id" in rows.columns:
         options["rowId"] = "id"
@@ -212,20 +211,20 @@ def read_stream(spark: SparkSession, options: Mapping[str, str]) -> DataStreamRe
     """A stream of messages.
 
     Raises:
-      OptionError: this PySpark has none; 4.0 itself hides what the format says of that.
+      OptionError: this PySpark has no streams; checked here, as 4.0 hides the format's own error.
     """
     require_streams()
     return spark.readStream.format(FORMAT).options(**options)
 
 
 class Progress:
-    """How far a streaming query is.
+    """The progress of a streaming query.
 
     Attributes:
-      rows: read since it was started.
-      batches: done since then, those without rows left out.
-      rows_per_s: of the newest batch with rows.
-      behind: messages that the brokers have and it has not read; None: it does not say.
+      rows: rows read since the start.
+      batches: batches with rows since the start.
+      rows_per_s: the speed of the newest batch with rows.
+      behind: messages at the brokers that the query has not read; None: unknown.
     """
 
     def __init__(self, query: StreamingQuery) -> None:
@@ -236,20 +235,20 @@ class Progress:
 
     @property
     def rows(self) -> int:
-        """Read since it was started."""
+        """Rows read since the start."""
         return sum(self._rows_of.values())
 
     @property
     def batches(self) -> int:
-        """With rows, since it was started."""
+        """Batches with rows since the start."""
         return sum(rows > 0 for rows in self._rows_of.values())
 
-    def look(self) -> None:
-        """Take in what the query says now."""
+    def update(self) -> None:
+        """Read the query's recent progress."""
         for progress in self.query.recentProgress:
             rows = int(progress["numInputRows"])
             batch = int(progress["batchId"])
-            # Told again, without rows, while nothing comes.
+            # An idle query reports its last batch again, without rows.
             self._rows_of[batch] = max(rows, self._rows_of.get(batch, 0))
             if rows:
                 self.rows_per_s = float(progress["processedRowsPerSecond"])
@@ -258,12 +257,12 @@ class Progress:
 
 
 def follow(queries: Sequence[StreamingQuery], *, quiet: bool = False) -> dict[str, Progress]:
-    """Wait until all queries have ended, and show a person how far they are.
+    """Wait until all queries have ended, and show their progress on a terminal.
 
-    When one fails, or on Ctrl-C, the others are stopped.
+    If one fails, or on Ctrl-C, the others are stopped.
 
-    Returns: what each did, by its name.
-    Raises: JobError: a query failed; KeyboardInterrupt.
+    Returns: the progress of each query by its name.
+    Raises: JobError: a query failed; KeyboardInterrupt: Ctrl-C.
     """
     seen = [Progress(query) for query in queries]
     with interrupts() as is_interrupted, _view(quiet) as view:
@@ -271,12 +270,12 @@ def follow(queries: Sequence[StreamingQuery], *, quiet: bool = False) -> dict[st
             while True:
                 running = [query for query in queries if query.isActive]
                 for each in seen:
-                    each.look()
+                    each.update()
                 view(seen)
                 _check(queries)
                 if not running:
                     return {str(each.query.name): each for each in seen}
-                with contextlib.suppress(PySparkException):  # _check tells of it
+                with contextlib.suppress(PySparkException):  # _check reports it
                     running[0].awaitTermination(POLL_S)
                 if is_interrupted():
                     raise KeyboardInterrupt
@@ -294,7 +293,7 @@ def _check(queries: Iterable[StreamingQuery]) -> None:
 
 @contextlib.contextmanager
 def _view(quiet: bool) -> Iterator[Callable[[Sequence[Progress]], None]]:
-    """Shows progress on standard error, where a person looks at it."""
+    """Shows progress on standard error, if that is a terminal."""
     if quiet or not sys.stderr.isatty() or not has_rich():
         yield lambda seen: None
         return
@@ -314,7 +313,7 @@ PROGRESS_COLUMNS: Final = ("query", "batches", "rows", "rows/s", "behind by")
 
 
 def progress_row(each: Progress) -> list[str]:
-    """A query's line in the table of progress."""
+    """A query's row in the table of progress."""
     return [
         str(each.query.name),
         grouped(each.batches),

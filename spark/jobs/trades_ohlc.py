@@ -1,25 +1,28 @@
-"""Trades in, bars out: open, high, low, close, volume and VWAP per symbol and window.
+"""Bars from trades: open, high, low, close, volume and VWAP per symbol and window.
 
     spark-submit --master 'local[2]' trocket/spark/jobs/trades_ohlc.py \\
         --name-server 127.0.0.1:9876 --checkpoint /data/ohlc --available-now
 
-A trade is JSON: `{"symbol":"ACME","price":12.5,"quantity":100,"time":1763805600123}`, the time
-being the exchange's in ms since 1970. Bars go to a topic, with the symbol as sharding key, those of
-a symbol in the order of their windows.
+A trade is JSON: `{"symbol":"ACME","price":12.5,"quantity":100,"time":1763805600123}`, with the time
+of the exchange in ms since 1970. Bars are sent to a topic with the symbol as sharding key, so that
+the bars of a symbol are in the order of their windows.
 
-Three kinds of messages are no part of a bar, and go to a topic of their own as they came, with the
-kind as their tag: *late* (the broker stored it more than `--late-after` seconds after its time),
-*early* (its time is more than SKEW_S after it was stored: it would close everybody's windows), and
-*unreadable* (no such JSON). All depend on the message alone, so a stream, a batch over the queues
-(`--batch`) and a batch over a store's files (`--store`) agree on them. They agree on the bars too:
-those whose window is closed, which is `--late-after` and SKEW_S seconds behind the newest trade.
+Three kinds of messages are not part of a bar, and are sent unchanged to another topic, with the
+kind as tag: *late* (stored by the broker more than `--late-after` seconds after its time), *early*
+(its time is more than SKEW_S seconds after it was stored: it would close the windows of all
+symbols), and *unreadable* (not such JSON). The kind depends only on the message, so a stream, a
+batch over the queues (`--batch`) and a batch over a store's files (`--store`) agree on it. They
+also agree on the bars: those whose window is closed, which means `--late-after` and SKEW_S seconds
+before the newest trade.
 
-`--verify` with either batch compares its bars with those in the bar topic; 1: they differ.
+`--verify` with either batch compares its bars with those in the bar topic; exit status 1: they
+differ.
 
-At least once: what Spark does again sends bars again, with the same SPARK_ROW_ID (symbol@start).
+At least once: when Spark repeats a batch, bars are sent again, with the same SPARK_ROW_ID
+(symbol@start).
 
-Not done: windows that a limit per batch tears apart. A stream reads all queues up to one moment in
-each batch; with maxOffsetsPerTrigger a queue may lag behind the watermark of another.
+Not done: limits per batch. A stream reads all queues up to one moment in each batch; with
+maxOffsetsPerTrigger, a queue could be behind the watermark of another, and its bars incomplete.
 """
 
 from __future__ import annotations
@@ -53,53 +56,59 @@ BAR = (
     " volume bigint, vwap double, trades bigint"
 )
 SKEW_S = 5
-"""Seconds by which queues may differ in one batch, and clocks at all."""
+"""Seconds by which the queues of a batch, or the clocks of machines, may differ."""
 VWAP_TOLERANCE = 1e-9
-"""Sums of doubles depend on their order, which no batch promises."""
+"""Relative tolerance: sums of doubles depend on their order, which varies between batches."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Flags(StreamJobFlags):
     """The job's command line."""
 
-    topic: Annotated[str, typer.Option()] = "TopicTrade"
-    bar_topic: Annotated[str, typer.Option()] = "TopicBar"
-    late_topic: Annotated[str, typer.Option()] = "TopicTradeLate"
+    topic: Annotated[str, typer.Option(help="Read trades from here.")] = "TopicTrade"
+    bar_topic: Annotated[str, typer.Option(help="Send bars here.")] = "TopicBar"
+    late_topic: Annotated[
+        str, typer.Option(help="Send late, early and unreadable messages here.")
+    ] = "TopicTradeLate"
     late_files: Annotated[
-        str, typer.Option(metavar="FOLDER", help="The late ones as Parquet, too.")
+        str, typer.Option(metavar="FOLDER", help="Write those messages as Parquet, too.")
     ] = ""
-    window: Annotated[str, typer.Option()] = "1 minute"
-    late_after: Annotated[float, typer.Option(metavar="S", help="Seconds.")] = 10.0
+    window: Annotated[str, typer.Option(help="Set the length of a bar.")] = "1 minute"
+    late_after: Annotated[
+        float, typer.Option(metavar="S", help="Treat trades as late after S seconds.")
+    ] = 10.0
     instruments: Annotated[
-        str, typer.Option(metavar="FILE", help="A CSV or Parquet by symbol.")
+        str, typer.Option(metavar="FILE", help="Join bars with this CSV or Parquet by symbol.")
     ] = ""
     instruments_every: Annotated[
-        int, typer.Option(metavar="N", help="Read it again, in batches.")
+        int, typer.Option(metavar="N", help="Reload that table every N batches.")
     ] = 100
-    starting_offsets: Annotated[str, typer.Option()] = "earliest"
-    bar_files: Annotated[str, typer.Option(metavar="FOLDER", help="A batch's bars as Parquet.")] = (
-        ""
-    )
-    verify: Annotated[bool, typer.Option("--verify", help="Compare with the bar topic.")] = False
+    starting_offsets: Annotated[str, typer.Option(help="Start a new stream here.")] = "earliest"
+    bar_files: Annotated[
+        str, typer.Option(metavar="FOLDER", help="Write a batch's bars as Parquet.")
+    ] = ""
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Compare a batch's bars with the bar topic.")
+    ] = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if not self.is_batch:
             self.need("--name-server", "--checkpoint")
         elif not (self.bar_files or self.verify):
-            raise typer.BadParameter("a batch needs --bar-files, or --verify")
+            raise typer.BadParameter("a batch needs --bar-files or --verify")
         elif not self.store or self.verify:
             self.need("--name-server")
 
 
 def read_trades(messages: DataFrame, late_after_s: float) -> DataFrame:
-    """Messages taken apart.
+    """Parse messages.
 
     Args:
-      messages: of `rocketmq` or `rocketmq-store`.
+      messages: rows of `rocketmq` or `rocketmq-store`.
 
-    Returns: `at` (timestamp), symbol, price, quantity, `place` (which of two trades of one time
-      came first), `id` (of the message), body, and `problem`: null, or why it is no part of a bar.
+    Returns: `at` (timestamp), symbol, price, quantity, `place` (the order of trades with the same
+      time), `id` (of the message), body, and `problem`: null, or why it is not part of a bar.
     """
     text = F.col("body").cast("string")
     trade = F.from_json(text, TRADE)
@@ -122,7 +131,7 @@ def read_trades(messages: DataFrame, late_after_s: float) -> DataFrame:
 
 
 def bars(trades: DataFrame, window: str) -> DataFrame:
-    """One row per symbol and window that has trades.
+    """Aggregate trades to one row per symbol and window.
 
     Args:
       window: such as "1 minute".
@@ -149,7 +158,7 @@ def bars(trades: DataFrame, window: str) -> DataFrame:
 
 
 def closed_bars(trades: DataFrame, window: str, late_after_s: float) -> DataFrame:
-    """The bars of a batch that a stream would have given out."""
+    """The bars of a batch that a stream would have sent by now."""
     newest = F.unix_millis(F.max("at")) - F.lit(int((late_after_s + SKEW_S) * 1000))
     watermark = trades.where("problem IS NULL").agg(newest.alias("watermark"))
     width_ms = F.unix_millis(F.timestamp_millis(F.lit(0)) + F.expr(f"INTERVAL {window}"))
@@ -158,7 +167,7 @@ def closed_bars(trades: DataFrame, window: str, late_after_s: float) -> DataFram
 
 
 def as_messages(bar: DataFrame) -> DataFrame:
-    """Bars as the sink takes them, in the order in which a symbol's are to be stored."""
+    """Bars as rows for the sink, those of a symbol in the order of their windows."""
     tags = [F.when(F.col("known"), "known").otherwise("unknown").alias("tags")]
     return (
         bar.repartition("symbol")
@@ -177,7 +186,7 @@ def as_messages(bar: DataFrame) -> DataFrame:
 
 
 def start(spark: SparkSession, given: Flags, summary: Summary) -> list[StreamingQuery]:
-    """Start both streams: bars, and what is no part of one."""
+    """Start both streams: bars, and messages that are not part of one."""
     options = reading(given, topic=given.topic, startingOffsets=given.starting_offsets)
     source = read_stream(spark, options)
     trades = read_trades(source.load(), given.late_after)
@@ -232,7 +241,7 @@ def _problem_writer(given: Flags, summary: Summary) -> Write:
             messages = kept.selectExpr("body", "problem AS tags", "id")
             send(messages, given, given.late_topic)
             if given.late_files:
-                # A batch that runs again replaces what it wrote; another query's stays.
+                # A repeated batch replaces its own files; those of another query stay.
                 query = kept.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
                 _save_problems(kept, f"{given.late_files}/query={query}/batch={batch}")
         finally:
@@ -256,7 +265,7 @@ def _instruments(spark: SparkSession, given: Flags) -> Instruments | None:
 
 
 def batch(spark: SparkSession, given: Flags, summary: Summary) -> int:
-    """Bars of the queues, or of a store's files: into Parquet, or compared with the bar topic."""
+    """Aggregate the queues or a store's files; write the bars, or compare them with the topic."""
     if given.store:
         source = spark.read.format("rocketmq-store").options(path=given.store, topic=given.topic)
     else:
@@ -283,8 +292,8 @@ def batch(spark: SparkSession, given: Flags, summary: Summary) -> int:
 
 
 def _verify(spark: SparkSession, given: Flags, summary: Summary, found: DataFrame) -> int:
-    told = spark.read.format("rocketmq").options(**reading(given, topic=given.bar_topic))
-    stored = told.schema("body binary").load()
+    source = spark.read.format("rocketmq").options(**reading(given, topic=given.bar_topic))
+    stored = source.schema("body binary").load()
     bar = F.from_json(F.col("body").cast("string"), BAR).alias("bar")
     counted = compare(found, stored.select(bar).select("bar.*"))
     for what, count in counted.items():
@@ -292,8 +301,8 @@ def _verify(spark: SparkSession, given: Flags, summary: Summary, found: DataFram
     return EXIT_FINDINGS if any(counted.values()) else 0
 
 
-def compare(expected: DataFrame, told: DataFrame) -> dict[str, int]:
-    """How many bars differ, are missing, or are too many; the same bar twice is one."""
+def compare(expected: DataFrame, stored: DataFrame) -> dict[str, int]:
+    """The numbers of bars that differ, are missing, or are extra; repeated bars count once."""
     names = [field.split()[0] for field in BAR.split(", ")]
     is_same = F.lit(True)
     for name in names[2:]:
@@ -308,7 +317,7 @@ def compare(expected: DataFrame, told: DataFrame) -> dict[str, int]:
         .when(~is_same, "bars that differ")
     )
     both = expected.select(*names).alias("e").join(
-        told.select(*names).distinct().alias("t"), ["symbol", "start"], "full"
+        stored.select(*names).distinct().alias("t"), ["symbol", "start"], "full"
     )  # fmt: skip
     counts = both.select(kind.alias("kind")).where("kind IS NOT NULL").groupBy("kind").count()
     found = {row["kind"]: int(row["count"]) for row in counts.collect()}
@@ -320,7 +329,7 @@ def compare(expected: DataFrame, told: DataFrame) -> dict[str, int]:
 
 
 def work(spark: SparkSession, given: Flags, summary: Summary) -> int:
-    """Run until stopped; with --available-now or as a batch until all is read."""
+    """Run until stopped; a batch, or --available-now, ends after all current messages."""
     if given.is_batch:
         return summary.finish(batch(spark, given, summary))
     summary.row("bars", 0)
@@ -330,7 +339,7 @@ def work(spark: SparkSession, given: Flags, summary: Summary) -> int:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """The job; its exit status."""
+    """Run the job and return its exit status."""
     return run(NAME, read_flags(Flags, NAME, __doc__, argv), work)
 
 

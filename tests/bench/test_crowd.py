@@ -38,7 +38,7 @@ def test_what_went_wrong_stands_in_the_table() -> None:
 def test_a_group_is_settled_when_each_member_has_its_share_and_not_before() -> None:
     consumers = [Consumer(number, "b:1", Crowd()) for number in range(10)]
     queues = [(topic, queue) for topic in consumers[0].topics for queue in range(4)]
-    consumers[0].queues = set(queues)  # it came first, and knows of nobody else
+    consumers[0].queues = set(queues)  # it joined first, and sees no other members
     assert not is_settled(consumers)
     for number, consumer in enumerate(consumers):
         consumer.queues = set(queues[number::10])

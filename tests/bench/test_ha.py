@@ -11,7 +11,7 @@ from trocket.bench.ha_sends import ASYNC, NO_SLAVE, SYNC, Figures, master_keys
 from trocket.store.config import FlushDiskType
 
 
-def test_both_peers_are_told_to_wait_for_one_slave():
+def test_both_peers_are_configured_to_wait_for_one_slave():
     assert master_keys("trocket", SYNC) == {"brokerRole": "SYNC_MASTER"}
     assert master_keys("apache-5.5.0", SYNC) == {"brokerRole": "SYNC_MASTER", "inSyncReplicas": 2}
     assert master_keys("trocket", ASYNC) == master_keys("apache-5.5.0", NO_SLAVE) == {}

@@ -90,9 +90,9 @@ def test_send_tells_where_each_message_is(run: Run, topic: str) -> None:
     assert (message["body"], message["queueId"]) == ("hello", int(queue_id))
     properties = message["properties"]
     assert (properties["TAGS"], properties["KEYS"], properties["a"]) == ("A", "k", "b")
-    (told,) = run("send", topic, "again", "--json").json_lines
-    assert told["status"] == "SEND_OK"
-    assert run("message", told["msgId"], "--json").json["body"] == "again"
+    (confirmed,) = run("send", topic, "again", "--json").json_lines
+    assert confirmed["status"] == "SEND_OK"
+    assert run("message", confirmed["msgId"], "--json").json["body"] == "again"
 
 
 @pytest.mark.slow
@@ -329,28 +329,28 @@ def test_ids_and_groups_that_are_not_there(run: Run, topic: str) -> None:
 @pytest.mark.parametrize(
     ("words", "text"),
     [
-        (("send", "T"), "what is to be sent?"),
-        (("send", "T", "-", "--count", "2"), "--count repeats a BODY"),
-        (("send", "T", "--json", "--tag", "A"), "each message says its own"),
+        (("send", "T"), "nothing to send"),
+        (("send", "T", "-", "--count", "2"), "--count needs a BODY"),
+        (("send", "T", "--json", "--tag", "A"), "into each message"),
         (("send", "T", "x", "--property", "a"), "'a' is not NAME=VALUE"),
         (("consume", "T", "--tag", "A", "--sql", "B"), "not both"),
         (("consume", "T", "--raw", "--json"), "not both"),
         (("consume", "T", "--group", "g", "--from", "5"), "trocket offset reset"),
-        (("consume", "T", "--group", "g", "--queue", "1"), "shared out"),
+        (("consume", "T", "--group", "g", "--queue", "1"), "shared by its members"),
         (("consume", "T", "--queue", "x"), "neither ID nor BROKER:ID"),
         (("message",), "give an ID, or --topic"),
-        (("message", "id", "--time", "1h"), "an ID says which"),
+        (("message", "id", "--time", "1h"), "do not work with an ID"),
         (("message", "--topic", "T"), "give an ID, or --topic"),
-        (("topic", "create", "T", "--perm", "X"), "none of RW, R, W"),
+        (("topic", "create", "T", "--perm", "X"), "not RW, R or W"),
         (("topic", "create", "T", "--cluster", "nosuch"), "there are: DefaultCluster"),
-        (("topic", "delete", "T"), "Say --yes"),
-        (("group", "create", "g", "--set", "x=1"), "no setting of a group is called 'x'"),
+        (("topic", "delete", "T"), "Add --yes to confirm"),
+        (("group", "create", "g", "--set", "x=1"), "a group has no setting 'x'"),
         (("group", "create", "g", "--set", "brokerId=x"), "brokerId=x"),
-        (("group", "clients", "g", "--topic", "T"), "goes with --producers"),
-        (("offset", "reset", "g", "T", "--to", "end", "--queue", "b:1"), "goes with an offset"),
+        (("group", "clients", "g", "--topic", "T"), "needs --producers"),
+        (("offset", "reset", "g", "T", "--to", "end", "--queue", "b:1"), "needs --to with"),
         (("offset", "reset", "g", "T", "--to", "1", "--queue", "b"), "not BROKER:ID"),
         (("topic", "list", "--url", "http://host"), "write rocketmq://"),
-        (("cluster", "--url", "a:1", "info", "b"), "flags go behind the command"),
+        (("cluster", "--url", "a:1", "info", "b"), "put flags after the command"),
         (("nosuch",), "nosuch"),
         (("topic", "nosuch"), "nosuch"),
     ],
@@ -478,9 +478,7 @@ def test_a_reader_that_has_enough_is_no_traceback(run: Run, topic: str, broker: 
 
 
 @pytest.mark.slow
-def test_a_lag_that_is_watched_is_told_again_and_again(
-    run: Run, topic: str, broker: Broker
-) -> None:
+def test_a_watched_lag_is_printed_repeatedly(run: Run, topic: str, broker: Broker) -> None:
     group = f"g_{topic}"
     run("group", "create", group)
     words = ("lag", group, "--topic", topic, "--watch", "--interval", "0.1", "--json")
@@ -496,7 +494,7 @@ def test_a_lag_that_is_watched_is_told_again_and_again(
 
 
 @pytest.mark.slow
-def test_the_shell_is_told_the_commands() -> None:
+def test_shell_completion_knows_the_commands() -> None:
     environment = {
         **os.environ,
         "_TROCKET_COMPLETE": "complete_bash",

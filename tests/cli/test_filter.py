@@ -69,7 +69,9 @@ def test_a_class_is_put_listed_and_removed(
     assert again.err.count("there is no such class") == 2
 
 
-def test_what_one_of_them_refuses_is_told(run: Run, servers: list[FilterServer], java: str) -> None:
+def test_a_refusal_by_one_server_is_reported(
+    run: Run, servers: list[FilterServer], java: str
+) -> None:
     servers[0].refusal = "registerFilterClass error: ';' expected"
     ended = run("filter", "put", "KeepFifth", java, *WHOSE)
     assert (ended.status, ended.out) == (1, f"{servers[1].address}\n")
@@ -126,7 +128,7 @@ def test_files_that_cannot_be_sources(run: Run, tmp_path: Path) -> None:
         (missing, 1, "No.java cannot be read: No such file"),
         (binary, 1, "Bin.java is not UTF-8"),
         (large, 2, "has 65537 bytes"),
-        (tmp_path / "keep", 2, "does not say its language"),
+        (tmp_path / "keep", 2, "give --language java"),
     ):
         ended = run("filter", "put", "KeepFifth", str(path), *WHOSE)
         assert (ended.status, ended.out, ended.err.count("\n")) == (status, "", 1)
@@ -140,7 +142,7 @@ def test_files_that_cannot_be_sources(run: Run, tmp_path: Path) -> None:
         (("put", "Keep", "{java}", *WHOSE, "--language", "ruby"), "neither java nor python"),
         (("put", "Keep", "{java}", "-g", "a b", "-t", TOPIC), "illegal character"),
         (("put", "Keep", "{java}", "-g", GROUP), "Missing option"),
-        (("rm", *WHOSE), "Say --yes"),
+        (("rm", *WHOSE), "Add --yes to confirm"),
     ],
 )
 def test_wrong_usage_is_status_2(run: Run, java: str, words: tuple[str, ...], text: str) -> None:

@@ -26,7 +26,7 @@ def owed(feature: str, broker: str = "trocket") -> Cell:
     return Cell(Kind.WIRE, feature, "wire", broker, Verdict.SKIPPED)
 
 
-def told(cell: Cell, verdict: Verdict, detail: str = "") -> Cell:
+def with_verdict(cell: Cell, verdict: Verdict, detail: str = "") -> Cell:
     return Cell(cell.kind, cell.feature, cell.client, cell.broker, verdict, detail=detail)
 
 
@@ -39,12 +39,12 @@ def give(monkeypatch: pytest.MonkeyPatch, *jobs: Job) -> None:
 def job(name: str, verdict: Verdict, *cells: Cell, detail: str = "") -> Job:
     def play(wanted: Sequence[Cell], folder: Path, on_cell: OnCell) -> None:
         for cell in wanted:
-            on_cell(told(cell, verdict, detail))
+            on_cell(with_verdict(cell, verdict, detail))
 
     return Job(name, cells, play)
 
 
-def test_all_passed_is_status_0_and_told_as_a_matrix(
+def test_all_passed_is_status_0_and_prints_a_matrix(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     give(monkeypatch, job("one", Verdict.PASSED, owed("a"), owed("b")))
@@ -55,7 +55,7 @@ def test_all_passed_is_status_0_and_told_as_a_matrix(
     assert "2 cells: 2 passed, 0 quirk, 0 failed, 0 skipped; " in captured.out
 
 
-def test_a_failure_is_status_1_and_told_in_detail(
+def test_a_failure_is_status_1_and_printed_in_detail(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     give(
@@ -67,7 +67,7 @@ def test_a_failure_is_status_1_and_told_in_detail(
     captured = capsys.readouterr()
     expected = "✗ wire/a/wire/trocket/none\n    expected 1\n    got 2 \\x1b[31m\n"
     assert expected in captured.out
-    worse = "passed on Apache's broker, not on ours:\n    wire/a/wire/apache-5.5.0/none\n"
+    worse = "passed on Apache's broker, but not on trocket:\n    wire/a/wire/apache-5.5.0/none\n"
     assert worse in captured.out
 
 
@@ -116,11 +116,11 @@ def test_a_selection_plays_and_lists_only_what_is_wanted(
     ("arguments", "expected"),
     [
         (["--broker", "apache-new"], "there is no peer 'apache-new'"),
-        (["--client", "cobol"], "--client: there is no 'cobol'; there are java-5.5.0, "),
-        (["--fault", "fire"], "--fault: there is no 'fire'; there are none, restart, "),
-        (["--select", "no such cell"], "no cell's name has 'no such cell'"),
-        (["--html", "/nowhere/run.html"], "/nowhere/run.html: no file can be written there"),
-        (["--json", "/tmp"], "/tmp: no file can be written there"),
+        (["--client", "cobol"], "--client: unknown name 'cobol'; choose from java-5.5.0, "),
+        (["--fault", "fire"], "--fault: unknown name 'fire'; choose from none, restart, "),
+        (["--select", "no such cell"], "no cell with 'no such cell' in its name"),
+        (["--html", "/nowhere/run.html"], "cannot write /nowhere/run.html: "),
+        (["--json", "/tmp"], "cannot write /tmp: "),
         (["--kind", "dance"], "dance"),
         (["--parallel", "0"], "greater than or equal to 1"),
     ],
@@ -143,10 +143,12 @@ def test_a_report_of_what_is_no_run_is_status_2(
 ) -> None:
     path = tmp_path / "run.json"
     assert main(["interop", "report", str(path)]) == 2
-    assert f"{path}: cannot be read: No such file" in capsys.readouterr().err
+    assert f"cannot read {path}: No such file" in capsys.readouterr().err
     path.write_text('{"started_at": 7}')
     assert main(["interop", "report", str(path)]) == 2
-    assert f"{path} is no run that --json wrote: " in capsys.readouterr().err
+    assert (
+        f"{path} is not a file written by `trocket interop run --json`: " in capsys.readouterr().err
+    )
 
 
 @pytest.mark.parametrize("command", ["run", "report", "diff", "record"])

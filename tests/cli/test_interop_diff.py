@@ -60,7 +60,7 @@ def test_without_differences_it_ends_well_and_counts(played):
     assert asked == [("trocket", ["apache-5.5.0"])]
     assert "HEART_BEAT 34: a [x]" in result.output
     assert "1 passed, 0 quirk, 0 failed, 0 skipped" in result.output
-    assert "of 48 codes that are served, 48 are asked well and 48 wrongly" in result.output
+    assert "of 48 served codes, 48 get valid requests and 48 invalid ones" in result.output
 
 
 def test_a_difference_is_shown_in_full_and_fails(played):
@@ -95,7 +95,7 @@ def test_json_is_the_cells(played):
         (["--select", "nonsense"], "no request has 'nonsense' in its name"),
     ],
 )
-def test_wrong_usage_is_told(played, arguments, text):
+def test_wrong_usage_is_reported(played, arguments, text):
     played(PASSED)
     result = run(*arguments)
     assert result.exit_code == 2

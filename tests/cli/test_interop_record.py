@@ -143,7 +143,7 @@ def test_what_cannot_be_is_refused(
     assert recorder.process.wait(TIMEOUT_S) == status
 
 
-def test_a_port_that_is_taken_is_told(broker: Broker, start: Callable[..., Recorder]) -> None:
+def test_a_port_in_use_is_reported(broker: Broker, start: Callable[..., Recorder]) -> None:
     port = broker.broker_address.rpartition(":")[2]
     recorder = start("--namesrv", broker.namesrv_address, "--listen", port)
     assert f"cannot listen on 127.0.0.1:{port}: Address already in use" in recorder.first

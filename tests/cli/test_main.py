@@ -123,7 +123,7 @@ def test_a_file_that_cannot_be_read_is_one_line(
 )
 def test_a_port_flag_must_be_a_port(flags: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["up", *flags]) == 2
-    assert "is not a port" in capsys.readouterr().err
+    assert "not a usable port" in capsys.readouterr().err
 
 
 def test_keys_tells_what_a_key_does_here(capsys: pytest.CaptureFixture[str]) -> None:

@@ -26,13 +26,13 @@ def test_what_the_foundation_promises_is_served() -> None:
     assert all(code in set(RequestCode) for codes in served.values() for code in codes)
 
 
-def test_each_code_that_is_served_is_asked_well_and_wrongly() -> None:
+def test_each_served_code_gets_valid_and_invalid_requests() -> None:
     covered = coverage(catalogue())
     served = served_codes()
     # Apache's of 4.2.0 stands beside ours in tests/interop/filtersrv, with the official clients.
     del served["filter server"]
     missing = [
-        (server, code, "wrongly" if wrong else "well")
+        (server, code, "invalid" if wrong else "valid")
         for server, codes in served.items()
         for code in sorted(codes)
         for wrong in (False, True)

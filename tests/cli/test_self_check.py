@@ -54,7 +54,7 @@ class FakeServers:
         )
         return request.answer(ResponseCode.SUCCESS, body=bytes(record))
 
-    async def checked(self, told: str = "") -> tuple[float, str]:
+    async def checked(self, advertised: str = "") -> tuple[float, str]:
         """The outcome of the check against these."""
         listener = open_listener("127.0.0.1", 0)
         address = "{}:{}".format(*listener.getsockname())
@@ -67,7 +67,7 @@ class FakeServers:
         async with trio.open_nursery() as nursery:
             await nursery.start(RemotingServer(table).serve, [listener])
             try:
-                outcome = await check(address, address, told or address)
+                outcome = await check(address, address, advertised or address)
             except RemotingError as error:
                 outcome = error
             nursery.cancel_scope.cancel()
@@ -105,8 +105,8 @@ async def test_another_message_than_the_one_sent_fails() -> None:
 
 async def test_an_advertised_address_that_leads_nowhere_is_a_warning() -> None:
     closed = open_listener("127.0.0.1", 0)
-    told = "{}:{}".format(*closed.getsockname())
+    advertised = "{}:{}".format(*closed.getsockname())
     closed.close()
-    _, warning = await FakeServers().checked(told)
-    assert f"clients are told {told}" in warning
+    _, warning = await FakeServers().checked(advertised)
+    assert f"routes name this broker as {advertised}" in warning
     assert "brokerIP1" in warning

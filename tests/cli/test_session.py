@@ -1,4 +1,4 @@
-"""What the commands share: times, pairs, errors as one line, exit statuses."""
+"""Shared parts of the commands: times, pairs, errors as one line, exit statuses."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def root(original: Path, tmp_path: Path) -> Path:
-    """A store of its own for each test."""
+    """A new store for each test."""
     folder = tmp_path / "store"
     shutil.copytree(original, folder)
     return folder
@@ -140,7 +140,7 @@ def test_a_bad_configuration_ends_with_2(root: Path, capsys: pytest.CaptureFixtu
     assert status == 2
     assert "line 1: mappedFileSizeCommitLog" in err
     status, _, err = run(capsys, "fsck", root, "-c", root / "none.conf")
-    assert (status, "cannot be read" in err) == (2, True)
+    assert (status, "cannot read" in err) == (2, True)
 
 
 def test_dump_lists_messages_for_people_and_scripts(
@@ -190,7 +190,7 @@ def test_times_are_iso_or_milliseconds_or_so_long_ago(
         status, out, _ = run(capsys, "dump", root, "--since", ago, "--json")
         assert (status, len(out.splitlines())) == (0, count)
     status, _, err = run(capsys, "dump", root, "--since", "yesterday")
-    assert (status, "--since: 'yesterday' is no time" in err) == (2, True)
+    assert (status, "--since: 'yesterday' is not a time" in err) == (2, True)
 
 
 def test_dump_of_a_damaged_store_lists_the_rest_and_ends_with_1(
@@ -242,9 +242,9 @@ def test_parquet_without_pyarrow_ends_with_2_and_leaves_nothing(
     ("words", "expected"),
     [
         ([], "--into NEWDIR"),
-        (["--in-place"], "say --yes"),
+        (["--in-place"], "add --yes"),
         (["--in-place", "--yes", "--into", "x"], "--into NEWDIR"),
-        (["--skip", "--cut", "--dry-run"], "exclude each other"),
+        (["--skip", "--cut", "--dry-run"], "not both"),
     ],
 )
 def test_repair_without_a_copy_or_a_yes_is_not_begun(

@@ -57,9 +57,9 @@ def test_it_says_where_what_is_and_ends_with_a_line_that_begins_with_ready(
 def test_the_vip_port_is_two_below_the_brokers(start: Start, home: Path) -> None:
     facts = up(start, home, "--json").ready()
     ports = {int(address.rpartition(":")[2]) for address in facts["listening"]}
-    told = int(facts["broker"].rpartition(":")[2])
-    assert {told, told - 2} <= ports
-    for port in (told, told - 2):
+    port_of_broker = int(facts["broker"].rpartition(":")[2])
+    assert {port_of_broker, port_of_broker - 2} <= ports
+    for port in (port_of_broker, port_of_broker - 2):
         socket.create_connection(("127.0.0.1", port), timeout=5).close()
 
 

@@ -127,12 +127,12 @@ def test_two_masters_with_a_slave_each_go_on_when_a_master_is_killed(up: Start, 
     url = f"rocketmq://{facts['namesrv']}"
     with Admin(url) as admin:
         admin.create_topic("Orders", 4)
-        told = {
+        listed = {
             (broker.name, broker_id): address
             for broker in admin.cluster().brokers
             for broker_id, address in broker.addresses.items()
         }
-    assert told == {(b["brokerName"], b["brokerId"]): b["broker"] for b in facts["brokers"]}
+    assert listed == {(b["brokerName"], b["brokerId"]): b["broker"] for b in facts["brokers"]}
     # SEND_OK: the slaves have them, too.
     assert send(url, 80) == {"broker-a": 40, "broker-b": 40}
 
@@ -229,7 +229,7 @@ def test_the_last_broker_that_is_lost_ends_it(up: Start) -> None:
     os.kill(pids(facts)["broker-a"], signal.SIGKILL)
     status, out, error = command.end()
     assert (status, out) == (1, "")
-    assert error.endswith("trocket up: no broker is left\n")
+    assert error.endswith("trocket up: no broker is left: all have exited\n")
 
 
 def test_a_broker_that_cannot_start_ends_all_and_says_why(
@@ -253,11 +253,11 @@ def test_a_broker_that_cannot_start_ends_all_and_says_why(
 @pytest.mark.parametrize(
     ("flags", "reason"),
     [
-        (("--brokers", "2", "--masters", "2"), "--brokers N is --masters N --slaves 0"),
-        (("--brokers", "2", "--slaves", "1"), "--brokers N is --masters N --slaves 0"),
-        (("--masters", "0"), "--masters 0: 1 to 26 are possible"),
+        (("--brokers", "2", "--masters", "2"), "--brokers N means --masters N --slaves 0"),
+        (("--brokers", "2", "--slaves", "1"), "--brokers N means --masters N --slaves 0"),
+        (("--masters", "0"), "--masters 0: give 1 to 26"),
         (("--masters", "2", "--sync"), "add --slaves 1"),
-        (("--broker-config", "broker-a=x.conf"), "is for several brokers"),
+        (("--broker-config", "broker-a=x.conf"), "needs several brokers"),
     ],
 )
 def test_flags_that_contradict_one_another_are_one_line(

@@ -1,4 +1,4 @@
-"""What each broker of `trocket up` with several of them is told."""
+"""The settings of each broker of `trocket up` with several brokers."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def planned(
 
 
 def configured(member: Member) -> tuple[BrokerConfig, MessageStoreConfig]:
-    """What the broker makes of what it is told."""
+    """The configuration that a broker reads from its keys."""
     entries = parse_properties(member.properties("127.0.0.1:9876"))
     broker, store, warnings = read_broker_config(entries, BrokerConfig(), MessageStoreConfig())
     assert warnings == []
@@ -92,7 +92,7 @@ def test_masters_that_wait_for_their_slaves(shape: Shape, text: str) -> None:
     assert (master.role, slave.role) == (BrokerRole.SYNC_MASTER, BrokerRole.SLAVE)
 
 
-def test_slaves_connect_here_even_if_clients_are_told_another_address() -> None:
+def test_slaves_connect_here_even_if_another_address_is_advertised() -> None:
     for text, address in (("", "127.0.0.1"), ("brokerIP2=10.0.0.2\n", "10.0.0.2")):
         master, _ = planned(Shape(1, 1, False), file(text), broker_ip1="mq.example.org")
         broker, _ = configured(master)
@@ -106,7 +106,7 @@ def test_apaches_own_file_and_whatever_a_value_holds() -> None:
     assert configured(planned(common=odd)[0])[0].broker_cluster_name == "two\nlines \\ é"
 
 
-def test_a_key_without_effect_is_not_told_to_each_of_them() -> None:
+def test_a_key_without_effect_is_not_passed_to_each_broker() -> None:
     common = file("sendMessageThreadPoolNums=8\n")
     assert "sendMessageThreadPoolNums" not in planned(common=common)[0].keys
 
@@ -119,7 +119,7 @@ def test_a_key_without_effect_is_not_told_to_each_of_them() -> None:
         ("haListenPort=20000\n", "haListenPort"),
         ("haMasterAddress=10.0.0.1:10912\n", "haMasterAddress"),
         ("brokerRole=SLAVE\nbrokerId=1\n", "brokerId"),
-        ("brokerRole=SYNC_MASTER\ninSyncReplicas=3\n", "inSyncReplicas=3: .* are 2"),
+        ("brokerRole=SYNC_MASTER\ninSyncReplicas=3\n", "inSyncReplicas=3: .* are only 2"),
     ],
 )
 def test_what_is_settled_already_is_refused(text: str, reason: str) -> None:

@@ -1,4 +1,4 @@
-"""What is distributed, built from a copy of the tree, and empty environments to install it into."""
+"""The distributions, built from a copy of the tree, and empty environments to install them."""
 
 from __future__ import annotations
 

@@ -76,7 +76,7 @@ def test_where_python_lacks_posix_modules_the_command_says_where_it_runs(
 ) -> None:
     done = trocket(words, ["fcntl", "resource"], tmp_path)
     assert done.stderr == (
-        "The trocket command runs on Linux and macOS; here only trocket's client does\n"
+        "The trocket command needs Linux or macOS; here only trocket's client runs\n"
     )
     assert (done.stdout, done.returncode) == ("", 1)
 

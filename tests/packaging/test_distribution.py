@@ -1,4 +1,4 @@
-"""What is distributed: built, looked into, and installed into empty environments."""
+"""The distributions: built, inspected, and installed into empty environments."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an import brings along: nothing for `trocket` itself, no server's packages for the client.
+"""Modules that an import loads: none for `trocket` itself, no server's packages for the client.
 
 What is imported is looked at, not how long it takes: that depends on the machine.
 """

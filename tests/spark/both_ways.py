@@ -81,7 +81,7 @@ def main(name_server: str, folder: str) -> None:
 
     import trocket.spark
 
-    class Told(StreamingQueryListener):
+    class BatchListener(StreamingQueryListener):
         """Says which batch is done."""
 
         def onQueryStarted(self, event: Any) -> None:
@@ -92,7 +92,7 @@ def main(name_server: str, folder: str) -> None:
             print("batch", event.progress.batchId, event.progress.numInputRows, flush=True)
 
         def onQueryIdle(self, event: Any) -> None:
-            """Tell it, too: whoever waits for a batch has missed the last."""
+            """Notify the waiters, too, which would otherwise wait for a batch after the last."""
             print("batch none", flush=True)
 
         def onQueryTerminated(self, event: Any) -> None:
@@ -108,7 +108,7 @@ def main(name_server: str, folder: str) -> None:
     )
     spark.sparkContext.setLogLevel("OFF")
     trocket.spark.register(spark)
-    spark.streams.addListener(Told())
+    spark.streams.addListener(BatchListener())
     start(spark, name_server, folder)
     spark.streams.awaitAnyTermination()
 

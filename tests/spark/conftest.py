@@ -60,7 +60,7 @@ def spark(tmp_path_factory):
 
 @pytest.fixture(autouse=True, scope="module")
 def clients():
-    """The clients that a driver keeps as long as it lives are nobody else's."""
+    """Close the clients that a driver keeps for its lifetime, so that no other test gets them."""
     yield
     cluster = sys.modules.get("trocket.spark.cluster")
     if cluster is not None:

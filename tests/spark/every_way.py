@@ -1,7 +1,7 @@
 """Everything that the formats do, once, in a session of any kind: a line of JSON for each.
 
 Run as `python every_way.py MASTER NAMESERVER STORE FOLDER`; MASTER is Spark's, or `connect` and a
-master, as in `connect:local[2]`, for a session of Spark Connect with a server of its own. The topic
+master, as in `connect:local[2]`, for a session of Spark Connect with a separate server. The topic
 In has messages of digits, all of them on disk in the folder STORE; Out and Streamed are empty.
 """
 

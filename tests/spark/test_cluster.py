@@ -1,4 +1,4 @@
-"""Which broker a pull goes to."""
+"""The choice of the broker for a pull."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ def test_every_way_works_or_says_what_it_needs(python: str, master: str, tmp_pat
     }  # fmt: skip
     for way, since in STREAMS_SINCE.items():
         if (major, minor) < since:
-            text = f"needs PySpark {since[0]}.{since[1]} or newer, and this is {major}.{minor}"
+            text = f"needs PySpark {since[0]}.{since[1]} or newer, but this is {major}.{minor}"
             assert text in found.pop(way)
             del expected[way]
     assert found == expected
@@ -88,5 +88,5 @@ def every_way(python: str, master: str, *arguments: str) -> dict[str, object]:
         capture_output=True, text=True, timeout=TIMEOUT_S, env=environment, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]
-    told = [json.loads(line) for line in done.stdout.splitlines() if line.startswith('{"way"')]
-    return {each["way"]: each["found"] for each in told}
+    outcomes = [json.loads(line) for line in done.stdout.splitlines() if line.startswith('{"way"')]
+    return {each["way"]: each["found"] for each in outcomes}

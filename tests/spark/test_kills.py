@@ -1,6 +1,6 @@
 """`kill -9` of a driver, of its Python workers and of the broker, while streams run both ways.
 
-Parquet has each message once; the sink's topic has each row once for whoever drops repeated ids.
+Parquet has each message once; the sink's topic has each row once after repeated ids are dropped.
 How many kills of each is TROCKET_SPARK_KILLS (2): a driver's costs the start of a session.
 """
 
@@ -87,7 +87,7 @@ class Streams:
             self._queries.update(both_ways.start(*self._where, only=ended))
 
     def pass_batches(self, count: int) -> None:
-        """Wait until one of them has done so many more batches, or has ended."""
+        """Wait until one of them has done `count` more batches, or has ended."""
         before = self._batches()
         wait_until(lambda: self._is_over() or self._batches() >= before + count, "no batch is done")
 
@@ -213,7 +213,7 @@ def test_a_broker_that_is_killed_costs_and_doubles_nothing(spark, cluster, tmp_p
 
 
 def run_and_kill(arguments: list[str], log: Path, batches: int, delay_s: float) -> None:
-    """Start a driver, and kill it with all its workers some time after so many batches."""
+    """Start a driver, and kill it with all its workers some time after `batches` batches."""
     with (
         log.open("w") as errors,
         subprocess.Popen(

@@ -1,4 +1,4 @@
-"""What a Spark of our own is started with, and that whoever configures Spark is left alone."""
+"""Settings of a local Spark, and none of them if the user has configured Spark."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from trocket.spark.local_settings import COLLECTOR, FILES, SOCKETS, VARIABLES, l
 
 @pytest.fixture
 def plain(tmp_path):
-    """An environment in which nobody has configured anything."""
+    """An environment without any configuration of Spark."""
     return {"SPARK_CONF_DIR": str(tmp_path)}
 
 

@@ -92,7 +92,7 @@ def test_a_hole_is_an_error_or_a_row() -> None:
     bad, after = (good[row]["commitLogOffset"] for row in (20, 21))
     poke(disk, bad, b"\0\0\0\x05")
     with pytest.raises(
-        CorruptStoreError, match=f"{after - bad} bytes at {bad} are no records: a r"
+        CorruptStoreError, match=f"{after - bad} bytes at {bad} are not records: a r"
     ):
         rows(disk)
     found = rows(disk, mode="permissive")
@@ -134,7 +134,7 @@ def test_a_body_that_does_not_inflate_is_an_error_or_a_row_with_the_reason() -> 
     assert bad["_corrupt"].startswith("the body is no zlib stream")
     assert bad["_raw"].endswith(b"bad\x01T\0\0")
     assert [row["body"] for row in rows(disk, decompress="false")][1] == b"bad"
-    # Nobody asked for bodies: nothing is wrong.
+    # Bodies are not requested, so there is no error.
     assert len(rows(disk, ["topic"])) == 2
 
 

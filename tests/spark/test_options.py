@@ -1,4 +1,4 @@
-"""What a user wrote becomes typed values, or an error that says what to write."""
+"""Parsing of options: typed values, or an error that says what to write."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_keys_are_read_in_any_case_and_values_get_their_types() -> None:
 @pytest.mark.parametrize(
     ("given", "text"),
     [
-        ({"pullBatchSiez": "3"}, "no option 'pullBatchSiez'; the nearest there is: pullBatchSize"),
+        ({"pullBatchSiez": "3"}, "no option 'pullBatchSiez'; did you mean pullBatchSize"),
         ({"pullBatchSize": "many"}, "pullBatchSize must be a whole number, not 'many'"),
         ({"pullBatchSize": "0"}, "pullBatchSize must be at least 1, not 0"),
         ({"maxTriggerDelay": "2 weeks"}, "maxTriggerDelay must be a time such as"),

@@ -137,7 +137,9 @@ def test_topics_are_chosen_by_list_pattern_and_queue(broker) -> None:
     name = rows(broker, ["brokerName"], topic="U")[0]["brokerName"]
     chosen = rows(broker, ["queueId"], assign=f'{{"T":{{"{name}":[2]}}}}')
     assert {row["queueId"] for row in chosen} == {2}
-    with pytest.raises(OptionError, match=r"assign names what is not there: topic T, .*queue 9"):
+    with pytest.raises(
+        OptionError, match=r"assign names a queue that does not exist: topic T, .*queue 9"
+    ):
         rows(broker, assign=f'{{"T":{{"{name}":[9]}}}}')
     with pytest.raises(OptionError, match="knows the topic Nosuch"):
         rows(broker, topic="Nosuch")
@@ -161,7 +163,7 @@ def test_offsets_and_times_say_where_to_begin_and_end(broker) -> None:
     )  # fmt: skip
     expected = [row for row in everything if first <= row["storeTimestamp"] <= last]
     assert len(found) == len(expected)
-    with pytest.raises(OptionError, match="startingOffsets says nothing of topic T"):
+    with pytest.raises(OptionError, match="startingOffsets has no offset for topic T"):
         rows(broker, startingOffsets='{"T":{}}')
     with pytest.raises(OptionError, match="no message is as new as startingTimestamp"):
         rows(broker, startingTimestamp="2100-01-01")
@@ -210,7 +212,7 @@ def test_offsets_beyond_what_is_there_are_data_loss(broker) -> None:
 
 
 class Answers:
-    """A puller that gives what it was told, by offset."""
+    """A puller with prepared answers by offset."""
 
     def __init__(self, **answers: PullAnswer) -> None:
         self.answers = {int(key[1:]): answer for key, answer in answers.items()}
@@ -232,7 +234,7 @@ GONE = QueueRange(Queue("T", "b", 0), 5, 20)
         ({"a5": PullAnswer(ResponseCode.PULL_RETRY_IMMEDIATELY, b"", 0, 9, 0, 30),
           "a9": PullAnswer(ResponseCode.PULL_OFFSET_MOVED, b"", 0, 40, 40, 50)}, "[9, 20)"),
     ],
-    ids=["expired", "made anew", "nothing there", "expired meanwhile"],
+    ids=["expired", "recreated", "nothing there", "expired meanwhile"],
 )  # fmt: skip
 def test_messages_that_went_while_they_were_read_are_named(broker, answers, lost, caplog) -> None:
     for fails in ("true", "false"):
@@ -252,10 +254,10 @@ def test_an_answer_that_cannot_be_read_or_leads_nowhere_is_an_error(broker) -> N
     options = options_of(broker)
     request = message_request(options, ("body",))
     bad = Answers(a5=PullAnswer(ResponseCode.SUCCESS, b"x" * 200, 0, 20, 0, 30))
-    with pytest.raises(SparkConnectorError, match="bytes that are no messages"):
+    with pytest.raises(SparkConnectorError, match="bytes that are not messages"):
         list(read_range(bad, options, request, GONE))
     stuck = Answers(a5=PullAnswer(ResponseCode.SUCCESS, b"", 0, 5, 0, 30))
-    with pytest.raises(SparkConnectorError, match="pull at 5 and says to go on at 5"):
+    with pytest.raises(SparkConnectorError, match="pull at 5 with the next offset 5"):
         list(read_range(stuck, options, request, GONE))
 
 
@@ -328,7 +330,7 @@ def test_a_topic_that_is_deleted_while_it_is_read_is_named_with_the_place(broker
 def test_a_broker_that_is_gone_while_it_is_read_is_named_with_the_place() -> None:
     with Broker() as lost:
         _, others = slow_read(lost, "Lost", numRetries="1")
-    text = r"topic Lost, .*queue 0: the messages \[1, 5\) cannot be pulled, tried 2 times: 127\.0"
+    text = r"topic Lost, .*queue 0: pulling the messages \[1, 5\) failed 2 times: 127\.0"
     with pytest.raises(SparkConnectorError, match=text):
         list(others)
 

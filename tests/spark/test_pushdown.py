@@ -9,7 +9,7 @@ import pytest
 
 from trocket.spark.pushdown import ANYTHING, Bounds, bounds
 
-# As pyspark's: they are told apart by their names.
+# As pyspark's classes, which are distinguished by their names.
 EqualTo = namedtuple("EqualTo", "attribute value")
 In = namedtuple("In", "attribute value")
 GreaterThan = namedtuple("GreaterThan", "attribute value")

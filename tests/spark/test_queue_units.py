@@ -68,7 +68,7 @@ def test_few_files_are_open_at_once(monkeypatch) -> None:
 
 @pytest.mark.parametrize(
     ("folder", "text"),
-    [("consumequeue_rocksdb", "in RocksDB"), ("batchconsumequeue/T/0", "queues of batches")],
+    [("consumequeue_rocksdb", "in RocksDB"), ("batchconsumequeue/T/0", "batch consume queues")],
 )
 def test_queues_that_are_not_read_are_refused(folder, text) -> None:
     disk = stopped_store()

@@ -190,17 +190,17 @@ def test_whatever_the_bytes_good_records_are_those_that_decode(sample, place, by
 
 
 @pytest.mark.parametrize("kind", CompressionType)
-def test_compressed_bodies_are_inflated_and_bad_ones_told(kind) -> None:
+def test_compressed_bodies_are_inflated_and_bad_ones_reported(kind) -> None:
     body = b"much of the same " * 50
     flag = kind.sys_flag
     good = {**PLAIN, "properties": b"", "body": compress(body, kind), "sys_flag": flag}
     bad = {**good, "body": b"no such thing"}
     plain = {**PLAIN, "properties": b""}
     records, _ = columns(pack([plain, good, bad, plain]))
-    told: list[tuple[int, str]] = []
-    inflated = records.inflated(lambda row, reason: told.append((row, reason)))
+    refused: list[tuple[int, str]] = []
+    inflated = records.inflated(lambda row, reason: refused.append((row, reason)))
     assert inflated.to_pylist() == [b"body", body, b"no such thing", b"body"]
-    assert [row for row, _ in told] == [2]
+    assert [row for row, _ in refused] == [2]
     assert records.bodies.to_pylist()[1] == good["body"]
 
 

@@ -12,21 +12,21 @@ from trocket.spark import SET_BY_SPARK, register
 
 
 class Sources:
-    """What a session is told, and with which variables."""
+    """A session that records registered formats with the variables at that time."""
 
     def __init__(self) -> None:
         self.context = SimpleNamespace(environment={"OWN": "1", "SPARK_BUFFER_SIZE": "7"})
-        self.told = {}
+        self.registered = {}
 
     def register(self, source) -> None:
-        self.told[source.name()] = dict(self.context.environment)
+        self.registered[source.name()] = dict(self.context.environment)
 
 
 def test_streams_that_start_at_once_find_the_variables_that_spark_sets():
     sources = Sources()
     own = dict(sources.context.environment)
     register(SimpleNamespace(sparkContext=sources.context, dataSource=sources))
-    assert sources.told == {
+    assert sources.registered == {
         name: {**SET_BY_SPARK, **own} for name in ("rocketmq", "rocketmq-store")
     }
     assert sources.context.environment == own

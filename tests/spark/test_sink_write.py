@@ -157,7 +157,7 @@ def test_rows_that_cannot_be_messages_go_to_a_topic_of_their_own(broker) -> None
     assert "has no body" in bad["q:0:0:1"].properties[BAD_ROW]
     assert "KEYS" in bad["q:0:0:4"].properties[BAD_ROW]
     assert bad["q:0:0:4"].properties[BAD_ROW_TOPIC] == "Good"
-    with pytest.raises(RowRefusedError, match="one cannot be a message"):
+    with pytest.raises(RowRefusedError, match="cannot become a message"):
         write(broker, [{"topic": "Good", "body": None}], onBadRow="no topic")
 
 
@@ -215,7 +215,7 @@ def flaky(sender, row, routes=None, **given):
 NAMED = {"body": b"x", "topic": "T", "brokerName": "b", "queueId": 0}
 
 
-AWAY = ConnectError("b", "no name server says where its master is")
+AWAY = ConnectError("b", "no name server has the address of its master")
 BUSY = server_error(ResponseCode.SYSTEM_BUSY, "busy", "b:1", "SEND_MESSAGE_V2")
 CLOSING = server_error(ResponseCode.SERVICE_NOT_AVAILABLE, "", "b:1", "SEND_MESSAGE_V2")
 DENIED = server_error(ResponseCode.NO_PERMISSION, "no", "b:1", "SEND_MESSAGE_V2")
@@ -227,7 +227,7 @@ NOT_CONFIRMED = SendError("T", [Attempt("b", 0.1, DENIED), Attempt("b", 0.1, AWA
 )
 def test_rows_wait_for_a_broker_that_is_away_as_long_as_the_options_say(failures) -> None:
     assert flaky(Flaky(*failures), NAMED, numRetries="2").row_count == 1
-    text = r"1 rows for .* were not stored: .*; numRetries and retryIntervalMs say how long"
+    text = r"1 rows for .* were not stored: .*; raise numRetries or retryIntervalMs"
     with pytest.raises(SparkConnectorError, match=text):
         flaky(Flaky(*failures), NAMED, numRetries=str(len(failures) - 1))
 
@@ -257,7 +257,7 @@ def test_what_is_not_stored_safely_is_a_failure_unless_allowed() -> None:
         ({"topic": "string"}, {}, "needs a column body"),
         ({"body": "binary"}, {}, "needs the option topic, or a column topic"),
         ({"body": "int"}, {"topic": "T"}, "body is int, and must be binary or string: cast it"),
-        ({"body": "string", "tag": "string"}, {"topic": "T"}, "'tag'; the nearest there is: tags"),
+        ({"body": "string", "tag": "string"}, {"topic": "T"}, "'tag'; did you mean tags"),
         (
             {"body": "string", "queueId": "int"},
             {"topic": "T"},
@@ -265,7 +265,7 @@ def test_what_is_not_stored_safely_is_a_failure_unless_allowed() -> None:
         ),
         ({"body": "string"}, {"topic": "T", "ordered": "true"}, "ordered=true needs a column"),
         ({"body": "string", "id": "int"}, {"topic": "T", "rowId": "id"}, "column of type string"),
-        ({"body": "string"}, {"topic": "T", "batchsise": "3"}, "nearest there is: batchSize"),
+        ({"body": "string"}, {"topic": "T", "batchsise": "3"}, "did you mean batchSize"),
     ],
     ids=str,
 )

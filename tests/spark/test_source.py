@@ -86,13 +86,13 @@ def test_a_schema_picks_columns(spark, broker) -> None:
     ("options", "text"),
     [
         ({"topic": "Nosuch"}, "knows the topic Nosuch"),
-        ({"startingOffset": "latest"}, "the nearest there is: startingOffsets"),
+        ({"startingOffset": "latest"}, "did you mean startingOffsets"),
         ({"nameServer": "127.0.0.1:1", "numRetries": "0"}, "127.0.0.1:1"),
-        ({"endingOffsets": '{"T":{"b":{"0":1}}}'}, "endingOffsets says nothing of topic T"),
+        ({"endingOffsets": '{"T":{"b":{"0":1}}}'}, "endingOffsets has no offset for topic T"),
     ],
     ids=str,
 )
-def test_what_cannot_be_right_is_told_with_its_names(spark, broker, options, text) -> None:
+def test_invalid_options_are_reported_by_name(spark, broker, options, text) -> None:
     with pytest.raises(Exception) as caught:  # noqa: PT011
         load(spark, broker, **options).collect()
     assert text in str(caught.value)

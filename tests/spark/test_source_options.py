@@ -18,16 +18,16 @@ def read(**given):
     [
         ({}, "needs one of topic, topics, topicPattern, assign"),
         ({"topic": "T", "assign": "{}"}, "needs one of .*, not topic and assign"),
-        ({"topicPattern": "("}, "topicPattern is no regular expression"),
+        ({"topicPattern": "("}, "topicPattern is not a regular expression"),
         ({"assign": "[1]"}, "assign must be JSON"),
-        ({"topic": "T", "tags": "a", "filterSql": "b > 1"}, "two ways to filter"),
+        ({"topic": "T", "tags": "a", "filterSql": "b > 1"}, "give tags or filterSql"),
         ({"topic": "T", "accessKey": "a"}, "accessKey and secretKey go together"),
         ({"topic": "T", "startingOffsets": "first"}, "startingOffsets must be earliest"),
         ({"topic": "T", "startingOffsetsByTimestampStrategy": "x"}, "must be error or latest"),
         ({"topic": "T", "startingOffsets": "group"}, "need a consumerGroup"),
         ({"topic": "T", "commitOffsets": "true"}, "need a consumerGroup"),
         ({"topic": "T", "nameServer": ""}, "nameServer is empty"),
-        ({"topic": "T", "maxOffsetPerTrigger": "5"}, "nearest there is: maxOffsetsPerTrigger"),
+        ({"topic": "T", "maxOffsetPerTrigger": "5"}, "did you mean maxOffsetsPerTrigger"),
     ],
 )
 def test_options_that_cannot_be_right(given, text) -> None:
@@ -55,7 +55,7 @@ def test_offsets_are_committed_for_a_group_that_was_named() -> None:
     assert not read(topic="T", consumerGroup="g", commitOffsets="false").is_committing
 
 
-def test_a_connection_is_told_by_its_own_options_and_shows_no_secret() -> None:
+def test_a_connection_is_identified_by_its_options_and_shows_no_secret() -> None:
     one = read(topic="T", accessKey="key", secretKey="swordfish")
     other = read(topic="U", accessKey="key", secretKey="swordfish", tags="x")
     assert one.connection == other.connection

@@ -1,4 +1,4 @@
-"""Which stores a path means, and which pieces of their logs a query reads."""
+"""The plan of a store query: the stores of a path, and the splits of their logs."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_a_pattern_means_several_stores_and_they_have_their_own_names(tmp_path) 
     pattern = f"{tmp_path}/broker-*/store"
     found = find_stores(ReadOnlyDisk(), store_options({"path": pattern}))
     assert [store.broker_name for store in found] == ["broker-a", "broker-b"]
-    with pytest.raises(OptionError, match="means 2 stores"):
+    with pytest.raises(OptionError, match="matches 2 stores"):
         find_stores(ReadOnlyDisk(), store_options({"path": pattern, "brokerName": "x"}))
     with pytest.raises(OptionError, match="there is no folder"):
         find_stores(ReadOnlyDisk(), store_options({"path": f"{tmp_path}/nothing"}))
@@ -110,7 +110,7 @@ def test_a_store_that_a_broker_has_open_is_read_up_to_where_its_queues_reached()
 @pytest.mark.parametrize(
     ("given", "text"),
     [
-        ({"table": "comitlog"}, "no table 'comitlog'; the nearest there is: commitlog"),
+        ({"table": "comitlog"}, "no table 'comitlog'; did you mean commitlog"),
         ({"tail": "include"}, "tail=include needs mode=permissive"),
         ({"startingTimestamp": "5", "endingTimestamp": "4"}, "is before startingTimestamp"),
         ({"splitBytes": "0"}, "splitBytes must be at least 1"),

@@ -112,7 +112,7 @@ def test_a_damaged_store_fails_with_file_and_position_or_has_corrupt_rows(
     starts = [m.physical_offset for m in records(disk)]
     poke(damaged, starts[30], b"\0\0\0\x05")
     path = lay_out(damaged, tmp_path)
-    with pytest.raises(Exception, match=f"bytes at {starts[30]} are no records.*mode=permissive"):
+    with pytest.raises(Exception, match=f"bytes at {starts[30]} are not records.*mode=permissive"):
         load(spark, path).collect()
     found = load(spark, path, mode="permissive", splitBytes="5000")
     assert found.where("valid").count() == len(starts) - 1
@@ -128,9 +128,9 @@ def test_a_damaged_store_fails_with_file_and_position_or_has_corrupt_rows(
         (
             "{store}",
             {"splitbites": "3"},
-            "no option 'splitbites'; the nearest there is: splitBytes",
+            "no option 'splitbites'; did you mean splitBytes",
         ),
-        ("{store}", {"table": "topic"}, "no table 'topic'; the nearest there is: topics"),
+        ("{store}", {"table": "topic"}, "no table 'topic'; did you mean topics"),
     ],
 )
 def test_what_cannot_be_right_says_so_before_anything_runs(

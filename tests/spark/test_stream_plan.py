@@ -1,4 +1,4 @@
-"""How far a stream goes: everything once, whatever crashes, moves, appears or goes."""
+"""The plan of a stream: every message once, despite crashes, moved, new and missing queues."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class FakeCluster:
 
 
 class Time:
-    """A clock that moves when somebody waits."""
+    """A clock that advances when a caller waits."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -106,7 +106,7 @@ def test_the_beginning_is_written_down_by_an_empty_batch_at_once() -> None:
     plan = plan_of(cluster)
     end, ranges = step(plan, again(plan.initial()))
     assert (ranges, end.offsets, end.init, end.is_boot) == ({}, {A: 100}, {A: 100}, False)
-    # What comes while nobody runs is read then.
+    # Messages that arrive while no query runs are read by the next one.
     cluster.ends[A] = 130
     _, ranges = step(plan_of(cluster), end)
     assert ranges == {A: (100, 130)}
@@ -202,10 +202,10 @@ def test_now_is_pinned_and_reached_though_more_comes_and_a_queue_appears() -> No
     assert seen == [(0, 4), (4, 8), (8, 10)]
 
 
-def test_a_topic_that_was_made_anew_is_told_when_now_is_pinned_too() -> None:
+def test_a_recreated_topic_is_an_error_with_pinned_ends_too() -> None:
     plan = plan_of(FakeCluster(a=1))
     plan.pin()
-    with pytest.raises(DataLossError, match="read up to 5, and ends at 1"):
+    with pytest.raises(DataLossError, match="read up to 5, but the queue ends at 1"):
         step(plan, StreamOffset({A: 5}))
 
 
@@ -221,7 +221,7 @@ def test_what_is_gone_is_an_error_or_a_warning_and_the_rest_is_read(caplog) -> N
     end, ranges = lose(failOnDataLoss="false")
     assert ranges == {A: (40, 100), B: (0, 3)}
     assert end.offsets == {A: 100, B: 3}
-    assert "queue 1: it was read up to 50, and ends at 3" in caplog.text
+    assert "queue 1: the query has read up to 50, but the queue ends at 3" in caplog.text
 
 
 def test_a_queue_that_is_not_there_for_a_while_keeps_its_place() -> None:
@@ -235,7 +235,7 @@ def test_a_queue_that_is_not_there_for_a_while_keeps_its_place() -> None:
     assert (ranges, start.offsets) == ({A: (5, 6)}, {A: 6, B: 5})
 
 
-def test_the_group_is_told_what_is_done_and_a_refusal_stops_nothing(caplog) -> None:
+def test_offsets_are_committed_and_a_refusal_stops_nothing(caplog) -> None:
     cluster, time = FakeCluster(a=5), Time()
     plan = plan_of(cluster, time, consumerGroup="g", startingOffsets="earliest")
     start, _ = step(plan, again(plan.initial()))
@@ -244,7 +244,7 @@ def test_the_group_is_told_what_is_done_and_a_refusal_stops_nothing(caplog) -> N
     assert cluster.committed == {A: 5}
     cluster.is_refusing = True
     plan.commit(StreamOffset({A: 6}))
-    assert "offset 6 was not committed" in caplog.text
+    assert "committing offset 6 failed" in caplog.text
     cluster.is_refusing = False
     plan.commit(StreamOffset({A: 6}))
     assert cluster.committed == {A: 6}
@@ -299,7 +299,7 @@ def test_a_checkpoint_of_another_topic_is_refused(topics) -> None:
     done, ranges = step(plan, plan.initial())
     assert ranges == {A: (0, 5)}
     with pytest.raises(
-        SparkConnectorError, match=r"checkpoint is of T, and the query reads U.*own"
+        SparkConnectorError, match=r"checkpoint is of T, but the query reads U.*own"
     ):
         step(plan_of(cluster, **topics), done)
     # Of other topics beside its own it may be.

@@ -1,11 +1,11 @@
-"""Data with known answers for each job, and `trocket pipeline NAME --demo`, which plays one.
+"""Demo data with known answers for each job, and `trocket pipeline NAME --demo`, which runs one.
 
 A module here has the name of its job and
 
-- `fill(name_server, count, seed) -> dict`: makes topics and sends messages; returns what the job
-  must find, computed without Spark. Tests use it, too.
+- `fill(name_server, count, seed) -> dict`: creates topics and sends messages; returns the expected
+  answers, computed without Spark. Tests use it, too.
 - `arguments(stage, answers) -> list[str]`: the job's command line.
-- `check(stage, answers) -> bool`: prints what came out; False: it is not what must be found.
+- `check(stage, answers) -> bool`: prints the results; False: they differ from the answers.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ _PASSED_ON = {
     "allow_extra_args": True,
     "help_option_names": [],
 }
-"""The job reads all other flags itself, --help among them."""
+"""The job parses all other flags itself, including --help."""
 
 
 @dataclass(frozen=True)
 class Stage:
-    """Where a demo plays.
+    """The environment of a demo.
 
     Attributes:
-      broker: of its own, in this process; its files are in `store`.
-      folder: for what the job writes; removed at the end.
+      broker: a broker in this process; its files are in `store`.
+      folder: the job's output folder; removed at the end.
     """
 
     broker: Broker
@@ -60,7 +60,7 @@ class Stage:
 
 
 def load_demo(name: str) -> Any:
-    """The module that makes data for a job.
+    """The module that generates data for a job.
 
     Raises: ModuleNotFoundError: pyspark is not installed.
     """
@@ -68,10 +68,10 @@ def load_demo(name: str) -> Any:
 
 
 def play(name: str, words: Sequence[str]) -> int:
-    """Start a broker, fill it, run a job over it, show what came out; the exit status.
+    """Start a broker, fill it, run a job over it, print the results; return the exit status.
 
     Args:
-      words: `--count N`, `--seed N`; all else goes to the job.
+      words: `--count N`, `--seed N`; the job gets all others.
     """
     from trocket.testing import Broker
 
@@ -97,7 +97,7 @@ def play(name: str, words: Sequence[str]) -> int:
 
 @dataclass(frozen=True)
 class _DemoFlags:
-    """A demo's own flags, and the words that are the job's."""
+    """A demo's flags, and the rest of the command line for the job."""
 
     count: int
     seed: int
@@ -126,7 +126,7 @@ def _demo_flags(name: str, words: Sequence[str]) -> _DemoFlags:
 
 @contextlib.contextmanager
 def _own_session() -> Iterator[None]:
-    """End Spark's session if it begins in here: its workers would miss the broker."""
+    """Stop a Spark session that starts in the block: its workers keep connections to the broker."""
     from pyspark.sql import SparkSession
 
     is_own = SparkSession.getActiveSession() is None

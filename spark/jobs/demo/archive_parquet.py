@@ -1,4 +1,4 @@
-"""Orders and payments, to be archived; the answers are how many of each and what they add up to."""
+"""Orders and payments to archive; the answers are their counts and the sums of their amounts."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from trocket.spark.jobs.demo import Stage
 
 QUEUES: Final = {"TopicOrder": 3, "TopicPayment": 2}
 BATCH: Final = 100
-"""Messages of one request."""
+"""Messages per request."""
 
 
 def fill(name_server: str, count: int, seed: int) -> dict[str, Any]:
-    """Make the topics and send messages.
+    """Create the topics and send messages.
 
     Args:
-      count: messages in all.
+      count: messages in total.
 
-    Returns: of each topic `count` and `cents`, the sum of its amounts; `total`.
+    Returns: `topics` (name to `count` and `cents`, the sum of its amounts) and `total`.
     """
     rng = random.Random(seed)
     answers: dict[str, Any] = {
@@ -56,7 +56,7 @@ def arguments(stage: Stage, answers: dict[str, Any]) -> list[str]:
 
 
 def check(stage: Stage, answers: dict[str, Any]) -> bool:
-    """Verify the archive, and add up the amounts in it by a reader that is not Spark."""
+    """Verify the archive, and sum up its amounts with another reader than Spark."""
     from pyarrow import parquet
 
     from trocket.spark.jobs.archive_parquet import main

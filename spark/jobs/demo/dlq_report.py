@@ -1,4 +1,4 @@
-"""Dead letters with known counts: two groups really give up what they cannot consume."""
+"""Dead letters with known counts, from two groups that reject some of their messages."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ GROUPS: Final = {"demo-billing": TOPICS, "demo-shipping": TOPICS[:1]}
 REASONS: Final = ("Timeout", "NoStock", "BadAddress")
 CUSTOMERS: Final = 7
 WAIT_S: Final = 30.0
-"""How long a message may take to come."""
+"""Longest wait for a message."""
 
 
 def fill(name_server: str, count: int, seed: int) -> dict[str, Any]:
-    """Send messages, and consume them by two groups that give up some.
+    """Send messages, and consume them in two groups that reject some.
 
-    A dead letter of demo-shipping was tried once more before, a second later.
+    demo-shipping retries a message once, after a second, before it becomes a dead letter.
 
     Returns: `total`, `by` (dimension of the report to value to count), `keys` (customer to count),
       `dead` (group to orders), `sent` (topic to count).
@@ -69,9 +69,9 @@ def fill(name_server: str, count: int, seed: int) -> dict[str, Any]:
 
 
 def consume(client: Client, group: str, topics: Iterable[str], count: int) -> None:
-    """Handle so many messages of a group: acknowledge each, or give it up.
+    """Consume `count` messages in a group: acknowledge each, or send it to the dead letters.
 
-    Raises: ClientError: they do not come.
+    Raises: ClientError: fewer messages arrive.
     """
     done = 0
     with PushConsumer(
@@ -83,7 +83,7 @@ def consume(client: Client, group: str, topics: Iterable[str], count: int) -> No
         while done < count:
             message = consumer.receive(timeout_s=WAIT_S)
             if message is None:
-                raise ClientError(f"{group} got {done} of {count} messages, and no more came")
+                raise ClientError(f"{group} received only {done} of {count} messages")
             if group not in json.loads(message.body)["refusedBy"]:
                 message.ack()
             elif group == "demo-shipping" and message.reconsume_times == 0:
@@ -96,7 +96,7 @@ def consume(client: Client, group: str, topics: Iterable[str], count: int) -> No
 
 @contextlib.contextmanager
 def _quiet_broker() -> Iterator[None]:
-    """A broker in this process warns of each message that is given up: here that is the purpose."""
+    """Silence the warnings of this process's broker about each dead letter."""
     logger = logging.getLogger("trocket.broker.processors.send_back")
     level = logger.level
     logger.setLevel(logging.ERROR)
@@ -112,7 +112,7 @@ def arguments(stage: Stage, answers: dict[str, Any]) -> list[str]:
 
 
 def check(stage: Stage, answers: dict[str, Any]) -> bool:
-    """Compare what lies in the dead letter topics with what was given up."""
+    """Compare the dead letter topics with the rejected messages."""
     found = {
         group: sorted(json.loads(each.body)["order"]
                       for each in stage.broker.messages(f"%DLQ%{group}"))

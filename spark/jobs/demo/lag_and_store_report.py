@@ -1,4 +1,4 @@
-"""Groups that are behind by known numbers, one queue that is too full, one key that is too hot."""
+"""Groups with known lags, one overloaded queue, and one hot key."""
 
 from __future__ import annotations
 
@@ -12,21 +12,22 @@ from trocket.client import MessageQueue
 from trocket.spark.jobs.demo import Stage
 
 TOPICS: Final = {"TopicClick": 4, "TopicOrder": 2, "TopicAudit": 1}
-"""And their queues."""
+"""Topics and their numbers of queues."""
 GROUPS: Final = {
     "billing": ("TopicOrder", 1.0),
     "search": ("TopicClick", 0.9),
     "warehouse": ("TopicOrder", 0.4),
     "nightly": ("TopicAudit", 0.0),
 }
-"""The topic that each reads, and how much of each queue it has read."""
+"""The topic of each group, and the share of each queue that the group has read."""
 HOT_KEY: Final = "customer-7"
 
 
 def fill(name_server: str, count: int, seed: int) -> dict[str, Any]:
-    """Send `count` messages and commit offsets; returns messages by queue, lags, and the hot key's.
+    """Send `count` messages and commit offsets.
 
-    Lags are by (group, topic, queue id).
+    Returns: `sent` (messages by topic and queue id), `lags` (by group, topic and queue id), `hot`
+      (messages of the hot key).
     """
     rng = random.Random(seed)
     sent: Counter[tuple[str, int]] = Counter()
@@ -38,7 +39,7 @@ def fill(name_server: str, count: int, seed: int) -> dict[str, Any]:
             places[topic] = sorted(producer.queues(topic))
         for _ in range(count):
             topic = rng.choices(list(TOPICS), (6, 3, 1))[0]
-            # Every other click goes to one queue: its key is a bad one.
+            # Every other click goes to one queue, as it has the hot key.
             is_hot = topic == "TopicClick" and rng.random() < 0.5
             key = HOT_KEY if is_hot else f"customer-{rng.randrange(1000, 9999)}"
             queue = places[topic][3 if is_hot else rng.randrange(TOPICS[topic])]
@@ -59,13 +60,13 @@ def fill(name_server: str, count: int, seed: int) -> dict[str, Any]:
 
 
 def arguments(stage: Stage, answers: dict[str, Any]) -> list[str]:
-    """A report on the broker's files, of the moment after it was stopped and started again."""
+    """The job's command line: a report on the broker's files after a restart."""
     stage.broker.restart()
     return ["--store", str(stage.store), "--out", str(stage.folder / "report")]
 
 
 def check(stage: Stage, answers: dict[str, Any]) -> bool:
-    """Compare the report with what was sent and committed."""
+    """Compare the report with the sent messages and committed offsets."""
     report = json.loads((stage.folder / "report" / "report.json").read_text(encoding="utf-8"))
     is_right = problems(report, answers) == []
     word = "the same as" if is_right else "NOT the same as"
@@ -74,7 +75,7 @@ def check(stage: Stage, answers: dict[str, Any]) -> bool:
 
 
 def problems(report: dict[str, Any], answers: dict[str, Any]) -> list[str]:
-    """What of a report is not as it was made."""
+    """The parts of a report that differ from the answers."""
     lags = {(row["group"], row["topic"], row["queueId"]): row["lag"] for row in report["lag"]}
     loads = {(row["topic"], row["queueId"]): row["messages"] for row in report["queues"]}
     hot = [row for row in report["hot_keys"] if row["topic"] == "TopicClick"]

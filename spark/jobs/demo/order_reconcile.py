@@ -1,4 +1,4 @@
-"""Orders of which some are never paid or shipped, and some stuck in their transactions."""
+"""Orders, some of them never paid or shipped, and some with an unfinished transaction."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TRANSACTIONS: Final = {
     "rolled back": TransactionState.ROLLBACK,
     "left open": TransactionState.UNKNOWN,
 }
-"""Of every tenth order, in turn."""
+"""Outcomes of the transactions, which every tenth order has, in turn."""
 SHOWN: Final = 12
 
 
@@ -29,10 +29,10 @@ def _end(state: TransactionState, sent: Message) -> TransactionState:
 
 
 def fill(name_server: str, count: int, seed: int) -> dict[str, Any]:
-    """Send `count` orders and what follows; returns the ids of those that get stuck, by kind.
+    """Send `count` orders, payments and shipments; returns the ids of stuck orders by kind.
 
-    Every tenth order is sent in a transaction. One of them in three is rolled back, and so no
-    order; one is left open, and is found only in the store's files.
+    Every tenth order is sent in a transaction. Of three, one is rolled back, and one is left open,
+    which only the store's files show.
     """
     rng = random.Random(seed)
     found: dict[str, set[str]] = {"unpaid": set(), "unshipped": set(), "half": set()}
@@ -73,7 +73,7 @@ def fill(name_server: str, count: int, seed: int) -> dict[str, Any]:
 
 
 def pass_time(stage: Stage) -> None:
-    """Hours pass for the broker, and an order comes, is paid and shipped: time has passed."""
+    """Advance the broker's clock by hours, and send one more complete order, for the watermarks."""
     stage.broker.advance(hours=3)
     with Producer(stage.name_server) as producer:
         for topic in TOPICS[:3]:
@@ -81,12 +81,12 @@ def pass_time(stage: Stage) -> None:
 
 
 def times() -> list[str]:
-    """The flags for the times that `pass_time` lets pass."""
+    """The flags for deadlines that `pass_time` passes."""
     return ["--pay-within", str(PAY_WITHIN_S), "--ship-within", str(SHIP_WITHIN_S)]
 
 
 def arguments(stage: Stage, answers: dict[str, Any]) -> list[str]:
-    """Both streams, which end by themselves."""
+    """The job's command line: both streams, with --available-now."""
     pass_time(stage)
     return [
         *("--name-server", stage.name_server, *times(), "--available-now"),
@@ -95,15 +95,15 @@ def arguments(stage: Stage, answers: dict[str, Any]) -> list[str]:
 
 
 def check(stage: Stage, answers: dict[str, Any]) -> bool:
-    """Print some alerts, and compare them with what was left out when the data was made."""
-    told = [json.loads(message.body) for message in stage.broker.messages(TOPICS[3])]
-    told.sort(key=lambda alert: (alert["kind"], alert["orderId"]))
-    rows = [(alert["kind"], alert["orderId"], f"{alert['amount']:,.2f}") for alert in told]
+    """Print some alerts, and compare them with the stuck orders."""
+    alerts = [json.loads(message.body) for message in stage.broker.messages(TOPICS[3])]
+    alerts.sort(key=lambda alert: (alert["kind"], alert["orderId"]))
+    rows = [(alert["kind"], alert["orderId"], f"{alert['amount']:,.2f}") for alert in alerts]
     show(["kind", "order", "amount"], rows[:SHOWN], title=TOPICS[3], cell=grouped)
     if len(rows) > SHOWN:
         print(f"… and {len(rows) - SHOWN} more alerts")
     expected = sorted((kind, each) for kind in ("unpaid", "unshipped") for each in answers[kind])
-    is_right = expected == [(alert["kind"], alert["orderId"]) for alert in told]
-    word = "the same as were made" if is_right else "NOT those that were made"
-    print(f"{len(told)} stuck orders: {word}")
+    is_right = expected == [(alert["kind"], alert["orderId"]) for alert in alerts]
+    word = "as expected" if is_right else "NOT as expected"
+    print(f"{len(alerts)} stuck orders: {word}")
     return is_right

@@ -1,4 +1,4 @@
-"""The dead letters of `dlq_report`'s demo, sent again to the topics that they came from."""
+"""The dead letters of `dlq_report`'s demo, sent back to their original topics."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def arguments(stage: Stage, answers: dict[str, Any]) -> list[str]:
 
 
 def check(stage: Stage, answers: dict[str, Any]) -> bool:
-    """Each message that any group gave up is in its topic once more, and once only."""
+    """Check that each rejected message is in its topic once more, and only once."""
     again = Counter(
         json.loads(each.body)["order"]
         for topic in TOPICS

@@ -1,4 +1,4 @@
-"""Trades with known bars: some late, some from the future, some that are no trades."""
+"""Trades with known bars, some of them late, early or unreadable."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ WINDOW_MS: Final = 1000
 COLUMNS: Final = ("symbol", "name", "UTC", "open", "high", "low", "close", "VWAP", "volume")
 SHOWN: Final = 24
 CHUNK: Final = 500
-"""Trades that get times around one moment: all of them are stored well before they are late."""
+"""Trades with times around one moment; small enough that all are stored before they are late."""
 
 
 def fill(name_server: str, count: int, seed: int) -> dict[str, Any]:
-    """Send `count` messages; returns the good trades, and how many others there are of each kind.
+    """Send `count` messages; returns the valid trades, and the numbers of the others by kind.
 
-    Of the good ones none is older than 5 s when it is made, and no two have the same time: which
-    came first then depends on nothing that is not in the trade.
+    A valid trade is at most 5 s old when it is generated, and no two have the same time, so that
+    their order depends only on the trades themselves.
     """
     rng = random.Random(seed)
     clock = SystemClock()
@@ -62,7 +62,7 @@ def fill(name_server: str, count: int, seed: int) -> dict[str, Any]:
 
 
 def bars_of(trades: list[dict[str, Any]], window_ms: int) -> dict[tuple[str, int], dict[str, Any]]:
-    """Bars by (symbol, start), by plain Python."""
+    """Bars by (symbol, start), computed in plain Python."""
     groups = defaultdict(list)
     for trade in trades:
         groups[trade["symbol"], trade["time"] - trade["time"] % window_ms].append(trade)
@@ -80,7 +80,7 @@ def bars_of(trades: list[dict[str, Any]], window_ms: int) -> dict[tuple[str, int
 
 
 def close_windows(stage: Stage) -> None:
-    """Let minutes pass for the broker, and a last trade come, which closes all windows before."""
+    """Advance the broker's clock by minutes, and send a trade that closes all earlier windows."""
     stage.broker.advance(minutes=3)
     last = {"symbol": "LAST", "price": 1.0, "quantity": 1, "time": stage.broker.now_ms}
     with Producer(stage.name_server) as producer:
@@ -88,7 +88,7 @@ def close_windows(stage: Stage) -> None:
 
 
 def arguments(stage: Stage, answers: dict[str, Any]) -> list[str]:
-    """A stream over bars of a second that ends by itself, with a table of most symbols."""
+    """The job's command line: a stream with bars of a second, and a table of most symbols."""
     close_windows(stage)
     table = stage.folder / "instruments.csv"
     lines = [f"{symbol},{symbol.title()} Inc.,EUR" for symbol in SYMBOLS[:-1]]
@@ -101,19 +101,19 @@ def arguments(stage: Stage, answers: dict[str, Any]) -> list[str]:
 
 
 def check(stage: Stage, answers: dict[str, Any]) -> bool:
-    """Print the bars, and compare them with those by plain Python."""
-    told = [json.loads(message.body) for message in stage.broker.messages("TopicBar")]
-    told.sort(key=lambda bar: (bar["symbol"], bar["start"]))
+    """Print the bars, and compare them with those computed in plain Python."""
+    stored = [json.loads(message.body) for message in stage.broker.messages("TopicBar")]
+    stored.sort(key=lambda bar: (bar["symbol"], bar["start"]))
     show(
         COLUMNS,
-        [_row(bar) for bar in told[:SHOWN]],
+        [_row(bar) for bar in stored[:SHOWN]],
         title=f"{TOPICS[0]} as {TOPICS[1]}",
         cell=grouped,
     )
-    if len(told) > SHOWN:
-        print(f"… and {len(told) - SHOWN} more bars")
+    if len(stored) > SHOWN:
+        print(f"… and {len(stored) - SHOWN} more bars")
     expected = bars_of(answers["trades"], WINDOW_MS)
-    found = {(bar["symbol"], bar["start"]): bar for bar in told}
+    found = {(bar["symbol"], bar["start"]): bar for bar in stored}
     is_right = found.keys() == expected.keys() and all(
         abs(found[key][name] - value) < 1e-6
         for key, bar in expected.items()
@@ -121,9 +121,9 @@ def check(stage: Stage, answers: dict[str, Any]) -> bool:
     )
     late = len(stage.broker.messages("TopicTradeLate"))
     others = sum(answers[kind] for kind in ("late", "early", "unreadable"))
-    is_right = is_right and late == others and len(told) == len(found)
+    is_right = is_right and late == others and len(stored) == len(found)
     word = "the same as" if is_right else "NOT the same as"
-    print(f"{len(told)} bars, {late} messages that are in none: {word} by plain Python")
+    print(f"{len(stored)} bars, {late} messages in none: {word} in plain Python")
     return is_right
 
 

@@ -47,7 +47,7 @@ def chromium_or_skip() -> str:
 
 
 class Browser:
-    """One page of one browser, in a profile folder of its own. A context manager."""
+    """One page of one browser, with a separate profile folder. A context manager."""
 
     def __init__(self, program: str, folder: Path) -> None:
         to_read, self._write = os.pipe()

@@ -81,9 +81,9 @@ def check_signatures(broker) -> Fault:
 
     def act(process, request, channel):
         fields = dict(request.ext_fields)
-        told = fields.pop(SIGNATURE, None)
+        received = fields.pop(SIGNATURE, None)
         sign(fields, bytes(request.body), ACCESS_KEY, SECRET_KEY)
-        if told != fields[SIGNATURE]:
+        if received != fields[SIGNATURE]:
             raise RequestRefused(ResponseCode.NO_PERMISSION, "not signed by the account")
         return process(request, channel)
 

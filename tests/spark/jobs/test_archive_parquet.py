@@ -218,7 +218,7 @@ def test_faults_are_found_and_the_manifest_can_be_made_anew(place, spark, capsys
     assert place.kinds(capsys) == [("duplicate", 0, 20, 30), ("gap", 0, 10, 20)]
 
 
-def test_a_topic_that_was_made_anew_stops_a_run_unless_told_otherwise(place, spark, capsys) -> None:
+def test_a_recreated_topic_stops_a_run_unless_losses_are_allowed(place, spark, capsys) -> None:
     place.broker.create_topic("TopicOrder", queues=1)
     send(place, range(10))
     assert place.main(topic="TopicOrder") == 0
@@ -227,7 +227,7 @@ def test_a_topic_that_was_made_anew_stops_a_run_unless_told_otherwise(place, spa
     place.broker.create_topic("TopicOrder", queues=1)
     assert place.kinds(capsys) == [("ahead", 0, 0, 10)]
     assert place.main(topic="TopicOrder") == 2
-    assert "the topic was made anew" in capsys.readouterr().err
+    assert "the topic was recreated" in capsys.readouterr().err
     send(place, range(4))
     assert place.main("--allow-loss", topic="TopicOrder") == 0
     assert place.kinds(capsys) == [("duplicate", 0, 0, 4), ("unlisted", 0, 4, 10)]
@@ -279,7 +279,7 @@ def test_compaction_keeps_every_row_and_is_completed_when_it_broke_off(
     ("flags", "text"),
     [
         (["--topic", "Nosuch"], "knows the topic Nosuch"),
-        (["--verify"], "is no archive"),
+        (["--verify"], "is not an archive"),
         (["--topic", "TopicOrder", "--starting-offsets", "now"], "startingOffsets must be"),
         (["--topic", "T", "--name-server", "127.0.0.1:1"], "127.0.0.1:1"),
     ],

@@ -1,4 +1,4 @@
-"""How jobs reach a cluster: what flags become, what is refused, and a cluster that is guarded."""
+"""Connections of jobs: options from flags, refused flags, and a cluster with access control."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ CLUSTER = ("--name-server", "n:1")
 
 @pytest.fixture(autouse=True)
 def environment(monkeypatch):
-    """No account of whoever runs the tests."""
+    """Remove the account of the user who runs the tests from the environment."""
     for name in KEYS.values():
         monkeypatch.delenv(name, raising=False)
     return monkeypatch
@@ -58,13 +58,16 @@ def test_flags_are_the_options_of_every_source_and_sink() -> None:
         ("=1", "'=1' is not KEY=VALUE"),
         (
             "numretry=1",
-            "has an option 'numretry'; the nearest there is: numRetries",
+            "has an option 'numretry'; did you mean numRetries",
         ),
-        ("secretKey=swordfish", "give secretKey by --secrets-file, or by ROCKETMQ_SECRET_KEY"),
+        (
+            "secretKey=swordfish",
+            "give secretKey with --secrets-file or in the variable ROCKETMQ_SECRET_KEY",
+        ),
         ("SECURITYTOKEN=swordfish", "give securityToken by --secrets-file"),
         (
             "batchSize=3",
-            "has an option 'batchSize'; the nearest there is: pullBatchSize",
+            "has an option 'batchSize'; did you mean pullBatchSize",
         ),
     ],
 )

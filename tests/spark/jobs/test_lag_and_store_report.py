@@ -30,8 +30,8 @@ def test_lags_loads_and_hot_keys_are_those_that_were_made(spark, tmp_path, capsy
         made["lags"]["nightly", *place] += 1
         live = ["--name-server", stage.name_server, "--out", str(tmp_path / "live"), "--json"]
         assert main(live) == 0
-        told = json.loads(capsys.readouterr().out)
-        assert (told["messages"], told["lag"]) == (301, sum(made["lags"].values()))
+        summary = json.loads(capsys.readouterr().out)
+        assert (summary["messages"], summary["lag"]) == (301, sum(made["lags"].values()))
         report = json.loads((tmp_path / "live" / "report.json").read_text())
         assert demo.problems(report, made) == []
         assert demo.problems(report, made | {"hot": 0}) == ["hot key"]
@@ -45,8 +45,8 @@ def test_lags_loads_and_hot_keys_are_those_that_were_made(spark, tmp_path, capsy
         line = [*demo.arguments(stage, made), "--before", str(tmp_path / "live"), "--json"]
         line += ["--broker-name", report["lag"][0]["brokerName"], "--retention-hours", "0"]
         assert main(line) == 1
-    told = json.loads(capsys.readouterr().out)
-    assert "warehouse" in told["groups about to lose some"]
+    summary = json.loads(capsys.readouterr().out)
+    assert "warehouse" in summary["groups about to lose some"]
     assert demo.check(stage, made)
     folder = tmp_path / "report"
     report = json.loads((folder / "report.json").read_text())
@@ -89,8 +89,8 @@ def test_days_keys_and_duplicates_of_messages(spark) -> None:
 @pytest.mark.parametrize(
     ("given", "expected"),
     [
-        (["--out", "x"], "say where: --store, or --name-server"),
-        (["--out", "x", "--store", "s", "--name-server", "a:1"], "say where"),
+        (["--out", "x"], "give either --store or --name-server"),
+        (["--out", "x", "--store", "s", "--name-server", "a:1"], "give either"),
         (["--store", "s"], "--out"),
     ],
 )
@@ -101,7 +101,7 @@ def test_wrong_use_is_status_2(given, expected, capsys) -> None:
     assert expected in " ".join(capsys.readouterr().err.replace("│", " ").split())
 
 
-def test_a_report_before_that_is_none_is_told(spark, tmp_path, capsys) -> None:
+def test_a_wrong_report_in_before_is_an_error(spark, tmp_path, capsys) -> None:
     line = ["--name-server", "127.0.0.1:1", "--out", str(tmp_path / "out")]
     assert main([*line, "--before", str(tmp_path)]) == 2
     assert "report.json cannot be read" in capsys.readouterr().err

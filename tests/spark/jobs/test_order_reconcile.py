@@ -25,8 +25,8 @@ def test_stuck_orders_are_found_by_every_way(spark, tmp_path, capsys) -> None:
         with Producer(broker.url) as producer:
             producer.send(Message("TopicOrder", "no order"))
         assert main([*demo.arguments(stage, made), "--quiet", "--json"]) == 1
-        told = json.loads(capsys.readouterr().out)
-        assert told["unpaid"] == len(made["unpaid"])
+        summary = json.loads(capsys.readouterr().out)
+        assert summary["unpaid"] == len(made["unpaid"])
         assert demo.check(stage, made)
         alert = broker.messages("TopicOrderAlert")[0]
         body = json.loads(alert.body)
@@ -44,15 +44,15 @@ def test_stuck_orders_are_found_by_every_way(spark, tmp_path, capsys) -> None:
                 producer.send(Message("TopicOrderAlert", text))
         line = ["--name-server", stage.name_server, *demo.times(), "--json"]
         assert main([*line, "--batch", "--verify"]) == 1
-        told = json.loads(capsys.readouterr().out)
-        assert told["alerts missing in the topic"] == told["alerts only in the topic"] == 1
+        summary = json.loads(capsys.readouterr().out)
+        assert summary["alerts missing in the topic"] == summary["alerts only in the topic"] == 1
 
         broker.restart()  # now all queues are on disk
         alerts, halves = str(tmp_path / "alerts"), str(tmp_path / "halves")
         files = ["--store", str(stage.store), "--alert-files", alerts, "--half-files", halves]
         assert main([*demo.times(), "--json", *files]) == 1
-        told = json.loads(capsys.readouterr().out)
-        assert (told["half messages open"], told["half messages given up"]) == (
+        summary = json.loads(capsys.readouterr().out)
+        assert (summary["half messages open"], summary["half messages given up"]) == (
             len(made["half"]),
             0,
         )

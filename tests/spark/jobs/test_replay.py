@@ -37,7 +37,7 @@ def letter(number, **more) -> dict:
 
 
 class Sender:
-    """Takes messages; refuses those whose REPLAY_ID is told."""
+    """Takes messages; refuses those with given REPLAY_IDs."""
 
     def __init__(self, refused=()) -> None:
         self.sent: list[Message] = []
@@ -87,7 +87,7 @@ def test_each_has_a_line_and_batches_are_written_as_they_are_done() -> None:
         ("sent", "stored, but FLUSH_DISK_TIMEOUT"),
         ("failed", "b"),
         ("skipped", "the same message is among the dead letters more than once"),
-        ("skipped", "it does not say which topic it came from; --to says where it is to go"),
+        ("skipped", "its original topic is unknown; choose one with --to"),
         ("skipped", "sent before, at 2026-11-22T10"),
     ]
     assert [each.properties["REPLAY_ID"] for each in sender.sent] == ["id1", "id2"]
@@ -225,7 +225,7 @@ def test_an_audit_that_is_none_is_refused_before_anything_is_sent(filled, tmp_pa
     (tmp_path / "x.jsonl").write_text("no JSON\n")
     given = ["--name-server", filled[0].namesrv_address, "--audit", str(tmp_path)]
     assert main(given) == 2
-    assert "x.jsonl is no audit of replay" in capsys.readouterr().err
+    assert "x.jsonl is not an audit of replay" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -108,18 +108,18 @@ def test_no_connection_is_one_line_and_status_2(spark, capsys) -> None:
     assert said.count("\n") == 1
 
 
-def test_wrong_use_is_told_with_the_nearest_option(spark, capsys) -> None:
+def test_wrong_use_is_reported_with_the_nearest_option(spark, capsys) -> None:
     def work(session, given, summary):
         return session.read.format("rocketmq").option("nameServers", "a:1").load().count()
 
     assert run("job", GIVEN, work) == 2
-    assert "the nearest there is: nameServer" in capsys.readouterr().err
+    assert "did you mean nameServer" in capsys.readouterr().err
 
 
 def test_a_pyspark_without_streams_of_python_is_named(monkeypatch) -> None:
-    # PySpark 4.0 ends such a query with an error of its own worker, which hides ours.
+    # PySpark 4.0 ends such a query with an error of its worker, which hides the connector's.
     monkeypatch.setattr("pyspark.__version__", "4.0.5")
-    with pytest.raises(OptionError, match=r"needs PySpark 4\.2 or newer, and this is 4\.0\.5"):
+    with pytest.raises(OptionError, match=r"needs PySpark 4\.2 or newer, but this is 4\.0\.5"):
         read_stream(None, {})
 
 

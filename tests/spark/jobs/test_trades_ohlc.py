@@ -112,8 +112,8 @@ def test_bars_are_those_of_a_plain_computation_by_every_way(spark, tmp_path, cap
             files = str(tmp_path / "bars")
             line = [*given, "--store", root, "--bar-files", files, "--verify", "--json"]
             assert main(line) == 0
-            told = json.loads(capsys.readouterr().out)
-            assert (told["unreadable"], told["bars"]) == (8, len(found))
+            summary = json.loads(capsys.readouterr().out)
+            assert (summary["unreadable"], summary["bars"]) == (8, len(found))
             assert rows_of(spark.read.parquet(files).collect()) == rows_of(found)
             # And by one over the queues, which sees what is wrong in the topic.
             broken = found[0] | {"high": 1.0, "start": 60_000}
@@ -121,9 +121,9 @@ def test_bars_are_those_of_a_plain_computation_by_every_way(spark, tmp_path, cap
                 producer.send(Message("TopicBar", json.dumps(found[0] | {"high": 1.0})))
                 producer.send(Message("TopicBar", json.dumps(broken)))
             assert main([*given, "--batch", "--verify", "--json"]) == 1
-            told = json.loads(capsys.readouterr().out)
-            assert told["bars that differ"] == told["bars only in the topic"] == 1
-            assert told["bars missing in the topic"] == 0
+            summary = json.loads(capsys.readouterr().out)
+            assert summary["bars that differ"] == summary["bars only in the topic"] == 1
+            assert summary["bars missing in the topic"] == 0
 
 
 def test_a_trade_from_the_future_closes_no_window(spark) -> None:
@@ -168,4 +168,4 @@ def test_instruments_are_read_again_when_they_change(spark, tmp_path, caplog) ->
 
 def test_the_demo_finds_what_plain_python_finds(spark, capsys) -> None:
     assert play("trades_ohlc", ["--count", "200", "--seed", "3", "--quiet"]) == 0
-    assert "the same as by plain Python" in capsys.readouterr().out
+    assert "the same as in plain Python" in capsys.readouterr().out
