@@ -1,4 +1,4 @@
-"""The kinds of offsets: numbers that must not be mixed.
+"""Distinct types for the two kinds of offsets, which must not be mixed.
 
 A position, the third kind, counts bytes from the start of one file; it stays inside the module that
 reads and writes the file, so it needs no type.

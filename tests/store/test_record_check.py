@@ -216,10 +216,10 @@ def test_a_message_dispatched_to_other_queues_too_is_served_from_them():
     )
     assert bodies(store, "%LMQ%a") == bodies(store, "%LMQ%b") == [b"body"]
     flip(disk, LOG, disk.contents[LOG].index(b"%LMQ%a"))
-    with pytest.raises(CorruptRecordError, match="not meant for this queue"):
+    with pytest.raises(CorruptRecordError, match="does not name this queue"):
         store.get_message("%LMQ%a", 0, 0, 1)
     flip(disk, LOG, disk.contents[LOG].index(b"0,0\x02"))
-    with pytest.raises(CorruptRecordError, match="not meant for this queue"):
+    with pytest.raises(CorruptRecordError, match="does not name this queue"):
         store.get_message("%LMQ%a", 0, 0, 1)
 
 

@@ -457,4 +457,4 @@ async def test_a_queue_of_a_deleted_topic_begins_again_on_the_slave_too(autojump
             await slave.kill()
             await slave.start()
             assert bodies(slave.store, "T", 1) == sent
-            assert "is built again: it is not there" not in caplog.text
+            assert "is rebuilt from the log: it is missing" not in caplog.text
