@@ -1,4 +1,4 @@
-"""Allocator: gives what the process has freed back to the system. It does so with glibc only.
+"""The C allocator: returns freed memory to the system. It does so with glibc only.
 
 glibc keeps what is freed inside its heap for the next allocation, and gives back only the heap's
 end. Larger blocks it maps by themselves, and unmaps them when they are freed; but the size from
@@ -21,8 +21,8 @@ The first touch of a page costs as much as copying it a few times, so the buffer
 in the heap; what is larger is tables, or a stranger's."""
 
 HEAP_END_MAX: Final = 64 * 1024 * 1024
-"""Bytes that may be free at the heap's end before they are given back: what glibc itself comes to
-after a block of 32 MiB. Senders of messages of 4 MiB need some 20 MiB in each turn."""
+"""Bytes that may be free at the heap's end before they are given back: glibc's own threshold after
+a block of 32 MiB. Senders of messages of 4 MiB need some 20 MiB in each turn."""
 
 TRIM_MIN: Final = 16 * 1024 * 1024
 """Bytes that connections must have given back before the heap is trimmed. Trimming takes 1 to 50 ms

@@ -1,4 +1,4 @@
-"""Which class filters there may be, and what they may take: keys of broker and filter server.
+"""The policy of class filters: keys of broker and filter server that allow and limit them.
 
 A broker that keeps filter servers alive hands its own on to them. Pure.
 
@@ -25,7 +25,7 @@ class FilterPolicy:
       filter_class_repertory_url: the repository: CLASSNAME.java, or .py, is added; http, https, or
         file for a folder; "" = none.
       java_filter_enable, python_filter_enable: whether source in Java, or Python, is run at all,
-        each group's in a process of its own that may do next to nothing. Ours.
+        each group's in a separate process with almost no rights. Ours.
       filter_upload_groups: the consumer groups that may upload, comma-separated; "*" = all of them,
         "" = none. Ours.
       filter_worker_memory_max: MiB that the process of a filter may take, a JVM's own included.

@@ -39,7 +39,7 @@ EFFECTS: Final[Mapping[str, str]] = {
     "replication": "who is master is set by an operator: no controller, acting master or DLedger",
     "retention": "files are removed at once and minimum offsets follow: nothing to tune here",
     "rocksdb": "there is no RocksDB; consume queues and configuration are in RocketMQ's own files",
-    "security": "users and access control are not there yet: whoever reaches the port is let in",
+    "security": "users and access control are not supported yet: any peer may connect",
     "threads": "requests are served without thread pools and their queues",
     "tiered": "tiered storage is not there",
     "trocket": "it is trocket's own; RocketMQ does not know it",

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any
 from .disk.os_disk import errno_of
 from .errors import StoreIOError
 from .log.log_age import first_timestamp_ms, newest_timestamp_ms
-from .retention.disk_space import Verdict, judge, measure
+from .retention.disk_space import SpaceDecision, decide, measure
 from .retention.retention_rules import HOUR_MS, ClockGuard, Deletion, LogFileFacts, choose, is_due
 from .store_state import StoreEvent
 
@@ -98,22 +98,22 @@ class Retention:
         store = self._store
         if store.read_only:
             return
-        verdict = await self._check_space(in_thread)
+        space = await self._check_space(in_thread)
         try:
-            if await self._delete_all(verdict, in_thread, pause):
-                verdict = await self._check_space(in_thread)
+            if await self._delete_all(space, in_thread, pause):
+                space = await self._check_space(in_thread)
         finally:
-            if verdict.refuse:
-                store.writer.enter(StoreEvent.DISK_FULL, verdict.refuse)
+            if space.refuse:
+                store.writer.enter(StoreEvent.DISK_FULL, space.refuse)
             else:
                 store.writer.enter(StoreEvent.DISK_HAS_ROOM)
 
-    async def _delete_all(self, verdict: Verdict, in_thread: InThread, pause: Pause) -> bool:
+    async def _delete_all(self, space: SpaceDecision, in_thread: InThread, pause: Pause) -> bool:
         """Delete what may be deleted now; returns whether a commit log file was."""
         config = self._config
-        interval_s = 0.0 if verdict.clean else config.delete_commit_log_files_interval / 1000
+        interval_s = 0.0 if space.clean else config.delete_commit_log_files_interval / 1000
         deleted = False
-        for deletion in await self._choose(verdict, in_thread):
+        for deletion in await self._choose(space, in_thread):
             if deleted:
                 await pause(interval_s)
             if self._store.read_only:
@@ -121,19 +121,19 @@ class Retention:
             await self._delete(deletion, in_thread)
             deleted = True
         if self._log.min_offset > self._followed:
-            await self._follow(in_thread, pause, urgent=bool(verdict.clean))
+            await self._follow(in_thread, pause, urgent=bool(space.clean))
         return deleted
 
-    async def _check_space(self, in_thread: InThread) -> Verdict:
+    async def _check_space(self, in_thread: InThread) -> SpaceDecision:
         use = await in_thread(partial(measure, self._disk, self._config))
         made = self._log.prepared_base >= self._log.end_of_files
-        return judge(
+        return decide(
             use,
             self._config,
             next_file_bytes=0 if made else self._config.mapped_file_size_commit_log,
         )
 
-    async def _choose(self, verdict: Verdict, in_thread: InThread) -> list[Deletion]:
+    async def _choose(self, space: SpaceDecision, in_thread: InThread) -> list[Deletion]:
         clock, config = self._store.clock, self._config
         now_ms = clock.wall_ms()
         if self._guard is None:
@@ -142,7 +142,7 @@ class Retention:
             self._guard = ClockGuard(known_ms, config.file_reserved_time * HOUR_MS)
         doubt = self._guard.check(now_ms, clock.elapsed_s())
         hour = int(clock.local_time_name(now_ms)[8:10])
-        if not (verdict.reclaim or verdict.clean or is_due(hour, config)):
+        if not (space.reclaim or space.clean or is_due(hour, config)):
             return []
         vouched = self._store.checkpoints.current.dispatched_offset
         bases = list(self._log.files)
@@ -151,11 +151,11 @@ class Retention:
             if after > vouched:
                 break
             files.append(LogFileFacts(base, await self._newest(base, after, in_thread)))
-        chosen = partial(choose, files, now_ms=now_ms, hour=hour, verdict=verdict, config=config)
+        chosen = partial(choose, files, now_ms=now_ms, hour=hour, space=space, config=config)
         if doubt and chosen(doubt="") != chosen(doubt=doubt):
             self._warn_once("doubt", f"expired commit log files are kept: {doubt}")
-        elif verdict.clean and not chosen(doubt=doubt):
-            self._warn_once("clean", f"nothing may be deleted for space: {verdict.clean}")
+        elif space.clean and not chosen(doubt=doubt):
+            self._warn_once("clean", f"nothing may be deleted for space: {space.clean}")
         else:
             self._logged = ""
         return chosen(doubt=doubt)

@@ -1,7 +1,7 @@
-"""Checking a whole store: one walk over the log, everything else compared beside it.
+"""The check of a whole store: one walk over the log, with all other files compared to it.
 
-Nothing is changed. The order of things: sizes, checkpoint and queue ends first, because they tell a
-hole from the leftovers of a truncation; then the walk; then what only its end can tell.
+Nothing is changed. The order: sizes, checkpoint and queue ends first, because they distinguish a
+hole from the leftovers of a truncation; then the walk; then the checks that need its end.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ def check_store(
     Args:
       disk: a `ReadOnlyDisk`, so that nothing can be changed.
       root: storePathRootDir.
-      conf: what `layout.read_conf` gave.
-      live: look at it even when a broker has it open: up to where the queues say the log ends.
+      conf: the result of `layout.read_conf`.
+      live: check even a store that a broker has open, up to the end of the log by its queues.
       remember: keep each lost message for a repair.
       progress: see `Progress`.
 
@@ -123,7 +123,7 @@ class _Check:
         self._odd_count = 0
 
     def run(self) -> Report:
-        """Walk, compare, say."""
+        """Walk the log, compare the other files, and report."""
         report, findings = self._report, self._findings
         if not self._report.is_clean_exit and not report.is_live:
             findings.add(
@@ -140,7 +140,7 @@ class _Check:
         if report.is_live:
             findings.add(
                 Severity.INFO, "store.live", f"{self._root}/lock", -1,
-                f"a broker has the store open: looked at up to {self._vouched}",
+                f"a broker has the store open: checked up to {self._vouched}",
             )  # fmt: skip
         try:
             walk = self._compare()
@@ -151,7 +151,7 @@ class _Check:
         return report
 
     def _compare(self) -> LogWalk:
-        """Walk the log, and compare all else with it."""
+        """Walk the log, and compare all other files with it."""
         report, walk = self._report, self._walk()
         following = report.following
         for record in walk.records():
@@ -172,14 +172,14 @@ class _Check:
         return walk
 
     def _missing_start(self) -> list[Hole]:
-        """The oldest files, where they are gone and retention did not take them."""
+        """The hole at the log's start, if its oldest files are missing without retention."""
         start, known = self._log.min_offset, self._ends.log_start if self._ends else 0
         if self._ends is None or not self._log.files or known >= start:
             return []
         return [Hole(known, start, "the oldest commit log files are missing")]
 
     def _missing_end(self, walk: LogWalk) -> list[Hole]:
-        """What a checkpoint of ours, or the queues after a clean exit, say that there should be."""
+        """The hole at the log's end, by the checkpoint or by the queues after a clean exit."""
         report, dispatched = self._report, self._report.checkpoint.dispatched_offset
         vouched = dispatched
         if self._settled and dispatched < 0:
@@ -192,7 +192,7 @@ class _Check:
         return [Hole(walk.end, vouched, reason, at_end=True, newest_ms=walk.newest_ms)]
 
     def _open_log(self) -> CommitLog:
-        """The log's files, with what is wrong with them said."""
+        """The log's files; adds findings about them."""
         layout, findings = self._layout, self._findings
         size = layout.log_file_size
         newest = max(layout.log_sizes, default=0)
@@ -234,7 +234,7 @@ class _Check:
             report.is_index_damaged = True
             self._findings.add(
                 Severity.WARNING, "index.unknown", f"{self._root}/index", -1,
-                "not checked: the files do not tell how many slots and entries they were made with",
+                "not checked: the files do not show how many slots and entries they have room for",
                 "give -c broker.conf with maxHashSlotNum and maxIndexNum",
             )  # fmt: skip
             return None
@@ -259,10 +259,10 @@ class _Check:
         )
 
     def _is_leftover(self, start: int, record: LogRecord, newest_ms: int) -> bool:
-        """Whether a record behind bad bytes was cut off once, in memory only, by Apache's broker.
+        """Whether a record after bad bytes was cut off before, in memory only, by Apache's broker.
 
-        Then it is older than what was written later; or the last exit was clean and vouches for
-        nothing behind the bad bytes. A queue that has it settles the question.
+        Such a record is older than later ones; or the last exit was clean and does not cover any
+        byte after the bad ones. A record with a unit in its queue is not a leftover.
         """
         queue = self._queues.queues.get((record.topic, record.queue_id))
         if queue is not None:
@@ -293,7 +293,7 @@ class _Check:
         )
         self._say_log(walk)
         if self._index is not None:
-            # A checkpoint of ours tells the broker how far the index reaches; it catches up.
+            # With our checkpoint the broker knows the end of the index, and adds the rest.
             is_apaches = report.checkpoint.dispatched_offset < 0
             self._index.finish(findings, settled=self._settled and is_apaches)
             report.is_index_damaged = self._index.is_damaged

@@ -1,4 +1,4 @@
-"""What a repair is going to do: decided from a check's report, before anything is touched."""
+"""The plan of a repair, made from a check's report before anything is changed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .report import Report
 
 
 class HolePolicy(Enum):
-    """What to do about holes in the log."""
+    """The choice of how to repair holes in the log."""
 
     ASK = "nothing: say what there is to choose"
     SKIP = "placeholders where messages are lost, everything else stays"
@@ -23,7 +23,7 @@ class HolePolicy(Enum):
 
 
 class Rebuild(Enum):
-    """Which queues and indexes are built again."""
+    """The choice of queues and indexes to rebuild."""
 
     DAMAGED = "damaged"
     ALL = "all"
@@ -31,7 +31,7 @@ class Rebuild(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One thing that is going to be done."""
+    """One step of a repair."""
 
     kind: str
     path: str
@@ -47,14 +47,14 @@ class Plan:
     """The whole repair.
 
     Attributes:
-      steps: in the order in which they are done.
+      steps: in order.
       problems: why some of it cannot be done; a plan with problems is not carried out.
-      cut_at: physical offset at which the log ends then; -1: where it ends now.
+      cut_at: physical offset of the log's new end; -1: unchanged.
       fill: holes get placeholders and filler.
-      queues: to be built again; None: all but those of deleted topics.
-      index: it is to be built again.
-      restore: paths of config files to be taken from their `.bak`.
-      topics: how many queues they get, of topics that `topics.json` gets again, by name.
+      queues: to rebuild; None: all but those of deleted topics.
+      index: it is rebuilt.
+      restore: paths of config files to restore from their `.bak`.
+      topics: queue counts of the topics to add to `topics.json`, by name.
       clamp: names of config files whose offsets are set back to the queues' ends.
     """
 
@@ -70,17 +70,17 @@ class Plan:
 
     @property
     def changes_log(self) -> bool:
-        """Whether messages move, are added or are cut."""
+        """Whether messages are moved, added or cut."""
         return self.fill or self.cut_at >= 0
 
     def end_of(self, report: Report) -> int:
-        """Physical offset at which the repaired log ends."""
+        """Physical offset of the end of the repaired log."""
         if self.cut_at >= 0:
             return self.cut_at
         return max([report.log_end, *(hole.end for hole in report.holes if self.fill)])
 
     def add(self, kind: str, path: str, what: str) -> None:
-        """Note one step."""
+        """Add a step."""
         self.steps.append(Step(kind, path, what))
 
     def as_dict(self) -> dict[str, object]:
@@ -89,7 +89,7 @@ class Plan:
 
 
 def plan_repair(report: Report, holes: HolePolicy, rebuild: Rebuild) -> Plan:
-    """Decide what to do about everything that a check found.
+    """Plan the repair of everything that a check found.
 
     Args:
       report: of `check_store` with `remember=True`.

@@ -1,4 +1,4 @@
-"""Checkpoint, abort file and the broker's own state: what they say, and whether it can be true."""
+"""The check of checkpoint, abort file and the broker's state files."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from .json_files import (
 )
 
 MaxOffset = Callable[[str, int], int | None]
-"""(topic, queue id) to the offset behind its last message; None: there is no such queue."""
+"""(topic, queue id) to the offset after its last message; None: there is no such queue."""
 
 
 class ConfigState:
-    """What config/ holds.
+    """The state files of config/.
 
     Attributes:
       files: by name, without the `.bak` ones.
@@ -53,7 +53,7 @@ class ConfigState:
                 self._bad(findings, TOPICS, str(error))
 
     def tree(self, name: str) -> dict[str, Any] | None:
-        """What a file holds; None when it cannot be read or is not there."""
+        """The content of a file; None when it is missing or cannot be read."""
         file = self.files.get(name)
         return file.tree if file is not None else None
 
@@ -139,7 +139,7 @@ def check_checkpoint(
     newest_ms: int,
     is_empty: bool,
 ) -> None:
-    """Judge the checkpoint page.
+    """Check the checkpoint page.
 
     Args:
       newest_ms: the newest store timestamp in the log.
@@ -163,7 +163,7 @@ def check_checkpoint(
             "the broker writes it anew",
         )  # fmt: skip
     if (
-        checkpoint.dispatched_offset < 0  # ours speaks of the moment at which it was written
+        checkpoint.dispatched_offset < 0  # our page has the time at which it was written
         and checkpoint.physic_msg_timestamp_ms > newest_ms
         and not is_empty
     ):

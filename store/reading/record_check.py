@@ -315,8 +315,8 @@ def no_unit(queue: ConsumeQueue, queue_offset: int) -> CorruptRecordError:
     return CorruptRecordError(
         queue.folder,
         queue_offset * UNIT_SIZE,
-        f"message {queue_offset} of queue {queue_id} of topic {topic} has no unit here; restart the "
-        "broker, so that the queue is rebuilt from the log",
+        f"message {queue_offset} of queue {queue_id} of topic {topic} has no unit here; restart "
+        "the broker, so that the queue is rebuilt from the log",
     )
 
 

@@ -24,8 +24,8 @@ A state decides whether a message is put. An event that a row does not name chan
 
 RECOVERY = """## The end of a log
 
-A start reads the log up to the last good record; the row says what is done with what lies behind
-it. Every combination meets exactly one row. Source: `store/recovery/recovery_table.py`.
+A start reads the log up to the last good record; the row decides about the bytes after it. Every
+combination meets exactly one row. Source: `store/recovery/recovery_table.py`.
 """
 
 

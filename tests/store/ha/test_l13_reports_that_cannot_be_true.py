@@ -46,7 +46,7 @@ async def test_a_later_report_beyond_what_was_sent_ends_the_connection(
         await peer.report(offset)
         assert await peer.is_closed()
         assert told == []
-        assert f"it reports {offset}, and was sent the log up to {end}" in caplog.text
+        assert f"it reported {offset}, but was sent the log up to {end}" in caplog.text
         assert master.store.durability.slaves.acked_offset == 0
         await trio.sleep(3.1)
         assert told == [PutMessageStatus.FLUSH_SLAVE_TIMEOUT]
@@ -76,7 +76,7 @@ async def test_a_report_that_goes_back_ends_the_connection(autojump_clock, caplo
         await peer.report(2222)
         await peer.report(2221)
         assert await peer.is_closed()
-        assert "it reports 2221 after 2222" in caplog.text
+        assert "it reported 2221 after 2222" in caplog.text
         assert master.store.durability.slaves.acked_offset == 2222
 
 

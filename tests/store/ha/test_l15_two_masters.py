@@ -44,7 +44,7 @@ async def test_the_old_masters_own_writes_are_kept_and_told_of(autojump_clock):
         before = log_bytes(master.store)
         await trio.sleep(60)
         problem = master.ha.state().problem
-        assert "our log is not the master's from offset" in problem
+        assert "this log differs from the master's from offset" in problem
         assert parted_at <= int(problem.partition("from offset ")[2].split()[0]) < parted_at + 12
         assert log_bytes(master.store) == before
         assert len(bodies(master.store, "Lost")) == 1

@@ -291,7 +291,7 @@ async def test_a_slave_started_from_a_copy_goes_on_where_the_copy_ends(autojump_
 
 
 @pytest.mark.slow
-async def test_a_slave_whose_place_has_expired_is_told_so(autojump_clock, caplog):
+async def test_a_slave_whose_place_has_expired_is_refused_with_advice(autojump_clock, caplog):
     async with group(file_reserved_time=1, delete_when="0;1;2;3;4;5;6;7;8;9;10;11;12;13;14;15;16;"
                      "17;18;19;20;21;22;23") as (master, slave, _):  # fmt: skip
         fill(master.store, 10)
