@@ -9,7 +9,7 @@ import anyio
 
 from .core.in_flight import DeliveryState, InFlight
 from .errors import ClientError
-from .message import SendResult
+from .message import Message, SendResult
 
 
 class Delivery(DeliveryState[ClientError]):
@@ -21,7 +21,15 @@ class Delivery(DeliveryState[ClientError]):
       message: as it was given to `send_soon`.
     """
 
-    __slots__ = ()
+    __slots__ = ("_event",)
+
+    def __init__(self, message: Message) -> None:
+        # The fields of DeliveryState by hand: its __init__ would cost as much as all of these.
+        self.message: Message = message
+        self._result: SendResult | None = None
+        self._error: ClientError | None = None
+        self._is_looked_at = False
+        self._event: anyio.Event | None = None
 
     async def wait(self) -> SendResult:
         """Wait until the message is confirmed or given up.
@@ -29,9 +37,9 @@ class Delivery(DeliveryState[ClientError]):
         Raises: as `Producer.send`.
         """
         if not self.is_done:
-            if self._waiter is None:
-                self._waiter = anyio.Event()
-            await self._waiter.wait()
+            if self._event is None:
+                self._event = anyio.Event()
+            await self._event.wait()
         return self._outcome()
 
     def __await__(self) -> Generator[Any, Any, SendResult]:
@@ -40,8 +48,8 @@ class Delivery(DeliveryState[ClientError]):
     def settle(self, result: SendResult | None, error: ClientError | None) -> None:
         """Note that it is confirmed (`result`) or given up (`error`): once, by the producer."""
         self._result, self._error = result, error
-        if self._waiter is not None:
-            self._waiter.set()
+        if self._event is not None:
+            self._event.set()
 
 
 class SendBuffer(InFlight[ClientError]):

@@ -17,12 +17,12 @@ def generation() -> int:
     return _generation
 
 
-def check_generation(made_in: int, name: str, pid: int) -> None:
+def check_generation(made_in: int, name: object, pid: int) -> None:
     """Raises: ForkedError: the process has forked since, and this is the child.
 
     Args:
       made_in: the generation in which the object was made.
-      name: of the object, for the text.
+      name: of the object, for the text: a string, or the object itself, whose `str` it is.
       pid: of the process that made it.
     """
     if made_in != _generation:
