@@ -1,7 +1,7 @@
 """A cache of the results of a pure function of one text, limited in bytes.
 
-`functools.lru_cache` limits the number of results. For texts from a peer that does not limit memory:
-each may be as large as a frame.
+`functools.lru_cache` limits the number of results. For texts from a peer that is no limit
+of memory: each may be as large as a frame.
 """
 
 from __future__ import annotations

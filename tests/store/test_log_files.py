@@ -25,7 +25,7 @@ COUNT = 300
 
 
 def filled(disk, folder, count=COUNT):
-    """A log of so many files, each beginning with its number; loaded."""
+    """A log of `count` files, each beginning with its number; loaded."""
     log = CommitLog(disk, folder, SIZE)
     for number in range(count):
         log.create(number * SIZE)

@@ -143,7 +143,7 @@ def test_what_was_put_since_is_served_without_a_look_at_the_disk():
 
 def test_old_and_new_come_in_one_answer():
     store, disk = opened()
-    send(store, b"new", tags_code=77)  # not what its properties say, and nobody looks
+    send(store, b"new", tags_code=77)  # not the code of its properties, which a put does not check
     assert bodies(store) == [b"body %d" % number for number in range(COUNT)] + [b"new"]
     flip(disk, LOG, start_of(store, 5) + 90)
     assert store.get_message("T", 0, 0, 32).count == 5

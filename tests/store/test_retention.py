@@ -24,7 +24,7 @@ SIZE = 64 * 1024
 
 
 def files(*ages_h):
-    """Oldest first; None: nobody knows how old."""
+    """Oldest first; None: of unknown age."""
     return [
         LogFileFacts(number * SIZE, -1 if age is None else NOW - int(age * HOUR_MS))
         for number, age in enumerate(ages_h)

@@ -1,5 +1,5 @@
 """L14. Apache's slave that is ahead of its master stands still for ever; one that is different but
-not longer is fed from a wrong boundary, and nobody learns of it. A new slave gets the last file
+not longer is fed from a wrong boundary, and no error is logged. A new slave gets the last file
 only. Here the ends of both logs are compared, a slave that differs is refused with the offset where
 it parts, and a new slave gets the whole log."""
 

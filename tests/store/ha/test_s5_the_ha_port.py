@@ -1,4 +1,4 @@
-"""S5. The HA port of Apache's broker listens everywhere and trusts everybody: whoever reaches it
+"""S5. The HA port of Apache's broker listens everywhere and trusts every peer: one that reaches it
 copies the whole log, and can acknowledge what no slave has."""
 
 from __future__ import annotations
