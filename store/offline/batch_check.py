@@ -75,7 +75,7 @@ class BatchCheck:
                     findings.add(
                         Severity.ERROR, "batch.file_size", file, base // BATCH_UNIT_SIZE,
                         f"the file is {size} bytes long, the others are {file_size}",
-                        "remove this folder; the broker builds it again from the log",
+                        "remove this folder; the broker rebuilds it from the log",
                     )  # fmt: skip
                 else:
                     queue.bases.append(base)
@@ -136,7 +136,7 @@ class BatchCheck:
         Raises:
           StoreIOError: a file cannot be read.
         """
-        advice = "remove the queue's folder; the broker builds it again from the log"
+        advice = "remove the queue's folder; the broker rebuilds it from the log"
         for (topic, queue_id), count in self._lacking.items():
             findings.add(
                 Severity.ERROR if settled else Severity.WARNING, "batch.missing", topic, -1,

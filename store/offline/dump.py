@@ -162,7 +162,7 @@ def dump_index(
             try:
                 header = read_header(file)
                 yield {"kind": "header", "path": path, **_header_row(header._asdict(), counts)}
-                if counts is None:
+                if counts is None:  # without them it is unknown where the entries begin
                     continue
                 number = 1
                 entries_at = INDEX_HEADER_SIZE + counts.slot_count * SLOT_SIZE

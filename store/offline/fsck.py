@@ -36,8 +36,8 @@ Progress = Callable[[int, int], None]
 """Called with (bytes done, bytes in all), about once per MiB."""
 
 RESTORE = (
-    "restore the file from a replica or a backup; else `trocket store repair --skip` puts "
-    "placeholders where messages are lost and keeps all others, `--cut` gives up all that follows"
+    "restore the file from a replica or a backup; otherwise `trocket store repair --skip` puts "
+    "placeholders where messages are lost and keeps all others, `--cut` deletes all that follows"
 )
 
 
@@ -291,7 +291,7 @@ class _Check:
             is_live=report.is_live,
             topics=report.config.topics,
         )
-        self._say_log(walk)
+        self._report_log(walk)
         if self._index is not None:
             # With our checkpoint the broker knows the end of the index, and adds the rest.
             is_apaches = report.checkpoint.dispatched_offset < 0
@@ -346,7 +346,7 @@ class _Check:
             found[key] = queue.max_offset
         return found
 
-    def _say_hole(self, number: int, hole: Hole) -> None:
+    def _report_hole(self, number: int, hole: Hole) -> None:
         report, path = self._report, self._layout.log_path(hole.start)
         counts = report.losses.counts[number]
         known = sum(counts.values())
@@ -371,11 +371,11 @@ class _Check:
             )
         self._findings.add(Severity.LOSS, kind, path, hole.start, what, RESTORE)
 
-    def _say_log(self, walk: LogWalk) -> None:
+    def _report_log(self, walk: LogWalk) -> None:
         report, findings = self._report, self._findings
         path = self._layout.log_path
         for number, hole in enumerate(report.holes):
-            self._say_hole(number, hole)
+            self._report_hole(number, hole)
         if walk.hole_count > len(walk.holes):
             findings.add(
                 Severity.LOSS, "log.holes", self._layout.log_folder, -1,
@@ -388,14 +388,15 @@ class _Check:
             findings.add(
                 Severity.WARNING, "log.tail", path(walk.end), walk.end,
                 f"{walk.nonzero_end - walk.end} bytes behind the last record {what}",
-                "the broker's next start writes zeros over them; `trocket store repair` does, too",
+                "the broker's next start, or `trocket store repair`, overwrites them with zeros",
             )  # fmt: skip
         if walk.back_count:
             findings.add(
                 Severity.WARNING, "log.time", path(walk.first_back), walk.first_back,
                 f"{walk.back_count} records were stored at an earlier time than the one before: "
-                "the clock went back; look-ups by time may be off",
+                "the clock went back; queries by time may be wrong",
             )  # fmt: skip
+        # A client that forwards a message with its properties also copies the old checksum.
         if walk.bad_crc_count:
             findings.add(
                 Severity.WARNING, "log.crc_property", path(walk.first_bad_crc),

@@ -24,7 +24,7 @@ CHUNK_COUNT = 3276
 
 _WORD_BYTES = 256 * 1024
 
-REBUILD = "`trocket store repair` builds the index again from the log"
+REBUILD = "`trocket store repair` rebuilds the index from the log"
 
 
 class Entry(NamedTuple):
@@ -176,8 +176,9 @@ class IndexCheck:
                 findings.add(
                     Severity.WARNING if is_harmless else Severity.ERROR, f"index.{kind}", path,
                     number, f"{count} {WORDS[kind]} (first: {example})",
-                    "look-ups by key and time may miss messages" if is_harmless else REBUILD,
+                    "queries by key and time may miss messages" if is_harmless else REBUILD,
                 )  # fmt: skip
+        # Entries missing at the end are a backlog, which the broker adds; others are lost.
         inside = self.missing_count - self.last_missing_run
         if inside:
             self.is_damaged = True

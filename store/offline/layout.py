@@ -133,6 +133,7 @@ def read_layout(disk: Disk, root: str, conf: Mapping[str, str] | None = None) ->
         raise NoStoreError(f"{root}: there is no such folder")
     log_folder = config.commit_log_folder
     parts = ("consumequeue", "batchconsumequeue", "index", "checkpoint", "config")
+    # A store may have lost its log: any other part of it is enough to check the rest.
     if not disk.is_folder(log_folder) and not any(disk.exists(f"{root}/{part}") for part in parts):
         raise NoStoreError(
             f"{root}: this is no store: it has no commitlog folder; give the folder that "

@@ -337,9 +337,9 @@ class QueueCheck:
                 continue  # only a damaged head names this queue
             behind = state.differences.pop("behind", None)
             if behind is not None and not is_live:
-                self._say_behind(key, state, behind, findings, log_end, settled)
+                self._report_behind(key, state, behind, findings, log_end, settled)
             if on_disk is not None:
-                self._say(key, on_disk, state, findings, settled)
+                self._report(key, on_disk, state, findings, settled)
             elif topics is not None and topic not in topics:
                 self.deleted.add(key)
                 deleted[topic] += state.next - state.first
@@ -366,7 +366,7 @@ class QueueCheck:
                 f"that are not configured and have no queues: {', '.join(sorted(deleted)[:5])}",
             )  # fmt: skip
 
-    def _say(
+    def _report(
         self, key: Key, on_disk: QueueOnDisk, state: CheckedQueue, findings: Findings, settled: bool
     ) -> None:
         if on_disk.is_damaged:
@@ -374,7 +374,7 @@ class QueueCheck:
         is_explained = all(at in self.misplaced for at in state.strays)
         for kind, difference in state.differences.items():
             if kind in ("stray", "again") and is_explained:
-                continue
+                continue  # reported as records with a damaged head
             severity, words, advice = Severity.ERROR, f"units are {kind}", REBUILD
             if kind == "missing":
                 words = "messages of the log have no unit"
@@ -477,7 +477,7 @@ class QueueCheck:
         else:
             state.note("wrong", offset, f"no message of this queue is at {physical_offset}")
 
-    def _say_behind(
+    def _report_behind(
         self,
         key: Key,
         state: CheckedQueue,
@@ -519,7 +519,7 @@ class QueueCheck:
             if stray is not None:
                 self.misplaced[stray.physical_offset] = stray
             else:
-                self._say_gap(key, on_disk, gap, findings)
+                self._report_gap(key, on_disk, gap, findings)
 
     def _stray_in(self, key: Key, state: CheckedQueue, gap: Gap) -> Misplaced | None:
         """The record that a gap of one lacks, if just one there is in no queue as it says."""
@@ -540,7 +540,9 @@ class QueueCheck:
             return None
         return Misplaced(*key, gap.start, found[0], record.size, record.topic)
 
-    def _say_gap(self, key: Key, on_disk: QueueOnDisk | None, gap: Gap, findings: Findings) -> None:
+    def _report_gap(
+        self, key: Key, on_disk: QueueOnDisk | None, gap: Gap, findings: Findings
+    ) -> None:
         before = "the log's end" if gap.before == NOWHERE else gap.before
         findings.add(
             Severity.WARNING, "log.offset_gap",

@@ -21,7 +21,7 @@ WINDOWS_MAX = 4096
 SCAN_COUNT = 3200
 """Units per read of a whole range, 64 KiB."""
 
-REBUILD = "`trocket store repair` builds it again from the log"
+REBUILD = "`trocket store repair` rebuilds it from the log"
 
 
 class QueueOnDisk:

@@ -435,7 +435,7 @@ class Repair:
             save_json(self._disk, f"{folder}/{name}", spare.text)
         if self._plan.topics:
             self._keep(f"{folder}/{TOPICS}")
-            self._say(f"{folder}/{TOPICS}: {len(self._plan.topics)} topics made again")
+            self._say(f"{folder}/{TOPICS}: {len(self._plan.topics)} topics created again")
             add_topics(self._disk, folder, self._plan.topics, self._report.batch_topics)
         for name in self._plan.clamp:
             self._clamp(f"{folder}/{name}", name)

@@ -75,12 +75,13 @@ class ConfigState:
                 also = f", and so is its .bak ({spare.problem})" if spare is not None else ""
                 findings.add(
                     Severity.LOSS, "config.lost", path, -1, f"{found.problem}{also}",
-                    "restore it from a backup or a replica; without it the broker begins anew",
+                    "restore it from a backup or a replica; without it the broker begins with an "
+                    "empty table",
                 )  # fmt: skip
         elif spare is not None and spare.tree is None:
             findings.add(
                 Severity.WARNING, "config.bad_spare", f"{path}.bak", -1, spare.problem,
-                "it is written anew at the next save",
+                "the next save writes it again",
             )  # fmt: skip
 
     def check_offsets(self, findings: Findings, max_offset: MaxOffset) -> None:
@@ -160,7 +161,7 @@ def check_checkpoint(
         findings.add(
             Severity.WARNING, "checkpoint.size", path, -1,
             f"the page is {size} bytes long, not {CHECKPOINT_FILE_SIZE}",
-            "the broker writes it anew",
+            "the broker writes it again",
         )  # fmt: skip
     if (
         checkpoint.dispatched_offset < 0  # our page has the time at which it was written

@@ -181,6 +181,7 @@ class ConsumeQueueStore:
         if facts is None or not 0 <= queue_id <= QUEUE_ID_MAX:
             return None
         name, magic, topic_field, topic_hash = facts
+        # Existing extensions are read even when no new ones are written.
         ext_folder = f"{self._ext_folder}/{name}/{queue_id}"
         queue: ConsumeQueue
         if topic in self.batch_topics:

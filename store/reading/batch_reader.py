@@ -84,6 +84,7 @@ def collect_batches(
         near = unit.physical_offset >= near_from
         if count and _is_full(config, unit, wanted, count, total, near=near):
             break
+        # The first record is answered at any size, so a large one cannot block its consumer.
         next_offset, physical_offset = unit.end_offset, unit.physical_offset
         if physical_offset < skip_until:
             continue

@@ -317,6 +317,7 @@ class MessageAppender:
             offsets.append(PhysicalOffset(physical_offset))
             physical_offset += size
             queue_offset += 1
+        # All or nothing: until here the burst and the queue are unchanged.
         if not offsets or physical_offset + 8 > burst.file_end:
             return []
         burst.pending += pending
@@ -403,7 +404,7 @@ class MessageAppender:
             reconsume_times=message.reconsume_times,
             prepared_transaction_offset=message.prepared_transaction_offset,
         )
-        if has_crc:
+        if has_crc:  # computed last: it covers the whole record
             protected = record[:-PROPERTY_CRC_SIZE]
             record = protected + crc_property((protected,))
         burst.pending.append(record)
