@@ -49,7 +49,7 @@ def test_at_their_defaults_the_last_two_ratios_count_only_where_little_is_free(f
     assert wants(verdict(900, free)) == wanted
 
 
-def test_a_ratio_that_somebody_chose_counts_however_much_is_free():
+def test_a_configured_ratio_applies_however_much_is_free():
     assert wants(verdict(500, 500, disk_space_warning_level_ratio=40)) == (False, True, True)
     assert wants(verdict(500, 500, disk_space_clean_forcibly_ratio=40)) == (False, True, False)
 

@@ -175,7 +175,7 @@ def test_where_descriptors_or_address_space_run_out_others_are_closed_first(what
         log.read(0, 2)
 
 
-def test_an_error_that_closing_cannot_help_is_told():
+def test_an_error_that_closing_cannot_help_is_raised():
     disk = MemoryDisk()
     log = filled(disk, "/log", 3)
     log.read(0, 1)

@@ -271,7 +271,7 @@ def test_a_unit_that_only_says_that_its_message_was_cleaned_away_is_refused():
 # By time
 
 
-def test_times_and_places_of_damaged_messages_are_not_told():
+def test_times_and_offsets_of_damaged_messages_are_not_returned():
     store, disk = opened()
     flip(disk, LOG, start_of(store, 0) + 35)
     for ask in (store.store_time_at, store.physical_offset_at):

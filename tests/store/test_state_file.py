@@ -115,7 +115,7 @@ def test_what_could_not_be_saved_is_saved_again_and_nothing_else(later: bool) ->
     assert table.saved == [b"1"]
 
 
-def test_a_failure_is_told_once_until_a_save_succeeds(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_failure_is_logged_once_until_a_save_succeeds(caplog: pytest.LogCaptureFixture) -> None:
     table = Table()
     table.is_full = True
     table.change()

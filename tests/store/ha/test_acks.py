@@ -54,7 +54,7 @@ def test_the_slaves_needed_are_the_replicas_without_the_master_and_one_at_least(
     assert acks(in_sync_replicas=replicas).needed == needed
 
 
-def test_what_is_acked_is_what_so_many_slaves_have():
+def test_the_acked_offset_is_that_of_the_needed_slaves():
     state, outcomes = acks(in_sync_replicas=3), []
     state.wait(100, outcomes.append)
     state.report("a", 150)
@@ -70,7 +70,7 @@ def test_what_is_acked_is_what_so_many_slaves_have():
     assert outcomes == [OK, OK]
 
 
-def test_a_slave_far_behind_is_nobody_to_wait_for():
+def test_a_slave_far_behind_is_not_waited_for():
     state = acks(ha_max_gap_not_in_sync=100)
     assert not state.are_enough(0)
     state.report("a", 50)
@@ -99,7 +99,7 @@ def test_a_store_without_slaves_says_what_it_can_promise(role, sync):
 
 
 @pytest.mark.parametrize("role", [BrokerRole.ASYNC_MASTER, SYNC])
-def test_a_failed_fsync_is_told_at_once_to_those_who_wait_for_a_slave(role):
+def test_a_failed_fsync_answers_sends_that_wait_for_a_slave_at_once(role):
     store = open_store(broker_role=role, sync=True)
     store.durability.slaves.report("slave", 0)
     _, physical, _ = put(store)
@@ -112,9 +112,7 @@ def test_a_failed_fsync_is_told_at_once_to_those_who_wait_for_a_slave(role):
 
 
 @pytest.mark.parametrize("fails", [False, True])
-async def test_that_a_slave_is_late_is_told_once_the_message_is_on_the_device(
-    autojump_clock, fails
-):
+async def test_a_late_slave_is_answered_once_the_message_is_on_the_device(autojump_clock, fails):
     """Or a power cut takes what was said to be stored: an fsync may be what the slave waits for."""
     store = open_store(broker_role=SYNC, sync=True)
     store.durability.slaves.report("slave", 0)
@@ -211,7 +209,7 @@ async def test_what_a_late_report_covers_is_stored_and_was_answered_once(autojum
         assert len(bodies(slave.store)) == 2
 
 
-async def test_no_slave_is_told_at_once_and_a_gone_one_as_soon_as_it_is(autojump_clock):
+async def test_without_a_slave_a_send_is_answered_at_once_also_after_one_is_gone(autojump_clock):
     async with group(role=SYNC) as (master, slave, network):
         await trio.sleep(1)
         await slave.kill()
@@ -267,7 +265,7 @@ async def test_a_slave_far_behind_is_not_waited_for_until_it_is_near(autojump_cl
         assert outcomes == [OK]
 
 
-async def test_those_who_wait_when_the_master_stops_are_told(autojump_clock):
+async def test_sends_that_wait_when_the_master_stops_are_answered(autojump_clock):
     async with group(role=SYNC) as (master, _, network):
         await trio.sleep(1)
         network.delay_s = 1

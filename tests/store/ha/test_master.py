@@ -185,7 +185,7 @@ async def test_a_slave_ahead_is_refused_and_logged_with_advice(autojump_clock, c
         assert master.store.durability.slaves.acked_offset == 0
 
 
-async def test_a_slave_that_can_ask_is_told_by_a_frame(autojump_clock):
+async def test_a_slave_with_the_extension_is_refused_by_a_frame(autojump_clock):
     async with master_under_test() as master:
         fill(master.store, 3)
         peer = master.connect()
@@ -209,7 +209,7 @@ async def test_a_slave_in_a_file_that_is_missing_is_refused(autojump_clock, capl
         assert "the file with offset 65536 was deleted" in caplog.text
 
 
-async def test_a_slave_that_is_refused_again_and_again_is_told_of_once(autojump_clock, caplog):
+async def test_a_slave_that_is_refused_repeatedly_is_logged_once(autojump_clock, caplog):
     async with master_under_test() as master:
         for _ in range(5):
             peer = master.connect()
@@ -301,7 +301,7 @@ async def test_a_slave_that_connects_anew_takes_the_place_of_its_old_connection(
 # ---- real sockets ------------------------------------------------------------------------
 
 
-def test_a_master_listens_on_this_machine_only_unless_it_is_told_more(caplog):
+def test_a_master_listens_on_this_machine_only_by_default(caplog):
     config = MessageStoreConfig()
     with open_ha_listener(config) as listener:
         assert listener.getsockname()[0] == "127.0.0.1"

@@ -154,7 +154,7 @@ async def test_signs_of_life_to_an_empty_slave_may_say_anything(autojump_clock):
         assert bodies(slave.store) == [b"late"]
 
 
-async def test_an_empty_slave_begins_with_a_file_of_its_own_size_only(autojump_clock):
+async def test_an_empty_slave_begins_only_at_a_file_of_its_file_size(autojump_clock):
     async with slave_under_test() as slave:
         peer = await slave.next_connection()
         await begin(peer, 0)
@@ -178,7 +178,7 @@ async def test_a_frame_of_an_impossible_size_ends_the_connection(autojump_clock,
         assert bodies(slave.store) == [b"old"]
 
 
-async def test_a_bad_record_ends_the_copy_and_is_told_of_once(autojump_clock, caplog):
+async def test_a_bad_record_ends_the_copy_and_is_logged_once(autojump_clock, caplog):
     bad = bytearray(NEXT)
     bad[90] ^= 1
     async with slave_under_test(with_old()) as slave:
@@ -200,7 +200,7 @@ async def test_a_bad_record_ends_the_copy_and_is_told_of_once(autojump_clock, ca
 # ---- masters of ours ---------------------------------------------------------------------
 
 
-async def test_a_master_of_ours_is_asked_about_the_end_and_told_who_we_are(autojump_clock):
+async def test_a_trocket_master_is_asked_about_the_end_and_sent_the_identity(autojump_clock):
     async with slave_under_test(with_old()) as slave:
         identities = set()
         for _ in range(2):
@@ -247,7 +247,7 @@ async def test_a_master_that_answers_something_else_is_left(autojump_clock):
 
 
 @pytest.mark.parametrize(("limit", "side"), [(5, "ends at 5"), (1 << 30, "begins at 1073741824")])
-async def test_a_refusal_is_told_with_the_masters_end(autojump_clock, limit, side):
+async def test_a_refusal_names_the_masters_end(autojump_clock, limit, side):
     async with slave_under_test(with_old()) as slave:
         peer = await slave.next_connection()
         await begin(peer, len(OLD))
@@ -284,7 +284,7 @@ async def test_the_masters_address_may_stand_in_the_file(autojump_clock):
 
 
 @pytest.mark.parametrize("address", ["nowhere", "127.0.0.1:99999", "127.0.0.1:1"])
-async def test_an_address_where_nobody_is_becomes_the_problem(address):
+async def test_an_address_without_a_listener_becomes_the_problem(address):
     store = open_store(broker_role=BrokerRole.SLAVE)
     slave = HaSlave(store)
     slave.set_master(address)

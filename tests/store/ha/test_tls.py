@@ -254,7 +254,7 @@ def test_a_file_that_cannot_be_used_is_named(files, role, key, text):
         ha_tls(MessageStoreConfig(broker_role=role, **{**keys, key: str(path)}))
 
 
-def test_a_key_with_a_password_is_refused_and_nobody_is_asked_for_it(files):
+def test_a_key_with_a_password_is_refused_without_a_prompt(files):
     keys = files.of(OURS)
     path = Path(str(keys["ha_tls_key_path"]))
     key = serialization.load_pem_private_key(path.read_bytes(), None)

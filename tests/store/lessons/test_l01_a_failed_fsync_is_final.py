@@ -21,7 +21,7 @@ from trocket.store.writing.flush import INLINE_S, FlushService
 from ..support import bodies, open_store, put, send
 
 
-def test_after_one_failed_fsync_nobody_is_answered_and_it_is_never_tried_again():
+def test_after_one_failed_fsync_no_send_succeeds_and_it_is_never_tried_again():
     disk = MemoryDisk(journalled=True)
     store = open_store(disk, sync=True)
     send(store, b"before")
@@ -91,7 +91,7 @@ class OneFile:
         assert self.may_end.wait(10)
 
 
-async def test_who_comes_while_an_fsync_runs_is_not_told_before_it_ends():
+async def test_a_second_flush_does_not_return_before_the_running_fsync_ends():
     log, calls = OneFile(), []
     flusher = FlushService(
         log, SystemClock(), timeout_s=5.0, on_flushed=calls.append, on_failed=calls.append

@@ -90,7 +90,7 @@ def waiting(store: MessageStore) -> list[bool]:
     return outcomes
 
 
-def test_setting_the_clock_lets_nobody_wait_longer_or_shorter_for_an_fsync():
+def test_setting_the_clock_does_not_change_the_wait_for_an_fsync():
     store = open_store(clock=ManualClock(), sync=True)
     outcomes = waiting(store)
     store.clock.jump(HOUR_MS)
