@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple, Protocol
 
 from ...remoting.record_schema import MAGIC_V1, MAGIC_V2, RECORD_PREFIX
+from ..offsets import Position
 
 CHUNK = 1024 * 1024
 EVERYWHERE = 1 << 62
@@ -31,10 +32,10 @@ _ZEROS = bytes(CHUNK)
 class Readable(Protocol):
     """The bytes of one file."""
 
-    def pread(self, size: int, position: int) -> bytes:
+    def pread(self, size: int, position: Position) -> bytes:
         """Read up to `size` bytes; fewer only at their end."""
 
-    def next_data(self, position: int) -> int:
+    def next_data(self, position: Position) -> Position:
         """The next position, from this one on, that may not be in a hole of the file."""
 
 
@@ -76,11 +77,11 @@ def chunks(
         stop = min(file_size, end - base)
         while position < stop:
             # In a sparse copy a record may begin in a hole, just before the next block.
-            position = max(file.next_data(position) - overlap, position)
+            position = max(file.next_data(Position(position)) - overlap, position)
             if position >= stop:
                 break
             size = min(CHUNK, file_size - position, stop - position + overlap)
-            chunk = file.pread(size, position)
+            chunk = file.pread(size, Position(position))
             if not chunk:
                 break
             yield base + position, chunk
@@ -140,7 +141,7 @@ def has_unwritten_sector(log: ReadableLog, start: int, end: int) -> bool:
         if file is None:
             position = base + log.file_size
             continue
-        first = position - base
+        first = Position(position - base)
         chunk = file.pread(CHUNK - first % SECTOR, first)
         if not chunk:
             position = base + log.file_size
