@@ -44,12 +44,12 @@ _INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
 
 
 class ConfigError(Exception):
-    """A configuration that cannot be used; `str()` of it is one line for the person who wrote it.
+    """An unusable configuration; `str()` of it is one line for the operator.
 
     Args:
       reason: what is wrong and what would be right.
-      path: the file; "" when it does not come from one.
-      line: 1-based line in that file; 0: not one line's fault.
+      path: the file; "" when there is none.
+      line: 1-based line in that file; 0: no single line is wrong.
     """
 
     def __init__(self, reason: str, *, path: str = "", line: int = 0) -> None:
@@ -68,17 +68,17 @@ class Entry(NamedTuple):
 
 
 class KnownKey(NamedTuple):
-    """A key that RocketMQ knows, and what it means that trocket does not use it."""
+    """A key of RocketMQ, and the effect of trocket's not using it."""
 
     key: str
     kind: str  # bool, int, long, double, str, enum
     default: str  # "-" for none; in brackets when it depends on the machine
     important: bool  # RocketMQ prints it with -m
-    effect: str  # said when the key is set and not supported
+    effect: str  # logged when the key is set and not supported
 
 
 class Configured(NamedTuple):
-    """What came of a file: the configurations in the order given, and a line per warning."""
+    """The content of a file: the configurations in the given order, and a line per warning."""
 
     configs: tuple[Any, ...]
     warnings: list[str]
@@ -110,7 +110,7 @@ def key_of(field: dataclasses.Field[Any]) -> str:
 def parse_properties(text: str, *, path: str = "") -> list[Entry]:
     r"""The entries of a properties file, in the file's order, repeated keys included.
 
-    `#` or `!` begins a comment line; key and value are parted by `=`, `:` or blanks; an odd number
+    `#` or `!` begins a comment line; `=`, `:` or blanks separate key and value; an odd number
     of `\` at the end of a line continues it; `\t \n \r \f \uXXXX` are escapes and `\` before any
     other character is that character. Values keep blanks at their end, as in Java.
 
@@ -206,7 +206,7 @@ def to_properties(config: Any) -> list[tuple[str, str]]:
 
 
 def property_line(key: str, value: str) -> str:
-    """A line of a properties file, its end included; whatever the value holds, it is one line."""
+    """One line of a properties file with its end; the value is escaped as necessary."""
     return f"{key}={_escape(value)}\n"
 
 

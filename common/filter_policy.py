@@ -1,9 +1,9 @@
-"""Which class filters there may be, and what they may take: keys of broker and filter server.
+"""The policy of class filters: keys of broker and filter server that allow and limit them.
 
-A broker that keeps filter servers alive hands its own on to them. Pure.
+A broker passes its policy on to the filter servers that it runs. Pure.
 
-Java counterpart: filtersrv/FiltersrvConfig.java of 4.2.0; keys that it does not have are ours, for
-it let everybody run any class in its own process (CVE-2023-33246 and CVE-2023-37582 came that way).
+Java counterpart: filtersrv/FiltersrvConfig.java of 4.2.0. The additional keys are ours: it let
+every client run any class in the server's process (as in CVE-2023-33246 and CVE-2023-37582).
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ class FilterPolicy:
     """Keys of class filters. Without any of them set no class filter works.
 
     Attributes:
-      filter_classes_file: JSON file that says what class names mean: `{"com.shop.Cheap":
+      filter_classes_file: JSON file that defines classes by name: `{"com.shop.Cheap":
         {"expression": "price < 10"}, "com.shop.Big": {"named": "big"}}`; "" = none. Ours.
       client_upload_filter_class_enable: whether the source of a class comes from consumers (302);
         otherwise it is fetched from the repository below, every minute.
       filter_class_repertory_url: the repository: CLASSNAME.java, or .py, is added; http, https, or
         file for a folder; "" = none.
       java_filter_enable, python_filter_enable: whether source in Java, or Python, is run at all,
-        each group's in a process of its own that may do next to nothing. Ours.
+        each group's in a separate process with almost no rights. Ours.
       filter_upload_groups: the consumer groups that may upload, comma-separated; "*" = all of them,
         "" = none. Ours.
       filter_worker_memory_max: MiB that the process of a filter may take, a JVM's own included.
         128 hold a small JVM; Python needs 30. Ours.
-      filter_batch_timeout_millis: how long a filter may take for the messages of one pull. Ours.
+      filter_batch_timeout_millis: longest time of a filter for the messages of one pull. Ours.
       filter_strikes_max: failures in a row after which a class counts as broken until it is
-        uploaded anew. Ours.
+        uploaded again. Ours.
       compress_msg_body_over_howmuch: bytes from which on bodies are compressed again, after the
         filter has seen them.
       zip_compress_level: of zlib, 0 to 9.

@@ -1,4 +1,4 @@
-"""Java's `String.hashCode`, and what RocketMQ makes of it: tag codes and index key hashes.
+"""Java's `String.hashCode`, and RocketMQ's tag codes and index key hashes.
 
 Java counterpart: `java.lang.String.hashCode` (s[0]*31^(n-1) + … + s[n-1] over UTF-16 units, 32
 bits, wrapping), `MessageExtBrokerInner.tagsString2tagsCode`, `IndexFile.indexKeyHashMethod` of
@@ -20,10 +20,10 @@ _POWER = tuple(pow(31, n, 1 << 32) for n in range(_CHUNK_UNITS + 1))
 _P2, _P4 = _POWER[2], _POWER[4]
 
 TAG_CACHE_COUNT_MAX = 4096
-"""Tags whose code is remembered; each at most `_CHUNK_UNITS` characters, so below 1 MB in all."""
+"""Tags whose code is cached; each at most `_CHUNK_UNITS` characters, so below 1 MB in all."""
 
 HEAD_CACHE_COUNT_MAX = 4096
-"""Beginnings of keys whose hash is remembered. A producer's unique keys share theirs for 1 ms."""
+"""Prefixes of keys whose hash is cached. A producer's unique keys share one for 1 ms."""
 
 # Two ASCII characters -> their hash: 16,384 entries would be 2 MB, so it is filled as they come.
 _pairs: dict[str, int] = {}

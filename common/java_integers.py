@@ -1,4 +1,4 @@
-"""The ends of Java's int and long."""
+"""The limits of Java's int and long."""
 
 from __future__ import annotations
 

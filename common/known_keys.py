@@ -1,14 +1,14 @@
 """RocketMQ's own configuration keys, supported or not, with type and default.
 
-They are data: the tables `keys/*.txt`, which are read only where a key in a user's file is no field
-of a dataclass, to say what it means. In a table
+They are data: the tables `keys/*.txt`, which are read only where a key in a user's file is not a
+field of a dataclass, to explain it. In a table
 
     # begins a comment
     [section]          what it means that trocket does not support the keys below: `EFFECTS`
     key type default   `!` behind the key: one that RocketMQ itself calls important
 
 The type is Java's; `-` stands for a default of "" or null, and parentheses around one that depends
-on the machine. Whether trocket supports a key, the dataclass says.
+on the machine. trocket supports the keys that are fields of a dataclass.
 """
 
 from __future__ import annotations
@@ -39,17 +39,17 @@ EFFECTS: Final[Mapping[str, str]] = {
     "replication": "who is master is set by an operator: no controller, acting master or DLedger",
     "retention": "files are removed at once and minimum offsets follow: nothing to tune here",
     "rocksdb": "there is no RocksDB; consume queues and configuration are in RocketMQ's own files",
-    "security": "users and access control are not there yet: whoever reaches the port is let in",
+    "security": "users and access control are not supported yet: any peer may connect",
     "threads": "requests are served without thread pools and their queues",
     "tiered": "tiered storage is not there",
     "trocket": "it is trocket's own; RocketMQ does not know it",
     "transactions": "transactions are not there yet",
 }
-"""What it means that a key is not supported, by the section that it stands in."""
+"""The effect of an unsupported key, by its section."""
 
 
 def read_keys(*tables: str) -> dict[str, KnownKey]:
-    """The keys of some tables; of a key that two of them have, the later one counts.
+    """The keys of some tables; a later table overrides an earlier one.
 
     Args:
       tables: names of files in `keys/`, without `.txt`.

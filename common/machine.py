@@ -15,7 +15,7 @@ from pathlib import Path, PurePosixPath
 from typing import Final
 
 _ELSEWHERE: Final = ("192.0.2.1", 9)
-"""An address of a network that exists only in documentation (RFC 5737), so never our own."""
+"""An address that is reserved for documentation (RFC 5737), so never this machine's."""
 
 CGROUPS: Final = Path("/sys/fs/cgroup")
 OWN_CGROUPS: Final = Path("/proc/self/cgroup")
@@ -44,7 +44,7 @@ def local_address() -> str:
 
 def usable_memory(own_groups: Path = OWN_CGROUPS, groups: Path = CGROUPS) -> int | None:
     """Bytes that this process may use: the least of the machine's memory, the limits of its control
-    groups, RLIMIT_AS and RLIMIT_DATA; None: nothing is known.
+    groups, RLIMIT_AS and RLIMIT_DATA; None: unknown.
 
     Args:
       own_groups: file that names the process's control groups.

@@ -1,7 +1,7 @@
-"""What the processes of name server and broker share: flags, files, log, signals, exit status.
+"""Common parts of the server processes: flags, files, log, signals, exit status.
 
-A shell: no protocol in it. trio is imported only when something is to be run, so that `--help` and
-`-p` do not wait for it.
+A shell without protocol logic. trio is imported only to run a server, so that `--help` and `-p` do
+not wait for it.
 
 Java counterpart: srvutil/ServerUtil with the main methods of BrokerStartup and NamesrvStartup.
 """
@@ -28,20 +28,20 @@ if TYPE_CHECKING:
 
 EXIT_OK = 0
 EXIT_FAILED = 1
-"""It could not start, or could not go on."""
+"""The process could not start, or failed."""
 EXIT_USAGE = 2
-"""Flags or configuration are wrong; the same that argparse ends with."""
+"""Flags or configuration are wrong; argparse's exit status."""
 EXIT_INTERRUPTED = 130
 """Ctrl-C before there was anything to stop."""
 
 STDIN = "standard input"
-"""In errors, in place of a file's path."""
+"""In errors, instead of a file's path."""
 END_OF_CONFIG = b"\n\n"
-"""Behind the keys on standard input."""
+"""The end of the keys on standard input."""
 
 OPEN_FILES_WANTED = 65_536
-"""A connection is one, the store's files are up to 900: the usual limit of 1,024 leaves no room for
-clients. Apache's scripts ask for 655,350."""
+"""A connection needs one, the store's files up to 900: the usual limit of 1,024 leaves no room for
+clients. Apache's scripts set 655,350."""
 
 _imported_s = time.monotonic()
 
@@ -104,12 +104,11 @@ def read_entries(path: str | None) -> list[Entry]:
 
 
 def given_entries(options: argparse.Namespace) -> tuple[list[Entry], str]:
-    """The entries of the file, or of standard input, that flags name; and where that is, for
-    messages.
+    """The entries of the file, or of standard input, that flags name; and its name for messages.
 
     Args:
       options: of `apache_flags` with `add_config_from_stdin`.
-    Raises: ConfigError: as `read_entries`; or standard input ended, or holds too much, before an
+    Raises: ConfigError: see `read_entries`; or standard input ended, or is too long, before an
       empty line.
     """
     if options.from_stdin:
@@ -128,7 +127,7 @@ def _entries_of_stdin() -> list[Entry]:
 
 
 async def stop_at_end_of_stdin(stop: trio.CancelScope) -> None:
-    """Cancel `stop` when standard input ends: whoever started this process has ended."""
+    """Cancel `stop` when standard input ends, because the parent process has ended."""
     import trio
 
     stdin = trio.lowlevel.FdStream(0)
@@ -161,7 +160,7 @@ def print_configuration(configs: Iterable[Any], only: frozenset[str] | None = No
 
 def log_to_stderr(level: str, warnings: Iterable[str]) -> None:
     """One line per record on standard error; then the warnings of the configuration."""
-    # Neither is ever shown, and both are looked up for every record.
+    # Neither is shown, and both cost a lookup for every record.
     logging.logThreads = False
     logging.logMultiprocessing = False
     logging.basicConfig(
@@ -174,26 +173,27 @@ def log_to_stderr(level: str, warnings: Iterable[str]) -> None:
 
 
 def raise_open_files_limit() -> None:
-    """Let this process open `OPEN_FILES_WANTED` files and connections, or as many as it may."""
+    """Raise the limit of open files and connections to `OPEN_FILES_WANTED`, or the hard limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = OPEN_FILES_WANTED if hard == resource.RLIM_INFINITY else min(OPEN_FILES_WANTED, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:
         try:
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-        except (OSError, ValueError) as error:  # macOS says infinity and takes less
+        except (OSError, ValueError) as error:  # macOS reports infinity and accepts less
             logger.info("the limit of open files stays %d: %s", soft, error)
 
 
 def settle() -> None:
-    """The start is over: `serve` kept the garbage collector out of it, since a start makes much and
-    none of it is garbage; what it made is never looked at again.
+    """Enable the garbage collector after the start, without the start's objects.
+
+    `serve` disables it during the start, which creates many objects and no garbage.
     """
     gc.freeze()
     gc.enable()
 
 
 def say(text: str) -> None:
-    """Print to standard output and flush: whoever started us may be reading a pipe."""
+    """Print to standard output and flush: the parent process may read from a pipe."""
     print(text, flush=True)
 
 
@@ -216,14 +216,14 @@ def serve(
     program: str,
     expected: tuple[type[BaseException], ...] = (),
 ) -> int:
-    """Run `main` until SIGTERM or SIGINT, and tell the outcome as an exit status.
+    """Run `main` until SIGTERM or SIGINT; returns the exit status.
 
     Args:
-      main: is given a scope that a signal cancels; what runs inside it is stopped first, and the
-        rest when `main` chooses.
-      program: the name before an error's line.
-      expected: errors that are one line on standard error; OSError and ConfigError always are.
-        Any other is a bug and shows its traceback.
+      main: gets a scope that a signal cancels: code inside it is stopped first, the rest when
+        `main` decides.
+      program: the prefix of error lines.
+      expected: errors that are printed as one line on standard error, besides OSError and
+        ConfigError. Any other is a bug and prints its traceback.
     """
     gc.disable()  # until `settle`
     raise_open_files_limit()
@@ -258,7 +258,7 @@ def serve(
 
 
 def refuse(program: str, error: ConfigError) -> int:
-    """Print what is wrong with the configuration; the exit status to end with."""
+    """Print a configuration error; returns the exit status."""
     print(f"{program}: {error}", file=sys.stderr, flush=True)
     return EXIT_USAGE
 

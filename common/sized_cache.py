@@ -1,7 +1,7 @@
-"""Sized cache: results of a pure function of one text, bounded in bytes.
+"""A cache of the results of a pure function of one text, limited in bytes.
 
-`functools.lru_cache` bounds how many results are kept. Where the text comes from a peer that is no
-bound: each may be as large as a frame allows.
+`functools.lru_cache` limits the number of results. For texts from a peer that is no limit
+of memory: each may be as large as a frame.
 """
 
 from __future__ import annotations
@@ -12,20 +12,20 @@ from typing import Any, Final, Generic, TypeVar
 T = TypeVar("T")
 
 ENTRY_PARTS: Final = 4
-"""A result that takes more than this part of the cache is not kept: it would drive out the rest."""
+"""A result larger than this fraction of the cache is not kept: it would evict all others."""
 
 
 class SizedCache(Generic[T]):
-    """A function that remembers its results; the oldest ones give way to new ones.
+    """A function that caches its results; the oldest are evicted first.
 
     Args:
-      compute: the function. What it raises is not remembered.
+      compute: the function. Exceptions are not cached.
       size_max: bytes of all results.
-      size_of: about how many bytes a text and its result take.
+      size_of: estimates the bytes of a text and its result.
 
     Attributes:
-      size_max: as above.
-      size: bytes of the results that are kept, by `size_of`.
+      size_max: see the argument.
+      size: bytes of the cached results, by `size_of`.
     """
 
     def __init__(

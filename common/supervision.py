@@ -1,9 +1,9 @@
-"""Supervision: what may end the process, and how a server goes on after any other error.
+"""Supervision: exceptions that end the process, and recovery from all others.
 
-An error that no code expected is a bug of ours or a failure of the machine. It costs the callback,
-connection, request or round in which it happened; it is logged with its traceback, and the process
-serves others on. `ENDS_PROCESS` lists the exceptions that are raised on. docs/operations.md tells
-operators the same list.
+An unexpected error is a bug or a failure of the machine. It ends the callback, connection, request
+or round in which it happened; it is logged with its traceback, and the process continues to serve.
+`ENDS_PROCESS` lists the exceptions that are raised again; docs/operations.md has the same list for
+operators.
 
 Java counterpart: common/ServiceThread.java and ScheduledExecutorService with catch Throwable.
 """
@@ -25,8 +25,8 @@ ENDS_PROCESS: Final[Mapping[type[BaseException], str]] = {
     trio.Cancelled: "the owner of the task stops it",
     trio.TrioInternalError: "the event loop itself is broken: no task can be trusted to run",
 }
-"""Exceptions that no guard holds back, and why. Every exception that is no `Exception` is raised on
-as well. Errors of a start (configuration, address, data folder) end the process too: they come
+"""Exceptions that are always raised again, and why. So is every exception that is not an
+`Exception`. Errors of a start (configuration, address, data folder) end the process, too: they come
 before anything is supervised."""
 
 FAILURE_INTERVAL_S: Final = 60.0
@@ -34,17 +34,16 @@ FAILURE_INTERVAL_S: Final = 60.0
 would fill the disk that the store needs."""
 
 FAILURES_REMEMBERED_MAX: Final = 256
-"""Different failures that one log keeps apart; the texts may depend on what peers send."""
+"""Different failures that one log distinguishes; the texts may depend on input from peers."""
 
 PAUSE_S_MIN: Final = 0.1
-"""Before a service that failed runs again for the first time."""
+"""Pause before the first restart of a failed service."""
 
 PAUSE_S_MAX: Final = 10.0
-"""The pause doubles up to this: a lasting failure costs little, and is not noticed much later when
-it is over."""
+"""The pause doubles up to this: a lasting failure costs little, and its end is noticed soon."""
 
 WELL_S: Final = 60.0
-"""A service that ran for so long without a failure begins again with the shortest pause."""
+"""A service that ran this long without a failure is restarted after the shortest pause."""
 
 T = TypeVar("T")
 Fatal = tuple[type[BaseException], ...]
@@ -53,12 +52,12 @@ Fatal = tuple[type[BaseException], ...]
 def split_fatal(
     error: BaseException, ends: Fatal = ()
 ) -> tuple[BaseException | None, BaseException | None]:
-    """Part an error, or a group of errors, by what may end the process.
+    """Split an error, or a group of errors, by `ENDS_PROCESS`.
 
     Args:
       ends: types that end this task beside those of `ENDS_PROCESS`.
 
-    Returns: what must be raised on, and what is to be logged; None for a part without errors.
+    Returns: the part to raise again, and the part to log; None for a part without errors.
     """
 
     def is_fatal(each: BaseException) -> bool:
@@ -73,8 +72,8 @@ class FailureLog:
     """Logs unexpected errors with their tracebacks, each kind at most once a minute.
 
     Args:
-      logger: where the lines go.
-      now_s: a clock in seconds that never goes back.
+      logger: logs the lines.
+      now_s: a monotonic clock, seconds.
     """
 
     def __init__(
@@ -108,7 +107,7 @@ class FailureLog:
 
 @contextmanager
 def contained(failures: FailureLog, what: str, meaning: str) -> Iterator[None]:
-    """Log an unexpected error of the block and go on behind it; see `FailureLog.note`."""
+    """Log an unexpected error of the block and continue after it; see `FailureLog.note`."""
     try:
         yield
     except BaseException as error:
@@ -123,7 +122,7 @@ def contained(failures: FailureLog, what: str, meaning: str) -> Iterator[None]:
 def call_each(
     calls: Iterable[Callable[[], object]], failures: FailureLog, what: str, meaning: str
 ) -> None:
-    """Call all of these; one that fails is logged and does not keep the others from their call."""
+    """Call all functions; a failure is logged, and the others are called."""
     for call in calls:
         with contained(failures, what, meaning):
             call()
@@ -132,7 +131,7 @@ def call_each(
 def notify_each(
     calls: Iterable[Callable[[T], object]], value: T, failures: FailureLog, what: str, meaning: str
 ) -> None:
-    """Call all of these with a value, as `call_each`; for what is called in each turn."""
+    """`call_each` with a value, in the cheap form for every turn."""
     for call in calls:
         try:
             call(value)
@@ -141,9 +140,9 @@ def notify_each(
 
 
 class Supervisor:
-    """Starts services in a nursery, and runs each again after an error that is not expected.
+    """Starts services in a nursery, and restarts each after an unexpected error.
 
-    A service must be able to run again after it raised: its `run` begins from its object's state.
+    A service must be restartable: its `run` begins from its object's state.
 
     Args:
       nursery: owns the services.
@@ -167,14 +166,14 @@ class Supervisor:
         self._nursery.start_soon(self._supervise, what, run, args, {})
 
     async def start(self, what: str, run: Callable[..., Awaitable[object]], *args: object) -> None:
-        """Run a service that tells when it has started, and wait for that.
+        """Run a service that reports its start (trio's `task_status`), and wait for that.
 
-        Raises: what `run` raises before it has started.
+        Raises: the exception of `run` before it has started.
         """
         await self._nursery.start(self._start, what, run, args)
 
     def every(self, what: str, interval_s: float, act: Callable[[], object]) -> None:
-        """Call `act` now and then.
+        """Call `act` at intervals.
 
         Args:
           interval_s: seconds between two calls.
@@ -222,7 +221,7 @@ class Supervisor:
 
 
 class _Status:
-    """A service's task status that may be told again when the service runs again."""
+    """A service's task status; a restarted service may call `started` again."""
 
     def __init__(self, status: trio.TaskStatus[object]) -> None:
         self.has_started = False

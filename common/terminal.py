@@ -1,6 +1,6 @@
-"""Output of commands and Spark jobs: lines, tables, times, and Ctrl-C as a question.
+"""Terminal output of commands and Spark jobs: lines, tables, times, and Ctrl-C as a flag.
 
-Tables need rich, which comes with the extra `cli`; without it they are lines with tabs, as into a
+Tables need rich, which comes with the extra `cli`; without it they are lines with tabs, as in a
 pipe.
 """
 
@@ -34,7 +34,7 @@ def one_line(message: object) -> str:
 
 
 def printable(text: str) -> str:
-    """A text without what would move a terminal's cursor: such characters as `\\n` and `\\x1b`."""
+    """A text with its control characters, such as `\\n` and `\\x1b`, escaped."""
     if text.isprintable():
         return text
     return "".join(
@@ -43,7 +43,7 @@ def printable(text: str) -> str:
 
 
 def plain(value: object) -> str:
-    """A cell as scripts read it: numbers without separators, "-" for None."""
+    """A cell for scripts: numbers without separators, "-" for None."""
     return "-" if value is None else printable(str(value))
 
 
@@ -68,7 +68,7 @@ def show(
 
     Args:
       file: standard output, unless given.
-      cell: makes a text of a value: `plain` or `grouped`.
+      cell: formats a value: `plain` or `grouped`.
     """
     out = sys.stdout if file is None else file
     texts = [[cell(value) for value in row] for row in rows]
@@ -123,13 +123,13 @@ def time_text(milliseconds: int | None) -> str:
 
 @contextlib.contextmanager
 def interrupts(excuse: str = "") -> Iterator[Callable[[], bool]]:
-    """Ctrl-C as a question: while this is entered, it sets a flag instead of raising.
+    """Inside, Ctrl-C sets a flag instead of raising; yields a function that returns the flag.
 
-    Outside of the main thread, which alone gets signals, the answer is always no.
+    Outside of the main thread, the only one with signals, the flag is never set.
 
     Args:
-      excuse: printed at the first Ctrl-C if it may take long until the flag is looked at; a second
-        one then raises KeyboardInterrupt.
+      excuse: printed at the first Ctrl-C if the flag may be read much later; a second one then
+        raises KeyboardInterrupt.
     """
     if threading.current_thread() is not threading.main_thread():
         yield lambda: False
@@ -148,5 +148,5 @@ def interrupts(excuse: str = "") -> Iterator[Callable[[], bool]]:
     try:
         yield lambda: count > 0
     finally:
-        if signal.getsignal(signal.SIGINT) is note:  # else Spark has taken it, and keeps it
+        if signal.getsignal(signal.SIGINT) is note:  # otherwise Spark has replaced the handler
             signal.signal(signal.SIGINT, before)

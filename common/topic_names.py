@@ -1,4 +1,4 @@
-"""The names of topics and groups that RocketMQ itself uses: brokers and clients must agree on them.
+"""Names of RocketMQ's system topics and groups, on which brokers and clients must agree.
 
 Java counterpart: TopicValidator, MixAll, NamespaceUtil of RocketMQ 5.5. Pure.
 """
@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import Final
 
 TOPIC_LENGTH_MAX: Final = 127
-"""Characters of a topic's name; all of them are ASCII, so bytes too."""
+"""Characters of a topic's name; all are ASCII, so also bytes."""
 
 RETRY_TOPIC_PREFIX: Final = "%RETRY%"
 DLQ_TOPIC_PREFIX: Final = "%DLQ%"
@@ -17,7 +17,7 @@ SYSTEM_TOPIC_PREFIX: Final = "rmq_sys_"
 SYSTEM_GROUP_PREFIX: Final = "CID_RMQ_SYS_"
 
 AUTO_CREATE_TOPIC: Final = "TBW102"
-"""Whose settings a topic takes that a send creates."""
+"""The topic whose settings a send's new topic gets."""
 SCHEDULE_TOPIC: Final = "SCHEDULE_TOPIC_XXXX"
 BENCHMARK_TOPIC: Final = "BenchmarkTest"
 TIMER_TOPIC: Final = "rmq_sys_wheel_timer"
@@ -47,25 +47,25 @@ SYSTEM_TOPICS: Final = NOT_ALLOWED_SEND_TOPICS | {
     BENCHMARK_TOPIC,
     ROCKSDB_OFFSET_TOPIC,
 }
-"""System topics of every broker, which have no namespace; a broker adds those of its own name."""
+"""System topics of every broker, without a namespace; a broker adds those that have its name."""
 
 
 def is_system_topic(topic: str, more: Iterable[str] = ()) -> bool:
-    """Whether a topic is the system's own.
+    """Whether a topic is a system topic.
 
     Args:
       topic: a topic's name.
-      more: system topics that only one broker has.
+      more: system topics of one broker.
     Source: TopicValidator.isSystemTopic.
     """
     return topic in SYSTEM_TOPICS or topic.startswith(SYSTEM_TOPIC_PREFIX) or topic in more
 
 
 def is_system_group(group: str) -> bool:
-    """Whether a consumer group is the system's own. Source: MixAll.isSysConsumerGroup."""
+    """Whether a consumer group is a system group. Source: MixAll.isSysConsumerGroup."""
     return group.startswith(SYSTEM_GROUP_PREFIX)
 
 
 def retry_topic(group: str) -> str:
-    """The topic by which a group's messages come back to it. Source: MixAll.getRetryTopic."""
+    """The topic of a group's retried messages. Source: MixAll.getRetryTopic."""
     return RETRY_TOPIC_PREFIX + group

@@ -1,7 +1,7 @@
-"""Which names a topic or a group may have on a broker.
+"""Validation of topic and group names on a broker.
 
-Every name that a client sends goes through here before anything is created for it: a topic's name
-becomes the name of a folder. The remarks are RocketMQ's, because users read them in the client.
+Every name from a client is validated before anything is created for it: a topic's name becomes the
+name of a folder. The remarks are RocketMQ's, because users read them in the client.
 
 Java counterpart: common/topic/TopicValidator.java of 5.5 (groups up to 120 characters), and of
 5.3.3. Pure.
@@ -27,9 +27,9 @@ def refuse_topic(topic: str | None, *, length_max: int = TOPIC_LENGTH_MAX) -> st
     """Why a topic may not have this name.
 
     Args:
-      topic: the name as it came; None: it did not come.
+      topic: the received name; None: it is missing.
       length_max: characters of a name that is neither of a retry nor of a DLQ topic.
-    Returns: RocketMQ's remark (goes with INVALID_PARAMETER); None: the name is good.
+    Returns: RocketMQ's remark (for INVALID_PARAMETER); None: the name is valid.
     Source: TopicValidator.validateTopic.
     """
     if topic is None or not topic.strip():
@@ -54,8 +54,8 @@ def refuse_group(group: str | None) -> str | None:
     """Why a consumer group may not have this name.
 
     Args:
-      group: the name as it came; None: it did not come.
-    Returns: RocketMQ's remark (goes with INVALID_PARAMETER); None: the name is good.
+      group: the received name; None: it is missing.
+    Returns: RocketMQ's remark (for INVALID_PARAMETER); None: the name is valid.
     Source: TopicValidator.validateGroup of 5.5.
     """
     if group is None or not group.strip():

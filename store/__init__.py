@@ -1,4 +1,4 @@
-"""The files: commit log, consume queues, hash index, checkpoint and what keeps them true.
+"""The message store: commit log, consume queues, hash index, checkpoint and their services.
 
-Knows nothing of sockets. Java counterpart: the `store` module of RocketMQ 5.x.
+Only `store.ha` opens sockets. Java counterpart: the `store` module of RocketMQ 5.x.
 """

@@ -1,4 +1,4 @@
-"""The checkpoint, and the file of queue ends beside it: what is known to be on the device.
+"""Writes the checkpoint and the file of queue ends: the state known to be on the device.
 
 Java counterpart: store/StoreCheckpoint.java of 5.3.3.
 """
@@ -22,11 +22,11 @@ from .recovery.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
 
 
 class CheckpointWriter:
-    """Says on disk what the next start may rely on. Owned by the store's task.
+    """Records on disk what the next start may rely on. Owned by the store's task.
 
     Args:
       config, disk, log, queue_store, index: the store's.
-      dispatched_offset: gives the physical offset up to which the log is visible.
+      dispatched_offset: returns the physical offset up to which the log is visible.
 
     Attributes:
       current: the newest checkpoint.
@@ -67,23 +67,23 @@ class CheckpointWriter:
         return self.current
 
     def loaded(self, ends: QueueEnds, own_from: int) -> None:
-        """Go on with what recovery found.
+        """Start from the state that recovery found.
 
         Args:
-          ends: what the file of queue ends says.
+          ends: the content of the file of queue ends.
           own_from: see the attribute.
         """
         self._ends_file.known = ends
         self.own_from = own_from
 
     def index_state(self) -> IndexState | None:
-        """What the next checkpoint may say of the index, see `IndexService.state`."""
+        """The state of the index for the next checkpoint, see `IndexService.state`."""
         if not self._config.message_index_enable:
             return IndexState(None, 0, None)
         return self._index.state(self._dispatched_offset())
 
     def queue_ends(self) -> QueueEnds:
-        """Where log and queues begin and end as far as they are visible: see queue_ends.py."""
+        """The visible ends of log and queues: see queue_ends.py."""
         queues = [
             (key, queue) for key, queue in self._queue_store.queues.items() if queue.max_offset
         ]
@@ -98,13 +98,13 @@ class CheckpointWriter:
         )
 
     def sync_queues(self, paths: list[str]) -> None:
-        """Have queue files on the device; may run in a worker thread.
+        """fsync queue files; may run in a worker thread.
 
         Args:
-          paths: what `queue_store.take_unsynced` gave, in the store's task.
+          paths: the result of `queue_store.take_unsynced`, called in the store's task.
 
         Raises:
-          StoreIOError: they are not, and a second try would not tell; see `queues_failed`.
+          StoreIOError: an fsync failed. Repeating it proves nothing; see `queues_failed`.
         """
         try:
             self._queue_store.sync(paths)
@@ -119,13 +119,13 @@ class CheckpointWriter:
         index: IndexState | None = None,
         ends: QueueEnds | None = None,
     ) -> None:
-        """Write the checkpoint; all before `dispatched_offset` was synced, log and queues.
+        """Write the checkpoint, once log and queues are synced up to `dispatched_offset`.
 
         Args:
           timestamp_ms: no record before that offset has a later store timestamp.
-          index: what `index_state` gave before the log was synced, its file synced since; None:
-            what the checkpoint before said.
-          ends: what `queue_ends` gave together with that offset; None: the offset is of now.
+          index: the result of `index_state` from before the log was synced, its file synced since;
+            None: as in the previous checkpoint.
+          ends: the result of `queue_ends` taken together with that offset; None: take it now.
 
         Raises:
           StoreIOError: it could not be written.
@@ -137,17 +137,17 @@ class CheckpointWriter:
         self.current = checkpoint
 
     def note_log_start(self, physical_offset: int) -> None:
-        """Have on disk that the log will begin here: before retention removes what is older.
+        """Record that the log will begin here, before retention removes older files.
 
         May run in a worker thread.
 
         Raises:
-          StoreIOError: it could not be written; nothing may be removed then.
+          StoreIOError: it could not be written; then nothing may be removed.
         """
         self._ends_file.note_log_start(physical_offset)
 
     def begin_midway(self, physical_offset: int) -> None:
-        """Have on disk that a log that has nothing will begin here: before it does.
+        """Record that an empty log will begin at this offset, before its first file exists.
 
         Raises:
           StoreIOError: it could not be written.
@@ -155,7 +155,7 @@ class CheckpointWriter:
         self._ends_file.begin_midway(physical_offset)
 
     def note_foreign_records(self) -> None:
-        """Have on disk that records follow that this program may not have written.
+        """Record that the following records may be from another program.
 
         Raises:
           StoreIOError: it could not be written.
@@ -165,9 +165,9 @@ class CheckpointWriter:
             self.own_from = NOWHERE
 
     def forget_topics(self, topics: Set[str]) -> None:
-        """Have on disk that these topics have no queues: before their queues are removed.
+        """Record that these topics have no queues, before their queues are removed.
 
-        Else a start that misses queues it knows of would build them again from the log.
+        Otherwise the next start would miss the queues and rebuild them from the log.
 
         Raises:
           StoreIOError: it could not be written.

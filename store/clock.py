@@ -1,7 +1,7 @@
-"""Time as a seam: the store never asks the operating system itself.
+"""Clocks: the store's only source of time, so that tests can replace it.
 
-`SystemClock` is the real one; `ManualClock` stands still until it is told otherwise, for tests and
-for brokers embedded in tests.
+`SystemClock` is the machine's; `ManualClock` moves only when `advance` or `jump` is called, for
+tests and for brokers embedded in tests.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ every time zone, and with a delay added it still fits the 8 bytes that records h
 
 
 class Clock(Protocol):
-    """Where the time comes from."""
+    """A source of time."""
 
     def wall_ms(self) -> int:
         """Milliseconds since 1970 UTC; may jump either way."""
@@ -29,7 +29,7 @@ class Clock(Protocol):
         """Seconds since some fixed moment; never goes back."""
 
     def elapsed_s(self) -> float:
-        """As `monotonic_s`, but goes on while the machine sleeps, where the system can tell."""
+        """As `monotonic_s`, but the machine's sleep counts where the system measures it."""
 
     def local_time_name(self, wall_ms: int) -> str:
         """A moment as the local time's 17 digits yyyyMMddHHmmssSSS (index files are named so).
@@ -60,10 +60,10 @@ class SystemClock:
 
 
 class ManualClock:
-    """A clock that moves only when told; one number drives wall and monotonic time.
+    """A clock that is set by hand; one number drives wall and monotonic time.
 
     Args:
-      start_ms: milliseconds since 1970 UTC at which it stands first.
+      start_ms: its first time, milliseconds since 1970 UTC.
     """
 
     def __init__(self, start_ms: int = 1_700_000_000_000) -> None:
@@ -92,7 +92,7 @@ class ManualClock:
         self.now_ms += milliseconds
 
     def jump(self, milliseconds: int) -> None:
-        """Set the wall clock on (or, negative, back) without time passing."""
+        """Set the wall clock forward (or, negative, back) without time passing."""
         self.now_ms += milliseconds
         self.jumped_ms += milliseconds
 

@@ -18,14 +18,14 @@ frame and its header, and stands still for ever when one does not fit."""
 
 
 class FlushDiskType(Enum):
-    """Whether a send is answered before (ASYNC) or after (SYNC) its bytes are on the device."""
+    """The time of a send's answer: before (ASYNC) or after (SYNC) its bytes are on the device."""
 
     ASYNC_FLUSH = "ASYNC_FLUSH"
     SYNC_FLUSH = "SYNC_FLUSH"
 
 
 class BrokerRole(Enum):
-    """What the broker is in its group."""
+    """The broker's role in its group."""
 
     ASYNC_MASTER = "ASYNC_MASTER"
     SYNC_MASTER = "SYNC_MASTER"
@@ -34,7 +34,7 @@ class BrokerRole(Enum):
 
 @dataclass(slots=True)
 class MessageStoreConfig:
-    """What the store can be told.
+    """Settings of the store.
 
     Attributes:
       store_path_root_dir: the data folder.
@@ -42,7 +42,7 @@ class MessageStoreConfig:
       mapped_file_size_commit_log: bytes of one commit log file.
       mapped_file_size_consume_queue: bytes of one queue file; rounded up to whole 20 B units.
       flush_interval_commit_log: ms between fsyncs of the log under ASYNC_FLUSH.
-      flush_interval_consume_queue: ms between looks for queues with a page of units that are in
+      flush_interval_consume_queue: ms between scans for queues with a page of units that are in
         memory only; never more than 200. Apache's default is 1000.
       flush_consume_queue_thorough_interval: ms, at most, between writes and fsyncs of the queue
         files and of the checkpoint; ours also come every 10 s, because recovery starts there.
@@ -52,12 +52,12 @@ class MessageStoreConfig:
       mapper_file_size_batch_consume_queue: bytes of one batch queue file; rounded up to whole 46 B
         units. (The `mapper` is RocketMQ's.)
       max_message_size: bytes of a body.
-      max_filter_message_size: bytes of queue units that one get looks through, at least.
+      max_filter_message_size: bytes of queue units that one get scans, at least.
       warm_maped_file_enable: fill the next commit log file with zeros before it is used: an fsync
         of bytes written over is two times as fast as one that turns reserved blocks into written
         ones, and every byte of the log is written twice. (The spelling is RocketMQ's.)
       zero_ahead_size: ours. Bytes of zeros that are written behind the end of the log under
-        SYNC_FLUSH, for the same reason; 0: none. Not of a file that was warmed.
+        SYNC_FLUSH, for the same reason; 0: none. A warmed file needs none.
       check_crc_on_recover: recompute body checksums of what recovery reads.
       verify_old_records: recompute checksums of messages that were there when the store was opened,
         and compare them with their queue, whenever one is served (ours; RocketMQ does neither).
@@ -68,11 +68,12 @@ class MessageStoreConfig:
         end of the log count as in memory.
       max_hash_slot_num, max_index_num: slots and entries of one index file.
       max_msgs_num_batch: most messages that one query by key answers.
-      flush_delay_offset_interval: between two saves of how far delayed messages are delivered.
-      timer_wheel_enable: take timer messages (TIMER_DELAY_SEC, TIMER_DELAY_MS, TIMER_DELIVER_MS).
+      flush_delay_offset_interval: ms between two saves of the progress of delayed messages.
+      timer_wheel_enable: accept timer messages (TIMER_DELAY_SEC, TIMER_DELAY_MS,
+        TIMER_DELIVER_MS).
       timer_precision_ms: they are delivered at whole multiples of it, never before their time.
-      timer_max_delay_sec: the latest that one may be due from now.
-      timer_flush_interval_ms: between two saves of how far they are delivered.
+      timer_max_delay_sec: the longest delay of a timer message.
+      timer_flush_interval_ms: ms between two saves of their delivery progress.
       message_delay_level: durations of the delay levels, blank-separated, first is level 1.
       delete_when: hours of the day, local time, in which expired commit log files are deleted,
         `;`-separated, 0 to 23.
@@ -82,7 +83,7 @@ class MessageStoreConfig:
         at any hour.
       disk_space_clean_forcibly_ratio: percent; where it is fuller, the oldest files are deleted
         even if they are not expired, if `clean_file_forcibly_enable`.
-      disk_space_warning_level_ratio: percent; where it is fuller, that too, and sends are refused.
+      disk_space_warning_level_ratio: percent; where it is fuller, sends are refused as well.
       clean_file_forcibly_enable: whether messages that are not expired may be deleted for space.
       disk_free_bytes_enough: ours. The last two ratios, left at RocketMQ's 85 and 90, count only
         while less than this is free on the partition, bytes; another ratio counts as it is. 0:
@@ -90,43 +91,43 @@ class MessageStoreConfig:
       store_bytes_max: ours. Bytes that the data folder and the commit log may take on disk, at
         least three commit log files; 0: no limit. Over it the oldest files are deleted as over
         `disk_space_clean_forcibly_ratio`; sends are refused where that does not help.
-      clean_resource_interval: ms between two looks at all that.
+      clean_resource_interval: ms between two retention passes.
       delete_commit_log_files_interval, delete_consume_queue_files_interval: ms between two
-        deletions, so that the disk has time for others.
-      delete_file_batch_max: commit log files deleted at one look, at most.
+        deletions, so that the disk has time for other work.
+      delete_file_batch_max: commit log files deleted in one retention pass, at most.
       broker_role: a SYNC_MASTER answers a send when slaves have it, an ASYNC_MASTER does not wait
         for them, a SLAVE takes no sends.
       ha_listen_port: where slaves connect to a master; 0: the broker's listenPort + 1.
-      ha_listen_address: ours. Local address to listen on for them; 0.0.0.0 = all. Whoever reaches
-        it can copy every message, so only this machine can unless the file says more (Apache's
-        listens on all).
+      ha_listen_address: ours. Local address to listen on for them; 0.0.0.0 = all. A peer that
+        reaches it can copy every message, so the default is this machine only (Apache's listens on
+        all addresses).
       ha_allowed_slaves: ours. Addresses and networks that slaves may come from, `;`-separated, such
-        as `192.0.2.7;10.0.0.0/8`; "": from wherever they reach us.
+        as `192.0.2.7;10.0.0.0/8`; "": any.
       ha_tls_enable: ours. Master and slaves speak TLS on that port, and check each other's
         certificate; Apache's brokers cannot.
       ha_tls_cert_path, ha_tls_key_path: PEM files: this broker's certificate, with those between it
         and the authority behind it, and its key, without a password.
       ha_tls_trust_cert_path: PEM file: the authority by which the other side's certificate must be
         signed.
-      ha_master_address: `host:port` of the master's haListenPort; "": the name servers tell.
-      ha_send_heartbeat_interval: ms without a write after which either side says that it lives.
+      ha_master_address: `host:port` of the master's haListenPort; "": the name servers know it.
+      ha_send_heartbeat_interval: ms without a write after which either side sends a heartbeat.
       ha_housekeeping_interval: ms without a read after which either side closes the connection.
       ha_transfer_batch_size: bytes of the log in one frame. More than 4 MiB - 12 would never fit
         into the buffer of Apache's slave.
       ha_max_gap_not_in_sync: bytes that a slave may be behind and still count as available. (4.x:
         haSlaveFallbehindMax.)
-      ha_flow_control_enable, max_ha_transfer_byte_in_second: whether each slave is sent at most so
-        many bytes in a second.
+      ha_flow_control_enable, max_ha_transfer_byte_in_second: limit the bytes that each slave is
+        sent in a second.
       ha_log_check_enable: ours. A slave compares its log with the master's when it connects, and
-        refuses to go on where they differ; only where the master is trocket, too.
+        stops where they differ; only where the master is trocket, too.
       slave_timeout: ms until a send to a SYNC_MASTER is answered FLUSH_SLAVE_TIMEOUT.
       in_sync_replicas: brokers, the master among them, that must have a message before a
         SYNC_MASTER answers success. 1 means 2, too: a SYNC_MASTER always waits for a slave (5.x
         does not with 1).
       sync_from_last_file: whether an empty slave is sent the newest file only, as Apache's master
         does without a controller whatever this key says; else the whole log.
-      slave_ack_after_flush: ours. Whether a slave under SYNC_FLUSH tells the master only of what is
-        on its device; Apache's tells of what it has read.
+      slave_ack_after_flush: ours. Whether a slave under SYNC_FLUSH acknowledges only bytes that are
+        on its device; Apache's acknowledges bytes that it has read.
     """
 
     store_path_root_dir: str = str(Path.home() / "store")

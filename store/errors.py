@@ -1,9 +1,9 @@
-"""Everything that can go wrong with the files.
+"""The store's exceptions.
 
 ::
 
     StoreError
-    ├── CopyError            what a master sent cannot be part of this log
+    ├── CopyError            bytes from a master cannot be part of this log
     ├── CorruptRecordError   bytes on disk break the format where they must not; refused, not cut
     ├── StoreIOError         the operating system refused a read or write; `path` says where
     └── StoreLockedError     another process has the data folder open
@@ -36,10 +36,10 @@ class CorruptRecordError(StoreError):
 
 
 class CopyError(StoreError):
-    """What a master sent cannot be part of this log; what came before it was taken.
+    """Bytes from a master cannot be part of this log; those before them are stored.
 
     Args:
-      physical_offset: where in the log it would lie, bytes.
+      physical_offset: their place in the log, bytes.
       reason: what is wrong, in words an operator can act on.
     """
 
@@ -54,7 +54,7 @@ class StoreIOError(StoreError):
 
     Args:
       path: the file or folder.
-      reason: the system's words and, where we know it, what to do.
+      reason: the system's message and, where known, what to do.
     """
 
     def __init__(self, path: str, reason: str) -> None:

@@ -1,9 +1,9 @@
-"""The store's binary files, declared once.
+"""Formats of the store's binary files.
 
 Java counterparts (5.3.3): store/ConsumeQueue.java, ConsumeQueueExt.java,
 queue/BatchConsumeQueue.java, store/index/IndexHeader.java and IndexFile.java,
-store/StoreCheckpoint.java. Everything is big-endian. The stored message itself is also what a pull
-answers, so it is declared in `remoting/message_codec.py`. Pages: docs/formats/*.md.
+store/StoreCheckpoint.java. Everything is big-endian. The stored message is also the body of a
+pull's answer, so it is declared in `remoting/message_codec.py`. Pages: docs/formats/*.md.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ CONSUME_QUEUE_UNIT = Struct(
 UNIT: Final = derive_struct(CONSUME_QUEUE_UNIT)
 UNIT_SIZE: Final = 20
 UNIT_PLACE: Final = derive_struct(CONSUME_QUEUE_UNIT, until="size")
-"""The part of a unit that says where its message lies."""
+"""The first fields of a unit: physical offset and size of its message."""
 
 Unit: TypeAlias = tuple[int, int, int]
 """The fields of a unit: physical_offset, size, tags_code."""
 
 Key: TypeAlias = tuple[str, int]
-"""What names a queue: (topic, queue id)."""
+"""The name of a queue: (topic, queue id)."""
 
 PRE_BLANK_SIZE: Final = 0x7FFFFFFF
 """`size` of a unit that only fills the room before a queue's first offset."""

@@ -1,4 +1,4 @@
-"""The message store: what brokers put messages into and get them out of.
+"""The message store: the interface of a broker to its messages on disk.
 
 Java counterpart: store/DefaultMessageStore.java of 5.3.3. The files are Apache's, to the byte
 (docs/formats/).
@@ -15,11 +15,11 @@ Use::
     store.close()
 
 Invariants: an answer given after `commit` returned is in the file (the process may die). Under
-SYNC_FLUSH nothing is readable before it is on the device. Store timestamps never go back. A put
-that was refused, and a commit that failed, leave nothing behind.
+SYNC_FLUSH nothing is readable before it is on the device. Store timestamps never decrease. A
+refused put and a failed commit leave nothing behind.
 
-One task owns a store; nothing here is for other threads. No call blocks but for the disk: `commit`
-is one pwrite, a new commit log file is made ahead in a worker thread.
+One task owns a store; it is not thread-safe. Calls block only for the disk: `commit` is one pwrite,
+and the next commit log file is created in advance in a worker thread.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from .queues.deleted_topics import DeletedTopics
 from .reading.message_reader import GetMessageResult, MessageReader, QueryResult
 from .reading.visible_log import VisibleLog
 from .recovery.doubt import clear_doubt, note_doubt, read_doubt
-from .recovery.loader import Loader
+from .recovery.store_recovery import StoreRecovery
 from .status import (
     BatchResult,
     BoundaryType,
@@ -81,11 +81,11 @@ logger = logging.getLogger(__name__)
 
 
 class Opened(NamedTuple):
-    """What a store had when it was opened.
+    """The log as it was when the store was opened.
 
     Attributes:
-      end: where the log ended; bytes behind it this process wrote.
-      newest_ms: store timestamp of the newest message; 0: it had none.
+      end: physical offset of its end; this process wrote the bytes after it.
+      newest_ms: store timestamp of the newest message; 0: there was none.
     """
 
     end: int
@@ -93,29 +93,29 @@ class Opened(NamedTuple):
 
 
 class MessageStore:
-    """All messages of one broker: the face of the parts that write, read and recover them.
+    """All messages of one broker: the facade of the parts that write, read and recover them.
 
-    The calls of every message are the parts' own methods: `put_message` and `put_batch` are
+    The hot calls are the parts' own methods: `put_message` and `put_batch` are
     `MessageAppender`'s, `begin_burst` and `commit` are `LogWriter`'s, `get_message` is
     `MessageReader`'s.
 
     Args:
       config: sizes, paths, flush type.
-      clock, disk: the seams; by default the machine's.
+      clock, disk: replaced in tests; by default the machine's.
       memory_bytes: the machine's memory, for `accessMessageInMemoryMaxRatio`.
 
     Attributes:
       is_slave: messages come from a master's log, and none are put.
       log, queue_store, index: the files.
       writer: the end of the log, and the state of the store.
-      dispatcher: makes visible what is committed.
+      dispatcher: makes committed messages visible.
       copies: the appender of a slave.
       flusher: the fsync of the log.
-      durability: when a message is as safe as it has to be.
-      activity: for services that rest.
-      checkpoints: what is known to be on the device.
+      durability: callbacks for messages that are synced and replicated.
+      activity: wakes idle services.
+      checkpoints: writes the checkpoint.
       deleted_topics: the names of topics that were deleted.
-      opened: what was there when the store was opened.
+      opened: the log as it was when the store was opened.
     """
 
     def __init__(
@@ -200,11 +200,11 @@ class MessageStore:
     # ---- opening and closing -------------------------------------------------------------
 
     def load(self) -> None:
-        """Lock the data folder, recover, and be ready for puts, or `read_only`.
+        """Lock the data folder and recover; the store then takes puts, or is `read_only`.
 
         Raises:
           StoreLockedError: another process has the folder open.
-          CorruptRecordError: files have another size than configured; nothing was changed.
+          CorruptRecordError: files differ from the configured size; nothing was changed.
           StoreIOError: the folder or a file could not be read or written.
         """
         root, disk = self.config.store_path_root_dir, self.disk
@@ -223,7 +223,7 @@ class MessageStore:
         root, disk = self.config.store_path_root_dir, self.disk
         clean = not disk.exists(f"{root}/abort")
         self.deleted_topics.load()
-        loader = Loader(
+        recovery = StoreRecovery(
             self.config,
             self.log,
             self.queue_store,
@@ -232,23 +232,25 @@ class MessageStore:
             clean=clean,
             wall_ms=self.clock.wall_ms(),
         )
-        found = loader.look()
+        found = recovery.scan()
         self.opened = Opened(found.end, found.newest_ms)
         self.begin_burst(found.newest_ms)
         doubt = read_doubt(disk, root, self.log.end_of_files)
         if not found.refusal:
+            # Noted before the log is changed: a crash from here on leaves pages in the cache that
+            # may not be on the device, and the next start must write them again.
             if not found.as_closed:
                 note_doubt(disk, root, min(found.start, doubt) if doubt >= 0 else found.start)
-            loader.settle_log()
+            recovery.truncate_log()
             note_open(disk, self.config)
-        loader.build_queues()
-        self.checkpoints.loaded(loader.ends, min(loader.own_from, found.end))
+        recovery.build_queues()
+        self.checkpoints.loaded(recovery.ends, min(recovery.own_from, found.end))
         self.writer.start_at(found.end)
         self._reader.opened(found.end, self.checkpoints.own_from)
-        self.queue_store.files.drop_pages()  # as the files were before they were put right
+        self.queue_store.files.drop_pages()  # read before the files were corrected
         self._load_index(clean=clean, end=found.end, read_only=bool(found.refusal))
         if not (found.refusal or found.as_closed):
-            self.queue_store.doubt_folders(known=loader.ends.ends)
+            self.queue_store.mark_folders_unsynced(known=recovery.ends.ends)
             self._sync_recovered(found.start, found.end, doubt)
         if found.refusal:
             self.writer.enter(StoreEvent.HOLE_FOUND, found.refusal)
@@ -256,7 +258,7 @@ class MessageStore:
             self.writer.enter(StoreEvent.LOADED_AS_SLAVE if self.is_slave else StoreEvent.LOADED)
 
     def _sync_recovered(self, start: int, end: int, doubt: int) -> None:
-        """Have on the device, and in the checkpoint, what recovery has found and built."""
+        """Sync what recovery has found and built, and write the checkpoint."""
         if doubt >= 0:
             self.log.write_again(doubt)
             start = min(start, doubt)
@@ -269,7 +271,7 @@ class MessageStore:
         clear_doubt(self.disk, self.config.store_path_root_dir)
 
     def _fail(self, error: StoreIOError) -> None:
-        """Turn read-only: the files may not hold what they should."""
+        """Turn read-only: the files may differ from what was written."""
         note_doubt(self.disk, self.config.store_path_root_dir, self.flusher.flushed_offset)
         self.writer.enter(StoreEvent.WRITE_FAILED, str(error))
         self.durability.fail()
@@ -279,13 +281,13 @@ class MessageStore:
             latest_ms = max(self.now_ms, self.clock.wall_ms())
             log = LogSpan(self.log.min_offset, end, self._visible_log.is_record, latest_ms)
             self.index.load(self.checkpoints.current, log, clean=clean, read_only=read_only)
-        # True of the files as they were; the next one says it anew.
+        # It described the files before loading; the next checkpoint describes them anew.
         self.checkpoints.current.index = None
 
     def close(self) -> None:
-        """Commit and flush everything, remove the abort file, unlock. Again: nothing.
+        """Commit and flush everything, remove the abort file, unlock. A second call does nothing.
 
-        The abort file stays when something could not be written: the next start then recovers.
+        The abort file stays when a write failed: the next start then recovers.
         """
         if self.writer.mode.state is StoreState.CLOSED:
             return
@@ -313,10 +315,10 @@ class MessageStore:
             self.disk.unlock(f"{root}/lock")
 
     def hold_lock(self) -> None:
-        """See that the lock file is still there; the store turns read-only if another has it now.
+        """Create a missing lock file again; turn read-only if another process holds it.
 
         Raises:
-          StoreIOError: it could not be made again.
+          StoreIOError: the file could not be created, or another process holds it.
         """
         try:
             hold_lock(self.disk, self.config.store_path_root_dir)
@@ -332,14 +334,14 @@ class MessageStore:
 
     @property
     def read_only(self) -> bool:
-        """No put is taken until the store is opened again: an fsync or write failed, or `load`
-        found a hole in the log. In the latter case nothing in the folder is changed; what is
-        readable is served."""
+        """Whether puts are refused until the store is opened again: an fsync or write failed, the
+        lock was lost, or `load` found a hole in the log. With a hole nothing in the folder is
+        changed; what is readable is served."""
         return self.writer.mode.is_read_only
 
     @property
     def trouble(self) -> str:
-        """Why an open store takes nothing, and what to do about it; "": it does."""
+        """Why an open store takes nothing, and what to do about it; "": it takes messages."""
         return self.writer.mode.trouble
 
     @property
@@ -358,22 +360,22 @@ class MessageStore:
 
     @property
     def now_ms(self) -> int:
-        """The store timestamp of the puts to come; see `begin_burst`."""
+        """The store timestamp of the next puts; see `begin_burst`."""
         return self.writer.burst.now_ms
 
     @property
     def max_physical_offset(self) -> int:
-        """Where the commit log ends, bytes."""
+        """The end of the commit log, bytes."""
         return self.writer.committed_offset
 
     @property
     def min_physical_offset(self) -> int:
-        """Where the oldest commit log file begins, bytes."""
+        """The start of the oldest commit log file, bytes."""
         return self.log.min_offset
 
     @property
     def dispatched_offset(self) -> int:
-        """Up to where the log is visible in the queues, bytes."""
+        """Physical offset up to which the log is visible in the queues."""
         return self.dispatcher.dispatched_offset
 
     # ---- reading -------------------------------------------------------------------------
@@ -448,7 +450,7 @@ class MessageStore:
     ) -> bool:
         """Whether a queue's message lies at a physical offset.
 
-        `message_at` takes any bytes that look like a record, a message's body may hold such bytes.
+        `message_at` accepts any bytes that look like a record, and a body may hold such bytes.
 
         Raises:
           StoreIOError: a file could not be read.
@@ -461,9 +463,9 @@ class MessageStore:
         return unit[0] == physical_offset
 
     def message_at(self, physical_offset: PhysicalOffset) -> memoryview | None:
-        """The record at a physical offset, which may come from a peer; None when none starts there.
+        """The visible record at a physical offset; None when none starts there.
 
-        Only what is visible is found.
+        The offset may come from a peer: any number is safe.
         """
         if not self.min_physical_offset <= physical_offset < self.dispatched_offset:
             return None
@@ -478,7 +480,7 @@ class MessageStore:
         )
 
     def topics(self) -> dict[str, list[int]]:
-        """Queue ids by topic, of all queues there are."""
+        """Queue ids of all queues, by topic."""
         return self.queue_store.topics()
 
     def delete_topics(self, topics: Iterable[str]) -> int:
@@ -490,7 +492,7 @@ class MessageStore:
           StoreIOError: a file could not be removed.
         """
         if self.writer.burst.pending:
-            # The turn that put this finds nothing new at its end.
+            # Committed now, while the queues exist; the caller's own commit will be empty.
             self.on_visible(self.writer.commit_part())
         gone = set(topics)
         self.dispatcher.forget_topics(gone)

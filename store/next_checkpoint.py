@@ -1,4 +1,4 @@
-"""The checkpoint that follows another one: times and offsets that its reader may rely on. Pure.
+"""Computation of the next checkpoint from the previous one. Pure.
 
 Java counterpart: store/StoreCheckpoint.java, whose times DefaultMessageStore sets, of 5.3.3.
 """
@@ -14,13 +14,13 @@ from .recovery.checkpoint import Checkpoint
 def next_checkpoint(
     before: Checkpoint, dispatched_offset: int, timestamp_ms: int, index: IndexState | None
 ) -> Checkpoint:
-    """The checkpoint when all before an offset is on the device, log and queues.
+    """The checkpoint when log and queues are on the device up to an offset.
 
     Args:
-      before: the one that it follows.
+      before: the previous checkpoint.
       dispatched_offset: that offset, bytes.
       timestamp_ms: no record before that offset has a later store timestamp.
-      index: what `IndexService.state` gave; None: what the checkpoint before said.
+      index: the result of `IndexService.state`; None: as in the previous checkpoint.
     """
     checkpoint = replace(
         before, physic_msg_timestamp_ms=timestamp_ms, dispatched_offset=dispatched_offset
@@ -31,11 +31,11 @@ def next_checkpoint(
         checkpoint.index_msg_timestamp_ms = max(
             checkpoint.index_msg_timestamp_ms, index.finished_timestamp_ms
         )
-        # After a kill Apache's broker throws away the index file that was being filled: it must
-        # read the log from far enough back to index all of that again.
+        # After a kill Apache's broker deletes the index file that was being filled: it must read
+        # the log from far enough back to index all of that again.
         redo_from_ms = index.unfinished_since_ms(dispatched_offset, timestamp_ms)
     # 5.5.0 begins with the last log file whose first message was not stored after the logics
-    # time (older ones: 3 s before it). In the very millisecond in which what is to be done
-    # again begins, a file may begin behind it; before that millisecond, none does.
+    # time (older ones: 3 s before it). A file may begin later in the very millisecond of the first
+    # record to index again, but not in the millisecond before: hence - 1.
     checkpoint.logics_msg_timestamp_ms = max(0, min(timestamp_ms, redo_from_ms) - 1)
     return checkpoint

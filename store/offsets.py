@@ -1,4 +1,4 @@
-"""The kinds of offsets: numbers that must not be mixed."""
+"""Distinct types for the kinds of offsets, which must not be mixed."""
 
 from __future__ import annotations
 

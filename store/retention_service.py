@@ -1,15 +1,19 @@
-"""Deleting what `retention.py` decides on, and refusing puts where the disk is full.
+"""The retention service: deletes expired files, and refuses puts while the disk is full.
 
 Java counterparts: DefaultMessageStore.CleanCommitLogService and CleanConsumeQueueService of 5.3.3.
 
-Only what the checkpoint vouches for is deleted: every queue's end is then on the device, and a
+Only files that the checkpoint covers are deleted: every queue's end is then on the device, and a
 queue never begins again at 0.
 
-Order, so that a crash at any point leaves a store that opens: where the log will begin is noted
-(queue_ends.py), else a missing file would be a hole; the log file goes, and its folder is synced
-before the next one goes, so the log never has a gap; then the queues' minimum offsets are corrected
-and their files go, one of each queue between two syncs of its folder; then index files. The next
-start, and its first look, do what is left.
+The order of steps lets a store open after a crash at any point:
+
+1. The log's new start is recorded (queue_ends.py); otherwise a missing file would be a hole.
+2. The log file is deleted and its folder synced before the next one, so the log never has a gap.
+3. The queues' minimum offsets are corrected and their files deleted, one of each queue between two
+   syncs of its folder.
+4. Index files are deleted.
+
+The first pass after the next start completes what is left.
 """
 
 from __future__ import annotations
@@ -24,7 +28,7 @@ from typing import TYPE_CHECKING, Any
 from .disk.os_disk import errno_of
 from .errors import StoreIOError
 from .log.log_age import first_timestamp_ms, newest_timestamp_ms
-from .retention.disk_space import Verdict, judge, measure
+from .retention.disk_space import SpaceDecision, decide, measure
 from .retention.retention_rules import HOUR_MS, ClockGuard, Deletion, LogFileFacts, choose, is_due
 from .store_state import StoreEvent
 
@@ -35,14 +39,14 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 QUEUE_SLICE_COUNT = 32
-"""Queues looked at before other work has its turn."""
+"""Queues handled before other tasks may run."""
 
 InThread = Callable[[Callable[[], Any]], Awaitable[Any]]
 Pause = Callable[[float], Awaitable[None]]
 
 
 class Retention:
-    """Looks at age and disk use, deletes, and refuses or takes puts. Owned by the store's task.
+    """Deletes files by age and disk use; refuses puts on a full disk. Owned by the store's task.
 
     Args:
       store: loaded.
@@ -58,58 +62,58 @@ class Retention:
         self._newest_ms: dict[int, int] = {}
         self._followed = -1  # the log's minimum offset that queues and index have followed
         self._must_sync = False
-        self._said = ""  # what kind of thing was logged last
+        self._logged = ""  # the kind of the last warning: each is logged once in a row
 
     def clean(self) -> None:
-        """One look, done at once and in this thread (tools, tests; `run` of the store otherwise).
+        """One retention pass in this thread, without pauses (tools, tests).
 
         Raises:
-          StoreIOError: something could not be read or removed; the next look goes on there.
+          StoreIOError: a file could not be read or removed; the next pass continues there.
         """
 
         async def call(function: Callable[[], Any]) -> Any:
             return function()
 
-        async def go_on(_: float) -> None:
-            """There is nobody to wait for."""
+        async def no_pause(_: float) -> None:
+            pass
 
-        look = self.look(call, go_on)
+        run = self.run_once(call, no_pause)
         try:
-            look.send(None)
+            run.send(None)
         except StopIteration:
             return
-        look.close()
-        raise RuntimeError("a look that waits for nothing has waited")
+        run.close()
+        raise RuntimeError("a retention pass without pauses was suspended")
 
-    async def look(self, in_thread: InThread, pause: Pause) -> None:
-        """One look.
+    async def run_once(self, in_thread: InThread, pause: Pause) -> None:
+        """One retention pass.
 
         Args:
           in_thread: runs slow disk calls.
-          pause: waits for so many seconds; other work has its turn even for 0.
+          pause: sleeps for the given seconds; lets other tasks run even for 0.
 
         Raises:
-          StoreIOError: something could not be read or removed; the next look goes on there.
+          StoreIOError: a file could not be read or removed; the next pass continues there.
         """
         store = self._store
         if store.read_only:
             return
-        verdict = await self._judge(in_thread)
+        space = await self._check_space(in_thread)
         try:
-            if await self._delete_all(verdict, in_thread, pause):
-                verdict = await self._judge(in_thread)
+            if await self._delete_all(space, in_thread, pause):
+                space = await self._check_space(in_thread)
         finally:
-            if verdict.refuse:
-                store.writer.enter(StoreEvent.DISK_FULL, verdict.refuse)
+            if space.refuse:
+                store.writer.enter(StoreEvent.DISK_FULL, space.refuse)
             else:
                 store.writer.enter(StoreEvent.DISK_HAS_ROOM)
 
-    async def _delete_all(self, verdict: Verdict, in_thread: InThread, pause: Pause) -> bool:
-        """Delete what may go now; returns whether a commit log file went."""
+    async def _delete_all(self, space: SpaceDecision, in_thread: InThread, pause: Pause) -> bool:
+        """Delete what may be deleted now; returns whether a commit log file was."""
         config = self._config
-        interval_s = 0.0 if verdict.clean else config.delete_commit_log_files_interval / 1000
+        interval_s = 0.0 if space.clean else config.delete_commit_log_files_interval / 1000
         deleted = False
-        for deletion in await self._choose(verdict, in_thread):
+        for deletion in await self._choose(space, in_thread):
             if deleted:
                 await pause(interval_s)
             if self._store.read_only:
@@ -117,19 +121,19 @@ class Retention:
             await self._delete(deletion, in_thread)
             deleted = True
         if self._log.min_offset > self._followed:
-            await self._follow(in_thread, pause, urgent=bool(verdict.clean))
+            await self._follow(in_thread, pause, urgent=bool(space.clean))
         return deleted
 
-    async def _judge(self, in_thread: InThread) -> Verdict:
+    async def _check_space(self, in_thread: InThread) -> SpaceDecision:
         use = await in_thread(partial(measure, self._disk, self._config))
         made = self._log.prepared_base >= self._log.end_of_files
-        return judge(
+        return decide(
             use,
             self._config,
             next_file_bytes=0 if made else self._config.mapped_file_size_commit_log,
         )
 
-    async def _choose(self, verdict: Verdict, in_thread: InThread) -> list[Deletion]:
+    async def _choose(self, space: SpaceDecision, in_thread: InThread) -> list[Deletion]:
         clock, config = self._store.clock, self._config
         now_ms = clock.wall_ms()
         if self._guard is None:
@@ -138,7 +142,7 @@ class Retention:
             self._guard = ClockGuard(known_ms, config.file_reserved_time * HOUR_MS)
         doubt = self._guard.check(now_ms, clock.elapsed_s())
         hour = int(clock.local_time_name(now_ms)[8:10])
-        if not (verdict.reclaim or verdict.clean or is_due(hour, config)):
+        if not (space.reclaim or space.clean or is_due(hour, config)):
             return []
         vouched = self._store.checkpoints.current.dispatched_offset
         bases = list(self._log.files)
@@ -147,13 +151,13 @@ class Retention:
             if after > vouched:
                 break
             files.append(LogFileFacts(base, await self._newest(base, after, in_thread)))
-        chosen = partial(choose, files, now_ms=now_ms, hour=hour, verdict=verdict, config=config)
+        chosen = partial(choose, files, now_ms=now_ms, hour=hour, space=space, config=config)
         if doubt and chosen(doubt="") != chosen(doubt=doubt):
-            self._say("doubt", f"expired commit log files are kept: {doubt}")
-        elif verdict.clean and not chosen(doubt=doubt):
-            self._say("clean", f"nothing may be deleted for space: {verdict.clean}")
+            self._warn_once("doubt", f"expired commit log files are kept: {doubt}")
+        elif space.clean and not chosen(doubt=doubt):
+            self._warn_once("clean", f"nothing may be deleted for space: {space.clean}")
         else:
-            self._said = ""
+            self._logged = ""
         return chosen(doubt=doubt)
 
     async def _newest(self, base: int, after: int, in_thread: InThread) -> int:
@@ -162,7 +166,7 @@ class Retention:
             log, disk = self._log, self._disk
             path, path_after = log.files[base].path, log.files[after].path
             found = await in_thread(partial(newest_timestamp_ms, disk, path, base, log.file_size))
-            if found < 0:  # damaged at its end: what follows it is not older
+            if found < 0:  # damaged at its end: the next file's first message is not older
                 found = await in_thread(
                     partial(first_timestamp_ms, disk, path_after, after, log.file_size)
                 )
@@ -170,11 +174,11 @@ class Retention:
         return self._newest_ms[base]
 
     async def _delete(self, deletion: Deletion, in_thread: InThread) -> None:
-        """Delete the oldest commit log file, for good before this returns.
+        """Delete the oldest commit log file, and sync its folder.
 
         Raises:
-          StoreIOError: it could not be deleted; the log has it still, or its folder is synced
-            before anything else goes.
+          StoreIOError: the file could not be deleted and is still in the log, or its folder could
+            not be synced; the folder is then synced before the next deletion.
         """
         log, base = self._log, deletion.base
         if self._must_sync:
@@ -185,7 +189,10 @@ class Retention:
         except StoreIOError as error:
             if errno_of(error) not in (errno.ENOSPC, errno.EDQUOT):
                 raise
-            logger.warning("noted later, removing a file makes the room for it: %s", error)
+            logger.warning(
+                "the log's new start is recorded after a file is deleted, which makes the room: %s",
+                error,
+            )
         path = log.detach(base)
         try:
             await in_thread(partial(self._disk.unlink, path))
@@ -208,7 +215,7 @@ class Retention:
         self._must_sync = False
 
     async def _follow(self, in_thread: InThread, pause: Pause, *, urgent: bool) -> None:
-        """Let queues and index begin where the log does, and remove what they need no more."""
+        """Let queues and index begin where the log does, and delete their older files."""
         store = self._store
         min_offset = self._log.min_offset
         queues = store.queue_store.queues
@@ -244,7 +251,7 @@ class Retention:
         act: Callable[[ConsumeQueue], bool],
         interval_s: float = 0.0,
     ) -> list[ConsumeQueue]:
-        """Act on the queues that are still there; returns those where `act` was true."""
+        """Call `act` with each queue that still exists; returns those where it was true."""
         current = self._store.queue_store.queues
         acted = []
         for number, queue in enumerate(queues, start=1):
@@ -255,8 +262,8 @@ class Retention:
                 await pause(0)
         return acted
 
-    def _say(self, kind: str, text: str) -> None:
-        """Log it, once until something else is the case."""
-        if kind != self._said:
-            self._said = kind
+    def _warn_once(self, kind: str, text: str) -> None:
+        """Log a warning unless the last one was of the same kind."""
+        if kind != self._logged:
+            self._logged = kind
             logger.warning("%s", text)

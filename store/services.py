@@ -1,7 +1,7 @@
-"""The store's background work: fsync, queue files, checkpoint, index, files made ahead.
+"""The store's background services: fsync, queue files, checkpoint, index, files made ahead.
 
 Java counterparts: FlushConsumeQueueService, AllocateMappedFileService and ReputMessageService of
-5.3.3. Each is a loop of its own; slow disk calls run in worker threads (not on a disk in memory).
+5.3.3. Each is a separate loop; slow disk calls run in worker threads (not on a disk in memory).
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 QUEUE_WRITE_INTERVAL_S = 0.2
-"""Between looks for queues with many units in memory."""
+"""Between scans for queues with many units in memory."""
 
 QUEUE_WRITE_COUNT = 204
 """Units, 4 KiB of them, with which a queue does not wait for the checkpoint. A write costs the same
 for one unit as for a page of them, and there are topics of a thousand queues."""
 
 QUEUE_SLICE_COUNT = 32
-"""Queues written before other work has its turn."""
+"""Queues written before other tasks may run."""
 
 CHECKPOINT_INTERVAL_S = 10.0
 """Queue units are in memory only for at most this long. Recovery after a crash reads the log from
-the last checkpoint on, so at most this much of it."""
+the last checkpoint on, so about this much of it."""
 
 PREPARE_INTERVAL_S = 0.1
 PREPARE_RETRY_S = 1.0
 INDEX_IDLE_S = 0.02
 IDLE_ROUNDS = 10
-"""So many looks for full queues without a commit between them, 2 s, and the services rest until the
+"""Scans for full queues without a commit between them, 2 s, after which the services rest until the
 next commit: an idle broker costs nothing, and in a test two hours pass in a moment."""
 
 
@@ -74,7 +74,7 @@ async def _in_thread(store: MessageStore, function: Callable[..., Any], *args: A
 
 
 async def _queue_files(store: MessageStore) -> None:
-    """Write queues with many units to their files; tell waiters of fsyncs that take too long."""
+    """Write queues with many units to their files; expire callbacks that wait for an fsync."""
     interval_s = min(store.config.flush_interval_consume_queue / 1000, QUEUE_WRITE_INTERVAL_S)
     failing = False
     seen, idle_rounds = -1, 0
@@ -91,7 +91,7 @@ async def _queue_files(store: MessageStore) -> None:
             await _write_queues(store, QUEUE_WRITE_COUNT)
             failing = False
         except StoreIOError as error:
-            # Nothing is lost: the units stay in memory, and the log can give them again.
+            # Nothing is lost: the units stay in memory, and can be rebuilt from the log.
             if not failing:
                 logger.error("queue units cannot be written, they are kept in memory: %s", error)
             failing = True
@@ -102,13 +102,13 @@ async def _write_queues(store: MessageStore, count_min: int) -> None:
     queues = store.queue_store.unwritten(count_min)
     for start in range(0, len(queues), QUEUE_SLICE_COUNT):
         for queue in queues[start : start + QUEUE_SLICE_COUNT]:
-            if current.get(queue.key) is queue:  # else it was deleted meanwhile
+            if current.get(queue.key) is queue:  # otherwise it was deleted meanwhile
                 queue.write()
         await trio.lowlevel.checkpoint()
 
 
 async def _checkpoint(store: MessageStore) -> None:
-    """Sync log and queue files, then note in the checkpoint how far that reaches."""
+    """Sync log and queue files, then record the synced offset in the checkpoint."""
     thorough_s = store.config.flush_consume_queue_thorough_interval / 1000
     while True:
         await trio.sleep(min(CHECKPOINT_INTERVAL_S, thorough_s))
@@ -146,16 +146,16 @@ async def checkpoint_now(store: MessageStore) -> None:
             await _in_thread(store, index.file.sync_entries)
         await _in_thread(store, checkpoints.write, target, timestamp_ms, index, ends)
     except StoreIOError as error:
-        logger.error("no checkpoint, recovery would take longer: %s", error)
+        logger.error("no checkpoint could be written, recovery would take longer: %s", error)
 
 
 async def _prepare_files(store: MessageStore) -> None:
-    """Make the next commit log file before it is needed."""
+    """Create the next commit log file before it is needed."""
     log = store.log
     while True:
         base = store.writer.next_file_base
         nearly_full = store.writer.room_in_file <= log.file_size // 4
-        # A slave's first file begins where its master says.
+        # The master decides where a slave's first file begins.
         refusing = store.trouble or (store.is_slave and not log.files)
         if nearly_full and not refusing and base not in log.files | {log.prepared_base: 0}:
             try:
@@ -187,7 +187,7 @@ async def _index(store: MessageStore) -> None:
 
 
 async def _retention(store: MessageStore) -> None:
-    """Delete what is expired, mind the disk's room."""
+    """Run a retention pass at intervals."""
 
     async def in_thread(function: Callable[[], Any]) -> Any:
         return await trio.to_thread.run_sync(function) if store.disk.threaded else function()
@@ -196,10 +196,10 @@ async def _retention(store: MessageStore) -> None:
     failing = ""
     while True:
         try:
-            await retention.look(in_thread, trio.sleep)
+            await retention.run_once(in_thread, trio.sleep)
             failing = ""
         except StoreIOError as error:
             if str(error) != failing:
-                logger.error("retention goes on later: %s", error)
+                logger.error("retention failed and is tried again at its next pass: %s", error)
             failing = str(error)
         await trio.sleep(store.config.clean_resource_interval / 1000)

@@ -1,7 +1,7 @@
-"""What a put or a get can come to.
+"""Outcomes of puts and gets.
 
-Java counterpart: store/PutMessageStatus.java, store/GetMessageStatus.java of 5.3.3 (the names go
-out as remarks, so they are RocketMQ's; the numbers are ours).
+Java counterpart: store/PutMessageStatus.java, store/GetMessageStatus.java of 5.3.3 (the names are
+sent as remarks, so they are RocketMQ's; the numbers are ours).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from .offsets import PhysicalOffset, QueueOffset
 
 
 class PutMessageStatus(IntEnum):
-    """Outcome of a put. Everything but PUT_OK and the three FLUSH/SLAVE ones stored nothing."""
+    """Outcome of a put. The message is stored with PUT_OK and the three FLUSH/SLAVE ones only."""
 
     PUT_OK = 0
     FLUSH_DISK_TIMEOUT = 1
@@ -39,7 +39,7 @@ class PutRefusal(NamedTuple):
     Attributes:
       status: MESSAGE_ILLEGAL (topic, sizes, an inner batch where there are none),
         PROPERTIES_SIZE_EXCEEDED, CREATE_MAPPED_FILE_FAILED or SERVICE_NOT_AVAILABLE.
-      remark: what is wrong, and what to do about it; "": the status says it.
+      remark: what is wrong, and what to do about it; "": the status is enough.
     """
 
     status: PutMessageStatus
@@ -69,7 +69,7 @@ class GetMessageStatus(IntEnum):
 
 
 class BoundaryType(Enum):
-    """Which of several messages with one timestamp a search by time means."""
+    """The choice of a search by time among messages with the same timestamp."""
 
     LOWER = "lower"
     UPPER = "upper"

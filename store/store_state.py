@@ -1,7 +1,7 @@
-"""The states of a store, and the table of the events that lead from one to another. Pure.
+"""The states of a store, and the table of their transitions. Pure.
 
-A state decides what the store takes, and gives the reason where it takes nothing. `LogWriter.enter`
-is the one place where a store changes its state.
+A state decides what the store accepts, and gives the reason where it accepts nothing. Only
+`LogWriter.enter` changes a store's state.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ class StoreEvent(Enum):
 
 
 class StateFacts(NamedTuple):
-    """What a state means.
+    """The meaning of a state.
 
     Attributes:
       takes_puts: messages can be put.
-      is_trouble: an open store takes nothing, neither puts nor the copy of a master's log.
-      is_read_only: that lasts until the store is opened again, and no checkpoint is written.
+      is_trouble: the open store accepts neither puts nor the copy of a master's log.
+      is_read_only: the state lasts until the store is opened again; no checkpoint is written.
       remark: why no put is taken; `{}` stands for the reason that came with the event.
     """
 
@@ -100,10 +100,10 @@ TRANSITIONS: Final[Mapping[StoreState, Mapping[StoreEvent, StoreState]]] = Mappi
 
 
 class StoreMode:
-    """The state that one store is in, and the reason.
+    """The current state of one store, and the reason.
 
     Attributes:
-      state: as the table has it.
+      state: a state of the table.
       remark: why no put is taken; "": puts are taken.
     """
 
@@ -114,12 +114,12 @@ class StoreMode:
         self.remark = FACTS[StoreState.CLOSED].remark
 
     def apply(self, event: StoreEvent, reason: str = "") -> bool:
-        """Let an event happen.
+        """Make the transition of an event.
 
         Args:
           reason: what happened and what to do about it, for the remark of the next state.
 
-        Returns: whether the state is another one now.
+        Returns: whether the state changed.
         """
         state = TRANSITIONS[self.state].get(event)
         if state is None:
@@ -136,7 +136,7 @@ class StoreMode:
 
     @property
     def trouble(self) -> str:
-        """Why an open store takes nothing; "": it takes puts, or as a slave its master's log."""
+        """Why the open store accepts nothing; "": it takes puts, or as a slave its master's log."""
         return self.remark if FACTS[self.state].is_trouble else ""
 
     @property

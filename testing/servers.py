@@ -32,7 +32,7 @@ from ..remoting.request_codes import RequestCode
 from ..remoting.sys_flag import INNER_BATCH
 from ..remoting.turn import Turn
 from ..store.config import MessageStoreConfig
-from ..store.retention.disk_space import judge, measure
+from ..store.retention.disk_space import decide, measure
 from ..store.store_state import StoreEvent
 from .clock import TravelClock
 from .disks import EmbeddedDisk, failing_log_sync
@@ -319,7 +319,7 @@ class Servers:
         store = self._broker.store
         if store.read_only:
             return
-        reason = judge(measure(disk, store.config), store.config, next_file_bytes=0).refuse
+        reason = decide(measure(disk, store.config), store.config, next_file_bytes=0).refuse
         if reason:
             store.writer.enter(StoreEvent.DISK_FULL, reason)
         else:

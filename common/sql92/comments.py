@@ -1,7 +1,7 @@
-"""What is done to an expression's text before it is parsed: comments go, tokens are counted.
+"""Preprocessing of an expression's text: removes comments and limits the tokens.
 
-Both are linear in the text. The parser's lexer would not be: it would look for the end of a comment
-at each minus sign. Its work for a token is some 10 us.
+Both are linear in the text. The parser's lexer would not be: it would search for the end of a
+comment at each minus sign. A token costs it about 10 us.
 
 Java counterpart: SelectorParserTokenManager.java of 5.3.3. Pure.
 """
@@ -14,9 +14,9 @@ from typing import Final
 from .errors import FilterSyntaxError
 
 TOKENS_MAX: Final = 1_000
-"""Names, literals, operators and brackets of an expression, at most: compiling it takes 15 ms at
-the worst, evaluating it for the worst message 25 ms, in which nobody else is served. An IN of 490
-texts has as many. RocketMQ has no limit."""
+"""Most names, literals, operators and brackets of an expression: compiling it takes 15 ms at the
+worst, evaluating it for the worst message 25 ms, while no other request is served. An IN of 490
+texts reaches it. RocketMQ has no limit."""
 
 _MARK: Final = re.compile(r"'(?:[^']|'')*+'?|--|/\*")
 _LINE_END: Final = re.compile(r"\r\n|\n|\r")
@@ -25,10 +25,10 @@ _TOKEN: Final = re.compile(r"'(?:[^']|'')*+'?|[A-Za-z_$][A-Za-z0-9_$]*+|[0-9.]++
 
 
 def without_comments(text: str) -> str:
-    """The text with spaces for each comment: what is left keeps its line and column.
+    """The text with spaces for each comment, so that tokens keep their line and column.
 
-    A line comment without the line's end is none, but two minus signs; a block comment without its
-    end is left for the parser to refuse.
+    A line comment without a line end is two minus signs; a block comment without its end is left
+    for the parser to refuse.
     """
     line_ends = max(text.rfind("\n"), text.rfind("\r"))
     pieces: list[str] = []
@@ -52,7 +52,7 @@ def without_comments(text: str) -> str:
 def check_tokens(text: str) -> None:
     """Refuse a text without comments that has too many tokens.
 
-    Raises: FilterSyntaxError: more than TOKENS_MAX; with the place of the first one too many.
+    Raises: FilterSyntaxError: more than TOKENS_MAX; at the first token above the limit.
     """
     for count, token in enumerate(_TOKEN.finditer(text)):
         if count == TOKENS_MAX:

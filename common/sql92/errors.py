@@ -10,7 +10,7 @@ from __future__ import annotations
 
 
 class FilterError(ValueError):
-    """Something is wrong with an expression, or with a message that it looks at."""
+    """Base of the errors of an expression, or of a message that it is evaluated for."""
 
 
 class FilterSyntaxError(FilterError):

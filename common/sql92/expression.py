@@ -3,10 +3,10 @@
     expression = compile_expression("price > 10 AND symbol = 'A'")
     expression.matches(b"price\x0111\x02symbol\x01A\x02")     # True
 
-The same results as RocketMQ's, errors included; docs/quirks.md lists what is odd about them.
-Compared with its classes by tests/interop/test_sql92_oracle.py.
+The results are RocketMQ's, errors included; docs/quirks.md lists the odd ones.
+tests/interop/test_sql92_oracle.py compares them with its classes.
 
-Not as there: the two limits below, and half of a surrogate pair in an expression is not found in a
+Differences: the two limits below, and half of a surrogate pair in an expression is not found in a
 property, where Java compares UTF-16 units.
 
 Java counterpart: filter/SqlFilter.java, broker/filter/ExpressionMessageFilter.java,
@@ -36,27 +36,26 @@ __all__ = [
 ]
 
 EXPRESSION_LENGTH_MAX: Final = 32_767
-"""Characters of an expression: as many bytes as all properties of a message may have. Most of them
-may be those of texts; how many operators there are is bounded by TOKENS_MAX. RocketMQ has no limit
-but the frame's."""
+"""Characters of an expression: the limit of a message's properties in bytes. Most of them may be in
+texts; TOKENS_MAX limits the operators. RocketMQ has only the limit of a frame."""
 
 EXPRESSION_CHARACTER_SIZE: Final = 200
-"""Bytes that a compiled expression takes for each of its characters, at the worst."""
+"""Most bytes of a compiled expression for each of its characters."""
 
 EXPRESSION_CACHE_SIZE_MAX: Final = 32 * 1024 * 1024
-"""Bytes of the compiled expressions that are remembered, at the worst: some 160,000 characters.
-RocketMQ's SelectorParser remembers 100 expressions, of any length."""
+"""Most bytes of cached compiled expressions: about 160,000 characters. RocketMQ's SelectorParser
+caches 100 expressions, of any length."""
 
 _NAMES_SOUGHT_MAX: Final = 2
-"""With more names than this, all properties are parsed: measured to be the quicker way then."""
+"""With more names than this, all properties are parsed, which was measured to be faster."""
 
 
 class Expression:
-    """A compiled filter; never changed, so it may be shared.
+    """A compiled filter; immutable, so it may be shared.
 
     Attributes:
-      text: as it was written.
-      names: the properties that it looks at.
+      text: of the expression.
+      names: the properties that it reads.
     """
 
     __slots__ = ("_evaluate", "_sought", "names", "text")
@@ -73,7 +72,7 @@ class Expression:
     def evaluate(self, properties: Mapping[str, str]) -> bool | None:
         """True, false or unknown (None), as SQL has them.
 
-        Raises: FilterEvaluationError: a property does not suit what it is compared with.
+        Raises: FilterEvaluationError: a property cannot be compared as the expression demands.
         """
         result: bool | None = self._evaluate(properties)
         return result
@@ -93,7 +92,7 @@ class Expression:
             return False
 
     def _read(self, raw: bytes) -> dict[str, str]:
-        """At least the properties that it looks at."""
+        """At least the properties that the expression reads."""
         if len(self._sought) > _NAMES_SOUGHT_MAX:
             return properties_from_bytes(raw)
         found = {}
@@ -105,15 +104,15 @@ class Expression:
 
 
 def expression_size(text: str, result: object) -> int:
-    """Bytes that a compiled expression takes at the worst; or why it cannot be compiled."""
+    """Most bytes of a compiled expression, for the cache."""
     return len(text) * EXPRESSION_CHARACTER_SIZE
 
 
 @sized_cache(size_max=EXPRESSION_CACHE_SIZE_MAX, size_of=expression_size)
 def compile_expression(text: str) -> Expression:
-    """The filter that an expression describes. The first call imports lark.
+    """Compile an expression. The first call imports lark.
 
-    Raises: FilterSyntaxError: RocketMQ refuses it too, or it is beyond the limits here.
+    Raises: FilterSyntaxError: RocketMQ refuses it, too, or it is beyond the limits here.
     """
     if len(text) > EXPRESSION_LENGTH_MAX:
         reason = f"{len(text)} characters, and at most {EXPRESSION_LENGTH_MAX} are taken"

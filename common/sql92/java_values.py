@@ -1,8 +1,7 @@
-"""Texts as Java reads them: `Integer.valueOf`, `Long.valueOf`, `Double.valueOf`, and how doubles
-compare.
+"""Java's `Integer.valueOf`, `Long.valueOf`, `Double.valueOf` and `Double.compare`.
 
-Python's own int() and float() take other texts: `1_0`, spaces around an integer, `nan`, digits
-beyond U+FFFF; and not `1.5f` or `0x1p3`.
+Python's int() and float() accept other texts: `1_0`, spaces around an integer, `nan`, digits beyond
+U+FFFF; and not `1.5f` or `0x1p3`.
 
 Java counterpart: java.lang.Integer, Long, Double, Boolean of Java 17. Pure.
 """
@@ -22,10 +21,10 @@ T = TypeVar("T")
 
 _INT64_DIGITS_MAX: Final = 19
 _SAFE_DIGITS_MAX: Final = 9
-"""So many ASCII digits fit into an int32, whatever they are."""
+"""Any number of up to this many ASCII digits fits into an int32."""
 
 _SHORT_TEXT_MAX: Final = 100
-"""Characters that are read anew each time: no usual number is longer."""
+"""Longer texts are cached; no usual number is longer."""
 
 _DOUBLE: Final = re.compile(
     r"[+-]?(?:NaN|Infinity|(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?[fFdD]?)"
@@ -34,7 +33,7 @@ _HEX_DOUBLE: Final = re.compile(
     r"([+-]?0[xX](?:[0-9a-fA-F]+\.?|[0-9a-fA-F]*\.[0-9a-fA-F]+)[pP][+-]?[0-9]+)[fFdD]?"
 )
 _JAVA_SPACES: Final = "".join(map(chr, range(0x21)))
-"""What String.trim takes away."""
+"""The characters that String.trim removes."""
 
 
 def int32_of(text: str) -> int:
@@ -57,7 +56,7 @@ def double_of(text: str) -> float:
 
 
 def _value_of(read: Callable[[str], T], text: str) -> T:
-    """What `read` makes of a text; of long ones the last results are remembered.
+    """The result of `read`, cached for long texts.
 
     An expression may compare one property of 32 kB several hundred times.
     """
@@ -88,7 +87,7 @@ def _read_int64(text: str) -> int:
 def _integer(text: str, value_max: int) -> int:
     sign = text[:1]
     digits = text[1:] if sign in ("+", "-") else text
-    # Java looks at UTF-16 units: any script's digits count, but none beyond U+FFFF.
+    # Java reads UTF-16 units: digits of any script count, but none beyond U+FFFF.
     if not digits.isdecimal() or max(digits) > "\uffff":
         raise FilterEvaluationError(f"{text[:40]!r} is not a whole number")
     if not digits.isascii():

@@ -1,12 +1,12 @@
-"""The parts of a compiled filter, and what RocketMQ's operators make of them.
+"""Operands and operators of a compiled filter, with RocketMQ's semantics.
 
-Each operand is a closure from a message's properties to a value, with its Java type known when it
-is made: a property is always a text, and a filter has no arithmetic but the minus sign. So which
-conversion a comparison needs is decided once, not per message.
+Each operand is a closure from a message's properties to a value, with its Java type known at
+compile time: a property is always a text, and a filter has no arithmetic but the minus sign. So the
+conversion of a comparison is chosen once, not per message.
 
 Values: str, int, float, bool; None is SQL's unknown. An operand raises FilterEvaluationError where
-Java's evaluation throws. Whether the other operand is then still looked at is part of the result,
-so the order of evaluation here is Java's.
+Java's evaluation throws. Whether the other operand is still evaluated is part of the result, so the
+order of evaluation here is Java's.
 
 Java counterpart: filter/expression/*.java of 5.3.3. Pure.
 """
@@ -23,9 +23,8 @@ from .errors import FilterEvaluationError, FilterSyntaxError
 from .java_values import boolean_of, compare_doubles, double_of, int32_of, int64_of
 
 NESTING_MAX: Final = 100
-"""How many operators may stand inside one another: each is a call on the stack of whoever asks.
-A chain of ANDs or ORs counts once, and brackets do not count. RocketMQ's limit is its thread's
-stack, some thousands."""
+"""Most nested operators: each is a call on the stack. A chain of ANDs or ORs counts once, and
+brackets do not count. RocketMQ's limit is its thread's stack, some thousands."""
 
 Evaluate = Callable[[Mapping[str, str]], Any]
 Compare = Callable[[Any, Any], int]
@@ -51,7 +50,7 @@ _CONVERSIONS: Final[dict[Kind, Callable[[str], Any]]] = {
     Kind.DOUBLE: double_of,
     Kind.BOOLEAN: boolean_of,
 }
-"""How a text is read that is compared with a value of this kind."""
+"""The conversion of a text that is compared with a value of this kind."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,14 +60,14 @@ class Operand:
     Attributes:
       kind: of its values.
       evaluate: its value for a message.
-      text: how it begins in the expression, for error texts.
-      line, column: where that is, from 1.
-      is_constant: written as a literal. A literal with a minus sign is none, to RocketMQ.
-      is_condition: taken where a condition is asked for: comparisons, TRUE, FALSE, NULL.
+      text: its beginning in the expression, for error texts.
+      line, column: its position, from 1.
+      is_constant: a literal. For RocketMQ a literal with a minus sign is not one.
+      is_condition: valid as a condition: comparisons, TRUE, FALSE, NULL.
       is_property: a property's name.
       value: of a literal, or of a number with a sign.
-      names: the properties that it looks at.
-      depth: operators inside one another.
+      names: the properties that it reads.
+      depth: of nested operators.
     """
 
     kind: Kind
@@ -116,9 +115,9 @@ def message_property(name: str, line: int, column: int) -> Operand:
 
 
 def _condition(evaluate: Evaluate, *inner: Operand) -> Operand:
-    """A condition over these operands; the first one says where it begins.
+    """A condition over these operands, at the position of the first one.
 
-    Raises: FilterSyntaxError: too many inside one another.
+    Raises: FilterSyntaxError: too many nested operators.
     """
     return _checked_depth(
         replace(
@@ -142,7 +141,7 @@ def _checked_depth(made: Operand) -> Operand:
 
 
 def as_condition(operand: Operand) -> Operand:
-    """An operand where a condition is asked for: a property alone is false, or null if missing.
+    """An operand as a condition: a property alone is false, or null if missing.
 
     Raises: FilterSyntaxError: neither a condition nor a property.
     """
@@ -156,12 +155,12 @@ def as_condition(operand: Operand) -> Operand:
 
 
 def all_of(operands: Sequence[Operand]) -> Operand:
-    """AND. Raises: FilterSyntaxError: one is no condition."""
+    """AND. Raises: FilterSyntaxError: an operand is not a condition."""
     return _chain(operands, decided_by=False)
 
 
 def any_of(operands: Sequence[Operand]) -> Operand:
-    """OR. Raises: FilterSyntaxError: one is no condition."""
+    """OR. Raises: FilterSyntaxError: an operand is not a condition."""
     return _chain(operands, decided_by=True)
 
 
@@ -183,7 +182,7 @@ def _chain(operands: Sequence[Operand], *, decided_by: bool) -> Operand:
 
 
 def negation(operand: Operand) -> Operand:
-    """NOT. Raises: FilterSyntaxError: of no condition."""
+    """NOT. Raises: FilterSyntaxError: the operand is not a condition."""
     condition = as_condition(operand)
     evaluate = condition.evaluate
 
@@ -195,9 +194,9 @@ def negation(operand: Operand) -> Operand:
 
 
 def minus(operand: Operand) -> Operand:
-    """The minus sign: of a number its negative, of all else null, a property's number too.
+    """The minus sign: the negative of a literal number; null of all others, properties included.
 
-    Raises: FilterSyntaxError: too many inside one another.
+    Raises: FilterSyntaxError: too many nested operators.
     """
     made = replace(operand, is_constant=False, depth=operand.depth + 1)
     if operand.kind in _NUMBERS:
@@ -206,8 +205,7 @@ def minus(operand: Operand) -> Operand:
     inner = operand.evaluate
 
     def evaluate(properties: Mapping[str, str]) -> None:
-        # It may fail.
-        inner(properties)
+        inner(properties)  # evaluated because it may raise
 
     made = replace(made, kind=Kind.NOTHING, evaluate=evaluate, value=None)
     return _checked_depth(replace(made, is_condition=False, is_property=False))
@@ -279,7 +277,7 @@ def _order(left: Operand, right: Operand, test: Callable[[int, int], bool]) -> O
     """One of `<`, `<=`, `>`, `>=`: null when one side is null.
 
     Args:
-      test: of how the left one compares with the right one, and 0.
+      test: gets the result of the comparison, and 0.
     Raises: FilterSyntaxError: a condition, or a literal that is not a number.
     """
     for each in (left, right):
@@ -322,7 +320,7 @@ def between(operand: Operand, low: Operand, high: Operand) -> Operand:
 
 
 def not_between(operand: Operand, low: Operand, high: Operand) -> Operand:
-    """NOT BETWEEN; the ends' order is not looked at. Raises: FilterSyntaxError: as `less`."""
+    """NOT BETWEEN; the ends may be in any order. Raises: FilterSyntaxError: see `less`."""
     return any_of([less(operand, low), greater(operand, high)])
 
 
@@ -344,7 +342,7 @@ def ends_with(operand: Operand, search: str, *, wanted: bool) -> Operand:
 def _search(
     operand: Operand, search: str, found: Callable[[str], bool], *, wanted: bool
 ) -> Operand:
-    """False, and never null, for null, for what is no text and for an empty search; negated too."""
+    """False, never null, for null, for non-texts and for an empty search, also when negated."""
     inner = operand.evaluate
     is_text = operand.kind is Kind.STRING
 
@@ -352,14 +350,14 @@ def _search(
         value = inner(properties)
         return is_text and value is not None and found(value) is wanted
 
-    # An empty search is false before the operand is looked at, so that cannot fail then.
+    # An empty search is false without evaluating the operand, which may raise.
     return _condition(evaluate if search else lambda p: False, operand)
 
 
 def is_in(operand: Operand, texts: Sequence[str], *, wanted: bool) -> Operand:
     """IN, or NOT IN when not `wanted`: null when the property is.
 
-    Raises: FilterSyntaxError: of something else than a property.
+    Raises: FilterSyntaxError: the operand is not a property.
     """
     if not operand.is_property:
         operand.refuse("only a property can be looked for with IN")
@@ -374,7 +372,7 @@ def is_in(operand: Operand, texts: Sequence[str], *, wanted: bool) -> Operand:
 
 
 def _compare_for(left: Kind, right: Kind) -> Compare:
-    """How values of these kinds compare. Where only equality can be asked, any not-0 will do.
+    """The comparison of values of these kinds. Where only equality is possible, any non-zero does.
 
     Source: filter/expression/ComparisonExpression.java __compare, for the types that there are.
     """

@@ -1,6 +1,6 @@
-"""From an expression's text to one operand, by sql92.lark.
+"""The parser of expressions, with the grammar sql92.lark.
 
-lark takes as long to import as all else of a broker's start, so only `compile_expression` imports
+Importing lark takes as long as the rest of a broker's start, so only `compile_expression` imports
 this module: at the start of a broker with enablePropertyFilter, and never without it.
 
 Java counterpart: filter/parser/SelectorParser.java of 5.3.3. Pure, but for reading the grammar.
@@ -29,9 +29,9 @@ _TEXT_SHOWN_MAX: Final = 40
 
 
 def parse(text: str) -> Operand:
-    """The condition that an expression's text is; what follows a complete one is ignored.
+    """Parse an expression's text; text after a complete expression is ignored, as in RocketMQ.
 
-    Raises: FilterSyntaxError: where and why RocketMQ would not take it, or it is too long.
+    Raises: FilterSyntaxError: RocketMQ refuses it, too, or it has too many tokens.
     """
     text = without_comments(text)
     check_tokens(text)
@@ -42,8 +42,8 @@ def parse(text: str) -> Operand:
     except UnexpectedCharacters as error:
         raise FilterSyntaxError(_reason(error), error.line, error.column) from None
     if refusal.token.type != _END:
-        # RocketMQ reads on as long as it understands, and needs no end: `a = 1 b` is `a = 1`. It
-        # has then looked at one token more, so that must be a token.
+        # RocketMQ stops after a complete expression: `a = 1 b` is `a = 1`. It has read one token
+        # more by then, so that must be a valid token.
         try:
             return _ended(refusal)
         except UnexpectedInput:
@@ -62,9 +62,9 @@ def _operand(text: str) -> Operand:
 
 
 def _ended(refusal: UnexpectedToken) -> Operand:
-    """What was read up to the refused token, as if the text ended there.
+    """The operand up to the refused token, as if the text ended there.
 
-    Raises: UnexpectedInput: that is not complete.
+    Raises: UnexpectedInput: the expression is not complete.
     """
     parser: Any = refusal.interactive_parser
     made: Any = parser.feed_eof()
@@ -163,11 +163,11 @@ _MADE_BY: Final[dict[str, Callable[[list[Any]], Operand]]] = {
     "null": lambda found: _constant(Kind.NOTHING, None, found[0]),
     "property": _property,
 }
-"""What each rule of the grammar makes of what it found: operands and tokens."""
+"""The operand of each rule of the grammar, from its operands and tokens."""
 
 
 class _Builder(Transformer[Token, Operand]):
-    """The table as lark wants it; it is asked as each rule ends, so nothing recurses."""
+    """The table as a lark transformer; lark calls it at the end of each rule, without recursion."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -178,5 +178,5 @@ class _Builder(Transformer[Token, Operand]):
 def _lark() -> Lark:
     """The parser; tens of milliseconds to make, so made once."""
     grammar = _GRAMMAR.read_text(encoding="utf-8")
-    # The basic lexer, not the contextual one: a keyword is one wherever it stands.
+    # The basic lexer, not the contextual one: keywords are reserved everywhere.
     return Lark(grammar, parser="lalr", lexer="basic", transformer=_Builder())

@@ -1,4 +1,4 @@
-"""The data folder: made before it is locked, marked as open, its lock watched.
+"""The data folder: creation, the abort file, and the lock file.
 
 Java counterpart: DefaultMessageStore.createTempFile and its lock file of 5.3.3.
 """
@@ -17,10 +17,10 @@ logger = logging.getLogger(__name__)
 
 
 def make_root(disk: Disk, root: str) -> None:
-    """Have the data folder, and its own name on the device before there is anything in it.
+    """Create the data folder, and sync its name before anything is in it.
 
     Raises:
-      StoreIOError: it could not be made.
+      StoreIOError: it could not be created.
     """
     folder, missing = PurePosixPath(root), []
     while not disk.exists(str(folder)) and folder != folder.parent:
@@ -32,10 +32,10 @@ def make_root(disk: Disk, root: str) -> None:
 
 
 def note_open(disk: Disk, config: MessageStoreConfig) -> None:
-    """Make the abort file: what is on disk from now on is not what a clean exit leaves.
+    """Create the abort file, which only a clean exit removes.
 
     Raises:
-      StoreIOError: it could not be made.
+      StoreIOError: it could not be created.
     """
     root = config.store_path_root_dir
     file = disk.open(f"{root}/abort", create=True)
@@ -43,7 +43,7 @@ def note_open(disk: Disk, config: MessageStoreConfig) -> None:
         file.pwrite(str(os.getpid()).encode(), START)
     finally:
         file.close()
-    # The folders' own names must be on the device before the first message is.
+    # The folders' names must be on the device before the first message.
     disk.make_folder(f"{root}/consumequeue")
     disk.make_folder(config.commit_log_folder)
     for folder in {root, config.commit_log_folder.rpartition("/")[0]}:
@@ -51,16 +51,16 @@ def note_open(disk: Disk, config: MessageStoreConfig) -> None:
 
 
 def hold_lock(disk: Disk, root: str) -> None:
-    """Make and lock the lock file again where somebody has removed it, with a warning.
+    """Create and lock the lock file again if it was removed, with a warning.
 
     Raises:
-      StoreLockedError: another process has it by now.
-      StoreIOError: it could not be made.
+      StoreLockedError: another process holds it now.
+      StoreIOError: it could not be created.
     """
     path = f"{root}/lock"
     if disk.hold_lock(path):
         logger.warning(
-            "%s was removed or replaced while the store is open: it is made and locked again. "
+            "%s was removed or replaced while the store is open: it is created and locked again. "
             "Remove it only when no broker runs on this folder",
             path,
         )

@@ -1,11 +1,11 @@
 """The lock of a data folder: Apache's lock file, and the folder itself.
 
 RocketMQ locks bytes 0..1 of `lock` (DefaultMessageStore, `tryLock(0, 1, false)` of 5.3.3). A lock
-belongs to a file and not to its name: once somebody removes the file, the next broker makes another
-one and locks that. So the folder is locked as well, by flock, which no removal of a file ends; and
-`hold` makes a lock file that is gone anew, for Apache's broker, which looks at nothing else.
+belongs to a file and not to its name: once the file is removed, the next broker creates another one
+and locks that. So the folder is locked as well, by flock, which survives the removal of files; and
+`hold` creates a missing lock file again for Apache's broker, which checks nothing else.
 
-Where a file system cannot lock folders (some network file systems), the file alone counts.
+Where a file system cannot lock folders (some network file systems), only the file is locked.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ class FolderLock:
 
     Args:
       path: of the lock file, in the folder that is locked.
-      shared: several processes may hold it so, and none may hold it alone; no lock file is made.
+      shared: take a shared lock, which excludes exclusive ones; no lock file is created.
 
     Raises:
       StoreLockedError: another process holds it.
-      OSError: the file could not be opened, made or locked.
+      OSError: the file could not be opened, created or locked.
     """
 
     def __init__(self, path: str, *, shared: bool = False) -> None:
@@ -46,13 +46,13 @@ class FolderLock:
             raise
 
     def hold(self) -> bool:
-        """Make and lock the lock file again where it is gone or another one.
+        """Create and lock the lock file again if it was removed or replaced.
 
-        Returns: whether it had to be made again.
+        Returns: whether it was created again.
 
         Raises:
-          StoreLockedError: another process holds the one that is there.
-          OSError: it could not be made or locked.
+          StoreLockedError: another process holds the new file.
+          OSError: it could not be created or locked.
         """
         with suppress(FileNotFoundError):
             if os.path.samestat(os.stat(self._path), os.fstat(self._file_fd)):  # noqa: PTH116
@@ -63,7 +63,7 @@ class FolderLock:
         return True
 
     def release(self) -> None:
-        """Give the lock back; the file stays."""
+        """Release the lock; the file stays."""
         if self._folder_fd >= 0:
             with suppress(OSError):  # a process forked from this one has the folder open as well
                 fcntl.flock(self._folder_fd, fcntl.LOCK_UN)

@@ -1,13 +1,13 @@
-"""config/*.json: written so that a crash leaves the old text or the new one, never half of one.
+"""Atomic reading and writing of config/*.json, with checksums and `.bak` files.
 
-Java counterpart: common/ConfigManager.java and MixAll.string2File of 5.3.3, which write in place;
-files torn by a power cut were the result. Here: temporary file, fsync, the old one becomes
-`.bak`, rename, fsync of the folder.
+Java counterpart: common/ConfigManager.java and MixAll.string2File of 5.3.3, which write in place; a
+power cut may tear such a file. Here: temporary file, fsync, the old one becomes `.bak`, rename,
+fsync of the folder.
 
-A text ends with a seal: a newline and 32 blanks, the CRC32 of all before the newline, highest bit
-first; a space is 0, a tab is 1. JSON readers, Apache's among them, pass over it. A file without a
+A text ends with a seal: a newline and 32 blanks, the CRC32 of the text before the newline, highest
+bit first; a space is 0, a tab is 1. JSON readers, Apache's among them, ignore it. A file without a
 seal was written by Apache's broker, or by hand; one with a wrong seal has changed on the disk. The
-CRC32 of a `.bak` goes on over ".bak": put in the file's place it counts, but as an older text.
+CRC32 of a `.bak` continues over ".bak": in the file's place it is valid, but as an older text.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def sealed(text: bytes, *, as_spare: bool = False) -> bytes:
     """A text with its seal.
 
     Args:
-      text: JSON; what it ends with does not matter.
+      text: JSON, with or without a newline at its end.
       as_spare: for a `.bak`.
     """
     checksum = crc32(text)
@@ -80,19 +80,19 @@ def parse(text: bytes) -> dict[str, Any]:
 
 
 def save_json(disk: Disk, path: str, text: bytes) -> None:
-    """Replace the file's text, with a seal; what it held before is kept as `path.bak`.
+    """Replace the file's text, with a seal; the old text is kept as `path.bak`.
 
     Raises:
-      StoreIOError: it could not be written; the old text still stands.
+      StoreIOError: it could not be written; the old file is unchanged.
     """
     save_text(disk, path, sealed(text))
 
 
 def save_text(disk: Disk, path: str, text: bytes) -> None:
-    """The same without a seal: for files that people edit.
+    """`save_json` without a seal: for files that people edit.
 
     Raises:
-      StoreIOError: it could not be written; the old text still stands.
+      StoreIOError: it could not be written; the old file is unchanged.
     """
     folder = path.rpartition("/")[0]
     is_new = not disk.exists(folder)
@@ -109,10 +109,10 @@ def save_text(disk: Disk, path: str, text: bytes) -> None:
 
 
 def _keep_old(disk: Disk, path: str) -> None:
-    """Make `.bak` of a file that is about to be replaced.
+    """Copy a file that is about to be replaced to `.bak`.
 
-    A copy and not a rename: at every moment `path` is there, old or new. A `.bak` is replaced only
-    by what is surely whole; a damaged file is kept beside it, so that nothing is lost for good.
+    A copy and not a rename: `path` exists at every moment, old or new. A `.bak` is replaced only by
+    a file with a correct seal; a damaged file is kept as `.damaged`.
     """
     old = _read(disk, path)
     text, is_right = unsealed(old)
@@ -133,19 +133,19 @@ def load_newest(disk: Disk, path: str, parse: Callable[[bytes], T]) -> tuple[T, 
     Args:
       parse: turns the text into a value; raises ValueError for text it cannot read.
 
-    Returns: the value, and whether it is the `.bak`'s or an older text that lies in the file's
+    Returns: the value, and whether it is an older text, from the `.bak` or a `.bak` in the file's
       place, so that the file should be written again. None when there is neither file.
 
     Raises:
-      CorruptRecordError: there are files but none can be used. Starting from nothing would lose
-        what they held (consumer offsets would start at 0), so this is refused.
+      CorruptRecordError: there are files but none can be used. Starting without them would lose
+        their contents (consumer offsets would start at 0), so this is refused.
       StoreIOError: a file could not be read.
     """
     problems = []
     for candidate in (path, f"{path}.bak"):
         if not disk.exists(candidate):
             if candidate == path and disk.exists(f"{path}.bak"):
-                # Nothing of ours takes it away: a new text is renamed over the old one.
+                # Not removed by this program, which renames a new text over the old one.
                 logger.error("%s is missing; its .bak, which is older, is used instead", path)
             continue
         data = _read(disk, candidate)
@@ -153,8 +153,8 @@ def load_newest(disk: Disk, path: str, parse: Callable[[bytes], T]) -> tuple[T, 
         try:
             if is_right is False:
                 raise ValueError(
-                    "its text is not the one that was written: the checksum in its last line, 32 "
-                    "blanks, says so (if you changed it by hand, remove that line)"
+                    "its text was changed: the checksum in its last line, 32 blanks, is wrong (if "
+                    "you edited it by hand, remove that line)"
                 )
             if not text.strip(b"\0 \r\n\t"):
                 raise ValueError("the file is empty")
@@ -167,7 +167,7 @@ def load_newest(disk: Disk, path: str, parse: Callable[[bytes], T]) -> tuple[T, 
                 logger.error("%s is used instead, which is older", candidate)
             was_spare = is_right is True and data == sealed(text, as_spare=True)
             if was_spare and candidate == path:
-                logger.warning("%s holds an older text: it was a .bak", path)
+                logger.warning("%s holds an older text: it is a renamed .bak", path)
             return value, was_spare or candidate != path
     if not problems:
         return None

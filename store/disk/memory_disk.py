@@ -1,7 +1,7 @@
-"""A disk in memory: the twin of `OsDisk` for tests and for brokers that live inside a test.
+"""A disk in memory: the counterpart of `OsDisk` for tests and for brokers embedded in tests.
 
-It can lose what was not synced (`power_loss`), and refuse any call (`fault`): that is how ENOSPC, a
-failing fsync and a torn write are tested. No thread is ever needed, so virtual clocks work.
+It can lose unsynced writes (`power_loss`), and fail any call (`fault`), to test ENOSPC, a failing
+fsync and a torn write. It needs no threads, so virtual clocks work.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from .os_disk import Space, explain
 
 Fault = Callable[[str, str], OSError | None]
 """Called before each operation with its name ("pwrite", "allocate", "sync", "rename", …) and the
-path; what it returns is raised (as StoreIOError)."""
+path; a returned error is raised (as StoreIOError)."""
 
 
 class MemoryFile:
@@ -67,7 +67,7 @@ class MemoryFile:
         self._grow(size)
 
     def sync(self) -> None:
-        """All that was written survives `power_loss` from now on."""
+        """Make the writes so far survive `power_loss`."""
         disk = self._disk
         disk.check("sync", self.path)
         if disk.journal is not None:
@@ -78,14 +78,14 @@ class MemoryFile:
         return memoryview(self._data).toreadonly()
 
     def drop_pages(self) -> None:
-        """Nothing to give back."""
+        """Do nothing."""
 
     def next_data(self, position: Position) -> Position:
         """Every byte may be data."""
         return Position(min(position, len(self._data)))
 
     def close(self) -> bool:
-        """Count it as closed."""
+        """Mark it as closed."""
         if self._is_open:
             self._is_open = False
             self._disk.open_files -= 1
@@ -108,11 +108,11 @@ class MemoryDisk:
 
     Attributes:
       contents: bytes by path.
-      folders: the folders there are.
+      folders: the existing folders.
       fault: see `Fault`; None: nothing fails.
-      open_files: how many files are open now.
-      capacity: bytes that the disk is said to have by `space`; writing is not refused beyond it.
-      taken: bytes of it that others have taken.
+      open_files: number of open files.
+      capacity: size of the disk for `space`, bytes; writes beyond it do not fail.
+      taken: bytes of it used by other programs.
     """
 
     threaded = False
@@ -128,26 +128,26 @@ class MemoryDisk:
         self._locks: set[str] = set()
 
     def check(self, operation: str, path: str) -> None:
-        """Ask `fault` whether this operation fails.
+        """Let `fault` decide whether this operation fails.
 
         Raises:
-          StoreIOError: it does.
+          StoreIOError: it fails.
         """
         error = self.fault(operation, path) if self.fault is not None else None
         if error is not None:
             raise StoreIOError(path, explain(error)) from error
 
     def process_death(self) -> None:
-        """As `kill -9`: everything written stays, the locks are gone."""
+        """Simulate `kill -9`: all writes stay, the locks are released."""
         self._locks.clear()
 
     def power_loss(self, kept_writes: int = 0) -> None:
-        """As pulling the plug: of the unsynced writes only the first `kept_writes` stay.
+        """Simulate a power cut: of the unsynced writes only the first `kept_writes` stay.
 
         Creations, renames and sizes are kept; file systems journal those first.
 
         Raises:
-          ValueError: the disk was not made with `journalled=True`.
+          ValueError: the disk was created without `journalled=True`.
         """
         if self.journal is None:
             raise ValueError("MemoryDisk(journalled=True) is needed for power_loss()")
@@ -192,7 +192,7 @@ class MemoryDisk:
         self.folders.add(path.rstrip("/"))
 
     def rename(self, source: str, target: str) -> None:
-        """Give a file another name, replacing what had it."""
+        """Rename a file, replacing an existing target."""
         self.check("rename", source)
         if source not in self.contents:
             raise StoreIOError(source, "No such file or directory")
@@ -222,7 +222,7 @@ class MemoryDisk:
         }
 
     def sync_folder(self, path: str) -> None:
-        """Nothing to do: names are durable at once here."""
+        """Do nothing but check `fault`: names are durable at once."""
         self.check("sync_folder", path)
 
     def lock(self, path: str) -> None:
@@ -234,7 +234,7 @@ class MemoryDisk:
         self._locks.add(path)
 
     def hold_lock(self, path: str) -> bool:
-        """See that the lock file is there."""
+        """Create a missing lock file again."""
         self.check("hold_lock", path)
         if path in self.contents:
             return False
@@ -242,11 +242,11 @@ class MemoryDisk:
         return True
 
     def unlock(self, path: str) -> None:
-        """Give the lock back; the file stays."""
+        """Release the lock; the file stays."""
         self._locks.discard(path)
 
     def space(self, path: str) -> Space:
-        """`capacity`, less what is in the files and what others have taken."""
+        """`capacity`, less the files' bytes and `taken`."""
         self.check("space", path)
         used = self.taken + sum(map(len, self.contents.values()))
         return Space(used, max(self.capacity - used, 0))

@@ -1,4 +1,4 @@
-"""Files that are named by a number, as those of logs, queues and indexes are."""
+"""Numbered files, such as those of logs, queues and indexes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from .os_disk import Disk
 
 
 def numbered(disk: Disk, folder: str) -> dict[int, str]:
-    """The files of a folder whose names are numbers: number to path, rising."""
+    """The files of a folder whose names are numbers: number to path, ascending."""
     found = {}
     for name in disk.list(folder):
         path = f"{folder}/{name}"

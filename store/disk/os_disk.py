@@ -1,8 +1,8 @@
-"""The disk as a seam: every byte that the store reads or writes goes through here.
+"""The disk interface, through which the store reads and writes every byte.
 
-`OsDisk` is the real one, `memory_disk.MemoryDisk` its twin. Paths are strings. Writing is done by
-`pwrite` and never through a map, so a full disk or a shrunken file is a `StoreIOError` and not a
-signal that kills the process; maps are for reading only.
+`OsDisk` is the machine's, `memory_disk.MemoryDisk` its counterpart for tests. Paths are strings.
+Writes use `pwrite` and never a map, so a full disk or a shrunken file is a `StoreIOError` and not a
+signal that kills the process; maps are read-only.
 
 Every method may raise `StoreIOError`; only `lock` and `hold_lock` raise `StoreLockedError`. Methods
 may be called from worker threads; one file is synced by at most one thread at a time.
@@ -25,14 +25,14 @@ from ..offsets import Position
 from .folder_lock import FolderLock
 
 WHAT_TO_DO = {
-    errno.ENOSPC: "free some space; sends come back as soon as there is room",
+    errno.ENOSPC: "free some space; sends are accepted again as soon as there is room",
     errno.EDQUOT: "the disk quota is used up: free some space or raise it",
     errno.EACCES: "give the broker's user the right to write there, or choose another folder",
     errno.EPERM: "give the broker's user the right to write there, or choose another folder",
     errno.EROFS: "the file system is mounted read-only; choose another folder",
     errno.EMFILE: "raise the limit of open files (ulimit -n)",
     errno.ENOMEM: "no room in memory to map the file: raise the limit of address space (ulimit -v)",
-    errno.ENOTDIR: "a file stands where a folder must be",
+    errno.ENOTDIR: "a part of the path is a file and must be a folder",
     errno.EIO: "the device failed; check the machine's log before anything else",
 }
 
@@ -41,9 +41,9 @@ class Space(NamedTuple):
     """Room on one partition, in bytes.
 
     Attributes:
-      used: taken, by whomever.
-      free: what this process may still take; used + free is what ratios are of (a part that only
-        the superuser may take counts as neither).
+      used: by all programs.
+      free: available to this process. Ratios are of used + free (blocks reserved for the superuser
+        are in neither).
     """
 
     used: int
@@ -65,27 +65,27 @@ class DiskFile(Protocol):
         """Read up to `size` bytes; fewer only at the end of the file."""
 
     def allocate(self, size: int) -> None:
-        """Make the file `size` bytes long with room on disk for all of them; new bytes are 0."""
+        """Make the file `size` bytes long with all of them allocated; new bytes are 0."""
 
     def resize(self, size: int) -> None:
-        """Make the file `size` bytes long; new bytes are 0 and take no room yet."""
+        """Make the file `size` bytes long; new bytes are 0 and a hole."""
 
     def sync(self) -> None:
-        """Return when all that was written is on the device. A failure is final: never retry."""
+        """fsync. A failure is final: never retry."""
 
     def map(self) -> memoryview:
-        """The whole file, read-only, always as it is now. The file must not shrink after."""
+        """A read-only map of the whole file. The file must not shrink afterwards."""
 
     def drop_pages(self) -> None:
-        """Give the memory of mapped pages back; they are read again when needed."""
+        """Drop mapped pages from this process's memory; they are read again when needed."""
 
     def next_data(self, position: Position) -> Position:
-        """Where the next bytes that were ever written may start, >= position; size() if none."""
+        """The next position >= `position` that may not be in a hole; size() if there is none."""
 
     def close(self) -> bool:
-        """Close it. False: somebody still holds a slice of the map; call again later.
+        """Close it. False: a slice of the map is still referenced; call again later.
 
-        Only the map is then still there: the file can be neither read nor written.
+        Only the map then exists: the file can be neither read nor written.
         """
 
 
@@ -96,7 +96,7 @@ class Disk(Protocol):
     """Whether slow calls (sync, allocate) should run in a worker thread."""
 
     def open(self, path: str, *, create: bool = False) -> DiskFile:
-        """Open for reading and writing; create: make an empty file when there is none."""
+        """Open for reading and writing; create: create an empty file when there is none."""
 
     def exists(self, path: str) -> bool:
         """Whether there is a file or folder."""
@@ -108,54 +108,54 @@ class Disk(Protocol):
         """Whether the path is a folder."""
 
     def make_folder(self, path: str) -> None:
-        """Make a folder and its parents; existing ones are fine."""
+        """Create a folder and its parents; existing ones are fine."""
 
     def rename(self, source: str, target: str) -> None:
-        """Give a file another name, replacing what had it."""
+        """Rename a file, replacing an existing target."""
 
     def unlink(self, path: str) -> None:
         """Remove a file; a missing one is fine."""
 
     def remove_folder(self, path: str) -> None:
-        """Remove a folder with all that is in it; a missing one is fine."""
+        """Remove a folder with its contents; a missing one is fine."""
 
     def sync_folder(self, path: str) -> None:
-        """Return when the folder's entries (creations, renames, removals) are on the device."""
+        """fsync a folder's entries (creations, renames, removals)."""
 
     def lock(self, path: str) -> None:
-        """Take the lock file for this process, creating it; it holds `lock` as Apache's does."""
+        """Create the lock file, with the text `lock` as in Apache, and lock it for this process."""
 
     def hold_lock(self, path: str) -> bool:
-        """See that the lock file is there, and make and lock it again where it is not.
+        """Create and lock the lock file again if it was removed or replaced.
 
-        Returns: whether it had to be made again.
+        Returns: whether it was created again.
 
         Raises:
-          StoreLockedError: another process has the one that is there now.
+          StoreLockedError: another process holds the new file.
         """
 
     def unlock(self, path: str) -> None:
-        """Give the lock back; the file stays."""
+        """Release the lock; the file stays."""
 
     def space(self, path: str) -> Space:
-        """Room on the partition that an existing file or folder lies on."""
+        """Room on the partition of an existing file or folder."""
 
     def used_bytes(self, folder: str) -> int:
-        """Bytes that all files in a folder, and in folders in it, take on disk; holes take none.
+        """Bytes that all files in a folder and its subfolders take on disk, without holes.
 
-        Files that come and go meanwhile may count or not; a missing folder counts 0.
+        Files that appear or disappear meanwhile may count or not; a missing folder counts 0.
         """
 
 
 def explain(error: OSError) -> str:
-    """The system's words for an error and, where we know it, what to do."""
+    """The system's message for an error and, where known, what to do."""
     words = os.strerror(error.errno) if error.errno else str(error)
     advice = WHAT_TO_DO.get(error.errno or 0)
     return f"{words} ({advice})" if advice else words
 
 
 def errno_of(error: StoreIOError) -> int:
-    """The errno of the system's error behind ours; 0 when there is none."""
+    """The errno of the system's error that caused it; 0 when there is none."""
     cause = error.__cause__
     return (cause.errno or 0) if isinstance(cause, OSError) else 0
 
@@ -204,20 +204,20 @@ class OsFile:
             raise StoreIOError(self.path, explain(error)) from error
 
     def allocate(self, size: int) -> None:
-        """Make the file `size` bytes long with room on disk for all of them."""
+        """Make the file `size` bytes long with all of them allocated."""
         with _translated(self.path):
             if hasattr(os, "posix_fallocate"):
                 os.posix_fallocate(self._fd, 0, size)
-            else:  # macOS: no such call; a full disk then shows at pwrite, as an error all the same
+            else:  # macOS: no such call; on a full disk pwrite fails, which is handled as well
                 os.ftruncate(self._fd, size)
 
     def resize(self, size: int) -> None:
-        """Make the file `size` bytes long; new bytes take no room yet."""
+        """Make the file `size` bytes long; new bytes are a hole."""
         with _translated(self.path):
             os.ftruncate(self._fd, size)
 
     def sync(self) -> None:
-        """Return when all that was written is on the device."""
+        """fsync the file's data."""
         with _translated(self.path):
             if hasattr(os, "fdatasync"):
                 os.fdatasync(self._fd)
@@ -225,7 +225,7 @@ class OsFile:
                 os.fsync(self._fd)
 
     def map(self) -> memoryview:
-        """The whole file, read-only."""
+        """A read-only map of the whole file."""
         if self._view is None:
             with _translated(self.path):
                 self._map = _map_readonly(self._fd)
@@ -233,12 +233,12 @@ class OsFile:
         return self._view
 
     def drop_pages(self) -> None:
-        """Give the memory of mapped pages back."""
+        """Drop mapped pages from this process's memory."""
         if self._map is not None and hasattr(mmap, "MADV_DONTNEED"):
             self._map.madvise(mmap.MADV_DONTNEED)
 
     def next_data(self, position: Position) -> Position:
-        """Where the next bytes that were ever written may start."""
+        """The next position, from this one on, that may not be in a hole."""
         if self._written is None:
             self._written = self._written_ranges()
         at = bisect_right(self._written, (position, self.size()))
@@ -247,10 +247,10 @@ class OsFile:
         return Position(self._written[at][0] if at < len(self._written) else self.size())
 
     def _written_ranges(self) -> list[tuple[int, int]]:
-        """What of the file is data, as (start, end) in order.
+        """The ranges of the file that are not holes, as (start, end) in order.
 
-        Asked for all at once: reading next to a hole brings pages of it into the page cache, and
-        these count as data from then on. A scan that asked as it went would read all of it.
+        Determined all at once: reading next to a hole brings pages of it into the page cache, and
+        these count as data from then on. A scan with a query per step would read the whole hole.
         """
         size = self.size()
         if not hasattr(os, "SEEK_DATA"):
@@ -265,11 +265,11 @@ class OsFile:
                 found.append((start, end))
         except OSError as error:
             if error.errno != errno.ENXIO:
-                return [(0, size)]  # a file system that cannot tell: every byte may be data
+                return [(0, size)]  # the file system does not report holes
         return found
 
     def close(self) -> bool:
-        """Close it. False: somebody still holds a slice of the map."""
+        """Close it. False: a slice of the map is still referenced."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
@@ -324,12 +324,12 @@ class OsDisk:
         return Path(path).is_dir()
 
     def make_folder(self, path: str) -> None:
-        """Make a folder and its parents."""
+        """Create a folder and its parents."""
         with _translated(path):
             Path(path).mkdir(parents=True, exist_ok=True)
 
     def rename(self, source: str, target: str) -> None:
-        """Give a file another name, replacing what had it."""
+        """Rename a file, replacing an existing target."""
         with _translated(source):
             Path(source).replace(target)
 
@@ -339,7 +339,7 @@ class OsDisk:
             Path(path).unlink(missing_ok=True)
 
     def remove_folder(self, path: str) -> None:
-        """Remove a folder with all that is in it; a missing one is fine."""
+        """Remove a folder with its contents; a missing one is fine."""
         with _translated(path):
             if not Path(path).is_dir():
                 return
@@ -351,7 +351,7 @@ class OsDisk:
             Path(path).rmdir()
 
     def sync_folder(self, path: str) -> None:
-        """Return when the folder's entries are on the device."""
+        """fsync a folder's entries."""
         with _translated(path):
             fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
             try:
@@ -360,14 +360,14 @@ class OsDisk:
                 os.close(fd)
 
     def lock(self, path: str) -> None:
-        """Take the lock file and lock its folder, see folder_lock.py."""
+        """Lock the lock file and its folder, see folder_lock.py."""
         if path in self._locks:
             raise StoreLockedError(path)
         with _translated(path):
             self._locks[path] = FolderLock(path)
 
     def hold_lock(self, path: str) -> bool:
-        """See that the lock file is there, and make and lock it again where it is not."""
+        """Create and lock the lock file again if it was removed or replaced."""
         lock = self._locks.get(path)
         if lock is None:
             return False
@@ -375,31 +375,31 @@ class OsDisk:
             return lock.hold()
 
     def unlock(self, path: str) -> None:
-        """Give the lock back; the file stays."""
+        """Release the lock; the file stays."""
         lock = self._locks.pop(path, None)
         if lock is not None:
             lock.release()
 
     def space(self, path: str) -> Space:
-        """Room on the partition that an existing file or folder lies on."""
+        """Room on the partition of an existing file or folder."""
         with _translated(path):
             found = os.statvfs(path)
         unit = found.f_frsize
         return Space((found.f_blocks - found.f_bfree) * unit, found.f_bavail * unit)
 
     def used_bytes(self, folder: str) -> int:
-        """Bytes that all files in a folder, and in folders in it, take on disk."""
+        """Bytes that all files in a folder and its subfolders take on disk."""
         total = 0
         with _translated(folder):
             for path, _, names in os.walk(folder):
                 for name in names:
-                    with suppress(FileNotFoundError):  # removed while we looked
+                    with suppress(FileNotFoundError):  # removed meanwhile
                         total += os.lstat(f"{path}/{name}").st_blocks * 512
         return total
 
 
 def total_memory_bytes() -> int:
-    """The machine's memory; 8 GiB where it cannot be asked."""
+    """The machine's memory; 8 GiB where the system does not report it."""
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (OSError, ValueError):

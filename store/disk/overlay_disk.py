@@ -1,11 +1,11 @@
-"""A disk on top of another: what is written stays in memory, the disk below is only read.
+"""A copy-on-write disk: writes stay in memory, the disk below is only read.
 
-Recovery looks at a store through it until it is clear that the store may be changed; a store that
-starts read-only because of a hole keeps it, so its queues are whole in memory and not a byte of the
-folder changes.
+Recovery opens a store through it until it is clear that the store may be changed; a store that
+starts read-only because of a hole keeps it: its queues are complete in memory, and the folder does
+not change.
 
-Pages of 4 KiB are copied when they are first written to. Nothing survives the process; `sync` and
-`sync_folder` have nothing to do, and nothing takes locks or room here.
+Pages of 4 KiB are copied when they are first written to. Nothing survives the process; `sync`,
+`sync_folder` and locks do nothing.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ _ZEROS = bytes(PAGE)
 
 
 class _Layer:
-    """What was written to one file.
+    """The changes of one file.
 
     Attributes:
-      size: the file's, bytes.
-      base_end: bytes of the file below that still show.
-      pages: those written to, by number.
+      size: of the file, bytes.
+      base_end: bytes of the file below that are still visible.
+      pages: the written pages, by number.
     """
 
     __slots__ = ("base_end", "pages", "size")
@@ -39,8 +39,8 @@ class OverlayFile:
     """An open file of the overlay; see `disk.DiskFile` for the contract.
 
     Args:
-      disk: whose it is.
-      path: below, and in the overlay.
+      disk: the overlay.
+      path: in the overlay, and below.
     """
 
     def __init__(self, disk: OverlayDisk, path: str) -> None:
@@ -100,17 +100,17 @@ class OverlayFile:
         layer.size = size
 
     def sync(self) -> None:
-        """Nothing to do."""
+        """Do nothing."""
 
     def map(self) -> memoryview:
-        """A copy of the whole file: nothing that is large goes through here."""
+        """A copy of the whole file; large files are not opened through an overlay."""
         return memoryview(self.pread(self.size(), START))
 
     def drop_pages(self) -> None:
-        """Nothing to give back."""
+        """Do nothing."""
 
     def next_data(self, position: Position) -> Position:
-        """Where the next bytes that were ever written may start."""
+        """The next position, from this one on, that may not be in a hole."""
         if self.path in self._disk.layers:
             return Position(min(position, self.size()))
         return self._below().next_data(position)
@@ -131,7 +131,7 @@ class OverlayFile:
         return layer
 
     def _page(self, layer: _Layer, number: int) -> bytes:
-        """One page, with zeros behind the file's end."""
+        """One page, with zeros after the file's end."""
         found = layer.pages.get(number)
         if found is not None:
             return bytes(found)
@@ -150,11 +150,11 @@ class OverlayDisk:
     """Files and folders; see `disk.Disk` for the contract.
 
     Args:
-      below: the disk that shows through.
+      below: the disk that is read.
 
     Attributes:
-      changed: whether anything was ever written, made or removed.
-      layers: what was written, by path; for the overlay's files.
+      changed: whether anything was written, created or removed.
+      layers: the changes, by path; for the overlay's files.
     """
 
     threaded = False
@@ -201,13 +201,13 @@ class OverlayDisk:
         return self._shows(path) and self.below.is_folder(path)
 
     def make_folder(self, path: str) -> None:
-        """Make a folder and its parents."""
+        """Create a folder and its parents."""
         if not self.is_folder(path):
             self.changed = True
             self._folders.add(path.rstrip("/"))
 
     def rename(self, source: str, target: str) -> None:
-        """Give a file another name, replacing what had it; it is copied."""
+        """Rename a file, replacing an existing target; it is copied."""
         data = self.open(source).pread(self.open(source).size(), START)
         self.unlink(source)
         self.unlink(target)
@@ -220,7 +220,7 @@ class OverlayDisk:
         self._removed.add(path)
 
     def remove_folder(self, path: str) -> None:
-        """Remove a folder with all that is in it; a missing one is fine."""
+        """Remove a folder with its contents; a missing one is fine."""
         self.changed = True
         path = path.rstrip("/")
         for name in [name for name in self.layers if name.startswith(f"{path}/")]:
@@ -231,7 +231,7 @@ class OverlayDisk:
         self._removed.add(path)
 
     def sync_folder(self, path: str) -> None:
-        """Nothing to do."""
+        """Do nothing."""
 
     def lock(self, path: str) -> None:
         """The disk below is locked, not this one."""
@@ -255,14 +255,14 @@ class OverlayDisk:
         """The open file below; for the overlay's files.
 
         Raises:
-          StoreIOError: there is none, or it does not show any more.
+          StoreIOError: there is none, or it was removed in the overlay.
         """
         if not self._shows(path):
             raise StoreIOError(path, "the file was removed while open")
         return self.below.open(path)
 
     def _shows(self, path: str) -> bool:
-        """Whether what lies below at a path was neither removed nor lies in a removed folder."""
+        """Whether neither the path below nor a folder above it was removed."""
         while path:
             if path in self._removed:
                 return False

@@ -1,7 +1,7 @@
-"""Topic names that become paths go through here, wherever they come from.
+"""Validation of topic names that become paths.
 
-A topic arrives in a request, in a record on disk and as a folder's name; each way could carry
-`../x`. RocketMQ's own broker once wrote outside its folder that way (CVE-2019-17572).
+A topic may come from a request, from a record on disk and from a folder's name; each could be
+`../x`, with which RocketMQ's broker once wrote outside of its folder (CVE-2019-17572).
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ TopicPath = NewType("TopicPath", str)
 """One path component that is a topic's name."""
 
 TOPIC_BYTES_MAX = 255
-"""Longest file name on the usual file systems; a longer topic could never get its queue folder
-(Apache 5.5.0 acknowledges such a message and then never dispatches anything again)."""
+"""Longest file name on the usual file systems; a longer topic cannot have a queue folder (Apache
+5.5.0 acknowledges such a message and then never dispatches a message again)."""
 
 
 def topic_path(topic: str) -> TopicPath | None:

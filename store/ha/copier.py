@@ -1,13 +1,13 @@
-"""A master's log into a slave's: the same bytes at the same offsets, and the queues they make.
+"""The copier of a slave: validates a master's bytes, appends them and builds the queues.
 
-Java counterparts: CommitLog.appendData and ReputMessageService of 5.3.3. Beyond Apache's, which
-takes whatever comes and looks at it later:
+Java counterparts: CommitLog.appendData and ReputMessageService of 5.3.3. Apache's appends all bytes
+and validates them later; here:
 
-- Only whole records reach the file, and only after their checksums and fields were found right. So
-  a slave's log always ends where a record ends, is never cut when it is opened again, and a bad
-  record is never shown.
-- What is not a record's successor in its queue stops the copy: a gap in a queue would be seen by
-  consumers, and never be filled.
+- Only whole records are appended, after their checksums and fields were verified. So a slave's log
+  always ends at a record's end, is never cut when it is opened again, and a bad record is never
+  visible.
+- A record that is not the next of its queue stops the copy: consumers would see a gap in the queue,
+  which would never be filled.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 RECORD_SIZE_MAX = 32 * 1024 * 1024
-"""Bytes of a record that has not come whole, kept in memory. A message comes to its broker in a
-frame of at most 16 MiB (com.rocketmq.remoting.frameMaxLength), so no record is nearly as long, and
-no file ends so long before its end that the next record did not fit."""
+"""Bytes of an incomplete record that are kept in memory. A message reaches its broker in a frame of
+at most 16 MiB (com.rocketmq.remoting.frameMaxLength), so no record and no blank is nearly as long.
+"""
 
 _UNUSUAL = TRANSACTION_MASK | INNER_BATCH
 _MULTI_DISPATCH = b"INNER_MULTI_DISPATCH"
@@ -52,14 +52,14 @@ _FILE_SIZE = "set mappedFileSizeCommitLog to the master's value"
 
 
 class LogCopier:
-    """Copies from one connection. Owned by the store's task.
+    """Copies the log from one connection. Owned by the store's task.
 
     Args:
       store: of a slave, loaded.
-      is_ours: all records to come were written by trocket.
+      is_ours: all following records were written by trocket.
 
     Attributes:
-      received_offset: physical offset of the byte to come.
+      received_offset: physical offset of the next byte.
     """
 
     def __init__(self, store: MessageStore, *, is_ours: bool) -> None:
@@ -67,18 +67,18 @@ class LogCopier:
         self._store = store
         self._queues = store.queue_store.queues
         self._is_ours = is_ours
-        self._arrived = Arrived(store.log.file_size)
+        self._arrived = ReceiveBuffer(store.log.file_size)
         self._places = Places(store.config.message_delay_level)
         self._begin(self.received_offset)
 
     def begin_at(self, physical_offset: int) -> None:
-        """Let a log that has nothing yet begin here.
+        """Begin an empty log at this offset.
 
         Raises:
           CopyError: no file of this store begins here.
         """
         if physical_offset % self._store.log.file_size:
-            raise CopyError(physical_offset, f"no file of ours begins here; {_FILE_SIZE}")
+            raise CopyError(physical_offset, f"no file of this store begins here; {_FILE_SIZE}")
         self._begin(physical_offset)
 
     def _begin(self, physical_offset: int) -> None:
@@ -92,15 +92,15 @@ class LogCopier:
         )
 
     def take(self, *pieces: bytes | memoryview) -> None:
-        """Take the bytes at `received_offset`; what is whole is in the file when this returns.
+        """Take the bytes at `received_offset`; whole records are in the file when this returns.
 
         Args:
           pieces: of memory that does not change any more.
 
         Raises:
-          CopyError: they cannot be part of this log. What came before them was taken; the copier
-            is of no use any more.
-          StoreIOError: they could not be written; likewise.
+          CopyError: they cannot be part of this log. Earlier bytes are stored; the copier cannot be
+            used any more.
+          StoreIOError: they could not be written; the copier cannot be used any more.
         """
         store, arrived = self._store, self._arrived
         reason = store.trouble
@@ -110,7 +110,7 @@ class LogCopier:
         self.received_offset += sum(map(len, pieces))
         if self.received_offset < self._wanted_end:
             return
-        arrived.put_together()
+        arrived.join()
         problem = self._find_whole_end()
         if arrived.whole_end > arrived.start:
             self._append()
@@ -118,7 +118,7 @@ class LogCopier:
             raise CopyError(arrived.whole_end, problem)
 
     def _find_whole_end(self) -> str:
-        """Find out how far whole records have come, or blanks with all that they stand for.
+        """Set `whole_end` to the end of the last whole record or blank that was received.
 
         Returns: why no record can begin there; "": one can.
         """
@@ -141,7 +141,7 @@ class LogCopier:
         return problem
 
     def _append(self) -> None:
-        """Append what is whole, as far as it is good."""
+        """Append the whole records up to the first bad one."""
         store, arrived = self._store, self._arrived
         if store.max_physical_offset == 0:
             store.copies.begin(arrived.start)
@@ -154,10 +154,10 @@ class LogCopier:
             store.roll_back()
             raise
         if problem:
-            raise CopyError(end, f"{problem}; look at the master's with `trocket store fsck`")
+            raise CopyError(end, f"{problem}; check the master's log with `trocket store fsck`")
 
     def _commit(self, end: int) -> None:
-        """Write the bytes up to an offset, and show the units that were made of them."""
+        """Write the bytes up to an offset, and make their units visible."""
         store, arrived = self._store, self._arrived
         for piece in arrived.take_until(end):
             store.copies.append(piece)
@@ -168,9 +168,9 @@ class LogCopier:
     # ---- queues --------------------------------------------------------------------------
 
     def _dispatch(self) -> tuple[int, str]:
-        """Make the units of what is whole: this loop's time is most of a catching-up slave's.
+        """Append the units of the whole records; a catching-up slave spends most of its time here.
 
-        Returns: where the good records end, and what is wrong with the one there; "": nothing is.
+        Returns: the end of the good records, and what is wrong with the next one; "": nothing.
         """
         store, reader, queues, places = self._store, self._reader, self._queues, self._places
         burst = store.writer.burst
@@ -200,7 +200,7 @@ class LogCopier:
         return reader.end, ""
 
     def _dispatch_unusual(self, record: ScannedRecord) -> str:
-        """`_dispatch` for what is not just the next message of its queue; returns what is wrong."""
+        """`_dispatch` of a record that is not the usual case; returns what is wrong."""
         (
             physical_offset, _, topic, queue_id, queue_offset, sys_flag, timestamp_ms, properties,
         ) = record  # fmt: skip
@@ -221,7 +221,7 @@ class LogCopier:
         return ""
 
     def _place(self, key: Key, queue_offset: int, code: int, record: ScannedRecord) -> str:
-        """Make one unit; returns why it cannot follow in its queue."""
+        """Append one unit; returns why it cannot follow in its queue."""
         physical_offset, size, _, _, _, sys_flag, timestamp_ms, properties = record
         queue = self._queues.get(key)
         if queue is None or (sys_flag & INNER_BATCH and not queue.is_batch):
@@ -231,14 +231,14 @@ class LogCopier:
         if queue.is_batch:
             queue_offset = (inner_batch(properties) or (queue_offset, 1))[0]
         if queue_offset < 0:
-            return f"it says it is message {queue_offset} of its queue"
+            return f"the record is message {queue_offset} of its queue"
         if queue_offset != queue.next_offset:
             if key[0].startswith(LIGHT_PREFIX):
                 if not self._fit_light(queue, queue_offset, physical_offset):
                     return ""
             elif not self._fit(queue, queue_offset, physical_offset):
                 return (
-                    f"it says it is message {queue_offset} of queue {key[1]} of topic {key[0]}, "
+                    f"the record is message {queue_offset} of queue {key[1]} of topic {key[0]}, "
                     f"where {queue.next_offset} would be the next"
                 )
         self._store.copies.append_unit(
@@ -251,17 +251,17 @@ class LogCopier:
     ) -> ConsumeQueue | None:
         physical_offset, _, _, _, _, sys_flag, _, _ = record
         queue_store = self._store.queue_store
-        if old is not None:  # the topic was deleted and made again as one of batches
+        if old is not None:  # the topic was deleted and created again with batch queues
             self._empty(old, physical_offset)
         if sys_flag & INNER_BATCH:
             queue_store.batch_topics.add(key[0])
         queue = queue_store.create(*key)
         if queue is None:
-            logger.error("there can be no queue %d of topic %r; it is left out", *key[::-1])
+            logger.error("queue %d of topic %r is impossible; it is left out", *key[::-1])
         return queue
 
     def _fit(self, queue: ConsumeQueue, queue_offset: int, physical_offset: int) -> bool:
-        """Have a queue go on with an offset that is not its next one, where that can be."""
+        """Prepare a queue for an offset that is not its next one; False: it cannot follow."""
         if queue.next_offset == 0:
             queue.begin_at(queue_offset)  # older messages are not in this log, or were deleted
         elif queue_offset == 0:
@@ -274,7 +274,7 @@ class LogCopier:
         return True
 
     def _fit_light(self, queue: ConsumeQueue, queue_offset: int, physical_offset: int) -> bool:
-        """As `_fit`; offsets of light queues come from senders, who must not stop a slave."""
+        """`_fit` of a light queue: senders control its offsets, and must not stop a slave."""
         gap = queue_offset - queue.next_offset
         if queue_offset > 0 > gap:
             return False
@@ -292,17 +292,17 @@ class LogCopier:
         self._store.copies.empty_queue(queue)
 
 
-class Arrived:
-    """What has come and is not in the files yet, as a `LogReader` reads a log.
+class ReceiveBuffer:
+    """Received bytes that are not in the files yet, in the form of a log for `LogReader`.
 
-    Its bytes are put together once, and these very bytes are checked and written.
+    The bytes are joined once; the same bytes are checked and written.
 
     Attributes:
       start: physical offset of its first byte.
-      whole_end: physical offset after what is known to be whole.
+      whole_end: physical offset after the last whole record.
       file_size: bytes of a file of the log.
-      buffer: what has come, but for the pieces.
-      pieces: what came after it.
+      buffer: the joined bytes.
+      pieces: the bytes after them, not joined yet.
     """
 
     def __init__(self, file_size: int) -> None:
@@ -312,20 +312,20 @@ class Arrived:
         self.buffer = b""
         self.pieces: list[bytes | memoryview] = []
 
-    def put_together(self) -> None:
-        """Have all that came in `buffer`."""
+    def join(self) -> None:
+        """Move the pieces to `buffer`."""
         self.buffer = b"".join([self.buffer, *self.pieces])
         self.pieces = []
 
     @property
-    def files(self) -> dict[int, ArrivedFile]:
-        """The files that the whole part lies in."""
+    def files(self) -> dict[int, ReceivedFile]:
+        """The files of the whole records."""
         first = self.start - self.start % self.file_size
         bases = range(first, self.whole_end, self.file_size)
-        return {base: ArrivedFile(self, base) for base in bases}
+        return {base: ReceivedFile(self, base) for base in bases}
 
     def take_until(self, end: int) -> list[memoryview]:
-        """Give away the bytes before a physical offset, one piece for each file."""
+        """Remove and return the bytes before a physical offset, one piece for each file."""
         pieces = []
         view, begin = memoryview(self.buffer), self.start
         while self.start < end:
@@ -337,10 +337,10 @@ class Arrived:
         return pieces
 
 
-class ArrivedFile:
-    """The bytes of one file that have come."""
+class ReceivedFile:
+    """The received bytes of one file."""
 
-    def __init__(self, arrived: Arrived, base: int) -> None:
+    def __init__(self, arrived: ReceiveBuffer, base: int) -> None:
         self._arrived = arrived
         self._base = base
 
@@ -350,7 +350,7 @@ class ArrivedFile:
         return self._arrived.buffer[at : at + size]
 
     def next_data(self, position: Position) -> Position:
-        """All that has come counts as written."""
+        """Received bytes have no holes."""
         return position
 
 

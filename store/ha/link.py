@@ -1,8 +1,7 @@
-"""A connection between a master and its slave: time limits, and why it ended.
+"""A connection between a master and its slave, with timeouts and the reason of its end.
 
-Bytes go out by `sendmsg` from the log's maps where the stream is a socket, so no byte of the log is
-copied in this process. (A page that the device cannot give is then an error of the call.) Over TLS
-they are copied, and encrypted.
+On a socket bytes are sent by `sendmsg` from the log's maps, without a copy in this process. (A page
+that the device cannot read is then an error of the call.) Over TLS they are copied, and encrypted.
 """
 
 from __future__ import annotations
@@ -21,13 +20,13 @@ logger = logging.getLogger(__name__)
 _failures = FailureLog(logger)
 
 RECEIVE_SIZE = 512 * 1024
-"""Bytes taken from a socket at once: 16 frames, and some 2 ms of work for a slave."""
+"""Bytes received at once: 16 frames, and about 2 ms of work for a slave."""
 
 Piece = bytes | memoryview
 
 
 class LinkEnded(Exception):
-    """The connection is over; the text says why."""
+    """The connection ended; the text is the reason."""
 
 
 class Link:
@@ -35,13 +34,13 @@ class Link:
 
     Args:
       stream: connected.
-      silence_s: without a byte from the peer for so long, it is gone (haHousekeepingInterval).
-      flow: counts what passes.
+      silence_s: receive timeout (haHousekeepingInterval).
+      flow: counts the bytes.
 
     Attributes:
       reason: why it ended; "": it has not.
-      has_read: something came.
-      last_read_s, last_write_s: when something last came, or went, by the loop's clock.
+      has_read: bytes were received.
+      last_read_s, last_write_s: times of the last receive and send, by the loop's clock.
     """
 
     def __init__(self, stream: trio.abc.Stream, *, silence_s: float, flow: FlowMeter) -> None:
@@ -89,7 +88,7 @@ class Link:
                 raise fatal from None
 
     def end(self, reason: str) -> None:
-        """End the connection; only the first reason counts."""
+        """End the connection; the first reason is kept."""
         self.reason = self.reason or reason
         self._scope.cancel()
 
@@ -97,7 +96,7 @@ class Link:
         """The next bytes.
 
         Raises:
-          LinkEnded: there are none to come.
+          LinkEnded: the peer closed the connection or sent nothing in time, or it is broken.
         """
         with trio.move_on_after(self._silence_s):
             try:
@@ -112,10 +111,10 @@ class Link:
         raise LinkEnded(f"nothing came for {self._silence_s:g} s (haHousekeepingInterval)")
 
     async def send(self, pieces: Sequence[Piece]) -> None:
-        """Send all of these.
+        """Send all pieces.
 
         Raises:
-          LinkEnded: they cannot be sent.
+          LinkEnded: the connection is broken.
         """
         try:
             if isinstance(self._stream, trio.SocketStream):

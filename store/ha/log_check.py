@@ -1,9 +1,9 @@
-"""Whether two logs are the same where both have bytes, and where they part if not.
+"""Comparison of a slave's log with its master's, and the search for the first difference.
 
-A slave that followed another master, or outlived a power cut that its master did not get over
-without losses (ASYNC_FLUSH), has other messages at the offsets of its new master's. Apache's two
-then either stand still for ever, or go on and are never the same again (L14). Ours compare the last
-bytes of the slave's log when it connects.
+A slave that followed another master, or whose master lost messages in a power cut (ASYNC_FLUSH),
+has other messages at the same offsets. With Apache's brokers replication then either stops for
+ever, or continues with different logs (L14). trocket's brokers compare the last bytes of the
+slave's log when it connects.
 """
 
 from __future__ import annotations
@@ -17,25 +17,25 @@ from ..log.commit_log import CommitLog
 from ..offsets import Position
 
 CHECKED_SIZE = 8 * 1024 * 1024
-"""Bytes compared at the end of a slave's log: the longest usual record (maxMessageSize, 4 MiB) with
-its head, where the time is that tells two attempts to send one message apart."""
+"""Bytes compared at the end of a slave's log: more than the longest usual record (maxMessageSize, 4
+MiB) with its head, whose timestamp distinguishes two attempts to send one message."""
 
 STEP_SIZE = 64 * 1024
-"""Bytes compared at a time while the place is looked for where logs part."""
+"""Bytes compared at a time in the search for the first difference."""
 
 QUESTIONS_MAX = 100
 """Checksums that a slave may ask for at one connection: 1 + log2 of the largest log in steps."""
 
 _SLICE = 1024 * 1024
 
-Same = Callable[[int, int], Awaitable[bool]]
+IsSame = Callable[[int, int], Awaitable[bool]]
 """Whether both logs have the same bytes in [start, end), or cannot be compared there."""
 
 
 async def checksum(log: CommitLog, start: int, end: int) -> int | None:
-    """CRC32 of [start, end) of a log; None when it does not have all of it.
+    """CRC32 of [start, end) of a log; None when it does not have all of these bytes.
 
-    Others have their turn every MiB.
+    Other tasks run after every MiB.
 
     Raises:
       StoreIOError: a file could not be read.
@@ -52,13 +52,13 @@ async def checksum(log: CommitLog, start: int, end: int) -> int | None:
     return crc
 
 
-async def parting_offset(same: Same, begin: int, end: int) -> int | None:
+async def first_difference(same: IsSame, begin: int, end: int) -> int | None:
     """Physical offset of the first byte in which two logs differ; None: their ends are the same.
 
-    Logs that differ somewhere are taken to differ in every step behind that.
+    A binary search, which assumes that logs differ in every step after the first difference.
 
     Args:
-      begin, end: what of the log is there to compare.
+      begin, end: the range to compare, physical offsets.
     """
     if begin >= end or await same(max(begin, end - CHECKED_SIZE), end):
         return None
@@ -69,7 +69,7 @@ async def parting_offset(same: Same, begin: int, end: int) -> int | None:
             low = middle
         else:
             high = middle
-    # What lies before `low` is the same, so what begins there tells exactly.
+    # Everything before `low` is the same: search byte by byte from there.
     while high - low > 1:
         middle = (low + high) // 2
         if await same(low, middle):

@@ -1,7 +1,7 @@
-"""The master's side of replication: takes in slaves and sends each of them the log.
+"""The master's side of replication: accepts slaves and sends them the log.
 
-Java counterpart: ha/DefaultHAService.java of 5.3.3. A connection costs two tasks; what waits for
-the slaves' reports costs none (acks.py).
+Java counterpart: ha/DefaultHAService.java of 5.3.3. A connection has two tasks; sends that wait for
+acknowledgements have none (acks.py).
 
 Use::
 
@@ -32,13 +32,13 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 CONNECTIONS_MAX = 64
-"""Slaves served at once; a group has some three. Apache has no limit."""
+"""Slaves served at once; a group usually has up to three. Apache has no limit."""
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
 class SlaveState(NamedTuple):
-    """One slave that is connected; GET_BROKER_HA_STATUS tells these.
+    """The state of a connected slave, for GET_BROKER_HA_STATUS.
 
     Attributes:
       address: `host:port`.
@@ -46,7 +46,7 @@ class SlaveState(NamedTuple):
       behind: bytes of the log that it does not have.
       is_in_sync: whether it counts as available (haMaxGapNotInSync).
       per_second: bytes sent in the last whole second.
-      send_offset: physical offset of the next byte to be sent.
+      send_offset: physical offset of the next byte to send.
     """
 
     address: str
@@ -58,11 +58,11 @@ class SlaveState(NamedTuple):
 
 
 class MasterState(NamedTuple):
-    """What a master knows of its slaves.
+    """A master's view of its slaves.
 
     Attributes:
-      log_end: physical offset at which its log ends.
-      slaves: those that are connected and have told where they are.
+      log_end: physical offset of the end of its log.
+      slaves: those that are connected and have reported their offset.
     """
 
     log_end: int
@@ -76,7 +76,7 @@ class HaMaster:
       store: loaded, and not a slave's: slaves have no slaves.
 
     Raises:
-      ValueError: haAllowedSlaves is no list of addresses and networks.
+      ValueError: haAllowedSlaves is not a list of addresses and networks.
       ConfigError: a file for TLS cannot be used.
     """
 
@@ -87,7 +87,7 @@ class HaMaster:
         self._tls = ha_tls(store.config)
         self._handshake_count = 0
         self._senders: dict[LogSender, None] = {}
-        self._said = ("", "")
+        self._logged = ("", "")  # host and reason of the last warning
         self._failures = FailureLog(logger)
 
     async def serve(
@@ -96,10 +96,10 @@ class HaMaster:
         *,
         task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
     ) -> None:
-        """Take in slaves until cancelled, and tell sends that wait too long for them.
+        """Accept slaves, and expire sends that wait for them, until cancelled.
 
         Args:
-          listeners: from `open_ha_listener`; closed in the end.
+          listeners: from `open_ha_listener`; closed at the end.
         """
         async with trio.open_nursery() as nursery:
             services = Supervisor(nursery, logger)
@@ -117,15 +117,15 @@ class HaMaster:
         """Serve one slave until its connection ends; `serve` runs meanwhile.
 
         Args:
-          stream: such as one end of a pair in memory.
-          address: the slave's, for people.
+          stream: connected, such as one end of a memory stream pair.
+          address: the slave's, for logs.
         """
         if self._tls is not None:
             self._handshake_count += 1
             try:
                 stream = await self._tls.wrap(stream)
             except TlsError as error:
-                self._say(address, "is refused", str(error))
+                self._warn_once(address, "is refused", str(error))
                 return
             finally:
                 self._handshake_count -= 1
@@ -135,10 +135,10 @@ class HaMaster:
             await sender.run()
         finally:
             del self._senders[sender]
-            self._say(address, "is disconnected", sender.link.reason or "this broker stops")
+            self._warn_once(address, "is disconnected", sender.link.reason or "this broker stops")
 
     def state(self) -> MasterState:
-        """What is known of the slaves now."""
+        """The current state of the slaves."""
         end, slaves = self._store.max_physical_offset, self._store.durability.slaves
         return MasterState(
             end,
@@ -176,20 +176,20 @@ class HaMaster:
         elif len(self._senders) + self._handshake_count >= CONNECTIONS_MAX:
             refusal = f"{CONNECTIONS_MAX} slaves are connected"
         if refusal:
-            self._say(join_address(host, port), "is refused", refusal)
+            self._warn_once(join_address(host, port), "is refused", refusal)
             await trio.aclose_forcefully(stream)
             return
         await self.serve_stream(stream, join_address(host, port))
 
-    def _say(self, address: str, what: str, reason: str) -> None:
-        """Log why a slave is not served; one that tries again and again is told of once."""
+    def _warn_once(self, address: str, what: str, reason: str) -> None:
+        """Log why a slave is not served; repeated attempts are logged at level DEBUG."""
         host = address.rpartition(":")[0]
-        level = logging.DEBUG if self._said == (host, reason) else logging.WARNING
-        self._said = (host, reason)
+        level = logging.DEBUG if self._logged == (host, reason) else logging.WARNING
+        self._logged = (host, reason)
         logger.log(level, "slave %s %s: %s", address, what, reason)
 
     def _end_older(self, newest: LogSender) -> None:
-        """End the connection that a slave had before: it must not count twice."""
+        """End the earlier connection of the same slave, which must not count twice."""
         for sender in list(self._senders):
             if sender is not newest and sender.identity == newest.identity:
                 self._store.durability.slaves.forget(sender)
@@ -203,21 +203,21 @@ def open_ha_listener(config: MessageStoreConfig, port: int | None = None) -> soc
       port: None: haListenPort.
 
     Raises:
-      OSError: the address is taken or not ours; the text names it.
+      OSError: the address is in use or not local; the text names it.
     """
     address = config.ha_listen_address
     is_open = not config.ha_allowed_slaves and not config.ha_tls_enable
     if is_open and not _is_loopback(address):
         logger.warning(
-            "whoever reaches %s can copy every message: set haAllowedSlaves to your slaves' "
-            "addresses, or haTlsEnable",
+            "any host that can connect to %s can copy every message: set haAllowedSlaves to your "
+            "slaves' addresses, or haTlsEnable",
             address,
         )
     return open_listener(address, config.ha_listen_port if port is None else port)
 
 
 def parse_allowed(text: str) -> tuple[Network, ...]:
-    """The addresses and networks of haAllowedSlaves; none: all are allowed.
+    """The addresses and networks of haAllowedSlaves; empty: all are allowed.
 
     Raises:
       ValueError: a part is neither.

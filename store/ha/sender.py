@@ -1,7 +1,7 @@
-"""One slave's connection, on the master's side.
+"""The connection of one slave, on the master's side.
 
-Java counterpart: ha/DefaultHAConnection.java of 5.3.3. A slave counts only for what it can have: a
-report beyond what this connection was sent, or one that goes back, ends it (L13).
+Java counterpart: ha/DefaultHAConnection.java of 5.3.3. Reports are validated: one beyond the bytes
+that were sent, or one lower than the last, ends the connection (L13).
 """
 
 from __future__ import annotations
@@ -47,13 +47,13 @@ class LogSender:
     Args:
       store: the master's.
       stream: connected.
-      address: the slave's, for people.
-      on_identity: told when the slave has said by what it is known again.
+      address: the slave's, for logs.
+      on_identity: called when the slave has sent its identity.
 
     Attributes:
-      ack_offset: physical offset up to which the slave has the log; `NOT_YET`: not known.
-      send_offset: physical offset of the next byte to be sent.
-      identity: by what the slave is known again; None: not told, Apache's never tell.
+      ack_offset: physical offset up to which the slave has the log; `NOT_YET`: unknown.
+      send_offset: physical offset of the next byte to send.
+      identity: recognizes the slave at its next connection; None: unknown, as for Apache's slaves.
       link: the connection.
     """
 
@@ -97,7 +97,7 @@ class LogSender:
         self._note_ack(requested)
         await self.link.side_by_side(self._send_log, self._read_reports)
 
-    # ---- what the slave says -------------------------------------------------------------
+    # ---- received from the slave ---------------------------------------------------------
 
     async def _next_word(self) -> Word:
         while not self._words:
@@ -105,17 +105,17 @@ class LogSender:
         return self._words.popleft()
 
     async def _agree(self) -> int:
-        """Hear where the slave's log ends, and let it compare its log with ours.
+        """Receive the end of the slave's log, and answer its comparison with this log.
 
         Raises:
-          LinkEnded: it cannot be sent what follows there.
+          LinkEnded: the log cannot be sent from there on.
         """
         word = await self._next_word()
         can_ask = isinstance(word, Hello)
         if can_ask:
             word = await self._next_word()
         if not isinstance(word, int):
-            raise LinkEnded("it asks before it reports")
+            raise LinkEnded("it asked a question before its first report")
         refusal, limit = self._refusal(word)
         if refusal:
             if can_ask:
@@ -126,29 +126,29 @@ class LogSender:
         return word
 
     def _refusal(self, requested: int) -> tuple[str, int]:
-        """Why the log cannot be sent from an offset on, and the offset it is on the wrong side of.
+        """Why the log cannot be sent from an offset on, and the limit that the offset violates.
 
-        ("", 0): it can.
+        ("", 0): it can be sent.
         """
         log, end = self._store.log, self._store.durability.sendable_offset
         if requested > end:
             return (
-                f"its log ends at {requested}, ours at {end} already: it has followed another "
-                "master, or this one has lost messages in a power cut. If what it has beyond is to "
-                "be kept, make it the master; else stop it, empty its store, and start it again"
+                f"its log ends at {requested}, this one at {end}: it has followed another master, "
+                "or this one has lost messages in a power cut. To keep its additional messages, "
+                "make it the master; otherwise stop it, empty its store, and start it again"
             ), end
         if 0 < requested < log.min_offset:
             return (
-                f"its log ends at {requested}, ours begins at {log.min_offset} only: what lies "
-                "between has expired. Stop it, empty its store (or copy ours there), and start it "
-                "again"
+                f"its log ends at {requested}, this one begins at {log.min_offset}: the messages "
+                "in between have expired. Stop it, empty its store (or copy this one there), and "
+                "start it again"
             ), log.min_offset
         if 0 < requested < end and requested - requested % log.file_size not in log.files:
-            return f"our log has no file with offset {requested}; look at the start of its log", end
+            return f"this log has no file with offset {requested}; check it with fsck", end
         return "", 0
 
     async def _answer_questions(self, requested: int) -> None:
-        """Answer until the slave reports again, which begins the transfer."""
+        """Answer questions until the slave reports again, which begins the transfer."""
         await self.link.send(
             [encode_header(min(self._store.checkpoints.own_from, INT64_MAX), READY)]
         )
@@ -167,7 +167,9 @@ class LogSender:
                     self._on_identity(self)
                 case word:
                     if word != requested:
-                        raise LinkEnded(f"it reports {word} after {requested}, and got nothing")
+                        raise LinkEnded(
+                            f"it reported {word} after {requested}, before it was sent anything"
+                        )
                     return
 
     async def _checksum(self, start: int, end: int) -> int:
@@ -183,21 +185,23 @@ class LogSender:
         while True:
             word = await self._next_word()
             if not isinstance(word, int):
-                raise LinkEnded("it asks while it is sent the log")
+                raise LinkEnded("it asked a question during the transfer")
             if word < self.ack_offset:
-                raise LinkEnded(f"it reports {word} after {self.ack_offset}: no log gets shorter")
+                raise LinkEnded(f"it reported {word} after {self.ack_offset}: no log gets shorter")
             if word > self.send_offset:
-                raise LinkEnded(f"it reports {word}, and was sent the log up to {self.send_offset}")
+                raise LinkEnded(
+                    f"it reported {word}, but was sent the log up to {self.send_offset} only"
+                )
             self._note_ack(word)
 
     def _note_ack(self, offset: int) -> None:
         self.ack_offset = offset
         self._store.durability.slaves.report(self, offset)
 
-    # ---- what it is sent -----------------------------------------------------------------
+    # ---- sent to the slave ---------------------------------------------------------------
 
     def _first_offset(self) -> int:
-        """Where an empty slave begins."""
+        """Physical offset at which the log of an empty slave begins."""
         log, end = self._store.log, self._store.durability.sendable_offset
         return (
             end - end % log.file_size if self._store.config.sync_from_last_file else log.min_offset
@@ -221,10 +225,10 @@ class LogSender:
                     await link.send([encode_header(self.send_offset, 0)])
 
     def _next_pieces(self, size: int) -> list[Piece]:
-        """Frames for the next bytes; from now on the slave may report them.
+        """Frames for the next bytes; the slave may report them from now on.
 
         Raises:
-          LinkEnded: they are not there.
+          LinkEnded: their file was deleted.
           StoreIOError: their file could not be mapped.
         """
         log, offset = self._store.log, self.send_offset
@@ -237,7 +241,7 @@ class LogSender:
             if body is None:
                 if pieces:
                     break
-                raise LinkEnded(f"our log has lost its file with offset {offset} meanwhile")
+                raise LinkEnded(f"the file with offset {offset} was deleted meanwhile")
             pieces += (encode_header(offset, body_size), body)
             offset += body_size
         self.link.flow.add(offset - self.send_offset)

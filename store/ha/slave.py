@@ -1,7 +1,7 @@
 """The slave's side of replication: follows its master's log.
 
-Java counterpart: ha/DefaultHAClient.java of 5.3.3. The master may be Apache's; what ours can do
-beyond that (compare the logs, be known again) is done where it is not.
+Java counterpart: ha/DefaultHAClient.java of 5.3.3. The master may be Apache's; with a trocket
+master the slave also compares the logs and identifies itself.
 
 Use::
 
@@ -25,7 +25,7 @@ from ..config import BrokerRole
 from .copier import LogCopier
 from .flow import FlowMeter
 from .link import RECEIVE_SIZE, Link, LinkEnded
-from .log_check import checksum, parting_offset
+from .log_check import checksum, first_difference
 from .tls import TlsError, ha_tls
 from .wire import (
     CHECKSUM,
@@ -49,13 +49,13 @@ logger = logging.getLogger(__name__)
 RECONNECT_S = 5.0
 """Between two connections. Source: DefaultHAClient.closeMasterAndWait."""
 
-MUCH = RECEIVE_SIZE // 2
-"""Bytes that came at once: the master sends faster than we take it."""
+BACKLOG_SIZE = RECEIVE_SIZE // 2
+"""Bytes received at once that show that the master sends faster than this slave takes them."""
 
 INDEX_REST_S = 0.05
-"""How long the index waits after `MUCH` came: its entries take a third of a slave's time, and until
-the log is here its messages are on one machine only. Look-ups by key at the slave miss them so
-long; Apache's slaves make their index after the log, too."""
+"""Pause of the index after `BACKLOG_SIZE` bytes: its entries take a third of a slave's time, and
+until the log is copied its messages are on one machine only. Queries by key at the slave miss them
+meanwhile; Apache's slaves build their index after the log, too."""
 
 Connect = Callable[[str], Awaitable[trio.abc.Stream]]
 
@@ -64,8 +64,8 @@ async def connect_tcp(address: str) -> trio.abc.Stream:
     """Connect to `host:port`.
 
     Raises:
-      OSError: nobody listens there, or not within 3 s.
-      ValueError: it is no address.
+      OSError: the connection was refused, or not accepted within 3 s.
+      ValueError: the address is invalid.
     """
     host, port = split_address(address)
     with trio.move_on_after(CONNECT_TIMEOUT_S):
@@ -74,15 +74,15 @@ async def connect_tcp(address: str) -> trio.abc.Stream:
 
 
 class FollowerState(NamedTuple):
-    """Where a slave is; GET_BROKER_HA_STATUS tells these.
+    """The state of a slave, for GET_BROKER_HA_STATUS.
 
     Attributes:
-      master_address: `host:port`; "": not known.
-      is_connected: whether its log is being followed.
-      log_end: physical offset at which our log ends.
-      last_read_s, last_write_s: seconds since something came from the master, or went there; -1:
+      master_address: `host:port`; "": unknown.
+      is_connected: whether the master's log is being followed.
+      log_end: physical offset of the end of the slave's log.
+      last_read_s, last_write_s: seconds since the last receive from, or send to, the master; -1:
         not connected.
-      per_second: bytes of the log that came in the last whole second.
+      per_second: bytes of the log received in the last whole second.
       problem: why the log is not followed, or was not last time; "": nothing is wrong.
     """
 
@@ -107,7 +107,7 @@ class HaSlave:
     """
 
     def __init__(self, store: MessageStore, *, connect: Connect = connect_tcp) -> None:
-        assert store.config.broker_role is BrokerRole.SLAVE, "masters follow nobody"
+        assert store.config.broker_role is BrokerRole.SLAVE, "a master follows no other broker"
         self._store = store
         self._connect = connect
         self._tls = ha_tls(store.config)
@@ -128,7 +128,7 @@ class HaSlave:
             self._attempt.cancel()
 
     def state(self) -> FollowerState:
-        """Where the slave is now."""
+        """The current state."""
         follower, now_s = self._follower, trio.current_time()
         return FollowerState(
             self._address,
@@ -142,7 +142,7 @@ class HaSlave:
 
     @property
     def is_following(self) -> bool:
-        """Whether the master's log is followed: ours is the same, as far as that can be told."""
+        """Whether the master's log is followed: no difference between the logs was found."""
         return self._following.is_set()
 
     async def wait_following(self) -> None:
@@ -151,7 +151,7 @@ class HaSlave:
             await self._following.wait()
 
     async def run(self) -> None:
-        """Follow until cancelled: connect, and 5 s after each end connect again."""
+        """Follow until cancelled; reconnect 5 s after each connection's end."""
         while True:
             self._address_changed = trio.Event()
             if not self._address:
@@ -166,18 +166,18 @@ class HaSlave:
     async def _follow(self, address: str) -> None:
         reason = self._store.trouble
         if reason:
-            self._say(address, reason)
+            self._warn_once(address, reason)
             return
         try:
             stream = await self._connect(address)
             if self._tls is not None:
                 stream = await self._tls.wrap(stream)
         except (OSError, ValueError, TlsError) as error:
-            self._say(address, f"no connection: {error}")
+            self._warn_once(address, f"no connection: {error}")
             return
         follower = self._follower = LogFollower(self._store, stream, self._identity)
         follower.on_following = self._following.set
-        follower.on_taken = self._nothing_wrong
+        follower.on_taken = self._clear_problem
         try:
             await follower.link.run(follower.follow)
         finally:
@@ -187,16 +187,17 @@ class HaSlave:
         reason = follower.link.reason
         if self._tls is not None and not follower.link.has_read:
             reason += (
-                ", before it said anything: if it does not trust our certificate, it logs that"
+                ", before it sent anything: if it does not trust this broker's certificate, its "
+                "log says so"
             )
-        self._say(address, reason)
+        self._warn_once(address, reason)
 
-    def _nothing_wrong(self) -> None:
+    def _clear_problem(self) -> None:
         logger.info("the master's log at %s is followed", self._address)
         self._problem = ""
 
-    def _say(self, address: str, problem: str) -> None:
-        """Log it, once until something else is the case."""
+    def _warn_once(self, address: str, problem: str) -> None:
+        """Log a problem unless it is the same as before."""
         if problem != self._problem:
             self._problem = problem
             logger.warning("the master's log at %s is not followed: %s", address, problem)
@@ -208,19 +209,19 @@ class LogFollower:
     Args:
       store: of a slave.
       stream: connected.
-      identity: by what the master knows us again.
+      identity: by which the master recognizes this slave.
 
     Attributes:
       link: the connection.
-      on_following: called once the master sends its log, or will.
-      on_taken: called once what it sends has proved right.
+      on_following: called once the master has accepted this slave.
+      on_taken: called once its first frames are verified.
     """
 
     def __init__(self, store: MessageStore, stream: trio.abc.Stream, identity: int) -> None:
         config = store.config
         self.link = Link(stream, silence_s=config.ha_housekeeping_interval / 1000, flow=FlowMeter())
-        self.on_following: Callable[[], None] = _nobody
-        self.on_taken: Callable[[], None] = _nobody
+        self.on_following: Callable[[], None] = _ignore
+        self.on_taken: Callable[[], None] = _ignore
         self._store = store
         self._identity = identity
         self._acks_after_flush = store.writer.sync_flush and config.slave_ack_after_flush
@@ -243,10 +244,10 @@ class LogFollower:
     # ---- before the transfer -------------------------------------------------------------
 
     async def _agree(self) -> None:
-        """Say where our log ends; if the master is one of ours, compare what we both have.
+        """Report the end of the log; compare the logs if the master is trocket.
 
         Raises:
-          LinkEnded: the logs differ, or the master cannot send what follows.
+          LinkEnded: the logs differ, or the master cannot send the log from there on.
         """
         self._requested = end = self._store.max_physical_offset
         if not self._store.config.ha_log_check_enable:
@@ -257,19 +258,19 @@ class LogFollower:
         if frame.kind == REFUSED:
             side = "begins" if frame.offset > end else "ends"
             raise LinkEnded(
-                f"our log ends at {end}, the master's {side} at {frame.offset}; its log file says "
-                "what can be done"
+                f"this log ends at {end}, the master's {side} at {frame.offset}; the master's log "
+                "file says what to do"
             )
         if frame.kind != READY:
-            self._frames.insert(0, frame)  # Apache's: it has begun
+            self._frames.insert(0, frame)  # Apache's master begins the transfer at once
             return
         self._own_from = frame.offset
-        parts_at = await parting_offset(self._is_same, self._store.min_physical_offset, end)
-        if parts_at is not None:
+        difference = await first_difference(self._is_same, self._store.min_physical_offset, end)
+        if difference is not None:
             raise LinkEnded(
-                f"our log is not the master's from offset {parts_at} on, and ends at {end}. If "
-                "what we have from there on is to be kept, make this broker the master; else stop "
-                "it, empty its store, and start it again"
+                f"this log differs from the master's from offset {difference} on, and ends at "
+                f"{end}. To keep its messages from there on, make this broker the master; "
+                "otherwise stop it, empty its store, and start it again"
             )
         await self.link.send([encode_words(Identity(self._identity), end)])
 
@@ -277,7 +278,7 @@ class LogFollower:
         await self.link.send([encode_words(Question(start, end))])
         theirs = await self._next_frame()
         if theirs.kind != CHECKSUM:
-            raise LinkEnded("the master does not answer what it was asked")
+            raise LinkEnded("the master did not answer the question")
         ours = await checksum(self._store.log, start, end)
         return ours is None or theirs.offset in (NO_CHECKSUM, ours)
 
@@ -297,29 +298,28 @@ class LogFollower:
                 is_proved = True
                 self.on_taken()
             data = await self.link.receive()
-            if len(data) >= MUCH:
+            if len(data) >= BACKLOG_SIZE:
                 self._store.index.rest(INDEX_REST_S)
             frames = self._decoder.feed(data)
 
     def _take(self, frames: list[Frame]) -> None:
-        """Append what the frames bring.
+        """Append the bodies of the frames.
 
         Raises:
-          LinkEnded: it does not follow where our log ends.
-          CopyError, StoreIOError: it cannot be appended.
+          LinkEnded: they do not follow the end of the log.
+          CopyError, StoreIOError: they cannot be appended.
         """
         bodies = []
         copier, arrived = self._copier, 0
         for frame in frames:
             if frame.kind:
-                raise LinkEnded("the master answers what it was not asked")
+                raise LinkEnded("the master sent an answer without a question")
             if copier is None and frame.body:
                 copier = self._begin(frame.offset)
             expected = copier.received_offset + arrived if copier is not None else self._requested
             if frame.offset != expected and (frame.body or expected):
                 raise LinkEnded(
-                    f"the master sends what begins at {frame.offset}, we need what follows "
-                    f"{expected}"
+                    f"the master sent offset {frame.offset}, this log continues at {expected}"
                 )
             bodies.append(frame.body)
             arrived += len(frame.body)
@@ -352,10 +352,10 @@ class LogFollower:
 
     @property
     def _reportable(self) -> int:
-        """Physical offset up to which the master may count on us."""
+        """Physical offset up to which this slave acknowledges the log."""
         store = self._store
         return store.flusher.flushed_offset if self._acks_after_flush else store.max_physical_offset
 
 
-def _nobody() -> None:
-    """Nobody wants to know."""
+def _ignore() -> None:
+    pass

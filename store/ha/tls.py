@@ -1,8 +1,8 @@
-"""TLS between a master and its slaves: both show a certificate, and both check the other's.
+"""Mutual TLS between a master and its slaves.
 
-Ours only: Apache's brokers speak plainly on this port. A certificate counts by the authority that
-signed it and not by a name in it: addresses come from name servers, and change. So the authority is
-to be one that signs for this group of brokers and nobody else.
+trocket only: Apache's brokers have no TLS on this port. A certificate is verified by the authority
+that signed it and not by a name in it: addresses come from name servers, and change. So use an
+authority that signs for this group of brokers only.
 
 Java counterpart: none; the keys are named after those of remoting/netty/TlsSystemConfig.java.
 """
@@ -22,15 +22,15 @@ HANDSHAKE_TIMEOUT_S: Final = 5.0
 
 
 class TlsError(Exception):
-    """There is no connection that both sides trust; the text says why."""
+    """The TLS handshake failed; the text is the reason."""
 
 
 class HaTls:
     """One side of the connections.
 
     Args:
-      context: with our certificate, and the authority that the other side's must be of.
-      is_master: it takes connections in.
+      context: with this broker's certificate, and the authority for the other side's.
+      is_master: this side accepts the connections.
     """
 
     def __init__(self, context: ssl.SSLContext, *, is_master: bool) -> None:
@@ -38,12 +38,12 @@ class HaTls:
         self._is_master = is_master
 
     async def wrap(self, stream: trio.abc.Stream) -> trio.abc.Stream:
-        """The encrypted stream over a connected one, which is closed if there is none.
+        """The encrypted stream over a connected one, which is closed if the handshake fails.
 
         Raises:
-          TlsError: the other side does not speak TLS, or its certificate does not count here.
+          TlsError: the other side does not speak TLS, or its certificate is not trusted.
         """
-        # Whoever ends a connection closes it without a goodbye, as with a plain one.
+        # `https_compatible`: either side closes without a TLS goodbye, as on a plain stream.
         secure = trio.SSLStream(
             stream, self._context, server_side=self._is_master, https_compatible=True
         )
@@ -62,7 +62,7 @@ class HaTls:
 
 
 def ha_tls(config: MessageStoreConfig) -> HaTls | None:
-    """What the keys say; None: haTlsEnable is false.
+    """TLS by the configuration; None: haTlsEnable is false.
 
     Raises:
       ConfigError: a file cannot be used.
@@ -73,7 +73,7 @@ def ha_tls(config: MessageStoreConfig) -> HaTls | None:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER if is_master else ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_REQUIRED
-    context.minimum_version = ssl.TLSVersion.TLSv1_3  # both sides are ours
+    context.minimum_version = ssl.TLSVersion.TLSv1_3  # both sides are trocket
     files = {
         "haTlsCertPath": config.ha_tls_cert_path,
         "haTlsKeyPath": config.ha_tls_key_path,
@@ -89,7 +89,7 @@ def ha_tls(config: MessageStoreConfig) -> HaTls | None:
             config.ha_tls_cert_path, config.ha_tls_key_path, password=_no_password
         )
     except (ssl.SSLError, ValueError) as error:
-        what = "are no certificate and its key, in PEM"
+        what = "are not a certificate and its key, in PEM"
         paths = f"haTlsCertPath={config.ha_tls_cert_path}, haTlsKeyPath={config.ha_tls_key_path}"
         raise ConfigError(f"{paths}: {what}: {error}") from error
     try:
@@ -102,22 +102,25 @@ def ha_tls(config: MessageStoreConfig) -> HaTls | None:
 
 
 def _no_password() -> NoReturn:
-    """Else OpenSSL asks for it on the terminal."""
+    """Called by OpenSSL, which would otherwise ask for the password on the terminal."""
     raise ValueError("the key has a password, and only keys without one can be read")
 
 
 def _reason(error: BaseException | None) -> str:
-    """Why a handshake failed, for people."""
+    """Why a handshake failed, for logs."""
     if isinstance(error, ssl.SSLCertVerificationError):
-        return f"haTlsTrustCertPath does not vouch for its certificate: {error.verify_message}"
-    # Which of the two an end of the connection is depends on the version of OpenSSL.
+        return f"haTlsTrustCertPath does not trust its certificate: {error.verify_message}"
+    # The exception for an end of the connection depends on the version of OpenSSL.
     is_end = isinstance(error, ssl.SSLEOFError) or (
         isinstance(error, ssl.SSLError) and error.reason == "UNEXPECTED_EOF_WHILE_READING"
     )
     if isinstance(error, ssl.SSLError) and not is_end:
         reasons = {
             "WRONG_VERSION_NUMBER": "it does not speak TLS",
-            "PEER_DID_NOT_RETURN_A_CERTIFICATE": "it shows no certificate",
+            "PEER_DID_NOT_RETURN_A_CERTIFICATE": "it sent no certificate",
         }
         return reasons.get(error.reason or "", f"the TLS handshake failed: {error}")
-    return "it ended the TLS handshake: it does not speak TLS, or does not trust our certificate"
+    return (
+        "it ended the TLS handshake: it does not speak TLS, or does not trust this broker's "
+        "certificate"
+    )

@@ -1,12 +1,12 @@
-"""The bytes between a master and its slave, without I/O: see docs/ha.md.
+"""The wire protocol between a master and its slave, without I/O: see docs/ha.md.
 
-Java counterparts: ha/DefaultHAConnection.java and ha/DefaultHAClient.java of 5.3.3, whose headers
-these are. Master to slave: `int64 physical offset, int32 size`, then so many bytes of the log; size
-0 is a sign of life. Slave to master: int64, the end of its log.
+Java counterparts: ha/DefaultHAConnection.java and ha/DefaultHAClient.java of 5.3.3, with the same
+headers. Master to slave: `int64 physical offset, int32 size`, then `size` bytes of the log; size 0
+is a heartbeat. Slave to master: int64, the end of its log.
 
-Ours besides, between two of us only: a slave begins with `HELLO`, which Apache's master takes for
-"nothing said yet". A master of ours then answers with frames of negative size, and the slave may
-ask for checksums of the master's log before it lets the transfer begin.
+An extension between two trocket brokers: a slave begins with `HELLO`, which Apache's master treats
+as "no report yet". A trocket master answers with frames of negative size, and the slave may ask for
+checksums of the master's log before it lets the transfer begin.
 """
 
 from __future__ import annotations
@@ -22,37 +22,37 @@ FRAME_HEADER: Final = struct.Struct(">qi")
 REPORT: Final = struct.Struct(">q")
 
 HELLO: Final = -1
-"""The first word of a slave that can ask. Apache's masters (4.4 to 5.5) keep waiting for a first
+"""The first word of a slave with the extension. Apache's masters (4.4 to 5.5) wait for a first
 report while the last one they read is -1."""
 ASK: Final = -2
-"""Two words follow, physical offsets: the slave wants the checksum of the log between them."""
+"""Two words follow, physical offsets: the slave asks for the checksum of the log between them."""
 IDENTITY: Final = -3
-"""A word follows by which the master knows this slave again."""
+"""A word follows by which the master recognizes this slave at its next connection."""
 
 READY: Final = -1
-"""Size in a frame that answers HELLO and the first report; its offset: from where on all records in
-the master's log are known to be written by trocket."""
+"""Size in a frame that answers HELLO and the first report; its offset: the one from which on all
+records in the master's log are known to be written by trocket."""
 CHECKSUM: Final = -2
 """Size in a frame that answers ASK; its offset: the CRC32, or `NO_CHECKSUM`."""
 REFUSED: Final = -3
-"""Size in a frame that refuses the first report; its offset: the end of the master's log that the
-slave is on the wrong side of."""
+"""Size in a frame that refuses the first report; its offset: the start or end of the master's log,
+outside of which the report is."""
 NO_CHECKSUM: Final = -1
 """The master does not have all these bytes."""
 
 TLS_FIRST_BYTES: Final = 0x1603
-"""How a TLS handshake begins; no log is so long."""
+"""The first bytes of a TLS handshake; no log has such an offset."""
 
 _WORDS_AFTER = {ASK: 2, IDENTITY: 1}
 
 
 class Frame(NamedTuple):
-    """What a master sends, or what of it has come.
+    """A frame of a master, or a part of one.
 
     Attributes:
-      offset: physical offset of the body; in an answer, what the answer is.
-      kind: 0, or which answer it is: `READY`, `CHECKSUM`, `REFUSED`.
-      body: bytes of the log, in the memory of what was fed; none: a sign of life, or an answer.
+      offset: physical offset of the body; in an answer, its value.
+      kind: 0, or the kind of answer: `READY`, `CHECKSUM`, `REFUSED`.
+      body: bytes of the log, a view of the fed bytes; empty: a heartbeat, or an answer.
     """
 
     offset: int
@@ -61,31 +61,32 @@ class Frame(NamedTuple):
 
 
 class Hello(NamedTuple):
-    """The slave can ask, and be answered."""
+    """The slave supports the extension."""
 
 
 class Question(NamedTuple):
-    """The slave wants the checksum of [start, end) of the log."""
+    """The slave asks for the checksum of [start, end) of the log."""
 
     start: int
     end: int
 
 
 class Identity(NamedTuple):
-    """By what the slave is known again."""
+    """The number by which the master recognizes the slave."""
 
     number: int
 
 
 Word: TypeAlias = int | Hello | Question | Identity
-"""What a slave says; an int is a report: the physical offset up to which it has the log, >= 0."""
+"""A message of a slave; an int is a report: the physical offset up to which it has the log, >= 0.
+"""
 
 
 class FrameDecoder:
-    """What a master sends, out of pieces of any size.
+    """Decodes the frames of a master from pieces of any size.
 
-    A body that comes in pieces is as many frames, each with the offset of its own first byte: the
-    log does not care where frames end, and nothing is copied to put them together.
+    A body that comes in pieces becomes several frames, each with the offset of its first byte: the
+    log does not depend on frame boundaries, and nothing is copied to join them.
 
     Args:
       body_size_max: bytes of a body; more is an error.
@@ -101,14 +102,14 @@ class FrameDecoder:
 
     @property
     def partial_size(self) -> int:
-        """Bytes of a header that has not come whole."""
+        """Received bytes of an incomplete header."""
         return len(self._header)
 
     def feed(self, data: bytes | bytearray) -> list[Frame]:
-        """What these bytes bring.
+        """The frames in these bytes.
 
         Raises:
-          RemoteProtocolError: a header that no master sends; frames before it are lost, too.
+          RemoteProtocolError: an invalid header; frames before it are lost, too.
         """
         frames: list[Frame] = []
         view = memoryview(data)
@@ -152,7 +153,7 @@ class FrameDecoder:
 
 
 class WordDecoder:
-    """What a slave sends, out of pieces of any size."""
+    """Decodes the words of a slave from pieces of any size."""
 
     def __init__(self) -> None:
         self._buffer = bytearray()
@@ -161,14 +162,14 @@ class WordDecoder:
 
     @property
     def partial_size(self) -> int:
-        """Bytes of something that has not come whole."""
+        """Received bytes of an incomplete word."""
         return len(self._buffer)
 
     def feed(self, data: bytes | bytearray) -> Iterator[Word]:
-        """The words that these bytes complete, one after the other.
+        """The words that these bytes complete, in order.
 
         Raises:
-          RemoteProtocolError: what no slave sends.
+          RemoteProtocolError: an invalid word.
         """
         self._buffer += data
         while len(self._buffer) >= REPORT.size:
@@ -204,7 +205,7 @@ def encode_report(offset: int) -> bytes:
 
 
 def encode_words(*words: Word) -> bytes:
-    """What a slave says to a master of ours."""
+    """Words of a slave to a trocket master."""
     numbers: list[int] = []
     for word in words:
         match word:
@@ -220,5 +221,5 @@ def encode_words(*words: Word) -> bytes:
 
 
 def encode_header(offset: int, size: int) -> bytes:
-    """The header of a frame; the body follows as it is."""
+    """The header of a frame; the body follows unchanged."""
     return FRAME_HEADER.pack(offset, size)

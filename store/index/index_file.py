@@ -1,16 +1,16 @@
-"""One hash index file: from a key's hash to the physical offsets of its messages.
+"""Hash index files: map a key's hash to the physical offsets of its messages.
 
 Java counterparts: store/index/IndexFile.java and IndexHeader.java of 5.3.3. Layout in
 docs/formats/index_file.md: a header of 40 B, a table of slots, a table of entries; each slot holds
-the newest entry's number, each entry the number of the one before it in its slot.
+the newest entry's number, each entry the number of the previous one in its slot.
 
-While a file is being filled its slot table lives in anonymous memory and its newest entries in a
-buffer; slots and header reach the file at a roll and at close (`finish`). After a crash the table
-is made again from the entries that the checkpoint vouches for (`resume`, `rebuild_slots`): an
+While a file is being filled its slot table is in anonymous memory and its newest entries in a
+buffer; slots and header are written when the file is full and at close (`finish`). After a crash
+the table is rebuilt from the entries that the checkpoint covers (`resume`, `rebuild_slots`): an
 entry holds its hash, and a slot the newest entry of its hashes.
 
-Invariant beyond Apache's: a chain must strictly fall, or reading it stops (a damaged file cannot
-make the broker spin).
+Invariant beyond Apache's: the entry numbers of a slot's chain must decrease, or reading stops, so
+that a damaged file cannot put the broker into an endless loop.
 """
 
 from __future__ import annotations
@@ -40,20 +40,20 @@ PENDING_BYTES_MAX = 64 * 1024
 SLOTS_CHUNK = 256 * 1024
 
 REBUILD_COUNT = 2048
-"""Entries that one step of `rebuild_slots` takes: some 1 ms in a table of the usual size."""
+"""Entries per step of `rebuild_slots`: about 1 ms in a table of the usual size."""
 
 CHAIN_LENGTH_MAX = 1_000_000
-"""Entries of one slot looked at per query; Apache's only limit is the file's 20 million."""
+"""Entries of one slot read per query; Apache's only limit is the file's 20 million."""
 
 _NO_HEADER = bytes(INDEX_HEADER_SIZE)
 _pack_entry = ENTRY.pack
 
 
 def _open_header(begin_timestamp_ms: int, begin_physical_offset: int) -> bytes:
-    """The header on disk of a file that is being filled: empty, and where it goes on from.
+    """The header on disk of a file that is being filled: no entries, and its first offset.
 
-    Apache's broker writes its new files so. When it finds one after a kill of ours it fills the
-    file from its first entry on, with the messages from that offset on.
+    Apache's broker writes its new files with such a header. When it finds one after a kill of this
+    program, it fills the file from its first entry on, with the messages from that offset on.
     """
     times, offsets = (begin_timestamp_ms,) * 2, (begin_physical_offset,) * 2
     return INDEX_HEAD.pack(*times, *offsets, 0, 0)
@@ -63,19 +63,19 @@ class IndexFile:
     """One file, being filled or full.
 
     Args:
-      disk: where it lies.
-      path: its path; the name is its creation's local time.
+      disk: holds the file.
+      path: its path; the name is the local time of its creation.
       slot_count: slots of the table (maxHashSlotNum), > 0.
-      index_count_max: entries it can number (maxIndexNum); number 0 is never used.
+      index_count_max: largest entry number + 1 (maxIndexNum); number 0 is never used.
 
     Attributes:
       begin_timestamp_ms, end_timestamp_ms, begin_physical_offset, end_physical_offset,
-        hash_slot_count, index_count: the header's fields as they are now, on disk or not.
+        hash_slot_count, index_count: the current fields of the header, on disk or not.
       is_finished: slots and header are in the file.
       header_crc: CRC32 of the header in the file.
-      has_failed_sync: what was written may be lost though the system says that it is not; the file
-        must not be vouched for any more.
-      has_right_size: the file is as long as the counts say; known once loaded.
+      has_failed_sync: an fsync failed, so written bytes may be lost; no checkpoint may cover the
+        file any more.
+      has_right_size: the size matches the counts; set by `load`.
     """
 
     def __init__(self, disk: Disk, path: str, *, slot_count: int, index_count_max: int) -> None:
@@ -112,10 +112,10 @@ class IndexFile:
         return self._rebuilt_index > 0
 
     def create(self, *, end_physical_offset: int, end_timestamp_ms: int) -> None:
-        """Make the file; its header goes on from the previous file's end, as Apache's does.
+        """Create the file; its header begins with the previous file's end, as Apache's does.
 
         Raises:
-          StoreIOError: it could not be made.
+          StoreIOError: it could not be created.
         """
         file = self._disk.open(self.path, create=True)
         try:
@@ -135,8 +135,8 @@ class IndexFile:
     def load(self) -> str:
         """Open the file and read its header.
 
-        Returns: "" or why the file cannot be used: not the size of the configured counts, or a
-          header that no writer leaves in a finished file.
+        Returns: "" or why the file cannot be used: its size does not match the configured counts,
+          or its header is impossible in a finished file.
 
         Raises:
           StoreIOError: it could not be read.
@@ -156,7 +156,7 @@ class IndexFile:
             self.hash_slot_count,
             index_count,
         ) = INDEX_HEAD.unpack(header)
-        # Apache's own new file has a count of 0 and the end of the file before it.
+        # A new file by Apache has a count of 0 and the previous file's end.
         self.index_count = self._pending_index = max(index_count, 1)
         if header == _NO_HEADER:
             return "it has no header: it was being filled when the process died"
@@ -170,14 +170,14 @@ class IndexFile:
         return ""
 
     def resume(self, progress: IndexProgress, *, clean: bool, read_only: bool) -> str:
-        """Go on with the file that was being filled, as the checkpoint says.
+        """Resume the file that was being filled, from the checkpoint's state.
 
-        After an unclean exit the slot table is not read but made again, see `rebuild_slots`, and a
-        header that says something else is taken out of the file, so that nobody believes it.
+        After an unclean exit the slot table is not read but rebuilt, see `rebuild_slots`, and a
+        contradicting header is removed from the file.
 
         Args:
           progress: names this file, which is loaded and `has_right_size`.
-          clean: the last exit was one.
+          clean: the last exit was clean.
           read_only: nothing may be written.
 
         Returns: "" or why the file cannot be used.
@@ -187,7 +187,7 @@ class IndexFile:
         """
         assert self._file is not None
         if not 1 <= progress.index_count <= self.index_count_max:
-            return f"the checkpoint says that it holds {progress.index_count - 1} entries"
+            return f"the checkpoint gives it {progress.index_count - 1} entries, which do not fit"
         as_on_disk = (
             self.begin_timestamp_ms == progress.begin_timestamp_ms
             and self.end_timestamp_ms == progress.end_timestamp_ms
@@ -206,11 +206,11 @@ class IndexFile:
             self._entry(1)[1] != self.begin_physical_offset
             or self._entry(self.index_count - 1)[1] != self.end_physical_offset
         ):
-            return "its entries are not those that the checkpoint vouches for"
+            return "its entries are not those of the checkpoint"
         if as_on_disk and (clean or self.is_full()):
             return ""
         if not read_only:
-            self._take_header_back()
+            self._clear_header()
         self._slots = self._anonymous_slots()
         self._rebuilt_index = 1 if self.index_count > 1 else 0
         self.is_finished = False
@@ -244,7 +244,7 @@ class IndexFile:
             self._rebuilt_index = 0
 
     def reopen(self) -> None:
-        """Take up filling again where the header ends.
+        """Continue to fill a finished file.
 
         Raises:
           StoreIOError: it could not be read.
@@ -269,10 +269,10 @@ class IndexFile:
             position += len(values) * SLOT_SIZE
         self._slots = slots
         self.is_finished = False
-        self._take_header_back()
+        self._clear_header()
 
-    def _take_header_back(self) -> None:
-        """Have the file say again that it holds nothing: its slots are about to be overwritten."""
+    def _clear_header(self) -> None:
+        """Write a header without entries: the slots are about to be overwritten."""
         assert self._file is not None
         header = _open_header(self.begin_timestamp_ms, self.begin_physical_offset)
         if self._file.pread(INDEX_HEADER_SIZE, START) != header:
@@ -280,18 +280,18 @@ class IndexFile:
             self._file.sync()
 
     def is_full(self) -> bool:
-        """Whether no entry fits any more."""
+        """Whether no more entries fit."""
         return self.index_count >= self.index_count_max
 
     def put_many(self, entries: list[tuple[int, int, int]]) -> int:
         """Append entries, as many as fit.
 
         Args:
-          entries: (key_hash, physical_offset, store_timestamp_ms): what `index_key_hash` gives,
-            0 … 2^31 - 1; the message's, bytes >= 0; its time, kept as seconds since the file's
-            begin (int32, clamped).
+          entries: (key_hash, physical_offset, store_timestamp_ms): the result of `index_key_hash`,
+            0 … 2^31 - 1; the message's offset, bytes >= 0; its time, kept as seconds since the
+            file's begin (int32, clamped).
 
-        Returns: how many were appended; fewer than given when the file is full then.
+        Returns: the number of appended entries; fewer than given when the file is full.
 
         Source: RocketMQ 5.3.3 store/index/IndexFile.java putKey.
         """
@@ -330,7 +330,7 @@ class IndexFile:
 
     @property
     def has_much_pending(self) -> bool:
-        """Whether so many entries are in memory only that `write_entries` is due."""
+        """Whether enough entries are in memory only that `write_entries` is due."""
         return len(self._pending) >= PENDING_BYTES_MAX
 
     def write_entries(self) -> None:
@@ -347,7 +347,7 @@ class IndexFile:
             self._pending_index = self.index_count
 
     def finish(self) -> None:
-        """Write everything out, header last, and sync. Filling may go on after `reopen`.
+        """Write entries, slots, then the header, and sync. `reopen` continues to fill it.
 
         Raises:
           StoreIOError: it could not be written or synced.
@@ -382,7 +382,7 @@ class IndexFile:
         self.is_finished = True
 
     def sync_entries(self) -> None:
-        """Sync what `write_entries` wrote; may run in a worker thread beside `finish`.
+        """Sync the entries written so far; may run in a worker thread beside `finish`.
 
         Raises:
           StoreIOError: it could not be synced.
@@ -396,7 +396,7 @@ class IndexFile:
     def _sync(self, file: DiskFile) -> None:
         try:
             file.sync()
-            if self._is_new:  # its name, and that those it took the place of are gone
+            if self._is_new:  # its name, and the removal of files that it replaces
                 folder = self.path.rpartition("/")[0]
                 self._disk.sync_folder(folder)
                 self._disk.sync_folder(folder.rpartition("/")[0])
@@ -406,7 +406,7 @@ class IndexFile:
             raise
 
     def count_at_end(self, physical_offset: int) -> int:
-        """How many of the last entries are of the message at this offset.
+        """The number of entries at the end that are of the message at this offset.
 
         Raises:
           StoreIOError, CorruptRecordError: an entry could not be read.
@@ -417,7 +417,7 @@ class IndexFile:
         return self.index_count - 1 - index
 
     def is_time_matched(self, begin_ms: int, end_ms: int) -> bool:
-        """Whether the file's time span and the given one meet.
+        """Whether the file's time span and the given one overlap.
 
         Source: RocketMQ 5.3.3 store/index/IndexFile.java isTimeMatched.
         """
@@ -429,8 +429,8 @@ class IndexFile:
         """Append physical offsets of entries with this hash, newest first.
 
         Args:
-          found: where to append; looked at no further once it holds `count_max`.
-          begin_ms, end_ms: store times wanted, both included, compared in whole seconds.
+          found: the list to append to, up to `count_max`.
+          begin_ms, end_ms: store times, both included, compared in whole seconds.
 
         Raises:
           StoreIOError: the file could not be read.
@@ -455,7 +455,7 @@ class IndexFile:
             index = previous
 
     def close(self) -> None:
-        """Close the file; what was not finished is lost."""
+        """Close the file; entries in memory are lost unless it is finished."""
         self._slots = None
         if self._file is not None:
             self._file.close()
@@ -486,7 +486,7 @@ class IndexFile:
 
     def _too_short(self, index: int) -> CorruptRecordError:
         position = self.entries_position + index * ENTRY_SIZE
-        reason = "the file was cut while it was open; start the broker again to rebuild it"
+        reason = "the file was cut while it was open; restart the broker to rebuild it"
         return CorruptRecordError(self.path, position, reason)
 
     def _anonymous_slots(self) -> memoryview:

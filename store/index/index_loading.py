@@ -1,10 +1,10 @@
-"""Which index files are believed when the store is opened, and from where the log is read again.
+"""Validation of the index files when the store is opened.
 
-Java counterpart: IndexService.load of 5.3.3, which removes the files that end behind the
-checkpoint after an unclean exit, and builds again only what the log's recovery happens to read.
+Java counterpart: IndexService.load of 5.3.3, which removes the files that end after the checkpoint
+after an unclean exit, and rebuilds only the part of the log that its recovery reads.
 
-The files are a sequence: when one of them cannot be believed, it goes with all after it, and the
-log is indexed again from where the one before it ends. No damage to an index is fatal.
+The files are a sequence: an invalid file is removed with all later ones, and the log is indexed
+again from the end of the previous file. No damage to an index is fatal.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from .index_file import IndexFile
 logger = logging.getLogger(__name__)
 
 NAME_LENGTH_MAX = 18
-"""Digits of a file's name, which has 17; more would be no int64."""
+"""Digits of a file's name, which has 17; a longer one may not fit into an int64."""
 
 
 class LogSpan(NamedTuple):
-    """What the index is told of the log.
+    """The extent of the log, for the index.
 
     Attributes:
-      start, end: the first and last physical offset that is there, bytes; [start, end).
+      start, end: physical offsets, [start, end).
       is_record: whether a record begins at a physical offset.
       latest_ms: the later of the wall clock and the log's newest store timestamp.
     """
@@ -41,12 +41,12 @@ class LogSpan(NamedTuple):
 
 
 class LoadedIndex(NamedTuple):
-    """What was found.
+    """The valid index files.
 
     Attributes:
-      files: that are believed, oldest first.
-      resumed: the newest of them, when it was being filled; its slot table may have to be made
-        again first (`is_rebuilding`).
+      files: oldest first.
+      resumed: the newest of them, if it was being filled; its slot table may have to be rebuilt
+        first (`is_rebuilding`).
       catch_up: physical offset from which the log must be indexed again; None: nothing to do.
     """
 
@@ -56,14 +56,14 @@ class LoadedIndex(NamedTuple):
 
 
 class IndexLoader:
-    """One look at the files.
+    """Loads the index files of one start.
 
     Args:
-      disk, folder: where they are.
-      make_file: from a path to a file that is not loaded yet.
+      disk, folder: of the files.
+      make_file: from a path to an `IndexFile` that is not loaded yet.
       checkpoint: the store's, as it was read.
       clean: there was no abort file.
-      read_only: files that are not believed are left where they are.
+      read_only: invalid files are not removed.
     """
 
     def __init__(
@@ -84,15 +84,18 @@ class IndexLoader:
         self._read_only = read_only
 
     def load(self, log: LogSpan) -> LoadedIndex:
-        """Open the files that are believed, remove the others.
+        """Open the valid files, remove the others.
 
         Raises:
           StoreIOError: a file could not be read or removed.
-          CorruptRecordError: a file was cut at this very moment.
+          CorruptRecordError: a file was cut meanwhile.
         """
         progress = self._checkpoint.index
         if progress is not None and not self._is_possible(progress, log):
-            logger.warning("the checkpoint's word on the index does not fit the log: %s", progress)
+            logger.warning(
+                "the checkpoint's record of the index contradicts the log and is ignored: %s",
+                progress,
+            )
             progress = None
         names = [
             name
@@ -106,14 +109,14 @@ class IndexLoader:
             file = self._make_file(f"{self._folder}/{name}")
             problem = self._problem(file, progress, missing, log)
             if not problem and files and file.begin_physical_offset < files[-1].end_physical_offset:
-                # Which of them has another's name cannot be told.
-                problem = "it begins before the file before it ends"
+                # One of them has a wrong name, and it is unknown which.
+                problem = "it begins before the end of the previous file"
                 while files:
-                    self._give_up(files.pop(0), f"{name} {problem}")
+                    self._discard(files.pop(0), f"{name} {problem}")
             if problem:
-                self._give_up(file, problem)
+                self._discard(file, problem)
                 for later in names[position + 1 :]:
-                    self._remove(f"{self._folder}/{later}", "a file before it is gone")
+                    self._remove(f"{self._folder}/{later}", "an earlier file was removed")
                 break
             files.append(file)
         start = self._resume_offset(files, progress, missing, log, changed=bool(problem))
@@ -133,11 +136,11 @@ class IndexLoader:
         missing: int | None,
         log: LogSpan,
     ) -> str:
-        """Why a file is not believed; "" when it is, and it is ready then."""
+        """Why a file is invalid; "" when it is valid, and then it is loaded."""
         problem = file.load()
         name = file.name
         if missing is not None and name > missing:
-            return f"the file {missing} before it is missing"
+            return f"the earlier file {missing} is missing"
         if progress is not None and name == progress.file_name:
             if file.has_right_size:
                 problem = file.resume(progress, clean=self._clean, read_only=self._read_only)
@@ -146,18 +149,18 @@ class IndexLoader:
         if problem:
             return problem
         if file.index_count > 1 and file.end_physical_offset >= log.end:
-            return f"it knows a message at {file.end_physical_offset}, behind the log's end"
+            return f"it names a message at {file.end_physical_offset}, after the log's end"
         vouched = progress is not None and (
             name == progress.file_name or (name, file.header_crc) in (progress.files or ())
         )
         if not vouched and file.end_timestamp_ms > log.latest_ms:
             return (
-                f"it knows a message stored at {file.end_timestamp_ms} ms, when neither log nor "
-                "clock have come there"
+                f"it names a message stored at {file.end_timestamp_ms} ms, which is later than log "
+                "and clock"
             )
         written_ms = self._checkpoint.index_msg_timestamp_ms
         if not self._clean and not vouched and file.end_timestamp_ms > written_ms:
-            return "the checkpoint does not say that it was written out"
+            return "the checkpoint does not cover it"
         return ""
 
     def _resume_offset(
@@ -169,20 +172,20 @@ class IndexLoader:
         *,
         changed: bool,
     ) -> int | None:
-        """From where the log must be indexed; None: the files are whole."""
+        """Physical offset from which the log must be indexed; None: the files are complete."""
         if progress is not None and missing is None and _is_kept(files, progress):
             return progress.indexed_offset
         is_ours = self._checkpoint.dispatched_offset >= 0
         if self._clean and not is_ours and not changed and files:
-            return None  # Apache's broker left it so
+            return None  # a clean exit of Apache's broker
         while files:
             end = files[-1].end_physical_offset
             if end < log.start or log.is_record(end):
                 return end
-            self._give_up(files.pop(), f"it ends with a message at {end}, where none is")
+            self._discard(files.pop(), f"it ends with a message at {end}, where there is none")
         return log.start
 
-    def _give_up(self, file: IndexFile, problem: str) -> None:
+    def _discard(self, file: IndexFile, problem: str) -> None:
         file.close()
         self._remove(file.path, problem)
 
@@ -190,12 +193,12 @@ class IndexLoader:
         if self._read_only:
             logger.warning("index file %s is not used: %s", path, problem)
             return
-        logger.warning("index file %s is removed and built again from the log: %s", path, problem)
+        logger.warning("index file %s is removed and rebuilt from the log: %s", path, problem)
         self._disk.unlink(path)
 
 
 def _is_kept(files: list[IndexFile], progress: IndexProgress) -> bool:
-    """Whether every file that the checkpoint vouches for is there."""
+    """Whether the newest file is the newest one of the checkpoint."""
     newest = files[-1].name if files else 0
     if progress.file_name:
         return newest == progress.file_name
@@ -203,21 +206,21 @@ def _is_kept(files: list[IndexFile], progress: IndexProgress) -> bool:
 
 
 def _contradiction(file: IndexFile, progress: IndexProgress) -> str:
-    """What the checkpoint says against a file that is not the one being filled."""
+    """How the checkpoint contradicts a finished file; "" if it does not."""
     marks = dict(progress.files or ())
-    # Of very many files the checkpoint names the newest ones; an older one may be right.
+    # The checkpoint has room for the newest files only; an older one may be valid.
     oldest = min(marks) if len(marks) >= FILE_MARKS_COUNT_MAX else 0
     if progress.files is not None and not (file.name in marks or file.name < oldest):
-        return "the checkpoint does not know it"
+        return "the checkpoint does not name it"
     if marks.get(file.name, file.header_crc) != file.header_crc:
         return "its header is not the one that was written"
     return ""
 
 
 def _first_missing(progress: IndexProgress | None, present: set[int], log_start: int) -> int | None:
-    """The name of the first file that should be there and is not.
+    """The name of the first file of the checkpoint that is missing.
 
-    Of a log whose beginning was cleaned away, the oldest index files may be so too.
+    Retention may have deleted the oldest index files together with the log's beginning.
     """
     if progress is None or progress.files is None:
         return None

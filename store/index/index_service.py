@@ -1,14 +1,14 @@
-"""The hash index over all messages: by KEYS and by UNIQ_KEY.
+"""The hash index of all messages, by KEYS and by UNIQ_KEY.
 
-Java counterpart: store/index/IndexService.java of 5.3.3. The store hands over what each commit
-appended (`add`), which costs it nothing; entries are built in bounded slices (`work`) between the
-broker's other work, or read from the log where there is a backlog too large to keep.
+Java counterpart: store/index/IndexService.java of 5.3.3. The store passes the items of each commit
+to `add`, which is cheap; entries are built in bounded slices (`work`) between the broker's other
+work, or from the log where the backlog is too large to keep.
 
-With each checkpoint the store notes how far the index is on the device (`state`). After an unclean
-exit the file that was being filled goes on from there: its slot table is made again from its
-entries, then the log is indexed from where they end, both in slices. Until `is_behind` is false a
-look-up may miss messages; it never answers wrong ones. What cannot be believed is removed and built
-again from the log (`index_loading.py`).
+Each checkpoint records how much of the index is on the device (`state`). After an unclean exit the
+file that was being filled is resumed from there: its slot table is rebuilt from its entries, then
+the log is indexed from their end, both in slices. While `is_behind` is true a query may miss
+messages; it never answers wrong ones. Invalid files are removed and rebuilt from the log
+(`index_loading.py`).
 """
 
 from __future__ import annotations
@@ -37,34 +37,34 @@ from .index_loading import IndexLoader, LogSpan
 logger = logging.getLogger(__name__)
 
 BACKLOG_COUNT_MAX = 200_000
-"""Messages waiting for their entries in memory (some 100 MB at the very worst); beyond, they are
-read again from the log. Apache's dispatch is slowed down instead."""
+"""Messages that wait in memory for their entries (at most about 100 MB); beyond, they are read
+again from the log. Apache's broker slows its dispatch down instead."""
 
 SLICE_S = 0.001
-"""How long one slice of work may keep the broker waiting."""
+"""Duration of one slice of work, for which the broker waits."""
 
 SLICE_COUNT = 128
-"""Messages between two looks at the clock."""
+"""Messages between two readings of the clock."""
 
 
 RETRY_S = 5.0
-"""How long the index rests when a file could not be made or written. Sends come back by themselves
-when a full disk has room again, and so does the index."""
+"""Pause after a file could not be created or written. Sends resume without an operator when a full
+disk has room again, and so does the index."""
 
 CLOSE_WORK_S = 10.0
-"""How long a stop may take to build what is left; the next start builds the rest."""
+"""Time that a stop may spend on unbuilt entries; the next start builds the rest."""
 
 
 IndexItem: TypeAlias = tuple[int, bytes, int, int]
 """(hash of "topic#", properties, physical offset, store timestamp ms) of one message. A plain
-tuple: each put makes one, and a NamedTuple takes four times as long."""
+tuple: each put creates one, and a NamedTuple takes four times as long."""
 
 
 class IndexedRecord(NamedTuple):
     """A record of the log, read again for the index.
 
     Attributes:
-      next_offset: physical offset at which it ends.
+      next_offset: physical offset of its end.
     """
 
     topic: str
@@ -76,7 +76,7 @@ class IndexedRecord(NamedTuple):
 
 
 class QueryOffsets(NamedTuple):
-    """Physical offsets found by key, and how far the index reaches."""
+    """Physical offsets found by key, and time and offset of the newest index entry."""
 
     physical_offsets: list[int]
     last_update_timestamp_ms: int
@@ -84,10 +84,10 @@ class QueryOffsets(NamedTuple):
 
 
 class IndexState(NamedTuple):
-    """What a checkpoint says of the index.
+    """The state of the index for a checkpoint.
 
     Attributes:
-      progress: None when nothing can be said.
+      progress: None when it is unknown.
       finished_timestamp_ms: store time of the newest entry of the newest finished file, 0: none.
       file: whose entries must be synced before the checkpoint is written; None: none.
     """
@@ -97,11 +97,12 @@ class IndexState(NamedTuple):
     file: IndexFile | None
 
     def unfinished_since_ms(self, dispatched_offset: int, timestamp_ms: int) -> int:
-        """No message that a finished file lacks was stored before this time, ms.
+        """A time, ms, before which all messages are in finished files.
 
         Args:
-          dispatched_offset: of the checkpoint; `timestamp_ms` is its time, the answer when there is
-            no such message before that offset.
+          dispatched_offset: of the checkpoint.
+          timestamp_ms: of the checkpoint; the result when all messages before that offset are in
+            finished files.
         """
         progress = self.progress
         if progress is None:
@@ -113,20 +114,20 @@ class IndexState(NamedTuple):
 
 
 RecordsFrom = Callable[[int], Iterator[IndexedRecord]]
-"""From a physical offset on: each visible record, up to the end there is when it is reached."""
+"""The visible records from a physical offset on, up to the end at the time it is reached."""
 
 
 class IndexService:
     """All index files of a store. Owned by the store's task.
 
     Args:
-      disk, clock: the seams.
-      folder: where the files lie.
+      disk, clock: replaced in tests.
+      folder: of the files.
       slot_count, index_count_max: of each file (maxHashSlotNum, maxIndexNum).
-      read_log: how to read records again.
+      read_log: reads records again.
 
     Attributes:
-      folder: where the files lie.
+      folder: of the files.
       files: oldest first; the last one is being filled, or will be.
       is_broken: a file could not be read or synced; the index is off until the next start.
     """
@@ -165,16 +166,16 @@ class IndexService:
     def load(
         self, checkpoint: Checkpoint, log: LogSpan, *, clean: bool, read_only: bool = False
     ) -> None:
-        """Open the files there are, and find out what must be built again; `work` builds it.
+        """Open the files, and find the missing entries, which `work` builds.
 
-        Files that are damaged, or not vouched for after an unclean exit, are removed. When a file
-        cannot be read or removed the index `is_broken`.
+        Files that are damaged, or not covered by the checkpoint after an unclean exit, are removed.
+        When a file cannot be read or removed the index `is_broken`.
 
         Args:
           checkpoint: as it was read.
-          log: what is there of the log.
+          log: the extent of the log.
           clean: there was no abort file.
-          read_only: nothing may be written; look-ups then miss what is not in the files.
+          read_only: nothing may be written; queries then miss messages without entries.
         """
         loader = IndexLoader(
             self._disk, self.folder, self._file, checkpoint, clean=clean, read_only=read_only
@@ -183,19 +184,19 @@ class IndexService:
             self.files, resumed, catch_up = loader.load(log)
         except StoreError:
             self.is_broken = True
-            logger.exception("the index is off until the next start: it cannot be read")
+            logger.exception("queries by key fail until restart: the index cannot be read")
             return
         self._read_only = read_only
         if resumed is not None:
             self._resumed = resumed
-            self._settle_resumed()
+            self._finish_resuming()
         if catch_up is not None and read_only:
-            logger.warning("look-ups by key miss what is in the log from %d on", catch_up)
+            logger.warning("queries by key miss messages from offset %d of the log on", catch_up)
         elif catch_up is not None:
             self.catch_up_from(catch_up)
 
-    def _settle_resumed(self) -> None:
-        """Once its slot table is whole, a file that goes on is like any other."""
+    def _finish_resuming(self) -> None:
+        """Fill the resumed file further, once its slot table is rebuilt."""
         file = self._resumed
         if file is not None and not file.is_rebuilding:
             self._resumed = None
@@ -207,13 +208,13 @@ class IndexService:
                 self._current = file
 
     def state(self, dispatched_offset: int) -> IndexState | None:
-        """What a checkpoint may say once `IndexState.file` is synced (`sync_entries`).
+        """The state for a checkpoint, valid once `IndexState.file` is synced (`sync_entries`).
 
         Args:
-          dispatched_offset: all records before it, and none behind it, came through `add`. The
+          dispatched_offset: all records before it, and none after it, came through `add`. The
             checkpoint may be written when the log is on the device up to there.
 
-        Returns: None when entries could not be written; what was said before is still true then.
+        Returns: None when entries could not be written; the previous state is still valid then.
         """
         self.is_broken |= any(file.has_failed_sync for file in self.files)
         if self.is_broken:
@@ -230,7 +231,7 @@ class IndexService:
                 self._pause(error)
                 return None
             newest = file
-            # A full file that is not finished yet: the files after it are built again.
+            # A full file that is not finished yet: a start would rebuild the files after it.
             indexed_offset = (
                 file.end_physical_offset if full else self._indexed_offset(dispatched_offset)
             )
@@ -257,35 +258,35 @@ class IndexService:
         return self._backlog[0][2] if self._backlog else dispatched_offset
 
     def catch_up_from(self, physical_offset: int) -> None:
-        """Index from the log, from here to its end, before what `add` brings.
+        """Index the log from an offset to its end, before the items of `add`.
 
         Args:
-          physical_offset: where a record or a blank begins. Entries that the files have already
-            are not made twice.
+          physical_offset: of a record or a blank. Entries that the files already have are not added
+            twice.
         """
         self._catch_up = physical_offset
         self._reader = None
         self._backlog.clear()
 
     def replace_missing(self) -> None:
-        """Begin anew, and index the whole log again, where somebody has removed a file.
+        """Index the whole log again if an index file was removed from outside.
 
-        A file that is removed can still be written to, but what it gets is lost; and nothing can be
-        vouched for any more, so there would be no checkpoint.
+        A removed file can still be written to, but its entries are lost, and without them no
+        checkpoint could be written any more.
 
         Raises:
-          StoreIOError: the folder could not be read, or a file not be removed; the next call tries
-            again.
+          StoreIOError: the folder could not be read, or a file could not be removed; the next call
+            tries again.
         """
         if self._read_only or not self.files or self._is_finishing or self.has_full_files:
-            return  # what a worker thread writes out, or is about to, is looked at next time
+            return  # a worker thread writes, or is about to write, a file: check it next time
         names = set(self._disk.list(self.folder))
         missing = [file for file in self.files if file.path.rpartition("/")[2] not in names]
         if not missing:
             return
         logger.warning(
-            "%s was removed while the broker runs: all index files are made again from the log; "
-            "look-ups by key miss messages until that is done",
+            "%s was removed while the broker runs: all index files are rebuilt from the log; "
+            "queries by key miss messages until that is done",
             missing[0].path if names else self.folder,
         )
         for file in self.files:
@@ -299,7 +300,7 @@ class IndexService:
         self.catch_up_from(0)
 
     def add(self, items: list[IndexItem]) -> None:
-        """Take over what one commit appended, in the log's order."""
+        """Add the items of one commit, in the log's order."""
         if self._catch_up is not None or self.is_broken:
             return
         if len(self._backlog) > BACKLOG_COUNT_MAX:
@@ -309,25 +310,25 @@ class IndexService:
 
     @property
     def is_idle(self) -> bool:
-        """Whether there is nothing to do until something is added, not even a retry."""
+        """Whether there is no work until the next `add`, not even a retry."""
         return self.is_broken or not (
             self._backlog or self._catch_up is not None or self._resumed is not None or self._full
         )
 
     @property
     def is_behind(self) -> bool:
-        """Whether there is work to do, and nothing stands against it."""
+        """Whether there is work to do now: the index is neither broken nor paused."""
         return not (self.is_broken or self._is_paused) and bool(
             self._backlog or self._catch_up is not None or self._resumed is not None
         )
 
     def rest(self, duration_s: float) -> None:
-        """Have who works through the backlog do something more urgent for some time from now."""
+        """Ask the task that calls `work` to leave time for other work from now on."""
         self._rests_until_s = self._clock.monotonic_s() + duration_s
 
     @property
     def is_resting(self) -> bool:
-        """Whether `rest` is in force; `work` does not look at it."""
+        """Whether `rest` is in force; the caller of `work` has to check it."""
         return self._clock.monotonic_s() < self._rests_until_s
 
     @property
@@ -337,8 +338,8 @@ class IndexService:
     def work(self, limit_s: float = SLICE_S) -> None:
         """Build entries for at most about `limit_s` seconds.
 
-        A file that cannot be made or written does not stop the store: look-ups by key are then
-        incomplete until that succeeds, `RETRY_S` later or more, when the log is read again.
+        A file that cannot be created or written does not stop the store: queries by key are then
+        incomplete until a retry succeeds, `RETRY_S` later or more, which reads the log again.
         """
         until = self._clock.monotonic_s() + limit_s
         begin = -1
@@ -346,7 +347,7 @@ class IndexService:
             while self.is_behind:
                 if self._resumed is not None:
                     self._resumed.rebuild_slots()
-                    self._settle_resumed()
+                    self._finish_resuming()
                 elif self._catch_up is not None:
                     begin = self._catch_up
                     self._work_from_log(SLICE_COUNT)
@@ -363,23 +364,26 @@ class IndexService:
         except StoreError:
             self.is_broken = True
             self._backlog.clear()
-            logger.exception("the index is off until the next start: it cannot be read")
+            logger.exception("queries by key fail until restart: the index cannot be read")
 
     def _pause(self, error: StoreIOError) -> None:
         if any(file.has_failed_sync for file in self.files):
             self.is_broken = True
             self._backlog.clear()
-            logger.error("the index is off until the next start: %s", error)
+            logger.error("the index is not extended until restart, an fsync failed: %s", error)
             return
         if not self._is_failing:
-            logger.error("the index is not written for a while, look-ups miss messages: %s", error)
+            logger.error(
+                "the index cannot be written, queries by key miss new messages until it can: %s",
+                error,
+            )
         self._is_failing = True
         self._paused_until_s = self._clock.monotonic_s() + RETRY_S
 
     def finish_full_files(self) -> None:
-        """Write out the files that filled up since the last call; may run in a worker thread.
+        """Finish the files that became full; may run in a worker thread.
 
-        One that cannot be written is tried again later, as in `work`.
+        A file that cannot be written is tried again later, as in `work`.
         """
         self._is_finishing = True
         try:
@@ -395,7 +399,7 @@ class IndexService:
 
     @property
     def has_full_files(self) -> bool:
-        """Whether `finish_full_files` has something to do."""
+        """Whether there are files for `finish_full_files`."""
         return bool(self._full) and not (self.is_broken or self._is_paused)
 
     def query(
@@ -403,8 +407,7 @@ class IndexService:
     ) -> QueryOffsets:
         """Physical offsets of messages with a key, newest first.
 
-        Hashes may collide: the caller compares the messages where that matters (Apache's broker
-        answers them as they are).
+        Hashes may collide: the caller has to compare the messages (Apache's broker does not).
 
         Raises:
           StoreIOError: a file could not be read.
@@ -424,9 +427,9 @@ class IndexService:
         return QueryOffsets(found, newest.end_timestamp_ms, newest.end_physical_offset)
 
     def delete_expired(self, min_physical_offset: int) -> list[IndexFile]:
-        """Remove the oldest files, those that know no message at or behind an offset.
+        """Remove the oldest files, whose messages are all before an offset.
 
-        The newest file stays, and so does one that is not finished.
+        The newest file and unfinished files stay.
 
         Returns: the removed files, oldest first; they are closed.
 
@@ -446,7 +449,7 @@ class IndexService:
         return removed
 
     def finish(self) -> None:
-        """Build what is left, as far as `CLOSE_WORK_S` lasts, and write all out."""
+        """Build missing entries for at most `CLOSE_WORK_S`, and write all files."""
         self.work(CLOSE_WORK_S)
         if self.is_broken:
             return
@@ -458,10 +461,10 @@ class IndexService:
                 self._current = None
         except StoreIOError:
             self.is_broken = True
-            logger.exception("the index could not be written; it is built again at the next start")
+            logger.exception("the index could not be written; the next start rebuilds it")
 
     def close(self) -> None:
-        """Close the files; what `finish` did not write out is built again at the next start."""
+        """Close the files; the next start rebuilds entries that `finish` did not write."""
         for file in self.files:
             file.close()
 
@@ -471,8 +474,8 @@ class IndexService:
         batch: list[tuple[int, int, int]] = []
         for _ in range(min(count, len(self._backlog))):
             topic_hash, properties, physical_offset, timestamp_ms = popleft()
-            # The usual message: one unique key, of which all but the last four digits is what the
-            # message before it had, and no KEYS. Everything else takes `_index`.
+            # The usual message has no KEYS and one unique key, which differs from the previous
+            # message's in the last four digits only. `_index` handles all others.
             at = properties.rfind(UNIQUE_KEY_HEAD)
             end = properties.find(b"\x02", at + 9)
             key = properties[at + 9 : end if end > 0 else None]
@@ -530,7 +533,7 @@ class IndexService:
                 self._put_many(entries[self._count_at_end(physical_offset) :])
 
     def _count_at_end(self, physical_offset: int) -> int:
-        """How many entries, the last ones of all, are of the message at this offset."""
+        """The number of entries at the end of all files that are of the message at this offset."""
         count = 0
         for file in reversed(self.files):
             here = file.count_at_end(physical_offset)
@@ -547,7 +550,7 @@ class IndexService:
     def _next_file(self) -> IndexFile:
         if self._current is None and self.files and not self.files[-1].is_full():
             last = self.files[-1]
-            last.reopen()  # may fail, and is then tried again
+            last.reopen()  # if it fails, the next call tries again
             self._current = last
             return last
         if self._current is not None:
@@ -558,7 +561,7 @@ class IndexService:
         moment = self._clock.wall_ms()
         name = self._clock.local_time_name(moment)
         while self.files and f"{self.folder}/{name}" <= self.files[-1].path:
-            # Two files in one millisecond, or the clock went back: names must rise.
+            # Two files in one millisecond, or a clock set back: names must ascend.
             name = f"{int(self.files[-1].path.rpartition('/')[2]) + 1:017d}"
         file = self._file(f"{self.folder}/{name}")
         previous = self.files[-1] if self.files else None
@@ -579,7 +582,7 @@ class IndexService:
 def _entries(
     topic_hash: int, properties: bytes, physical_offset: int, timestamp_ms: int
 ) -> list[tuple[int, int, int]]:
-    """The entries of one message: its unique key's, then one of each of its keys."""
+    """The entries of one message: one for its unique key, then one for each of its keys."""
     entries = []
     unique_key = find_property(properties, b"UNIQ_KEY")
     if unique_key is not None:

@@ -4,8 +4,8 @@ Java counterparts: store/CommitLog.java and MappedFileQueue.java of 5.3.3. Layou
 docs/formats/commit_log.md. A file is named by the physical offset of its first byte; a record never
 spans two files: when it does not fit (8 bytes must be left after it) a blank fills the rest.
 
-Files are preallocated, written with pwrite and read through read-only maps. This module keeps the
-files; what is appended is decided in message_store.py.
+Files are preallocated, written with pwrite and read through read-only maps. This module manages the
+files; writing/message_appender.py encodes the records.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from .log_files import LogFile, LogFilePool, open_count_max
 ZEROS_CHUNK = 1024 * 1024
 _ZEROS = bytes(ZEROS_CHUNK)
 WARM_SYNC_CHUNKS = 16
-"""Chunks of zeros between two fsyncs while a file is warmed: others wait some 10 ms at most."""
+"""Chunks of zeros between two fsyncs while a file is warmed: other writers wait 10 ms at most."""
 SERVED_BYTES_MAX = 32 * 1024 * 1024
-"""Bytes served from maps after which the mapped pages are given back. They count as this
-process's memory though they are the page cache's; read again, each costs a soft fault."""
+"""Bytes served from maps after which the mapped pages are dropped. They count as this process's
+memory though they belong to the page cache; reading one again costs a soft fault."""
 
 _SYS_FLAG = struct.Struct(">i")
 _TIMESTAMP = struct.Struct(">q")
@@ -40,7 +40,7 @@ def file_name(base: int) -> str:
 
 
 def zeros_left(size: int) -> int:
-    """How many bytes of zeros always lie ahead where `size` are written at once: an eighth."""
+    """Bytes of zeros that always lie ahead where `size` are written at once: an eighth."""
     return size // 8
 
 
@@ -48,7 +48,7 @@ class CommitLog:
     """The files of the log. Owned by the store's task except where a method says otherwise.
 
     Args:
-      disk: where they lie.
+      disk: holds the files.
       folder: their folder.
       file_size: bytes of each.
 
@@ -56,7 +56,7 @@ class CommitLog:
       files: by base, oldest first; each is opened when it is used (log_files.py).
       unsynced: bases of the files written to since `take_unsynced`.
       prepared_base: of the file made ahead; -1: none.
-      unfinished_path: the file that was being made when the process died; "": none.
+      unfinished_path: the file that was being created when the process died; "": none.
     """
 
     def __init__(self, disk: Disk, folder: str, file_size: int) -> None:
@@ -76,10 +76,10 @@ class CommitLog:
         self._served = 0
 
     def load(self) -> None:
-        """Find all files there are; nothing is changed.
+        """Find all files; nothing is changed.
 
-        A last file that was being made when the process died (shorter, all zero) is left out, see
-        `remove_unfinished`. One that is missing between others is simply not in `files`.
+        A last file that was being created when the process died (shorter, all zero) is left out,
+        see `remove_unfinished`. A file that is missing between others is absent from `files`.
 
         Raises:
           CorruptRecordError: a file has another size than configured.
@@ -115,16 +115,16 @@ class CommitLog:
             self._take_in(base)
 
     def use(self, bases: Iterable[int]) -> None:
-        """Have these files as they are, for reading: they may be short, and others missing.
+        """Add files for reading, unchecked: they may be short, and others missing.
 
         Args:
-          bases: rising.
+          bases: ascending.
         """
         for base in bases:
             self._take_in(base)
 
     def remove_unfinished(self) -> None:
-        """Remove the file that was being made when the process died.
+        """Remove the file that was being created when the process died.
 
         Raises:
           StoreIOError: it could not be removed.
@@ -144,8 +144,9 @@ class CommitLog:
         return next(reversed(self.files)) + self.file_size if self.files else 0
 
     def create(self, base: int) -> None:
-        """Make the file of this base with room for all its bytes. Blocks for as long as the disk
-        needs; also called from a worker thread (then `adopt` takes it in).
+        """Create the file of this base with all its bytes allocated; `adopt` adds it to the log.
+
+        Blocks for as long as the disk needs; may run in a worker thread.
 
         Raises:
           StoreIOError: no room, or not writable; nothing is left behind.
@@ -166,21 +167,21 @@ class CommitLog:
             raise
 
     def _made_aside(self, path: str) -> bool:
-        """Make a file under another name, and give it its own when it has its size.
+        """Create a file under another name, and rename it when it has its size.
 
-        A kill in between would leave a file that is too short, with which Apache's 4.x does not
-        start. False: that cannot be done here.
+        A kill in between would otherwise leave a file that is too short, with which Apache's 4.x
+        does not start. False: not possible here.
         """
         name = f"{self.folder}.new"
         try:
             self.disk.unlink(name)
             file = self.disk.open(name, create=True)
-        except StoreIOError:  # the folder above is not ours to write in
+        except StoreIOError:  # the parent folder is not writable
             return False
         self._make(file)
         try:
             self.disk.rename(name, path)
-        except StoreIOError:  # the folder is a file system of its own
+        except StoreIOError:  # the folder is a separate file system
             self._is_made_in_place = True
             self.disk.unlink(name)
             return False
@@ -190,7 +191,7 @@ class CommitLog:
         """Give a new file its size, and close it."""
         try:
             file.allocate(self.file_size)
-            file.sync()  # its size: a power cut must not leave a short file before a whole one
+            file.sync()  # a power cut must not leave a short file before a whole one
         except StoreIOError:
             file.close()
             self.disk.unlink(file.path)
@@ -211,11 +212,11 @@ class CommitLog:
     def warm(self, base: int) -> None:
         """Fill the prepared file with zeros, until it is adopted; from a worker thread.
 
-        Whoever adopts it waits for the chunk that is being written, and none is written after:
-        no zero ever goes over a message.
+        `adopt` waits for the chunk that is being written, and none is written after it: zeros
+        never overwrite a message.
 
         Raises:
-          StoreIOError: it could not be written; it can be used all the same.
+          StoreIOError: it could not be written; it is usable nevertheless.
         """
         file = self.disk.open(self.path_of(base))
         try:
@@ -249,21 +250,23 @@ class CommitLog:
         file.pwrite(data, Position(physical_offset - base))
 
     def zero_ahead(self, end: int, size: int) -> None:
-        """Write zeros behind the log's end, where there are too few: the fsyncs to come are then of
-        bytes written over, and take half as long as those of blocks that were only reserved.
+        """Write zeros behind the log's end, where there are too few.
+
+        The next fsyncs are then of overwritten bytes, and take half as long as those of blocks that
+        were only reserved.
 
         Args:
-          end: of the log; nothing that counts lies behind it.
+          end: of the log.
           size: bytes to write at once, within one file; `zeros_left` of them always lie ahead.
 
         Raises:
-          StoreIOError: they could not be written; nothing is lost by that.
+          StoreIOError: they could not be written; no message is lost by that.
         """
         if end + zeros_left(size) <= self._zeroed_end:
             return
         start = max(end, self._zeroed_end)
         base = start - start % self.file_size
-        if base in self.files:  # else the next file is not there yet
+        if base in self.files:  # otherwise the next file does not exist yet
             stop = min(start + size, base + self.file_size)
             self.write(start, bytes(stop - start))
             self._zeroed_end = stop
@@ -277,16 +280,16 @@ class CommitLog:
         return [*files]
 
     def put_back_unsynced(self, bases: Collection[int]) -> None:
-        """Have `take_unsynced` give files once more that were not synced after all."""
+        """Undo `take_unsynced` for files whose sync was not started."""
         for base in bases:
             file = self.files.get(base)
-            if file is not None:  # else it expired meanwhile
+            if file is not None:  # otherwise retention deleted it meanwhile
                 self.unsynced.add(base)
                 if file.syncs:
                     file.syncs.pop()
 
     def view(self, base: int) -> memoryview | None:
-        """The read-only map of one file; None when the file is not there."""
+        """The read-only map of one file; None when there is no such file."""
         view = self._views.get(base)
         if view is None:
             file = self.files.get(base)
@@ -296,7 +299,7 @@ class CommitLog:
         return view
 
     def read(self, physical_offset: int, size: int) -> memoryview | None:
-        """A slice of one file's map; None when it does not lie within one file that is there."""
+        """A slice of one file's map; None when the range is not within one existing file."""
         position = physical_offset % self.file_size
         if size < 0 or position + size > self.file_size:
             return None
@@ -304,7 +307,7 @@ class CommitLog:
         return None if view is None else view[position : position + size]
 
     def served(self, size: int) -> None:
-        """Count bytes given out, and give mapped pages back from time to time."""
+        """Count bytes that were served, and drop mapped pages from time to time."""
         self._served += size
         if self._served > SERVED_BYTES_MAX:
             self._served = 0
@@ -313,7 +316,7 @@ class CommitLog:
     def store_timestamp_ms(self, physical_offset: int) -> int:
         """Store timestamp of the record at an offset; -1 when there is none.
 
-        The caller vouches that a record starts there.
+        The caller guarantees that a record starts there.
         """
         head = self.read(physical_offset, 80)
         if head is None:
@@ -327,7 +330,7 @@ class CommitLog:
         return int(_TIMESTAMP.unpack_from(head, position)[0])
 
     def zero(self, physical_offset: int, end: int) -> None:
-        """Write zeros over [physical_offset, end) and sync: what lay there never comes back.
+        """Overwrite [physical_offset, end) with zeros and sync, so that the old bytes never return.
 
         Raises:
           StoreIOError: it could not be written or synced.
@@ -342,7 +345,7 @@ class CommitLog:
             physical_offset = stop
 
     def write_again(self, physical_offset: int) -> None:
-        """Write what is read from an offset on as it is, so that the next sync covers it.
+        """Rewrite the bytes from an offset on unchanged, so that the next sync covers them.
 
         Raises:
           StoreIOError: it could not be read or written.
@@ -352,7 +355,7 @@ class CommitLog:
             self.files[offset - position].pwrite(chunk, position)
 
     def remove_from(self, base: int) -> None:
-        """Remove the files from this base on, the newest first: a crash in between leaves no gap.
+        """Remove the files from this base on, the newest first, so that a crash leaves no gap.
 
         Raises:
           StoreIOError: one could not be removed.
@@ -366,9 +369,9 @@ class CommitLog:
             self.disk.unlink(self.path_of(found))
 
     def detach(self, base: int) -> str:
-        """Forget the oldest file: nothing in it is found any more. Slices of it stay valid.
+        """Remove the oldest file from the log, but not from the disk. Slices of it stay valid.
 
-        Returns: its path, for the caller to unlink, in a worker thread if it likes; `reattach` if
+        Returns: its path, for the caller to unlink, also in a worker thread; call `reattach` if
           that fails.
         """
         assert base == self.min_offset, f"{base} is not the oldest file"
@@ -377,7 +380,7 @@ class CommitLog:
         return self.path_of(base)
 
     def reattach(self, base: int) -> None:
-        """Take back a file that was detached and could not be removed."""
+        """Add a detached file again that could not be unlinked."""
         newer = self.files
         self.files = {}
         self._take_in(base)
@@ -389,7 +392,7 @@ class CommitLog:
         del self.files[base]
 
     def close(self) -> None:
-        """Close all files. Slices still held by somebody keep their map until they go."""
+        """Close all files. A slice that is still referenced keeps its map."""
         self._pool.close_all()
         self.files.clear()
 

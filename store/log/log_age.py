@@ -1,6 +1,6 @@
-"""How old a commit log file is: the newest store timestamp in it, found without reading it all.
+"""Search for the newest store timestamp of a commit log file, without reading all of it.
 
-Files are opened on their own here, so all of this may run in a worker thread.
+Files are opened here separately, so all functions may run in a worker thread.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from .log_bytes import LogPart, record_candidates
 from .log_reader import record_at
 
 LOOK_BACK_MAX = 128 * 1024 * 1024
-"""Bytes at a file's end in which its last message is looked for."""
+"""Bytes at a file's end in which its last message is searched for."""
 
 _CHUNK = 256 * 1024
 _PREFIX_SIZE = RECORD_PREFIX.size
@@ -23,9 +23,9 @@ _PREFIX_SIZE = RECORD_PREFIX.size
 def newest_timestamp_ms(disk: Disk, path: str, base: int, file_size: int) -> int:
     """Store timestamp of the newest message in a full commit log file; -1: it was not found.
 
-    The last record is looked for from the end: the one that the file's blank follows. Store
-    timestamps rise, but in a log by Apache they may fall when the clock does, so the first record
-    counts too.
+    The search for the last record, which the file's blank follows, begins at the end. Store
+    timestamps rise, but in a log by Apache they fall when the clock does, so the first record
+    counts, too.
 
     Raises:
       StoreIOError: the file could not be read.
@@ -43,7 +43,7 @@ def timestamp_before_ms(disk: Disk, path: str, base: int, end: int, file_size: i
     """Store timestamp of the message that ends at a position of a commit log file; -1: none does.
 
     Args:
-      end: in bytes of this file, > 0; where the file ends, what its blank follows counts too.
+      end: position in this file, > 0; at the file's end a record before the blank counts, too.
 
     Raises:
       StoreIOError: the file could not be read.
@@ -60,7 +60,7 @@ def log_end_timestamp_ms(disk: Disk, log: CommitLog, end: int) -> int:
 
     Args:
       log: loaded.
-      end: where a record or the log ends. Where no record ends there, the first one of its file
+      end: the end of a record or of the log. Where no record ends there, the first one of its file
         counts.
 
     Raises:
@@ -106,7 +106,7 @@ def _last_timestamp_ms(file: DiskFile, base: int, end: int, file_size: int) -> i
 
 
 def _is_last(file: DiskFile, position: Position, end: int, file_size: int) -> bool:
-    """Whether what begins here goes up to `end`, or to the blank that goes up to the file's end."""
+    """Whether a record here reaches `end`, or the blank that fills the file up to its end."""
     size, _ = RECORD_PREFIX.unpack(file.pread(_PREFIX_SIZE, position))
     after = position + size
     if end < file_size:

@@ -1,7 +1,7 @@
-"""The bytes of a log, whatever they are: read in chunks, searched for records, judged when zero.
+"""Raw bytes of a log: reading in chunks, searching for records, detecting zeros.
 
-A log is anything that has files of one size by the physical offsets of their first bytes: a
-`CommitLog`, one file of it, or what a master has just sent. None of them needs to be whole.
+A log here is anything with files of one size by the physical offsets of their first bytes: a
+`CommitLog`, one file of it, or bytes that a master has just sent. None of them needs to be whole.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from ..offsets import Position
 
 CHUNK = 1024 * 1024
 EVERYWHERE = 1 << 62
-"""Behind every byte of a log."""
+"""A physical offset after every byte of a log."""
 SECTOR = 512
 """Bytes that a device writes whole or not at all."""
 TORN_ZEROS = 16
-"""Zero bytes before a sector's end that make it one that was not (wholly) written. A record's head
-has at most 15 in a row."""
+"""Zero bytes before a sector's end that show that it was not wholly written. A record's head has at
+most 15 in a row."""
 
 _MAGIC = re.compile(
     b"|".join(re.escape(RECORD_PREFIX.pack(0, magic)[4:]) for magic in (MAGIC_V1, MAGIC_V2))
@@ -30,13 +30,13 @@ _ZEROS = bytes(CHUNK)
 
 
 class Readable(Protocol):
-    """One file's bytes."""
+    """The bytes of one file."""
 
     def pread(self, size: int, position: Position) -> bytes:
-        """Read up to `size` bytes; fewer only where they end."""
+        """Read up to `size` bytes; fewer only at their end."""
 
     def next_data(self, position: Position) -> Position:
-        """Where the next bytes that were ever written may start, from a position on."""
+        """The next position, from this one on, that may not be in a hole of the file."""
 
 
 class ReadableLog(Protocol):
@@ -48,7 +48,7 @@ class ReadableLog(Protocol):
 
     @property
     def files(self) -> Mapping[int, Readable]:
-        """The files that can be read, by base, rising."""
+        """The readable files, by base, ascending."""
 
 
 class LogPart(NamedTuple):
@@ -61,11 +61,12 @@ class LogPart(NamedTuple):
 def chunks(
     log: ReadableLog, start: int, end: int = EVERYWHERE, *, overlap: int = 0
 ) -> Iterator[tuple[int, bytes]]:
-    """What was ever written from a physical offset on: (physical offset, up to `CHUNK` bytes).
+    """The written bytes from a physical offset on: (physical offset, up to `CHUNK` bytes).
 
     Args:
-      end: no chunk begins at or behind this physical offset, or goes on `overlap` bytes behind it.
-      overlap: bytes at the end of a chunk with which the next one of that file begins.
+      end: no chunk begins at or after this physical offset, or ends more than `overlap` bytes after
+        it.
+      overlap: bytes at the end of a chunk that the next one of that file repeats.
 
     Raises:
       StoreIOError: a file could not be read.
@@ -75,7 +76,7 @@ def chunks(
         file, position = log.files[base], max(start - base, 0)
         stop = min(file_size, end - base)
         while position < stop:
-            # A copy that leaves out blocks of zeros may begin just before the block.
+            # In a sparse copy a record may begin in a hole, just before the next block.
             position = max(file.next_data(Position(position)) - overlap, position)
             if position >= stop:
                 break
@@ -90,14 +91,14 @@ def chunks(
 
 
 def record_candidates(log: ReadableLog, start: int, end: int) -> Iterator[int]:
-    """Physical offsets in [start, end) at which the magic number is a record's.
+    """Physical offsets in [start, end) with the magic number of a record.
 
     Raises:
       StoreIOError: a file could not be read.
     """
-    # The next chunk begins where a size and magic cut in two would.
+    # Chunks overlap, so that no size and magic are cut in two.
     for chunk_at, chunk in chunks(log, start, end, overlap=RECORD_PREFIX.size - 1):
-        if all_zero(chunk):  # what lies behind the log's end, mostly
+        if all_zero(chunk):  # usual behind the log's end
             continue
         for match in _MAGIC.finditer(chunk, _BEFORE_MAGIC):
             offset = chunk_at + match.start() - _BEFORE_MAGIC
@@ -107,7 +108,7 @@ def record_candidates(log: ReadableLog, start: int, end: int) -> Iterator[int]:
 
 
 def last_nonzero(log: ReadableLog, start: int) -> int:
-    """Where the bytes that are not zero end, from a physical offset on; `start`: all are zero.
+    """The end of the last byte that is not zero, from a physical offset on; `start`: all are zero.
 
     Raises:
       StoreIOError: a file could not be read.
@@ -120,15 +121,15 @@ def last_nonzero(log: ReadableLog, start: int) -> int:
 
 
 def all_zero(chunk: bytes) -> bool:
-    """Whether a chunk has nothing but zeros."""
+    """Whether a chunk consists of zeros."""
     return chunk == (_ZEROS if len(chunk) == CHUNK else bytes(len(chunk)))
 
 
 def has_unwritten_sector(log: ReadableLog, start: int, end: int) -> bool:
-    """Whether [start, end) looks as if a sector of it never reached the device.
+    """Whether a sector of [start, end) seems never to have reached the device.
 
-    Files are made of zeros and written once, so what a power cut left out reads as zeros up to the
-    end of a sector; damage done to bytes that were written does not.
+    Files are preallocated with zeros and written once, so a sector lost in a power cut reads as
+    zeros up to its end; damage to written bytes does not.
 
     Raises:
       StoreIOError: a file could not be read.

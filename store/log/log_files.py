@@ -1,9 +1,9 @@
-"""Open files of the commit log: opened when they are used, the least recently used closed.
+"""An LRU pool of open and mapped commit log files.
 
 A log may have thousands of files. At most `open_count_max` of them are open and mapped at a time;
-which one was used last is noted when a file is opened or mapped and when half of them have changed,
-never per message. A file that was closed while somebody still holds a slice of its map keeps the
-map, and nothing else, until the slice goes.
+the order of use is updated when a file is opened or mapped and when half of them have changed,
+never per message. A closed file whose map is still referenced by a slice keeps only the map, until
+the slice is garbage.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ MAPPED_BYTES_MAX = 64 << 30
 """Address space, not memory, that the maps of open files take: 64 files of the usual 1 GiB."""
 
 OPEN_LOG_FILES_MIN = 4
-"""However large a file is: the one written to, the one before it, and two that are read."""
+"""For files of any size: the one written to, the one before it, and two that are read."""
 
 _SHORTAGES = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 
 
 def open_count_max(file_size: int) -> int:
-    """How many files of a size (bytes) may be open at a time."""
+    """The number of files of a size (bytes) that may be open at a time."""
     return max(min(OPEN_LOG_FILES_MAX, MAPPED_BYTES_MAX // file_size), OPEN_LOG_FILES_MIN)
 
 
@@ -38,14 +38,14 @@ class LogFilePool:
     """The files that are open. Owned by the store's task.
 
     Args:
-      disk: where they lie.
+      disk: holds the files.
       count_max: open at a time, if `must_stay` allows it; >= 4.
       must_stay: whether the file of a base must not be closed now.
 
     Attributes:
-      open: by base; to be read only.
-      views: maps by base, of the files used lately; to be read only. A look here is all that
-        reading a mapped file costs.
+      open: by base; read-only for callers.
+      views: maps of recently used files, by base; read-only for callers. Reading a mapped file
+        costs one lookup here.
     """
 
     def __init__(self, disk: Disk, count_max: int, must_stay: Callable[[int], bool]) -> None:
@@ -57,7 +57,7 @@ class LogFilePool:
         self._closing: list[DiskFile] = []
 
     def use(self, base: int, path: str) -> DiskFile:
-        """The open file; now the one used last.
+        """The file, opened if necessary; it becomes the most recently used.
 
         Raises:
           StoreIOError: it could not be opened.
@@ -78,7 +78,7 @@ class LogFilePool:
         return file
 
     def map(self, base: int, path: str) -> memoryview:
-        """The file's map, opened if need be; now the one used last.
+        """The file's map, created if necessary; the file becomes the most recently used.
 
         Raises:
           StoreIOError: it could not be opened or mapped.
@@ -100,20 +100,20 @@ class LogFilePool:
         return view
 
     def drop_pages(self) -> None:
-        """Give the memory of mapped pages back, and what closed files still hold."""
+        """Drop mapped pages, and the maps of closed files that are no longer referenced."""
         for file in self.open.values():
             file.drop_pages()
         self._finish_closing()
 
     def close(self, base: int) -> None:
-        """Close one file, whatever `must_stay` says."""
+        """Close one file, without asking `must_stay`."""
         self.views.pop(base, None)
         file = self.open.pop(base, None)
         if file is not None and not file.close():
             self._closing.append(file)
 
     def close_all(self) -> None:
-        """Close all. Slices still held by somebody keep their map until they go."""
+        """Close all. A slice that is still referenced keeps its map."""
         for base in list(self.open):
             self.close(base)
         self._closing.clear()
@@ -122,12 +122,12 @@ class LogFilePool:
         self._closing = [file for file in self._closing if not file.close()]
 
     def _make_room(self) -> None:
-        """Close whatever can be closed."""
+        """Close all files that may be closed."""
         self._shrink_to(1)
         self._finish_closing()
 
     def _shrink_to(self, count: int) -> None:
-        """Close the files used longest ago until `count` are left; the last used one stays."""
+        """Close least recently used files until `count` are left; the last used one stays."""
         for base in list(self.open)[:-1]:
             if len(self.open) <= count:
                 return
@@ -140,7 +140,7 @@ class LogFile:
     """One file of the log, open or not; see `disk.DiskFile` for the contract.
 
     Args:
-      path: where it lies.
+      path: of the file.
       base: physical offset of its first byte.
       pool: opens it.
 
@@ -170,16 +170,15 @@ class LogFile:
         return self.pool.use(self.base, self.path).pread(size, position)
 
     def allocate(self, size: int) -> None:
-        """Make the file `size` bytes long with room on disk for all of them."""
+        """Make the file `size` bytes long with all of them allocated on disk."""
         self.pool.use(self.base, self.path).allocate(size)
 
     def resize(self, size: int) -> None:
-        """Make the file `size` bytes long; new bytes take no room yet."""
+        """Make the file `size` bytes long; new bytes are a hole."""
         self.pool.use(self.base, self.path).resize(size)
 
     def sync(self) -> None:
-        """Return when all that was written is on the device; may run in a worker thread if it was
-        announced."""
+        """fsync; may run in a worker thread if it was announced."""
         try:
             if self.syncs:
                 self.pool.open[self.base].sync()
@@ -194,16 +193,16 @@ class LogFile:
         return self.pool.map(self.base, self.path)
 
     def drop_pages(self) -> None:
-        """Give the memory of mapped pages back."""
+        """Drop mapped pages from this process's memory."""
         file = self.pool.open.get(self.base)
         if file is not None:
             file.drop_pages()
 
     def next_data(self, position: Position) -> Position:
-        """Where the next bytes that were ever written may start."""
+        """The next position, from this one on, that may not be in a hole."""
         return self.pool.use(self.base, self.path).next_data(position)
 
     def close(self) -> bool:
-        """Close it; it is opened again when it is used."""
+        """Close it; the next use opens it again."""
         self.pool.close(self.base)
         return True

@@ -1,17 +1,17 @@
-"""Reading the commit log record by record, believing nothing.
+"""The reader of the commit log: record by record, with every field verified.
 
-One reader for all: recovery, serving, replication, the index and the tools. It reads records up to
-the first bytes that are none, and says why they are none; `skip_damage` finds the next whole record
-behind them. What lies between is a `Hole`; bad bytes that no record follows are the log's tail.
+Recovery, serving, replication, the index and the tools share this reader. It reads records up to
+the first bytes that are not a record, and gives the reason; `skip_damage` finds the next whole
+record. The bytes in between are a `Hole`; bad bytes that no record follows are the log's tail.
 
 Java counterpart: CommitLog.checkMessageAndReturnSize of 5.3.3. Beyond Apache's checks a record must
-say the physical offset at which it lies, and in bytes that this program wrote (`own_from`) its
-properties must be whole, which the body's checksum does not cover: properties with a NUL byte, as
-blocks that never reached the device leave them, count only with a right CRC property (our puts give
-one to each record whose properties hold a NUL), and a wrong CRC property counts as damage.
+contain its own physical offset. In bytes that this program wrote (`own_from`) its properties, which
+the body's checksum does not cover, must be whole, too: properties with a NUL byte, the trace of
+blocks that never reached the device, need a correct CRC property (our puts add one to each record
+whose properties hold a NUL), and a wrong CRC property counts as damage.
 
 Reads with pread, not through maps: a failing device is then an error and not a signal. A record
-costs some 2 us: recovery's time is spent here.
+costs about 2 us: recovery spends its time here.
 """
 
 from __future__ import annotations
@@ -48,19 +48,19 @@ TOPICS_MAX = 65_536
 CANDIDATE_CHUNK = 4096
 """Bytes read at a time where a record may begin."""
 NOWHERE = EVERYWHERE
-"""An `own_from` that no record reaches: nothing is known to be our own."""
+"""An `own_from` beyond every record: no record is known to be from this program."""
 RECORD_SIZE_MAX = 128 * 1024 * 1024
-"""A `size_max`: a size beyond this is a damaged one; RocketMQ's own limit for a body is 4 MiB."""
+"""A `size_max`: a larger size is damage; RocketMQ's limit for a body is 4 MiB by default."""
 ANY_SIZE = (1 << 31) - 1
-"""A `size_max` that leaves only the file's end to bound a record."""
+"""A `size_max` that limits a record only by the file's end."""
 
 ScannedRecord: TypeAlias = tuple[int, int, str, int, int, int, int, bytes]
-"""The fields of a `LogRecord` without their names. There are a million of them in 1 GiB, and one
-with names costs 0.4 us more, where reading it takes 1 to 2 us."""
+"""The fields of a `LogRecord` as a plain tuple. 1 GiB may hold a million records, and a NamedTuple
+costs 0.4 us more, where reading takes 1 to 2 us."""
 
 CrcProblem: TypeAlias = Callable[[int, bytes, bool | None], str]
-"""Why a record is not whole, "": it is; from its physical offset, its properties, and what its CRC
-property says (None: it has none)."""
+"""Why a record is not whole, "": it is. Arguments: its physical offset, its properties, and whether
+its CRC property is correct (None: it has none)."""
 
 _PREFIX_SIZE = RECORD_PREFIX.size
 _HEAD_SIZE = RECORD_HEAD.size
@@ -71,7 +71,7 @@ _V6 = BORNHOST_V6 | STOREHOSTADDRESS_V6
 
 
 class LogRecord(NamedTuple):
-    """What queues and index need of a record."""
+    """The fields of a record that queues and index need."""
 
     physical_offset: int
     size: int
@@ -84,12 +84,12 @@ class LogRecord(NamedTuple):
 
 
 class Hole(NamedTuple):
-    """Bytes of the log that hold no record though they should.
+    """A damaged or missing range of the log.
 
     Attributes:
-      start, end: physical offsets; end is where the next record begins, or the end of what was
-        vouched for.
-      reason: what is wrong at the start; "": zeros, or a file that is not there.
+      start, end: physical offsets; the end is the next record, or the offset up to which the
+        checkpoint guarantees records.
+      reason: what is wrong at the start; "": zeros, or a missing file.
       at_end: no record follows.
       newest_ms: the newest store timestamp before it, where that is known.
     """
@@ -102,25 +102,25 @@ class Hole(NamedTuple):
 
 
 class LogReader:
-    """Walks the log from a record's start to the first bytes that are no record.
+    """Reads the log from a record's start to the first bytes that are not a record.
 
     Args:
-      log: its files are read only.
+      log: only read.
       start: physical offset of a record, a blank, or the end.
       check_crc: recompute body checksums.
-      stop: the physical offset not to go beyond, asked again and again (the log may grow while
-        it is read); None: the end of the files.
+      stop: returns the physical offset to stop at, called repeatedly because the log may grow
+        meanwhile; None: the end of the files.
       own_from: from this physical offset on all records are known to be written by this program.
-      crc_problem: asked of every record whose properties hold a NUL or a CRC property, instead of
-        `own_from`; None: as the module says.
-      size_max: bytes of a record; one that says more is damaged.
-      chunk_size: bytes read at a time.
-      progress: called with the physical offset at each reading.
+      crc_problem: called, instead of applying `own_from`, for every record whose properties hold a
+        NUL or a CRC property; None: the rule of this module.
+      size_max: most bytes of a record; a larger size is damage.
+      chunk_size: bytes per read.
+      progress: called with the physical offset at each read.
 
     Attributes:
       end: physical offset after the last good record, valid while and after `scan` runs.
-      reason: why it ended there; "" for zeros, the end of the files or a file that is not there.
-      blank_count: files' ends that hold no record.
+      reason: why it ended there; "" for zeros, the end of the files or a missing file.
+      blank_count: blanks that were read, each at the end of a file.
     """
 
     def __init__(
@@ -192,19 +192,19 @@ class LogReader:
                 return
 
     def records(self) -> Iterator[LogRecord]:
-        """As `scan`, with names."""
+        """`scan` with `LogRecord`s."""
         return map(LogRecord._make, self.scan())
 
     def at(
         self, physical_offset: int, chunk_size: int = CANDIDATE_CHUNK, chunk: bytes = b""
     ) -> LogRecord | None:
-        """The record at an offset that may be anything, read anew.
+        """The record at an arbitrary offset.
 
         Args:
-          chunk_size: bytes to read at once; as large as the record, if that is known.
+          chunk_size: bytes to read at once; the record's size, if it is known.
           chunk: bytes that were just read from there.
 
-        Returns: None when no whole record starts there; `reason` may say why.
+        Returns: None when no whole record starts there; `reason` may give the cause.
 
         Raises:
           StoreIOError: a file could not be read.
@@ -212,16 +212,16 @@ class LogReader:
         self.end = self._chunk_at = physical_offset
         self._chunk, self._chunk_size = chunk, chunk_size
         record = next(self.scan(), None)
-        # Behind a blank there may be one, in the next file.
+        # At a blank the scan continues with the next file: that record is another one.
         return LogRecord._make(record) if record and record[0] == physical_offset else None
 
     def message(self, *, read_body: bool = False) -> MessageExt:
-        """The record that came last, as a message; until the next one is asked for."""
+        """The last record as a message; valid until the next one is read."""
         at = self.end - self._chunk_at
         return decode_record(self._chunk, at, check_crc=False, read_body=read_body)
 
     def raw(self) -> bytes:
-        """The bytes of the record that came last; until the next one is asked for."""
+        """The bytes of the last record; valid until the next one is read."""
         at = self.end - self._chunk_at
         size, _ = RECORD_PREFIX.unpack_from(self._chunk, at)
         return self._chunk[at : at + size]
@@ -229,12 +229,12 @@ class LogReader:
     def skip_damage(
         self, end: int = EVERYWHERE, *, counts: Callable[[LogRecord], bool] | None = None
     ) -> Hole | None:
-        """Go to the next whole record behind the bytes at which reading ended.
+        """Move to the next whole record behind the bytes at which reading ended.
 
         Args:
           end, counts: see `find_record`.
 
-        Returns: what was skipped; None when no record follows, then nothing has changed.
+        Returns: the skipped range; None when no record follows, and the position is unchanged.
 
         Raises:
           StoreIOError: a file could not be read.
@@ -247,7 +247,7 @@ class LogReader:
         return hole
 
     def _records_in_chunk(self, file_end: int) -> Generator[ScannedRecord, None, str]:
-        """The records of one file that lie whole in the chunk, from `end` on.
+        """The records of one file that are whole in the chunk, from `end` on.
 
         Returns: why no record follows; "" at zeros, a blank, the file's or the chunk's end.
         """
@@ -299,7 +299,7 @@ class LogReader:
             topic_raw = chunk[topic_begin:topic_end]
             topic = topics.get(topic_raw) or self._topic(topic_raw, magic)
             if topic is None:
-                # Never stored; the checksum covers the body only, so a tear can look like this.
+                # No broker stores such a topic: a torn write, which the body's CRC does not cover.
                 return self._damage(position, end)
             properties = chunk[topic_end + 2 : end]
             if physical_offset >= asked_from and (
@@ -332,7 +332,7 @@ class LogReader:
         return topic
 
     def _damage(self, position: int, end: int) -> str:
-        """Which of a record's fields cannot be right: its lengths, or its topic."""
+        """The wrong field of a record: one of its lengths, or its topic."""
         try:
             record = decode_record(self._chunk[position:end], check_crc=False, read_body=False)
         except RemoteProtocolError as error:
@@ -340,7 +340,7 @@ class LogReader:
         return f"the record's topic is {record.topic[:20]!r}"
 
     def _file_end(self) -> str:
-        """Why the file has fewer bytes than were asked for."""
+        """Why the file has fewer bytes than needed."""
         file_size = self._log.file_size
         held = self.end % file_size + len(self._chunk)
         if held < file_size:
@@ -349,7 +349,7 @@ class LogReader:
         return f"{left} bytes are left in the file, too few even for a blank"
 
     def _fill(self, offset: int, size: int) -> bool:
-        """Have `size` bytes from an offset on in the chunk; False when the file is too short."""
+        """Read `size` bytes from an offset on into the chunk; False when the file is too short."""
         if offset < self._chunk_at or offset + size > self._chunk_at + len(self._chunk):
             if self._progress is not None:
                 self._progress(offset)
@@ -364,7 +364,7 @@ class LogReader:
 
 
 def _with_ipv6(chunk: bytes, position: int, end: int, sys_flag: int) -> tuple[int, int, int]:
-    """(where the body begins, store timestamp ms, body size) of a record with an IPv6 host."""
+    """(position of the body, store timestamp ms, body size) of a record with an IPv6 host."""
     head = RECORD_HEADS[sys_flag >> 4 & 3]
     if position + head.size + 3 > end:
         return end, 0, -1
@@ -373,7 +373,7 @@ def _with_ipv6(chunk: bytes, position: int, end: int, sys_flag: int) -> tuple[in
 
 
 def own_crc_problem(physical_offset: int, properties: bytes, right: bool | None) -> str:
-    """Why a record of our own is not whole though all its fields fit, see `CrcProblem`."""
+    """Why a record of this program is not whole though its fields are valid, see `CrcProblem`."""
     if right is None and b"\0" in properties:
         return "the properties hold a NUL byte, they were not written whole"
     return "the CRC of the record is wrong" if right is False else ""
@@ -382,7 +382,7 @@ def own_crc_problem(physical_offset: int, properties: bytes, right: bool | None)
 def record_at(
     log: ReadableLog, physical_offset: int, *, check_crc: bool = True, own_from: int = NOWHERE
 ) -> LogRecord | None:
-    """The record at an offset that may be anything; None when no whole one starts there.
+    """The record at an arbitrary offset; None when no whole one starts there.
 
     Raises:
       StoreIOError: a file could not be read.
@@ -394,7 +394,7 @@ def record_at(
 def message_at(
     log: ReadableLog, physical_offset: int, *, read_body: bool = False
 ) -> MessageExt | None:
-    """As `record_at`, with all of its fields.
+    """The record at an arbitrary offset, with all fields; None when no whole one starts there.
 
     Raises:
       StoreIOError: a file could not be read.
@@ -412,14 +412,14 @@ def find_record(
     *,
     own_from: int = NOWHERE,
 ) -> int:
-    """Where a whole record lies in [start, end) that says that very physical offset.
+    """The physical offset of the first whole record in [start, end).
 
     Args:
-      counts: says of a whole record whether it is one of this log; what it holds is passed over if
-        not. None: all are.
-      own_from: as `LogReader`'s.
+      counts: whether a whole record belongs to this log; the bytes of others are skipped. None: all
+        do.
+      own_from: see `LogReader`.
 
-    Returns: its physical offset; -1 when there is none.
+    Returns: -1 when there is none.
 
     Raises:
       StoreIOError: a file could not be read.

@@ -1,6 +1,6 @@
-"""Comparing the batch consume queues (BatchCQ topics of 5.x) with the log.
+"""The comparison of batch consume queues (BatchCQ topics of 5.x) with the log.
 
-Their units are one per record and in the log's order, so each queue is read beside the log.
+They have one unit per record, in the log's order, so each queue is read in parallel with the log.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ class BatchQueueOnDisk:
 
     Attributes:
       folder: its folder.
-      bases: byte offsets at which its files begin, rising.
+      bases: byte offsets at which its files begin, ascending.
       number: of the unit that the next record is compared with.
-      max_offset: queue offset behind the last unit that agreed.
-      differences: by kind, how many, and the first in words.
+      max_offset: queue offset after the last correct unit.
+      differences: count and first example by kind.
     """
 
     def __init__(self, folder: str) -> None:
@@ -51,10 +51,10 @@ class BatchCheck:
     """The batch consume queues of one store, compared while the log is walked.
 
     Args:
-      disk, root: where the store is.
+      disk, root: the disk and the data folder.
       file_size: bytes of one file.
-      places: where records belong.
-      findings: gets what is wrong with the files themselves.
+      places: the rules of dispatching.
+      findings: gets the problems of the files themselves.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class BatchCheck:
                     findings.add(
                         Severity.ERROR, "batch.file_size", file, base // BATCH_UNIT_SIZE,
                         f"the file is {size} bytes long, the others are {file_size}",
-                        "remove this folder; the broker builds it again from the log",
+                        "remove this folder; the broker rebuilds it from the log",
                     )  # fmt: skip
                 else:
                     queue.bases.append(base)
@@ -100,7 +100,7 @@ class BatchCheck:
         expected = unit_of_record(record, self._places.code_of(record))
         found = self._unit(queue)
         while found is not None and found.physical_offset < record.physical_offset:
-            # Removed with its log file; or of a record that is no more.
+            # Its record was deleted with its log file, or lost.
             queue.number += 1
             found = self._unit(queue)
         if found is None or found.physical_offset > record.physical_offset:
@@ -128,16 +128,16 @@ class BatchCheck:
         return unit if unit.size > 0 and unit.physical_offset >= 0 else None
 
     def finish(self, findings: Findings, *, log_start: int, settled: bool) -> None:
-        """Say what was found.
+        """Add the findings.
 
         Args:
           log_start: physical offset of the log's first byte.
-          settled: the store was closed cleanly; else the queues' ends may lag.
+          settled: the store was closed cleanly; otherwise the queues' ends may lag.
 
         Raises:
           StoreIOError: a file cannot be read.
         """
-        advice = "remove the queue's folder; the broker builds it again from the log"
+        advice = "remove the queue's folder; the broker rebuilds it from the log"
         for (topic, queue_id), count in self._lacking.items():
             findings.add(
                 Severity.ERROR if settled else Severity.WARNING, "batch.missing", topic, -1,

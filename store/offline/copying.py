@@ -1,4 +1,4 @@
-"""Copying a store, or a file of it, without filling up its holes."""
+"""Sparse copies of a store, or of a file of it."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ BLOCK = 4096
 """Blocks of zeros are left out."""
 
 SPARE_BYTES = 64 * 1024 * 1024
-"""Room that must stay free on top of a copy."""
+"""Space that must stay free besides a copy."""
 
 Progress = Callable[[int, int], None]
 
 
 def check_room(disk: Disk, folder: str, needed: int) -> None:
-    """Refuse when a partition has no room.
+    """Refuse when a partition has not enough room.
 
     Args:
-      folder: on that partition, not necessarily there yet.
+      folder: on that partition; it need not exist.
       needed: bytes.
 
     Raises:
-      StoreIOError: there is not enough, or it cannot be asked.
+      StoreIOError: there is not enough, or the free space cannot be read.
     """
     while not disk.exists(folder):
         folder = folder.rpartition("/")[0] or "/"
@@ -79,7 +79,7 @@ def copy_file(
 
 
 def _blocks(chunk: bytes) -> Iterable[tuple[int, bytes]]:
-    """The parts of a chunk that are not zeros."""
+    """The blocks of a chunk that are not all zeros, adjacent ones joined."""
     if chunk.count(0) != len(chunk):
         start = 0
         while start < len(chunk):

@@ -1,4 +1,4 @@
-"""What is in a store's files other than the log, entry by entry, for people and scripts."""
+"""Dumps of a store's files other than the log, entry by entry, for people and scripts."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ Row = dict[str, Any]
 
 
 def dump_queues(disk: Disk, layout: Layout, selection: Selection) -> Iterator[Row]:
-    """The units of the consume queues: topic, queueId, queueOffset and what the unit says.
+    """The units of the consume queues: topic, queueId, queueOffset and the unit's fields.
 
     `record` is ok, missing (no whole record of that size is there) or removed (by retention). The
     selection's offsets are queue offsets.
@@ -145,7 +145,7 @@ def dump_index(
 ) -> Iterator[Row]:
     """The index files' headers (`kind` header) and entries (`kind` entry).
 
-    Of the selection topic and key count, both together, and physical offsets.
+    The selection's topic and key apply, both together, and its physical offsets.
 
     Raises:
       StoreIOError: a file cannot be read.
@@ -163,7 +163,7 @@ def dump_index(
             try:
                 header = read_header(file)
                 yield {"kind": "header", "path": path, **_header_row(header._asdict(), counts)}
-                if counts is None:
+                if counts is None:  # without them it is unknown where the entries begin
                     continue
                 number = 1
                 entries_at = INDEX_HEADER_SIZE + counts.slot_count * SLOT_SIZE
@@ -257,7 +257,7 @@ def dump_config(disk: Disk, layout: Layout) -> Iterator[Row]:
 def dump_summary(disk: Disk, layout: Layout, stop: int | None = None) -> Row:
     """Sizes, offsets, and for each queue how many messages the log has of it.
 
-    The log is not walked: queues and the first and last records of each log file are looked at.
+    The log is not walked: only queues and the first and last records of each log file are read.
 
     Args:
       stop: a live store's end.

@@ -1,10 +1,10 @@
-"""Writing messages in a form that other programs read: JSON lines, one JSON document, Parquet.
+"""Export of messages for other programs: JSON lines, one JSON document, Parquet.
 
-A file appears whole or not at all: it is written beside its place and renamed. Parquet needs
+A file is written under another name and renamed, so it appears whole or not at all. Parquet needs
 pyarrow, which is not installed with trocket.
 
-Not done: a store as the format. Messages put into another store would get other queue offsets, and
-with them all that consumers know of them.
+Not done: a store as the format. Messages in another store would have other queue offsets, which
+consumers' offsets would not match.
 """
 
 from __future__ import annotations
@@ -28,30 +28,30 @@ PARQUET_BYTES = 32 * 1024 * 1024
 
 
 class ExportError(StoreError):
-    """It cannot be written; `str()` says what to do."""
+    """The export cannot be written; `str()` says what to do."""
 
 
 class Writer(Protocol):
-    """Where messages go."""
+    """A writer of exported messages."""
 
     def write(self, record: MessageExt) -> None:
         """Append one message."""
 
     def finish(self) -> None:
-        """All were written."""
+        """Write the end of the file."""
 
 
 class NewFile:
-    """A file that gets its name when it is whole.
+    """A file that is renamed to its path when it is complete.
 
     Use as a context; `commit` before its end, or nothing is left behind.
 
     Args:
-      disk: where it is.
-      path: what it is to be called; an existing file is replaced then.
+      disk: holds the file.
+      path: its final path; an existing file is replaced.
 
     Raises:
-      StoreIOError: it cannot be made.
+      StoreIOError: it cannot be created.
     """
 
     def __init__(self, disk: Disk, path: str) -> None:
@@ -80,7 +80,7 @@ class NewFile:
             self._buffer = bytearray()
 
     def commit(self) -> None:
-        """Sync it and give it its name.
+        """Sync and rename the file.
 
         Raises:
           StoreIOError: it cannot be written, synced or renamed.
@@ -95,7 +95,7 @@ class NewFile:
             self._disk.sync_folder(self.path.rpartition("/")[0] or ".")
 
     def __enter__(self) -> NewFile:
-        """Itself."""
+        """Enter the context."""
         return self
 
     def __exit__(
@@ -104,7 +104,7 @@ class NewFile:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Remove what was not committed."""
+        """Remove the file unless it was committed."""
         if self._file is not None:
             self._file.close()
             self._file = None

@@ -1,11 +1,11 @@
-"""What is written into a hole of the log: placeholders for the lost messages, filler for the rest.
+"""Records for a hole of the log: placeholders for the lost messages, filler for the rest.
 
 A placeholder is a message without a body at the very queue offset of a lost one, so that consumers
 see each loss at its place and no offset is given out twice. Filler is records that are in no queue
 (marked as rolled back). Everything is a valid record, for Apache's broker too; a file's end gets a
 blank. Pure.
 
-Source of what may stand where: RocketMQ 5.3.3 store/CommitLog.java (END_FILE_MIN_BLANK_LENGTH: 8
+Source of the layout rules: RocketMQ 5.3.3 store/CommitLog.java (END_FILE_MIN_BLANK_LENGTH: 8
 bytes stay free behind the last record of a file).
 """
 
@@ -32,7 +32,7 @@ from .losses import Lost
 
 FILLER_TOPIC = "TROCKET_REPAIRED"
 MARK = b"TROCKET_LOST\x011\x02"
-"""The property by which a consumer knows a placeholder."""
+"""The property by which a consumer recognizes a placeholder."""
 
 FILLER_SIZE_MAX = 1024 * 1024
 BLANK_SIZE_MIN = RECORD_PREFIX.size
@@ -49,7 +49,7 @@ class UnfillableError(Exception):
 
 
 class Stamp(NamedTuple):
-    """What all records of one hole have in common."""
+    """The fields that all records of one hole share."""
 
     timestamp_ms: int
     host: bytes
@@ -62,7 +62,7 @@ class Placeholder:
     Attributes:
       at: physical offset.
       size: bytes of the record.
-      marked: it says by a property that it is one.
+      marked: it has the placeholder property.
       more: (topic, queue offset) of the light queues that the record is in, too.
     """
 
@@ -126,7 +126,7 @@ class Blank:
     size: int
 
     def to_bytes(self) -> bytes:
-        """Its 8 bytes; what follows them does not count."""
+        """Its 8 bytes; readers ignore the bytes after them."""
         return blank(self.size)
 
 
@@ -134,10 +134,10 @@ Piece = Placeholder | Filler | Blank
 
 
 def fill_hole(hole: Hole, lost: list[Lost], file_size: int) -> list[Piece]:
-    """What to write into a hole, from its start to its end without gaps.
+    """The records for a hole, from its start to its end without gaps.
 
-    Lost messages whose place is known stand at it, with their size; if that leaves no room for the
-    others, all are packed one behind the other.
+    Lost messages with a known place keep it, and their size; if that leaves no room for the others,
+    all are packed one after the other.
 
     Args:
       hole: [start, end); the end is a record's start.
@@ -159,7 +159,7 @@ def fill_hole(hole: Hole, lost: list[Lost], file_size: int) -> list[Piece]:
 
 
 def fixed_bytes(pieces: list[Piece], stamp: Stamp) -> Iterator[tuple[int, bytes]]:
-    """(physical offset, bytes) of everything to write; blanks' rests are to be zeroed."""
+    """(physical offset, bytes) of all writes; the caller zeroes the rest of a blank."""
     for piece in pieces:
         if isinstance(piece, Filler):
             at = piece.at
@@ -173,7 +173,7 @@ def fixed_bytes(pieces: list[Piece], stamp: Stamp) -> Iterator[tuple[int, bytes]
 
 
 def _messages(hole: Hole, lost: list[Lost], file_size: int) -> list[Placeholder]:
-    """The messages in the order in which they lay, unknown places as -1.
+    """The messages in the order of their places, unknown ones as -1.
 
     Units of several queues at one place are one record, of light queues too.
     """
@@ -210,7 +210,7 @@ def _messages(hole: Hole, lost: list[Lost], file_size: int) -> list[Placeholder]
 def _later_places(
     by_place: dict[tuple[int, int], list[Lost]], kept: set[int]
 ) -> dict[tuple[str, int], list[tuple[int, int]]]:
-    """For each queue (queue offset, physical offset) of the messages that stay at their places."""
+    """For each queue (queue offset, physical offset) of the messages that keep their places."""
     found: dict[tuple[str, int], list[tuple[int, int]]] = {}
     for (at, _), entries in by_place.items():
         if at in kept:
@@ -223,7 +223,7 @@ def _later_places(
 
 
 def _main_of(entries: list[Lost]) -> Placeholder | None:
-    """The record that all of these units come from; None when no single one can be."""
+    """The record of all these units; None when one record cannot have them all."""
     entries = sorted(entries, key=lambda entry: (entry.topic.startswith("%LMQ%"), entry))
     main, *rest = entries
     for entry in rest:
@@ -266,7 +266,7 @@ def _smallest(message: Placeholder) -> int:
 
 
 class _Filling:
-    """One attempt.
+    """One attempt to lay out a hole.
 
     Args:
       keep: leave messages at their known places.
@@ -285,7 +285,7 @@ class _Filling:
         self._next = 0
 
     def pieces(self) -> list[Piece] | None:
-        """The pieces; None: this way there is no room."""
+        """The pieces; None: there is no room with these options."""
         at, hole = self._hole.start, self._hole
         while at < hole.end:
             file_end = at - at % self._file_size + self._file_size
@@ -296,7 +296,7 @@ class _Filling:
         return self._pieces if self._next == len(self._messages) else None
 
     def _fill(self, at: int, end: int, at_file_end: bool) -> bool:
-        """One stretch within one file; False: no room."""
+        """Lay out a range within one file; False: no room."""
         start = at
         usable = end - BLANK_SIZE_MIN if at_file_end else end
         while self._next < len(self._messages):
@@ -326,7 +326,7 @@ class _Filling:
         return self._close_gap(at, end, start)
 
     def _next_known(self, end: int, usable: int) -> int:
-        """Up to where the next message may reach."""
+        """The limit of the next message's end."""
         if self._keep:
             for message in self._messages[self._next :]:
                 if message.at >= 0:
@@ -347,7 +347,7 @@ class _Filling:
         return replace(message, at=at, size=size, marked=marked)
 
     def _close_gap(self, at: int, end: int, start: int) -> bool:
-        """Fill [at, end), if need be by lengthening the record before it."""
+        """Fill [at, end), if necessary by lengthening the record before it."""
         gap = end - at
         if gap == 0:
             return True

@@ -1,4 +1,4 @@
-"""What a check of a store may say: findings, with what to do about each."""
+"""Findings of a check of a store, each with advice."""
 
 from __future__ import annotations
 
@@ -7,29 +7,29 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 FINDINGS_MAX = 10_000
-"""Findings kept whole; more are counted only."""
+"""Findings that are kept; more are counted only."""
 
 
 class Severity(IntEnum):
-    """How bad something is."""
+    """The severity of a finding."""
 
     INFO = 0
     """Worth knowing; nothing to do."""
     WARNING = 1
-    """The broker puts it right by itself at its next start, or it may be meant so."""
+    """The broker corrects it at its next start, or it may be intended."""
     ERROR = 2
-    """Wrong, and nothing but a repair (or a broker that rebuilds it) puts it right."""
+    """Wrong; a repair, or a broker that rebuilds it, has to correct it."""
     LOSS = 3
-    """Messages are gone."""
+    """Messages are lost."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that was found.
+    """One finding.
 
     Attributes:
-      severity: how bad it is.
-      kind: a short name that scripts can go by, such as `log.hole`.
+      severity: see `Severity`.
+      kind: a short name for scripts, such as `log.hole`.
       path: the file or folder.
       offset: physical offset for the log, queue offset for queues, entry number for the index,
         else the position in the file; -1: none.
@@ -77,14 +77,14 @@ class Findings:
         what: str,
         advice: str = "",
     ) -> None:
-        """Note one; the arguments are `Finding`'s."""
+        """Add a finding; for the arguments see `Finding`."""
         self.counts[severity] += 1
         if len(self.items) < FINDINGS_MAX:
             self.items.append(Finding(severity, kind, path, offset, what, advice))
 
     @property
     def total(self) -> int:
-        """All that came, kept or not."""
+        """The number of findings, kept or not."""
         return sum(self.counts.values())
 
     @property

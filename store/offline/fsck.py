@@ -1,7 +1,7 @@
-"""Checking a whole store: one walk over the log, everything else compared beside it.
+"""The check of a whole store: one walk over the log, with all other files compared to it.
 
-Nothing is changed. The order of things: sizes, checkpoint and queue ends first, because they tell a
-hole from the leftovers of a truncation; then the walk; then what only its end can tell.
+Nothing is changed. The order: sizes, checkpoint and queue ends first, because they distinguish a
+hole from the leftovers of a truncation; then the walk; then the checks that need its end.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ Progress = Callable[[int, int], None]
 """Called with (bytes done, bytes in all), about once per MiB."""
 
 RESTORE = (
-    "restore the file from a replica or a backup; else `trocket store repair --skip` puts "
-    "placeholders where messages are lost and keeps all others, `--cut` gives up all that follows"
+    "restore the file from a replica or a backup; otherwise `trocket store repair --skip` puts "
+    "placeholders where messages are lost and keeps all others, `--cut` deletes all that follows"
 )
 
 
@@ -55,8 +55,8 @@ def check_store(
     Args:
       disk: a `ReadOnlyDisk`, so that nothing can be changed.
       root: storePathRootDir.
-      conf: what `layout.read_conf` gave.
-      live: look at it even when a broker has it open: up to where the queues say the log ends.
+      conf: the result of `layout.read_conf`.
+      live: check even a store that a broker has open, up to the end of the log by its queues.
       remember: keep each lost message for a repair.
       progress: see `Progress`.
 
@@ -123,7 +123,7 @@ class _Check:
         self._odd_count = 0
 
     def run(self) -> Report:
-        """Walk, compare, say."""
+        """Walk the log, compare the other files, and report."""
         report, findings = self._report, self._findings
         if not self._report.is_clean_exit and not report.is_live:
             findings.add(
@@ -140,7 +140,7 @@ class _Check:
         if report.is_live:
             findings.add(
                 Severity.INFO, "store.live", f"{self._root}/lock", -1,
-                f"a broker has the store open: looked at up to {self._vouched}",
+                f"a broker has the store open: checked up to {self._vouched}",
             )  # fmt: skip
         try:
             walk = self._compare()
@@ -151,7 +151,7 @@ class _Check:
         return report
 
     def _compare(self) -> LogWalk:
-        """Walk the log, and compare all else with it."""
+        """Walk the log, and compare all other files with it."""
         report, walk = self._report, self._walk()
         following = report.following
         for record in walk.records():
@@ -172,14 +172,14 @@ class _Check:
         return walk
 
     def _missing_start(self) -> list[Hole]:
-        """The oldest files, where they are gone and retention did not take them."""
+        """The hole at the log's start, if its oldest files are missing without retention."""
         start, known = self._log.min_offset, self._ends.log_start if self._ends else 0
         if self._ends is None or not self._log.files or known >= start:
             return []
         return [Hole(known, start, "the oldest commit log files are missing")]
 
     def _missing_end(self, walk: LogWalk) -> list[Hole]:
-        """What a checkpoint of ours, or the queues after a clean exit, say that there should be."""
+        """The hole at the log's end, by the checkpoint or by the queues after a clean exit."""
         report, dispatched = self._report, self._report.checkpoint.dispatched_offset
         vouched = dispatched
         if self._settled and dispatched < 0:
@@ -192,7 +192,7 @@ class _Check:
         return [Hole(walk.end, vouched, reason, at_end=True, newest_ms=walk.newest_ms)]
 
     def _open_log(self) -> CommitLog:
-        """The log's files, with what is wrong with them said."""
+        """The log's files; adds findings about them."""
         layout, findings = self._layout, self._findings
         size = layout.log_file_size
         newest = max(layout.log_sizes, default=0)
@@ -234,7 +234,7 @@ class _Check:
             report.is_index_damaged = True
             self._findings.add(
                 Severity.WARNING, "index.unknown", f"{self._root}/index", -1,
-                "not checked: the files do not tell how many slots and entries they were made with",
+                "not checked: the files do not show how many slots and entries they have room for",
                 "give -c broker.conf with maxHashSlotNum and maxIndexNum",
             )  # fmt: skip
             return None
@@ -259,10 +259,10 @@ class _Check:
         )
 
     def _is_leftover(self, start: int, record: LogRecord, newest_ms: int) -> bool:
-        """Whether a record behind bad bytes was cut off once, in memory only, by Apache's broker.
+        """Whether a record after bad bytes was cut off before, in memory only, by Apache's broker.
 
-        Then it is older than what was written later; or the last exit was clean and vouches for
-        nothing behind the bad bytes. A queue that has it settles the question.
+        Such a record is older than later ones; or the last exit was clean and does not cover any
+        byte after the bad ones. A record with a unit in its queue is not a leftover.
         """
         queue = self._queues.queues.get((record.topic, record.queue_id))
         if queue is not None:
@@ -291,9 +291,9 @@ class _Check:
             is_live=report.is_live,
             topics=report.config.topics,
         )
-        self._say_log(walk)
+        self._report_log(walk)
         if self._index is not None:
-            # A checkpoint of ours tells the broker how far the index reaches; it catches up.
+            # With our checkpoint the broker knows the end of the index, and adds the rest.
             is_apaches = report.checkpoint.dispatched_offset < 0
             self._index.finish(findings, settled=self._settled and is_apaches)
             report.is_index_damaged = self._index.is_damaged
@@ -346,7 +346,7 @@ class _Check:
             found[key] = queue.max_offset
         return found
 
-    def _say_hole(self, number: int, hole: Hole) -> None:
+    def _report_hole(self, number: int, hole: Hole) -> None:
         report, path = self._report, self._layout.log_path(hole.start)
         counts = report.losses.counts[number]
         known = sum(counts.values())
@@ -371,11 +371,11 @@ class _Check:
             )
         self._findings.add(Severity.LOSS, kind, path, hole.start, what, RESTORE)
 
-    def _say_log(self, walk: LogWalk) -> None:
+    def _report_log(self, walk: LogWalk) -> None:
         report, findings = self._report, self._findings
         path = self._layout.log_path
         for number, hole in enumerate(report.holes):
-            self._say_hole(number, hole)
+            self._report_hole(number, hole)
         if walk.hole_count > len(walk.holes):
             findings.add(
                 Severity.LOSS, "log.holes", self._layout.log_folder, -1,
@@ -388,14 +388,15 @@ class _Check:
             findings.add(
                 Severity.WARNING, "log.tail", path(walk.end), walk.end,
                 f"{walk.nonzero_end - walk.end} bytes behind the last record {what}",
-                "the broker's next start writes zeros over them; `trocket store repair` does, too",
+                "the broker's next start, or `trocket store repair`, overwrites them with zeros",
             )  # fmt: skip
         if walk.back_count:
             findings.add(
                 Severity.WARNING, "log.time", path(walk.first_back), walk.first_back,
                 f"{walk.back_count} records were stored at an earlier time than the one before: "
-                "the clock went back; look-ups by time may be off",
+                "the clock went back; queries by time may be wrong",
             )  # fmt: skip
+        # A client that forwards a message with its properties also copies the old checksum.
         if walk.bad_crc_count:
             findings.add(
                 Severity.WARNING, "log.crc_property", path(walk.first_bad_crc),

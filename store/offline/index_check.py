@@ -1,7 +1,7 @@
-"""Comparing the index files with the log: chains, entries that lead nowhere, keys without one.
+"""The comparison of index files with the log: chains, entries without a record, missing entries.
 
-Entries lie in the log's order, so files and log are read side by side. An entry out of order is
-looked up on its own.
+Entries are in the log's order, so files and log are read side by side. An entry out of order is
+looked up separately.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ CHUNK_COUNT = 3276
 
 _WORD_BYTES = 256 * 1024
 
-REBUILD = "`trocket store repair` builds the index again from the log"
+REBUILD = "`trocket store repair` rebuilds the index from the log"
 
 
 class Entry(NamedTuple):
-    """One entry that looks like one."""
+    """One plausible entry."""
 
     path: str
     number: int
@@ -38,14 +38,14 @@ class Entry(NamedTuple):
 
 
 class Problems:
-    """Differences of one file: how many of a kind, and the first."""
+    """Differences of one file: number and first example by kind."""
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
         self.first: dict[str, tuple[int, str]] = {}
 
     def note(self, kind: str, number: int, example: str) -> None:
-        """Count one."""
+        """Count one difference."""
         self.counts[kind] += 1
         self.first.setdefault(kind, (number, example))
 
@@ -64,12 +64,12 @@ class IndexCheck:
     """The index of one store, compared while the log is walked.
 
     Args:
-      disk: where the files lie.
+      disk: holds the files.
       paths: the files, oldest first.
       counts: of each.
       log: to look up records out of order.
-      log_end: no record lies at or behind it.
-      unfinished: name of the file that is being filled, as the checkpoint says; "": none.
+      log_end: physical offset after the last record.
+      unfinished: name of the file that is being filled, by the checkpoint; "": none.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class IndexCheck:
         self.first_missing = -1
         self.last_missing = -1
         self.last_missing_run = 0
-        """How many of the missing ones are of records behind the last entry."""
+        """The number of missing entries that are of records after the last entry."""
         self.again_count = 0
         self.is_damaged = False
         self.problems: dict[str, Problems] = {path: Problems() for path in paths}
@@ -143,10 +143,10 @@ class IndexCheck:
                     self.last_missing_run += 1
 
     def finish(self, findings: Findings, *, settled: bool) -> None:
-        """Look at what is left and say what was found.
+        """Check the remaining entries, and add the findings.
 
         Args:
-          settled: nothing brings the index up to the log's end by itself.
+          settled: no broker will complete the index at its next start.
 
         Raises:
           StoreIOError: a file cannot be read.
@@ -158,7 +158,7 @@ class IndexCheck:
             findings.add(
                 Severity.ERROR if settled else Severity.WARNING, "index.unfinished", path, -1,
                 "the file was being filled when the broker died: its slots and header are not "
-                "written", "the next start of the broker goes on with it",
+                "written", "the next start of the broker resumes it",
             )  # fmt: skip
             self.is_damaged |= settled
         for path in self.empty_paths:
@@ -177,8 +177,9 @@ class IndexCheck:
                 findings.add(
                     Severity.WARNING if is_harmless else Severity.ERROR, f"index.{kind}", path,
                     number, f"{count} {WORDS[kind]} (first: {example})",
-                    "look-ups by key and time may miss messages" if is_harmless else REBUILD,
+                    "queries by key and time may miss messages" if is_harmless else REBUILD,
                 )  # fmt: skip
+        # Entries missing at the end are a backlog, which the broker adds; others are lost.
         inside = self.missing_count - self.last_missing_run
         if inside:
             self.is_damaged = True
@@ -201,7 +202,7 @@ class IndexCheck:
             )  # fmt: skip
 
     def _look_up(self, entry: Entry) -> None:
-        """Judge an entry that no record came for."""
+        """Check an entry without a record."""
         if entry.physical_offset < self._log.min_offset:
             return  # removed by retention
         record = record_at(self._log, entry.physical_offset)
@@ -214,7 +215,7 @@ class IndexCheck:
             self.problems[entry.path].note("key", entry.number, f"hash {entry.key_hash}")
 
     def _all_entries(self) -> Iterator[Entry]:
-        """The entries that may be in order; the others are judged on the way."""
+        """The entries in order; entries out of order are checked at once."""
         before: Entry | None = None
         for path in self._paths:
             file = self._disk.open(path)
@@ -238,7 +239,7 @@ class IndexCheck:
             yield before
 
     def _judge_early(self, entry: Entry) -> None:
-        """An entry with a greater offset than the next one's: right, but out of order?"""
+        """Check an entry with a greater offset than the next one's: correct, but out of order?"""
         record = record_at(self._log, entry.physical_offset)
         if record is not None and entry.key_hash in key_hashes(record):
             self._done.add((entry.physical_offset, entry.key_hash))

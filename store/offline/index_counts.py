@@ -1,8 +1,8 @@
-"""How many slots and entries an index file was made with, found in the file itself.
+"""Detection of an index file's slot and entry counts from the file itself.
 
-The file's size gives one equation for two numbers. Usual numbers are tried first; else the first
-entry, which is known but for its place, is looked for. Every candidate must explain the chains of
-the file's first entries.
+The file's size gives one equation for two numbers. Usual numbers are tried first; otherwise the
+first entry, of which only the position is unknown, is searched for. Every candidate must explain
+the chains of the file's first entries.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ def find_counts(
 
     Args:
       paths: the files, oldest first.
-      given: what was configured; None: nothing was.
+      given: the configured counts; None: not configured.
       log: the log's files.
 
     Returns: None when there is no file, or no counts explain one.
@@ -139,7 +139,7 @@ def find_counts(
 
 
 def _guessed_header(header: Header, log: CommitLog) -> Header:
-    """What a file that was being filled would say, if its first entry is of the oldest record."""
+    """The counts of a file that was being filled, if its first entry is of the oldest record."""
     for count, record in enumerate(LogWalk(log).records()):
         if key_hashes(record):
             begin = record.physical_offset
@@ -168,7 +168,7 @@ def _candidates(file: DiskFile, header: Header, size: int, log: CommitLog) -> It
 def _by_a_later_record(
     file: DiskFile, header: Header, size: int, log: CommitLog
 ) -> Iterator[IndexCounts]:
-    """Find the entry of the oldest record there is, and try which number it has."""
+    """Find the entry of the oldest record, and try possible numbers for it."""
     for count, record in enumerate(LogWalk(log).records()):
         hashes = key_hashes(record)
         if hashes:
@@ -182,7 +182,7 @@ def _by_a_later_record(
 
 
 def _at(position: int, number: int, size: int) -> Iterator[IndexCounts]:
-    """The counts of a file whose entry of this number stands at a position."""
+    """The counts of a file that has the entry of this number at a position."""
     slots_room = position - number * ENTRY_SIZE - INDEX_HEADER_SIZE
     entries_room = size - INDEX_HEADER_SIZE - slots_room
     if slots_room > 0 and slots_room % SLOT_SIZE == 0 and entries_room % ENTRY_SIZE == 0:
@@ -190,7 +190,7 @@ def _at(position: int, number: int, size: int) -> Iterator[IndexCounts]:
 
 
 def _find(file: DiskFile, wanted: bytes) -> Iterator[int]:
-    """Where some bytes stand in a file."""
+    """The position of some bytes in a file."""
     position = 0
     while True:
         position = max(file.next_data(Position(position)) - len(wanted), position)
@@ -205,7 +205,7 @@ def _find(file: DiskFile, wanted: bytes) -> Iterator[int]:
 
 
 def _explains(file: DiskFile, counts: IndexCounts, header: Header) -> bool:
-    """Whether the chains of the first entries are those that these counts make."""
+    """Whether the chains of the first entries fit these counts."""
     if not 0 < header.index_count <= counts.index_count_max:
         return False
     entries_at = INDEX_HEADER_SIZE + counts.slot_count * SLOT_SIZE

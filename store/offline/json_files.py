@@ -1,7 +1,7 @@
-"""The broker's own state, config/*.json, as the tools read it.
+"""Reading and correcting the broker's state files, config/*.json.
 
-A text may end with a seal, the checksum in blanks of `store.json_config`; one without it counts,
-too: Apache wrote it.
+A text may end with a seal, the checksum in blanks of `store.disk.json_config`; Apache's files have
+none.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ DELAY_OFFSETS = "delayOffset.json"
 TOPICS = "topics.json"
 
 WITHOUT_EXTENSION: Final = {"transactionMetrics", "timermetrics"}
-"""Files of Apache's that hold JSON under another name."""
+"""Apache's JSON files with another extension."""
 
 
 class JsonFile(NamedTuple):
     """One file.
 
     Attributes:
-      text: what it holds, without the checksum.
-      tree: the object; None: it holds none.
-      problem: why there is none, or that the checksum is wrong; "" when all is well.
+      text: its content, without the checksum.
+      tree: the object; None: there is none.
+      problem: why there is none, or that the checksum is wrong; "": no problem.
     """
 
     text: bytes
@@ -106,7 +106,7 @@ def topic_names(tree: Mapping[str, Any]) -> frozenset[str]:
 
 
 def clamp_consumers(tree: dict[str, Any], end_of: Callable[[str, int], int | None]) -> int:
-    """Set consumer offsets beyond a queue's end back to it.
+    """Set consumer offsets after a queue's end back to it.
 
     Args:
       tree: of consumerOffset.json; changed.
@@ -130,7 +130,7 @@ def clamp_consumers(tree: dict[str, Any], end_of: Callable[[str, int], int | Non
 
 
 def clamp_delays(tree: dict[str, Any], end_of: Callable[[int], int]) -> int:
-    """Set delivery offsets beyond a level's queue's end back to it; as `clamp_consumers`.
+    """Set delivery offsets after the end of a level's queue back to it; see `clamp_consumers`.
 
     Args:
       end_of: delay level to the offset behind its queue's last message.

@@ -1,7 +1,7 @@
-"""Where a store's files lie and how large they are meant to be, read off the files themselves.
+"""The layout of a store: folders and file sizes, detected from the files themselves.
 
-RocketMQ refuses files of another size than configured; a tool that is handed a folder does not know
-what was configured. A configuration may be given, and counts then.
+RocketMQ refuses files of another size than configured; a tool that gets a folder does not know the
+configuration. A given configuration takes precedence.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _CONF_SIZE_MAX = 1024 * 1024
 
 
 class NoStoreError(StoreError):
-    """The path is no store, or the configuration cannot be used."""
+    """The path is not a store, or the configuration cannot be used."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +53,8 @@ class Layout:
       log_file_size: bytes that each should have; the default where there is none.
       queue_file_size, ext_file_size, batch_file_size: likewise of consume queue files, of their
         extensions and of batch consume queue files.
-      configured: the configuration that was given, with defaults for the rest; its sizes are
-        those above.
-      given: which of its fields were given.
+      configured: the given configuration, with defaults for the rest and the sizes above.
+      given: its fields that were given.
       knows_queue_size: queue_file_size is not only the default.
     """
 
@@ -71,7 +70,7 @@ class Layout:
     knows_queue_size: bool
 
     def commit_log(self, disk: Disk) -> CommitLog:
-        """The log's files as they are, to be closed by the caller."""
+        """The log's files, unchecked; the caller closes them."""
         log = CommitLog(disk, self.log_folder, self.log_file_size)
         log.use(base for base in self.log_sizes if not self.is_misnamed(base))
         return log
@@ -87,7 +86,7 @@ class Layout:
 
 
 def read_conf(text: bytes, *, path: str) -> dict[str, str]:
-    """What a broker.conf says of paths and sizes; all else in it is left alone.
+    """The paths and sizes of a broker.conf; other keys are ignored.
 
     Returns: values by the field's name in `MessageStoreConfig`.
 
@@ -115,11 +114,11 @@ def read_conf(text: bytes, *, path: str) -> dict[str, str]:
 
 
 def read_layout(disk: Disk, root: str, conf: Mapping[str, str] | None = None) -> Layout:
-    """Find out how a store is laid out.
+    """Detect the layout of a store.
 
     Args:
       root: storePathRootDir.
-      conf: what `read_conf` gave.
+      conf: the result of `read_conf`.
 
     Raises:
       NoStoreError: there is no store at that path.
@@ -134,6 +133,7 @@ def read_layout(disk: Disk, root: str, conf: Mapping[str, str] | None = None) ->
         raise NoStoreError(f"{root}: there is no such folder")
     log_folder = config.commit_log_folder
     parts = ("consumequeue", "batchconsumequeue", "index", "checkpoint", "config")
+    # A store may have lost its log: any other part of it is enough to check the rest.
     if not disk.is_folder(log_folder) and not any(disk.exists(f"{root}/{part}") for part in parts):
         raise NoStoreError(
             f"{root}: this is no store: it has no commitlog folder; give the folder that "
@@ -170,16 +170,16 @@ def read_layout(disk: Disk, root: str, conf: Mapping[str, str] | None = None) ->
 
 
 def _noted_queue_size(disk: Disk, root: str) -> int:
-    """What trocket's broker noted of its queue files, for when there is none left; else 0."""
+    """The queue file size that trocket's broker recorded, for a store without queue files; or 0."""
     ends = read_queue_ends(disk, root)
     return ends.file_size if ends is not None else 0
 
 
 def log_file_size(sizes: Mapping[int, int]) -> int:
-    """The size that log files were made with.
+    """The configured size of the log files.
 
-    Files begin at multiples of it, so a size that does not fit where the files begin belongs to a
-    damaged one.
+    Files begin at multiples of it, so a size that contradicts the files' names belongs to a damaged
+    one.
 
     Args:
       sizes: bytes by the physical offset of the first byte; not empty.

@@ -1,7 +1,7 @@
-"""Walking a whole commit log that may be damaged anywhere: records, holes, the tail.
+"""A walk over a whole commit log that may be damaged anywhere: records, holes, the tail.
 
-The store's own reader, asked to go on: behind bytes that are no record it looks for the next whole
-record, and what lies between is a hole. Bad bytes that no record follows are the tail.
+It continues the store's reader after damage: the bytes up to the next whole record are a hole. Bad
+bytes that no record follows are the tail.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from ..log.log_bytes import last_nonzero
 from ..log.log_reader import RECORD_SIZE_MAX, Hole, LogReader, LogRecord
 
 HOLES_MAX = 10_000
-"""Holes kept; a log with more is beyond repair in place."""
+"""Holes kept; a log with more cannot be repaired in place."""
 
 
 class LogWalk:
@@ -23,21 +23,20 @@ class LogWalk:
     Args:
       log: its files may be missing or short.
       start: physical offset of a record, a blank or the end; None: the oldest file's.
-      stop: no record that begins at or behind this physical offset counts; None: the end of the
-        files.
-      ours_from: physical offset from which on the records are known to be written by us; -1: none.
-        Such a record whose properties hold a NUL and no checksum is a torn one.
-      is_leftover: says of a record found behind bad bytes that it is none of this log's: arguments
-        are the bad bytes' start, the record, and the newest store timestamp before.
+      stop: records from this physical offset on are ignored; None: the end of the files.
+      ours_from: physical offset from which on the records are known to be this program's; -1: none.
+        Such a record whose properties hold a NUL and no checksum is torn.
+      is_leftover: whether a record after bad bytes does not belong to this log: arguments are the
+        bad bytes' start, the record, and the newest store timestamp before.
       progress: called with (bytes done, bytes in all), about once per MiB.
 
     Attributes, valid while and after `records` runs:
       reason: why the log ended at `end`; "" for zeros or the end of the files.
-      nonzero_end: where the last byte that is not zero lies behind `end`; `end` when there is none.
-      leftover_at: a whole record behind the end that is a leftover; -1: there is none.
-      holes: what was found, in order, at most `HOLES_MAX`; hole_count counts all.
-      newest_ms: the newest store timestamp; that of one record far ahead of all does not count.
-      last_offset: where the last record is; -1: nowhere.
+      nonzero_end: end of the last byte after `end` that is not zero; `end` when there is none.
+      leftover_at: physical offset of a leftover record after the end; -1: there is none.
+      holes: in order, at most `HOLES_MAX`; hole_count counts all.
+      newest_ms: the newest store timestamp, without a single record far ahead of all others.
+      last_offset: physical offset of the last record; -1: there is none.
       record_count, back_count: records, and records older than the one before.
       first_back: physical offset of the first of those; -1: none.
       bad_crc_count, first_bad_crc: records whose `__CRC32#` alone is wrong, and the first of them.
@@ -91,7 +90,7 @@ class LogWalk:
 
     @property
     def blank_count(self) -> int:
-        """Files' ends that hold no record."""
+        """Blanks, each at the end of a file."""
         return self._reader.blank_count
 
     def records(self) -> Iterator[LogRecord]:
@@ -124,11 +123,11 @@ class LogWalk:
             self.nonzero_end = last_nonzero(self._log, self.end)
 
     def messages(self, *, read_body: bool = False) -> Iterator[MessageExt]:
-        """The same as messages."""
+        """The whole records as messages."""
         return (self.message(read_body=read_body) for _ in self.records())
 
     def message(self, *, read_body: bool = False) -> MessageExt:
-        """The record that came last, as a message; until the next one is asked for."""
+        """The last record as a message; valid until the next one is read."""
         return self._reader.message(read_body=read_body)
 
     def _count(self, record: LogRecord) -> None:
@@ -148,7 +147,7 @@ class LogWalk:
             self.newest_ms = timestamp_ms
 
     def _crc_problem(self, physical_offset: int, properties: bytes, right: bool | None) -> str:
-        """Why a record is not whole, by its CRC property or for want of one; "" when it is."""
+        """Why a record is not whole, by its CRC property or the lack of one; "" when it is."""
         if right is None:
             if 0 <= self._ours_from <= physical_offset and b"\0" in properties:
                 self._torn_count += 1
@@ -171,7 +170,7 @@ class LogWalk:
         return "" if base in self._log.files else f"the file {self._log.path_of(base)} is missing"
 
     def _counts(self, record: LogRecord) -> bool:
-        """Whether a record found behind bad bytes is one of this log."""
+        """Whether a record after bad bytes belongs to this log."""
         if self._is_leftover is None or not self._is_leftover(self.end, record, self.newest_ms):
             return True
         if self.leftover_at < 0:

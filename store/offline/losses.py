@@ -1,4 +1,4 @@
-"""Which messages were in the log's holes: what queue units and queue offsets still tell of them."""
+"""The messages lost in the log's holes, as queue units and queue offsets show them."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from typing import NamedTuple
 from ..log.log_reader import Hole
 
 LOST_MAX = 5_000_000
-"""Lost messages remembered one by one, some 200 bytes each; more are counted only."""
+"""Lost messages kept one by one, about 200 bytes each; more are counted only."""
 
 
 LOOKED_AT = 100
-"""Holes among which one is chosen for messages whose place nobody knows."""
+"""Holes among which one is chosen for messages without a known place."""
 
 
 class Lost(NamedTuple):
-    """One message that is gone."""
+    """One lost message."""
 
     topic: str
     queue_id: int
     queue_offset: int
-    physical_offset: int  # where its unit says it lay; -1: not known
-    size: int  # bytes of its record; 0: not known
+    physical_offset: int  # by its unit; -1: unknown
+    size: int  # bytes of its record; 0: unknown
     before: int  # physical offset of the next record of its queue, or the hole's end
 
 
@@ -35,9 +35,9 @@ class Losses:
       remember: keep each lost message, as a repair needs it.
 
     Attributes:
-      counts: for each hole how many messages each queue lost.
+      counts: for each hole the number of lost messages by queue.
       lost: for each hole its messages, if they are remembered.
-      is_complete: none was left out for want of memory.
+      is_complete: all are in `lost`, within the limit of memory.
     """
 
     def __init__(self, holes: list[Hole], *, remember: bool) -> None:
@@ -51,7 +51,7 @@ class Losses:
         self._seen: set[int] = set()
 
     def begin_queue(self) -> None:
-        """What is noted from now on is of another queue."""
+        """Begin with the losses of another queue."""
         self._seen.clear()
 
     def hole_at(self, physical_offset: int) -> int | None:
@@ -70,7 +70,7 @@ class Losses:
         return max(list(size)[:LOOKED_AT], key=size.__getitem__, default=None)
 
     def add(self, key: tuple[str, int], queue_offset: int, physical_offset: int, size: int) -> bool:
-        """Note a message whose unit points at a byte of a hole; False when it does not."""
+        """Add a message whose unit points into a hole; False when it does not."""
         number = self.hole_at(physical_offset)
         if number is None:
             return False
@@ -81,7 +81,7 @@ class Losses:
     def add_unplaced(
         self, key: tuple[str, int], queue_offset: int, before: int, number: int
     ) -> None:
-        """Note a message of which only the queue offset is known, unless its unit was."""
+        """Add a message of which only the queue offset is known, unless its unit was added."""
         if queue_offset not in self._seen:
             end = min(before, self.holes[number].end)
             self._note(number, Lost(*key, queue_offset, -1, 0, end))
@@ -106,7 +106,7 @@ class Losses:
 
 
 def per_queue(counts: Counter[tuple[str, int]], limit: int = 8) -> str:
-    """`3 of T queue 0, 1 of U queue 2`, the most first, and how many queues are left out."""
+    """`3 of T queue 0, 1 of U queue 2`, largest first, and the number of omitted queues."""
     parts = [
         f"{count} of {topic} queue {number}" for (topic, number), count in most(counts)[:limit]
     ]
@@ -116,5 +116,5 @@ def per_queue(counts: Counter[tuple[str, int]], limit: int = 8) -> str:
 
 
 def most(counts: Counter[tuple[str, int]]) -> list[tuple[tuple[str, int], int]]:
-    """All of them, the most first, then by name."""
+    """All counts, largest first, then by name."""
     return sorted(counts.items(), key=lambda entry: (-entry[1], entry[0]))

@@ -1,4 +1,4 @@
-"""A repair from beginning to end: check, plan, copy or keep a backup, do it, check again."""
+"""The steps of a repair: check, plan, copy or keep a backup, carry out, check again."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .fsck import Progress, check_store
 from .layout import Layout, read_layout
 from .opening import opened
 from .plan import HolePolicy, Plan, Rebuild, plan_repair
-from .repair import BACKUP_SUFFIX, Repair, RepairError, Say, copy_store
+from .repair import BACKUP_SUFFIX, LogLine, Repair, RepairError, copy_store
 from .report import Report
 
 
@@ -24,12 +24,12 @@ def plan_for(
     conf: Mapping[str, str] | None = None,
     progress: Progress | None = None,
 ) -> tuple[Report, Plan]:
-    """Check a store and decide what is to be done.
+    """Check a store and plan its repair.
 
     Args:
       read_disk: a `ReadOnlyDisk`.
       root: storePathRootDir.
-      conf: what `layout.read_conf` gave.
+      conf: the result of `layout.read_conf`.
 
     Raises:
       NoStoreError, StoreLockedError, StoreIOError: see `check_store`.
@@ -47,19 +47,19 @@ def carry_out(
     into: str = "",
     keep_backup: bool = True,
     conf: Mapping[str, str] | None = None,
-    say: Say = lambda line: None,
+    say: LogLine = lambda line: None,
     progress: Progress | None = None,
 ) -> Report:
-    """Do what was planned, and check what came of it.
+    """Carry out a plan, and check the result.
 
     Args:
       read_disk: a `ReadOnlyDisk`.
-      disk: what is written to.
-      report, plan: what `plan_for` gave.
-      into: work on a copy, made there; "": in place.
-      keep_backup: in place: keep what is replaced beside the store.
+      disk: the disk to write to.
+      report, plan: the result of `plan_for`.
+      into: folder for a copy to repair; "": in place.
+      keep_backup: in place: keep replaced files beside the store.
 
-    Returns: what a check of the repaired store found.
+    Returns: the report of a check of the repaired store.
 
     Raises:
       RepairError: the plan has problems, a folder is in the way, or the store has changed since.
@@ -87,7 +87,7 @@ def carry_out(
 
 
 def _sizes(report: Report, conf: Mapping[str, str] | None) -> dict[str, str]:
-    """What was given, and the sizes that were found, so that they are the same afterwards."""
+    """The given configuration and the detected sizes, so that they are the same afterwards."""
     layout = report.layout
     sizes = {
         "mapped_file_size_commit_log": str(layout.log_file_size),
@@ -102,7 +102,7 @@ def _sizes(report: Report, conf: Mapping[str, str] | None) -> dict[str, str]:
 
 
 def _check_unchanged(disk: Disk, layout: Layout, report: Report) -> None:
-    """Refuse when a broker ran between the check and now."""
+    """Refuse if a broker ran since the check."""
     log = layout.commit_log(disk)
     try:
         same = layout.log_sizes == report.layout.log_sizes and (

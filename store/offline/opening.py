@@ -1,4 +1,4 @@
-"""Opening a store to look at it: locked against brokers, or live and bounded."""
+"""Opening a store for reading: locked against brokers, or live up to a fixed end."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from .queue_files import QueuesOnDisk
 
 
 class Opened(NamedTuple):
-    """A store that can be looked at.
+    """A store that is open for reading.
 
     Attributes:
-      layout: where and how large its files are.
+      layout: folders and sizes of its files.
       stop: a live store's end, the physical offset that its queues reach; None: not live.
     """
 
@@ -29,13 +29,13 @@ class Opened(NamedTuple):
 def opened(
     disk: Disk, root: str, *, conf: Mapping[str, str] | None = None, live: bool = False
 ) -> Iterator[Opened]:
-    """Keep brokers out while the store is looked at; or, with `live`, bound what is looked at.
+    """Lock the store against brokers; or, with `live`, fix the end up to which it is read.
 
     Args:
       disk: a `ReadOnlyDisk`.
       root: storePathRootDir.
-      conf: what `layout.read_conf` gave.
-      live: look even when a broker has the store open.
+      conf: the result of `layout.read_conf`.
+      live: open it even when a broker has the store open.
 
     Raises:
       NoStoreError: there is no store.
@@ -49,7 +49,7 @@ def opened(
 
 @contextmanager
 def kept_from_brokers(disk: Disk, root: str, *, live: bool = False) -> Iterator[bool]:
-    """Hold the store's lock; gives whether a broker holds it, which `live` allows.
+    """Hold the store's lock; yields whether a broker holds it, which `live` allows.
 
     Raises:
       NoStoreError: there is no such folder.
@@ -74,7 +74,7 @@ def kept_from_brokers(disk: Disk, root: str, *, live: bool = False) -> Iterator[
 
 
 def queues_end(disk: Disk, layout: Layout) -> int:
-    """The highest byte of the log that a queue's last unit points behind.
+    """First byte of the log after the last record that a queue unit points to.
 
     Raises:
       StoreIOError: a file cannot be read.

@@ -1,4 +1,4 @@
-"""What a repair is going to do: decided from a check's report, before anything is touched."""
+"""The plan of a repair, made from a check's report before anything is changed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .report import Report
 
 
 class HolePolicy(Enum):
-    """What to do about holes in the log."""
+    """The choice of how to repair holes in the log."""
 
     ASK = "nothing: say what there is to choose"
     SKIP = "placeholders where messages are lost, everything else stays"
@@ -23,7 +23,7 @@ class HolePolicy(Enum):
 
 
 class Rebuild(Enum):
-    """Which queues and indexes are built again."""
+    """The choice of queues and indexes to rebuild."""
 
     DAMAGED = "damaged"
     ALL = "all"
@@ -31,7 +31,7 @@ class Rebuild(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One thing that is going to be done."""
+    """One step of a repair."""
 
     kind: str
     path: str
@@ -47,14 +47,14 @@ class Plan:
     """The whole repair.
 
     Attributes:
-      steps: in the order in which they are done.
+      steps: in order.
       problems: why some of it cannot be done; a plan with problems is not carried out.
-      cut_at: physical offset at which the log ends then; -1: where it ends now.
+      cut_at: physical offset of the log's new end; -1: unchanged.
       fill: holes get placeholders and filler.
-      queues: to be built again; None: all but those of deleted topics.
-      index: it is to be built again.
-      restore: paths of config files to be taken from their `.bak`.
-      topics: how many queues they get, of topics that `topics.json` gets again, by name.
+      queues: to rebuild; None: all but those of deleted topics.
+      index: it is rebuilt.
+      restore: paths of config files to restore from their `.bak`.
+      topics: queue counts of the topics to add to `topics.json`, by name.
       clamp: names of config files whose offsets are set back to the queues' ends.
     """
 
@@ -70,17 +70,17 @@ class Plan:
 
     @property
     def changes_log(self) -> bool:
-        """Whether messages move, are added or are cut."""
+        """Whether messages are moved, added or cut."""
         return self.fill or self.cut_at >= 0
 
     def end_of(self, report: Report) -> int:
-        """Physical offset at which the repaired log ends."""
+        """Physical offset of the end of the repaired log."""
         if self.cut_at >= 0:
             return self.cut_at
         return max([report.log_end, *(hole.end for hole in report.holes if self.fill)])
 
     def add(self, kind: str, path: str, what: str) -> None:
-        """Note one step."""
+        """Add a step."""
         self.steps.append(Step(kind, path, what))
 
     def as_dict(self) -> dict[str, object]:
@@ -89,7 +89,7 @@ class Plan:
 
 
 def plan_repair(report: Report, holes: HolePolicy, rebuild: Rebuild) -> Plan:
-    """Decide what to do about everything that a check found.
+    """Plan the repair of everything that a check found.
 
     Args:
       report: of `check_store` with `remember=True`.
@@ -117,6 +117,7 @@ def _plan_log(plan: Plan, report: Report, holes: HolePolicy) -> None:
         if found != size and not layout.is_misnamed(base):
             plan.add("log.size", files(base), f"make the file {size} bytes long again, with zeros")
     for record in report.misplaced:
+        # A head is corrected in place, so the topic must keep its length.
         if len(record.topic.encode()) != len(record.said.encode()):
             plan.problems.append(
                 f"{files(record.physical_offset)}: the record at {record.physical_offset} names "
@@ -139,8 +140,7 @@ def _plan_log(plan: Plan, report: Report, holes: HolePolicy) -> None:
         plan.problems.append(
             f"{files(hole.start)}: the log has a hole at {hole.start}{more}: restore the files "
             "from a replica or a backup, or choose: --skip puts placeholders where messages are "
-            "lost and keeps all others, --cut gives up all that "
-            "follows"
+            "lost and keeps all others, --cut deletes everything after the hole"
         )
     if report.findings.of_kind("log.none"):
         plan.problems.append(f"{layout.log_folder}: there is no commit log; restore it")
@@ -148,8 +148,8 @@ def _plan_log(plan: Plan, report: Report, holes: HolePolicy) -> None:
     if plan.cut_at < 0 and report.nonzero_end > end:
         plan.add(
             "log.zero", files(end),
-            f"write zeros over the {report.nonzero_end - end} bytes from {end} on: no record "
-            "is there",
+            f"overwrite the {report.nonzero_end - end} bytes from {end} on with zeros: they hold "
+            "no record",
         )  # fmt: skip
 
 
@@ -176,7 +176,7 @@ def _plan_cut(plan: Plan, report: Report) -> None:
     in_holes = report.losses.total
     plan.add(
         "log.cut", files(plan.cut_at),
-        f"end the log at {plan.cut_at}; {report.log_end - plan.cut_at} bytes behind are given up: "
+        f"end the log at {plan.cut_at}; {report.log_end - plan.cut_at} bytes after it are deleted: "
         f"{sum(following.values())} good messages ({per_queue(following, 1000) or 'none'}) and "
         f"{sum(in_holes.values())} that are lost already ({per_queue(in_holes, 1000) or 'none'})",
     )  # fmt: skip
@@ -184,13 +184,14 @@ def _plan_cut(plan: Plan, report: Report) -> None:
 
 def _plan_rest(plan: Plan, report: Report, rebuild: Rebuild) -> None:
     root = report.layout.root
+    # Moved or removed messages change the units of any queue, and the index.
     everything = rebuild is Rebuild.ALL or plan.changes_log
     batch_bad = report.findings.of_kind(
         "batch.file_size", "batch.missing", "batch.wrong", "batch.extra"
     )
     if everything:
         plan.queues = None
-        plan.add("queue.rebuild", f"{root}/consumequeue", "build all queues again from the log")
+        plan.add("queue.rebuild", f"{root}/consumequeue", "rebuild all queues from the log")
     else:
         plan.queues = report.damaged_queues | report.lagging_queues
         if batch_bad:
@@ -198,15 +199,16 @@ def _plan_rest(plan: Plan, report: Report, rebuild: Rebuild) -> None:
         for topic, queue_id in sorted(plan.queues):
             kind = "batchconsumequeue" if topic in report.batch_topics else "consumequeue"
             path = f"{root}/{kind}/{topic}/{queue_id}"
-            plan.add("queue.rebuild", path, "build this queue again from the log")
+            plan.add("queue.rebuild", path, "rebuild this queue from the log")
     has_bad_index = report.is_index_damaged or report.findings.of_kind(
         "index.behind", "index.unfinished"
     )
+    # With the default log size the default queue size is assumed as well.
     is_usual = report.layout.log_file_size == MessageStoreConfig().mapped_file_size_commit_log
     if plan.queues != set() and not report.layout.knows_queue_size and not is_usual:
         plan.problems.append(
-            f"{root}/consumequeue: no file is left that tells how large queue files are to be: "
-            "give -c broker.conf with mappedFileSizeConsumeQueue"
+            f"{root}/consumequeue: no file is left that shows the size of queue files: give -c "
+            "broker.conf with mappedFileSizeConsumeQueue"
         )
     rebuilds_delays = plan.queues is None or any(key[0] == SCHEDULE_TOPIC for key in plan.queues)
     if rebuilds_delays and report.findings.of_kind("queue.delay"):
@@ -217,24 +219,23 @@ def _plan_rest(plan: Plan, report: Report, rebuild: Rebuild) -> None:
     if report.has_index and (everything or has_bad_index):
         if report.index_counts is None:
             plan.problems.append(
-                f"{root}/index: the index must be built again, but its files do not tell how many "
-                "slots and entries they were made with: give -c broker.conf with maxHashSlotNum "
-                "and maxIndexNum"
+                f"{root}/index: the index must be rebuilt, but its files do not show their slot "
+                "and entry counts: give -c broker.conf with maxHashSlotNum and maxIndexNum"
             )
         plan.index = True
-        plan.add("index.rebuild", f"{root}/index", "build the index again from the log")
+        plan.add("index.rebuild", f"{root}/index", "rebuild the index from the log")
 
 
 def _plan_config(plan: Plan, report: Report) -> None:
     folder = report.config.folder
     for path in report.config.restorable:
         plan.restore.append(path)
-        plan.add("config.restore", path, "take the text of its .bak")
+        plan.add("config.restore", path, "restore the text of its .bak")
     plan.topics = dict(report.unknown_topics)
     for topic, count in plan.topics.items():
         plan.add(
             "config.topics", f"{folder}/{TOPICS}",
-            f"make topic {topic} again, with {count} queues and perm 6 (read and write)",
+            f"create topic {topic} again, with {count} queues and perm 6 (read and write)",
         )  # fmt: skip
     cut = plan.cut_at >= 0
     for name, kind in ((CONSUMER_OFFSETS, "config.offset"), (DELAY_OFFSETS, "config.delay_offset")):

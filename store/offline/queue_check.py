@@ -1,8 +1,8 @@
-"""Comparing the consume queues with what the log says that they must hold.
+"""The comparison of consume queues with the log.
 
-The log is walked once; each record's units are looked up as it passes. A topic that was deleted and
-made again begins anew at queue offset 0, and its older records have no units any more: differences
-are counted per queue and forgotten when the queue begins again.
+The log is walked once; each record's units are looked up on the way. A topic that was deleted and
+created again begins at queue offset 0, and its older records have no units any more: differences
+are counted per queue and dropped when the queue begins again.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ _EXT_BASE = -(1 << 63)
 _EXT_SIZE_MAX = 0x7FFF
 
 
-class Tally:
-    """How often something was seen in one queue, first and last at which queue offset."""
+class DifferenceCount:
+    """The count of one kind of difference in a queue, and its first and last queue offset."""
 
     __slots__ = ("count", "example", "first", "last")
 
@@ -57,7 +57,7 @@ class Gap(NamedTuple):
 
 
 class Misplaced(NamedTuple):
-    """A whole record whose head names another place in the queues than its unit does.
+    """A whole record whose head contradicts the unit that points to it.
 
     topic, queue_id and queue_offset are those of the unit.
     """
@@ -71,13 +71,13 @@ class Misplaced(NamedTuple):
 
 
 class CheckedQueue:
-    """One queue as the log tells it.
+    """One queue according to the log.
 
     Attributes:
       on_disk: its files; None: it has no folder.
       first, next: queue offsets of the first record and after the last one; -1: no record yet.
       end: physical offset behind its last record.
-      tallies: differences by kind: `missing`, `wrong`, `tags`, `delay`, `ext`, `again`.
+      differences: differences by kind: `missing`, `wrong`, `tags`, `delay`, `ext`, `again`.
       gaps: queue offsets that no record has, at most `GAPS_MAX`.
       begin: physical offset of its first record; count: how many it has.
       last: physical offset of its last record.
@@ -87,6 +87,7 @@ class CheckedQueue:
     __slots__ = (
         "begin",
         "count",
+        "differences",
         "end",
         "first",
         "gaps",
@@ -94,7 +95,6 @@ class CheckedQueue:
         "next",
         "on_disk",
         "strays",
-        "tallies",
     )
 
     def __init__(self, on_disk: QueueOnDisk | None) -> None:
@@ -102,28 +102,28 @@ class CheckedQueue:
         self.first = self.next = self.end = self.begin = self.last = -1
         self.count = 0
         self.strays: list[int] = []
-        self.tallies: dict[str, Tally] = {}
+        self.differences: dict[str, DifferenceCount] = {}
         self.gaps: list[Gap] = []
 
     def note(self, kind: str, offset: int, example: str) -> None:
         """Count one difference."""
-        tally = self.tallies.get(kind)
-        if tally is None:
-            tally = self.tallies[kind] = Tally(offset, example)
-        tally.count += 1
-        tally.last = offset
+        difference = self.differences.get(kind)
+        if difference is None:
+            difference = self.differences[kind] = DifferenceCount(offset, example)
+        difference.count += 1
+        difference.last = offset
 
     def forget(self, kind: str, offset: int) -> None:
-        """Take back the difference that was noted last, if it was this one."""
-        tally = self.tallies.get(kind)
-        if tally is not None and tally.last == offset:
-            tally.count -= 1
-            if not tally.count:
-                del self.tallies[kind]
+        """Remove the last difference, if it was this one."""
+        difference = self.differences.get(kind)
+        if difference is not None and difference.last == offset:
+            difference.count -= 1
+            if not difference.count:
+                del self.differences[kind]
 
     def begin_again(self, offset: int) -> None:
-        """The topic was deleted and made again: what was before does not count."""
-        self.tallies = {}
+        """Drop all differences: the topic was deleted and created again."""
+        self.differences = {}
         self.gaps = []
         self.first = self.next = offset
 
@@ -132,12 +132,12 @@ class QueueCheck:
     """The queues of one store, compared while the log is walked.
 
     Args:
-      disk, root: where the store is.
+      disk, root: the disk and the data folder.
       queues: its consume queues' files.
       log: to look up records that units point at.
       ext_file_size: bytes of one file of the extensions.
-      places: where records belong.
-      delays_known: they were configured; else other delays than these count as meant so.
+      places: the rules of dispatching.
+      delays_known: the delays were configured; otherwise different delays are not an error.
       batch_topics: topics whose queues are batch consume queues; they are left out.
     """
 
@@ -159,7 +159,7 @@ class QueueCheck:
         self.unit_count = 0
         self.damaged: set[Key] = set()
         self.lagging: set[Key] = set()
-        """Queues that the broker's next start completes or cuts by itself."""
+        """Queues that the broker's next start completes or cuts."""
         self.misplaced: dict[int, Misplaced] = {}
         self.deleted: set[Key] = set()
         """Queues of the log that have no folder, and whose topic is not configured any more."""
@@ -205,9 +205,9 @@ class QueueCheck:
             self._note_fault(fault, state, unit, record, found)
 
     def _goes_on(self, state: CheckedQueue, unit: Place, record: LogRecord, found: Unit) -> bool:
-        """Whether a record that does not follow the one before it in its queue counts.
+        """Whether to accept a record that does not follow the previous one of its queue.
 
-        Nothing but `__CRC32#` protects a record's queue offset, so the queue is asked.
+        Only `__CRC32#` protects a record's queue offset, so the queue's units decide.
         """
         offset, physical_offset, on_disk = unit.queue_offset, record.physical_offset, state.on_disk
         place = (physical_offset, record.size)
@@ -231,7 +231,7 @@ class QueueCheck:
             return True
         jump = state.gaps[-1] if state.gaps else None
         if jump is not None and jump.stop == state.next - 1 and jump.start == offset - 1:
-            # The record before it jumped ahead, and this one goes on from before the jump.
+            # The previous record jumped ahead, and this one continues from before the jump.
             state.gaps.pop()
             state.forget("missing", jump.stop)
             last, size = state.last, state.end - state.last
@@ -239,7 +239,7 @@ class QueueCheck:
             self._misplace(state, unit.key, jump.start, last, size)
             return True
         if found[:2] == place:
-            # Either the topic was made anew, or a stray record was believed.
+            # Either the topic was created again, or a stray record was accepted.
             if offset == 0:
                 state.begin_again(offset)
             state.gaps = [gap for gap in state.gaps if gap.stop <= offset]
@@ -248,7 +248,7 @@ class QueueCheck:
         return self._is_stray(state, "again", offset, physical_offset)
 
     def _is_stray(self, state: CheckedQueue, kind: str, offset: int, physical_offset: int) -> bool:
-        """Note a record that does not count; gives False."""
+        """Count a record that is not accepted; returns False."""
         state.note(kind, offset, f"the record at {physical_offset}")
         if len(state.strays) < STRAYS_MAX:
             state.strays.append(physical_offset)
@@ -257,7 +257,7 @@ class QueueCheck:
     def _misplace(
         self, state: CheckedQueue, key: Key, queue_offset: int, physical_offset: int, size: int
     ) -> None:
-        """The record there is this one of the queue, whatever it says."""
+        """Accept the record as this message of the queue, whatever its head says."""
         record = record_at(self._log, physical_offset)
         said = record.topic if record is not None else ""
         self.misplaced[physical_offset] = Misplaced(*key, queue_offset, physical_offset, size, said)
@@ -310,15 +310,15 @@ class QueueCheck:
         is_live: bool,
         topics: frozenset[str] | None,
     ) -> None:
-        """Look at the units that no record has, and say what was found.
+        """Check the units without a record, and add the findings.
 
         Args:
           losses: gets the messages that were in holes.
-          log_start, log_end: physical offsets of the log's first byte and behind its last record.
-          ends: offsets behind the last messages that queues are known to have had.
-          settled: the store was closed cleanly; else the queues' ends may lag.
-          is_live: more is being written; units behind the log's end are nothing to speak of.
-          topics: the configured ones; None: not known.
+          log_start, log_end: physical offsets of the log's first byte and after its last record.
+          ends: offsets after the last messages that queues are known to have had.
+          settled: the store was closed cleanly; otherwise the queues' ends may lag.
+          is_live: a broker is writing; units after the log's end are no finding.
+          topics: the configured ones; None: unknown.
 
         Raises:
           StoreIOError: a file cannot be read.
@@ -336,11 +336,11 @@ class QueueCheck:
                 continue  # nothing is known of it but that it was there
             if on_disk is None and state.count <= 1 and state.begin in self.misplaced:
                 continue  # only a damaged head names this queue
-            behind = state.tallies.pop("behind", None)
+            behind = state.differences.pop("behind", None)
             if behind is not None and not is_live:
-                self._say_behind(key, state, behind, findings, log_end, settled)
+                self._report_behind(key, state, behind, findings, log_end, settled)
             if on_disk is not None:
-                self._say(key, on_disk, state, findings, settled)
+                self._report(key, on_disk, state, findings, settled)
             elif topics is not None and topic not in topics:
                 self.deleted.add(key)
                 deleted[topic] += state.next - state.first
@@ -367,20 +367,20 @@ class QueueCheck:
                 f"that are not configured and have no queues: {', '.join(sorted(deleted)[:5])}",
             )  # fmt: skip
 
-    def _say(
+    def _report(
         self, key: Key, on_disk: QueueOnDisk, state: CheckedQueue, findings: Findings, settled: bool
     ) -> None:
         if on_disk.is_damaged:
             self.damaged.add(key)
         is_explained = all(at in self.misplaced for at in state.strays)
-        for kind, tally in state.tallies.items():
+        for kind, difference in state.differences.items():
             if kind in ("stray", "again") and is_explained:
-                continue
+                continue  # reported as records with a damaged head
             severity, words, advice = Severity.ERROR, f"units are {kind}", REBUILD
             if kind == "missing":
                 words = "messages of the log have no unit"
-                at_end = tally.last == state.next - 1
-                if at_end and tally.count == tally.last - tally.first + 1:
+                at_end = difference.last == state.next - 1
+                if at_end and difference.count == difference.last - difference.first + 1:
                     words += ", all at the queue's end"
                     if not settled:
                         severity = Severity.WARNING
@@ -405,10 +405,11 @@ class QueueCheck:
                 self.damaged.add(key)
             elif kind == "missing":
                 self.lagging.add(key)
-            example = f" (first: {tally.example})" if tally.example else ""
+            example = f" (first: {difference.example})" if difference.example else ""
             findings.add(
-                severity, f"queue.{kind}", on_disk.folder, tally.first,
-                f"{tally.count} {words}, queue offsets {tally.first} to {tally.last}{example}",
+                severity, f"queue.{kind}", on_disk.folder, difference.first,
+                f"{difference.count} {words}, queue offsets {difference.first} to "
+                f"{difference.last}{example}",
                 advice,
             )  # fmt: skip
 
@@ -468,7 +469,7 @@ class QueueCheck:
             self._explain_gap(key, state, gap, findings, losses, log_start)
 
     def _judge_unit(self, key: Key, state: CheckedQueue, offset: int, unit: Unit) -> None:
-        """A unit that no record of the log made."""
+        """Count a unit without a record."""
         physical_offset, size, _ = unit
         record = record_at(self._log, physical_offset)
         if record is not None and record.size == size and offset < state.next:
@@ -477,11 +478,11 @@ class QueueCheck:
         else:
             state.note("wrong", offset, f"no message of this queue is at {physical_offset}")
 
-    def _say_behind(
+    def _report_behind(
         self,
         key: Key,
         state: CheckedQueue,
-        behind: Tally,
+        behind: DifferenceCount,
         findings: Findings,
         log_end: int,
         settled: bool,
@@ -519,7 +520,7 @@ class QueueCheck:
             if stray is not None:
                 self.misplaced[stray.physical_offset] = stray
             else:
-                self._say_gap(key, on_disk, gap, findings)
+                self._report_gap(key, on_disk, gap, findings)
 
     def _stray_in(self, key: Key, state: CheckedQueue, gap: Gap) -> Misplaced | None:
         """The record that a gap of one lacks, if just one there is in no queue as it says."""
@@ -540,7 +541,9 @@ class QueueCheck:
             return None
         return Misplaced(*key, gap.start, found[0], record.size, record.topic)
 
-    def _say_gap(self, key: Key, on_disk: QueueOnDisk | None, gap: Gap, findings: Findings) -> None:
+    def _report_gap(
+        self, key: Key, on_disk: QueueOnDisk | None, gap: Gap, findings: Findings
+    ) -> None:
         before = "the log's end" if gap.before == NOWHERE else gap.before
         findings.add(
             Severity.WARNING, "log.offset_gap",

@@ -1,4 +1,4 @@
-"""The consume queues' files as they lie there, read unit by unit in bounded memory."""
+"""The consume queues' files, read unit by unit in bounded memory."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ WINDOWS_MAX = 4096
 """Queues with a window in memory, 16 MiB in all."""
 
 SCAN_COUNT = 3200
-"""Units looked at in one read of a whole range, 64 KiB."""
+"""Units per read of a whole range, 64 KiB."""
 
-REBUILD = "`trocket store repair` builds it again from the log"
+REBUILD = "`trocket store repair` rebuilds it from the log"
 
 
 class QueueOnDisk:
@@ -30,8 +30,8 @@ class QueueOnDisk:
 
     Attributes:
       folder: its folder.
-      bases: byte offsets at which its files begin, rising.
-      is_damaged: files are missing, or of another size than the others.
+      bases: byte offsets at which its files begin, ascending.
+      is_damaged: files are missing, or their sizes differ.
     """
 
     __slots__ = ("bases", "folder", "is_damaged", "window", "window_offset")
@@ -48,7 +48,7 @@ class QueuesOnDisk:
     """All consume queues of a store.
 
     Args:
-      disk: where they lie.
+      disk: holds the files.
       root: the data folder.
       file_size: bytes that each file should have.
       findings: gets what is wrong with the files themselves.
@@ -96,7 +96,7 @@ class QueuesOnDisk:
             queue.bases.append(base)
 
     def unit(self, queue: QueueOnDisk, queue_offset: int) -> Unit:
-        """One unit; zeros where none was ever written or there is no file.
+        """One unit; zeros where none was written or there is no file.
 
         Raises:
           StoreIOError: a file cannot be read.
@@ -133,7 +133,7 @@ class QueuesOnDisk:
         return data[: len(data) // UNIT_SIZE * UNIT_SIZE]
 
     def written(self, queue: QueueOnDisk, start: int, stop: int) -> Iterator[tuple[int, Unit]]:
-        """(queue offset, unit) of all units but zeros and those that fill the room before a queue.
+        """(queue offset, unit) of all units but zeros and the blanks before a queue's first unit.
 
         Args:
           start, stop: queue offsets, [start, stop).

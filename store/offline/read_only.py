@@ -1,7 +1,7 @@
-"""A disk that nothing can be written to: how the tools look at a store.
+"""A read-only disk for the tools.
 
 Files are opened for reading only, so a store on a read-only file system, or of another user, can be
-looked at; and no mistake of a tool can change a byte.
+read; and no bug of a tool can change a byte.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from ..errors import StoreIOError
 
 
 class ReadOnlyDisk(OsDisk):
-    """The machine's disk, for reading; every method that would change something is refused."""
+    """The machine's disk, read-only; every method that would change something is refused."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -41,7 +41,7 @@ class ReadOnlyDisk(OsDisk):
             raise StoreIOError(path, explain(error)) from error
 
     def unlock(self, path: str) -> None:
-        """Give the shared lock back."""
+        """Release the shared lock."""
         lock = self._shared.pop(path, None)
         if lock is not None:
             lock.release()

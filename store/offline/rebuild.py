@@ -1,4 +1,4 @@
-"""Building consume queues again from the log: the units of chosen queues, in bounded memory."""
+"""Rebuilding of chosen consume queues from the log, in bounded memory."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ GAP_COUNT_MAX = 10_000_000
 
 
 class QueueBuilder:
-    """Builds the queues that were chosen; their old folders are gone already.
+    """Builds the chosen queues, whose old folders are removed already.
 
     Args:
-      disk, root: where the store is.
+      disk, root: the disk and the data folder.
       file_size, batch_file_size: bytes of one queue file.
-      places: where records belong.
-      wanted: whether a queue is to be built.
+      places: the rules of dispatching.
+      wanted: whether to build a queue.
       batch_topics: topics whose queues are batch consume queues.
     """
 
@@ -98,7 +98,7 @@ class QueueBuilder:
             self._append(key, UNIT.pack(record.physical_offset, record.size, code))
 
     def finish(self) -> None:
-        """Write what is in memory, and sync all.
+        """Write the units in memory, and sync all files.
 
         Raises:
           StoreIOError: a file cannot be written or synced.
@@ -118,7 +118,7 @@ class QueueBuilder:
             self._disk.sync_folder(folder)
 
     def _begin(self, key: Key, queue_offset: int) -> None:
-        """The first unit; the room before it in its file says that there is nothing."""
+        """Begin a queue with its first unit; blanks fill its file before it."""
         position = queue_offset * UNIT_SIZE
         base = position - position % self._plain_files.file_size
         self._written[key] = base
@@ -153,7 +153,7 @@ class QueueBuilder:
         self._pending = 0
 
     def _remove(self, key: Key) -> None:
-        """The topic was deleted and made again: what there was is gone."""
+        """Begin the queue again: the topic was deleted and created again."""
         folder = self._folder(key)
         self._tails.pop(key, None)
         self._plain_files.forget(folder)
@@ -166,10 +166,10 @@ class QueueBuilder:
 
 
 def cut_units(disk: Disk, folder: str, file_size: int, physical_end: int) -> None:
-    """Cut a queue that has no record in the log any more: zeros over the units behind an offset.
+    """Cut a queue without records in the log: overwrite the units after an offset with zeros.
 
-    What is left tells the queue's end, so that no queue offset is given out twice. Files of a wrong
-    size are made whole with zeros.
+    The remaining units keep the queue's end, so that no queue offset is assigned twice. Files of a
+    wrong size are extended with zeros.
 
     Raises:
       StoreIOError: a file cannot be read or written.

@@ -1,9 +1,9 @@
-"""Carrying out a repair, on a copy or in place.
+"""The execution of a repair, on a copy or in place.
 
-In place, what is replaced or removed is kept in a folder beside the store, `ROOT.before-repair`, in
-the same places: Apache's broker refuses files that it does not know inside its own folders. An
-abort file stands while the repair is under way, so that a broker recovers what a killed repair
-leaves. At the end the store's own code opens the store once and closes it cleanly.
+In place, replaced and removed files are kept in a folder beside the store, `ROOT.before-repair`,
+under the same relative paths: Apache's broker refuses unknown files inside its folders. An abort
+file exists during the repair, so that a broker recovers the store after a killed repair. At the end
+the store's own code opens the store once and closes it cleanly.
 """
 
 from __future__ import annotations
@@ -51,12 +51,12 @@ BACKUP_SUFFIX = ".before-repair"
 ZEROS_CHUNK = 1024 * 1024
 
 Filling = tuple[Stamp, list[Piece]]
-Say = Callable[[str], None]
+LogLine = Callable[[str], None]
 Progress = Callable[[int, int], None]
 
 
 class RepairError(StoreError):
-    """The repair was not begun, or could not be finished; `str()` says what to do."""
+    """The repair was not begun, or could not be completed; `str()` says what to do."""
 
 
 def copy_store(
@@ -65,7 +65,7 @@ def copy_store(
     """Copy a store to a new folder; a commit log elsewhere goes into it, too.
 
     Args:
-      read_disk: what the store is read from, locked by the caller.
+      read_disk: the disk of the store, which the caller has locked.
       target: must not exist.
 
     Raises:
@@ -98,12 +98,12 @@ class Repair:
     """One repair of one store.
 
     Args:
-      disk: where the store is; written to.
-      report, plan: of this very store, or of the one that it was copied from.
-      layout: of this very store.
-      backup: folder for what is replaced; "": it is not kept.
-      say: told what is being done, a line at a time.
-      progress: told how far a walk over the log is.
+      disk: of the store; written to.
+      report, plan: of this store, or of the one that it was copied from.
+      layout: of this store.
+      backup: folder for replaced files; "": they are not kept.
+      say: called with a line of text for each step.
+      progress: called with the progress of a walk over the log.
     """
 
     def __init__(
@@ -114,7 +114,7 @@ class Repair:
         layout: Layout,
         *,
         backup: str = "",
-        say: Say = lambda line: None,
+        say: LogLine = lambda line: None,
         progress: Progress | None = None,
     ) -> None:
         self._disk = disk
@@ -130,7 +130,7 @@ class Repair:
         self._log = layout.commit_log(disk)
 
     def run(self) -> None:
-        """Do all of the plan. The caller has checked that it has no problems.
+        """Carry out the plan, which must have no problems.
 
         Raises:
           RepairError: the backup folder exists, or a hole cannot be filled; nothing was changed.
@@ -155,7 +155,7 @@ class Repair:
         self._open_once()
 
     def conf(self) -> dict[str, str]:
-        """The sizes that were found, to look at the store with while and after it is changed."""
+        """The detected sizes, to open the store with during and after the repair."""
         layout = self._layout
         return {
             "store_path_commit_log": layout.log_folder,
@@ -183,7 +183,7 @@ class Repair:
         self._disk.make_folder(self._backup)
 
     def _keep(self, path: str, *, move: bool = False) -> None:
-        """Keep a file before it is changed; with `move` it is gone from its place."""
+        """Copy a file to the backup before it is changed; with `move` it is moved."""
         disk = self._disk
         if self._backup and path not in self._kept and disk.exists(path):
             self._kept.add(path)
@@ -199,13 +199,13 @@ class Repair:
             disk.unlink(path)
 
     def _keep_folder(self, folder: str) -> None:
-        """Keep all files of a folder, and remove it."""
+        """Move all files of a folder to the backup, and remove it."""
         for name in list(files_below(self._disk, folder)):
             self._keep(f"{folder}/{name}", move=True)
         self._disk.remove_folder(folder)
 
     def _keep_copies(self, folder: str) -> None:
-        """Keep all files of a folder that stays."""
+        """Copy all files of a folder to the backup."""
         for name in list(files_below(self._disk, folder)):
             self._keep(f"{folder}/{name}")
 
@@ -216,7 +216,7 @@ class Repair:
         return path[len(self._root) + 1 :]
 
     def _mark_unclean(self) -> None:
-        """A broker that starts on a half done repair must recover, and build these queues."""
+        """Make a broker that starts on an incomplete repair recover, and rebuild these queues."""
         disk, root, report = self._disk, self._root, self._report
         abort = disk.open(f"{root}/abort", create=True)
         try:
@@ -224,7 +224,7 @@ class Repair:
         finally:
             abort.close()
         disk.sync_folder(root)
-        # Nothing vouches any more for what is about to change.
+        # The checkpoint must not cover files that are about to change.
         path = f"{root}/checkpoint"
         self._keep(path)
         write_checkpoint(disk, path, replace(report.checkpoint, dispatched_offset=-1, index=None))
@@ -236,7 +236,7 @@ class Repair:
     # ---- the log ---------------------------------------------------------------------------
 
     def _fillings(self) -> list[Filling]:
-        """What goes into each hole, decided before anything is touched.
+        """The records for each hole, computed before anything is changed.
 
         Raises:
           RepairError: a hole cannot be filled.
@@ -344,7 +344,7 @@ class Repair:
         self._write(right.physical_offset, encode_message(fixed))
 
     def _cut(self, end: int) -> None:
-        """Remove files behind an offset, and write zeros over the rest of its file."""
+        """Remove files after an offset, and overwrite the rest of its file with zeros."""
         layout = self._layout
         size = layout.log_file_size
         base = end - end % size
@@ -403,7 +403,7 @@ class Repair:
         self._say(f"{root}/consumequeue: {len(builder.queues)} queues built")
 
     def _note_ends(self) -> None:
-        """Where the queues end now that the log was cut."""
+        """The ends of the queues after the log was cut."""
         queues = QueuesOnDisk(self._disk, self._root, self._layout.queue_file_size, Findings())
         try:
             for key in self._ends.keys() - self._report.batch_queues:
@@ -436,7 +436,7 @@ class Repair:
             save_json(self._disk, f"{folder}/{name}", spare.text)
         if self._plan.topics:
             self._keep(f"{folder}/{TOPICS}")
-            self._say(f"{folder}/{TOPICS}: {len(self._plan.topics)} topics made again")
+            self._say(f"{folder}/{TOPICS}: {len(self._plan.topics)} topics created again")
             add_topics(self._disk, folder, self._plan.topics, self._report.batch_topics)
         for name in self._plan.clamp:
             self._clamp(f"{folder}/{name}", name)
@@ -462,7 +462,7 @@ class Repair:
     # ---- the end ---------------------------------------------------------------------------
 
     def _write_checkpoint(self) -> None:
-        """Say that all is on the device: it is, and a start need not read the log."""
+        """Write the checkpoint, so that a start need not read the log: all files are synced."""
         walk = LogWalk(self._log, start=self._last_file_start())
         newest_ms = self._report.newest_ms if self._plan.cut_at < 0 else 0
         for record in walk.records():
@@ -486,7 +486,7 @@ class Repair:
         )
 
     def _write_queue_ends(self, log_end: int) -> None:
-        """Say where queues and log begin and end, as belongs to the checkpoint to come."""
+        """Write the ends of queues and log that belong to the next checkpoint."""
         queues = QueuesOnDisk(self._disk, self._root, self._layout.queue_file_size, Findings())
         try:
             ends = {key: queues.max_offset(queue) for key, queue in queues.queues.items()}
@@ -500,20 +500,20 @@ class Repair:
                 self._layout.queue_file_size,
                 {key: end for key, end in ends.items() if end},
                 log_start=self._log.min_offset,
-                begins_at=-1,  # where each queue begins is not said
+                begins_at=-1,  # the starts of queues are left out
                 own_from=log_end,
             ),
         )
 
     def _last_file_start(self) -> int:
-        """Where the newest file with a record begins."""
+        """The start of the newest file with a record."""
         for base in sorted(self._log.files, reverse=True):
             if record_at(self._log, base) is not None:
                 return base
         return self._log.min_offset
 
     def _open_once(self) -> None:
-        """Have the store's own code open and close it; the index is built then."""
+        """Open and close it with the store's own code, which builds the index."""
         disk, plan = self._disk, self._plan
         disk.unlink(f"{self._root}/abort")
         disk.sync_folder(self._root)

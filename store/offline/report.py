@@ -1,4 +1,4 @@
-"""The report of a check: what the store's files hold, and what is wrong with them."""
+"""The report of a check: contents of the store's files, and findings."""
 
 from __future__ import annotations
 
@@ -19,30 +19,30 @@ from .state_check import ConfigState
 
 @dataclass(slots=True)
 class Report:
-    """What a check found.
+    """The result of a check.
 
     Attributes:
-      layout: where and how large the store's files are.
+      layout: folders and sizes of the store's files.
       is_live: a broker had the store open.
       is_clean_exit: there was no abort file.
-      findings: what was found.
-      counts: how much was looked at, by name.
-      log_start, log_end: physical offsets of the log's first byte and behind its last record.
-      nonzero_end: behind the last byte of the log that is not zero.
+      findings: see `Findings`.
+      counts: numbers of checked items, by name.
+      log_start, log_end: physical offsets of the log's first byte and after its last record.
+      nonzero_end: physical offset after the last byte of the log that is not zero.
       newest_ms: the newest store timestamp.
       last_offset: physical offset of the last record; -1: there is none.
-      holes, losses: what is missing in the log; with `remember`, message by message. The first may
-        lie before the oldest file, the last behind the last record.
-      following: how many good messages of each queue lie behind the first hole.
+      holes, losses: missing parts of the log, and with `remember` each lost message. The first hole
+        may be before the oldest file, the last one after the last record.
+      following: number of good messages of each queue after the first hole.
       batch_topics, batch_queues: those with batch consume queues.
-      max_offsets: for each queue the offset behind its last message.
-      begins: for each queue where its first record lies; -1: the log has none of its messages.
-      damaged_queues: queues to be built again; `lagging_queues`: those that the broker's next
-        start puts right; `deleted_queues`: of topics that are no more.
-      unknown_topics: how many queues they have, of topics that `topics.json` lacks, by name.
-      misplaced: records whose head is damaged, and what it should say.
-      index_counts: of each index file; None: not known, or there is none.
-      is_index_damaged: the index is to be built again.
+      max_offsets: for each queue the offset after its last message.
+      begins: for each queue the physical offset of its first record; -1: the log has none.
+      damaged_queues: queues to rebuild; `lagging_queues`: those that the broker's next start
+        corrects; `deleted_queues`: of deleted topics.
+      unknown_topics: queue counts of topics that `topics.json` lacks, by name.
+      misplaced: records whose head is damaged, and the correct values.
+      index_counts: of each index file; None: unknown, or there is none.
+      is_index_damaged: the index has to be rebuilt.
       has_index: there are index files.
       config: the broker's own state.
       checkpoint: the page.

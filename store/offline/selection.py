@@ -1,4 +1,4 @@
-"""Which messages of a log are wanted, and how one is shown as JSON: what dump and export share."""
+"""Selection of messages of a log, and their form as JSON, for dump and export."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ from .log_walk import LogWalk
 
 
 class Bodies(Enum):
-    """How bodies are shown."""
+    """The form of bodies."""
 
-    AUTO = "auto"  # as text when it is UTF-8, else in base64
-    TEXT = "text"  # as text, what is no UTF-8 replaced
+    AUTO = "auto"  # as text when it is UTF-8, otherwise in base64
+    TEXT = "text"  # as text, with replacements for invalid UTF-8
     BASE64 = "base64"
     NONE = "none"
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which messages are wanted; None or "": all.
+    """Conditions for messages; None or "": all.
 
     Attributes:
       topic, queue_id: of the record.
       key: one of its KEYS, or its unique key.
       start, stop: [start, stop) of queue offsets when a queue id is given, else of physical ones.
       since_ms, until_ms: store time, both included.
-      limit: so many at most.
+      limit: most messages.
     """
 
     topic: str = ""
@@ -96,7 +96,7 @@ def selected(
 
     Args:
       stop: a live store's end.
-      on_walk: given the walk before it begins, to ask it about holes afterwards.
+      on_walk: called with the walk before it begins; it has the holes afterwards.
 
     Raises:
       StoreIOError: a file cannot be read.
@@ -170,7 +170,7 @@ def as_json(record: MessageExt, bodies: Bodies, *, inflate: bool = True) -> dict
 
 
 def readable_body(record: MessageExt, *, inflate: bool) -> tuple[bytes, bool]:
-    """The body, and whether it is compressed still (not asked for, or it does not inflate)."""
+    """The body, and whether it is still compressed (inflating is off, or fails)."""
     if not record.sys_flag & COMPRESSED or not record.body:
         return record.body, False
     if inflate:

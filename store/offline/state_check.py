@@ -1,4 +1,4 @@
-"""Checkpoint, abort file and the broker's own state: what they say, and whether it can be true."""
+"""The check of checkpoint, abort file and the broker's state files."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from .json_files import (
 )
 
 MaxOffset = Callable[[str, int], int | None]
-"""(topic, queue id) to the offset behind its last message; None: there is no such queue."""
+"""(topic, queue id) to the offset after its last message; None: there is no such queue."""
 
 
 class ConfigState:
-    """What config/ holds.
+    """The state files of config/.
 
     Attributes:
       files: by name, without the `.bak` ones.
@@ -53,7 +53,7 @@ class ConfigState:
                 self._bad(findings, TOPICS, str(error))
 
     def tree(self, name: str) -> dict[str, Any] | None:
-        """What a file holds; None when it cannot be read or is not there."""
+        """The content of a file; None when it is missing or cannot be read."""
         file = self.files.get(name)
         return file.tree if file is not None else None
 
@@ -75,12 +75,13 @@ class ConfigState:
                 also = f", and so is its .bak ({spare.problem})" if spare is not None else ""
                 findings.add(
                     Severity.LOSS, "config.lost", path, -1, f"{found.problem}{also}",
-                    "restore it from a backup or a replica; without it the broker begins anew",
+                    "restore it from a backup or a replica; without it the broker begins with an "
+                    "empty table",
                 )  # fmt: skip
         elif spare is not None and spare.tree is None:
             findings.add(
                 Severity.WARNING, "config.bad_spare", f"{path}.bak", -1, spare.problem,
-                "it is written anew at the next save",
+                "the next save writes it again",
             )  # fmt: skip
 
     def check_offsets(self, findings: Findings, max_offset: MaxOffset) -> None:
@@ -139,7 +140,7 @@ def check_checkpoint(
     newest_ms: int,
     is_empty: bool,
 ) -> None:
-    """Judge the checkpoint page.
+    """Check the checkpoint page.
 
     Args:
       newest_ms: the newest store timestamp in the log.
@@ -160,10 +161,10 @@ def check_checkpoint(
         findings.add(
             Severity.WARNING, "checkpoint.size", path, -1,
             f"the page is {size} bytes long, not {CHECKPOINT_FILE_SIZE}",
-            "the broker writes it anew",
+            "the broker writes it again",
         )  # fmt: skip
     if (
-        checkpoint.dispatched_offset < 0  # ours speaks of the moment at which it was written
+        checkpoint.dispatched_offset < 0  # our page has the time at which it was written
         and checkpoint.physic_msg_timestamp_ms > newest_ms
         and not is_empty
     ):

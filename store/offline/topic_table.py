@@ -1,4 +1,4 @@
-"""`topics.json` beside the queues: topics that it lacks, and how it gets them again."""
+"""The check and repair of `topics.json`: topics with queues that it lacks."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from .report import Report
 
 
 def find_unknown_topics(disk: Disk, report: Report) -> None:
-    """Note in a report the topics that have messages and are not in `topics.json`.
+    """Report the topics that have messages and are not in `topics.json`.
 
-    Where there is no `topics.json` nothing is said: the broker's start makes all of them again.
+    Without a `topics.json` nothing is reported: the broker's start creates all of them again.
 
     Args:
-      report: knows the queues; gets `unknown_topics` and a finding for each of them.
+      report: has the queues; gets `unknown_topics` and a finding for each of them.
     Raises:
       StoreIOError: the deletions could not be read.
     """
@@ -43,7 +43,7 @@ def find_unknown_topics(disk: Disk, report: Report) -> None:
         report.findings.add(
             Severity.WARNING, "config.topics", f"{report.config.folder}/{TOPICS}", -1,
             f"topic {topic} is not in it, but has {messages[topic]} messages in up to {count} "
-            "queues, which nobody can read",
+            "queues, which no consumer can read",
             "`trocket store repair` makes it again with default settings; if it was deleted, "
             "delete it once more with `mqadmin deleteTopic`",
         )  # fmt: skip
@@ -56,7 +56,7 @@ def add_topics(
 
     Args:
       folder: of the file; it can be read.
-      topics: how many queues they get, by name.
+      topics: queue counts by name.
       batch_topics: those of them whose queues are batch consume queues.
     Raises:
       StoreIOError: it could not be read or written.
@@ -77,5 +77,5 @@ def add_topics(
         }
     version = tree.get("dataVersion")
     if isinstance(version, dict) and isinstance(version.get("counter"), int):
-        version["counter"] += 1  # so that name servers are told
+        version["counter"] += 1  # so that the next registration sends the table
     save_json(disk, path, encode(tree))

@@ -1,14 +1,14 @@
-"""A batch consume queue (BatchCQ): one unit for each record, and a record may hold many messages.
+"""Batch consume queues (BatchCQ): one unit per record, and a record may hold many messages.
 
 Java counterpart: store/queue/BatchConsumeQueue.java of 5.3.3, with 5.5.0's rule for records that
-are no inner batch: they count as a batch of one. Layout: docs/formats/batch_consume_queue.md.
+are not an inner batch: they count as a batch of one. Layout: docs/formats/batch_consume_queue.md.
 
 A producer's batch is stored as one record, an inner batch: its body holds the messages, its
-properties say how many (INNER_NUM) and the queue offset of the first (INNER_BASE). A get by any of
-these queue offsets answers the whole record; the consumer takes it apart.
+properties their number (INNER_NUM) and the queue offset of the first (INNER_BASE). A get of any of
+these queue offsets answers the whole record; the consumer splits it.
 
-Units are found by queue offset with a search, because a unit's place in the files says nothing
-about it. Files are named by the byte offset of their first unit, beginning with 0.
+A unit's position in the files does not depend on its queue offset, so units are found by binary
+search. Files are named by the byte offset of their first unit, beginning with 0.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ class BatchUnit(NamedTuple):
     """One unit.
 
     Attributes:
-      physical_offset, size: where the record lies, bytes.
+      physical_offset, size: of the record, bytes.
       tags_code: the record's.
       store_timestamp_ms: the record's.
       base_offset: queue offset of its first message.
-      batch_size: messages in it, >= 1 in a unit that counts.
+      batch_size: messages in it, >= 1 in a valid unit.
     """
 
     physical_offset: int
@@ -61,17 +61,17 @@ class BatchUnit(NamedTuple):
         return self.base_offset + self.batch_size
 
     def to_bytes(self) -> bytes:
-        """The unit as it lies in a file."""
+        """The unit's bytes in a file."""
         return BATCH_UNIT.pack(*self, NOT_COMPACTED, 0)
 
     @classmethod
     def from_bytes(cls, data: bytes | bytearray, position: int = 0) -> BatchUnit:
-        """The unit at a position; zeros where none was ever written."""
+        """The unit at a position; zeros where none was written."""
         return cls(*BATCH_UNIT.unpack_from(data, position)[:6])
 
 
 def inner_batch(properties: bytes) -> tuple[int, int] | None:
-    """(base_offset, batch_size) that a record's properties name; None: they do not.
+    """(base_offset, batch_size) of a record's properties; None: it is not a valid inner batch.
 
     Source: RocketMQ 5.3.3 store/CommitLog.java setBatchSizeIfNeeded.
     """
@@ -85,17 +85,17 @@ def inner_batch(properties: bytes) -> tuple[int, int] | None:
 
 
 def with_inner_base(properties: bytes, base_offset: int) -> bytes:
-    """The properties of an inner batch, told where its first message lies in the queue.
+    """The properties of an inner batch with the queue offset of its first message.
 
-    Source: RocketMQ 5.3.3 store/queue/BatchConsumeQueue.java assignQueueOffset; as there, what the
-      sender said of it is overruled (the last of two values counts).
+    Source: RocketMQ 5.3.3 store/queue/BatchConsumeQueue.java assignQueueOffset; as there, a value
+      of the sender is overruled (the last of two values counts).
     """
     separator = b"\x02" if properties and not properties.endswith(b"\x02") else b""
     return b"%s%sINNER_BASE\x01%d\x02" % (properties, separator, base_offset)
 
 
 def batch_refusal(queue: ConsumeQueue, properties: bytes, sys_flag: int) -> str:
-    """Why a record must not go into a queue; "" when it may.
+    """Why a record must not be put into a queue; "" when it may.
 
     Source: RocketMQ 5.3.3 store/DefaultMessageStore.java asyncPutMessage.
     """
@@ -112,10 +112,10 @@ def batch_refusal(queue: ConsumeQueue, properties: bytes, sys_flag: int) -> str:
 
 
 def unit_of_record(record: LogRecord, tags_code: int) -> BatchUnit:
-    """The unit that stands for a record.
+    """The unit of a record.
 
-    A record that is no inner batch has a unit of one message at its own queue offset. That is
-    5.5.0's rule; before, such records had none.
+    A record that is not an inner batch has a unit of one message at its own queue offset. That is
+    5.5.0's rule; earlier versions wrote no unit for it.
 
     Source: RocketMQ 5.5.0 store/DispatchRequest.java, CommitLog.java setBatchSizeIfNeeded.
     """
@@ -131,7 +131,7 @@ def unit_of_record(record: LogRecord, tags_code: int) -> BatchUnit:
 
 
 def blanks_between(start: int, end: int, physical_offset: int) -> Iterator[BatchUnit]:
-    """Units for queue offsets whose records lie in a hole of the log; for memory only.
+    """Units for queue offsets whose records are in a hole of the log; in memory only.
 
     Args:
       start, end: the queue offsets, end not included.
@@ -144,12 +144,12 @@ def blanks_between(start: int, end: int, physical_offset: int) -> Iterator[Batch
 
 
 class BatchConsumeQueue(ConsumeQueue):
-    """One queue of batches. Owned by the store's task; arguments as `ConsumeQueue`.
+    """One queue of batches. Owned by the store's task; for the arguments see `ConsumeQueue`.
 
-    Offsets are of messages, as in any queue; only `tail` holds units of another kind.
+    Offsets count messages, as in any queue; only the units in `tail` differ.
 
     Attributes:
-      tail_unit: number of the first unit in `tail`, counted from the first there ever was.
+      tail_unit: number of the first unit in `tail`, counted from the queue's first unit ever.
     """
 
     is_plain = False
@@ -181,9 +181,9 @@ class BatchConsumeQueue(ConsumeQueue):
         self.tail_unit = 0
 
     def load(self) -> None:
-        """Find the files, and the end of what was written into the newest.
+        """Find the files, and the last unit written into the newest.
 
-        A unit counts when its offset is >= 0, its size > 0, its base >= 0 and its batch size > 0,
+        A unit is valid when its offset is >= 0, its size > 0, its base >= 0 and its batch size > 0,
         as in Apache.
 
         Raises:
@@ -195,7 +195,7 @@ class BatchConsumeQueue(ConsumeQueue):
         units_per_file = self.files.file_size // BATCH_UNIT_SIZE
         self.tail.clear()
         self.tail_unit = 0
-        # A crash may leave files made ahead: the newest that begins with a unit is the last.
+        # A crash may leave files without units: the newest that begins with a unit is the last.
         while len(self.file_offsets) > 1 and not self._is_written(self._first_of_newest()):
             self.files.remove(self.path_of(self.file_offsets.pop()))
         if self.file_offsets:
@@ -223,7 +223,7 @@ class BatchConsumeQueue(ConsumeQueue):
         return (0, 0, 0)
 
     def read(self, queue_offset: int, count_max: int) -> bytes:
-        """Units as a plain queue has them, one for each queue offset: repeated within a batch.
+        """Units in the format of a plain queue, one per queue offset: repeated within a batch.
 
         Raises:
           StoreIOError: a file could not be read.
@@ -239,9 +239,9 @@ class BatchConsumeQueue(ConsumeQueue):
         return bytes(found)
 
     def units(self, queue_offset: int) -> Iterator[BatchUnit]:
-        """The units from the one on that holds a queue offset, or the first behind it.
+        """The units from the one that holds a queue offset, or from the first after it.
 
-        Those that are not visible yet come too; the caller stops at `max_offset`.
+        Includes units that are not visible yet; the caller stops at `max_offset`.
 
         Raises:
           StoreIOError: a file could not be read.
@@ -274,7 +274,7 @@ class BatchConsumeQueue(ConsumeQueue):
         """Write the visible part of the tail to its files (not synced yet: `files.unsynced`).
 
         Raises:
-          StoreIOError: a file could not be made or written; the tail is kept.
+          StoreIOError: a file could not be created or written; the tail is kept.
         """
         size = self.files.file_size
         while self.tail_offset < self.max_offset:
@@ -294,7 +294,7 @@ class BatchConsumeQueue(ConsumeQueue):
     def append_put(
         self, physical_offset: int, size: int, tags_code: int, now_ms: int, properties: bytes
     ) -> None:
-        """Append the unit of a record that was put, not visible yet."""
+        """Append the unit of a put, not visible yet; see `ConsumeQueue.append_put`."""
         base = self.next_offset
         named = inner_batch(properties)
         count = named[1] if named is not None else 1
@@ -303,7 +303,7 @@ class BatchConsumeQueue(ConsumeQueue):
         self.next_offset = base + count
 
     def roll_back(self) -> None:
-        """Forget the units that were put since the last commit."""
+        """Remove the units since the last commit."""
         while self.tail and self._unit(self._unit_end - 1).base_offset >= self.committed_offset:
             del self.tail[-BATCH_UNIT_SIZE:]
         self.next_offset = self.committed_offset
@@ -312,12 +312,12 @@ class BatchConsumeQueue(ConsumeQueue):
     def append_recovered(self, queue_offset: int, unit: bytes) -> None:
         """Append a unit during recovery, visible at once.
 
-        Queue offsets may be left out (an older broker gave some to records that it then put into
-        no unit), and where a record has offsets that others had before, it counts and they do not.
+        Queue offsets may be left out (an older broker assigned some to records without a unit). A
+        record replaces earlier ones with the same queue offsets.
 
         Args:
           queue_offset: the unit's base offset.
-          unit: of this queue's own kind.
+          unit: in the format of this queue.
         """
         if queue_offset < self.max_offset:
             self.cut_at(queue_offset)
@@ -329,7 +329,7 @@ class BatchConsumeQueue(ConsumeQueue):
         self._note_tail()
 
     def cut(self, physical_end: int) -> None:
-        """Forget units of records that end behind `physical_end`, on disk too (zeros).
+        """Remove units of records that end after `physical_end`, on disk, too (zeros).
 
         Raises:
           StoreIOError: a file could not be read or written.
@@ -342,7 +342,7 @@ class BatchConsumeQueue(ConsumeQueue):
         self._truncate(halve(self._first_unit, self._unit_end, stays))
 
     def cut_at(self, queue_offset: int) -> None:
-        """Forget the units of records with messages from a queue offset on, on disk too (zeros).
+        """Remove the units of records with messages from a queue offset on, on disk, too (zeros).
 
         Raises:
           StoreIOError: a file could not be read or written.
@@ -386,13 +386,13 @@ class BatchConsumeQueue(ConsumeQueue):
         last = (base + self.files.file_size) // BATCH_UNIT_SIZE - 1
         return self._unit(last).physical_offset < min_physical_offset
 
-    def forget(self) -> None:
-        """Be empty, whatever lies on disk."""
-        super().forget()
+    def reset(self) -> None:
+        """Become empty without touching the disk."""
+        super().reset()
         self.tail_unit = 0
 
     def offset_by_time(self, timestamp_ms: int, boundary: BoundaryType) -> int:
-        """The queue offset that a store timestamp stands for, as in any queue: a batch's first.
+        """The queue offset for a store timestamp, see `offset_by_time`: the first of a batch.
 
         Raises:
           StoreIOError: a file could not be read.
@@ -431,7 +431,7 @@ class BatchConsumeQueue(ConsumeQueue):
         return BatchUnit.from_bytes(self._pread(number, 1))
 
     def _read_units(self, number: int) -> bytes:
-        """Units from one on: the rest of the tail, or up to `READ_COUNT` of one file."""
+        """Units from a number on: the rest of the tail, or up to `READ_COUNT` of one file."""
         if number >= self.tail_unit:
             return bytes(self.tail[(number - self.tail_unit) * BATCH_UNIT_SIZE :])
         units_per_file = self.files.file_size // BATCH_UNIT_SIZE
@@ -459,7 +459,7 @@ class BatchConsumeQueue(ConsumeQueue):
         return size
 
     def _truncate(self, number: int) -> None:
-        """Forget the units from this one on, on disk too, whether they count or not."""
+        """Remove the units from this number on, on disk, too, valid or not."""
         if number == self._unit_end:
             self._zero_from(number * BATCH_UNIT_SIZE)
             return
@@ -485,7 +485,7 @@ class BatchConsumeQueue(ConsumeQueue):
                 self.files.unsynced.add(path)
 
     def _note_end(self, if_empty: int) -> None:
-        """Set the offsets after units came or went without a put."""
+        """Set the offsets after units were loaded or removed."""
         end = if_empty
         if self._unit_end > self._first_unit:
             end = self._unit(self._unit_end - 1).end_offset

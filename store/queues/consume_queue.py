@@ -1,11 +1,11 @@
-"""A consume queue: for each message of one (topic, queue id), where it lies in the commit log.
+"""Consume queues: the offset in the commit log of each message of one (topic, queue id).
 
 Java counterpart: store/ConsumeQueue.java of 5.3.3. Units are 20 bytes, files have a fixed size and
 are named by the byte offset of their first unit; see docs/formats/consume_queue.md.
 
 A put appends its unit to `tail` in memory; `commit` makes it visible (`max_offset`); a service
-writes the tail to the file later (`write`), so a burst costs no system call per queue. What a crash
-takes from the tail is rebuilt from the log.
+writes the tail to the file later (`write`), so a burst costs no system call per queue. Units that a
+crash loses are rebuilt from the log.
 
 Offsets:
 
@@ -34,8 +34,8 @@ OPEN_FILES_MAX = 256
 """Queue files kept open at a time, over all queues: a quarter of the usual limit of 1024."""
 
 PAGE_COUNT = 204
-"""Units read from a file at a time, 4 KiB of them: a consumer that lags asks for the next ones
-soon, and reading a page costs what reading one unit does."""
+"""Units read from a file at a time, 4 KiB of them: a lagging consumer will get the next ones soon,
+and reading a page costs the same as reading one unit."""
 
 PAGES_MAX = 256
 """Pages kept, the last one read of each queue: 1 MiB over all queues."""
@@ -43,15 +43,15 @@ PAGES_MAX = 256
 PRE_BLANK = UNIT.pack(0, PRE_BLANK_SIZE, 0)
 
 ZEROS_CHUNK = 64 * 1024
-"""Bytes looked at, and if need be overwritten, at a time behind a queue's end."""
+"""Bytes read, and overwritten if necessary, at a time behind a queue's end."""
 
 
 class QueueSizeError(CorruptRecordError):
-    """A queue file has another size than configured."""
+    """The size of a queue file differs from the configured one."""
 
 
 def wipe(file: DiskFile, position: Position) -> bool:
-    """Have only zeros in a file from a position on; what is zero already is not written.
+    """Overwrite a file with zeros from a position on; chunks of zeros are not written again.
 
     Returns: whether anything was written.
 
@@ -74,14 +74,14 @@ def halve(low: int, high: int, is_before: Callable[[int], bool]) -> int:
 
 
 class QueueFiles:
-    """The open files of all queues, the least recently used closed first.
+    """An LRU pool of the open files of all queues.
 
     Args:
-      disk: where they lie.
+      disk: holds the files.
       file_size: bytes of each, a multiple of 20.
 
     Attributes:
-      unsynced: paths of files written to, and of folders with new entries, since they were synced.
+      unsynced: paths of files written to, and of folders with new entries, since their last sync.
     """
 
     def __init__(self, disk: Disk, file_size: int) -> None:
@@ -92,7 +92,7 @@ class QueueFiles:
         self._pages: dict[tuple[str, int], tuple[int, bytes]] = {}
 
     def page(self, key: tuple[str, int], queue_offset: int, count: int) -> bytes | None:
-        """So many units of a queue from an offset on; None when they were not just read."""
+        """`count` units of a queue from an offset on; None when they are not in the kept page."""
         page = self._pages.get(key)
         if page is None:
             return None
@@ -101,25 +101,25 @@ class QueueFiles:
         return page[1][start:end] if start >= 0 and end <= len(page[1]) else None
 
     def keep_page(self, key: tuple[str, int], queue_offset: int, units: bytes) -> None:
-        """Keep units that were read from a file, and will not change, for the next reader."""
+        """Keep immutable units that were read from a file for the next reader."""
         self._pages.pop(key, None)
         self._pages[key] = (queue_offset, units)
         if len(self._pages) > PAGES_MAX:
             del self._pages[next(iter(self._pages))]
 
     def drop_page(self, key: tuple[str, int]) -> None:
-        """Forget what was read of a queue: its files are about to change."""
+        """Drop the page of a queue whose files are about to change."""
         self._pages.pop(key, None)
 
     def drop_pages(self) -> None:
-        """Forget what was read of all queues."""
+        """Drop the pages of all queues."""
         self._pages.clear()
 
     def get(self, path: str, *, create: bool = False) -> DiskFile:
-        """The open file.
+        """The file, opened if necessary.
 
         Args:
-          create: make it at its full size when there is none.
+          create: create it at its full size when there is none.
 
         Raises:
           StoreIOError: it could not be opened.
@@ -155,7 +155,7 @@ class QueueFiles:
         return file
 
     def forget(self, folder: str) -> None:
-        """Close what lies under a folder that is about to go."""
+        """Close the files under a folder that is about to be removed."""
         for path in [path for path in self._open if path.startswith(folder + "/")]:
             self._open.pop(path).close()
         self.unsynced = {path for path in self.unsynced if not path.startswith(folder + "/")}
@@ -181,18 +181,18 @@ class ConsumeQueue:
     Args:
       topic: a name that `topic_path` accepted.
       queue_id: >= 0.
-      folder: where its files lie.
-      files: the pool they are opened through.
+      folder: the folder of its files.
+      files: the pool of open files.
       topic_field: the record's length-prefixed topic bytes.
-      magic: MAGIC_V1 or MAGIC_V2, as the topic's length demands; 0 in a queue that wants to be
-        told of every put (`append_put`), which the short way of `put_message` does not do.
+      magic: MAGIC_V1 or MAGIC_V2, depending on the topic's length; 0 in a queue whose `append_put`
+        must be called for every put, which the fast path of `put_message` does not do.
 
     Attributes:
-      is_plain: a put may append its unit to `tail` itself, and a get may look at tags codes as they
-        stand in the units.
+      is_plain: a put may append its unit to `tail` itself, and a get may compare the tags codes in
+        the units.
       is_batch: a unit may stand for several messages.
-      cold_end: units before this queue offset were there when the store was opened; what they
-        point to is verified before it is served.
+      cold_end: units before this queue offset are from before the start; their records are verified
+        before they are served.
     """
 
     is_plain = True
@@ -246,10 +246,10 @@ class ConsumeQueue:
         self.tail = bytearray()
 
     def load(self) -> None:
-        """Find the files, and the end of what was written into the newest.
+        """Find the files, and the last unit written into the newest.
 
-        Units are written one after the other into zeros, so the end is found by halving. A unit
-        counts when its offset is >= 0 and its size > 0, as in Apache.
+        Units are written in order into zeros, so the end is found by binary search. A unit is valid
+        when its offset is >= 0 and its size > 0, as in Apache.
 
         Raises:
           StoreIOError: a file could not be read.
@@ -260,7 +260,7 @@ class ConsumeQueue:
         if not self.file_offsets:
             self._set_end(0)
             return
-        # A crash may leave files made ahead: the newest that begins with a unit is the last.
+        # A crash may leave files without units: the newest that begins with a unit is the last.
         last = len(self.file_offsets) - 1
         while last > 0 and not self._is_written(self.file_offsets[last] // UNIT_SIZE):
             last -= 1
@@ -298,7 +298,7 @@ class ConsumeQueue:
         return 0 if size == PRE_BLANK_SIZE else physical_offset + size
 
     def unit_at(self, queue_offset: int) -> tuple[int, int, int]:
-        """(physical_offset, size, tags_code) of one message; zeros when it was never written.
+        """(physical_offset, size, tags_code) of one message; zeros when there is no unit.
 
         Raises:
           StoreIOError: the file could not be read.
@@ -310,11 +310,11 @@ class ConsumeQueue:
         return (physical_offset, size, tags_code)
 
     def read(self, queue_offset: int, count_max: int) -> bytes:
-        """Units from one offset on, never beyond the end of the file that holds the first.
+        """Units from an offset on, at most up to the end of the file that holds the first.
 
         Args:
           queue_offset: >= 0.
-          count_max: at most so many.
+          count_max: most units.
 
         Returns: whole units; empty when that file does not exist.
 
@@ -351,7 +351,7 @@ class ConsumeQueue:
         """Write the visible part of the tail to its files (not synced yet: `files.unsynced`).
 
         Raises:
-          StoreIOError: a file could not be made or written; the tail is kept.
+          StoreIOError: a file could not be created or written; the tail is kept.
         """
         size = self.files.file_size
         while self.tail_offset < self.max_offset:
@@ -374,9 +374,10 @@ class ConsumeQueue:
     def append_put(
         self, physical_offset: int, size: int, tags_code: int, now_ms: int, properties: bytes
     ) -> None:
-        """Append the unit of a record that was put, not visible yet.
+        """Append the unit of a put, not visible yet.
 
         Args:
+          physical_offset, size, tags_code: the unit's fields.
           now_ms: the record's store timestamp.
           properties: the record's.
         """
@@ -384,17 +385,17 @@ class ConsumeQueue:
         self.next_offset += 1
 
     def roll_back(self) -> None:
-        """Forget the units that were put since the last commit."""
+        """Remove the units since the last commit."""
         count = self.next_offset - self.committed_offset
         del self.tail[len(self.tail) - count * UNIT_SIZE :]
         self.next_offset = self.committed_offset
 
     def stored_tags_code(self, tags_code: int, store_timestamp_ms: int, properties: bytes) -> int:
-        """What the unit of a record is to hold as its tags code; may write what that points to."""
+        """The tags code to write into the unit of a record; may append an extension unit."""
         return tags_code
 
     def real_tags_code(self, stored: int) -> int | None:
-        """The tags code that a unit's `tags_code` stands for; None: it cannot be found.
+        """The tags code behind a unit's `tags_code` field; None: it is lost.
 
         Raises:
           StoreIOError: a file could not be read.
@@ -413,19 +414,19 @@ class ConsumeQueue:
             raise CorruptRecordError(
                 self.folder,
                 UNIT.unpack(unit)[0],
-                f"the log goes on with queue offset {queue_offset}, the queue ends at "
+                f"the next record of the log has queue offset {queue_offset}, the queue ends at "
                 f"{self.max_offset}; remove this folder while the broker is down to rebuild it",
             )
         self.tail += unit
         self.max_offset = self.committed_offset = self.next_offset = queue_offset + 1
 
     def begin_at(self, queue_offset: int) -> None:
-        """Let a queue that is empty begin with this offset."""
+        """Let an empty queue begin with this offset."""
         self._set_end(queue_offset)
         self.min_offset = queue_offset
 
     def extend_recovered(self, queue_offset: int, units: bytes | bytearray) -> None:
-        """Append units during recovery, one after the other, visible at once.
+        """Append consecutive units during recovery, visible at once.
 
         Args:
           queue_offset: of the first.
@@ -458,7 +459,7 @@ class ConsumeQueue:
         return low
 
     def cut(self, physical_end: int) -> None:
-        """Forget units of messages that end behind `physical_end`, on disk too (zeros).
+        """Remove units of messages that end after `physical_end`, on disk, too (zeros).
 
         Raises:
           StoreIOError: a file could not be read or written.
@@ -466,7 +467,7 @@ class ConsumeQueue:
         self.cut_at(self.end_before(physical_end))
 
     def cut_at(self, queue_offset: int) -> None:
-        """Forget units from a queue offset on, on disk too (zeros), where there are any.
+        """Remove all units from a queue offset on, on disk, too (zeros).
 
         Raises:
           StoreIOError: a file could not be read or written.
@@ -476,7 +477,7 @@ class ConsumeQueue:
             self._set_end(queue_offset)
 
     def _zero(self, queue_offset: int) -> None:
-        """Write zeros over all units from one on, visible or not; later files go."""
+        """Overwrite all units from one on with zeros, visible or not; remove later files."""
         self.files.drop_page(self.key)
         size = self.files.file_size
         position = queue_offset * UNIT_SIZE
@@ -490,14 +491,14 @@ class ConsumeQueue:
 
     @property
     def lowest_offset(self) -> int:
-        """Queue offset of the first unit there is room for."""
+        """Queue offset of the first unit in the oldest file, or in the tail without files."""
         return min(self.file_offsets, default=self.tail_offset * UNIT_SIZE) // UNIT_SIZE
 
     def correct_min_offset(self, min_physical_offset: int) -> None:
         """Set `min_offset` to the first unit whose message is still in the log.
 
-        A damaged unit must not hide what lies before it: one of a negative offset counts as one
-        that is there, and where the very first unit's message is there, no other is asked.
+        A damaged unit must not hide the units before it: a negative offset counts as being in the
+        log, and if the message of the first unit is in the log, no other unit is checked.
 
         Raises:
           StoreIOError: a file could not be read.
@@ -510,8 +511,8 @@ class ConsumeQueue:
         while low < high:
             middle = seen = (low + high) // 2
             physical_offset, size, _ = self.unit_at(seen)
-            # On disk a blank fills the room before the queue's first unit; in memory it stands for
-            # a message in a hole of the log, and the next one tells.
+            # On disk a blank fills the space before the queue's first unit; in memory it stands for
+            # a message in a hole of the log, and the next unit decides.
             while size == PRE_BLANK_SIZE and self.tail_offset <= seen < high - 1:
                 seen += 1
                 physical_offset, size, _ = self.unit_at(seen)
@@ -526,7 +527,7 @@ class ConsumeQueue:
         self.min_offset = low
 
     def follow_log(self, min_physical_offset: int) -> None:
-        """As `correct_min_offset`, where something has changed.
+        """`correct_min_offset`, if the log no longer has the oldest message.
 
         Raises:
           StoreIOError: a file could not be read.
@@ -538,10 +539,10 @@ class ConsumeQueue:
             self.correct_min_offset(min_physical_offset)
 
     def delete_expired(self, min_physical_offset: int) -> bool:
-        """Remove the oldest file if the log has no message of it any more.
+        """Remove the oldest file if the log no longer has any message of it.
 
-        The newest file stays: it says at which offset the queue goes on. One file goes at a call;
-        the caller syncs the folder before the next, so that a crash leaves no gap.
+        The newest file stays: it defines the queue's next offset. One call removes one file; the
+        caller syncs the folder before the next, so that a crash leaves no gap.
 
         Returns: whether a file was removed.
 
@@ -561,7 +562,7 @@ class ConsumeQueue:
         return True
 
     def _is_expired(self, base: int, min_physical_offset: int) -> bool:
-        """Whether the log has no message of a file any more; the file is not the newest."""
+        """Whether the log no longer has any message of a file; the file is not the newest."""
         return base + self.files.file_size <= self.min_offset * UNIT_SIZE
 
     def path_of(self, base: int) -> str:
@@ -577,10 +578,10 @@ class ConsumeQueue:
         self.files.forget(self.folder)
         self.files.disk.remove_folder(self.folder)
         self.files.unsynced.add(self.folder.rpartition("/")[0])
-        self.forget()
+        self.reset()
 
-    def forget(self) -> None:
-        """Be empty, whatever lies on disk."""
+    def reset(self) -> None:
+        """Become empty without touching the disk."""
         self.file_offsets = []
         self.min_offset = 0
         self._set_end(0)

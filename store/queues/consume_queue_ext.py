@@ -1,15 +1,15 @@
-"""Consume queue extensions: what filters want to know of a message besides its tags code.
+"""Consume queue extensions: data for message filters beyond the tags code.
 
-Java counterpart: store/ConsumeQueueExt.java of 5.3.3 and what ConsumeQueue.java does with it. A
-unit holds the tags code, the store timestamp and a bit map of the subscriptions that the message
-fits; the queue's unit then holds the extension unit's address in place of the tags code. Layout:
+Java counterpart: store/ConsumeQueueExt.java of 5.3.3 and its use in ConsumeQueue.java. A unit holds
+the tags code, the store timestamp and a bit map of the subscriptions that the message matches; the
+queue's unit then holds the extension unit's address in place of the tags code. Layout:
 docs/formats/consume_queue_ext.md.
 
-Units are written with `enableConsumeQueueExt=true`; those that are there are always read. Lost or
-damaged ones cost nothing but work: such a message passes every tag filter here, and the consumer
-filters again. An address never comes to mean another unit.
+Units are written with `enableConsumeQueueExt=true`; existing ones are always read. A lost or
+damaged unit only costs work: its message passes every tag filter here, and the consumer filters
+again. An address is never reused for another unit.
 
-What the bits of a bit map mean is the broker's business (broker/filter_bit_maps.py).
+The broker defines the bits of a bit map (broker/filter_bit_maps.py).
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ POSITION_MAX = EXT_ADDRESS_MAX - _ADDRESS_BASE
 
 UNIT_SIZE_MAX = 0x7FFF
 USUAL_SIZE_MAX = 256
-"""Read at first; 64 consumer groups take 280 bits."""
+"""Bytes of the first read of a unit; 64 consumer groups take 280 bits."""
 
 END_ROOM = 4
 """Bytes kept free at a file's end. Source: ConsumeQueueExt.java END_BLANK_DATA_LENGTH."""
 
 READ_AHEAD = 16 * 1024
 SCAN_COUNT = 1000
-"""Queue units looked at in one read."""
+"""Queue units per read in the search for the newest address."""
 
 BitMapOf = Callable[[str, bytes], bytes | None]
 """(topic, encoded properties) to the bit map of a message, None for none; does not raise."""
@@ -58,7 +58,7 @@ class ExtUnit(NamedTuple):
     Attributes:
       tags_code: the message's.
       store_timestamp_ms: the message's.
-      bit_map: which subscriptions it fits; None when that was not computed.
+      bit_map: the subscriptions that it matches; None when it was not computed.
     """
 
     tags_code: int
@@ -66,7 +66,7 @@ class ExtUnit(NamedTuple):
     bit_map: bytes | None
 
     def to_bytes(self) -> bytes:
-        """The unit as it lies in a file; it has at most `UNIT_SIZE_MAX` bytes."""
+        """The unit's bytes in a file, at most `UNIT_SIZE_MAX`."""
         bit_map = self.bit_map or b""
         size = EXT_HEAD_SIZE + len(bit_map)
         return EXT_HEAD.pack(size, self.tags_code, self.store_timestamp_ms, len(bit_map)) + bit_map
@@ -84,15 +84,15 @@ class ExtUnit(NamedTuple):
 
 
 class ConsumeQueueExt:
-    """The extension units of one queue: bytes addressed by where they begin.
+    """The extension units of one queue, addressed by their positions.
 
     Args:
-      folder: where its files lie.
-      files: the pool they are opened through.
+      folder: the folder of its files.
+      files: the pool of open files.
 
     Attributes:
-      end: where the next unit goes, bytes from the start of the extension.
-      written_end: up to where units are in the files; the rest is in memory.
+      end: position of the next unit, bytes from the start of the extension.
+      written_end: position up to which units are in the files; the rest is in memory.
     """
 
     def __init__(self, folder: str, files: QueueFiles) -> None:
@@ -104,7 +104,7 @@ class ConsumeQueueExt:
         self._tail = bytearray()
 
     def load(self) -> None:
-        """Find the files; the end is set by `cut`, because only the queue knows it.
+        """Find the files; `cut` sets the end, which only the queue knows.
 
         Raises:
           StoreIOError: a file could not be read.
@@ -117,7 +117,7 @@ class ConsumeQueueExt:
             path = f"{self.folder}/{name}"
             file = self._files.get(path)
             found = file.size()
-            if found == 0 and name == names[-1]:  # being made when the process died
+            if found == 0 and name == names[-1]:  # being created when the process died
                 file.resize(size)
             elif found != size or int(name) % size:
                 raise QueueSizeError(
@@ -162,10 +162,10 @@ class ConsumeQueueExt:
         return position + _ADDRESS_BASE
 
     def write(self, until: int) -> None:
-        """Write what is in memory before a position to the files (not synced yet).
+        """Write the units in memory before a position to the files (not synced yet).
 
         Raises:
-          StoreIOError: a file could not be made or written; what was not written is kept.
+          StoreIOError: a file could not be created or written; unwritten units are kept.
         """
         size = self._files.file_size
         while self.written_end < until:
@@ -182,7 +182,7 @@ class ConsumeQueueExt:
             self.written_end += take
 
     def cut(self, end: int) -> None:
-        """Forget all units from a position on, on disk too.
+        """Remove all units from a position on, on disk, too.
 
         Raises:
           StoreIOError: a file could not be written.
@@ -199,12 +199,12 @@ class ConsumeQueueExt:
         self.end = self.written_end = end
 
     def forget(self, end: int) -> None:
-        """Forget all units from a position on that were never written to a file."""
+        """Remove all units from a position on, none of which is in a file."""
         del self._tail[end - self.written_end :]
         self.end = end
 
     def remove_before(self, address: int) -> None:
-        """Remove the files that lie wholly before an address.
+        """Remove the files that end before an address.
 
         Raises:
           StoreIOError: a file could not be removed.
@@ -224,34 +224,37 @@ class ConsumeQueueExt:
         self._files.forget(self.folder)
         self._files.disk.remove_folder(self.folder)
         self._files.unsynced.add(self.folder.rpartition("/")[0])
-        self.leave()
+        self.reset()
 
-    def leave(self) -> None:
-        """Be empty, whatever lies on disk."""
+    def reset(self) -> None:
+        """Become empty without touching the disk."""
         self._file_offsets = []
         self._tail.clear()
         self.end = self.written_end = 0
 
     def end_of(self, address: int) -> int:
-        """Where the next unit may go, when the one at this address is the last in use.
+        """Position of the next unit, when the one at this address is the last in use.
 
-        A unit that cannot be read has an unknown end: the next one goes into the next file, so
-        that its address was never used.
+        The end of an unreadable unit is unknown: the next one is then written into the next file,
+        whose addresses were never used.
 
         Raises:
           StoreIOError: the file could not be read.
         """
-        self.end = self.written_end = 1 << 63  # nothing is known to be free yet
+        self.end = self.written_end = 1 << 63  # so that `unit_at` reads all of the files
         unit = self.unit_at(address)
         position = address - _ADDRESS_BASE
         if unit is not None:
             return position + len(unit.to_bytes())
         size = self._files.file_size
-        logger.warning("%s: the unit at %d cannot be read", self.folder, position)
+        logger.warning(
+            "%s: the unit at %d cannot be read: its message passes every tag filter here, and the "
+            "next unit goes into a new file", self.folder, position,
+        )  # fmt: skip
         return (position // size + 1) * size
 
     def reader(self) -> Callable[[int], ExtUnit | None]:
-        """A function from address to unit that reads ahead: for addresses that mostly rise."""
+        """A function from address to unit that reads ahead, for mostly ascending addresses."""
         chunk, chunk_at = b"", 0
 
         def read(address: int) -> ExtUnit | None:
@@ -267,7 +270,7 @@ class ConsumeQueueExt:
         return read
 
     def _read(self, position: int, size: int) -> bytes:
-        """Up to so many bytes from a position on, from memory or from one file."""
+        """Up to `size` bytes from a position on, from memory or from one file."""
         if position >= self.written_end:
             start = position - self.written_end
             return bytes(self._tail[start : start + size])
@@ -287,8 +290,8 @@ class ExtendedConsumeQueue(ConsumeQueue):
     Args:
       ext: its extension.
       writes: whether new messages get a unit there.
-      bitmap_of: what gives their bit map; None: they have none.
-      others: as `ConsumeQueue`.
+      bitmap_of: computes their bit map; None: they have none.
+      topic, queue_id and the rest: see `ConsumeQueue`.
     """
 
     is_plain = False
@@ -323,10 +326,10 @@ class ExtendedConsumeQueue(ConsumeQueue):
         self.bitmap_of = bitmap_of
 
     def load(self) -> None:
-        """As `ConsumeQueue.load`, then the extension up to what the units refer to.
+        """Load the queue, then its extension up to the last unit that the queue refers to.
 
-        Where no more units are to be written, extension files of another size than configured do
-        no harm: they are left alone, and messages with units there pass every filter.
+        Where no more units are written, extension files of another size than configured are
+        ignored: messages with units there pass every filter.
         """
         super().load()
         try:
@@ -335,12 +338,12 @@ class ExtendedConsumeQueue(ConsumeQueue):
             if self.writes:
                 raise
             logger.warning("%s", error)
-            self.ext.leave()
+            self.ext.reset()
         else:
-            self._settle_ext()
+            self._cut_ext()
 
     def write(self) -> None:
-        """As `ConsumeQueue.write`; the extension goes first, so that no address leads nowhere."""
+        """Write the extension, then the queue, so that every address on disk has its unit."""
         if self.tail_offset < self.max_offset:
             self.ext.write(self._ext_end(self.max_offset))
         super().write()
@@ -348,17 +351,17 @@ class ExtendedConsumeQueue(ConsumeQueue):
     def append_put(
         self, physical_offset: int, size: int, tags_code: int, now_ms: int, properties: bytes
     ) -> None:
-        """As `ConsumeQueue.append_put`, with an extension unit."""
+        """Append the unit of a put and its extension unit, see `ConsumeQueue.append_put`."""
         stored = self.stored_tags_code(tags_code, now_ms, properties)
         super().append_put(physical_offset, size, stored, now_ms, properties)
 
     def roll_back(self) -> None:
-        """As `ConsumeQueue.roll_back`; the extension forgets its units too."""
+        """Remove the units since the last commit, and their extension units."""
         self.ext.forget(self._ext_end(self.committed_offset))
         super().roll_back()
 
     def stored_tags_code(self, tags_code: int, store_timestamp_ms: int, properties: bytes) -> int:
-        """Append an extension unit; its address, or the tags code where it has no room."""
+        """Append an extension unit; returns its address, or the tags code if it does not fit."""
         if not self.writes:
             return tags_code
         bit_map = self.bitmap_of(self.key[0], properties) if self.bitmap_of is not None else None
@@ -366,16 +369,16 @@ class ExtendedConsumeQueue(ConsumeQueue):
         return tags_code if address is None else address
 
     def real_tags_code(self, stored: int) -> int | None:
-        """The tags code that a unit's `tags_code` stands for; None: its extension is lost."""
+        """The tags code behind a unit's `tags_code` field; None: its extension is lost."""
         if not is_ext_address(stored):
             return stored
         unit = self.ext.unit_at(stored)
         return None if unit is None else unit.tags_code
 
     def hidden_by(self, hides: Callable[[ExtUnit], bool]) -> Callable[[int], bool]:
-        """What applies `hides` to the extension unit of a tags code.
+        """A function that applies `hides` to the extension unit of a tags code.
 
-        Without a unit, and where it cannot be read, nothing is hidden.
+        False without a unit, and where it cannot be read.
         """
         unit_at = self.ext.reader()
 
@@ -391,7 +394,7 @@ class ExtendedConsumeQueue(ConsumeQueue):
         return is_hidden
 
     def with_real_tags_codes(self, units: bytes) -> bytes:
-        """The same queue units with tags codes in place of addresses, where these can be read.
+        """The same queue units with tags codes in place of addresses that can be read.
 
         Raises:
           StoreIOError: a file could not be read.
@@ -405,14 +408,14 @@ class ExtendedConsumeQueue(ConsumeQueue):
         return bytes(found)
 
     def cut_at(self, queue_offset: int) -> None:
-        """As `ConsumeQueue.cut_at`; the extension is cut too."""
+        """Remove all units from a queue offset on, and their extension units."""
         before = self.max_offset
         super().cut_at(queue_offset)
         if self.max_offset != before:
-            self._settle_ext()
+            self._cut_ext()
 
     def correct_min_offset(self, min_physical_offset: int) -> None:
-        """As `ConsumeQueue.correct_min_offset`; extension files that nothing needs any more go."""
+        """Set `min_offset`, see `ConsumeQueue`, and remove extension files before it."""
         super().correct_min_offset(min_physical_offset)
         if self.min_offset < self.max_offset:
             code = self.unit_at(self.min_offset)[2]
@@ -420,17 +423,17 @@ class ExtendedConsumeQueue(ConsumeQueue):
                 self.ext.remove_before(code)
 
     def remove(self) -> None:
-        """Remove the files, those of the extension too."""
+        """Remove the files, including those of the extension."""
         super().remove()
         self.ext.remove()
 
-    def forget(self) -> None:
-        """Be empty, whatever lies on disk."""
-        super().forget()
-        self.ext.leave()
+    def reset(self) -> None:
+        """Become empty without touching the disk."""
+        super().reset()
+        self.ext.reset()
 
-    def _settle_ext(self) -> None:
-        """Let the extension end where the units on disk say."""
+    def _cut_ext(self) -> None:
+        """Cut the extension after the last unit that the queue refers to."""
         address = self._newest_address()
         self.ext.cut(0 if address is None else self.ext.end_of(address))
 
@@ -452,7 +455,7 @@ class ExtendedConsumeQueue(ConsumeQueue):
         return None
 
     def _ext_end(self, queue_offset: int) -> int:
-        """Where the extension ends for the units before an offset that is in memory."""
+        """The end of the extension for the units before a queue offset of the tail."""
         skip = (queue_offset - self.tail_offset) * UNIT_SIZE
         for _, _, code in UNIT.iter_unpack(bytes(self.tail[skip:])):
             if is_ext_address(code):

@@ -1,4 +1,4 @@
-"""All consume queues: by key, from the folders, into the folders.
+"""The consume queues of a store, by key.
 
 Java counterpart: store/queue/ConsumeQueueStore.java of 5.3.3.
 """
@@ -27,17 +27,17 @@ logger = logging.getLogger(__name__)
 
 TIME_MAX = INT64_MAX
 UNREADABLE_MAX = 1000
-"""Messages that a search by time tries one after the other until one can be read."""
+"""Unreadable messages in a row after which a search by time gives up on a range."""
 
 TOPIC_FACTS_COUNT_MAX = 16_384
-"""Topics whose facts are remembered, a few hundred bytes each; it saves time and memory only."""
+"""Topics whose facts are cached, a few hundred bytes each; the cache saves time and memory only."""
 
 QUEUE_ID_MAX = INT32_MAX
-"""Queue ids are int32 on the wire; a folder's name beyond it was not made by a broker."""
+"""Queue ids are int32 on the wire; no broker created a folder with a larger one."""
 
 
 class _TopicFacts(NamedTuple):
-    """What the queues of one topic share.
+    """Values that the queues of one topic share.
 
     Attributes:
       folder: the name of its folder.
@@ -55,8 +55,8 @@ class _TopicFacts(NamedTuple):
 def _topic_facts(topic: str) -> _TopicFacts | None:
     """The facts of a topic.
 
-    Remembered so that all queues of a topic have the same objects: a put to one of thousands of
-    queues finds them in the processor's cache. None for a topic that cannot be a folder's name.
+    Cached so that all queues of a topic share the same objects: a put to one of thousands of queues
+    finds them in the processor's cache. None for a topic that cannot be a folder's name.
     """
     name = topic_path(topic)
     if name is None:
@@ -72,20 +72,20 @@ class ConsumeQueueStore:
     """The queues of a store. Owned by the store's task.
 
     Args:
-      disk: where they lie.
+      disk: holds the files.
       root: the data folder.
       file_size, batch_file_size, ext_file_size: bytes of one file of a queue, of a batch queue, of
         an extension.
       writes_ext: whether new messages get an extension unit.
 
     Attributes:
-      batch_topics: topics whose queues are batch queues, because there are files of that kind or
-        the broker says so; may be added to before a topic has queues.
-      bitmap_of: gives the bit maps of new extension units; None: they have none. To be set before
-        `load`, which makes lost units again.
+      batch_topics: topics whose queues are batch queues, because such files exist or the broker
+        configured them; the broker may add topics that have no queues yet.
+      bitmap_of: computes the bit maps of new extension units; None: they have none. Set it before
+        `load`, which recreates lost units.
       writes_ext: whether new messages get an extension unit.
-      damaged: what is wrong with queues whose files could not be believed, by (topic, queue id);
-        they are empty until they are built again from the log.
+      damaged: what is wrong with queues whose files are damaged, by (topic, queue id); they are
+        empty until they are rebuilt from the log.
     """
 
     def __init__(
@@ -114,7 +114,7 @@ class ConsumeQueueStore:
         self._ext_folder = f"{root}/consumequeue_ext"
 
     def load(self) -> None:
-        """Open every queue there is a folder of; `damaged` says which could not be believed.
+        """Open the queue of every folder; damaged ones are in `damaged`.
 
         Raises:
           StoreIOError: a file could not be read.
@@ -127,7 +127,7 @@ class ConsumeQueueStore:
             self._load(topic, queue_id)
         for topic, queue_id in self._found(self._folder):
             if topic in self.batch_topics:
-                logger.warning("%s/%s is a batch topic's; it is left alone", self._folder, topic)
+                logger.warning("%s/%s is ignored: the topic has batch queues", self._folder, topic)
             else:
                 self._load(topic, queue_id)
 
@@ -138,10 +138,10 @@ class ConsumeQueueStore:
                 queue.load()
             except CorruptRecordError as error:
                 self.damaged[queue.key] = error
-                queue.forget()
+                queue.reset()
 
     def size_problem(self) -> CorruptRecordError | None:
-        """What to tell an operator who configured another file size than all files have."""
+        """The error when no queue file has the configured size; None: some file has it."""
         problem = None
         for error in self.damaged.values():
             if isinstance(error, QueueSizeError):
@@ -150,36 +150,38 @@ class ConsumeQueueStore:
         return None if fits else problem
 
     def use_disk(self, disk: Disk) -> None:
-        """Go on with another disk that has the same files; nothing may be unwritten."""
+        """Switch to another disk with the same files; nothing may be unwritten."""
         self._disk = disk
         for pool in (self.files, self.batch_files, self.ext_files):
             pool.close()
             pool.disk = disk
 
     def _found(self, folder: str) -> Iterator[tuple[str, int]]:
-        """(topic, queue id) of what lies in a folder of queues."""
+        """(topic, queue id) of the queues in a folder."""
         disk = self._disk
         for topic in disk.list(folder):
             if topic_path(topic) is None:
-                logger.warning("%s/%s is no topic's folder; it is left alone", folder, topic)
+                logger.warning("%s/%s is ignored: it is not a topic's folder", folder, topic)
                 continue
             for name in disk.list(f"{folder}/{topic}"):
                 if name.isascii() and name.isdigit() and int(name) <= QUEUE_ID_MAX:
                     yield topic, int(name)
 
     def is_possible(self, topic: str, queue_id: int) -> bool:
-        """Whether there can be such a queue, see `create`."""
+        """Whether a queue may have this topic and id, see `create`."""
         return _topic_facts(topic) is not None and 0 <= queue_id <= QUEUE_ID_MAX
 
     def create(self, topic: str, queue_id: int) -> ConsumeQueue | None:
-        """A new, empty queue, of batches for one of `batch_topics`; nothing is written yet.
+        """A new, empty queue, a batch queue for one of `batch_topics`; nothing is written yet.
 
-        Returns: None when the topic cannot be a folder's name, or the queue id is no int32 >= 0.
+        Returns: None when the topic cannot be a folder's name, or the queue id is not an int32
+          >= 0.
         """
         facts = _topic_facts(topic)
         if facts is None or not 0 <= queue_id <= QUEUE_ID_MAX:
             return None
         name, magic, topic_field, topic_hash = facts
+        # Existing extensions are read even when no new ones are written.
         ext_folder = f"{self._ext_folder}/{name}/{queue_id}"
         queue: ConsumeQueue
         if topic in self.batch_topics:
@@ -218,32 +220,32 @@ class ConsumeQueueStore:
         return queue
 
     def get_or_create(self, topic: str, queue_id: int) -> ConsumeQueue | None:
-        """The queue, made if there is none; None as `create`."""
+        """The queue, created if there is none; None as for `create`."""
         return self.queues.get((topic, queue_id)) or self.create(topic, queue_id)
 
     def physical_end(self) -> int:
-        """The highest byte of the log that a unit points behind."""
+        """First byte of the log after the last record that a unit points to."""
         return max((queue.physical_end() for queue in self.queues.values()), default=0)
 
     def write(self) -> None:
-        """Write what is visible and in memory only to the files.
+        """Write the visible units that are in memory only to the files.
 
         Raises:
-          StoreIOError: one could not be written; the rest may still be in memory.
+          StoreIOError: a file could not be written; the rest may still be in memory.
         """
         for queue in self.unwritten():
             queue.write()
 
     def unwritten(self, count_min: int = 1) -> list[ConsumeQueue]:
-        """The queues with at least so many visible units that are in memory only."""
+        """The queues with at least `count_min` visible units that are in memory only."""
         return [q for q in self.queues.values() if q.max_offset - q.tail_offset >= count_min]
 
     def sync(self, paths: Iterable[str]) -> None:
-        """Sync these files and folders; may run in a worker thread (each is opened on its own).
+        """Sync these files and folders; may run in a worker thread (each is opened separately).
 
         Raises:
-          StoreIOError: one could not be synced, now or at an earlier call: what was lost then is
-            not known, so nothing may be vouched for before the queues were recovered.
+          StoreIOError: one could not be synced, now or at an earlier call: it is unknown what was
+            lost, so no checkpoint may be written until the queues are recovered.
         """
         if self._sync_failure is not None:
             raise StoreIOError(self._sync_failure.path, self._sync_failure.reason)
@@ -259,7 +261,7 @@ class ConsumeQueueStore:
             raise self._sync_failure from error
 
     def put_back_unsynced(self, paths: Iterable[str]) -> None:
-        """Have `take_unsynced` give paths once more whose sync did not even begin."""
+        """Undo `take_unsynced` for paths whose sync was not started."""
         self.files.unsynced |= set(paths)
 
     def _sync_one(self, path: str) -> None:
@@ -272,14 +274,14 @@ class ConsumeQueueStore:
             finally:
                 file.close()
 
-    def doubt_folders(self, known: Collection[tuple[str, int]]) -> None:
-        """Have the folders of queues synced that no checkpoint knew of.
+    def mark_folders_unsynced(self, known: Collection[tuple[str, int]]) -> None:
+        """Mark the folders of queues that no checkpoint covers as unsynced.
 
-        The process that made them may have died before it synced them, and what is there for us is
-        not there after a power cut.
+        The process that created them may have died before it synced them: the folders exist now,
+        but may not after a power cut.
 
         Args:
-          known: the queues that the last checkpoint vouched for.
+          known: the queues that the last checkpoint covers.
         """
         for key, queue in self.queues.items():
             if key in known:
@@ -350,16 +352,16 @@ def offset_by_time(
     boundary: BoundaryType,
     time_at: Callable[[int], int],
 ) -> int:
-    """The queue offset that a store timestamp stands for.
+    """The queue offset for a store timestamp.
 
     LOWER: the first message stored at or after it; UPPER: the last stored at or before it. As in
-    Apache, UPPER of a time before the first message is 0, LOWER of one after the last is the next
-    offset to come; the answer is then brought into [min, max]. Messages that cannot be read are
-    taken for newer than they may be: the answer is then too early, and nothing is passed over.
+    Apache, UPPER of a time before the first message is 0, LOWER of a time after the last is the
+    queue's next offset; the result is then limited to [min, max]. Unreadable messages count as
+    newer than they may be: the result is then too early, so that no message is skipped.
 
     Args:
       time_at: store timestamp (ms) of the message at a queue offset; raises CorruptRecordError
-        where that cannot be told.
+        for an unreadable message.
 
     Raises:
       StoreIOError: a file could not be read.
@@ -382,7 +384,7 @@ def offset_by_time(
 
 
 def _next_time(start: int, end: int, time_at: Callable[[int], int]) -> tuple[int, int]:
-    """The first message in [start, end) that can be read, and its time; the end of time if none."""
+    """The first readable message in [start, end), and its time; `TIME_MAX` if there is none."""
     for queue_offset in range(start, end):
         try:
             return queue_offset, time_at(queue_offset)

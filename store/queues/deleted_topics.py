@@ -1,11 +1,11 @@
-"""`deleted_topics.trocket`: the names of topics that were deleted and not made again.
+"""`deleted_topics.trocket`: the names of deleted topics that were not created again.
 
-A deleted topic's messages stay in the log until retention takes them. After a crash recovery may
-build queues from them, and delayed messages may still be delivered to it. Without this file such
-queues look like those of a topic that the table of topics has lost, which is made again at a start.
+A deleted topic's messages stay in the log until retention deletes them. After a crash recovery may
+build queues from them, and delayed messages may still be delivered to the topic. Without this file
+such queues look like those of a topic that the topic table has lost, which a start creates again.
 
-Ours; RocketMQ has no such file and leaves it alone. Text: the CRC32 of all that follows the first
-line, as 8 hex digits, a newline, then JSON. Written to a temporary file, synced, renamed.
+Ours; RocketMQ has no such file and ignores it. Text: the CRC32 of everything after the first line,
+as 8 hex digits, a newline, then JSON. Written to a temporary file, synced, renamed.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ VERSION = 1
 
 
 DELETED_COUNT_MAX: Final = 100_000
-"""Names that are kept, as many as there may be topics; the oldest deletions are forgotten first.
-Each deletion writes the file: 100 bytes a name."""
+"""Names that are kept, the limit of topics; the oldest deletions are dropped first. Each deletion
+writes the file: 100 bytes per name."""
 
 
 class DeletedTopics:
     """The deletions of one store. Owned by the store's task.
 
     Args:
-      disk, root: where the store is.
+      disk, root: the disk and the data folder.
 
     Attributes:
-      names: the topics that are deleted, in the order of their deletions.
-      known_from: physical offset from which on every deletion is noted; None: there is no file, so
-        that nothing is known of deletions.
+      names: the deleted topics, in the order of their deletions.
+      known_from: physical offset from which on every deletion is recorded; None: there is no file,
+        and deletions are unknown.
     """
 
     def __init__(self, disk: Disk, root: str) -> None:
@@ -50,7 +50,7 @@ class DeletedTopics:
         self._root = root
 
     def load(self) -> None:
-        """Read the file; one that is damaged counts as none, and this is logged.
+        """Read the file; a damaged one is logged and ignored.
 
         Raises:
           StoreIOError: it could not be read.
@@ -66,15 +66,15 @@ class DeletedTopics:
             self.known_from, self.names = _parse(data)
         except (ValueError, KeyError, TypeError) as error:
             logger.warning(
-                "%s cannot be used: %s; which topics were deleted before now is not known",
+                "%s cannot be used: %s; topics that were deleted before now may come back",
                 self._path, error,
             )  # fmt: skip
 
     def begin(self, log_end: int) -> None:
-        """Note deletions from here on, where there is no file yet.
+        """Create the file, if there is none.
 
         Args:
-          log_end: where the log ends; 0: there was no topic yet that could have been deleted.
+          log_end: the end of the log; 0: no topic can have been deleted before.
         Raises:
           StoreIOError: the file could not be written.
         """
@@ -82,10 +82,10 @@ class DeletedTopics:
             self._write(log_end, self.names)
 
     def add(self, topics: Iterable[str], log_end: int) -> None:
-        """Say that topics are deleted: to be called before their queues are removed.
+        """Record deleted topics; call it before their queues are removed.
 
         Raises:
-          StoreIOError: the file could not be written; the old one still stands.
+          StoreIOError: the file could not be written; the old one is still valid.
         """
         names = {**self.names, **dict.fromkeys(topics)}
         if names.keys() != self.names.keys():
@@ -94,10 +94,10 @@ class DeletedTopics:
             self._write(log_end if self.known_from is None else self.known_from, names)
 
     def remove(self, topics: Iterable[str]) -> None:
-        """Say that topics are there, be it again.
+        """Record that topics exist (again).
 
         Raises:
-          StoreIOError: the file could not be written; the old one still stands.
+          StoreIOError: the file could not be written; the old one is still valid.
         """
         again = {topic for topic in topics if topic in self.names}
         if again and self.known_from is not None:

@@ -1,4 +1,4 @@
-"""The tags codes of a queue's newest messages, for pulls that wait for some of them. Pure."""
+"""The tags codes of a queue's newest messages, for long polls with a tag filter. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ..format import UNIT
 from .consume_queue import ConsumeQueue
 
 NEW_UNITS_MAX: Final = 1_000
-"""Units that are looked through; where more are new, all waiting pulls are tried."""
+"""Units that are scanned; where more are new, all waiting pulls are woken."""
 
 
 def tags_codes_since(
@@ -20,9 +20,9 @@ def tags_codes_since(
     Args:
       queue: a queue; None: there is none.
       queue_offset: any number.
-    Returns: the codes, or None where the units do not say them (queues of batches and with an
-      extension, units that were there before the start, more than NEW_UNITS_MAX); and the offset
-      at which the queue ends.
+    Returns: the codes, or None where the units do not hold them or were not scanned (queues of
+      batches and with an extension, units from before the start, more than NEW_UNITS_MAX); and the
+      offset at which the queue ends.
     """
     if queue is None:
         return None, queue_offset

@@ -1,8 +1,8 @@
-"""What the log says that the consume queues must hold.
+"""The queue units that a record of the log has: the rules of dispatching.
 
 Java counterparts (5.3.3): CommitLog.checkMessageAndReturnSize for the tags code, ConsumeQueue's
-multiDispatchLmqQueue for light queues. Recovery puts records into queues by these rules, and units
-are checked by them.
+multiDispatchLmqQueue for light queues. Recovery builds queues by these rules, and units are checked
+by them.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
 """Units of its queues hold the time of delivery, ms, instead of a tags code."""
 
 TAGS_MAX = 65_536
-"""Tags whose code is remembered."""
+"""Tags whose code is cached."""
 
 LIGHT_PREFIX = "%LMQ%"
-"""Begins the names of light queues (LMQ): a message is put into them besides its own queue."""
+"""Prefix of light queues (LMQ): a message is put into them in addition to its own queue."""
 
 _MULTI_DISPATCH = b"INNER_MULTI_DISPATCH"
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 
 class Place(NamedTuple):
-    """One queue unit that a record makes."""
+    """One queue unit of a record: its queue, offset and tags code."""
 
     key: Key
     queue_offset: int
@@ -38,7 +38,7 @@ class Place(NamedTuple):
 
 
 class Places:
-    """Where records belong.
+    """Computes the queue units of records.
 
     Args:
       message_delay_level: the configured durations.
@@ -49,7 +49,7 @@ class Places:
         self._codes: dict[bytes, int] = {}
 
     def tags_code(self, topic: str, timestamp_ms: int, properties: bytes) -> int:
-        """What the unit of a record says about its tags.
+        """The tags code in the unit of a record.
 
         Source: RocketMQ 5.3.3 store/CommitLog.java checkMessageAndReturnSize.
         """
@@ -68,12 +68,12 @@ class Places:
         return code
 
     def code_of(self, record: ScannedRecord) -> int:
-        """What a record's own unit says about its tags."""
+        """The tags code in the unit of a record in its own queue."""
         _, _, topic, _, _, _, timestamp_ms, properties = record
         return self.tags_code(topic, timestamp_ms, properties)
 
     def of(self, record: ScannedRecord) -> Iterator[Place]:
-        """The places of a record: none for half and rolled back messages, more for light queues."""
+        """The units of a record: none for half and rolled back messages, more for light queues."""
         _, _, topic, queue_id, queue_offset, sys_flag, timestamp_ms, properties = record
         if not sys_flag & TRANSACTION_PREPARED_TYPE:
             code = self.tags_code(topic, timestamp_ms, properties)
@@ -82,9 +82,11 @@ class Places:
                 yield from light_places(properties, code)
 
     def place_in(self, record: ScannedRecord, key: Key, queue_offset: int) -> Place | None:
-        """The place of a record that is this one; None: it does not belong there."""
+        """The unit of a record at this place; None: the record has no unit there."""
         _, _, topic, queue_id, its_offset, sys_flag, timestamp_ms, properties = record
-        if its_offset == queue_offset and (topic, queue_id) == key:  # in half the time
+        if (
+            its_offset == queue_offset and (topic, queue_id) == key
+        ):  # the usual case, in half the time
             if sys_flag & TRANSACTION_PREPARED_TYPE:
                 return None
             return Place(key, queue_offset, self.tags_code(topic, timestamp_ms, properties))
@@ -95,10 +97,10 @@ class Places:
 
 
 def light_places(properties: bytes, code: int) -> Iterator[Place]:
-    """The units that a record makes in light queues besides its own.
+    """The units of a record in light queues.
 
-    Queues of other names are left out, though Apache would fill them: these properties come from
-    the sender, who must not reach into the queues of others.
+    Queues of other names are left out, though Apache would fill them: the sender controls these
+    properties, and must not write into other queues.
 
     Source: RocketMQ 5.3.3 store/ConsumeQueue.java multiDispatchLmqQueue.
     """

@@ -1,13 +1,13 @@
-"""`queue_ends.trocket`: where log and queues began, and queues ended, at the last checkpoint.
+"""`queue_ends.trocket`: the ends of log and queues at the last checkpoint.
 
-Ours; RocketMQ has no such file and leaves it alone. A queue whose folder is missing, or whose files
-were cut, looks like a queue that is new or short; one that lacks its oldest file looks like one
-that retention has been at, and so does a log. This file tells the difference.
+Ours; RocketMQ has no such file and ignores it. Without it a queue whose folder is missing, or whose
+files were cut, cannot be distinguished from a new or short one; nor a queue or log that lacks its
+oldest file from one whose file retention has deleted.
 
-Text: the CRC32 of all that follows the first line, as 8 hex digits, a newline, then JSON. It counts
-only together with the checkpoint whose `dispatched_offset` it names, so of queues' ends it says
-nothing once Apache's broker has written the checkpoint; where the log begins, and which queues are
-being built again (`REBUILD`), counts without one. Written to a temporary file, synced, renamed.
+Text: the CRC32 of everything after the first line, as 8 hex digits, a newline, then JSON. The ends
+of queues are valid only together with the checkpoint whose `dispatched_offset` the file names, so
+not once Apache's broker has written the checkpoint; the log's start and the queues that are being
+rebuilt (`REBUILD`) are valid without it. Written to a temporary file, synced, renamed.
 """
 
 from __future__ import annotations
@@ -30,27 +30,27 @@ FILE_NAME = "queue_ends.trocket"
 VERSION = 1
 
 REBUILD = -1
-"""The end of a queue that is being built again: no queue ends there, so a start that finds it
-builds the queue from its beginning, whatever its files hold by then, and whichever checkpoint the
-file belongs to."""
+"""The end of a queue that is being rebuilt. No queue ends there, so a start that finds it rebuilds
+the queue from its beginning, whatever its files hold and whichever checkpoint the file belongs to.
+"""
 
 
 @dataclass(slots=True)
 class QueueEnds:
-    """What the file says.
+    """The content of the file.
 
     Attributes:
       dispatched_offset: of the checkpoint it belongs to, bytes; -1: it belongs to none. Then only
-        queues that are being rebuilt are named, and of others it says nothing.
+        queues that are being rebuilt are named.
       file_size: bytes of one file of a plain queue.
-      log_start: physical offset of the oldest byte of the log, or where retention is about to let
-        it begin.
-      begins: queue offset of the oldest message, by queue; counts while the log begins at
+      log_start: physical offset of the oldest byte of the log, or the one that retention is about
+        to make the oldest.
+      begins: queue offset of the oldest message, by queue; valid while the log begins at
         `begins_at`.
-      begins_at: where the log began then.
+      begins_at: the start of the log at that time.
       own_from: physical offset from which on all records are known to be written by this program.
-      begun_midway: the log was begun as a copy of one that was older: its first records are not the
-        first ones of their queues, and a queue that is new to it may have any offset.
+      begun_midway: the log was begun as a copy of an older one: its first records are not the first
+        of their queues, and a queue that is new to it may begin at any offset.
       ends: queue offset after the last message whose record lies before `dispatched_offset`, or
         `REBUILD`; queues without messages are left out.
     """
@@ -88,7 +88,7 @@ class QueueEnds:
         """Read the file's text.
 
         Raises:
-          ValueError: it is damaged, of a version that is not known, or holds what is no offset.
+          ValueError: it is damaged, of an unknown version, or holds an invalid offset.
         """
         crc, _, text = data.partition(b"\n")
         if crc != b"%08x" % zlib.crc32(text):
@@ -125,7 +125,7 @@ def _offset(what: str, value: object) -> int:
 
 
 def read_queue_ends(disk: Disk, root: str) -> QueueEnds | None:
-    """Read the file; None when there is none, or it is damaged: then nothing is known.
+    """Read the file; None when there is none, or it is damaged.
 
     Raises:
       StoreIOError: it could not be read.
@@ -137,7 +137,7 @@ def read_queue_ends(disk: Disk, root: str) -> QueueEnds | None:
     try:
         return QueueEnds.from_bytes(file.pread(file.size(), START))
     except ValueError as error:
-        logger.warning("%s does not count: %s", path, error)
+        logger.warning("%s is ignored: %s; queues are checked without it", path, error)
         return None
     finally:
         file.close()
@@ -147,7 +147,7 @@ def write_queue_ends(disk: Disk, root: str, ends: QueueEnds) -> None:
     """Replace the file.
 
     Raises:
-      StoreIOError: it could not be written; the old one still stands.
+      StoreIOError: it could not be written; the old one is still valid.
     """
     path = f"{root}/{FILE_NAME}"
     temporary = f"{path}.tmp"
@@ -163,11 +163,11 @@ def write_queue_ends(disk: Disk, root: str, ends: QueueEnds) -> None:
 
 
 class QueueEndsFile:
-    """The file of a store that is open. Its methods may be called from worker threads.
+    """The file of an open store. Its methods may be called from worker threads.
 
     Args:
-      disk, root: where the store is.
-      known: what the file says.
+      disk, root: the disk and the data folder.
+      known: the content of the file.
     """
 
     def __init__(self, disk: Disk, root: str, known: QueueEnds) -> None:
@@ -177,10 +177,10 @@ class QueueEndsFile:
         self._lock = Lock()
 
     def note(self, ends: QueueEnds) -> None:
-        """Say what belongs to the next checkpoint.
+        """Write the ends that belong to the next checkpoint.
 
         Raises:
-          StoreIOError: it could not be written; the old one still stands.
+          StoreIOError: it could not be written; the old one is still valid.
         """
         with self._lock:
             known = self.known
@@ -193,50 +193,50 @@ class QueueEndsFile:
             )
 
     def note_log_start(self, physical_offset: int) -> None:
-        """Say that the log will begin here: to be called before older files are removed.
+        """Record the log's new start; call it before older files are removed.
 
         Raises:
-          StoreIOError: as `note`.
+          StoreIOError: it could not be written.
         """
         with self._lock:
             if physical_offset > self.known.log_start:
                 self._write(replace(self.known, log_start=physical_offset))
 
     def begin_midway(self, physical_offset: int) -> None:
-        """Say that a log that has nothing will begin here: to be called before it does.
+        """Record the start of an empty log; call it before its first file is created.
 
         Raises:
-          StoreIOError: as `note`.
+          StoreIOError: it could not be written.
         """
         with self._lock:
             self._write(replace(self.known, log_start=physical_offset, begun_midway=True))
 
     def note_foreign(self, own_from: int) -> None:
-        """Say that records of others follow: to be called before they do.
+        """Record that records of another program follow; call it before they are written.
 
         Args:
-          own_from: behind whatever they reach to.
+          own_from: a physical offset after these records.
 
         Raises:
-          StoreIOError: as `note`.
+          StoreIOError: it could not be written.
         """
         with self._lock:
             self._write(replace(self.known, own_from=own_from))
 
     def forget_topics(self, topics: Set[str]) -> None:
-        """Say that these topics have no queues: to be called before their queues are removed.
+        """Drop the queues of these topics; call it before their files are removed.
 
         Raises:
-          StoreIOError: as `note`.
+          StoreIOError: it could not be written.
         """
         with self._lock:
             self._forget({key for key in self.known.ends if key[0] in topics})
 
     def forget_queue(self, key: Key) -> None:
-        """Say that there is no such queue: to be called before it is removed.
+        """Drop one queue; call it before its files are removed.
 
         Raises:
-          StoreIOError: as `note`.
+          StoreIOError: it could not be written.
         """
         with self._lock:
             self._forget({key} & self.known.ends.keys())

@@ -1,7 +1,7 @@
-"""One check of a consume queue's unit: is it what the record it points to says?
+"""The comparison of a consume queue's unit with its record.
 
-Recovery asks it of the last unit that stays, serving of each unit that was there before the start,
-fsck of every one. What they do about a fault is theirs.
+Recovery compares the last unit that it keeps, serving each unit from before the start, fsck every
+unit. The callers decide what to do about a fault.
 """
 
 from __future__ import annotations
@@ -15,26 +15,26 @@ from .projection import SCHEDULE_TOPIC, Place
 
 
 class UnitFault(Enum):
-    """In what a unit differs from the unit that its record makes."""
+    """The difference between a unit and the one that its record should have."""
 
     MISSING = auto()
     """Zeros, or a blank: it points to nothing."""
     ELSEWHERE = auto()
     """It points to other bytes of the log."""
     EXT = auto()
-    """Its tags code is the address of an extension unit, which has to be looked at."""
+    """Its tags code is the address of an extension unit, which has to be checked."""
     DELAY = auto()
-    """Its time of delivery is not that of the configured delay levels."""
+    """Its delivery time does not match the configured delay levels."""
     TAGS = auto()
-    """It has another tags code."""
+    """Its tags code is wrong."""
 
 
 def unit_fault(unit: Unit, record: LogRecord, place: Place) -> UnitFault | None:
-    """What is wrong with a unit; None when nothing is.
+    """The fault of a unit; None when it is correct.
 
     Args:
-      record: a whole one.
-      place: in which the record belongs there, see `Places.place_in`.
+      record: whole.
+      place: the expected unit, see `Places.place_in`.
     """
     physical_offset, size, tags_code = unit
     if not any(unit) or size == PRE_BLANK_SIZE:

@@ -1,7 +1,7 @@
-"""Topics that the store has messages of, but no table names.
+"""Topics with messages in the store that are missing from the topic table.
 
-The broker's start and `trocket store repair` make them again: a consume queue's folder names its
-topic and its queue id, and how many messages there are. Pure but for what the queues read.
+The broker's start and `trocket store repair` create them again from the consume queues: a queue's
+folder names its topic and queue id. Pure except for reads by the queues.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from .consume_queue import ConsumeQueue
 from .projection import LIGHT_PREFIX
 
 QUEUES_SHOWN_MAX = 16
-"""Queues of one topic that a line names."""
+"""Queues of one topic that a log line lists."""
 
 
 @dataclass(slots=True)
 class UnknownTopic:
-    """One of them.
+    """A topic that is missing from the topic table.
 
     Attributes:
       topic: its name.
       queues: (oldest offset, next offset) by queue id.
       is_batch: its queues are batch consume queues.
-      physical_end: the byte behind its newest record.
+      physical_end: physical offset after its newest record.
     """
 
     topic: str
@@ -34,12 +34,12 @@ class UnknownTopic:
 
     @property
     def queue_count(self) -> int:
-        """Queues that the topic had at least."""
+        """The number of queues that the topic had, at least."""
         return max(self.queues) + 1
 
     @property
     def message_count(self) -> int:
-        """Messages that are still there."""
+        """Messages in the queues."""
         return sum(end - begin for begin, end in self.queues.values())
 
     def __str__(self) -> str:
@@ -57,14 +57,14 @@ class UnknownTopic:
 def unknown_topics(
     queues: Iterable[ConsumeQueue], known: Container[str], deleted: Container[str]
 ) -> list[UnknownTopic]:
-    """The topics of queues that no table names, by name.
+    """The topics of queues that are missing from the topic table, sorted by name.
 
-    Left out are topics that were deleted, and the light queues of a message, which have no topic.
+    Deleted topics are left out, and light queues, which have no topic.
 
     Args:
       queues: all of the store's.
       known: the configured topics.
-      deleted: those that were deleted.
+      deleted: the deleted topics.
     """
     found: dict[str, UnknownTopic] = {}
     for queue in queues:

@@ -1,7 +1,7 @@
-"""Getting messages from a queue of batches: whole records, by the offset of any message in them.
+"""The reader of batch queues: whole records, found by the offset of any message in them.
 
 Java counterpart: DefaultMessageStore.getMessage and isTheBatchFull of 5.3.3, where one loop serves
-both kinds of queue. Here the plain kind has its own, `MessageReader`.
+both kinds of queue. Here plain queues have `MessageReader`.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from .record_filter import Wanted, is_wanted
 
 
 class BatchesFound(NamedTuple):
-    """What a get came to.
+    """The result of a get.
 
     Attributes:
       status: FOUND, NO_MATCHED_MESSAGE or MESSAGE_WAS_REMOVING.
-      next_offset: queue offset to go on at.
-      physical_offset: of the last record looked at.
+      next_offset: queue offset of the next get.
+      physical_offset: of the last record scanned.
       buffers: one record each.
       size: bytes in buffers.
       message_count: messages in buffers.
@@ -48,19 +48,19 @@ def collect_batches(
     near_from: int,
     verify: Callable[[BatchUnit], None] | None = None,
 ) -> BatchesFound:
-    """Records from the one on that holds a queue offset.
+    """Records from the one that holds a queue offset.
 
     Args:
       queue_offset: in [min_offset, max_offset) of the queue.
-      wanted: the first record is answered whatever it holds. The tags code of an inner batch is
-        that of its own TAGS, usually none: 0, whatever its messages have; the filter is asked of
+      wanted: limits and filters; the first record may exceed the limits. The tags code of an inner
+        batch is that of its own TAGS, usually none: 0, whatever its messages have; the filter gets
         its own properties.
       near_from: records from this physical offset on count as in memory.
-      verify: called with each unit before it is looked at; raises CorruptRecordError. A bad one
-        behind others ends the answer before it.
+      verify: called with each unit before it is used; raises CorruptRecordError. A bad unit after
+        others ends the answer before it.
 
     Raises:
-      CorruptRecordError: what `verify` raised of the first record.
+      CorruptRecordError: `verify` refused the first record.
       StoreIOError: a file could not be read.
     """
     tags_codes, record_filter = wanted.tags_codes, wanted.record_filter
@@ -84,6 +84,7 @@ def collect_batches(
         near = unit.physical_offset >= near_from
         if count and _is_full(config, unit, wanted, count, total, near=near):
             break
+        # The first record is answered at any size, so a large one cannot block its consumer.
         next_offset, physical_offset = unit.end_offset, unit.physical_offset
         if physical_offset < skip_until:
             continue

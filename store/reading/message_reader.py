@@ -1,11 +1,11 @@
-"""Reading messages: by queue offset, by physical offset, by key.
+"""The reader of messages: by queue offset, by physical offset, by key.
 
 Java counterpart: DefaultMessageStore.getMessage and queryMessage of 5.3.3; statuses and next
-offsets are Apache's, case by case. What is returned are slices of the log's read-only maps: they
-can be written to a socket without a copy, and must be let go soon.
+offsets are Apache's, case by case. Results are slices of the log's read-only maps: they can be
+written to a socket without a copy, and must not be kept.
 
-What was there when the store was opened is verified when it is served (`record_check.py`); what was
-put since costs one comparison per get.
+Messages from before the store was opened are verified when they are served (`record_check.py`);
+for newer ones a get pays one comparison.
 """
 
 from __future__ import annotations
@@ -30,26 +30,26 @@ from ..queues.consume_queue_ext import EXT_ADDRESS_MAX, ExtendedConsumeQueue
 from ..status import GetMessageStatus
 from .batch_reader import collect_batches
 from .record_check import RecordCheck, holds_key, no_unit
-from .record_filter import JUDGED, RecordFilter, Wanted, judged
+from .record_filter import MATCHING, RecordFilter, Wanted, filtered
 
 SIZE_MAX = 128 * 1024 * 1024
 """Bytes that one get answers at most. Source: DefaultMessageStore.java MAX_PULL_MSG_SIZE."""
 
 SIZE_MAX_MIN = 100
-"""The least that a caller's size_max counts for. Source: DefaultMessageStore.java getMessage."""
+"""A smaller size_max counts as this. Source: DefaultMessageStore.java getMessage."""
 
 QUERY_COUNT_MAX_MIN = 1
 
-_FOUND = GetMessageStatus.FOUND  # a look into the enum class costs 0.17 us each time
+_FOUND = GetMessageStatus.FOUND  # an attribute of the enum class costs 0.17 us each time
 _OVERFLOW_ONE = GetMessageStatus.OFFSET_OVERFLOW_ONE
 
 
 class GetMessageResult(msgspec.Struct, gc=False):
-    """What a get came to. A msgspec.Struct is made in a third of a dataclass's time.
+    """The result of a get. A msgspec.Struct is created in a third of a dataclass's time.
 
     Attributes:
       status: see `GetMessageStatus`.
-      next_begin_offset: where the consumer is to go on.
+      next_begin_offset: queue offset of the consumer's next get.
       min_offset, max_offset: of the queue.
       buffers: whole records, in the queue's order, neighbours in the log as one buffer.
       size: bytes in buffers.
@@ -68,11 +68,11 @@ class GetMessageResult(msgspec.Struct, gc=False):
 
 
 class QueryResult(NamedTuple):
-    """What a look-up by key came to.
+    """The result of a query by key.
 
     Attributes:
       buffers: one record each, oldest first.
-      index_last_update_timestamp_ms, index_last_update_physical_offset: how far the index reaches.
+      index_last_update_timestamp_ms, index_last_update_physical_offset: of the newest index entry.
     """
 
     buffers: list[memoryview]
@@ -86,7 +86,7 @@ not leave this module: a NamedTuple makes a get of 2 us take 0.6 us more."""
 
 
 class LogEnd(Protocol):
-    """The end of the log; the store's `LogWriter` has it."""
+    """The end of the log, as `LogWriter` provides it."""
 
     @property
     def committed_offset(self) -> int:
@@ -94,13 +94,13 @@ class LogEnd(Protocol):
 
 
 class MessageReader:
-    """The reading half of a store.
+    """Reads messages of a store.
 
     Args:
       log, queues, index: the store's.
       config: limits.
       memory_bytes: the machine's memory.
-      end: knows where the log ends.
+      end: the end of the log.
     """
 
     def __init__(
@@ -126,11 +126,12 @@ class MessageReader:
         )
 
     def opened(self, log_end: int, own_from: int) -> None:
-        """Take all that is there now for what this process did not write; see verifyOldRecords.
+        """Verify all present messages when they are served; see verifyOldRecords.
 
         Args:
-          log_end: where the commit log ends, bytes.
-          own_from: from where on this program wrote it, though maybe not this process, bytes.
+          log_end: the end of the commit log, bytes.
+          own_from: the physical offset from which this program wrote the log, in this process or an
+            earlier one.
         """
         self._check.own_from = own_from
         if self._config.verify_old_records:
@@ -151,24 +152,24 @@ class MessageReader:
         """Messages from a queue offset on.
 
         Args:
-          queue_offset: where to begin; any number.
-          count_max: messages wanted at most; the configured limits count too. The first message is
-            answered whatever its size.
-          size_max: bytes wanted at most.
+          queue_offset: of the first message; any number.
+          count_max: most messages; the configured limits apply, too. The first message is answered
+            at any size.
+          size_max: most bytes.
           tags_codes: answer only messages with one of these tags codes; None: all.
-          record_filter: answer only messages that it wants, too; None: all.
+          record_filter: answer only messages that match it as well; None: all.
 
         Raises:
           StoreIOError: a file could not be read.
           CorruptRecordError: the message at the offset is damaged, or lost though its neighbours
-            are not. A damaged one behind others ends the answer before it.
+            are not. A damaged message after others ends the answer before it.
 
         Source: RocketMQ 5.3.3 store/DefaultMessageStore.java getMessage, isTheBatchFull.
         """
         queue, log_end = self._queues.get((topic, queue_id)), self._end.committed_offset
         max_offset = queue.max_offset if queue is not None else 0
         if queue is None or max_offset == 0:
-            # Apache makes a queue that is asked for, so that an unknown one is an empty one.
+            # Apache creates a queue that is asked for: an unknown queue answers as an empty one.
             return self._nothing(GetMessageStatus.NO_MESSAGE_IN_QUEUE, queue_offset, 0, 0, 0)
         min_offset = queue.min_offset
         if queue_offset < min_offset:
@@ -178,7 +179,7 @@ class MessageReader:
             one = queue_offset == max_offset
             status = _OVERFLOW_ONE if one else GetMessageStatus.OFFSET_OVERFLOW_BADLY
             return self._nothing(status, queue_offset, max_offset, min_offset, max_offset)
-        # Here and in what follows: a comparison costs a tenth of what `min` does, 0.2 us.
+        # Here and below: a comparison costs a tenth of a call of `min`, 0.2 us.
         if not SIZE_MAX_MIN <= size_max <= SIZE_MAX:
             size_max = SIZE_MAX_MIN if size_max < SIZE_MAX_MIN else SIZE_MAX
         if isinstance(queue, BatchConsumeQueue):
@@ -206,7 +207,7 @@ class MessageReader:
         )
 
     def _no_units(self, queue: ConsumeQueue, queue_offset: int) -> GetMessageResult:
-        """What a queue that has no unit at one of its offsets is answered with."""
+        """The answer where a queue has no unit at one of its offsets."""
         if queue_offset < queue.cold_end:
             raise no_unit(queue, queue_offset)
         return self._nothing(
@@ -224,8 +225,8 @@ class MessageReader:
         units: bytes,
         wanted: Wanted,
     ) -> Iterable[Unit]:
-        """Units as `_collect` wants them: verified where they must be, with real tags codes, and
-        judged by the filter if there is one."""
+        """Units for `_collect`: old ones verified, with real tags codes or, if there is a filter,
+        with its results in their place."""
         tags_codes, record_filter, log_end = wanted.tags_codes, wanted.record_filter, wanted.log_end
         if tags_codes is not None and isinstance(queue, ExtendedConsumeQueue):
             units = queue.with_real_tags_codes(units)
@@ -237,7 +238,7 @@ class MessageReader:
         if record_filter is None:
             return entries
         is_hidden = _hidden(queue, queue_offset, record_filter)
-        return judged(entries, self._log, record_filter, tags_codes, log_end, is_hidden)
+        return filtered(entries, self._log, record_filter, tags_codes, log_end, is_hidden)
 
     def _get_batches(
         self, queue: BatchConsumeQueue, queue_offset: int, wanted: Wanted
@@ -266,12 +267,12 @@ class MessageReader:
         )
 
     def _collect_recent(self, raw: bytes, size_max: int, log_end: int) -> Collected | None:
-        """`_collect` for what most gets find: all of it wanted, in one file, and in memory.
+        """The fast path of `_collect`, for unfiltered messages in one file and in memory.
 
-        A third of the time; None where it is not so.
+        It takes a third of the time, and returns None in all other cases.
 
         Args:
-          raw: units, 20 bytes each; at least one, and not more than are wanted.
+          raw: units, 20 bytes each; at least one, and at most the wanted count.
         """
         config, log = self._config, self._log
         count = len(raw) // UNIT_SIZE
@@ -304,11 +305,11 @@ class MessageReader:
         return _FOUND, count, last, buffers, total, count
 
     def _collect(self, units: Iterable[Unit], wanted: Wanted) -> Collected:
-        """What units lead to, as far as the limits go; see `_entries`."""
+        """Records of `_entries` within the limits, neighbours in the log as one buffer."""
         log, config, file_size = self._log, self._config, self._log.file_size
         count_max, size_max, tags_codes, record_filter, log_end = wanted
         if record_filter is not None:
-            tags_codes = JUDGED
+            tags_codes = MATCHING
         near_from = log_end - self._near
         memory_bytes = min(config.max_transfer_bytes_on_message_in_memory, size_max)
         memory_count = min(config.max_transfer_count_on_message_in_memory, count_max)
@@ -332,9 +333,10 @@ class MessageReader:
             if (
                 tags_codes is not None
                 and tags_code not in tags_codes
-                and tags_code > EXT_ADDRESS_MAX  # else an extension that is lost
+                and tags_code > EXT_ADDRESS_MAX  # otherwise the address of a lost extension
             ):
                 continue
+            # [run_start, run_end) are neighbours in the log: they become one buffer.
             if physical_offset == run_end and physical_offset != view_base + file_size:
                 run_end += size
             else:
@@ -347,7 +349,7 @@ class MessageReader:
                 if base != view_base:
                     try:
                         new_view = log.view(base)
-                    except StoreIOError:  # there may be no room for another map
+                    except StoreIOError:  # no address space for another map: answer the others
                         if not count:
                             raise
                         read -= 1
@@ -373,8 +375,8 @@ class MessageReader:
     def unit_at(self, queue: ConsumeQueue, queue_offset: int, log_end: int) -> Unit:
         """(physical_offset, size, tags_code) of one message between a queue's ends.
 
-        In a queue of batches they are those of the record that holds the message; zeros where no
-        record does.
+        In a queue of batches these are the fields of the record that holds the message; zeros where
+        none does.
 
         Raises:
           CorruptRecordError: the message is damaged.
@@ -431,12 +433,12 @@ class MessageReader:
     ) -> QueryResult:
         """Messages whose KEYS or UNIQ_KEY hold a key, oldest first.
 
-        Entries of other keys with the same hash count for `count_max`, but are not answered.
+        Entries of other keys with the same hash count towards `count_max`, but are not answered.
 
         Args:
-          count_max: at most so many, and at most maxMsgsNumBatch; the newest ones.
+          count_max: most messages, the newest ones; maxMsgsNumBatch applies, too.
           begin_ms, end_ms: store time, both included, to the second.
-          log_end: where the visible log ends.
+          log_end: the end of the visible log.
 
         Raises:
           StoreIOError: a file could not be read.
@@ -447,7 +449,7 @@ class MessageReader:
         records = []
         for physical_offset in sorted(found.physical_offsets):
             if physical_offset < self._log.min_offset:
-                continue  # cleaned away
+                continue  # its file was deleted
             record = self.record_at(physical_offset, log_end)
             if record is None:
                 raise CorruptRecordError(
@@ -455,7 +457,7 @@ class MessageReader:
                     physical_offset,
                     f"the index names a message of topic {topic} with the key {key[:80]!r} at this "
                     "offset of the log, where none is; remove this folder while the broker is down "
-                    "to have the index built again, and look at the log with `trocket store fsck`",
+                    "to have the index built again, and check the log with `trocket store fsck`",
                 )
             if holds_key(record, topic, key):
                 records.append(record)
@@ -476,9 +478,9 @@ class MessageReader:
 def _hidden(
     queue: ConsumeQueue, queue_offset: int, record_filter: RecordFilter
 ) -> Callable[[int], bool] | None:
-    """Whether the record of a tags code need not be opened; None: all must be.
+    """Whether the record of a tags code need not be read; None: all must be.
 
-    Records from before the start are opened to be verified; and nothing verifies their bit maps.
+    Records from before the start are always read: they are verified, but not their bit maps.
     """
     hides = record_filter.hides
     if hides is None or queue_offset < queue.cold_end:
@@ -488,7 +490,7 @@ def _hidden(
 
 @lru_cache(maxsize=64)
 def _places_struct(count: int) -> Struct:
-    """(physical_offset, size) of so many units, one after the other; tags codes are skipped."""
+    """(physical_offset, size) of `count` consecutive units; tags codes are skipped."""
     tags_code_size = UNIT_SIZE - UNIT_PLACE.size
     return Struct(UNIT_PLACE.format[:1] + f"{UNIT_PLACE.format[1:]}{tags_code_size}x" * count)
 

@@ -1,12 +1,12 @@
-"""Verifying what this process did not write before it is served.
+"""Verification of records from before the start, when they are served.
 
-A record that was appended since the store was opened is served as it is. One that was there before
-may have changed on the device, and so may the unit that points to it: each is read again with pread
-(a failing device is then an error and not a signal) and must agree with its unit, its checksums and
-its queue. What does not agree is never served and never passed over.
+A record that was appended since the store was opened is served unverified. An older one may have
+changed on the device, and so may the unit that points to it: each is read again with pread (a
+failing device is then an error and not a signal) and must agree with its unit, its checksums and
+its queue. A record that does not agree is never served and never skipped.
 
-Java counterpart: none; Apache's broker hands out what the unit points to, and leaves the checksum
-to the consumer, who looks only at bodies.
+Java counterpart: none; Apache's broker serves the bytes that the unit points to, and leaves the
+checksum to the consumer, which checks only bodies.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from ..queues.projection import LIGHT_PREFIX, Place, Places
 from ..queues.unit_check import UnitFault, unit_fault
 
 USUAL_SIZE_MAX = 1024 * 1024
-"""Bytes of a record that are looked at before it is clear that the unit is not mad."""
+"""Bytes of a record that are read before its size is verified: a damaged unit may hold any size."""
 
 _unpack_head = RECORD_HEAD.unpack_from
 _HEAD_SIZE = RECORD_HEAD.size
@@ -44,13 +44,13 @@ _length_at = PROPERTIES_LENGTH.unpack_from
 _V6 = BORNHOST_V6 | STOREHOSTADDRESS_V6
 
 WHAT_TO_DO = (
-    "look at it with `trocket store fsck`, restore the file from a replica or a backup, or have "
-    "`trocket store repair` cut it out"
+    "check the store with `trocket store fsck`, restore the file from a replica or a backup, or "
+    "cut the damage out with `trocket store repair`"
 )
 
 WRONG_CRC = (
-    "the CRC of the record, its last property, is wrong (if some client copied that property from "
-    "another message, and an Apache broker stored it, verifyOldRecords=false lets it pass)"
+    "the CRC of the record, its last property, is wrong (if a client copied that property from "
+    "another message, and an Apache broker stored it, set verifyOldRecords=false to serve it)"
 )
 
 
@@ -58,7 +58,7 @@ class RecordCheck:
     """Verifies records of one log. Owned by the store's task.
 
     Args:
-      log: where they lie.
+      log: the log with the records.
 
     Attributes:
       own_from: from this physical offset on all records are known to be written by this program,
@@ -74,16 +74,16 @@ class RecordCheck:
     def verified(
         self, queue: ConsumeQueue, queue_offset: int, units: bytes, log_end: int
     ) -> Iterator[Unit]:
-        """The units of a queue, each with its record verified just before it comes.
+        """The units of a queue; the record of each is verified just before it is yielded.
 
-        It ends before the first unit that cannot be served, if others came before. Units from
-        `cold_end` on, and those whose log file was cleaned away, come as they are.
+        Ends before the first unit that cannot be served, if others came before. Units from
+        `cold_end` on, and those whose log file was deleted, are not verified.
 
         Args:
           queue: of plain units, 20 bytes each.
           queue_offset: of the first unit.
-          units: read from there on.
-          log_end: where the commit log ends.
+          units: the bytes of the units.
+          log_end: the end of the commit log.
 
         Raises:
           CorruptRecordError: the first unit cannot be served.
@@ -108,10 +108,11 @@ class RecordCheck:
             queue_offset += 1
 
     def check(self, queue: ConsumeQueue, queue_offset: int, log_end: int) -> Unit:
-        """One unit, verified as above.
+        """One unit, verified.
 
         Raises:
-          CorruptRecordError, StoreIOError: as above.
+          CorruptRecordError: it cannot be served.
+          StoreIOError: its record could not be read.
         """
         units = queue.read(queue_offset, 1)
         for unit in self.verified(queue, queue_offset, units, log_end):
@@ -137,10 +138,10 @@ class RecordCheck:
     def batches(
         self, queue: BatchConsumeQueue, queue_offset: int, log_end: int
     ) -> Callable[[BatchUnit], None] | None:
-        """What verifies the units of a queue of batches that a get at an offset looks at.
+        """The verification of a queue of batches for a get at an offset.
 
         Returns: a function that raises CorruptRecordError or StoreIOError as `verified` does; None:
-          all of them are new.
+          all units are new.
         """
         if queue_offset >= queue.cold_end:
             return None
@@ -149,7 +150,7 @@ class RecordCheck:
         def verify(unit: BatchUnit) -> None:
             nonlocal expected
             if expected == queue_offset and unit.base_offset > queue_offset:
-                # Offsets may be left out; but maybe a bad unit misled the search.
+                # Offsets may be left out; but a bad unit may have misled the binary search.
                 before = queue.unit_before(queue_offset)
                 if before is not None:
                     self._check_batch(queue, before, log_end)
@@ -164,7 +165,8 @@ class RecordCheck:
         if unit.physical_offset < self._log.min_offset:
             oldest = queue.unit_at(queue.min_offset)[0]
             if unit.base_offset > queue.min_offset and oldest >= self._log.min_offset:
-                raise _bad_unit(queue, unit.base_offset, plain, "the message before lies behind it")
+                reason = "the message before it has a higher offset in the log"
+                raise _bad_unit(queue, unit.base_offset, plain, reason)
             return
         record = self._record_of(queue, unit.base_offset, plain, log_end)
         expected = unit_of_record(record, unit.tags_code)
@@ -178,9 +180,9 @@ class RecordCheck:
             raise self._unservable(queue, unit.base_offset, unit.physical_offset, reason)
 
     def _is_usual(self, queue: ConsumeQueue, queue_offset: int, unit: Unit, data: bytes) -> bool:
-        """Whether a record is of the usual kind and all is right with it: 3 us instead of 8.
+        """The fast check, 3 us instead of 8: whether a record is of the usual kind and correct.
 
-        False says nothing: `_check_unit` looks closer.
+        False proves nothing: `_check_unit` decides.
         """
         physical_offset, size, code = unit
         if not data or len(data) < size:
@@ -249,14 +251,14 @@ class RecordCheck:
         log_end: int,
         data: bytes = b"",
     ) -> LogRecord:
-        """The record that a unit means, whose checksums and place are right.
+        """The record that a unit points to, with correct checksums and physical offset.
 
         Args:
           data: bytes that were just read from there.
         """
         physical_offset, size, _ = unit
         if size == PRE_BLANK_SIZE or not RECORD_SIZE_MIN <= size <= log_end - physical_offset:
-            raise _bad_unit(queue, queue_offset, unit, "no record of the log can be meant by it")
+            raise _bad_unit(queue, queue_offset, unit, "no record can lie there")
         record = self._reader.at(physical_offset, min(size, USUAL_SIZE_MAX), data)
         if record is None:
             reason = self._reader.reason or f"the log has no record of {size} bytes here"
@@ -267,24 +269,26 @@ class RecordCheck:
         raise self._unservable(queue, queue_offset, physical_offset, reason)
 
     def _crc_problem(self, physical_offset: int, properties: bytes, right: bool | None) -> str:
-        """What the CRC property, or the want of one, says against a record; "" for nothing."""
+        """What is wrong with the CRC property of a record, or with its absence; "" if nothing."""
         if right is False:
             return WRONG_CRC
         if right is None and b"\0" in properties and physical_offset >= self.own_from:
-            return "its properties hold a NUL byte: they were not written whole, or wiped out"
+            return "its properties hold a NUL byte: they were not written whole, or overwritten"
         return ""
 
     def _check_removed(self, queue: ConsumeQueue, queue_offset: int, unit: Unit) -> None:
-        """Let a unit pass whose log file retention took, but not one that only says so.
+        """Accept a unit whose log file retention has deleted, but not a wrong offset.
 
-        The oldest unit of a queue points into the log whenever its min_offset was just corrected.
+        The oldest unit of a queue points into the log once its min_offset is corrected, and so do
+        all units after it.
         """
         oldest = queue.min_offset
         if oldest < queue_offset and queue.unit_at(oldest)[0] >= self._log.min_offset:
-            raise _bad_unit(queue, queue_offset, unit, "the message before it lies behind that")
+            reason = "a message before it has a higher offset in the log"
+            raise _bad_unit(queue, queue_offset, unit, reason)
 
     def _read(self, physical_offset: int, size: int) -> bytes:
-        """Bytes of one log file; fewer when it does not hold so many from there on."""
+        """Bytes of one log file; none when the range is not within one file."""
         position = Position(physical_offset % self._log.file_size)
         file = self._log.files.get(physical_offset - position)
         if file is None or size > self._log.file_size - position:
@@ -307,13 +311,13 @@ class RecordCheck:
 
 
 def no_unit(queue: ConsumeQueue, queue_offset: int) -> CorruptRecordError:
-    """What to raise where a queue has no unit though its offsets say that it has."""
+    """The error where a queue has no unit between its ends."""
     topic, queue_id = queue.key
     return CorruptRecordError(
         queue.folder,
         queue_offset * UNIT_SIZE,
-        f"message {queue_offset} of queue {queue_id} of topic {topic} has no unit here; start the "
-        "broker again, so that the queue is built from the log",
+        f"message {queue_offset} of queue {queue_id} of topic {topic} has no unit here; restart "
+        "the broker, so that the queue is rebuilt from the log",
     )
 
 
@@ -322,19 +326,19 @@ def _bad_unit(
 ) -> CorruptRecordError:
     topic, queue_id = queue.key
     if unit[1] == PRE_BLANK_SIZE:
-        said = "the message lies in a part of the log that is missing"
+        problem = "the message lies in a part of the log that is missing"
     else:
-        said = f"its unit says {unit[1]} bytes at {unit[0]} of the log, and {reason}"
+        problem = f"its unit says {unit[1]} bytes at {unit[0]} of the log, and {reason}"
     return CorruptRecordError(
         queue.folder,
         queue_offset * UNIT_SIZE,
-        f"message {queue_offset} of queue {queue_id} of topic {topic} cannot be served: {said}; "
+        f"message {queue_offset} of queue {queue_id} of topic {topic} cannot be served: {problem}; "
         f"{WHAT_TO_DO}",
     )
 
 
 def _tags_problem(unit: Unit, record: LogRecord, place: Place) -> str:
-    """What is wrong with a unit's tags code; "" if nothing. Extensions are not looked at."""
+    """What is wrong with a unit's tags code; "" if nothing. Extensions are not checked."""
     if unit_fault(unit, record, place) is not UnitFault.TAGS:
         return ""
     tags = find_property(record.properties, b"TAGS")
@@ -344,7 +348,7 @@ def _tags_problem(unit: Unit, record: LogRecord, place: Place) -> str:
 def _not_dispatched(queue: ConsumeQueue, queue_offset: int, record: LogRecord) -> str:
     """Why a record of another topic does not belong into this queue; "" if it does.
 
-    Apache's broker fills queues of any name that the properties give, ours light queues only.
+    Apache's broker fills queues of any name in the properties, trocket's only light queues.
 
     Source: RocketMQ 5.3.3 store/ConsumeQueue.java multiDispatchLmqQueue.
     """
@@ -356,14 +360,14 @@ def _not_dispatched(queue: ConsumeQueue, queue_offset: int, record: LogRecord) -
         0 if topic.startswith(LIGHT_PREFIX) else record.queue_id
     ):
         return ""
-    return f"the record is of topic {record.topic[:80]!r}, and not meant for this queue too"
+    return f"the record is of topic {record.topic[:80]!r}, and does not name this queue"
 
 
 def holds_key(record: bytes | memoryview, topic: str, key: str) -> bool:
-    """Whether a record has a topic and a key: an index only knows the hash of both.
+    """Whether a record has a topic and a key: the index has only the hash of both.
 
     Args:
-      record: a whole one, as the log holds it.
+      record: whole, as in the log.
       key: of KEYS, or UNIQ_KEY.
     """
     message = decode_record(record, 0, check_crc=False, read_body=False)

@@ -1,12 +1,12 @@
-"""Selecting records by their properties while a queue is read.
+"""Filtering of records by their properties while a queue is read.
 
-A consume queue knows of a message only its tags code; what looks at properties has to open the
-record. How many units one get looks through is bounded by `maxFilterMessageSize`, and how long by
-`RecordFilter.is_over`: the next get goes on where this one stopped.
+A consume queue has only the tags code of a message; a filter on properties has to read the record.
+`maxFilterMessageSize` limits the units that one get scans, `RecordFilter.is_over` its time: the
+next get continues where this one stopped.
 
 Java counterpart: store/MessageFilter.java isMatchedByCommitLog of 5.3.3, as DefaultMessageStore
-calls it. Where a queue has an extension, its bit map may say of a record that it is not wanted,
-which then is not opened; broker/filter_bit_maps.py knows what the bits mean.
+calls it. Where a queue has an extension, its bit map may rule a record out without reading it;
+broker/filter_bit_maps.py defines the bits.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from ..queues.consume_queue_ext import EXT_ADDRESS_MAX, ExtUnit
 
 _MATCHES: Final = 1
 _MATCHES_NOT: Final = 0
-JUDGED: Final = frozenset({_MATCHES})
-"""What to look for among the tags codes that `judged` gives."""
+MATCHING: Final = frozenset({_MATCHES})
+"""The tags codes of matching units among those of `filtered`."""
 
 
 class RecordFilter(NamedTuple):
-    """What a get asks of each record.
+    """The filter of a get.
 
     Attributes:
       matches: whether a record with these encoded properties is wanted; does not raise.
-      is_over: whether the get has looked long enough; asked after each record, so that at least
-        one is looked at.
-      hides: whether `matches` would surely not want the record of an extension unit; None: that
-        is not known of any.
+      is_over: whether the get has used up its time; called after each record, so that at least one
+        is checked.
+      hides: whether `matches` is certainly false for the record of an extension unit; None: not
+        known for any.
     """
 
     matches: Callable[[bytes], bool]
@@ -44,13 +44,13 @@ class RecordFilter(NamedTuple):
 
 
 class Wanted(NamedTuple):
-    """What a get wants of a queue.
+    """The limits and filters of a get.
 
     Attributes:
-      count_max, size_max: messages and bytes at most; the first message counts for neither.
+      count_max, size_max: most messages and bytes; the first message is answered in any case.
       tags_codes: of the messages; None: all.
-      record_filter: that a record must pass, too; None: all do.
-      log_end: where the commit log ends; there is nothing behind it.
+      record_filter: that a record must match, too; None: all do.
+      log_end: the end of the commit log.
     """
 
     count_max: int
@@ -60,7 +60,7 @@ class Wanted(NamedTuple):
     log_end: int
 
 
-def judged(
+def filtered(
     units: Iterable[Unit],
     log: CommitLog,
     record_filter: RecordFilter,
@@ -68,19 +68,19 @@ def judged(
     log_end: int,
     is_hidden: Callable[[int], bool] | None = None,
 ) -> Iterator[Unit]:
-    """The units of a queue with a code of JUDGED, or another one, in place of their tags code.
+    """The units of a queue with the filter's result, MATCHING or not, in place of the tags code.
 
-    A unit whose record is not there or is none counts as wanted: what is to be done about it is
-    the same as without a filter. Ends early when the filter's time is over.
+    A unit whose record is missing or unreadable counts as matching: the caller handles it as
+    without a filter. Ends early when the filter's time is over.
 
     Args:
-      units: with their real tags codes; with addresses where those are not looked at.
-      log: where the records lie.
-      record_filter: what to ask of them.
-      tags_codes: only records with one of these are opened; None: all.
-      log_end: where the commit log ends.
-      is_hidden: whether the record of a unit with this tags code need not be opened.
-    Raises: StoreIOError, CorruptRecordError: what `units` raises.
+      units: with their real tags codes; with addresses where those are not compared.
+      log: the log with the records.
+      record_filter: applied to each record.
+      tags_codes: only records with one of these are read; None: all.
+      log_end: the end of the commit log.
+      is_hidden: whether the record of a unit with this tags code need not be read.
+    Raises: StoreIOError, CorruptRecordError: raised by `units`.
     """
     matches, is_over = record_filter.matches, record_filter.is_over
     file_size = log.file_size
@@ -90,7 +90,7 @@ def judged(
         if (
             tags_codes is not None
             and tags_code not in tags_codes
-            and tags_code > EXT_ADDRESS_MAX  # else an extension that is lost
+            and tags_code > EXT_ADDRESS_MAX  # otherwise the address of a lost extension
         ):
             yield physical_offset, size, _MATCHES_NOT
             continue
@@ -113,7 +113,7 @@ def judged(
 
 
 def is_wanted(record: memoryview, record_filter: RecordFilter) -> bool:
-    """Whether one record is wanted; one that cannot be read is, as in `judged`."""
+    """Whether one record matches; an unreadable one does, as in `filtered`."""
     return _is_wanted(record, 0, len(record), record_filter.matches)
 
 

@@ -13,11 +13,11 @@ logger = logging.getLogger(__name__)
 
 
 class VisibleLog:
-    """Reads the log up to where it is visible.
+    """Reads the log up to the end of its visible part.
 
     Args:
       log: the store's.
-      end: gives the physical offset up to which the log is visible.
+      end: returns the physical offset up to which the log is visible.
     """
 
     def __init__(self, log: CommitLog, end: Callable[[], int]) -> None:
@@ -27,18 +27,21 @@ class VisibleLog:
     def records(self, start: int) -> Iterator[IndexedRecord]:
         """Visible records from a physical offset on, see `index_service.RecordsFrom`.
 
-        What cannot be read is left out: it cannot be served either.
+        Unreadable records are left out: they cannot be served either.
         """
         log = self._log
         while 0 <= start < self._end():
-            start = max(start, log.min_offset)  # files may go meanwhile
+            start = max(start, log.min_offset)  # files may be deleted meanwhile
             reader = LogReader(log, start, check_crc=False, stop=self._end)
             for at, size, topic, _, _, sys_flag, timestamp_ms, properties in reader.scan():
                 yield IndexedRecord(topic, sys_flag, properties, at, timestamp_ms, at + size)
             start, end = reader.end, self._end()
             if log.min_offset <= start < end:
                 reason = reader.reason or "zeros, or a missing file"
-                logger.error("the index leaves out what begins at %d: %s", start, reason)
+                logger.error(
+                    "the index leaves out damaged bytes of the log from offset %d on: %s",
+                    start, reason,
+                )  # fmt: skip
                 hole = reader.skip_damage(end)
                 start = hole.end if hole is not None else -1
 

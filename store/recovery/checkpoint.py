@@ -1,12 +1,11 @@
-"""The checkpoint page: up to when log, queues and index are known to be on the device.
+"""The checkpoint page: the point up to which log, queues and index are known to be on the device.
 
-Java counterpart: store/StoreCheckpoint.java of 5.3.3. Invariant beyond Apache's: only what fsync
-has confirmed goes in (Apache moves its logics timestamp when a message is put).
+Java counterpart: store/StoreCheckpoint.java of 5.3.3. Invariant beyond Apache's: the page covers
+only what fsync has confirmed (Apache moves its logics timestamp when a message is put).
 
-Two records of ours lie where Apache leaves zeros: how far records and queue units are on the device
-(byte 64), and how far the index is (byte 128; the marks of the finished index files from byte 256).
-Each has its own checksum and counts only while Apache's two timestamps are those it was written
-with.
+Where Apache leaves zeros the page has two records of ours: the progress of records and queue units
+(byte 64), and that of the index (byte 128; the marks of finished index files from byte 256). Each
+has a checksum and is valid only while Apache's two timestamps are those it was written with.
 """
 
 from __future__ import annotations
@@ -33,16 +32,16 @@ from ..offsets import START
 
 @dataclass(frozen=True, slots=True)
 class IndexProgress:
-    """How far the index was on the device.
+    """The part of the index that is on the device.
 
     Attributes:
       file_name: of the file that was being filled, as a number; 0: none was.
       begin_timestamp_ms, end_timestamp_ms, begin_physical_offset, end_physical_offset,
-        hash_slot_count, index_count: what its header would say of the entries on the device.
+        hash_slot_count, index_count: its header for the entries on the device.
       indexed_offset: every record of the log before it has its entries in that file or an older
         one; the record at this offset itself may have some of them already.
       files: (name as a number, CRC32 of the header) of the finished files before it, oldest first,
-        at most `FILE_MARKS_COUNT_MAX`; None: not known, that part of the page is damaged.
+        at most `FILE_MARKS_COUNT_MAX`; None: unknown, that part of the page is damaged.
     """
 
     file_name: int = 0
@@ -58,12 +57,12 @@ class IndexProgress:
 
 @dataclass(slots=True)
 class Checkpoint:
-    """What the page says; times in ms since 1970, offsets in bytes of the commit log.
+    """The content of the page; times in ms since 1970, offsets in bytes of the commit log.
 
     Attributes:
-      dispatched_offset: all records before it and all their queue units are on the device; -1: not
-        known (the page is Apache's).
-      index: how far the index is on the device; None: not known.
+      dispatched_offset: all records before it and all their queue units are on the device; -1:
+        unknown (the page is Apache's).
+      index: the part of the index on the device; None: unknown.
     """
 
     physic_msg_timestamp_ms: int = 0
@@ -76,7 +75,7 @@ class Checkpoint:
 
     @classmethod
     def from_page(cls, page: bytes) -> Checkpoint:
-        """Read a page; a short or empty one counts as all 0 (as made at the first start)."""
+        """Read a page; a short or empty one counts as all 0 (as created at the first start)."""
         page = page.ljust(CHECKPOINT_FILE_SIZE, b"\0")
         found = cls(*CHECKPOINT_HEAD.unpack_from(page))
         magic, dispatched, physic, logics, crc = EXTENSION.unpack_from(page, EXTENSION_POSITION)

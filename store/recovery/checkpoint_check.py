@@ -1,10 +1,11 @@
-"""Checks of the checkpoint page against the log and the clock.
+"""Validation of the checkpoint page against the log and the clock.
 
-Apache's five fields have no checksum, so a damaged page may hold any number. Two times decide where
-recovery begins to read where the page is not ours, one which index files are believed, and all five
-go into every later page. A field that cannot be right is put right here, with a warning.
+Apache's five fields have no checksum, so a damaged page may hold any number. Where the page is
+Apache's, two times decide where recovery begins to read; a third decides which index files are
+trusted; all five are copied to every later page. An impossible field is corrected here, with a
+warning.
 
-Java counterpart: StoreCheckpoint.java of 5.3.3 takes over what it reads.
+Java counterpart: StoreCheckpoint.java of 5.3.3 uses every value unchecked.
 """
 
 from __future__ import annotations
@@ -28,22 +29,22 @@ _OFFSETS = {
 """Attributes of `Checkpoint` by Apache's name of the field."""
 
 NOT_KNOWN = -1
-"""What Apache's broker writes for an offset that nobody has told it."""
+"""Apache's value for an unknown offset."""
 
 
 def correct_checkpoint(checkpoint: Checkpoint, path: str, *, latest_ms: int, log_end: int) -> bool:
-    """Put right, in place, the fields that cannot be true. A warning names each.
+    """Correct impossible fields in place, with a warning for each.
 
-    Where a time is wrong 0 is used: recovery then reads the log from its beginning, and indexes
-    again what only this time vouched for.
+    A wrong time becomes 0: recovery then reads the log from its beginning, and indexes everything
+    again that only this time covered.
 
     Args:
       checkpoint: as it was read.
       path: of the page, for the warning.
       latest_ms: the later of the wall clock and the log's newest store timestamp.
-      log_end: where the log's files end, bytes.
+      log_end: the end of the log's files, bytes.
 
-    Returns: whether something was put right; then the page is to be written again.
+    Returns: whether a field was corrected; then the page has to be written again.
     """
     changes: list[tuple[str, str, int, str]] = []
     latest_ms = min(latest_ms, LATEST_MS)

@@ -1,13 +1,13 @@
-"""`fsync_doubt.trocket`: from where on the log may look better than the device has it.
+"""`fsync_doubt.trocket`: the first offset whose pages may be clean in cache but not on the device.
 
 After a failed fsync the kernel marks the pages clean: they read as they were written, and the next
 fsync reports success without writing them (Rebello et al., USENIX ATC 2020). A process that is
-started again on the same machine would believe them, serve them, and lose them at the next power
-cut. So whoever may leave such pages behind names them in this file, and recovery writes them again
-before it syncs (`CommitLog.write_again`).
+restarted on the same machine would trust them, serve them, and lose them at the next power cut.
+Therefore a process that may leave such pages behind records their offset in this file, and recovery
+writes them again before it syncs (`CommitLog.write_again`).
 
-The file is not synced: it has to outlive the process, not the machine. Without power the doubtful
-pages are gone as well. Ours; RocketMQ has no such file and leaves it alone.
+The file is not synced: it has to outlive the process, not the machine. A power cut removes the
+doubtful pages as well. Ours; RocketMQ has no such file and ignores it.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ FILE_NAME = "fsync_doubt.trocket"
 def read_doubt(disk: Disk, root: str, log_end: int) -> int:
     """The physical offset from which on the log is in doubt; -1 when it is not.
 
-    Where the file says no offset, or one behind the log's files, all of the log is in doubt: 0.
+    If the file holds no offset, or one after the log's files, all of the log is in doubt: 0.
 
     Args:
-      log_end: where the log's files end, bytes.
+      log_end: the end of the log's files, bytes.
 
     Raises:
       StoreIOError: it could not be read.
@@ -53,9 +53,9 @@ def read_doubt(disk: Disk, root: str, log_end: int) -> int:
 
 
 def note_doubt(disk: Disk, root: str, physical_offset: int) -> None:
-    """Say that the log is in doubt from this physical offset on.
+    """Record that the log is in doubt from this physical offset on.
 
-    A failure is logged only: something else has failed already, and is told.
+    A failure is only logged: the caller already reports the failed fsync.
     """
     try:
         file = disk.open(f"{root}/{FILE_NAME}", create=True)
@@ -64,11 +64,14 @@ def note_doubt(disk: Disk, root: str, physical_offset: int) -> None:
         finally:
             file.close()
     except StoreIOError as error:
-        logger.error("after a failed fsync: let the machine start again, too: %s", error)
+        logger.error(
+            "reboot this machine before the next start: an fsync failed, and the offset of the "
+            "pages that may be lost could not be recorded: %s", error,
+        )  # fmt: skip
 
 
 def clear_doubt(disk: Disk, root: str) -> None:
-    """All that the log holds is on the device.
+    """Remove the file: the whole log is on the device.
 
     Raises:
       StoreIOError: the file could not be removed.

@@ -1,7 +1,7 @@
-"""Reading the log from where it is known to be good to its end, and beyond holes.
+"""The scan of recovery: reads the log from a known good offset to its end, and beyond holes.
 
-Nothing on disk is changed here: the outcome says what is to be done. What lies behind the last good
-record is judged by recovery_table.py; behind a hole reading goes on at the next record.
+Nothing on disk is changed here: the result says what to do. recovery_table.py decides about the
+bytes after the last good record; after a hole the scan continues at the next record.
 """
 
 from __future__ import annotations
@@ -14,27 +14,27 @@ from ..config import MessageStoreConfig
 from ..log.commit_log import CommitLog
 from ..log.log_bytes import has_unwritten_sector, last_nonzero
 from ..log.log_reader import CANDIDATE_CHUNK, Hole, LogReader, find_record
-from .recovered_queues import UNITS_MAX, Oddity, RecoveredQueues
+from .recovered_queues import UNITS_MAX, RecoveredQueues, UnexplainedOffsetError
 from .recovery_table import Action, Case, Place, Rest, decide
 
 logger = logging.getLogger(__name__)
 
 HOLES_MAX = 1000
-"""Holes kept one by one. Reading goes no further than behind the last of them."""
+"""Holes that are kept. The scan ends after the last of them."""
 
 
 @dataclass(slots=True)
 class ScanResult:
-    """What one reading found.
+    """The result of a scan.
 
     Attributes:
       end: physical offset after the last good record.
-      case: what to do about what lies behind it.
-      nonzero_end: up to where bytes behind `end` are not all zero.
-      reason: why reading ended; "" for zeros.
+      case: what to do about the bytes after it.
+      nonzero_end: end of the last byte after `end` that is not zero.
+      reason: why the scan ended; "" for zeros.
       holes: oldest first; the store must start read-only if there are any.
-      newest_ms: the newest store timestamp seen that can be one (`LATEST_MS`), 0: none.
-      segments: [start, end) of what was read without a break.
+      newest_ms: the newest plausible store timestamp (`LATEST_MS`), 0: none.
+      segments: [start, end) of the ranges that were read without a break.
       collected_until: physical offset up to which the queues' units were collected; -1: all were.
     """
 
@@ -49,16 +49,16 @@ class ScanResult:
 
 
 class LogScan:
-    """One reading.
+    """A scan of the log.
 
     Args:
       config: checkCRCOnRecover, flushDiskType.
       log: loaded.
       clean: there was no abort file.
-      vouched: physical offset up to which all is known to be on the device.
-      is_known: whether `vouched` says all there is to know; else what lies behind it may have been
-        on the device too.
-      own_from: physical offset from which on records are known to be ours, see `LogReader`.
+      vouched: physical offset up to which the log is known to be on the device.
+      is_known: nothing after `vouched` was synced; otherwise that is unknown.
+      own_from: physical offset from which on records are known to be this program's, see
+        `LogReader`.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class LogScan:
         """Read from a record's physical offset to the log's end.
 
         Args:
-          states: gets every record; only looked at after that.
+          states: gets every record.
 
         Raises:
           StoreIOError: a file could not be read.
@@ -103,10 +103,10 @@ class LogScan:
                     newest_ms = last_ms
                 try:
                     feed(record)
-                except Oddity as oddity:
+                except UnexplainedOffsetError as error:
                     states.after_hole = True
                     if len(holes) < HOLES_MAX:
-                        holes.append(Hole(offset, offset + size, str(oddity)))
+                        holes.append(Hole(offset, offset + size, str(error)))
                 if states.unit_count >= UNITS_MAX and not states.is_full:
                     states.is_full = True
                     collected_until = offset + size
@@ -115,17 +115,18 @@ class LogScan:
                 segments.append((start, end))
             if last_ms > LATEST_MS:
                 logger.warning(
-                    "%s: the store timestamp %d of a record before offset %d is no time: it does "
-                    "not count as the newest", log.folder, last_ms, end,
+                    "%s: the store timestamp %d of a record before offset %d is impossible and is "
+                    "ignored as the newest", log.folder, last_ms, end,
                 )  # fmt: skip
                 last_ms = newest_ms
-            nonzero_end, found, case = self._judge(reader, last_ms)
+            nonzero_end, found, case = self._classify_end(reader, last_ms)
             result = ScanResult(
                 end, case, nonzero_end, reader.reason, holes, newest_ms, segments, collected_until
             )
             if case.action is not Action.READ_ONLY:
                 return result
             reason = f"{reader.reason or 'zeros or a missing file'} (case {case.label}: {case.why})"
+            # Kept as a hole, and skipped: messages on both sides are served read-only.
             at_end = found < 0
             hole_end = max(self._vouched, end) if at_end else found
             holes.append(Hole(end, hole_end, reason, at_end=at_end))
@@ -135,10 +136,10 @@ class LogScan:
             start = found
 
     def damaged_starts(self, until: int) -> list[Hole]:
-        """Holes at the beginning of files that are not read because they were synced long ago.
+        """Holes at the beginning of older files, which the scan does not read.
 
         Args:
-          until: files that begin before this physical offset are looked at.
+          until: files that begin before this physical offset are checked.
 
         Raises:
           StoreIOError: a file could not be read.
@@ -157,8 +158,8 @@ class LogScan:
             holes.append(Hole(base, found if found >= 0 else min(end, until), reason))
         return holes
 
-    def _judge(self, reader: LogReader, last_ms: int) -> tuple[int, int, Case]:
-        """(end of what is not zero, next record or -1, what to do) for where a scan ended."""
+    def _classify_end(self, reader: LogReader, last_ms: int) -> tuple[int, int, Case]:
+        """(end of the non-zero bytes, next record or -1, what to do) for the end of a scan."""
         log, end = self._log, reader.end
         if self._nonzero_end < 0 and self._is_exact(reader):
             self._nonzero_end = end
@@ -167,7 +168,7 @@ class LogScan:
         nonzero_end = max(self._nonzero_end, end)
         rest, found = Rest.ZEROS, -1
         if nonzero_end > end:
-            # What is older is left of an earlier time line: cut off once, in memory only.
+            # An older record was cut off before, and its zeros never reached the device.
             found = find_record(
                 log, end + 1, nonzero_end, lambda record: record.store_timestamp_ms >= last_ms,
                 own_from=self._own_from,
@@ -183,7 +184,7 @@ class LogScan:
         return nonzero_end, found, case
 
     def _is_exact(self, reader: LogReader) -> bool:
-        """Whether a clean exit of ours ended just here: then nothing lies behind it."""
+        """Whether a clean exit of this program ended here: then only zeros follow."""
         return (
             self._clean
             and not reader.reason
@@ -196,14 +197,14 @@ class LogScan:
 
 
 def describe(holes: list[Hole], log: CommitLog, root: str) -> str:
-    """What to tell the operator: where, what, and what to do."""
+    """The message for the operator: where, what, and what to do."""
     first = holes[0]
-    goes_on = f"The log goes on at {first.end}, what lies between is missing."
+    extent = f"The next record is at {first.end}, the bytes in between are lost."
     if first.at_end:
-        goes_on = f"No record follows, but the log reached up to {first.end}."
+        extent = f"No record follows, but the log reached up to {first.end}."
     more = f" There are {len(holes) - 1} more such places." if len(holes) > 1 else ""
     return (
-        f"{log.path_at(first.start)}: at offset {first.start}: {first.reason}. {goes_on}{more} "
+        f"{log.path_at(first.start)}: at offset {first.start}: {first.reason}. {extent}{more} "
         "The store is read-only and nothing was changed. Restore the file from a replica or a "
         f"backup, or stop the broker and run `trocket store repair {root}`"
     )

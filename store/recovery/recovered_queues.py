@@ -1,10 +1,10 @@
-"""What recovery knows of each queue while it reads the log: units to come, and what is odd.
+"""The state of each queue while recovery reads the log: collected units and inconsistencies.
 
 A queue's offsets rise by one from record to record. Where they do not, either the topic was deleted
-and made again (it begins at 0 again), or records lie in a hole of the log (blank units stand for
-them), or the queue's files are wrong: it is then built again from the whole log.
+and created again (it begins at 0 again), or records are in a hole of the log (blank units stand for
+them), or the queue's files are wrong: the queue is then rebuilt from the whole log.
 
-Nothing on disk is changed here, and the queues are only looked at.
+Nothing on disk is changed here, and the queues are only read.
 """
 
 from __future__ import annotations
@@ -21,31 +21,31 @@ from ..queues.projection import LIGHT_PREFIX, Places, light_places
 logger = logging.getLogger(__name__)
 
 UNITS_MAX = 4 * 1024 * 1024
-"""Units kept in memory, 80 MiB: four GiB of log with 1 KiB records. What comes after is read a
+"""Units kept in memory, 80 MiB: four GiB of log with 1 KiB records. The rest of the log is read a
 second time when the queues are built."""
 
 BLANKS_MAX = 1 << 20
-"""Blank units made for one gap; a larger one is a damaged queue offset."""
+"""Blank units for one gap; a larger gap is a damaged queue offset."""
 
 LIGHT_BLANKS_MAX = 1000
-"""Blank units made for one gap in a light queue; after a larger one the queue begins anew."""
+"""Blank units for one gap in a light queue; after a larger gap the queue begins anew."""
 
 _pack_unit = UNIT.pack
 
 
 class RecoveredQueue:
-    """One queue.
+    """The state of one queue.
 
     Attributes:
-      kept: queue offset up to which the units on disk stay; -1: none does, its files go.
-      first: queue offset of the first unit collected.
-      next: queue offset that the next record should have.
+      kept: queue offset up to which the units on disk are kept; -1: its files are removed.
+      first: queue offset of the first collected unit.
+      next: expected queue offset of the next record.
       units: collected, 20 bytes each.
       is_known: a unit is kept, or a record was seen.
-      is_late: its units are not collected but made when the queues are built: they need more than
-        a unit has room for.
+      is_late: its units are not collected but created when the queues are built: they need data
+        that a unit does not hold.
       is_batch: of a batch topic; its offsets may have gaps.
-      is_ignored: the topic was deleted; its last records count no more.
+      is_ignored: the topic was deleted; its last records are ignored.
     """
 
     __slots__ = (
@@ -67,7 +67,7 @@ class RecoveredQueue:
         self.units = bytearray()
 
     def begin(self, queue_offset: int) -> None:
-        """Forget everything: the queue begins here."""
+        """Drop all units: the queue begins here."""
         self.kept = -1
         self.first = self.next = queue_offset
         self.units.clear()
@@ -75,30 +75,30 @@ class RecoveredQueue:
         self.is_ignored = False
 
 
-class Oddity(Exception):
-    """A record of a whole log has a queue offset that nothing explains; says which."""
+class UnexplainedOffsetError(Exception):
+    """The queue offset of a record is inconsistent with the log before it."""
 
 
 class RecoveredQueues:
     """All queues during one reading of the log.
 
     Args:
-      queue_store: loaded; only looked at.
-      places: the rules.
-      kept: queue offset up to which units stay, by queue; queues that are not named lose all.
+      queue_store: loaded; only read.
+      places: the rules of dispatching.
+      kept: queue offset up to which units are kept, by queue; other queues keep none.
       dispatch_from: records before this physical offset are in their queues already.
-      rebuilding: queues for which that is not so: all their records are taken.
+      rebuilding: queues to rebuild: all their records are taken.
       whole_log: no record is in its queue already, so a queue may begin with any offset.
       from_0: the log's first byte is the first one ever written.
-      at_checkpoint: the queues there were at the checkpoint; None: not known.
+      at_checkpoint: the queues that existed at the checkpoint; None: unknown.
       begun_midway: the log began as a copy of an older one, see `QueueEnds`.
 
     Attributes:
-      by_key: what is known.
-      unit_count: collected.
+      by_key: the queues with records so far.
+      unit_count: collected units of all queues.
       is_full: no more units are collected.
-      after_hole: a hole was passed, so gaps are explained.
-      damaged: queues found odd; their records are left out, they need to be rebuilt.
+      after_hole: the reading passed a hole, which explains gaps.
+      damaged: inconsistent queues; their records are left out, and they have to be rebuilt.
     """
 
     def __init__(
@@ -131,11 +131,11 @@ class RecoveredQueues:
         self._impossible: set[Key] = set()
 
     def feed(self, record: ScannedRecord) -> None:
-        """Take one record; they come in the log's order.
+        """Add one record; call it in the log's order.
 
         Raises:
-          Oddity: the queue offset does not follow in a queue that is being rebuilt, where nothing
-            but the log is left to explain it; the record was not taken.
+          UnexplainedOffsetError: the queue offset is inconsistent in a queue that is being rebuilt,
+            so the log itself is wrong; the record was not added.
         """
         (
             physical_offset, _, topic, queue_id, queue_offset, sys_flag, timestamp_ms, properties,
@@ -174,8 +174,9 @@ class RecoveredQueues:
         queue = self._queue_store.queues.get(key)
         if queue is None and not self._queue_store.is_possible(topic, queue_id):
             logger.error(
-                "there can be no queue %d of topic %r; its messages are left out", *key[::-1]
-            )
+                "queue %d of topic %r is impossible; its messages stay in the log but are not "
+                "served", *key[::-1],
+            )  # fmt: skip
             self._impossible.add(key)
             return None
         rebuild = key in self._rebuilding
@@ -188,10 +189,10 @@ class RecoveredQueues:
         return state
 
     def _explain(self, key: Key, state: RecoveredQueue, queue_offset: int) -> bool:
-        """Settle a record whose offset is not the next one; False: it is left out.
+        """Handle a record whose offset is not the next one; False: it is left out.
 
         Raises:
-          Oddity: see `feed`.
+          UnexplainedOffsetError: see `feed`.
         """
         if key in self.damaged:
             return False
@@ -205,7 +206,7 @@ class RecoveredQueues:
                 state.begin(queue_offset)
                 return True
             if state.first <= queue_offset and key in self._rebuilding:
-                # Two records say the same of themselves: neither is believed.
+                # Two records have the same queue offset: neither is trusted.
                 at = (queue_offset - state.first) * UNIT_SIZE
                 if at < len(state.units):
                     state.units[at : at + UNIT_SIZE] = PRE_BLANK
@@ -219,7 +220,7 @@ class RecoveredQueues:
         return True
 
     def _explain_light(self, state: RecoveredQueue, queue_offset: int) -> bool:
-        """Offsets of light queues come from senders: whatever they are, they damage no store."""
+        """`_explain` of a light queue: senders control its offsets, so no offset is damage."""
         if state.is_known and 0 < queue_offset < state.next:
             return False
         gap = queue_offset - state.next
@@ -231,13 +232,13 @@ class RecoveredQueues:
         return True
 
     def _begin(self, key: Key, state: RecoveredQueue, queue_offset: int) -> bool:
-        """Settle the first record of a queue that has no unit."""
+        """Handle the first record of a queue without units."""
         known = self._at_checkpoint
         is_new = known is not None and key not in known and key not in self._rebuilding
         if queue_offset > 0 and is_new and not (self.after_hole or self._begun_midway):
-            # A new queue begins at 0, so this one was there before and was deleted since.
+            # A new queue begins at 0, so this one is older and was deleted since.
             if not state.is_ignored:
-                logger.info("the last messages of deleted topic %s are left out", key[0])
+                logger.info("the last messages of the deleted topic %s are left out", key[0])
             state.is_ignored = True
             return False
         state.is_ignored = False
@@ -253,13 +254,13 @@ class RecoveredQueues:
 
     def _refuse(self, key: Key, state: RecoveredQueue, queue_offset: int) -> bool:
         if key in self._rebuilding:
-            raise Oddity(
-                f"it says it is message {queue_offset} of queue {key[1]} of topic {key[0]}, where "
+            raise UnexplainedOffsetError(
+                f"the record is message {queue_offset} of queue {key[1]} of topic {key[0]}, where "
                 f"{state.next} would be the next"
             )
         logger.warning(
-            "queue %d of topic %s ends at %d, but the log goes on with %d: it is built again",
-            key[1], key[0], state.next, queue_offset,
+            "queue %d of topic %s ends at %d, but its next record in the log is %d: it is rebuilt "
+            "from the log", key[1], key[0], state.next, queue_offset,
         )  # fmt: skip
         self.damaged.add(key)
         return False

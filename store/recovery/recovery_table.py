@@ -1,15 +1,16 @@
-"""What to do where reading the commit log ends: a table, and nothing but the table.
+"""The decision table of recovery: the action at the end of the readable commit log. Pure.
 
 Java counterpart: CommitLog.recoverNormally and recoverAbnormally of 5.3.3, which cut the log at the
-first bad record, whatever follows. Three rules go beyond that:
+first bad record in any case. Three rules go beyond that:
 
-- a bad record that others follow is a hole and not a tail: cutting there would throw acknowledged
-  messages away. So would cutting before the end of what is known to be on the device. The store
-  then starts read-only, changes nothing on disk, and serves what is readable on both sides;
-- what a power cut left unwritten is no hole though good records follow: nothing behind it can have
-  been acknowledged, because an fsync of later bytes of a file covers the earlier ones;
-- cutting means writing zeros over the rest and syncing, before anything new is appended. Bytes left
-  behind would be records again after the next crash.
+- a bad record that others follow is a hole and not a tail: cutting there would lose acknowledged
+  messages. So would cutting before an offset that is known to be on the device. The store then
+  starts read-only, changes nothing on disk, and serves the messages on both sides;
+- sectors that a power cut left unwritten are not a hole, though good records follow: no later
+  record can have been acknowledged, because an fsync of later bytes of a file covers the earlier
+  ones;
+- cutting means overwriting the rest with zeros and syncing, before anything is appended. Otherwise
+  the old bytes would be records again after the next crash.
 
 Not done: repair from a replica.
 """
@@ -25,7 +26,7 @@ from ..config import FlushDiskType
 
 
 class Rest(Enum):
-    """What lies behind the last good record."""
+    """The bytes after the last good record."""
 
     ZEROS = "zeros"
     GARBAGE = "bytes that hold no whole record"
@@ -34,7 +35,7 @@ class Rest(Enum):
 
 
 class Action(Enum):
-    """What to do about it."""
+    """The action of a start."""
 
     KEEP = "append here"
     TRUNCATE = "write zeros over the rest, sync, append here"
@@ -42,16 +43,16 @@ class Action(Enum):
 
 
 class Place(Enum):
-    """Where the first bad byte lies."""
+    """The position of the first bad byte."""
 
-    SYNCED = "before what our checkpoint or a clean exit vouches for"
-    UNSYNCED = "behind it"
-    UNKNOWN = "after an abnormal exit without a checkpoint of ours nothing tells"
+    SYNCED = "before the synced end that our checkpoint or a clean exit guarantees"
+    UNSYNCED = "after it"
+    UNKNOWN = "unknown: an abnormal exit without a checkpoint of ours"
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One row: a column holds what it matches, None matches everything."""
+    """One row: each column holds the values it matches, None matches everything."""
 
     label: str
     rest: tuple[Rest, ...]
@@ -115,9 +116,9 @@ def decide(*, rest: Rest, clean: bool, place: Place, flush: FlushDiskType) -> Ca
     """The row for a log's end.
 
     Args:
-      rest: what lies behind the last good record.
+      rest: the bytes after the last good record.
       clean: there was no abort file.
-      place: whether the end lies before what is known to be on the device.
+      place: whether the end is before an offset that is known to be on the device.
       flush: the configured flushDiskType.
     """
     for case in TABLE:
@@ -135,15 +136,15 @@ def scan_start(
     queues_end: int,
     safe_timestamp_ms: int,
 ) -> int:
-    """Where recovery starts reading the log.
+    """The physical offset at which recovery starts to read the log.
 
     Args:
       clean: there was no abort file.
       dispatched_offset: the checkpoint's, -1 when it is not ours.
       bases: of the log files, oldest first.
       first_timestamp_ms: store timestamp of a file's first record, by its base; 0 if it has none.
-      queues_end: the highest byte of the log that a queue unit points behind.
-      safe_timestamp_ms: what the checkpoint vouches for, 3 s taken off.
+      queues_end: first byte of the log after the last record that a queue unit points to.
+      safe_timestamp_ms: the time up to which the checkpoint covers the log, less 3 s.
 
     Returns: a record's physical offset, or a file's base.
 

@@ -1,14 +1,14 @@
-"""How full the disk is, and what follows from it.
+"""Disk usage of the store, and the decision to delete files or to refuse sends.
 
-Java counterpart: DefaultMessageStore.CleanCommitLogService.isSpaceToDelete of 5.3.3, whose three
-steps these are: over `diskMaxUsedSpaceRatio` expired files go at any hour, over
-`diskSpaceCleanForciblyRatio` the oldest files go, over `diskSpaceWarningLevelRatio` sends are
-refused. Apache silently takes the last two for 85 and 90 where they are set higher; here they are
-what they are set to. Apache's ratios are of the whole partition, whoever filled it, and were made
-for a disk that the broker has for itself. A laptop's disk is often 91 % full with 50 GB free: at
-their defaults the last two count here only while less than `diskFreeBytesEnough` is free.
+Java counterpart: DefaultMessageStore.CleanCommitLogService.isSpaceToDelete of 5.3.3, with the same
+three levels: over `diskMaxUsedSpaceRatio` expired files are deleted at any hour, over
+`diskSpaceCleanForciblyRatio` the oldest files are deleted, over `diskSpaceWarningLevelRatio` sends
+are refused. Apache silently limits the last two to 85 and 90; here the configured values apply.
+Apache's ratios are of the whole partition, including other programs' files, and are meant for a
+disk that only the broker uses. A laptop's disk is often 91 % full with 50 GB free: at their
+defaults the last two apply here only while less than `diskFreeBytesEnough` is free.
 
-Deciding (`judge`) is pure; only `measure` asks the disk.
+`decide` is pure; only `measure` reads the disk.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from ..disk.os_disk import Disk
 
 CLEAN_RATIO_DEFAULT = 85
 WARNING_RATIO_DEFAULT = 90
-"""RocketMQ's defaults, at which `diskFreeBytesEnough` counts too."""
+"""RocketMQ's defaults, for which `diskFreeBytesEnough` applies."""
 
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """The partition that a folder of the store lies on.
+    """The partition of a folder of the store.
 
     Attributes:
       folder: the folder.
@@ -40,24 +40,24 @@ class Partition:
 
     @property
     def used_percent(self) -> int:
-        """0 to 100, rounded up; 0 where the file system cannot tell.
+        """0 to 100, rounded up; 0 where the file system does not report it.
 
         Source: RocketMQ 5.3.3 common/UtilAll.java getDiskPartitionSpaceUsedPercent.
         """
         return -(-self.used * 100 // max(self.used + self.free, 1))
 
     def excess(self, percent: int) -> int:
-        """Bytes by which it is fuller than that."""
+        """Bytes above this percentage."""
         return max(self.used - (self.used + self.free) * percent // 100, 0)
 
 
 @dataclass(frozen=True, slots=True)
 class DiskUse:
-    """What the store has and takes.
+    """The disk usage of the store.
 
     Attributes:
       partitions: of the commit log's folder, then of the data folder.
-      own_bytes: what the store's files take; -1 where it was not counted (`storeBytesMax` is 0).
+      own_bytes: of the store's files; -1 if not counted (`storeBytesMax` is 0).
     """
 
     partitions: tuple[Partition, ...]
@@ -65,13 +65,13 @@ class DiskUse:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
-    """What follows. A reason is "" where something is not wanted.
+class SpaceDecision:
+    """Actions against a full disk, each with its reason; "": not necessary.
 
     Attributes:
-      reclaim: why expired files go at any hour.
-      clean: why the oldest files go, expired or not.
-      excess: with `clean`, bytes of the commit log that must go.
+      reclaim: why expired files are deleted at any hour.
+      clean: why the oldest files are deleted, expired or not.
+      excess: with `clean`, bytes of the commit log to delete.
       refuse: why sends are refused, and what to do; for remarks.
     """
 
@@ -82,10 +82,10 @@ class Verdict:
 
 
 def measure(disk: Disk, config: MessageStoreConfig) -> DiskUse:
-    """Ask the disk; may take a while, and may run in a worker thread.
+    """Read the disk usage; may be slow, and may run in a worker thread.
 
     Raises:
-      StoreIOError: the disk could not be asked.
+      StoreIOError: it could not be read.
     """
     root, log_folder = config.store_path_root_dir, config.commit_log_folder
     partitions = []
@@ -101,11 +101,11 @@ def measure(disk: Disk, config: MessageStoreConfig) -> DiskUse:
     return DiskUse(tuple(partitions), own_bytes)
 
 
-def judge(use: DiskUse, config: MessageStoreConfig, *, next_file_bytes: int) -> Verdict:
-    """What follows from how full the disk is.
+def decide(use: DiskUse, config: MessageStoreConfig, *, next_file_bytes: int) -> SpaceDecision:
+    """The actions for a disk usage.
 
     Args:
-      next_file_bytes: what the next commit log file will take; 0 when it is made already.
+      next_file_bytes: size of the next commit log file; 0 when it exists already.
     """
     reclaim, clean, refuse = "", "", ""
     excess = 0
@@ -127,7 +127,7 @@ def judge(use: DiskUse, config: MessageStoreConfig, *, next_file_bytes: int) -> 
             over = partition.excess(ratio)
             if by_default:
                 over = min(over, enough - partition.free)
-            # Elsewhere than on the log's partition only queue files are won: a file at a time.
+            # On another partition than the log's only queue files are freed: one log file a pass.
             excess = max(excess, over if is_log else 1)
             clean = clean or _over(partition, key)
             if key == "diskSpaceWarningLevelRatio":
@@ -143,10 +143,10 @@ def judge(use: DiskUse, config: MessageStoreConfig, *, next_file_bytes: int) -> 
         refuse = refuse or (
             f"this broker's store takes {_size(use.own_bytes)}, more than "
             f"storeBytesMax={_size(limit)} allows, and nothing more may be deleted for now; raise "
-            "storeBytesMax, or allow older messages to go (cleanFileForciblyEnable, "
-            "fileReservedTime). Sends come back by themselves once there is room"
+            "storeBytesMax, or allow older messages to be deleted (cleanFileForciblyEnable, "
+            "fileReservedTime). Sends are accepted again once there is room"
         )
-    return Verdict(reclaim, clean, excess, refuse)
+    return SpaceDecision(reclaim, clean, excess, refuse)
 
 
 def _over(partition: Partition, key: str) -> str:
@@ -158,8 +158,8 @@ def _refusal(partition: Partition, ratio: int, enough: int) -> str:
     return (
         f"the disk of {partition.folder} is {partition.used_percent} % full, "
         f"{_size(partition.free)} are free; more than diskSpaceWarningLevelRatio={ratio} % is "
-        f"not allowed{low}. Free some space there or change the limit; sends come back by "
-        "themselves once there is room"
+        f"not allowed{low}. Free some space there or change the limit; sends are accepted again "
+        "once there is room"
     )
 
 

@@ -1,17 +1,17 @@
-"""Which commit log files are deleted, when, and why: decisions only.
+"""The rules of retention: the commit log files to delete, and the reasons. Pure.
 
 Java counterparts: DefaultMessageStore.CleanCommitLogService and MappedFileQueue
-deleteExpiredFileByTime of 5.3.3. Whole files go, oldest first, never the newest. Keys, defaults and
-times are RocketMQ's. Rules beyond it:
+deleteExpiredFileByTime of 5.3.3. Whole files are deleted, oldest first, never the newest. Keys,
+defaults and times are RocketMQ's. Rules beyond it:
 
-- A file is as old as the newest message in it (Apache: as its mtime, which a copy or a restored
+- The age of a file is that of its newest message (Apache: its mtime, which a copy or a restored
   backup changes).
-- Expiry believes the clock only if it goes on as time does (`ClockGuard`). A clock that jumps
-  ahead would have everything deleted.
-- Only as much is deleted for want of space as is wanted (Apache: up to `deleteFileBatchMax` files
-  at each look).
+- Expiry trusts the wall clock only while it agrees with elapsed time (`ClockGuard`). A clock that
+  jumps ahead would otherwise delete everything.
+- For space only as much is deleted as is needed (Apache: up to `deleteFileBatchMax` files in each
+  pass).
 
-What is decided here is done in retention_service.py.
+retention_service.py carries the decisions out.
 """
 
 from __future__ import annotations
@@ -21,31 +21,31 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from ..config import MessageStoreConfig
-from .disk_space import Verdict
+from .disk_space import SpaceDecision
 
 HOUR_MS = 3_600_000
 
 CLOCK_JUMP_MAX_MS = HOUR_MS
-"""The wall clock may run ahead of time that has passed by at most this between two looks."""
+"""The wall clock may advance by at most this more than elapsed time between two passes."""
 
 CLOCK_DOUBT_S = 24 * 3600.0
-"""Nothing expires for so long after a larger jump, counted from the first of several. Then the
-clock counts as right: somebody would have set it back, and a machine that stands still where that
-cannot be told from a jump (a paused virtual machine) must not keep everything for ever. A machine
-that slept, and whose system counts that (Linux, macOS), has not jumped."""
+"""Nothing expires for this time after a larger jump, counted from the first of several. Then the
+clock counts as right: an operator would have corrected it, and a machine that was suspended where
+that cannot be distinguished from a jump (a paused virtual machine) must not keep everything for
+ever. A machine that slept, and whose system measures that (Linux, macOS), has not jumped."""
 
 START_DOUBT_S = 3600.0
-"""Nothing expires for so long after a start at which even the store's newest message is expired: a
-wrong clock, or a backup that somebody wants to look at. Where the newest message is younger than
-the clock says, it cannot vouch for the clock, and nothing expires for `CLOCK_DOUBT_S`."""
+"""Nothing expires for this time after a start at which even the store's newest message is expired:
+a wrong clock, or a backup under inspection. Where the newest message is ahead of the clock, it does
+not confirm the clock, and nothing expires for `CLOCK_DOUBT_S`."""
 
 
 class LogFileFacts(NamedTuple):
-    """What deciding needs of one commit log file.
+    """The facts about a commit log file that decide its deletion.
 
     Attributes:
       base: physical offset of its first byte.
-      newest_ms: store timestamp of its newest message; -1: not known, it never expires then.
+      newest_ms: store timestamp of its newest message; -1: unknown, it never expires.
     """
 
     base: int
@@ -67,7 +67,7 @@ def choose(
     now_ms: int,
     hour: int,
     doubt: str,
-    verdict: Verdict,
+    space: SpaceDecision,
     config: MessageStoreConfig,
 ) -> list[Deletion]:
     """The files to delete now: the oldest ones, without a gap.
@@ -76,21 +76,21 @@ def choose(
       files: oldest first, without those that must stay.
       now_ms: wall clock.
       hour: 0 to 23, local time.
-      doubt: why the wall clock is not to be believed; "": it is.
-      verdict: what the disk's state asks for.
+      doubt: why the wall clock is not trusted; "": it is.
+      space: the actions against a full disk.
 
     Source: RocketMQ 5.3.3 CleanCommitLogService.deleteExpiredFiles, MappedFileQueue
       deleteExpiredFileByTime.
     """
-    may_expire = not doubt and (is_due(hour, config) or bool(verdict.reclaim or verdict.clean))
-    forced = bool(verdict.clean) and config.clean_file_forcibly_enable
+    may_expire = not doubt and (is_due(hour, config) or bool(space.reclaim or space.clean))
+    forced = bool(space.clean) and config.clean_file_forcibly_enable
     expired_before_ms = now_ms - config.file_reserved_time * HOUR_MS
     chosen: list[Deletion] = []
     for file in files[: config.delete_file_batch_max]:
         if may_expire and 0 <= file.newest_ms <= expired_before_ms:
             reason = f"older than fileReservedTime={config.file_reserved_time} h"
-        elif forced and len(chosen) * config.mapped_file_size_commit_log < verdict.excess:
-            reason = verdict.clean
+        elif forced and len(chosen) * config.mapped_file_size_commit_log < space.excess:
+            reason = space.clean
         else:
             break
         chosen.append(Deletion(file.base, file.newest_ms, reason))
@@ -115,30 +115,29 @@ def delete_hours(text: str) -> frozenset[int]:
 
 
 class ClockGuard:
-    """Tells whether the wall clock may be believed when it says that something is old.
+    """Decides whether the wall clock can be trusted to expire messages.
 
     Args:
-      known_ms: a wall time, ms since 1970, that was believed earlier: of the newest message that
-        was there at the start.
-      reserved_ms: how old a message must be to expire.
+      known_ms: an earlier, trusted wall time, ms since 1970: of the newest message at the start.
+      reserved_ms: age at which a message expires.
     """
 
     def __init__(self, known_ms: int, reserved_ms: int) -> None:
         self._known_ms = known_ms
         self._reserved_ms = reserved_ms
-        self._offset_ms: float | None = None  # wall clock minus elapsed time, when last believed
+        self._offset_ms: float | None = None  # wall clock minus elapsed time, when last trusted
         self._start_until_s = self._behind_until_s = 0.0
         self._jump_until_s: float | None = None
         self._jump_ms = 0.0
 
     def check(self, wall_ms: int, elapsed_s: float) -> str:
-        """Look at the clocks.
+        """Compare the clocks; call it in each pass.
 
         Args:
           wall_ms: ms since 1970.
-          elapsed_s: seconds since some moment; goes on while the machine sleeps.
+          elapsed_s: seconds since some moment, the machine's sleep included.
 
-        Returns: why the wall clock is not to be believed, and until when; "" when it is.
+        Returns: why the wall clock is not trusted, and until when; "" when it is.
         """
         offset_ms = wall_ms - elapsed_s * 1000
         if self._offset_ms is None:
@@ -151,7 +150,7 @@ class ClockGuard:
         if ahead_ms <= CLOCK_JUMP_MAX_MS:
             self._jump_until_s = None
             if ahead_ms < -CLOCK_JUMP_MAX_MS:
-                self._start_until_s = 0.0  # somebody has set it right
+                self._start_until_s = 0.0  # the clock was corrected
         elif self._jump_until_s is None:
             self._jump_until_s, self._jump_ms = elapsed_s + CLOCK_DOUBT_S, ahead_ms
         elif self._jump_until_s <= elapsed_s:

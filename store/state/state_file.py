@@ -1,16 +1,15 @@
-"""State file: the JSON file of one table, and how far the table is saved in it.
+"""The JSON file of one table, and its unsaved changes.
 
-A table says what changed. An eager file is saved at each change, before anything is answered that
-relies on it: an administrator's request, a send into a new topic. Where a save fails it is tried
-again until it succeeds, and what waits for it is refused meanwhile. A lazy file is saved from time
-to time, and at the end.
+A table reports its changes. An eager file is saved at each change, before the answer of a request
+that relies on it: an administrator's request, a send into a new topic. A failed save is tried again
+until it succeeds, and requests that need it are refused meanwhile. A lazy file is saved at
+intervals, and at the end.
 
-Where a disk is slow, saves are put off to a thread (`state_files.py`): a busy one takes seconds for
-an fsync, and others must be served meanwhile. Who waits is called back. Pure but for what it is
-given.
+Where a disk is slow, saves are put off to a thread (`state_files.py`): a busy disk takes seconds
+for an fsync, and other requests must be served meanwhile. Waiting requests are called back. Pure
+except for the given functions.
 
-Java counterpart: common/ConfigManager.java of 5.3.3, whose persist is called by those that changed
-something.
+Java counterpart: common/ConfigManager.java of 5.3.3, whose persist is called after each change.
 """
 
 from __future__ import annotations
@@ -33,20 +32,21 @@ from ..errors import StoreIOError
 logger = logging.getLogger(__name__)
 
 Save = Callable[[str, bytes], None]
-"""Writes a file, whole or not at all: its name, its text in UTF-8. It may raise StoreIOError; then
-the change stands in memory and the next save has it, too."""
+"""Replaces a file atomically: its name, its text in UTF-8. It may raise StoreIOError; the change
+then stays in memory, and the next save includes it."""
 
 REFUSED: Final = (
-    "what is new in them is refused until a save succeeds, which is tried again each second"
+    "requests that need new entries are refused until a save succeeds; it is tried again each "
+    "second"
 )
-"""What it means that an eager file is not saved."""
+"""The consequence of an eager file that is not saved, for the log."""
 GOES_BACK: Final = (
-    "it is tried again after the next interval; after a crash it counts as it was saved last"
+    "the save is tried again after the next interval; a crash before that loses the changes"
 )
 """The same for a lazy file."""
 
 OnSaved = Callable[[StoreIOError | None], None]
-"""Called with None, or with why it could not be saved."""
+"""Called with None, or with the error of the save."""
 
 
 class StateFile:
@@ -56,16 +56,16 @@ class StateFile:
       name: of the file.
       what: the table's contents in words, for the log.
       save: writes the file.
-      encode: gives the steps to its text as it is when this is called.
-      later: has the file saved soon, with `begin_save` and `end_save`; None: a change is saved at
-        once.
-      is_lazy: whether a change waits until somebody saves the file; `later` does not count then.
-      means: what it means to an operator that a change is not saved.
-      on_saved: called after each save, before those who wait for it.
+      encode: returns the steps to the table's text at the time of the call.
+      later: requests a save with `begin_save` and `end_save`; None: a change is saved at once.
+      is_lazy: changes are saved by `persist_changed` or `StateFiles.run_lazy` only; `later` is
+        unused.
+      means: the consequence of an unsaved change, for an operator.
+      on_saved: called after each save, before the callbacks that wait for it.
 
     Attributes:
-      is_dirty: the table has changes that no save has. A table with a lazy file may set it, as
-        `changed` does.
+      is_dirty: the table has unsaved changes. A table with a lazy file may set it, as `changed`
+        does.
       failure: why the last save failed; None: it succeeded.
     """
 
@@ -92,7 +92,7 @@ class StateFile:
         self._later = later
         self._holding = False
         self.is_dirty = False
-        self._told = ""
+        self._logged = ""
         self._is_put_off = self._is_saving = False
         self._waiting: list[OnSaved] = []
         self._begun: list[OnSaved] = []
@@ -100,7 +100,7 @@ class StateFile:
         self._failures = FailureLog(logger)
 
     def changed(self) -> None:
-        """Save a change, now or soon. A failure is logged, and made good by `save_again`."""
+        """Save a change, now or soon. A failure is logged, and tried again by `save_again`."""
         self.is_dirty = True
         if self._is_lazy:
             return
@@ -113,9 +113,9 @@ class StateFile:
             self._persist_or_log()
 
     def changed_by_client(self) -> None:
-        """As `changed`, but `save_again` saves it where the last save failed.
+        """`changed`, but after a failed save leave it to `save_again`.
 
-        Clients try again at once, and each try encodes the whole table.
+        Clients try again at once, and each attempt would encode the whole table.
         """
         if self.failure is None or self.is_put_off:
             self.changed()
@@ -123,14 +123,14 @@ class StateFile:
             self.is_dirty = True
 
     def save_again(self) -> None:
-        """Save what could not be saved; nothing where all is."""
+        """Save changes that could not be saved, if there are any."""
         if self.is_dirty and not self.is_put_off and not self._holding:
             self.changed()
 
     async def saved(self) -> None:
-        """Wait until everything so far is saved; what failed before is tried again.
+        """Wait until all changes so far are saved; a failed save is tried again.
 
-        Raises: StoreIOError: it could not be.
+        Raises: StoreIOError: they could not be saved.
         """
         if self.is_dirty and not self.is_put_off:
             if self._later is None:
@@ -152,7 +152,7 @@ class StateFile:
 
     @contextmanager
     def saving_once(self) -> Iterator[None]:
-        """Inside, what changes by itself is not saved one by one but together at the end."""
+        """A context in which changes are not saved one by one but together at its end."""
         self._holding = True
         try:
             yield
@@ -164,7 +164,7 @@ class StateFile:
     def persist(self) -> None:
         """Save the table.
 
-        Raises: StoreIOError: it could not be.
+        Raises: StoreIOError: it could not be saved.
         """
         try:
             self._save(self.name, at_once(self._encode()))
@@ -174,14 +174,14 @@ class StateFile:
             raise
         self.is_dirty = False
         self.failure = None
-        self._told = ""
+        self._logged = ""
         self._on_saved(None)
 
     def persist_changed(self) -> bool:
         """Save the table if it changed since the last save.
 
-        Returns: whether anything was written.
-        Raises: StoreIOError: it could not be; the next call tries again.
+        Returns: whether it was written.
+        Raises: StoreIOError: it could not be saved; the next call tries again.
         """
         if not self.is_dirty:
             return False
@@ -190,11 +190,11 @@ class StateFile:
 
     @property
     def is_put_off(self) -> bool:
-        """Whether a save that was put off is not over yet."""
+        """Whether a save that was put off is not finished."""
         return self._is_put_off or self._is_saving
 
     def when_saved(self, callback: OnSaved) -> None:
-        """Call back once everything so far was saved, or could not be; at once when it was."""
+        """Call back once all changes so far are saved, or could not be; possibly at once."""
         if self._is_put_off:
             self._waiting.append(callback)
         elif self._is_saving:
@@ -203,17 +203,17 @@ class StateFile:
             callback(None)
 
     def wait_for(self, name: str, is_saved: Callable[[], bool]) -> None:
-        """Let a request go on only when something new is saved.
+        """Return only when a new entry is saved; otherwise postpone or refuse the request.
 
-        Requests that wait for one name are served again in the order in which they came.
+        Requests that wait for one name are served again in the order of their arrival.
 
         Args:
-          name: of what is new; it was not saved when this was called.
-          is_saved: whether it is now.
+          name: of the new entry, which was not saved before the call.
+          is_saved: whether it is saved now.
         Raises:
           Postponed: it is being saved.
-          RequestRefused: SERVICE_NOT_AVAILABLE, the last save failed. Producers of RocketMQ send to
-            another broker then (DefaultMQProducer.retryResponseCodes), and here again later.
+          RequestRefused: SERVICE_NOT_AVAILABLE, the last save failed. Producers of RocketMQ then
+            send to another broker (DefaultMQProducer.retryResponseCodes), and later here again.
         """
         if not self.is_put_off and self.failure is None:
             self.changed()
@@ -223,8 +223,7 @@ class StateFile:
             raise RequestRefused(
                 ResponseCode.SERVICE_NOT_AVAILABLE,
                 f"service not available now: {name} is new, and the {self._what} could not be "
-                f"saved ({self.failure}); that is tried again each second, and then this is "
-                "served again",
+                f"saved ({self.failure}); the broker tries again each second, so send again later",
             )
         if name not in self._serve:
             self._serve[name] = []
@@ -236,31 +235,31 @@ class StateFile:
             serve()
 
     def begin_save(self) -> Steps[bytes]:
-        """Steps to the text to be saved; what changes from now on is for the next time."""
+        """Steps to the text to be saved; later changes belong to the next save."""
         self.is_dirty = self._is_put_off = False
         self._is_saving = True
         self._begun, self._waiting = self._waiting, []
         return self._encode()
 
-    def give_up_save(self) -> None:
-        """A save that was begun does not come to its end; the next one has its changes, too."""
+    def abandon_save(self) -> None:
+        """End a save that was cancelled; the next one includes its changes."""
         self._is_saving = False
         self.is_dirty = True
         self._begun, self._waiting = [], [*self._begun, *self._waiting]
 
     def end_save(self, error: StoreIOError | None) -> None:
-        """Tell how the save came out, and call back who waited for it."""
+        """End a save with its result, and call the waiting callbacks."""
         self._is_saving = False
         self.failure = error
         if error is None:
-            self._told = ""
+            self._logged = ""
         else:
             self.is_dirty = True
             self._log(error)
         self._on_saved(error)
         begun, self._begun = self._begun, []
         meaning = "Requests that waited for it may stay without an answer, and are sent again"
-        what = f"answering what waited for {self.name}"
+        what = f"answering requests that waited for {self.name}"
         call_each([partial(callback, error) for callback in begun], self._failures, what, meaning)
 
     def _persist_or_log(self) -> None:
@@ -270,9 +269,9 @@ class StateFile:
             self._log(error)
 
     def _log(self, error: StoreIOError) -> None:
-        if str(error) != self._told:
+        if str(error) != self._logged:
             logger.error(
-                "the %s are not saved yet: %s; %s (see to room on the disk, and to the rights of "
-                "the folder)", self._what, error, self._means,
+                "the %s could not be saved: %s; %s (check the disk's free space and the folder's "
+                "permissions)", self._what, error, self._means,
             )  # fmt: skip
-        self._told = str(error)
+        self._logged = str(error)

@@ -1,7 +1,7 @@
-"""State files of one folder: loaded, with a `.bak` in the place of what is damaged, and saved.
+"""Loading and saving of the state files of one folder; a `.bak` replaces a damaged file.
 
-Part of the shell: this waits for the disk. A save takes three fsyncs, some 10 ms on a disk and more
-on a busy one, during which nobody would be served; so it is made in a worker thread.
+Part of the shell: this waits for the disk. A save takes three fsyncs, about 10 ms on a disk and
+more on a busy one, for which no request would be served; so it runs in a worker thread.
 
 Java counterpart: common/ConfigManager.java load and persist of 5.3.3, and the scheduled persist
 calls of BrokerController.java.
@@ -30,27 +30,26 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 Write = Callable[[Disk, str, bytes], None]
-"""Puts a text on the disk, whole or not at all: the disk, the file's path, its text."""
+"""Replaces a file atomically: the disk, the file's path, its text."""
 
 SAVE_AGAIN_S: Final = 1.0
-"""Before what could not be saved is tried again: a broker that dies before it is saved does not
-know a topic any more whose messages it has."""
+"""Pause before a failed save is tried again. Short: a broker that dies before it has lost the topic
+whose messages it stores."""
 
 
 class StateFiles:
     """The files of one folder.
 
-    `save` is the way of what must be saved when it returns. A file whose save may be put off says
-    so with `later`, and `run` writes it in a worker thread; changes that come meanwhile are written
-    together. A lazy file is written by `run_lazy`. Whatever the way, an older text never replaces a
-    newer one.
+    `save` returns when the file is saved. `later` puts a save off: `run` writes the file in a
+    worker thread, and changes that come meanwhile are written together. `run_lazy` writes a lazy
+    file. In each case an older text never replaces a newer one.
 
-    Owner: the server's task. Only writing happens elsewhere.
+    Owned by the server's task. Only the writes run in other threads.
 
     Args:
-      disk: where they lie.
-      folder: theirs.
-      write: puts a text on the disk, whole or not at all.
+      disk: holds the files.
+      folder: of the files.
+      write: replaces a file atomically.
     """
 
     def __init__(self, disk: Disk, folder: str, write: Write = save_json) -> None:
@@ -83,9 +82,9 @@ class StateFiles:
         return value
 
     def load_spare(self, name: str, decode: Callable[[bytes], T]) -> T | None:
-        """Read the `.bak` of a file that has no entry; `replace_damaged` makes it the file.
+        """Read the `.bak` of a file without entries; `replace_damaged` makes it the file.
 
-        Returns: what `decode` made of it; None: it is not there, or has no entry either.
+        Returns: the result of `decode`; None: there is no `.bak`, or it has no entries either.
         """
         path = self._path(f"{name}.bak")
         found = load_newest(self._disk, path, lambda text: (decode(text), text))
@@ -95,21 +94,24 @@ class StateFiles:
         return value
 
     def replace_damaged(self) -> None:
-        """Write again the files in whose place a `.bak` was read; a failure is logged.
+        """Write the files again whose `.bak` was read instead; a failure is logged.
 
-        To be called once the store is open: before that the folder may be another process's.
+        Call it once the store is open: before that the folder may be another process's.
         """
         for name, text in self._from_spare.items():
             try:
                 self.save(name, text)
             except StoreIOError as error:
-                logger.error("%s is still damaged: %s", self._path(name), error)
+                logger.error(
+                    "%s is damaged and could not be written again from its .bak: %s",
+                    self._path(name), error,
+                )  # fmt: skip
         self._from_spare.clear()
 
     def save(self, name: str, text: bytes) -> None:
         """Save a file now.
 
-        Raises: StoreIOError: it could not be; the old text still stands.
+        Raises: StoreIOError: it could not be saved; the old file is unchanged.
         """
         try:
             self._write(name, text, self._next_number())
@@ -118,13 +120,13 @@ class StateFiles:
             raise
 
     def later(self, file: StateFile) -> None:
-        """Have `run` save a file soon."""
+        """Request a save of a file by `run`."""
         if file not in self._put_off:
             self._put_off.append(file)
             self._wanted.set()
 
     async def run(self, eager: Collection[StateFile] = ()) -> None:
-        """Save what was put off, and what could not be saved, until cancelled.
+        """Save files that were put off, and retry failed saves, until cancelled.
 
         Args:
           eager: the files that are saved again when a save has failed.
@@ -144,17 +146,17 @@ class StateFiles:
         file: StateFile,
         interval_s: float,
         before: Callable[[], Awaitable[None]],
-        look: Callable[[], None] = lambda: None,
+        refresh: Callable[[], None] = lambda: None,
     ) -> None:
-        """Save a file from time to time, where its table changed, until cancelled.
+        """Save a file at intervals, if its table changed, until cancelled.
 
         Args:
-          before: called when it changed; raises StoreIOError where it must not be saved then.
-          look: called each time, before it is looked whether the table changed.
+          before: called when it changed; raises StoreIOError if it must not be saved now.
+          refresh: called at each interval, before the table is checked for changes.
         """
         while True:
             await trio.sleep(interval_s)
-            look()
+            refresh()
             if file.is_dirty:
                 await self._save(file, before)
 
@@ -168,7 +170,7 @@ class StateFiles:
             call_each(again, self._failures, "saving a table again", meaning)
 
     async def _save_put_off(self, file: StateFile) -> None:
-        """Save one file until no save of it is wanted any more."""
+        """Save one file until no further save of it is requested."""
         while file in self._put_off:
             self._put_off.remove(file)
             await self._save(file)
@@ -178,7 +180,7 @@ class StateFiles:
         self, file: StateFile, before: Callable[[], Awaitable[None]] | None = None
     ) -> None:
         """Save a file in steps, and in a worker thread; on a disk in memory without a thread."""
-        # Taken before the steps: what is saved while they are made is newer.
+        # Taken before the steps: a save that begins during them has a newer text.
         number = self._next_number()
         try:
             text = await in_steps(file.begin_save())
@@ -197,7 +199,7 @@ class StateFiles:
             file.end_save(StoreIOError(file.name, f"{type(error).__name__}: {error}"))
             self._failed.set()
         except BaseException:
-            file.give_up_save()
+            file.abandon_save()
             raise
         else:
             file.end_save(None)

@@ -1,7 +1,8 @@
-"""How far the slaves have the log, and the sends that wait for them.
+"""Acknowledgements of slaves, and the sends that wait for them.
 
-Java counterparts: GroupTransferService and the ack half of DefaultHAService of 5.3.3. What is
-answered is 4.9's: a SYNC_MASTER that has no slave says so at once (L12), where 5.x answers success.
+Java counterparts: GroupTransferService and the ack half of DefaultHAService of 5.3.3. The answers
+are 4.9's: a SYNC_MASTER without a slave answers SLAVE_NOT_AVAILABLE at once (L12), where 5.x
+answers success.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ Replicated = Callable[[PutMessageStatus], None]
 
 
 class SlaveAcks:
-    """The reports of the slaves that are connected now. Owned by the store's task.
+    """The offsets that the connected slaves acknowledged. Owned by the store's task.
 
     Args:
       config: inSyncReplicas, haMaxGapNotInSync, slaveTimeout.
@@ -28,7 +29,7 @@ class SlaveAcks:
     Attributes:
       needed: slaves that must have a message before a send to a SYNC_MASTER is answered success.
       acked_offset: physical offset up to which `needed` slaves have the log, or had it once.
-      waited_for: set when a send begins to wait; `expire` makes a new one.
+      waited_for: set when a send begins to wait; `expire` replaces it.
     """
 
     def __init__(self, config: MessageStoreConfig, clock: Clock) -> None:
@@ -41,7 +42,7 @@ class SlaveAcks:
         self._waiters: OffsetWaiters[PutMessageStatus] = OffsetWaiters(config.slave_timeout / 1000)
 
     def report(self, slave: Hashable, offset: int) -> None:
-        """Take note of what a slave has; the caller has checked that it can be.
+        """Record the offset of a slave; the caller has validated it.
 
         Args:
           slave: its connection.
@@ -58,7 +59,7 @@ class SlaveAcks:
             self._waiters.release(reached, PutMessageStatus.PUT_OK)
 
     def forget(self, slave: Hashable) -> None:
-        """Forget a slave that is gone; another one, or itself when it is back, may still report."""
+        """Remove a slave whose connection ended; sends keep waiting for other reports."""
         self._offsets.pop(slave, None)
 
     def is_in_sync(self, offset: int, log_end: int) -> bool:
@@ -66,12 +67,12 @@ class SlaveAcks:
         return log_end - offset < self._gap_max
 
     def are_enough(self, log_end: int) -> bool:
-        """Whether there are slaves enough to wait for."""
+        """Whether enough slaves are in sync to wait for."""
         near = sum(self.is_in_sync(offset, log_end) for offset in self._offsets.values())
         return near >= self.needed
 
     def wait(self, physical_offset: int, callback: Replicated) -> None:
-        """Let a send wait until slaves enough have a record.
+        """Let a send wait until enough slaves have a record.
 
         Args:
           physical_offset: where the record begins.
@@ -84,11 +85,11 @@ class SlaveAcks:
         self.waited_for.set()
 
     def fail(self, status: PutMessageStatus) -> None:
-        """Tell all who wait that it will not happen."""
+        """Answer all waiting sends with a failure."""
         self._waiters.fail(status)
 
     async def expire(self) -> None:
-        """Tell for ever those whose time is up."""
+        """Answer sends whose timeout has passed, until cancelled."""
         try:
             while True:
                 await self.waited_for.wait()

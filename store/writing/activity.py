@@ -8,7 +8,7 @@ import trio
 class Activity:
     """Signals commits, and the fsyncs of SYNC_FLUSH. Owned by the store's task.
 
-    A commit pays one comparison for it: the services that rest make the event anew.
+    A commit pays one comparison for it: the services that rest create the next event.
     """
 
     __slots__ = ("_event",)
@@ -17,7 +17,7 @@ class Activity:
         self._event = trio.Event()
 
     def signal(self) -> None:
-        """Wake the services that rest."""
+        """Wake the resting services."""
         if not self._event.is_set():
             self._event.set()
 

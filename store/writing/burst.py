@@ -1,4 +1,4 @@
-"""The messages of one burst: put, and not yet written by a commit."""
+"""The buffer of one burst: messages that were put and not yet committed."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ NO_PUTS: Final = -1
 class Burst:
     """Bytes for the log, units for queues and items for the index, since the last commit.
 
-    A put costs little because it appends to these lists and does nothing else. The appenders fill
-    them, `LogWriter` writes, shows or takes back what they hold.
+    A put is cheap because it only appends to these lists. The appenders fill them; `LogWriter`
+    writes them and makes them visible, or rolls them back.
 
     Attributes:
-      now_ms: store timestamp of the puts to come.
+      now_ms: store timestamp of the next puts.
       append_offset: physical offset of the next record.
       file_end: physical offset at which the current file ends, or `NO_PUTS`.
       pending: pieces of the current file's bytes, in order; they begin at `pending_start`.
@@ -50,16 +50,16 @@ class Burst:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to write, to show or to take back."""
+        """Whether there is nothing to write or to roll back."""
         return not (self.pending or self.segments or self.touched or self.index_items)
 
     def end_file(self) -> None:
-        """Put the pending pieces aside: what follows belongs to the next file."""
+        """Set the pending pieces aside: the next ones belong to the next file."""
         self.segments.append((self.pending_start, self.pending))
         self.pending = []
 
     def clear_from(self, physical_offset: int) -> None:
-        """Have nothing, and go on at an offset of the log."""
+        """Drop everything; the next record will lie at this offset."""
         self.pending = []
         self.segments = []
         self.touched = []

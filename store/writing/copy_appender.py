@@ -1,4 +1,4 @@
-"""The appender of a slave: a master's bytes at the same offsets, and the queues that they make.
+"""The appender of a slave: a master's bytes at the same offsets, and their queue units.
 
 Java counterpart: CommitLog.appendData of 5.3.3. `ha/copier.py` decides what is appended.
 """
@@ -17,7 +17,7 @@ _pack_unit = UNIT.pack
 
 
 class CopyAppender:
-    """Appends what a slave's copier has checked to what the next `LogWriter.commit` writes.
+    """Adds bytes that a slave's copier has checked to the next `LogWriter.commit`.
 
     Args:
       log: the store's.
@@ -38,17 +38,17 @@ class CopyAppender:
         self._checkpoints = checkpoints
 
     def begin(self, physical_offset: int) -> None:
-        """Let the log of a slave that has nothing begin where its master's does.
+        """Begin the log of an empty slave where its master's begins.
 
         Args:
-          physical_offset: where a file begins.
+          physical_offset: the start of a file.
 
         Raises:
-          StoreIOError: there is no room for the first file, or it could not be noted.
+          StoreIOError: there is no room for the first file, or its offset could not be recorded.
         """
         assert self._writer.committed_offset == 0, "the log has begun"
         if physical_offset > 0:
-            # Noted first: a log that begins behind 0 looks as if files were lost.
+            # Recorded first: without that a log that begins after 0 has lost files.
             self._checkpoints.begin_midway(physical_offset)
             if self._log.files:
                 self._log.remove_from(0)
@@ -60,10 +60,10 @@ class CopyAppender:
         """Append bytes of a master's log.
 
         Args:
-          data: what follows there; of one file.
+          data: the bytes at the log's end, within one file.
 
         Raises:
-          StoreIOError: there is no room for a new file; all since the last commit is undone.
+          StoreIOError: there is no room for a new file; all since the last commit is rolled back.
         """
         burst, file_size = self._burst, self._log.file_size
         base = burst.append_offset - burst.append_offset % file_size
@@ -90,7 +90,7 @@ class CopyAppender:
         store_timestamp_ms: int,
         properties: bytes,
     ) -> None:
-        """Append what a copied record makes that is just the next one of a plain queue."""
+        """Append unit and index item of a copied record: the usual case, next of a plain queue."""
         if queue.next_offset == queue.committed_offset:
             self._burst.touched.append(queue)
         queue.tail += _pack_unit(physical_offset, size, tags_code)
@@ -109,13 +109,17 @@ class CopyAppender:
         store_timestamp_ms: int,
         properties: bytes,
     ) -> None:
-        """Append the unit of a copied record to its queue, to be shown by the next `commit`.
+        """Append the unit of a copied record to its queue; the next `commit` makes it visible.
 
-        The bytes of the record follow by `append`, before that commit.
+        The record's bytes are appended by `append`, before that commit.
 
         Args:
-          queue_offset: the queue's next one; a queue of batches may leave some out.
-          others: of the record.
+          queue_offset: the queue's next one; a queue of batches may skip some.
+          physical_offset: of the record.
+          size: of the record, bytes.
+          tags_code: of its tags; in a delay queue the delivery time, ms.
+          store_timestamp_ms: of the record.
+          properties: of the record, encoded.
         """
         if queue.next_offset == queue.committed_offset:
             self._burst.touched.append(queue)
@@ -132,18 +136,16 @@ class CopyAppender:
     def append_index_item(
         self, topic_hash: int, properties: bytes, physical_offset: int, store_timestamp_ms: int
     ) -> None:
-        """Have a copied record indexed once the next `commit` shows it."""
+        """Index a copied record once the next `commit` has made it visible."""
         self._burst.index_items.append(
             (topic_hash, properties, physical_offset, store_timestamp_ms)
         )
 
     def cut_queue(self, queue: ConsumeQueue, queue_offset: int) -> None:
-        """Take units back that copied records overrule; nothing is shown by that.
-
-        Nothing is pending.
+        """Remove units that contradict the copied records. Nothing may be pending.
 
         Args:
-          queue_offset: of the first unit to go; 0: all go.
+          queue_offset: of the first unit to remove; 0: all.
 
         Raises:
           StoreIOError: a file could not be changed.
@@ -157,7 +159,7 @@ class CopyAppender:
         self._dispatcher.cut(queue)
 
     def empty_queue(self, queue: ConsumeQueue) -> None:
-        """Remove what a queue has: its topic was deleted and made again.
+        """Remove all units of a queue whose topic was deleted and created again.
 
         Raises:
           StoreIOError: a file could not be removed.

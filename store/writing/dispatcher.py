@@ -1,4 +1,4 @@
-"""Making committed messages visible: to consumers by their queues, to queries by the index.
+"""The dispatcher of committed messages: makes them visible in queues and index.
 
 Java counterparts: DefaultMessageStore.CommitLogDispatcher and ReputMessageService of 5.3.3.
 
@@ -16,12 +16,12 @@ from ..queues.consume_queue import ConsumeQueue
 from .activity import Activity
 
 
-class Held(NamedTuple):
+class HeldCommit(NamedTuple):
     """One commit that waits for its fsync.
 
     Attributes:
       end: physical offset at which it ends.
-      queues: with the queue offset at which each of them ends.
+      queues: its queues, each with the queue offset at which it ends.
       items: for the index.
     """
 
@@ -35,10 +35,10 @@ def _ignore(_: Collection[Key]) -> None:
 
 
 class Dispatcher:
-    """Shows what is committed, at once or after the fsync.
+    """Makes commits visible, at once or after their fsync.
 
     Args:
-      index: None: there is none.
+      index: None: messages are not indexed.
       activity: signalled when an fsync has made messages visible.
 
     Attributes:
@@ -52,7 +52,7 @@ class Dispatcher:
         self.on_visible: Callable[[Collection[Key]], None] = _ignore
         self._index = index
         self._activity = activity
-        self._held: list[Held] = []
+        self._held: list[HeldCommit] = []
 
     def show(self, end: int, touched: list[ConsumeQueue], items: list[IndexItem]) -> list[Key]:
         """Make a commit visible; returns the keys of its queues."""
@@ -69,10 +69,14 @@ class Dispatcher:
         for queue in touched:
             queue.committed_offset = queue.next_offset
             ends.append((queue, queue.next_offset))
-        self._held.append(Held(end, ends, items))
+        self._held.append(HeldCommit(end, ends, items))
 
     def show_flushed(self, flushed_offset: int) -> None:
-        """Make visible what an fsync has covered, bytes of the log."""
+        """Make visible the commits that an fsync has covered.
+
+        Args:
+          flushed_offset: physical offset up to which the log is on the device.
+        """
         held = self._held
         if not held:
             return
@@ -84,17 +88,17 @@ class Dispatcher:
                 visible[queue.key] = None
             if self._index is not None:
                 self._index.add(items)
-        self._activity.signal()  # the index has something to do
+        self._activity.signal()  # the index has new items
         if visible:
             self.on_visible(visible.keys())
 
     def forget_topics(self, topics: Set[str]) -> None:
-        """Show nothing more of topics that are deleted."""
+        """Drop held commits of deleted topics."""
         for held in self._held:
             held.queues[:] = [entry for entry in held.queues if entry[0].key[0] not in topics]
 
     def cut(self, queue: ConsumeQueue) -> None:
-        """Show no more of a queue than it has: some of its units were taken back."""
+        """Limit held commits of a queue to its current end, after units were removed."""
         for held in self._held:
             held.queues[:] = [
                 (q, min(end, q.next_offset) if q is queue else end) for q, end in held.queues

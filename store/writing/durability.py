@@ -1,4 +1,4 @@
-"""When a committed message is as safe as flushDiskType and brokerRole promise.
+"""Waiting until a committed message is as durable as flushDiskType and brokerRole promise.
 
 Java counterparts: CommitLog.handleDiskFlushAndHA and submitReplicaRequest of 5.3.3.
 """
@@ -17,7 +17,7 @@ _PUT_OK = PutMessageStatus.PUT_OK
 
 
 class Durability:
-    """Calls back when records are on this machine's device, on slaves, or on both.
+    """Calls back when records are on this machine's device, on slaves, or both.
 
     Args:
       config, clock: the store's.
@@ -25,7 +25,7 @@ class Durability:
       flusher: syncs them.
 
     Attributes:
-      slaves: how far the slaves of a master have the log.
+      slaves: the acknowledgements of the slaves.
     """
 
     def __init__(
@@ -44,25 +44,25 @@ class Durability:
 
     @property
     def sendable_offset(self) -> int:
-        """Physical offset up to which slaves are sent the log: what this machine will still have
-        after a failure that its flushDiskType protects from."""
+        """Physical offset up to which slaves are sent the log: under SYNC_FLUSH only what is on
+        this machine's device, so that a slave never has more than its master after a power cut."""
         return self._flusher.flushed_offset if self._sync_flush else self._writer.committed_offset
 
     def fail(self) -> None:
-        """Stop waiting for slaves: they are not sent what the device may not have."""
+        """Stop waiting for slaves: after a failed fsync they are not sent the rest."""
         if self._sync_flush:
             self.slaves.fail(PutMessageStatus.FLUSH_DISK_TIMEOUT)
 
     def when_replicated(self, physical_offset: PhysicalOffset, callback: Replicated) -> None:
-        """Call back once a committed record is as safe as flushDiskType and brokerRole promise.
+        """Call back once a committed record is as durable as flushDiskType and brokerRole promise.
 
-        The record is stored whatever the callback gets. A slave is sent only what its master has
-        on the device under SYNC_FLUSH, so its report covers that, too.
+        The record is stored with every status. Under SYNC_FLUSH a slave is sent only bytes that
+        are on the master's device, so its acknowledgement covers the fsync, too.
 
         Args:
-          physical_offset: what the put returned.
+          physical_offset: the result of the put.
           callback: called with PUT_OK, FLUSH_DISK_TIMEOUT, FLUSH_SLAVE_TIMEOUT or
-            SLAVE_NOT_AVAILABLE; maybe at once. Called in the store's task; must not raise.
+            SLAVE_NOT_AVAILABLE; possibly at once. Called in the store's task; must not raise.
 
         Source: RocketMQ 4.9.7 CommitLog.submitReplicaRequest: without a slave no send waits.
         """
@@ -83,8 +83,8 @@ class Durability:
             callback(status)
 
     def _also_flushed(self, physical_offset: PhysicalOffset, callback: Replicated) -> Replicated:
-        """Have FLUSH_SLAVE_TIMEOUT mean under SYNC_FLUSH, too, that the record is stored: a slave
-        may be late because this machine's device is."""
+        """A callback that answers FLUSH_SLAVE_TIMEOUT only after the fsync: a slave may be late
+        because this machine's device is, and the status says that the record is stored."""
 
         def answer(status: PutMessageStatus) -> None:
             if status is PutMessageStatus.FLUSH_SLAVE_TIMEOUT:

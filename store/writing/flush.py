@@ -1,9 +1,9 @@
 """fsync of the commit log: every 500 ms, or group commit under SYNC_FLUSH.
 
 Java counterparts: CommitLog.FlushRealTimeService and GroupCommitService of 5.3.3. Many sends wait
-for one fsync, which runs in its own thread. A failed fsync is final: the kernel may have
-dropped the pages and would report success to a second try, so it is never repeated; all waiters
-fail and the store becomes read-only (Apache 5.3.3 answers PUT_OK in that case).
+for one fsync, which runs in its own thread. A failed fsync is final: the kernel may have dropped
+the pages and would report success to a second try, so it is never repeated; all waiting sends fail
+and the store becomes read-only (Apache 5.3.3 answers PUT_OK in that case).
 """
 
 from __future__ import annotations
@@ -21,27 +21,28 @@ from .sync_thread import SyncThread
 from .waiters import OffsetWaiters
 
 INLINE_S = 0.001
-"""A disk whose fsync takes less than this on average is waited for in the loop itself: waking a
-thread and being woken costs half as much again, for every send that waits. One slow fsync is enough
-to go back to the thread."""
+"""A disk whose fsync takes less than this on average is synced in the event loop itself: handing
+the call to a thread and back costs half as much again, for every waiting send. One slow fsync is
+enough to return to the thread."""
 
 _SMOOTHING = 8
 
 
 class FlushService:
-    """Knows how far the log is on the device. Owned by the store's task.
+    """Syncs the log and calls back the waiting sends. Owned by the store's task.
 
     Args:
       log: the files.
       clock: for timeouts.
-      timeout_s: how long a waiter waits (syncFlushTimeout).
+      timeout_s: the longest wait of a callback (syncFlushTimeout).
       on_flushed: called after each fsync with the physical offset that is now on the device.
       on_failed: called once, with the failed fsync's error.
 
     Attributes:
-      flushed_offset, committed_offset: up to where the log is on the device, and in the files.
-      failure: the fsync that failed, if one has.
-      may_wait_in_loop: a fast disk's fsync need not go to the thread; set while `run` runs.
+      flushed_offset, committed_offset: physical offsets up to which the log is on the device, and
+        in the files.
+      failure: the error of the fsync that failed; None: none has.
+      may_wait_in_loop: a fast disk may be synced in the event loop; set while `run` runs.
     """
 
     def __init__(
@@ -69,11 +70,11 @@ class FlushService:
 
     @property
     def is_waited_for(self) -> bool:
-        """Whether somebody waits for an fsync."""
+        """Whether a callback waits for an fsync."""
         return bool(self._waiters)
 
     def want(self) -> None:
-        """Have what was committed synced: at once on a fast disk, else by the running loop."""
+        """Request an fsync of what is committed: at once on a fast disk, otherwise by `run`."""
         if self.may_wait_in_loop and self._usual_s < INLINE_S and not self._turn.locked():
             self.flush()
         else:
@@ -82,7 +83,12 @@ class FlushService:
     def when_flushed(
         self, physical_offset: PhysicalOffset, callback: Callable[[bool], None]
     ) -> None:
-        """See `MessageStore.when_flushed`."""
+        """Call back once a committed record is on the device; possibly at once.
+
+        Args:
+          physical_offset: where the record begins.
+          callback: called with False when the fsync failed or took longer than the timeout.
+        """
         if physical_offset < self.flushed_offset:
             callback(True)
         elif self.failure is not None:
@@ -91,7 +97,7 @@ class FlushService:
             self._waiters.add(physical_offset, callback, now_s=self._clock.monotonic_s())
 
     def expire(self) -> None:
-        """Tell waiters whose time is up."""
+        """Call back with False where the timeout has passed."""
         self._waiters.expire(self._clock.monotonic_s(), False)
 
     def flush(self) -> None:
@@ -106,9 +112,9 @@ class FlushService:
                 self._flushed(target)
 
     async def flush_in_thread(self, *, threaded: bool) -> None:
-        """fsync now, in the thread when the disk wants that.
+        """fsync now, in the thread if `threaded`.
 
-        One at a time: who comes second has its own fsync, or finds the first one's done.
+        One at a time: a second caller waits, and syncs only what the first fsync did not cover.
         """
         async with self._turn:
             if not threaded:
@@ -123,21 +129,22 @@ class FlushService:
                 await self._thread.run(lambda: self._sync(files))
             except StoreIOError as error:
                 self._fail(error)
-            except BaseException:  # no fsync has failed, so another one tells the truth
+            except BaseException:  # no fsync has failed, so the next one may be trusted
                 self._log.put_back_unsynced(unsynced)
                 raise
             else:
                 self._flushed(target)
 
     async def run(self, *, interval_s: float, group_commit: bool, threaded: bool) -> None:
-        """Flush for ever: at intervals, and under group commit whenever something is wanted."""
+        """Sync until cancelled: at intervals, and under group commit on each request."""
         self.may_wait_in_loop = threaded
         try:
             if threaded:
                 self._thread.start()
             while True:
-                came_meanwhile = self.committed_offset > self.flushed_offset
-                if not (group_commit and came_meanwhile and self.failure is None):
+                # Commits made during the last fsync are synced without waiting for a request.
+                has_unsynced = self.committed_offset > self.flushed_offset
+                if not (group_commit and has_unsynced and self.failure is None):
                     with trio.move_on_after(interval_s):
                         await self._wanted.wait()
                 self._wanted = trio.Event()
@@ -167,11 +174,11 @@ class FlushService:
 
 
 def sync_all(files: list[DiskFile]) -> None:
-    """Sync files, oldest first: what is durable is then always a prefix of the log.
+    """Sync files, oldest first: the durable part is then always a prefix of the log.
 
     Raises:
-      StoreIOError: the first failure; later files were not synced. An error of fsync that is not
-        expected is one as well: nothing says what the device has then.
+      StoreIOError: the first failure; later files were not synced. Any other exception of fsync
+        becomes one as well: the state of the device is then unknown.
     """
     for file in files:
         try:

@@ -1,4 +1,4 @@
-"""A message as a store takes it.
+"""The message type that a store accepts.
 
 Java counterpart: MessageExtBrokerInner.java of 5.3.3.
 """
@@ -21,10 +21,10 @@ class InnerMessage:
 
     Attributes:
       topic, queue_id: the broker has checked that they exist; 0 … 2^31 - 1.
-      body: as it is to be stored (compressed when `sys_flag` says so).
+      body: as stored (compressed when `sys_flag` has that bit).
       properties: encoded.
       born_timestamp_ms: the sender's clock, ms since 1970.
-      born_host, store_host: what `host_bytes` gives, 8 or 20 bytes.
+      born_host, store_host: results of `host_bytes`, 8 or 20 bytes.
       flag: the user's; int32.
       sys_flag: int32; the store sets its IPv6 bits.
       reconsume_times: int32.
@@ -45,9 +45,9 @@ class InnerMessage:
 
     @classmethod
     def of(cls, message: MessageExt) -> InnerMessage:
-        """A stored message, to be stored again; its body as it is, compressed or not."""
+        """A copy of a stored message, to be stored again; its body stays compressed if it is."""
         properties = message.properties_bytes
-        if _CRC32_NAME in properties:  # of the record as it was
+        if _CRC32_NAME in properties:  # the checksum of the old record
             properties = change_properties(properties, {}, (PROPERTY_CRC32,))
         return cls(
             message.topic,
@@ -63,7 +63,7 @@ class InnerMessage:
         )
 
     def change_properties(self, changed: Mapping[str, str], *removed: str) -> None:
-        """Give some properties other values, at the end, and take others away."""
+        """Set some properties, at the end, and remove others."""
         self.properties = change_properties(self.properties, changed, removed)
 
     def moved(self, topic: str, queue_id: int) -> InnerMessage:

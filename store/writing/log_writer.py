@@ -1,11 +1,11 @@
-"""The end of the log while it is written: one commit per burst, rolls, roll back.
+"""The writer of the log's end: one commit per burst, new files, roll back.
 
 Java counterpart: the append half of store/CommitLog.java and MappedFileQueue.java of 5.3.3. The
 appenders fill a `Burst`, which `commit` writes.
 
 Invariants: nothing is visible before `commit` (under SYNC_FLUSH: before the fsync) has returned; a
-failed commit leaves the log, the queues' next offsets and the files as they were at the commit
-before. A slave's log ends where a record of its master's ends; nothing is put into it.
+failed commit leaves the log, the queues' next offsets and the files as they were after the previous
+commit. A slave's log ends where a record of its master's ends; nothing is put into it.
 """
 
 from __future__ import annotations
@@ -28,25 +28,25 @@ from .flush import FlushService
 logger = logging.getLogger(__name__)
 
 CREATE_RETRY_S = 0.01
-"""Before a commit log file that could not be made is tried again: each message of a burst may ask
-for it. By the clock that never goes back: store timestamps stand still for years where the wall
-clock was years ahead."""
+"""Between two attempts to create a commit log file: each message of a burst may need it. Measured
+by the monotonic clock: store timestamps stand still for years where the wall clock was years ahead.
+"""
 
 
 class LogWriter:
-    """Writes what the appenders put to a log that is loaded. Owned by the store's task.
+    """Writes bursts to a loaded log. Owned by the store's task.
 
     Args:
       config, clock, log: the store's.
-      dispatcher: makes visible what is committed.
-      flusher: syncs it.
+      dispatcher: makes commits visible.
+      flusher: syncs them.
       activity: signalled by each commit.
-      on_failed: called when the files may not hold what they should; the store is read-only after
-        it.
+      on_failed: called when the files may differ from what was written; it makes the store
+        read-only.
 
     Attributes:
       mode: the state of the store.
-      burst: what was put since the last commit.
+      burst: the puts since the last commit.
       committed_offset: physical offset at which the log ends.
       sync_flush: commits are visible only after an fsync.
     """
@@ -72,7 +72,7 @@ class LogWriter:
         self._activity = activity
         self._on_failed = on_failed
         self._file_size = config.mapped_file_size_commit_log
-        # A warmed file has its zeros.
+        # A warmed file consists of zeros already.
         warmed = config.warm_maped_file_enable
         self._zero_ahead_size = 0 if warmed or not self.sync_flush else config.zero_ahead_size
         self._create_again_s = 0.0
@@ -80,16 +80,14 @@ class LogWriter:
         self._burst_error: StoreIOError | None = None
 
     def start_at(self, end: int) -> None:
-        """Have the log end at a physical offset, with all before it on the device."""
+        """Set the end of the log to a physical offset up to which it is on the device."""
         self.burst.clear_from(end)
         self.committed_offset = self._dispatcher.dispatched_offset = end
         self._flusher.flushed_offset = self._flusher.committed_offset = end
         self._set_file_end()
 
     def enter(self, event: StoreEvent, reason: str = "") -> None:
-        """Let an event change the state of the store.
-
-        What was put before it is still committed.
+        """Let an event change the state of the store; earlier puts are still committed.
 
         Args:
           reason: see `StoreMode.apply`.
@@ -105,7 +103,7 @@ class LogWriter:
         self._set_file_end()
 
     def begin_burst(self, now_ms: int | None = None) -> None:
-        """Begin with puts: set their store timestamp, which never goes back.
+        """Begin a burst: set the store timestamp of its puts, which never decreases.
 
         Args:
           now_ms: wall clock, ms since 1970; None: read the clock.
@@ -117,19 +115,19 @@ class LogWriter:
             self.burst.now_ms = now_ms
 
     def read_clock(self) -> None:
-        """Let the puts to come count from now on, not from when their burst began."""
+        """Set the store timestamp of the next puts to now, within a burst."""
         self.burst.now_ms = max(self.burst.now_ms, self._clock.wall_ms())
 
     def commit(self) -> Collection[Key]:
-        """Write everything put since the last commit: one pwrite per commit log file.
+        """Write all puts since the last commit: one pwrite per commit log file.
 
         Returns: the (topic, queue_id) with new visible messages; none under SYNC_FLUSH, where
           `Dispatcher.on_visible` is called after the fsync.
 
         Raises:
-          StoreIOError: it could not be written, or a `commit_part` before could not. None of the
-            puts since the last commit is stored: answer them with SERVICE_NOT_AVAILABLE. Later
-            puts may succeed.
+          StoreIOError: this write failed, or that of an earlier `commit_part`. None of the puts
+            since the last commit is stored: answer them with SERVICE_NOT_AVAILABLE. Later puts may
+            succeed.
         """
         burst = self.burst
         pending = burst.pending
@@ -157,7 +155,7 @@ class LogWriter:
             raise unexpected from error
         size = end - self.committed_offset
         touched, items = burst.touched, burst.index_items
-        # As `Burst.clear_from`, without the call: most bursts of a busy broker are short.
+        # `Burst.clear_from` inlined: most bursts of a busy broker are short.
         burst.pending, burst.pending_start = [], end
         burst.touched, burst.index_items = [], []
         if burst.segments:
@@ -167,7 +165,7 @@ class LogWriter:
         if not self.sync_flush:
             return self._dispatcher.show(end, touched, items)
         self._dispatcher.hold(end, touched, items)
-        if size < zeros_left(self._zero_ahead_size):  # else the disk has enough to write
+        if size < zeros_left(self._zero_ahead_size):  # large bursts gain nothing from zeros
             self._zero_ahead(end)
         self._flusher.want()
         return ()
@@ -175,8 +173,8 @@ class LogWriter:
     def commit_part(self) -> Collection[Key]:
         """`commit` in the middle of another caller's burst.
 
-        When it fails, so does the next commit: the caller that began the burst must learn that
-        some of its puts are gone.
+        When it fails, so does the next commit: the caller that began the burst has to answer that
+        some of its puts are not stored.
 
         Raises: StoreIOError: as `commit`.
         """
@@ -191,12 +189,12 @@ class LogWriter:
             self._log.zero_ahead(end, self._zero_ahead_size)
         except StoreIOError as error:
             self._zero_ahead_size = 0
-            logger.warning("fsyncs will take longer, no zeros can be written ahead: %s", error)
+            logger.warning("no zeros can be written ahead, fsyncs will take longer: %s", error)
 
     def roll(self, size: int) -> PutRefusal | None:
-        """Go to the next file, when a record of `size` bytes does not fit into this one.
+        """Begin the next file, because a record of `size` bytes does not fit into this one.
 
-        Returns: why there is no place for it.
+        Returns: the refusal of the put; None: the record fits into the new file.
         """
         burst = self.burst
         if not self.mode.takes_puts:
@@ -213,7 +211,7 @@ class LogWriter:
             except StoreIOError as error:
                 self._create_again_s = self._clock.monotonic_s() + CREATE_RETRY_S
                 self._no_file = self._no_file._replace(remark=str(error))
-                logger.error("no new commit log file: %s", error)
+                logger.error("sends are refused, no commit log file can be created: %s", error)
                 return self._no_file
         if burst.append_offset < base:
             burst.pending.append(blank(base - burst.append_offset))
@@ -223,7 +221,7 @@ class LogWriter:
         return None
 
     def take_file(self, base: int) -> None:
-        """Have the log's file that begins at a physical offset, made ahead or made now.
+        """Add the file that begins at a physical offset to the log; create it unless it exists.
 
         Raises:
           StoreIOError: there is no room for it.
@@ -233,9 +231,9 @@ class LogWriter:
         self._log.adopt(base)
 
     def roll_back(self) -> None:
-        """Undo everything put since the last commit: in memory, and in the files as zeros.
+        """Undo all puts since the last commit: in memory, and in the files with zeros.
 
-        Its callers, such as all senders of a turn, must learn that nothing of it is stored.
+        None of these puts may be answered with success.
         """
         burst = self.burst
         if burst.is_empty:
@@ -251,13 +249,13 @@ class LogWriter:
         self._set_file_end()
 
     def _set_file_end(self) -> None:
-        """Have puts end where the current file ends, or go to `roll` where none is taken."""
+        """Let puts fill the current file, or all call `roll`, which refuses them."""
         self.burst.file_end = self.next_file_base if self.mode.takes_puts else NO_PUTS
 
     @property
     def next_file_base(self) -> int:
-        """Physical offset at which the file that is appended to ends, and the next one begins;
-        without such a file, where the log ends."""
+        """Physical offset at which the next file begins: the end of the current file, or of the log
+        where there is no current file."""
         start = self.burst.append_offset
         base = start - start % self._file_size
         return base + self._file_size if base in self._log.files else start
@@ -269,7 +267,7 @@ class LogWriter:
 
     @property
     def used_files_end(self) -> int:
-        """Physical offset at which the last file ends that has bytes of the log, or says where it
-        begins."""
+        """Physical offset at which the last needed file ends: the one with the log's last bytes, or
+        an empty one that marks where the log begins."""
         end = -(-self.committed_offset // self._file_size) * self._file_size
         return end + self._file_size if end == self._log.min_offset > 0 else end

@@ -1,10 +1,10 @@
-"""The appender of a store: puts become records of a burst.
+"""The appender of messages: encodes puts as records of a burst.
 
 Java counterpart: the append half of store/CommitLog.java and MessageExtEncoder.java of 5.3.3. This
 is the broker's hottest code: a put costs two `struct.pack` calls and some list appends; the system
 call, and everything that can fail, is in `LogWriter.commit`, once per burst.
 
-Invariant: offsets are handed out by puts in the order of the log.
+Invariant: puts assign offsets in the order of the log.
 """
 
 from __future__ import annotations
@@ -62,13 +62,13 @@ batch makes one in 0.4 us, and a NamedTuple takes as long again."""
 _NO_MAGIC = 0
 _NOWHERE, _NO_PLACE = PhysicalOffset(-1), QueueOffset(-1)
 _UNUSUAL = INNER_BATCH | TRANSACTION_PREPARED_TYPE
-"""Bits of the sys flag that a put handles in the slow way."""
+"""Bits of the sys flag that only the slow path handles."""
 _CRC_NAME = b"__CRC32#\x01"
 _CRC_ROOM = bytes(PROPERTY_CRC_SIZE)
 
 
 class MessageAppender:
-    """Appends messages to what the next `LogWriter.commit` writes.
+    """Adds messages to the next `LogWriter.commit`.
 
     Args:
       config: limits.
@@ -86,7 +86,7 @@ class MessageAppender:
         self._body_size_max = config.max_message_size
         self._record_size_max = config.mapped_file_size_commit_log - RECORD_PREFIX.size
         self._append_crc = config.enabled_append_prop_crc
-        # Every put goes the slow way when each record gets a checksum.
+        # No queue has this magic, so every put takes the slow path when records get a checksum.
         self._usual_magic = _NO_MAGIC if self._append_crc else MAGIC_V1
 
     def put_message(
@@ -105,18 +105,18 @@ class MessageAppender:
         reconsume_times: int = 0,
         prepared_transaction_offset: int = 0,
     ) -> PutResult:
-        """Append one message to what the next `commit` writes.
+        """Add one message to the next `commit`.
 
-        The hottest call of a broker: it takes the fields of an `InnerMessage` by name, as making
-        the value would cost it 0.15 us.
+        The hottest call of a broker: it takes the fields of an `InnerMessage` by name, because
+        creating the object would cost 0.15 us.
 
         Args:
           tags_code: see `put`.
-          others: see `InnerMessage`.
+          topic, queue_id, body and the rest: see `InnerMessage`.
 
         Returns: see `PutResult`.
 
-        Raises: struct.error: a number is beyond its field; nothing was stored.
+        Raises: struct.error: a number does not fit into its field; nothing was stored.
         """
         queue = self._queues.get((topic, queue_id)) or self._create_queue(topic, queue_id)
         body_size = len(body)
@@ -156,7 +156,7 @@ class MessageAppender:
         if queue_offset == queue.committed_offset:
             burst.touched.append(queue)
         burst.index_items.append((queue.topic_hash, properties, physical_offset, now_ms))
-        # Naming the kinds of both offsets by calls would cost a tenth of a put.
+        # Calling the NewTypes of both offsets would cost a tenth of a put.
         return (None, physical_offset, queue_offset)  # type: ignore[return-value]
 
     def put(self, message: InnerMessage, tags_code: int) -> PutResult:
@@ -182,7 +182,8 @@ class MessageAppender:
     ) -> bool:
         """Whether a record of these sizes, bytes, is within the limits of a put.
 
-        What waits is stored twice, and the second record may be the larger one.
+        Delayed and half messages are stored twice, and the second record may be the larger one:
+        its sizes are checked before the first is stored.
 
         Args:
           topic: of the record.
@@ -222,14 +223,14 @@ class MessageAppender:
 
         Args:
           body: the batch's body, see `message_codec.iter_batch`.
-          properties: encoded; they follow each message's own, as in Apache. In a queue of batches
+          properties: encoded; appended to each message's own, as in Apache. In a queue of batches
             they are the record's own, and a UNIQ_KEY among them makes one record, an inner batch,
             of the whole body.
-          flag: of an inner batch; else not used: each message has its own.
-          others: see `InnerMessage`.
+          flag: of an inner batch; otherwise unused: each message has its own.
+          topic, queue_id and the rest: see `InnerMessage`.
 
         Returns: see `BatchResult`; MESSAGE_ILLEGAL also for a body that is no batch, an empty one,
-          and one that no file could hold.
+          and one that is too large for a file.
         """
         queue = self._queues.get((topic, queue_id)) or self._create_queue(topic, queue_id)
         if queue is None or len(body) > self._body_size_max:
@@ -249,7 +250,7 @@ class MessageAppender:
         return self._put_unusual_batch(queue, batch)
 
     def _put_unusual_batch(self, queue: ConsumeQueue, batch: InnerMessage) -> BatchResult:
-        """`put_batch` for what is rare, or wrong; message for message."""
+        """The slow path of `put_batch`: any batch, message by message; finds what is wrong."""
         properties = batch.properties
         try:
             entries = list(iter_batch(batch.body))
@@ -283,10 +284,10 @@ class MessageAppender:
         return (None, offsets, first)
 
     def _put_usual_batch(self, queue: ConsumeQueue, batch: InnerMessage) -> list[PhysicalOffset]:
-        """`put_batch` in one loop, as `put_message` is for one message.
+        """The fast path of `put_batch`: one loop over messages of the usual kind.
 
-        Returns: the physical offsets; empty: nothing was appended, the batch is for the slow way,
-          which also finds out what is wrong with it.
+        Returns: the physical offsets; empty: nothing was appended, and the batch needs the slow
+          path, which also finds what is wrong with it.
         """
         burst = self._burst
         entries = even_entries(batch.body, batch.properties) or usual_entries(
@@ -317,6 +318,7 @@ class MessageAppender:
             offsets.append(PhysicalOffset(physical_offset))
             physical_offset += size
             queue_offset += 1
+        # All or nothing: until here the burst and the queue are unchanged.
         if not offsets or physical_offset + 8 > burst.file_end:
             return []
         burst.pending += pending
@@ -345,8 +347,8 @@ class MessageAppender:
         return (refusal, [physical_offset] if refusal is None else [], first)
 
     def _put_unusual(self, queue: ConsumeQueue, message: InnerMessage, tags_code: int) -> PutResult:
-        """A put of any kind. Rare are IPv6 hosts, topics over 127 bytes, half and rolled back
-        messages, queues of batches and queues with an extension."""
+        """The slow path of a put, for every kind of message: IPv6 hosts, topics over 127 bytes,
+        half and rolled back messages, queues of batches and queues with an extension."""
         properties, sys_flag = message.properties, message.sys_flag
         if queue.is_batch or sys_flag & INNER_BATCH:
             remark = batch_refusal(queue, properties, sys_flag)
@@ -371,7 +373,7 @@ class MessageAppender:
             message = replace(message, properties=properties)
         try:
             physical_offset = self._put_record(queue, message, tags_code)
-        except LocalProtocolError as error:
+        except LocalProtocolError as error:  # the same error as on the fast path
             raise struct.error(str(error)) from error
         return (None, physical_offset, queue_offset)
 
@@ -403,7 +405,7 @@ class MessageAppender:
             reconsume_times=message.reconsume_times,
             prepared_transaction_offset=message.prepared_transaction_offset,
         )
-        if has_crc:
+        if has_crc:  # computed last: it covers the whole record
             protected = record[:-PROPERTY_CRC_SIZE]
             record = protected + crc_property((protected,))
         burst.pending.append(record)
@@ -421,10 +423,10 @@ class MessageAppender:
         return PhysicalOffset(physical_offset)
 
     def _with_room_for_crc(self, properties: bytes) -> tuple[bytes, int]:
-        """Properties without a checksum that came with them, and the bytes that ours will take.
+        """Properties without a checksum of the sender, and the size of the new checksum.
 
-        Every record whose properties hold a NUL byte gets one: without it recovery could not tell
-        such a record from one of which only the beginning reached the disk.
+        Every record whose properties hold a NUL byte gets a checksum: without it recovery could not
+        distinguish such a record from one of which only the beginning reached the disk.
         """
         if _CRC_NAME in properties:
             pieces = properties.split(b"\x02")
@@ -437,7 +439,7 @@ class MessageAppender:
 
 
 def _illegal(topic: str, size: int) -> PutRefusal:
-    remark = f"topic {topic!r} or a size of {size} bytes is not allowed"
+    remark = f"the topic {topic!r} or the size of {size} bytes is not allowed"
     return PutRefusal(PutMessageStatus.MESSAGE_ILLEGAL, remark)
 
 
@@ -448,16 +450,16 @@ def _too_many_properties(size: int) -> PutRefusal:
 
 @lru_cache(maxsize=64)
 def _entry_struct(body_size: int, properties_size: int) -> struct.Struct:
-    """An entry of a batch whose entries are all of these sizes; see `BATCH_ENTRY`."""
+    """The layout of a batch entry of these sizes; see `BATCH_ENTRY`."""
     return struct.Struct(f">12xii{body_size}sh{properties_size}s")
 
 
 def even_entries(body: bytes, added: bytes) -> list[BatchEntry]:
-    """`usual_entries` of a batch whose messages have all the same sizes and no tags.
+    """`usual_entries` of a batch whose messages all have the same sizes and no tags.
 
-    Most batches are such ones, and are split by one call.
+    Most batches are of this kind, and are split by one call.
 
-    Returns: nothing for any other batch.
+    Returns: an empty list for any other batch.
     """
     try:
         _, _, _, _, size = _unpack_entry(body)
@@ -486,9 +488,9 @@ def usual_entries(body: bytes, added: bytes) -> list[BatchEntry]:
 
     Args:
       body: see `iter_batch`.
-      added: follow each message's own properties.
-    Returns: nothing when the batch is empty, or not read here: it is no batch, or one of its
-      messages needs its own checksum or has too many properties.
+      added: properties to append to each message's own.
+    Returns: an empty list for an empty batch, and for one that needs the slow path: it is no batch,
+      or one of its messages needs a checksum or has too many properties.
     """
     entries: list[BatchEntry] = []
     position, end_of_batch = 0, len(body)

@@ -1,8 +1,8 @@
-"""A thread for fsync that takes a call within some 30 µs.
+"""A thread for fsync that starts a call within about 30 µs.
 
 `trio.to_thread` costs about 170 µs for each call on a virtual machine, which is half of an fsync
-there; under group commit every send waits for that. One lock starts the thread, one eventfd (a pipe
-where there is none) wakes the loop.
+there; under group commit every send waits for that. A lock wakes the thread, an eventfd (a pipe
+where there is none) wakes the event loop.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ import trio
 class SyncThread:
     """Runs one slow disk call at a time beside the event loop.
 
-    `start` it while there is memory: a thread takes 8 MiB of address space, and a broker whose last
-    memory is in use must still be able to sync. The first `run` does it otherwise. `close` ends it.
-    Owned by one task at a time.
+    Call `start` early: a thread takes 8 MiB of address space, and a broker that has run out of
+    memory must still be able to sync. Otherwise the first `run` starts it. `close` ends it. Owned
+    by one task at a time.
     """
 
     def __init__(self) -> None:
@@ -31,10 +31,9 @@ class SyncThread:
         self._read_fd = self._write_fd = -1
 
     async def run(self, call: Callable[[], None]) -> None:
-        """Run `call` in the thread and wait for its end, also when cancelled meanwhile.
+        """Run `call` in the thread and wait for its end, even when cancelled meanwhile.
 
-        Raises:
-          whatever `call` raised.
+        Raises: the exception of `call`.
         """
         self.start()
         self._call = call
@@ -47,7 +46,7 @@ class SyncThread:
             raise error
 
     def close(self) -> None:
-        """End the thread; a call that runs is waited for."""
+        """End the thread, after its current call."""
         if self._thread is None:
             return
         self._call = None
@@ -62,7 +61,9 @@ class SyncThread:
     def start(self) -> None:
         """Start the thread, unless it runs.
 
-        Raises: RuntimeError: the system has no room for a thread. OSError: nor for a descriptor.
+        Raises:
+          RuntimeError: the system cannot start another thread.
+          OSError: it has no descriptor left.
         """
         if self._thread is not None:
             return
@@ -83,6 +84,6 @@ class SyncThread:
                 return
             try:
                 call()
-            except BaseException as error:  # noqa: BLE001 - handed over to the task that waits
+            except BaseException as error:  # noqa: BLE001 - raised again in the waiting task
                 self._error = error
             os.write(self._write_fd, b"\1\0\0\0\0\0\0\0")  # 1 for an eventfd, bytes for a pipe

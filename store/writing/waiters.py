@@ -1,7 +1,7 @@
-"""Callbacks that wait for an offset of the log to be safe: one deque, no task for each.
+"""Callbacks that wait for an fsynced or replicated offset, in log order: a deque, not tasks.
 
-Sends wait by the hundred for one fsync, or for one report of a slave; both come in the log's order,
-so what has come true is always at the left.
+Hundreds of sends wait for one fsync, or for one acknowledgement of a slave; both cover the log in
+order, so the callbacks to call are always at the left.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ Outcome = TypeVar("Outcome")
 class OffsetWaiters(Generic[Outcome]):
     """Callbacks by physical offset, in the order in which they were added.
 
-    One that was added after a higher offset waits for that one, too. Owned by the store's task. A
-    callback that raises is logged, and the others are called.
+    A callback that is added after a higher offset waits for that offset, too. Owned by the store's
+    task. A callback that raises is logged, and the others are called.
 
     Args:
-      timeout_s: how long each may wait.
+      timeout_s: the longest wait of each.
     """
 
     def __init__(self, timeout_s: float) -> None:
@@ -39,34 +39,34 @@ class OffsetWaiters(Generic[Outcome]):
 
     @property
     def deadline_s(self) -> float:
-        """When the first of them has waited long enough; there is one."""
+        """The time at which the first callback expires; there must be one."""
         return self._waiters[0][1]
 
     def add(
         self, physical_offset: int, callback: Callable[[Outcome], None], *, now_s: float
     ) -> None:
-        """Let a callback wait until a record is safe.
+        """Let a callback wait until a record is covered.
 
         Args:
-          physical_offset: where it begins.
-          now_s: by the clock that `expire` gets, too.
+          physical_offset: where the record begins.
+          now_s: from the same clock as that of `expire`.
         """
         self._waiters.append((physical_offset, now_s + self._timeout_s, callback))
 
     def release(self, safe_offset: int, outcome: Outcome) -> None:
-        """Call back those whose records begin before an offset up to which all is safe."""
+        """Call the callbacks of all records that begin before a covered offset."""
         waiters = self._waiters
         while waiters and waiters[0][0] < safe_offset:
             self._call_first(outcome)
 
     def expire(self, now_s: float, outcome: Outcome) -> None:
-        """Call back those whose time is up."""
+        """Call the callbacks whose timeout has passed."""
         waiters = self._waiters
         while waiters and waiters[0][1] <= now_s:
             self._call_first(outcome)
 
     def fail(self, outcome: Outcome) -> None:
-        """Call back all."""
+        """Call all callbacks."""
         while self._waiters:
             self._call_first(outcome)
 
@@ -76,4 +76,4 @@ class OffsetWaiters(Generic[Outcome]):
             callback(outcome)
         except Exception as error:  # noqa: BLE001 - our bug: the others are answered
             meaning = "Its requests may stay without an answer, and are sent again"
-            self._failures.note("answering what waited for the log", meaning, error)
+            self._failures.note("answering sends that waited for the log", meaning, error)

@@ -151,7 +151,7 @@ def test_a_group_of_a_heartbeat_serves_even_when_it_cannot_be_saved(caplog):
     table = Table()
     table.is_full = True
     assert table.find("g") is not None
-    assert "not saved yet" in caplog.text
+    assert "could not be saved" in caplog.text
 
 
 async def test_an_administrator_hears_that_a_change_could_not_be_saved():

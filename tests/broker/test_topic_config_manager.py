@@ -269,7 +269,7 @@ def test_a_topic_of_a_first_send_is_refused_until_it_is_saved(caplog):
         with pytest.raises(RequestRefused, match=r"topic\[A\] is new, .*no space left") as refused:
             table.first_send("A")
         assert refused.value.code == ResponseCode.SERVICE_NOT_AVAILABLE
-    assert caplog.text.count("not saved yet") == 1
+    assert caplog.text.count("could not be saved") == 1
     assert (table.told, table.select("A")) == ([], None)
     table.is_full = False
     table.file.save_again()

@@ -16,7 +16,7 @@ def test_the_machines_clock_goes_on_and_names_a_local_time():
     assert name.endswith("20123")
 
 
-def test_a_manual_clock_moves_when_told():
+def test_a_manual_clock_moves_when_it_is_set():
     clock = ManualClock(1_700_000_000_000)
     assert clock.local_time_name(clock.wall_ms()) == "20231114221320000"
     clock.advance(1500)

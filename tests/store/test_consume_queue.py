@@ -94,7 +94,7 @@ def test_a_cut_leaves_zeros_and_no_later_files(end):
 
 def test_a_gap_is_an_error_and_not_a_unit():
     queue = filled(MemoryDisk(), 2)
-    with pytest.raises(CorruptRecordError, match="goes on with queue offset 3"):
+    with pytest.raises(CorruptRecordError, match="next record of the log has queue offset 3"):
         queue.append_recovered(3, UNIT.pack(1, 2, 3))
 
 

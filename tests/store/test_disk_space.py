@@ -6,7 +6,7 @@ import pytest
 
 from trocket.store.disk.memory_disk import MemoryDisk
 from trocket.store.disk.os_disk import OsDisk
-from trocket.store.retention.disk_space import DiskUse, Partition, judge, measure
+from trocket.store.retention.disk_space import DiskUse, Partition, decide, measure
 
 from .support import ROOT, small_config
 
@@ -16,7 +16,7 @@ LOG = f"{ROOT}/commitlog"
 
 def verdict(used, free, *, own=-1, root=None, next_file=0, **keys):
     partitions = (Partition(LOG, used * GIB, free * GIB), Partition(ROOT, *(root or (0, GIB))))
-    return judge(DiskUse(partitions, own), small_config(**keys), next_file_bytes=next_file)
+    return decide(DiskUse(partitions, own), small_config(**keys), next_file_bytes=next_file)
 
 
 def wants(found):
@@ -49,7 +49,7 @@ def test_at_their_defaults_the_last_two_ratios_count_only_where_little_is_free(f
     assert wants(verdict(900, free)) == wanted
 
 
-def test_a_ratio_that_somebody_chose_counts_however_much_is_free():
+def test_a_configured_ratio_applies_however_much_is_free():
     assert wants(verdict(500, 500, disk_space_warning_level_ratio=40)) == (False, True, True)
     assert wants(verdict(500, 500, disk_space_clean_forcibly_ratio=40)) == (False, True, False)
 
@@ -77,7 +77,7 @@ def test_a_full_data_folder_elsewhere_asks_for_one_file_at_a_time():
 def test_the_refusal_names_folder_fullness_limit_and_what_to_do():
     refuse = verdict(97, 3).refuse
     for words in (LOG, "97 % full", "3.0 GiB are free", "diskSpaceWarningLevelRatio=90",
-                  "diskFreeBytesEnough=4.0 GiB", "Free some space", "by themselves"):  # fmt: skip
+                  "diskFreeBytesEnough=4.0 GiB", "Free some space", "accepted again"):  # fmt: skip
         assert words in refuse
     assert "diskFreeBytesEnough" not in verdict(97, 3, disk_free_bytes_enough=0).refuse
 

@@ -110,7 +110,7 @@ before that time (on the machine of the recording)."""
 
 
 def check_time(store, line):
-    """Check a look-up by time; how Apache's answer is to be told from ours."""
+    """Check a look-up by time; the difference between Apache's answer and ours."""
     topic, queue_id, wanted = line["topic"], line["queueId"], line["timestamp"]
     first, end = store.min_offset(topic, queue_id), store.max_offset(topic, queue_id)
     times = [store.store_time_at(topic, queue_id, offset) for offset in range(first, end)]

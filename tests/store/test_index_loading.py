@@ -205,7 +205,7 @@ async def test_a_header_that_ends_where_no_record_is_does_not_say_where_to_go_on
     assert_whole(open_store(disk))
 
 
-async def test_files_that_are_not_in_the_logs_order_are_not_believed_whoever_wrote_them():
+async def test_files_that_are_not_in_the_logs_order_are_removed():
     disk = MemoryDisk()
     filled(disk).close()
     path = f"{ROOT}/checkpoint"

@@ -25,7 +25,7 @@ COUNT = 300
 
 
 def filled(disk, folder, count=COUNT):
-    """A log of so many files, each beginning with its number; loaded."""
+    """A log of `count` files, each beginning with its number; loaded."""
     log = CommitLog(disk, folder, SIZE)
     for number in range(count):
         log.create(number * SIZE)
@@ -175,7 +175,7 @@ def test_where_descriptors_or_address_space_run_out_others_are_closed_first(what
         log.read(0, 2)
 
 
-def test_an_error_that_closing_cannot_help_is_told():
+def test_an_error_that_closing_cannot_help_is_raised():
     disk = MemoryDisk()
     log = filled(disk, "/log", 3)
     log.read(0, 1)

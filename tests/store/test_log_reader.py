@@ -165,7 +165,7 @@ def test_a_right_crc_property_vouches_for_a_nul():
     assert len(list(LogReader(log_of(data), 0, own_from=0).scan())) == 1
 
 
-def test_reading_stops_where_it_is_told_and_goes_on_when_that_moves():
+def test_reading_stops_at_the_given_offset_and_continues_when_it_moves():
     data = chain(5)
     step = len(data) // 5
     stop = 2 * step
@@ -282,7 +282,7 @@ def test_many_leftovers_are_passed_over_in_one_go():
         pytest.param(100, b"x" * 1009 + bytes(15) + b"x" * 976, False, id="as many as a head has"),
     ],
 )
-def test_sectors_that_were_never_written_are_told_from_damage(start, data, unwritten):
+def test_unwritten_sectors_are_distinguished_from_damage(start, data, unwritten):
     log = log_of(data + b"x" * 100)
     assert has_unwritten_sector(log, start, 2000) is unwritten
 

@@ -140,7 +140,7 @@ def test_messages_whose_log_file_is_gone_are_passed():
     assert store.get_message("T", 0, 0, 32).status is Status.MESSAGE_WAS_REMOVING
 
 
-def test_pages_are_given_back_and_maps_close_only_when_nobody_holds_them(tmp_path):
+def test_pages_are_dropped_and_maps_close_only_when_unreferenced(tmp_path):
     from trocket.store.disk.os_disk import OsDisk
 
     file = OsDisk().open(str(tmp_path / "f"), create=True)

@@ -200,7 +200,7 @@ def test_who_began_a_burst_learns_that_a_part_of_it_was_not_stored():
     assert bodies(store) == [b"before", b"of the next burst"]
 
 
-def test_what_was_put_before_topics_are_deleted_is_told_of():
+def test_puts_before_topics_are_deleted_are_reported_as_visible():
     store = open_store()
     seen = []
     store.on_visible = seen.extend
@@ -285,7 +285,7 @@ def test_under_sync_flush_a_message_is_visible_only_when_it_is_on_the_device():
     assert outcome == [True, True]
 
 
-def test_a_waiter_is_told_when_fsync_takes_too_long():
+def test_a_callback_expires_when_fsync_takes_too_long():
     store = open_store(sync=True)
     outcome = []
     _, physical, _ = put(store)

@@ -52,7 +52,7 @@ def test_half_and_rolled_back_messages_are_in_no_queue(sys_flag):
     assert len(places(sys_flag=8)) == 1
 
 
-def test_a_message_of_light_queues_is_in_each_of_them_and_in_nobody_elses():
+def test_a_message_of_light_queues_is_in_each_of_them_and_in_no_other():
     properties = (
         b"INNER_MULTI_DISPATCH\x01%LMQ%a,Other,%LMQ%b,%LMQ%c\x02"
         b"INNER_MULTI_QUEUE_OFFSET\x013,4,x,0\x02"
@@ -87,7 +87,7 @@ def test_a_store_that_works_has_no_difference():
     assert differ(store) == [Difference(("T", 1), -1, (0, 15), (0, 0))]
 
 
-def test_a_wrong_unit_is_told_with_what_it_should_be():
+def test_a_wrong_unit_is_reported_with_the_expected_one():
     disk, store = filled()
     file = disk.contents[f"{QUEUE}/{0:020d}"]
     right = UNIT.unpack(file[2 * UNIT_SIZE : 3 * UNIT_SIZE])
@@ -97,7 +97,7 @@ def test_a_wrong_unit_is_told_with_what_it_should_be():
     ]
 
 
-def test_a_queue_that_ends_elsewhere_or_that_the_log_does_not_know_is_told():
+def test_a_queue_with_a_wrong_end_or_without_records_is_reported():
     _, store = filled()
     queue = store.queue_store.queues["T", 0]
     queue.max_offset -= 1

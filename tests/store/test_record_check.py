@@ -139,7 +139,7 @@ def test_what_was_put_since_is_served_without_a_look_at_the_disk():
 
 def test_old_and_new_come_in_one_answer():
     store, disk = opened()
-    send(store, b"new", tags_code=77)  # not what its properties say, and nobody looks
+    send(store, b"new", tags_code=77)  # not the code of its properties, which a put does not check
     assert bodies(store) == [b"body %d" % number for number in range(COUNT)] + [b"new"]
     flip(disk, LOG, physical_offset_of(store, 5) + 90)
     assert store.get_message("T", 0, 0, 32).count == 5
@@ -212,10 +212,10 @@ def test_a_message_dispatched_to_other_queues_too_is_served_from_them():
     )
     assert bodies(store, "%LMQ%a") == bodies(store, "%LMQ%b") == [b"body"]
     flip(disk, LOG, disk.contents[LOG].index(b"%LMQ%a"))
-    with pytest.raises(CorruptRecordError, match="not meant for this queue"):
+    with pytest.raises(CorruptRecordError, match="does not name this queue"):
         store.get_message("%LMQ%a", 0, 0, 1)
     flip(disk, LOG, disk.contents[LOG].index(b"0,0\x02"))
-    with pytest.raises(CorruptRecordError, match="not meant for this queue"):
+    with pytest.raises(CorruptRecordError, match="does not name this queue"):
         store.get_message("%LMQ%a", 0, 0, 1)
 
 

@@ -25,7 +25,7 @@ def wants(wanted: bytes) -> RecordFilter:
 
 
 class Counting:
-    """Wants what has one of these properties; over after so many records."""
+    """Wants what has one of these properties; over after a number of records."""
 
     def __init__(self, *wanted: bytes, over_after: int = 1 << 30) -> None:
         self.seen: list[bytes] = []

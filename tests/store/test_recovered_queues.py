@@ -9,7 +9,7 @@ from trocket.store.format import PRE_BLANK_SIZE, UNIT
 from trocket.store.queues.consume_queue import PRE_BLANK
 from trocket.store.queues.consume_queue_store import ConsumeQueueStore
 from trocket.store.queues.projection import Places
-from trocket.store.recovery.recovered_queues import Oddity, RecoveredQueues
+from trocket.store.recovery.recovered_queues import RecoveredQueues, UnexplainedOffsetError
 
 KEY = ("T", 0)
 
@@ -125,9 +125,13 @@ def test_a_queue_that_begins_behind_a_hole(changes, expected):
 def test_in_a_queue_that_is_built_from_the_whole_log_nothing_is_left_to_explain_an_offset():
     fed = Fed(rebuilding=frozenset({KEY}))
     fed.feed(3, 4)
-    with pytest.raises(Oddity, match="message 9 of queue 0 of topic T, where 5 would be"):
+    with pytest.raises(
+        UnexplainedOffsetError, match="message 9 of queue 0 of topic T, where 5 would be"
+    ):
         fed.feed(9)
-    with pytest.raises(Oddity, match="message 3 of queue 0 of topic T, where 5 would be"):
+    with pytest.raises(
+        UnexplainedOffsetError, match="message 3 of queue 0 of topic T, where 5 would be"
+    ):
         fed.feed(3)
     assert fed.units() == (3, [None, 1100]), "of two that say the same neither is believed"
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trocket.store.retention.disk_space import Verdict
+from trocket.store.retention.disk_space import SpaceDecision
 from trocket.store.retention.retention_rules import (
     CLOCK_DOUBT_S,
     HOUR_MS,
@@ -24,16 +24,16 @@ SIZE = 64 * 1024
 
 
 def files(*ages_h):
-    """Oldest first; None: nobody knows how old."""
+    """Oldest first; None: of unknown age."""
     return [
         LogFileFacts(number * SIZE, -1 if age is None else NOW - int(age * HOUR_MS))
         for number, age in enumerate(ages_h)
     ]
 
 
-def chosen(found, *, hour=4, doubt="", verdict=Verdict(), **keys):  # noqa: B008 - it is frozen
+def chosen(found, *, hour=4, doubt="", space=SpaceDecision(), **keys):  # noqa: B008 - it is frozen
     config = small_config(**keys)
-    return choose(found, now_ms=NOW, hour=hour, doubt=doubt, verdict=verdict, config=config)
+    return choose(found, now_ms=NOW, hour=hour, doubt=doubt, space=space, config=config)
 
 
 def bases(found, **more):
@@ -51,19 +51,19 @@ def test_at_another_hour_nothing_goes():
 
 
 def test_on_a_disk_that_fills_expired_files_go_at_any_hour():
-    assert bases(files(100, 1), hour=5, verdict=Verdict(reclaim="75 %")) == [0]
+    assert bases(files(100, 1), hour=5, space=SpaceDecision(reclaim="75 %")) == [0]
 
 
 def test_for_space_unexpired_files_go_but_no_more_than_needed():
-    want = Verdict(clean="full", excess=SIZE + 1)
-    assert bases(files(3, 2, 1, 0), hour=5, verdict=want) == [0, 1]
-    assert chosen(files(3), hour=5, verdict=want)[0].reason == "full"
-    assert bases(files(100, 90, 80, 0), hour=5, verdict=want) == [0, 1, 2]
+    want = SpaceDecision(clean="full", excess=SIZE + 1)
+    assert bases(files(3, 2, 1, 0), hour=5, space=want) == [0, 1]
+    assert chosen(files(3), hour=5, space=want)[0].reason == "full"
+    assert bases(files(100, 90, 80, 0), hour=5, space=want) == [0, 1, 2]
 
 
 def test_for_space_nothing_unexpired_goes_where_that_is_forbidden():
-    want = Verdict(clean="full", excess=SIZE)
-    assert bases(files(100, 1), hour=5, verdict=want, clean_file_forcibly_enable=False) == [0]
+    want = SpaceDecision(clean="full", excess=SIZE)
+    assert bases(files(100, 1), hour=5, space=want, clean_file_forcibly_enable=False) == [0]
 
 
 def test_at_one_look_no_more_than_the_batch_goes():
@@ -73,12 +73,12 @@ def test_at_one_look_no_more_than_the_batch_goes():
 
 def test_a_file_of_unknown_age_does_not_expire_but_may_go_for_space():
     assert bases(files(None, 100)) == []
-    assert bases(files(None, 1), verdict=Verdict(clean="full", excess=1)) == [0]
+    assert bases(files(None, 1), space=SpaceDecision(clean="full", excess=1)) == [0]
 
 
 def test_a_doubted_clock_expires_nothing_but_a_full_disk_is_full():
     assert bases(files(100), doubt="jumped") == []
-    assert bases(files(100, 90), doubt="jumped", verdict=Verdict(clean="full", excess=1)) == [0]
+    assert bases(files(100, 90), doubt="jumped", space=SpaceDecision(clean="full", excess=1)) == [0]
 
 
 @given(
@@ -89,8 +89,8 @@ def test_a_doubted_clock_expires_nothing_but_a_full_disk_is_full():
     st.integers(0, 5 * SIZE),
 )
 def test_what_goes_is_always_the_oldest_files_without_a_gap(ages, hour, reclaim, clean, excess):
-    want = Verdict("r" * reclaim, "c" * clean, excess * clean)
-    gone = bases(files(*ages), hour=hour, verdict=want)
+    want = SpaceDecision("r" * reclaim, "c" * clean, excess * clean)
+    gone = bases(files(*ages), hour=hour, space=want)
     assert gone == list(range(len(gone)))
     for number in gone:
         old = ages[number] is not None and ages[number] >= 72

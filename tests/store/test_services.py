@@ -211,7 +211,7 @@ async def test_an_index_that_cannot_be_written_rests_alone_and_goes_on(autojump_
         disk.fault = None
         await trio.sleep(20)
         assert len(store.query_by_key("T", "k", 8, 0, 1 << 60).buffers) == 1
-    assert caplog.text.count("the index is not written") == 1
+    assert caplog.text.count("the index cannot be written") == 1
 
 
 @pytest.mark.parametrize("sync", [False, True])

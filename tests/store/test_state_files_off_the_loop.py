@@ -113,7 +113,7 @@ async def test_a_save_that_was_cut_short_is_made_up_for() -> None:
     assert not table.file.is_put_off
 
 
-async def test_a_failed_save_is_told_and_tried_again_with_the_next() -> None:
+async def test_a_failed_save_is_reported_and_tried_again_with_the_next() -> None:
     disk = MemoryDisk()
     table = Values(disk)
     disk.fault = lambda name, path: OSError(30, "read-only")

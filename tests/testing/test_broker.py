@@ -341,7 +341,7 @@ def test_large_messages_fit_when_they_are_allowed() -> None:
 def test_a_folder_that_cannot_be_used_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
     broker = Broker(folder=tmp_path / "file" / "data")
-    with pytest.raises(StoreError, match=r"a file stands where a folder must be.*file/data"):
+    with pytest.raises(StoreError, match=r"a part of the path is a file.*file/data"):
         broker.start()
 
 

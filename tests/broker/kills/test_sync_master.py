@@ -154,8 +154,8 @@ class Moment:
     def _is_refused(self, old: TrocketBroker, end: int, old_end: int) -> None:
         """The old master says where its log parts from the new one's, which was `end` long."""
         log = old.folder / "broker.err"
-        ahead = f"our log ends at {old_end}, the master's ends at "
-        parts = "our log is not the master's from offset "
+        ahead = f"this log ends at {old_end}, the master's ends at "
+        parts = "this log differs from the master's from offset "
         wait_until(
             lambda: re.search(f"({ahead}|{parts}).*\n", log.read_text()) is not None,
             f"{old_end} is not refused by {end}",

@@ -287,7 +287,7 @@ async def test_a_save_that_fails_is_tried_again(
         disk.fault = lambda name, path: OSError(28, "") if CONSUMER_FILTERS in path else None
         await subscribe(await broker.connect(), ("T", "price > 10", 1))
         await trio.sleep(10.5)
-        assert "the consumer filters are not saved yet" in caplog.text
+        assert "the consumer filters could not be saved" in caplog.text
         assert "No space left" in caplog.text
         disk.fault = lambda name, path: None
         await trio.sleep(10)

@@ -56,7 +56,7 @@ def the_master_sends_what_it_has_not_synced(patch: Patch) -> None:
 
 
 def what_was_sent_counts_as_reported(patch: Patch) -> None:
-    """L13: nobody asks the slave."""
+    """L13: the slave is not asked."""
     send = LogSender._next_pieces
 
     def broken(self: LogSender, size: int) -> Any:

@@ -57,7 +57,7 @@ class Message(NamedTuple):
 
 
 class Answered(NamedTuple):
-    """A message that was answered SEND_OK when there had been so many operations."""
+    """A message that was answered SEND_OK after a number of operations."""
 
     moment: int
     message: Message
@@ -205,7 +205,7 @@ class Life:
     # ---- after it ----------------------------------------------------------------------------
 
     def answered_by(self, moment: int) -> list[Message]:
-        """What had been answered SEND_OK after so many operations."""
+        """The messages answered SEND_OK after a number of operations."""
         return [each.message for each in self.answered if each.moment <= moment]
 
 
@@ -282,11 +282,11 @@ def check_together(life: Life, images: Images, owed: list[Message]) -> None:
             refusal, physical, _ = put(master, b"after it", queue_id=0)
             assert refusal is None, refusal
             master.on_visible(master.commit())
-            told: list[PutMessageStatus] = []
-            master.when_replicated(physical, told.append)
+            outcomes: list[PutMessageStatus] = []
+            master.when_replicated(physical, outcomes.append)
             await in_step(master, slave)
             await trio.sleep(0.1)
-            assert told == [PutMessageStatus.PUT_OK]
+            assert outcomes == [PutMessageStatus.PUT_OK]
             assert log_of(slave) == log_of(master), "the logs differ"
             for store in (master, slave):
                 check_owed(store, owed)

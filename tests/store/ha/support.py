@@ -25,11 +25,11 @@ class Network:
     """Connects slaves to the master that stands behind it now.
 
     Attributes:
-      master: None: nobody listens.
+      master: None: no listener.
       piece_size: bytes that arrive at a time.
       delay_s: before each of them.
       cut_after: bytes from the master after which the connection breaks; None: never.
-      is_half_open: nothing arrives any more, and nobody is told.
+      is_half_open: nothing arrives any more, without an error.
       connects: when there was a connection, or an attempt.
     """
 
@@ -47,7 +47,7 @@ class Network:
         """One end of a connection; the master serves the other."""
         self.connects.append(trio.current_time())
         if self.master is None:
-            raise ConnectionRefusedError("nobody listens")
+            raise ConnectionRefusedError("no listener")
         slave_end, near = trio.testing.memory_stream_pair()
         far, master_end = trio.testing.memory_stream_pair()
         self._nursery.start_soon(self._run, near, far)
@@ -203,7 +203,7 @@ def log_bytes(store: MessageStore) -> dict[int, bytes]:
 
 
 def fill(store: MessageStore, count: int, size: int = 1000, *, topic: str = "T") -> list[bytes]:
-    """Put and commit so many messages; returns their bodies."""
+    """Put and commit `count` messages; returns their bodies."""
     sent = []
     for number in range(count):
         body = b"%s %d " % (topic.encode(), number) + bytes(size)

@@ -221,7 +221,7 @@ def test_any_bytes_are_a_log_or_the_one_documented_error(changes, piece):
         assert found.count == queue.max_offset - queue.min_offset
 
 
-def test_a_bad_record_is_told_of_though_nothing_follows_it():
+def test_a_bad_record_is_reported_though_nothing_follows_it():
     with pytest.raises(CopyError, match="a record of 5 bytes"):
         copy(open_slave(), GOOD + struct.pack(">ii", 5, 5))
 

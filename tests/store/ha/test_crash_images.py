@@ -56,7 +56,7 @@ def new_slave(disk, sync):
 
 
 class Promise:
-    """What the master may have been told, and where the log began, after so many operations."""
+    """The acknowledged offset and the start of the log after a number of operations."""
 
     def __init__(self, store, begin):
         self.committed, self.flushed = store.max_physical_offset, store.flusher.flushed_offset

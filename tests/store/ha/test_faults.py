@@ -94,7 +94,7 @@ class Story:
         self.network.delay_s = self.random.choice([0.0, 0.001, 0.03])
 
     async def half_open(self) -> None:
-        """Nothing arrives for a while, and nobody is told."""
+        """Nothing arrives for a while, without an error."""
         self.network.is_half_open = True
         await trio.sleep(self.random.choice([1, 30]))
         self.network.is_half_open = False

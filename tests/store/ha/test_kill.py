@@ -38,10 +38,10 @@ NODE = textwrap.dedent(
                 assert refusal is None, refusal
                 number += 1
             store.on_visible(store.commit())
-            told = trio.Event()
+            answered = trio.Event()
             outcome = []
-            store.when_replicated(last, lambda status: (outcome.append(status), told.set()))
-            await told.wait()
+            store.when_replicated(last, lambda status: (outcome.append(status), answered.set()))
+            await answered.wait()
             print(number if outcome == [0] else -1, flush=True)
             await trio.sleep(0)
 
@@ -77,7 +77,7 @@ NODE = textwrap.dedent(
 
 
 class Process:
-    """A node in a process of its own."""
+    """A node in a separate process."""
 
     def __init__(self, root, role, flush, port=0):
         self.popen = subprocess.Popen(

@@ -90,9 +90,9 @@ def test_what_a_kill_left_in_the_page_cache_is_synced_before_it_is_reported():
 async def test_a_power_cut_of_both_takes_nothing_that_was_answered(autojump_clock):
     async with group(role=BrokerRole.SYNC_MASTER, sync=True) as (master, slave, _):
         await trio.sleep(1)
-        told = put_and_wait(master.store, 20)
+        outcomes = put_and_wait(master.store, 20)
         await trio.sleep(0.1)
-        assert told == [PutMessageStatus.PUT_OK] * 20
+        assert outcomes == [PutMessageStatus.PUT_OK] * 20
         put_and_wait(master.store, 5, b"not answered")
         await master.lose_power()
         await slave.lose_power()

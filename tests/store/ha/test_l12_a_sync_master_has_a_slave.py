@@ -20,11 +20,11 @@ async def test_no_send_succeeds_before_a_slave_has_it(autojump_clock, replicas):
         master, slave, network = both
         await trio.sleep(1)
         network.delay_s = 0.5
-        told = put_and_wait(master.store, 1)
+        outcomes = put_and_wait(master.store, 1)
         await trio.sleep(0.4)
-        assert (told, bodies(slave.store)) == ([], [])
+        assert (outcomes, bodies(slave.store)) == ([], [])
         await trio.sleep(1)
-        assert (told, bodies(slave.store)) == ([PutMessageStatus.PUT_OK], [b"body"])
+        assert (outcomes, bodies(slave.store)) == ([PutMessageStatus.PUT_OK], [b"body"])
 
 
 @pytest.mark.parametrize("replicas", [1, 2, 3])

@@ -1,6 +1,6 @@
-"""L13. Whoever wrote 8 bytes to the HA port was a slave, and a huge offset acknowledged all sends
-that would ever come. Here a report counts only for what its connection was sent, and never goes
-back; anything else ends the connection."""
+"""L13. A peer that wrote 8 bytes to the HA port was a slave, and a huge offset acknowledged all
+later sends. Here a report is valid only up to the bytes that its connection was sent, and must not
+decrease; anything else ends the connection."""
 
 from __future__ import annotations
 
@@ -40,16 +40,16 @@ async def test_a_later_report_beyond_what_was_sent_ends_the_connection(
         peer = master.connect()
         await peer.report(0)
         assert (await peer.next_frame())[1] == 3333
-        told = put_and_wait(master.store, 1)
+        outcomes = put_and_wait(master.store, 1)
         end = master.store.max_physical_offset
         offset = end + beyond
         await peer.report(offset)
         assert await peer.is_closed()
-        assert told == []
-        assert f"it reports {offset}, and was sent the log up to {end}" in caplog.text
+        assert outcomes == []
+        assert f"it reported {offset}, but was sent the log up to {end}" in caplog.text
         assert master.store.durability.slaves.acked_offset == 0
         await trio.sleep(3.1)
-        assert told == [PutMessageStatus.FLUSH_SLAVE_TIMEOUT]
+        assert outcomes == [PutMessageStatus.FLUSH_SLAVE_TIMEOUT]
 
 
 async def test_what_is_not_sent_yet_cannot_be_acknowledged(autojump_clock):
@@ -76,7 +76,7 @@ async def test_a_report_that_goes_back_ends_the_connection(autojump_clock, caplo
         await peer.report(2222)
         await peer.report(2221)
         assert await peer.is_closed()
-        assert "it reports 2221 after 2222" in caplog.text
+        assert "it reported 2221 after 2222" in caplog.text
         assert master.store.durability.slaves.acked_offset == 2222
 
 
@@ -85,17 +85,17 @@ async def test_only_true_reports_answer_sends(autojump_clock):
         peer = master.connect()
         await peer.report(0)
         await trio.testing.wait_all_tasks_blocked()
-        told = put_and_wait(master.store, 2)
+        outcomes = put_and_wait(master.store, 2)
         end = master.store.max_physical_offset
         received = 0
         while received < end:
             received += (await peer.next_frame())[1]
         await peer.report(end // 2)
         await trio.testing.wait_all_tasks_blocked()
-        assert told == [PutMessageStatus.PUT_OK]
+        assert outcomes == [PutMessageStatus.PUT_OK]
         await peer.report(end)
         await trio.testing.wait_all_tasks_blocked()
-        assert told == [PutMessageStatus.PUT_OK] * 2
+        assert outcomes == [PutMessageStatus.PUT_OK] * 2
 
 
 async def test_a_slave_that_is_connected_twice_counts_once(autojump_clock):

@@ -1,5 +1,5 @@
 """L14. Apache's slave that is ahead of its master stands still for ever; one that is different but
-not longer is fed from a wrong boundary, and nobody learns of it. A new slave gets the last file
+not longer is fed from a wrong boundary, and no error is logged. A new slave gets the last file
 only. Here the ends of both logs are compared, a slave that differs is refused with the offset where
 it parts, and a new slave gets the whole log."""
 
@@ -54,7 +54,7 @@ async def test_a_slave_that_differs_is_refused_with_the_offset_where_it_parts(
         # The records that part begin alike: the same size and magic.
         assert at <= parts_at < at + 12
         assert f"and ends at {end}" in problem
-        assert "make this broker the master; else stop it, empty its store" in problem
+        assert "make this broker the master; otherwise stop it, empty its store" in problem
         assert log_bytes(slave.store) == before
         assert not slave.ha.state().is_connected
 
@@ -64,8 +64,8 @@ async def test_a_slave_ahead_is_refused_by_its_master(autojump_clock, caplog):
         at = await part(master, slave, 10, 10, 0)
         end = slave.store.max_physical_offset
         await trio.sleep(6)
-        assert f"our log ends at {end}, the master's ends at {at}" in slave.ha.state().problem
-        assert f"its log ends at {end}, ours at {at} already" in caplog.text
+        assert f"this log ends at {end}, the master's ends at {at}" in slave.ha.state().problem
+        assert f"its log ends at {end}, this one at {at}" in caplog.text
         assert len(bodies(slave.store, "U")) > 0
 
 
@@ -126,4 +126,4 @@ async def test_a_slave_from_before_our_first_byte_is_refused_with_that(autojump_
         await peer.words(-1, 1111)
         assert await peer.next_frame() == (first, REFUSED, b"")
         assert await peer.is_closed()
-        assert f"its log ends at 1111, ours begins at {first} only" in caplog.text
+        assert f"its log ends at 1111, this one begins at {first}" in caplog.text

@@ -32,7 +32,7 @@ async def test_a_slave_without_its_master_stays_a_slave(autojump_clock):
         assert len(bodies(slave.store)) > 0
 
 
-async def test_the_old_masters_own_writes_are_kept_and_told_of(autojump_clock):
+async def test_the_old_masters_own_writes_are_kept_and_reported(autojump_clock):
     async with group() as (master, slave, network):
         fill(master.store, 50)
         await caught_up(master.store, slave.store)
@@ -44,13 +44,13 @@ async def test_the_old_masters_own_writes_are_kept_and_told_of(autojump_clock):
         before = log_bytes(master.store)
         await trio.sleep(60)
         problem = master.ha.state().problem
-        assert "our log is not the master's from offset" in problem
+        assert "this log differs from the master's from offset" in problem
         assert parted_at <= int(problem.partition("from offset ")[2].split()[0]) < parted_at + 12
         assert log_bytes(master.store) == before
         assert len(bodies(master.store, "Lost")) == 1
 
 
-async def test_an_old_master_that_has_nothing_of_its_own_follows(autojump_clock):
+async def test_an_old_master_without_additional_messages_follows(autojump_clock):
     async with group() as (master, slave, _):
         fill(master.store, 50)
         await caught_up(master.store, slave.store)

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trocket.store.ha import log_check
-from trocket.store.ha.log_check import QUESTIONS_MAX, STEP_SIZE, checksum, parting_offset
+from trocket.store.ha.log_check import QUESTIONS_MAX, STEP_SIZE, checksum, first_difference
 
 from ..support import open_store
 from .support import fill
@@ -28,7 +28,7 @@ def ask(ours, theirs, asked):
 
 def find(ours, theirs, begin=0):
     asked = []
-    found = trio.run(parting_offset, ask(ours, theirs, asked), begin, len(ours))
+    found = trio.run(first_difference, ask(ours, theirs, asked), begin, len(ours))
     return found, asked
 
 
@@ -68,7 +68,7 @@ def test_the_largest_log_takes_fewer_questions_than_may_be_asked():
         return end <= part
 
     asked, part = [], (1 << 50) + 12345
-    assert trio.run(parting_offset, same, 0, 1 << 51) == part
+    assert trio.run(first_difference, same, 0, 1 << 51) == part
     assert len(asked) < QUESTIONS_MAX
 
 

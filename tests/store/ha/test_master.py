@@ -173,19 +173,19 @@ async def test_a_slow_slave_is_given_a_bounded_number_of_frames(autojump_clock):
 # ---- where no slave can be ---------------------------------------------------------------
 
 
-async def test_a_slave_ahead_is_refused_and_told_what_can_be_done(autojump_clock, caplog):
+async def test_a_slave_ahead_is_refused_and_logged_with_advice(autojump_clock, caplog):
     async with master_under_test() as master:
         fill(master.store, 3)
         end = master.store.max_physical_offset
         peer = master.connect()
         await peer.report(end + 1)
         assert await peer.is_closed()
-        assert f"its log ends at {end + 1}, ours at {end} already" in caplog.text
-        assert "make it the master; else stop it, empty its store" in caplog.text
+        assert f"its log ends at {end + 1}, this one at {end}" in caplog.text
+        assert "make it the master; otherwise stop it, empty its store" in caplog.text
         assert master.store.durability.slaves.acked_offset == 0
 
 
-async def test_a_slave_that_can_ask_is_told_by_a_frame(autojump_clock):
+async def test_a_slave_with_the_extension_is_refused_by_a_frame(autojump_clock):
     async with master_under_test() as master:
         fill(master.store, 3)
         peer = master.connect()
@@ -201,15 +201,15 @@ async def test_a_slave_in_a_file_that_is_missing_is_refused(autojump_clock, capl
         peer = master.connect()
         await peer.report(70_000)
         assert await peer.is_closed()
-        assert "our log has no file with offset 70000" in caplog.text
+        assert "this log has no file with offset 70000" in caplog.text
         peer = master.connect()
         await peer.report(60_000)
         assert (await peer.next_frame())[0] == 60_000
         assert await peer.is_closed()
-        assert "our log has lost its file with offset 65536" in caplog.text
+        assert "the file with offset 65536 was deleted" in caplog.text
 
 
-async def test_a_slave_that_is_refused_again_and_again_is_told_of_once(autojump_clock, caplog):
+async def test_a_slave_that_is_refused_repeatedly_is_logged_once(autojump_clock, caplog):
     async with master_under_test() as master:
         for _ in range(5):
             peer = master.connect()
@@ -256,9 +256,13 @@ async def test_checksums_are_of_what_is_there_and_not_of_too_much(autojump_clock
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
-        pytest.param((HELLO, -2, 0, 1), "it asks before it reports", id="asks first"),
-        pytest.param((HELLO, 0, 5), "it reports 5 after 0", id="another offset"),
-        pytest.param((HELLO, 0, 0, -2, 0, 1), "it asks while it is sent the log", id="asks later"),
+        pytest.param(
+            (HELLO, -2, 0, 1), "it asked a question before its first report", id="asks first"
+        ),
+        pytest.param((HELLO, 0, 5), "it reported 5 after 0", id="another offset"),
+        pytest.param(
+            (HELLO, 0, 0, -2, 0, 1), "it asked a question during the transfer", id="asks later"
+        ),
         pytest.param((HELLO, 0, *(-2, 0, 0) * (QUESTIONS_MAX + 1)), "more than", id="many"),
         pytest.param((-2, 0, 0), "a report of -2", id="without hello"),
         pytest.param((-5,), "a report of -5", id="unknown"),
@@ -297,7 +301,7 @@ async def test_a_slave_that_connects_anew_takes_the_place_of_its_old_connection(
 # ---- real sockets ------------------------------------------------------------------------
 
 
-def test_a_master_listens_on_this_machine_only_unless_it_is_told_more(caplog):
+def test_a_master_listens_on_this_machine_only_by_default(caplog):
     config = MessageStoreConfig()
     with open_ha_listener(config) as listener:
         assert listener.getsockname()[0] == "127.0.0.1"
@@ -305,7 +309,10 @@ def test_a_master_listens_on_this_machine_only_unless_it_is_told_more(caplog):
     config.ha_listen_address = "0.0.0.0"
     with open_ha_listener(config, 0) as listener:
         assert listener.getsockname()[0] == "0.0.0.0"
-    assert "whoever reaches 0.0.0.0 can copy every message: set haAllowedSlaves" in caplog.text
+    assert (
+        "any host that can connect to 0.0.0.0 can copy every message: set haAllowedSlaves"
+        in caplog.text
+    )
     caplog.clear()
     config.ha_allowed_slaves = "10.0.0.0/8"
     open_ha_listener(config).close()

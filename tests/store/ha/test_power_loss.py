@@ -126,9 +126,9 @@ def _meet(life, images, owed, survivor, new_on_master):
 
 def _refused_at(problem, before, theirs):
     """Whether the refusal names the right offset."""
-    if f"our log ends at {len(before)}, the master's ends at {len(theirs)}" in problem:
+    if f"this log ends at {len(before)}, the master's ends at {len(theirs)}" in problem:
         return len(before) > len(theirs)
-    at = int(problem.partition("our log is not the master's from offset ")[2].split()[0])
+    at = int(problem.partition("this log differs from the master's from offset ")[2].split()[0])
     return before[:at] == theirs[:at] and before[at] != theirs[at]
 
 

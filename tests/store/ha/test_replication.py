@@ -68,7 +68,7 @@ async def test_a_connection_may_break_at_any_byte(autojump_clock):
 
 
 async def test_what_is_committed_is_there_within_the_delay_of_the_link(autojump_clock):
-    """Nobody polls: Apache's sender looks every 100 ms."""
+    """No polling: Apache's sender polls every 100 ms."""
     async with group() as (master, slave, network):
         network.delay_s = 0.001
         await trio.sleep(10)
@@ -291,7 +291,7 @@ async def test_a_slave_started_from_a_copy_goes_on_where_the_copy_ends(autojump_
 
 
 @pytest.mark.slow
-async def test_a_slave_whose_place_has_expired_is_told_so(autojump_clock, caplog):
+async def test_a_slave_whose_place_has_expired_is_refused_with_advice(autojump_clock, caplog):
     async with group(file_reserved_time=1, delete_when="0;1;2;3;4;5;6;7;8;9;10;11;12;13;14;15;16;"
                      "17;18;19;20;21;22;23") as (master, slave, _):  # fmt: skip
         fill(master.store, 10)
@@ -305,7 +305,7 @@ async def test_a_slave_whose_place_has_expired_is_told_so(autojump_clock, caplog
         await trio.sleep(1)
         begins = master.store.min_physical_offset
         assert f"the master's begins at {begins}" in slave.ha.state().problem
-        assert "has expired. Stop it, empty its store" in caplog.text
+        assert "have expired. Stop it, empty its store" in caplog.text
 
 
 async def test_a_slave_has_its_own_retention(autojump_clock):
@@ -421,7 +421,7 @@ async def test_a_failed_fsync_of_a_slave_ends_its_copy_for_good(autojump_clock):
         assert slave.store.read_only
         assert master.store.durability.slaves.acked_offset == end
         connects = len(network.connects)
-        await trio.sleep(60)  # it is told of at the next sign of life
+        await trio.sleep(60)  # the next heartbeat reports it
         assert "read-only" in slave.ha.state().problem
         assert len(network.connects) == connects
 
@@ -457,4 +457,4 @@ async def test_a_queue_of_a_deleted_topic_begins_again_on_the_slave_too(autojump
             await slave.kill()
             await slave.start()
             assert bodies(slave.store, "T", 1) == sent
-            assert "is built again: it is not there" not in caplog.text
+            assert "is rebuilt from the log: it is missing" not in caplog.text

@@ -1,4 +1,4 @@
-"""S5. The HA port of Apache's broker listens everywhere and trusts everybody: whoever reaches it
+"""S5. The HA port of Apache's broker listens everywhere and trusts every peer: one that reaches it
 copies the whole log, and can acknowledge what no slave has."""
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def test_it_is_reached_from_this_machine_only_by_default():
         assert listener.getsockname()[0] == "127.0.0.1"
 
 
-async def test_nobody_but_the_allowed_slaves_gets_a_byte(caplog):
+async def test_only_the_allowed_slaves_get_a_byte(caplog):
     async with served(ha_allowed_slaves="192.0.2.0/24") as master:
         fill(master.store, 3)
         stream = await master.connect()
@@ -83,7 +83,7 @@ def test_a_record_of_any_size_that_cannot_be_is_refused_before_it_has_come():
     assert bodies(slave) == [b"good"]
 
 
-async def test_nobody_has_the_master_read_its_log_without_end(autojump_clock, caplog):
+async def test_no_peer_makes_the_master_read_its_log_without_end(autojump_clock, caplog):
     async with master_under_test(mapped_file_size_commit_log=1 << 20) as master:
         fill(master.store, 60, 150_000)
         peer = master.connect()

@@ -11,7 +11,7 @@ import trio.testing
 from trocket.store.config import BrokerRole
 from trocket.store.disk.memory_disk import MemoryDisk
 from trocket.store.ha.copier import LogCopier
-from trocket.store.ha.slave import INDEX_REST_S, MUCH, HaSlave, connect_tcp
+from trocket.store.ha.slave import BACKLOG_SIZE, INDEX_REST_S, HaSlave, connect_tcp
 from trocket.store.ha.wire import CHECKSUM, HELLO, NO_CHECKSUM, READY, REFUSED, encode_header
 
 from ..support import bodies, open_store
@@ -83,7 +83,7 @@ async def test_look_ups_by_key_wait_while_much_comes_at_once(autojump_clock, sha
         await peer.frame(0, b"")
         await trio.testing.wait_all_tasks_blocked()
         log = b""
-        while len(log) < MUCH * share:
+        while len(log) < BACKLOG_SIZE * share:
             log += record(len(log), len(log) // 8999, bytes(8900), properties=b"KEYS\x01k\x02")
         pieces = [log[at : at + 32768] for at in range(0, len(log), 32768)]
         headers = [encode_header(32768 * n, len(piece)) for n, piece in enumerate(pieces)]
@@ -137,7 +137,7 @@ async def test_what_does_not_follow_our_log_ends_the_connection(autojump_clock, 
             await peer.frame(offset, body)
             assert await peer.is_closed()
         assert [at for at, _ in slave.connects] == [0, pytest.approx(5)]
-        assert f"begins at {offset}, we need what follows {len(OLD)}" in slave.ha.state().problem
+        assert f"sent offset {offset}, this log continues at {len(OLD)}" in slave.ha.state().problem
         assert bodies(slave.store) == [b"old"]
 
 
@@ -154,7 +154,7 @@ async def test_signs_of_life_to_an_empty_slave_may_say_anything(autojump_clock):
         assert bodies(slave.store) == [b"late"]
 
 
-async def test_an_empty_slave_begins_with_a_file_of_its_own_size_only(autojump_clock):
+async def test_an_empty_slave_begins_only_at_a_file_of_its_file_size(autojump_clock):
     async with slave_under_test() as slave:
         peer = await slave.next_connection()
         await begin(peer, 0)
@@ -178,7 +178,7 @@ async def test_a_frame_of_an_impossible_size_ends_the_connection(autojump_clock,
         assert bodies(slave.store) == [b"old"]
 
 
-async def test_a_bad_record_ends_the_copy_and_is_told_of_once(autojump_clock, caplog):
+async def test_a_bad_record_ends_the_copy_and_is_logged_once(autojump_clock, caplog):
     bad = bytearray(NEXT)
     bad[90] ^= 1
     async with slave_under_test(with_old()) as slave:
@@ -200,7 +200,7 @@ async def test_a_bad_record_ends_the_copy_and_is_told_of_once(autojump_clock, ca
 # ---- masters of ours ---------------------------------------------------------------------
 
 
-async def test_a_master_of_ours_is_asked_about_the_end_and_told_who_we_are(autojump_clock):
+async def test_a_trocket_master_is_asked_about_the_end_and_sent_the_identity(autojump_clock):
     async with slave_under_test(with_old()) as slave:
         identities = set()
         for _ in range(2):
@@ -237,24 +237,24 @@ async def test_a_master_that_answers_something_else_is_left(autojump_clock):
         await peer.frame(len(OLD), NEXT)
         assert await peer.is_closed()
         peer = await slave.next_connection()
-        assert "does not answer what it was asked" in slave.ha.state().problem
+        assert "did not answer the question" in slave.ha.state().problem
         await begin(peer, len(OLD))
         await peer.frame(len(OLD), b"")
         await peer.answer(7, CHECKSUM)
         assert await peer.is_closed()
         await slave.next_connection()
-        assert "answers what it was not asked" in slave.ha.state().problem
+        assert "sent an answer without a question" in slave.ha.state().problem
 
 
 @pytest.mark.parametrize(("limit", "side"), [(5, "ends at 5"), (1 << 30, "begins at 1073741824")])
-async def test_a_refusal_is_told_with_the_masters_end(autojump_clock, limit, side):
+async def test_a_refusal_names_the_masters_end(autojump_clock, limit, side):
     async with slave_under_test(with_old()) as slave:
         peer = await slave.next_connection()
         await begin(peer, len(OLD))
         await peer.answer(limit, REFUSED)
         assert await peer.is_closed()
         await slave.next_connection()
-        assert f"our log ends at {len(OLD)}, the master's {side}" in slave.ha.state().problem
+        assert f"this log ends at {len(OLD)}, the master's {side}" in slave.ha.state().problem
 
 
 async def test_only_what_ours_wrote_is_held_to_be_ours(autojump_clock):
@@ -284,7 +284,7 @@ async def test_the_masters_address_may_stand_in_the_file(autojump_clock):
 
 
 @pytest.mark.parametrize("address", ["nowhere", "127.0.0.1:99999", "127.0.0.1:1"])
-async def test_an_address_where_nobody_is_becomes_the_problem(address):
+async def test_an_address_without_a_listener_becomes_the_problem(address):
     store = open_store(broker_role=BrokerRole.SLAVE)
     slave = HaSlave(store)
     slave.set_master(address)
@@ -306,7 +306,7 @@ async def test_a_connection_that_does_not_come_about_is_given_up(autojump_clock,
         await connect_tcp("192.0.2.1:10912")
 
 
-def test_masters_follow_nobody():
+def test_a_master_follows_no_broker():
     store = open_store()
-    with pytest.raises(AssertionError, match="masters follow nobody"):
+    with pytest.raises(AssertionError, match="a master follows no other broker"):
         HaSlave(store)

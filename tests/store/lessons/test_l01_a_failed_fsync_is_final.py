@@ -21,7 +21,7 @@ from trocket.store.writing.flush import INLINE_S, FlushService
 from ..support import bodies, open_store, put, send
 
 
-def test_after_one_failed_fsync_nobody_is_answered_and_it_is_never_tried_again():
+def test_after_one_failed_fsync_no_send_succeeds_and_it_is_never_tried_again():
     disk = MemoryDisk(journalled=True)
     store = open_store(disk, sync=True)
     send(store, b"before")
@@ -91,13 +91,13 @@ class OneFile:
         assert self.may_end.wait(10)
 
 
-async def test_who_comes_while_an_fsync_runs_is_not_told_before_it_ends():
-    log, told = OneFile(), []
+async def test_a_second_flush_does_not_return_before_the_running_fsync_ends():
+    log, calls = OneFile(), []
     flusher = FlushService(
-        log, SystemClock(), timeout_s=5.0, on_flushed=told.append, on_failed=told.append
+        log, SystemClock(), timeout_s=5.0, on_flushed=calls.append, on_failed=calls.append
     )
     flusher.committed_offset = 100
-    flusher.when_flushed(50, told.append)
+    flusher.when_flushed(50, calls.append)
     async with trio.open_nursery() as nursery:
 
         async def flush():
@@ -107,9 +107,9 @@ async def test_who_comes_while_an_fsync_runs_is_not_told_before_it_ends():
         await trio.to_thread.run_sync(log.began.wait)
         nursery.start_soon(flush)  # as the checkpoint does: nothing new to sync
         await trio.testing.wait_all_tasks_blocked()
-        assert told == []
+        assert calls == []
         log.may_end.set()
-    assert told == [100, True]
+    assert calls == [100, True]
 
 
 @pytest.mark.parametrize("slow", [False, True])
@@ -128,18 +128,18 @@ async def test_only_a_disk_that_is_usually_fast_is_waited_for_in_the_loop(slow):
         def take_unsynced(self):
             return [File()]
 
-    clock, told = Clock(), []
+    clock, calls = Clock(), []
     flusher = FlushService(
-        Log(), clock, timeout_s=5.0, on_flushed=told.append, on_failed=told.append
+        Log(), clock, timeout_s=5.0, on_flushed=calls.append, on_failed=calls.append
     )
     flusher.may_wait_in_loop = True
     flusher.committed_offset = 10
     flusher.want()
-    assert told == []  # not known yet how fast it is
+    assert calls == []  # not known yet how fast it is
     flusher.flush()
     flusher.committed_offset = 20
     flusher.want()
-    assert told == ([10] if slow else [10, 20])
+    assert calls == ([10] if slow else [10, 20])
 
 
 async def test_an_error_in_the_thread_comes_back_to_the_loop():
@@ -147,12 +147,12 @@ async def test_an_error_in_the_thread_comes_back_to_the_loop():
         def sync(self):
             raise StoreIOError("/log", "no")
 
-    told = []
+    calls = []
     flusher = FlushService(
-        Failing(), SystemClock(), timeout_s=5.0, on_flushed=told.append, on_failed=told.append
+        Failing(), SystemClock(), timeout_s=5.0, on_flushed=calls.append, on_failed=calls.append
     )
     flusher.committed_offset = 100
-    flusher.when_flushed(50, told.append)
+    flusher.when_flushed(50, calls.append)
     await flusher.flush_in_thread(threaded=True)
-    assert [type(one) for one in told] == [StoreIOError, bool]
-    assert told[1] is False
+    assert [type(one) for one in calls] == [StoreIOError, bool]
+    assert calls[1] is False

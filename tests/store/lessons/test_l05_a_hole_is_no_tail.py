@@ -55,7 +55,7 @@ def test_what_a_power_cut_left_out_is_a_tail_under_sync_flush_too():
     end = store.max_physical_offset
     for _ in range(20):
         put(store, b"x" * 300)
-    store.commit()  # no fsync: nobody was answered
+    store.commit()  # no fsync: no send was answered
     disk.process_death()
     disk.contents[LOG][1024:1536] = bytes(512)
     again = open_store(disk, sync=True)

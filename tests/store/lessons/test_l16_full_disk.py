@@ -100,7 +100,7 @@ async def test_whatever_write_fails_nothing_acknowledged_is_lost_and_sends_come_
     assert fails_at > 20
 
 
-def test_a_slice_that_somebody_still_holds_outlives_its_file(tmp_path):
+def test_a_referenced_slice_outlives_its_file(tmp_path):
     store = open_store(OsDisk(), root=str(tmp_path))
     while len(store.log.files) < 3:
         send(store, bytes(20_000))
@@ -171,7 +171,7 @@ LIMITED = textwrap.dedent(
 
 
 @pytest.mark.slow
-def test_a_real_file_system_that_refuses_more_bytes_kills_nobody(tmp_path):
+def test_a_real_file_system_that_refuses_more_bytes_kills_no_process(tmp_path):
     done = subprocess.run(
         [sys.executable, "-c", LIMITED, str(tmp_path)],
         capture_output=True,

@@ -5,7 +5,7 @@ what is not sorted, delayed messages come early, an index hides keys. Time-outs 
 of day fire at once, or never, when it is set.
 
 Ours: a store timestamp is never below the one before it, across restarts and kills too, and waiting
-is measured with a clock that nobody sets.
+is measured with a clock that is never set.
 """
 
 from __future__ import annotations
@@ -82,21 +82,21 @@ def test_a_search_by_time_works_though_the_clock_went_back():
 
 
 def waiting(store: MessageStore) -> list[bool]:
-    """What a send under SYNC_FLUSH is told, once it is told."""
-    told: list[bool] = []
+    """The outcome of a send under SYNC_FLUSH, once there is one."""
+    outcomes: list[bool] = []
     _, physical_offset, _ = put(store)
     store.commit()
-    store.flusher.when_flushed(physical_offset, told.append)
-    return told
+    store.flusher.when_flushed(physical_offset, outcomes.append)
+    return outcomes
 
 
-def test_setting_the_clock_lets_nobody_wait_longer_or_shorter_for_an_fsync():
+def test_setting_the_clock_does_not_change_the_wait_for_an_fsync():
     store = open_store(clock=ManualClock(), sync=True)
-    told = waiting(store)
+    outcomes = waiting(store)
     store.clock.jump(HOUR_MS)
     store.flusher.expire()
-    assert told == []
+    assert outcomes == []
     store.clock.jump(-2 * HOUR_MS)
     store.clock.advance(store.config.sync_flush_timeout)
     store.flusher.expire()
-    assert told == [False]
+    assert outcomes == [False]

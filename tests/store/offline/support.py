@@ -73,7 +73,7 @@ def _stopped() -> MemoryDisk:
 
 
 def stopped_store() -> MemoryDisk:
-    """A disk with a store that was closed cleanly; each call gives a copy of its own."""
+    """A disk with a store that was closed cleanly; each call returns a new copy."""
     return copy.deepcopy(_stopped())
 
 

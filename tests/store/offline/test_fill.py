@@ -74,7 +74,7 @@ def holes(draw):
             offset = file_end
         queue_offset = next_offsets.get(topic, 7)
         next_offsets[topic] = queue_offset + 1
-        is_message = draw(st.integers(0, 9)) > 0  # else a half message, which nobody knows of
+        is_message = draw(st.integers(0, 9)) > 0  # else a half message, which is in no queue
         known = draw(st.booleans())
         if is_message:
             place = (offset, size) if known else (-1, 0)

@@ -442,11 +442,11 @@ def test_a_store_of_one_empty_page_is_clean():
 
 
 def test_progress_rises_to_the_end():
-    told = []
-    check(stopped_store(), progress=lambda done, total: told.append((done, total)))
-    assert told
-    assert told == sorted(told)
-    assert all(done <= total for done, total in told)
+    calls = []
+    check(stopped_store(), progress=lambda done, total: calls.append((done, total)))
+    assert calls
+    assert calls == sorted(calls)
+    assert all(done <= total for done, total in calls)
 
 
 def test_filling_is_the_same_each_time():

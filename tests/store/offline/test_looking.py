@@ -248,7 +248,7 @@ def test_files_before_the_wanted_physical_offset_are_not_read():
     assert f"{ROOT}/commitlog/{0:020d}" not in read
 
 
-def test_a_damaged_place_is_passed_over_and_told():
+def test_a_damaged_place_is_skipped_and_reported():
     disk = stopped_store()
     victim = records(disk)[50]
     poke(disk, victim.physical_offset, b"\xff" * 50)

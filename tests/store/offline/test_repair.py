@@ -146,7 +146,7 @@ def test_a_torn_tail_is_zeroed_and_never_comes_back():
 # ---- holes -------------------------------------------------------------------------------------
 
 
-def test_a_hole_is_not_touched_until_somebody_says_how():
+def test_a_hole_is_not_changed_without_a_choice():
     disk = stopped_store()
     flip(disk, record_of(disk).physical_offset + 4)
     report, plan = plan_for(disk, ROOT)

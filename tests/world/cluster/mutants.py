@@ -142,7 +142,7 @@ def slave_ahead_is_fed(patch: Patch) -> None:
     async def same(*_: Any) -> None:
         return None
 
-    patch.setattr(slave, "parting_offset", same)
+    patch.setattr(slave, "first_difference", same)
 
 
 def offsets_ahead_of_the_log(patch: Patch) -> None:

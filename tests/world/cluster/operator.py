@@ -20,8 +20,8 @@ HEALED_WITHIN_S = 90.0
 LOOK_S = 1.0
 
 REFUSALS = re.compile(
-    r"our log ends at (?P<end>\d+), the master's (?P<side>begins|ends) at (?P<limit>\d+)"
-    r"|our log is not the master's from offset (?P<parts>\d+) on"
+    r"this log ends at (?P<end>\d+), the master's (?P<side>begins|ends) at (?P<limit>\d+)"
+    r"|this log differs from the master's from offset (?P<parts>\d+) on"
 )
 """What a slave says when it is up to the operator."""
 

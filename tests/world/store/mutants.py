@@ -13,7 +13,7 @@ from trocket.store.log.commit_log import CommitLog, file_name
 from trocket.store.log.log_reader import LogReader
 from trocket.store.message_store import MessageStore
 from trocket.store.queues.consume_queue import ConsumeQueue
-from trocket.store.recovery.loader import Loader
+from trocket.store.recovery.store_recovery import StoreRecovery
 from trocket.store.writing import flush
 from trocket.store.writing.dispatcher import Dispatcher
 from trocket.store.writing.flush import FlushService
@@ -188,7 +188,7 @@ def json_written_in_place(patch: Patch) -> None:
 
 def queues_not_cut(patch: Patch) -> None:
     """Queues keep units of messages that the log has lost."""
-    patch.setattr(Loader, "_cut_queue", nothing)
+    patch.setattr(StoreRecovery, "_cut_queue", nothing)
 
 
 def index_not_caught_up(patch: Patch) -> None:

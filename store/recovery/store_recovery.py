@@ -1,29 +1,29 @@
-"""Bringing log and queues to one state when the store is opened.
+"""Recovery of log and queues when the store is opened.
 
 Java counterparts: DefaultMessageStore.load/recover, CommitLog.recoverNormally/recoverAbnormally of
-5.3.3. What to do at the log's end is decided in recovery.py. Afterwards every consume queue is what
-the log says it is, and nothing lies behind the log's end.
+5.3.3. recovery_table.py decides what to do at the log's end. Afterwards every consume queue agrees
+with the log, and the log's files hold only zeros after its end.
 
-Recovery has two halves. `look` reads, and changes nothing on disk: queues are opened on an overlay.
-If it finds a hole, the store stays on that overlay: it is whole in memory, read-only, and the
-folder is as it was. Else `settle_log` and `build_queues` write, in an order that makes a crash at
-any point harmless:
+Recovery has two phases. `scan` reads and changes nothing on disk: queues are opened on an overlay.
+If it finds a hole, the store stays on that overlay: complete in memory, read-only, the folder
+unchanged. Otherwise `truncate_log` and `build_queues` write, in an order that makes a crash at any
+point harmless:
 
-1. The log is cut: later files go, the rest is zeroed and synced. Doing it again, from any state in
-   between, finds the same end and decides the same: zeroing takes records away and makes none, and
-   sectors that were not written stay unwritten. The abort file comes after that, so a start that
-   was clean is clean again.
-2. The abort file: from now on the queues may be half built, and the next start does not trust what
-   lies behind the checkpoint. Before the checkpoint nothing changes but in queues that are built
-   again from their beginning; these are named in queue_ends.trocket, synced, before their folder
-   goes, so that the next start builds them again.
-3. The queues: what lies behind the checkpoint is overwritten with zeros, then written anew.
-4. Log and queues are synced, then queue_ends.trocket, then the checkpoint is written. Until the
-   checkpoint is on the device the next start begins where this one did; ends that do not belong to
-   the checkpoint do not count, but for the names of queues that were being built again.
+1. The log is truncated: later files are removed, the rest is zeroed and synced. Repeating this from
+   any intermediate state finds the same end and takes the same decision: zeroing removes records
+   and creates none, and unwritten sectors stay unwritten. The abort file is written afterwards, so
+   a start after a clean exit remains one.
+2. The abort file: from now on the queues may be half built, and the next start does not trust their
+   units after the checkpoint. Before the checkpoint only queues change that are rebuilt from their
+   beginning; queue_ends.trocket names them, synced, before their folders are removed, so that the
+   next start rebuilds them.
+3. The queues: units after the checkpoint are overwritten with zeros, then written anew.
+4. Log and queues are synced, then queue_ends.trocket and the checkpoint are written. Until the
+   checkpoint is on the device the next start begins where this one did; ends of another checkpoint
+   are ignored, except for the queues that were being rebuilt.
 
-What a queue has before the checkpoint is checked by its end only (queue_ends.trocket, and the last
-unit's record); units in between are verified when they are read (record_check.py).
+The units of a queue before the checkpoint are checked only at its end (queue_ends.trocket, and the
+last unit's record); the others are verified when they are read (record_check.py).
 """
 
 from __future__ import annotations
@@ -59,33 +59,34 @@ from .log_scan import LogScan, ScanResult, describe
 from .recovered_queues import BLANKS_MAX, LIGHT_BLANKS_MAX, RecoveredQueue, RecoveredQueues
 from .recovery_table import Action, scan_start
 
-__all__ = ["SCHEDULE_TOPIC", "Loader", "delay_levels_ms"]
+__all__ = ["SCHEDULE_TOPIC", "StoreRecovery", "delay_levels_ms"]
 
 logger = logging.getLogger(__name__)
 
 UNKNOWN = -1
-"""A log start that nothing tells."""
+"""The log's start, where no file records it."""
 
 CLOCK_BEHIND_MAX_MS = 3_600_000
-"""The newest message may be so much younger than the clock says before a start warns of it."""
+"""A newest message that is further ahead of the clock makes a start warn."""
 
-NOT_ITS = {UnitFault.MISSING, UnitFault.ELSEWHERE}
-"""Faults of a unit that is not its record's at all; those of its tags are left to serving."""
+WRONG_RECORD = {UnitFault.MISSING, UnitFault.ELSEWHERE}
+"""Faults of a unit that does not point to its record; serving checks the tags code."""
 
 TAIL_BYTES_MAX = 16 * 1024
-"""Units of one queue kept in memory while they are made from a second reading."""
+"""Units of one queue kept in memory during the second reading of the log."""
 
 
 @dataclass(slots=True)
-class Recovered:
-    """What recovery found.
+class RecoveryResult:
+    """The findings of recovery.
 
     Attributes:
-      end: physical offset to append at.
+      end: physical offset of the next append.
       start: physical offset from which the log was read.
-      newest_ms: the newest store timestamp that a record of the log has; 0: there is none.
+      newest_ms: the newest store timestamp of the log's records; 0: there is none.
       refusal: why the store must be read-only; "": it need not.
-      as_closed: nothing was to be done: log and queues are as a clean exit of ours left them.
+      as_closed: nothing has to be done: log and queues are as a clean exit of this program left
+        them.
     """
 
     end: int
@@ -95,8 +96,8 @@ class Recovered:
     as_closed: bool = False
 
 
-class Loader:
-    """One recovery: `look`, then `settle_log` if the store may be changed, then `build_queues`.
+class StoreRecovery:
+    """One recovery: `scan`, then `truncate_log` if the store may be changed, then `build_queues`.
 
     Args:
       config, log, queue_store, checkpoint, disk: the store's; log and queues are not loaded yet.
@@ -137,7 +138,7 @@ class Loader:
 
     @property
     def ends(self) -> QueueEnds:
-        """What was known of the queues' ends at the checkpoint; nothing: of no checkpoint."""
+        """The queues' ends at the checkpoint, as far as queue_ends.trocket has them."""
         if self._ends is not None:
             return self._ends
         return QueueEnds(
@@ -150,22 +151,22 @@ class Loader:
 
     @property
     def own_from(self) -> int:
-        """The physical offset from which on all records are known to be ours."""
+        """The physical offset from which on all records are known to be this program's."""
         dispatched = self._checkpoint.dispatched_offset
         if dispatched < 0 or self._has_foreign:
             return NOWHERE
         return self._ends.own_from if self._ends is not None else dispatched
 
-    # ---- looking -------------------------------------------------------------------------
+    # ---- reading -------------------------------------------------------------------------
 
-    def look(self) -> Recovered:
-        """Read what is needed to know where the log ends and what the queues lack.
+    def scan(self) -> RecoveryResult:
+        """Read the log as far as needed to find its end and the missing units of the queues.
 
         Nothing on disk is changed; the queues are loaded on an overlay, and stay there if the
-        outcome has a `refusal`.
+        result has a `refusal`.
 
         Raises:
-          CorruptRecordError: files of another size than configured.
+          CorruptRecordError: files differ from the configured size.
           StoreIOError: a file could not be read.
         """
         log, queue_store, checkpoint = self._log, self._queue_store, self._checkpoint
@@ -177,12 +178,12 @@ class Loader:
         queues_end = queue_store.physical_end() if dispatched < 0 or self._clean else 0
         vouched = dispatched if dispatched >= 0 or not self._clean else queues_end
         if not log.files:
-            return self._look_without_log(vouched)
+            return self._scan_without_log(vouched)
         self._start = self._where_to_start(queues_end)
         self._dispatch_from = self._start
         if self._clean or dispatched > self._start:
             self._dispatch_from = dispatched if dispatched >= 0 else queues_end
-        damaged = self._look_at_queues()
+        damaged = self._check_queues()
         scan = LogScan(
             self._config,
             log,
@@ -195,9 +196,9 @@ class Loader:
         suspects = self._suspects() - damaged
         found, holes = self._read(scan, damaged | suspects, holes)
         if holes and suspects:
-            # Where the log is damaged a unit that leads nowhere is no reason to doubt the queue.
+            # In a damaged log a unit without its record does not mean that the queue is wrong.
             found, holes = self._read(scan, damaged, holes)
-        # Of the checkpoint's times none counts: a clock set by a damaged file would never go back.
+        # The checkpoint's times are not used: a clock set by a damaged file would never go back.
         newest_ms = found.newest_ms or log_end_timestamp_ms(self._disk, log, found.end)
         if newest_ms - self._wall_ms > CLOCK_BEHIND_MAX_MS:
             logger.warning(
@@ -210,22 +211,22 @@ class Loader:
             as_closed = (
                 self._clean
                 and not is_corrected
-                and self._ends is not None  # else the file that has them is written again
+                and self._ends is not None  # otherwise queue_ends.trocket is written again
                 and dispatched == found.end
                 and not (self._rebuilding or self._overlay.changed or log.unfinished_path)
-                and not self._has_foreign  # then `own_from` is noted anew
+                and not self._has_foreign  # otherwise `own_from` is recorded anew
             )
-            return Recovered(found.end, self._start, newest_ms, as_closed=as_closed)
+            return RecoveryResult(found.end, self._start, newest_ms, as_closed=as_closed)
         self._frozen = True
         end = max(found.end, vouched, *(hole.end for hole in holes))
         refusal = describe(holes, log, self._config.store_path_root_dir)
-        return Recovered(end, self._start, newest_ms, refusal)
+        return RecoveryResult(end, self._start, newest_ms, refusal)
 
     def _correct_checkpoint(self) -> bool:
-        """Put right what cannot be true in the checkpoint; returns whether something was."""
+        """Correct impossible fields of the checkpoint; returns whether there were any."""
         log, checkpoint = self._log, self._checkpoint
         known_ms = log_end_timestamp_ms(self._disk, log, checkpoint.dispatched_offset)
-        # Apache's page: the newest file that has a message tells how late its clock was.
+        # Apache's page: the first message of the newest file shows how late its clock was.
         firsts = (self._first_timestamp_ms(base) for base in reversed(log.files))
         known_ms = known_ms or next((first for first in firsts if first > 0), 0)
         return correct_checkpoint(
@@ -235,13 +236,13 @@ class Loader:
             log_end=log.end_of_files,
         )
 
-    def _look_without_log(self, vouched: int) -> Recovered:
+    def _scan_without_log(self, vouched: int) -> RecoveryResult:
         if vouched <= 0:
-            return Recovered(0, 0, 0)
+            return RecoveryResult(0, 0, 0)
         self._frozen = True
         hole = Hole(0, vouched, "there is no commit log file, though there was one", at_end=True)
         refusal = describe([hole], self._log, self._config.store_path_root_dir)
-        return Recovered(vouched, 0, 0, refusal)
+        return RecoveryResult(vouched, 0, 0, refusal)
 
     def _where_to_start(self, queues_end: int) -> int:
         log, checkpoint = self._log, self._checkpoint
@@ -259,10 +260,10 @@ class Loader:
         )
         if start == log.end_of_files or start - start % log.file_size in log.files:
             return start
-        return max(base for base in bases if base < start)  # the file it lay in is missing
+        return max(base for base in bases if base < start)  # the file of this offset is missing
 
     def _missing_start(self) -> list[Hole]:
-        """The log's oldest files, where they are gone and retention did not take them."""
+        """The hole at the log's start, if its oldest files are missing without retention."""
         start, known = self._log.min_offset, self._log_start
         if self._checkpoint.dispatched_offset < 0 or known == UNKNOWN or known >= start:
             return []
@@ -273,8 +274,8 @@ class Loader:
         record = next(reader.records(), None)
         return record.store_timestamp_ms if record is not None else 0
 
-    def _look_at_queues(self) -> set[Key]:
-        """Find out how much of each queue can stay, and which must be built again."""
+    def _check_queues(self) -> set[Key]:
+        """Set how much of each queue is kept; returns the queues to rebuild."""
         queue_store, dispatched = self._queue_store, self._checkpoint.dispatched_offset
         ends = read_queue_ends(self._disk, self._config.store_path_root_dir)
         problem = queue_store.size_problem()
@@ -282,7 +283,7 @@ class Loader:
             raise problem
         damaged = set(queue_store.damaged)
         if ends is not None:
-            # True whichever checkpoint it belongs to: a crash may have come between the two.
+            # Valid with any checkpoint: a crash may have come between the two writes.
             self._log_start = ends.log_start
             self._begun_midway = ends.begun_midway
             self._has_foreign = ends.own_from == NOWHERE
@@ -296,7 +297,7 @@ class Loader:
                 elif not queue.is_batch:
                     self._kept[key] = end
         elif ends is not None and ends.dispatched_offset > dispatched >= 0:
-            # Those of a checkpoint that was about to be written: what they name was on the device.
+            # The ends of a checkpoint that was not written any more: these queues were synced.
             damaged |= {
                 key for key, end in ends.ends.items() if end and key not in queue_store.queues
             }
@@ -304,8 +305,8 @@ class Loader:
             if key in self._kept or key in damaged or queue.is_batch:
                 continue
             if not self._clean and self._ends is not None:
-                # Made since the checkpoint. Of several files a power cut may leave the later one,
-                # empty: the queue would go on with an offset that it never reached.
+                # Created since the checkpoint. A power cut may leave only a later file, empty: the
+                # queue would continue with an offset that it never reached.
                 self._kept[key] = 0
             elif not self._clean:
                 self._kept[key] = queue.end_before(self._dispatch_from)
@@ -314,12 +315,16 @@ class Loader:
             else:
                 self._kept[key] = queue.max_offset
         for key in sorted(damaged):
-            reason = queue_store.damaged.get(key, "it is not there, or does not end where it did")
-            logger.warning("queue %d of topic %s is built again: %s", key[1], key[0], reason)
+            reason = queue_store.damaged.get(
+                key, "it is missing, or does not end where the last checkpoint says"
+            )
+            logger.warning(
+                "queue %d of topic %s is rebuilt from the log: %s", key[1], key[0], reason
+            )
         return damaged
 
     def _ends_at(self, queue: ConsumeQueue, end: int) -> bool:
-        """Whether a queue has what it had at the checkpoint."""
+        """Whether a queue has all units that it had at the checkpoint."""
         if queue.is_batch:
             return queue.max_offset >= end
         if queue.max_offset < end or (self._clean and queue.max_offset != end):
@@ -335,7 +340,7 @@ class Loader:
         return 0 <= physical_offset < physical_offset + size <= self._checkpoint.dispatched_offset
 
     def _suspects(self) -> set[Key]:
-        """Queues whose last unit to stay is not that of the record it points to."""
+        """Queues whose last kept unit does not point to its record."""
         log = self._log
         found = set()
         for key, kept in self._kept.items():
@@ -347,11 +352,11 @@ class Loader:
                 continue
             record = record_at(log, physical_offset) if physical_offset >= 0 else None
             place = record and self._places.place_in(record, key, kept - 1)
-            if record is None or place is None or unit_fault(unit, record, place) in NOT_ITS:
+            if record is None or place is None or unit_fault(unit, record, place) in WRONG_RECORD:
                 logger.warning(
-                    "queue %d of topic %s is built again if the log is whole: its last unit says "
-                    "%d bytes at %d, where its message is not", key[1], key[0], size,
-                    physical_offset,
+                    "queue %d of topic %s is rebuilt from the log unless the log is damaged: its "
+                    "last unit says %d bytes at %d, where its message is not", key[1], key[0],
+                    size, physical_offset,
                 )  # fmt: skip
                 found.add(key)
         return found
@@ -359,7 +364,7 @@ class Loader:
     def _read(
         self, scan: LogScan, rebuilding: set[Key], holes: list[Hole]
     ) -> tuple[ScanResult, list[Hole]]:
-        """Read the log: from the start, or all of it when there are queues to build again."""
+        """Read the log: from the start offset, or all of it when there are queues to rebuild."""
         log, dispatched = self._log, self._checkpoint.dispatched_offset
         at_checkpoint = None
         if self._ends is not None and dispatched >= 0:
@@ -384,14 +389,14 @@ class Loader:
             rebuilding = rebuilding | states.damaged
         self._states, self._found = states, found
         self._rebuilding = frozenset(rebuilding)
-        if rebuilding:  # then the damaged files were read once more
+        if rebuilding:  # then all files were read, and their holes found again
             holes = [hole for hole in holes if hole.start < log.min_offset]
         return found, holes + found.holes
 
     # ---- writing -------------------------------------------------------------------------
 
-    def settle_log(self) -> None:
-        """Cut off, on disk, what lies behind the last good record.
+    def truncate_log(self) -> None:
+        """Remove, on disk, the bytes after the last good record.
 
         Raises:
           StoreIOError: a file could not be written or removed.
@@ -404,7 +409,7 @@ class Loader:
         base = end - end % file_size
         if found.case.action is Action.TRUNCATE:
             logger.warning(
-                "%s/%s: the log is cut at %d, %d bytes behind it are zeroed: %s (case %s: %s)",
+                "%s/%s: the log is cut at %d, %d bytes after it are zeroed: %s (case %s: %s)",
                 log.folder,
                 file_name(base),
                 end,
@@ -422,7 +427,7 @@ class Loader:
             log.zero(end, min(found.nonzero_end, keep_until))
 
     def build_queues(self) -> None:
-        """Make the queues what the log says; on the overlay if the store is read-only.
+        """Make the queues agree with the log; on the overlay if the store is read-only.
 
         Raises:
           StoreIOError: a file could not be read or written.
@@ -481,7 +486,7 @@ class Loader:
                 queue.write()
 
     def _make_empty_queues(self) -> None:
-        """Let queues go on where they ended that are gone, as are all their messages."""
+        """Create queues again that lost all messages, so that their offsets continue."""
         if self._ends is None:
             return
         queues, log_start = self._queue_store.queues, self._log.min_offset
@@ -494,7 +499,7 @@ class Loader:
                 queue.write()
 
     def _dispatch_again(self, states: RecoveredQueues) -> None:
-        """Read the log again for what was not collected at the first reading."""
+        """Read the log again for units that the first reading did not collect."""
         found = self._found
         assert found is not None, "there are states only after a reading"
         all_from = found.collected_until if found.collected_until >= 0 else NOWHERE
@@ -517,14 +522,14 @@ class Loader:
                         self._append(key, queue_offset, code, record)
 
     def _append(self, key: Key, queue_offset: int, code: int, record: ScannedRecord) -> None:
-        """Append one record to one queue, however often that queue begins again."""
+        """Append one record to one queue; a queue may begin anew within the log."""
         queue_store = self._queue_store
         physical_offset, size, topic, _, _, sys_flag, timestamp_ms, properties = record
         if sys_flag & INNER_BATCH:
             if key not in queue_store.queues:
                 queue_store.batch_topics.add(key[0])
             elif key[0] not in queue_store.batch_topics:
-                return  # of a topic that was deleted and made again as one without batches
+                return  # of a topic that was deleted and created again without batches
         queue = queue_store.get_or_create(*key)
         assert queue is not None, "impossible queues have no state"
         if queue.is_batch:
