@@ -1,4 +1,4 @@
-"""The languages a peer may name in the header of a frame.
+"""Language codes in the header of a frame.
 
 The JSON header carries the name, the ROCKETMQ header the number (one byte).
 
@@ -12,7 +12,7 @@ from typing import Final
 
 
 class LanguageCode(IntEnum):
-    """In which language the sender of a frame is written."""
+    """The language in which the sender of a frame is written."""
 
     JAVA = 0
     CPP = 1
@@ -31,4 +31,4 @@ class LanguageCode(IntEnum):
 
 
 LANGUAGE_BY_NAME: Final[dict[str, LanguageCode]] = {code.name: code for code in LanguageCode}
-"""From the name in a JSON header; a name that is not here is read as OTHER."""
+"""Language by its name in a JSON header; an unknown name is read as OTHER."""

@@ -142,7 +142,7 @@ def test_what_could_not_be_saved_is_saved_next_time():
     assert table.file.persist_changed()
 
 
-def test_offsets_whose_messages_are_gone_are_dropped_when_nobody_subscribes():
+def test_offsets_of_deleted_messages_are_dropped_without_a_subscription():
     table = Table()
     for group, offset in (("gone", 5), ("behind", 5), ("subscribed", 5), ("ahead", 6)):
         table.commit_offset(group, "T", 0, offset)

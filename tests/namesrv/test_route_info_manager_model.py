@@ -65,13 +65,13 @@ class RoutesAreTheirModel(RuleBasedStateMachine):
     )  # fmt: skip
     def register(self, name, cluster, broker_id, address, topics, channel):
         self.counter += 1
-        told = registration(
+        registered = registration(
             name, broker_id, topics, counter=self.counter, cluster_name=cluster,
             broker_addr=address,
         )  # fmt: skip
         others = {key[0] for key, b in self.model.brokers.items() if b.name == name} - {cluster}
         try:
-            self.routes.register_broker(told, channel=channel, now_ms=self.now_ms)
+            self.routes.register_broker(registered, channel=channel, now_ms=self.now_ms)
         except RequestRefused:
             assert others
             return
