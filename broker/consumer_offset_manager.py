@@ -21,16 +21,9 @@ import msgspec
 from ..remoting.bodies import DataVersion
 from ..remoting.steps import STEP_ITEMS, Steps, at_once, in_parts, json_members
 from ..store.clock import Clock
+from ..store.disk.json_config import parse
 from ..store.state.state_file import Save, StateFile
-from .config_text import (
-    CONSUMER_OFFSETS,
-    Json,
-    next_version,
-    parse,
-    pretty,
-    written,
-    written_in_steps,
-)
+from .config_text import CONSUMER_OFFSETS, Json, next_version, pretty, written, written_in_steps
 from .table_numbers import correct_offsets, correct_version, whole_number
 from .transactions import TRANSACTION_GROUP
 
@@ -126,10 +119,6 @@ class ConsumerOffsetManager:
         table = self.offset_table.get(f"{topic}@{group}")
         return -1 if table is None else table.get(queue_id, -1)
 
-    def query_offsets(self, group: str, topic: str) -> dict[int, int]:
-        """Offset by queue id of a group on a topic, a copy; empty: none is known."""
-        return dict(self.offset_table.get(f"{topic}@{group}", ()))
-
     def commit_pull_offset(self, group: str, topic: str, queue_id: int, offset: int) -> None:
         """Record the offset of a group's last pull; the arguments are those of `commit_offset`."""
         key = f"{topic}@{group}"
@@ -138,12 +127,6 @@ class ConsumerOffsetManager:
             table = self.pull_offset_table[key] = {}
         table[queue_id] = offset
         self.file.is_dirty = True
-
-    def query_pull_offset(self, group: str, topic: str, queue_id: int) -> int:
-        """The offset of a group's last pull; if it never pulled, its committed offset, or -1."""
-        table = self.pull_offset_table.get(f"{topic}@{group}")
-        offset = None if table is None else table.get(queue_id)
-        return self.query_offset(group, topic, queue_id) if offset is None else offset
 
     def _pairs(self, keys: Iterable[str]) -> Iterator[tuple[str, str, str]]:
         for key in keys:
@@ -192,38 +175,6 @@ class ConsumerOffsetManager:
             for key in keys_of(table, name):
                 logger.info("the offsets of %s are dropped: %s", key, table.pop(key))
                 self.file.is_dirty = True
-
-    def scan_unsubscribed_topic(
-        self,
-        is_subscribed: Callable[[str, str], bool],
-        min_offset: Callable[[str, int], int],
-    ) -> list[str]:
-        """Drop the offsets of topics without a subscription whose messages are all deleted.
-
-        Args:
-          is_subscribed: whether a group (first) is connected and subscribes to a topic (second).
-          min_offset: first queue offset still in the store, of topic and queue id.
-        Returns: the dropped keys `topic@group`.
-        Source: ConsumerOffsetManager.scanUnsubscribedTopic.
-        """
-        gone = [
-            key
-            for key, topic, group in self._pairs(list(self.offset_table))
-            if self.offset_table[key]
-            and not is_subscribed(group, topic)
-            and all(
-                offset <= min_offset(topic, queue_id)
-                for queue_id, offset in self.offset_table[key].items()
-            )
-        ]
-        for key in gone:
-            logger.warning(
-                "the offsets of %s are dropped: no client of the group subscribes to the topic, "
-                "and its messages are deleted", key,
-            )  # fmt: skip
-            del self.offset_table[key]
-            self.file.is_dirty = True
-        return gone
 
     def correct(self, max_offset: Callable[[str, int], int]) -> None:
         """Set offsets that are past the end of their queue back to that end.

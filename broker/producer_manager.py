@@ -133,10 +133,6 @@ class ProducerManager:
         """Approximate size of a connection's producers, whose names are bounded, in bytes."""
         return CLIENT_SIZE * len(self._groups_of.get(channel, ()))
 
-    def is_online(self, group: str) -> bool:
-        """Whether a group has a connected producer."""
-        return group in self._groups
-
     def find_channel(self, client_id: str) -> ClientChannel | None:
         """The connection of a client's last registration; None: it is not connected."""
         return self._channel_of_client.get(client_id)

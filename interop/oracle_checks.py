@@ -9,7 +9,7 @@ import ipaddress
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from ..broker.bloom import BloomFilter
 from ..client.core.allocation import (
@@ -378,16 +378,29 @@ def check_offset_id(oracle: Oracle, place: tuple[str, int, int]) -> str:
     )
 
 
-def check_unique_id(oracle: Oracle, made: tuple[bytes, int, int, int]) -> str:
-    """What is read from our id and from Apache's own.
+class UniqueIdSource(NamedTuple):
+    """What a unique id is made of.
 
-    Args:
-      made: IP address as 4 or 16 bytes, process id, loader hash, now in ms since 1970.
+    Attributes:
+      ip: 4 or 16 bytes.
+      pid: of the process.
+      loader_hash: the hash code of Java's class loader.
+      now_ms: ms since 1970.
     """
-    ip, pid, loader_hash, now_ms = made
+
+    ip: bytes
+    pid: int
+    loader_hash: int
+    now_ms: int
+
+
+def check_unique_id(oracle: Oracle, source: UniqueIdSource) -> str:
+    """What is read from our id and from Apache's own."""
+    now_ms = source.now_ms
     read_at_ms = now_ms + UNIQUE_ID_AGE_MS
+    generator = UniqueIdGenerator(source.ip, source.pid, source.loader_hash)
     # Either side takes an id of this very millisecond for one of the last month.
-    ours = UniqueIdGenerator(ip, pid, loader_hash).next_id(now_ms - UNIQUE_ID_AGE_MS)
+    ours = generator.next_id(now_ms - UNIQUE_ID_AGE_MS)
     theirs = oracle.ask("unique_id_encode")
     is_theirs_recent = abs(unique_id_time_ms(theirs, read_at_ms) - now_ms) < UNIQUE_ID_AGE_MS
     return _first(

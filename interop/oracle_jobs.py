@@ -163,11 +163,12 @@ class Values:
         """A store host and a physical offset."""
         return *self.host(), self.number(64, signed=False)
 
-    def unique_id(self) -> tuple[bytes, int, int, int]:
+    def unique_id(self) -> checks.UniqueIdSource:
         """Who makes a unique id, and when: now."""
         ip = self._random.choice((self._random.randbytes(4), b"\x20\x01" + bytes(13) + b"\x07"))
         now_ms = SystemClock().wall_ms()
-        return ip, self._random.getrandbits(16), self._random.getrandbits(32), now_ms
+        pid, loader_hash = self._random.getrandbits(16), self._random.getrandbits(32)
+        return checks.UniqueIdSource(ip, pid, loader_hash, now_ms)
 
     def shared(self) -> checks.Shared:
         """Queues of some brokers, members of some rooms."""

@@ -23,8 +23,6 @@ NOT_AVAILABLE_DURATION_MS: Final = (0, 0, 2000, 5000, 6000, 10_000, 30_000)
 ISOLATION_LATENCY_MS: Final = 10_000
 """What a failed send counts as: 10 s away. Source: MQFaultStrategy.updateFaultItem."""
 
-DETECT_INTERVAL_MS: Final = 2000
-"""How often an unreachable broker is asked. Source: ClientConfig.detectInterval."""
 
 _POSITIVE: Final = 0x7FFFFFFF
 
@@ -59,13 +57,11 @@ class FaultItem:
     Attributes:
       current_latency_ms: of the last send.
       available_from_ms: it is avoided before, on the caller's clock.
-      check_at_ms: it is to be asked from then on, if it is unreachable.
-      is_reachable: whether the last send, or a check, got through.
+      is_reachable: whether the last send got through.
     """
 
     current_latency_ms: float = 0
     available_from_ms: float = 0
-    check_at_ms: float = 0
     is_reachable: bool = True
 
 
@@ -109,31 +105,6 @@ class LatencyFaultTolerance:
         """Whether it got through last; an unknown broker counts as reachable."""
         item = self.items.get(broker_name)
         return item is None or item.is_reachable
-
-    def take_due_checks(self, now_ms: float, interval_ms: float = DETECT_INTERVAL_MS) -> list[str]:
-        """The unreachable brokers that are to be asked now; they are due again `interval_ms` later.
-
-        Whoever asks reports by `set_reachable`, or by `remove` if the broker has no address any
-        more. (Java asks the reachable ones too, and does nothing with the answer.)
-        """
-        due = [
-            name
-            for name, item in self.items.items()
-            if not item.is_reachable and now_ms >= item.check_at_ms
-        ]
-        for name in due:
-            self.items[name].check_at_ms = now_ms + interval_ms
-        return due
-
-    def set_reachable(self, broker_name: str) -> None:
-        """A check got through."""
-        item = self.items.get(broker_name)
-        if item is not None:
-            item.is_reachable = True
-
-    def remove(self, broker_name: str) -> None:
-        """Forget a broker."""
-        self.items.pop(broker_name, None)
 
 
 class FaultStrategy:

@@ -15,7 +15,6 @@ from ...common.topic_names import (
     RETRY_TOPIC_PREFIX,
     is_system_group,
     is_system_topic,
-    retry_topic,
 )
 
 NAMESPACE_SEPARATOR: Final = "%"
@@ -51,33 +50,6 @@ def without_namespace(resource: str, namespace: str | None) -> str:
     prefix, name = _split(resource)
     head = namespace + NAMESPACE_SEPARATOR
     return prefix + name[len(head) :] if name.startswith(head) else resource
-
-
-def without_any_namespace(resource: str) -> str:
-    """A topic or group without the namespace that it carries, whichever it is."""
-    namespace = namespace_of(resource)
-    if not namespace:
-        return resource
-    prefix, name = _split(resource)
-    return prefix + name[len(namespace) + 1 :]
-
-
-def namespace_of(resource: str) -> str:
-    """The namespace that a topic or group carries; "": none."""
-    if _is_system(resource):
-        return ""
-    name = _split(resource)[1]
-    head, separator, _ = name.partition(NAMESPACE_SEPARATOR)
-    return head if separator else ""
-
-
-def retry_topic_with_namespace(namespace: str | None, group: str) -> str:
-    """The retry topic of a group in a namespace.
-
-    Args:
-      group: not empty, with or without the namespace already.
-    """
-    return retry_topic(with_namespace(namespace, group))
 
 
 def _split(resource: str) -> tuple[str, str]:

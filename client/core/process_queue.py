@@ -15,10 +15,6 @@ from typing import Final, Generic, Protocol, TypeVar
 
 REBALANCE_LOCK_MAX_LIVE_MS: Final = 30_000
 """A lock not renewed for so long is not ours any more."""
-REBALANCE_LOCK_INTERVAL_MS: Final = 20_000
-"""How often locks are renewed."""
-PULL_MAX_IDLE_MS: Final = 120_000
-"""A queue not pulled for so long is stuck, and is dropped and made again."""
 
 _HOLES_COUNT_MIN: Final = 1024  # fewer offsets of ended messages do not matter
 
@@ -280,7 +276,3 @@ class ProcessQueue(Generic[MessageT]):
     def is_lock_expired(self, now_ms: float) -> bool:
         """Whether the lock may be another's by now: more than 30 s since it was given."""
         return now_ms - self.last_lock_ms > REBALANCE_LOCK_MAX_LIVE_MS
-
-    def is_pull_expired(self, now_ms: float) -> bool:
-        """Whether pulling is stuck: more than 120 s since the last one."""
-        return now_ms - self.last_pull_ms > PULL_MAX_IDLE_MS

@@ -106,28 +106,6 @@ def check_send_topic(topic: str) -> None:
         )
 
 
-def check_message(
-    topic: str,
-    body: bytes | None,
-    *,
-    body_size_max: int = MESSAGE_SIZE_MAX,
-    multi_dispatch: str | None = None,
-) -> None:
-    """Refuse a message that brokers would refuse, before anything is sent.
-
-    Args:
-      topic: where to.
-      body, body_size_max: as `check_body`.
-      multi_dispatch: the property INNER_MULTI_DISPATCH, if there is one.
-    Raises: ValueError: as `check_send_topic` and `check_body`; a slash in `multi_dispatch`.
-    Source: Validators.checkMessage.
-    """
-    check_send_topic(topic)
-    check_body(topic, body, body_size_max)
-    if multi_dispatch is not None and "/" in multi_dispatch:
-        raise ValueError(f"INNER_MULTI_DISPATCH {multi_dispatch!r} has a slash, which is forbidden")
-
-
 def check_body(topic: str, body: bytes | None, body_size_max: int) -> None:
     """Refuse a body that brokers would refuse.
 

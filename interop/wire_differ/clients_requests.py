@@ -21,7 +21,7 @@ from .making import (
     unique_key,
 )
 from .normalise import clock, java_words, offset_ids, physical_offsets, unordered
-from .request import BodyKind, FromServer, Request, Script, Step, taken
+from .request import BodyKind, ClientAnswer, FromServer, Request, Script, Step, taken
 
 STATE = json_body({"properties": {"PROP_CLIENT_VERSION": "V5_5_0"}, "subscriptionSet": []})
 DIRECTLY = json_body({"autoCommit": True, "consumeResult": "CR_SUCCESS", "spentTimeMills": 3})
@@ -148,7 +148,7 @@ def asked(header: SerializeType) -> Script:
         clock("body.*.store_timestamp_ms"),
         physical_offsets("body.*.physical_offset"),
     )
-    running = from_server(name="of a client", code=run, answer=(0, None, {}, STATE))
+    running = from_server(name="of a client", code=run, answer=ClientAnswer(body=STATE))
     steps: tuple[Step, ...] = (
         create_topic(topic),
         create_group(group),
@@ -158,7 +158,7 @@ def asked(header: SerializeType) -> Script:
         Request("by the broker", run, {**who, "jstackEnable": False}, body_kind=BodyKind.JSON,
                 meanwhile=(running,)),
         Request("by the broker", directly, one_message, body_kind=BodyKind.JSON, meanwhile=(
-            from_server(name="at a client", code=directly, answer=(0, None, {}, DIRECTLY),
+            from_server(name="at a client", code=directly, answer=ClientAnswer(body=DIRECTLY),
                         body_kind=BodyKind.RECORDS, normalisers=message),
         )),
         Request("queue 0", Code.UPDATE_CONSUMER_OFFSET, {**committed, "queueId": 0}),

@@ -142,12 +142,11 @@ class Player:
         link = self._link(Server.BROKER, step.connection)
         asked = link.request(step.code)
         if step.answer is not None:
-            code, remark, fields, body = step.answer
             answer = RemotingCommand(
-                code,
-                fields,
-                body,
-                remark,
+                step.answer.code,
+                step.answer.fields,
+                step.answer.body,
+                step.answer.remark,
                 asked.opaque,
                 RESPONSE_FLAG,
                 language=LanguageCode.JAVA,

@@ -100,19 +100,29 @@ Body: TypeAlias = bytes | Callable[[Played], bytes]
 
 
 @dataclass(frozen=True, kw_only=True)
+class ClientAnswer:
+    """What the client answers to a server's request."""
+
+    code: int = 0
+    remark: str | None = None
+    fields: Mapping[str, str] = field(default_factory=dict)
+    body: bytes = b""
+
+
+@dataclass(frozen=True, kw_only=True)
 class FromServer:
     """A request that a server sends to the client: waited for, compared, and answered.
 
     Attributes:
       name: for people.
       connection: on which one it comes.
-      answer: (code, remark, fields, body) of what the client answers; None: it is oneway.
+      answer: what the client answers; None: it is oneway.
     """
 
     name: str
     code: RequestCode
     connection: str
-    answer: tuple[int, str | None, Mapping[str, str], bytes] | None = None
+    answer: ClientAnswer | None = None
     body_kind: BodyKind = BodyKind.BYTES
     normalisers: tuple[Normaliser, ...] = ()
     since: str = "4.0"

@@ -34,7 +34,7 @@ from .normalise import (
     sizes,
     unique_keys,
 )
-from .request import BodyKind, FromServer, Request, Script
+from .request import BodyKind, ClientAnswer, FromServer, Request, Script
 
 PLACE = (offset_ids("fields.msgId"),)
 TOO_LARGE = bytes(4 * 1024 * 1024 + 1)
@@ -191,14 +191,14 @@ def replies(header: SerializeType) -> Script:
         name="a reply",
         code=Code.PUSH_REPLY_MESSAGE_TO_CLIENT,
         connection="asker",
-        answer=(0, None, {}, b""),
+        answer=ClientAnswer(),
         normalisers=(clock("fields.storeTimestamp", "fields.properties.PUSH_REPLY_TIME"),),
     )
     failing = FromServer(
         name="a reply that the client refuses",
         code=Code.PUSH_REPLY_MESSAGE_TO_CLIENT,
         connection="asker",
-        answer=(1, "no", {}, b""),
+        answer=ClientAnswer(code=1, remark="no"),
         normalisers=pushed.normalisers,
     )
     steps = (

@@ -172,8 +172,8 @@ def test_offset_message_ids(oracle: Oracle, place: tuple[str, int, int]) -> None
 @examples
 @given(ips, st.integers(0, 2**16 - 1), st.integers(0, 2**32 - 1))
 def test_unique_message_ids(oracle: Oracle, ip, pid: int, loader_hash: int) -> None:
-    made = (ip.packed, pid, loader_hash, SystemClock().wall_ms())
-    assert checks.check_unique_id(oracle, made) == ""
+    source = checks.UniqueIdSource(ip.packed, pid, loader_hash, SystemClock().wall_ms())
+    assert checks.check_unique_id(oracle, source) == ""
 
 
 rooms = st.sampled_from(["r1", "r2", "r3"])

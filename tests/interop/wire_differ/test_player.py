@@ -16,6 +16,7 @@ from trocket.interop.wire_differ.normalise import Side
 from trocket.interop.wire_differ.player import Outcome, Player
 from trocket.interop.wire_differ.request import (
     BodyKind,
+    ClientAnswer,
     FromServer,
     Request,
     Script,
@@ -135,7 +136,7 @@ def test_the_client_is_asked_while_a_request_waits():
         name="asked",
         code=Code.GET_CONSUMER_RUNNING_INFO,
         connection="main",
-        answer=(5, None, {}, b"state"),
+        answer=ClientAnswer(code=5, body=b"state"),
     )
     outer, inner = play(serve, Request("a", Code.GET_CONSUMER_RUNNING_INFO, meanwhile=(asked,)))
     assert inner.tree["fields"] == {"q": "1"}
