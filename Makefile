@@ -1,5 +1,6 @@
 # Needs make and Python 3.11 or newer, nothing else: each target sets up .venv by itself.
 #   make run     name server and broker, ready for clients at 127.0.0.1:9876
+#   make check   lint, types, layers and the quick tests, without Java (docs/testing.md)
 #   make test    lint, types, layers and all tests; with Java 17 and Maven the interop tests too
 #   make interop the interop tests with every Apache version and client (35 minutes)
 #   make fuzz    each decoder for FUZZ_SECONDS (Linux, Python 3.11 to 3.13)
@@ -23,10 +24,13 @@ SEEDS ?= 50000
 # Compiled at set-up, and kept compiled by `make run`: half of the time until ready otherwise.
 COMPILED := __init__.py common remoting store namesrv broker client filtersrv cli
 
-.PHONY: run test interop lint types layers fuzz sim bench pipeline docs clean
+.PHONY: run check test interop lint types layers fuzz sim bench pipeline docs clean
 
 run: $(RUN)
 	@exec env -u PYTHONDONTWRITEBYTECODE $(BIN)/trocket up $(ARGS)
+
+check: lint types layers
+	$(BIN)/pytest -p randomly -n 2 --dist loadscope -m "not java and not slow" $(ARGS)
 
 test: lint types layers
 	$(BIN)/pytest -p randomly -n 2 --dist loadscope $(ARGS)

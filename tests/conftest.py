@@ -19,7 +19,8 @@ settings.register_profile(
 settings.load_profile("trocket")
 
 ROOT = Path(__file__).resolve().parent.parent
-INTEROP_ALONE = ("tests/interop/ha/", "tests/interop/spark/")
+NEED_JAVA = {"java", "spark"}
+"""Fixtures that start, or promise, a JVM."""
 SHARED = Path(os.environ.get("TROCKET_SHARED", ROOT.parent / "shared"))
 
 
@@ -28,13 +29,27 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--matrix", action="store_true", help="also the tests marked `matrix`")
 
 
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Mark what needs Java: the interop tests, and those that ask for a fixture with a JVM."""
+    fixtures = getattr(item, "fixturenames", ())
+    if item.get_closest_marker("interop") or NEED_JAVA.intersection(fixtures):
+        item.add_marker("java")
+
+
+@pytest.hookimpl(trylast=True)  # in the order that pytest-randomly makes
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if config.getoption("--matrix"):
-        return
-    left_out = [item for item in items if item.get_closest_marker("matrix")]
+    left_out = [] if config.getoption("--matrix") else matrix_tests(items)
     if left_out:
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if not item.get_closest_marker("matrix")]
+    if hasattr(config, "workerinput"):
+        from .distribution import longest_first
+
+        items[:] = longest_first(items)
+
+
+def matrix_tests(items: list[pytest.Item]) -> list[pytest.Item]:
+    return [item for item in items if item.get_closest_marker("matrix")]
 
 
 @pytest.fixture(scope="session")
@@ -54,19 +69,9 @@ def golden() -> Path:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> LoadScopeScheduling:
-    """With several test processes most interop tests run in one of them.
+    """How the tests are divided among several test processes (`make test`)."""
+    from .distribution import UnitScheduling
 
-    They share compiled programs, and wait for JVMs most of their time, while another works. Two
-    folders that share nothing with the rest go elsewhere: one process would take longer with all
-    than another with everything else. (The marker `xdist_group` would say so too, were it not
-    without effect in pytest 9.2.)
-    """
-    from xdist.scheduler import LoadScopeScheduling
-
-    class InteropTogether(LoadScopeScheduling):
-        def _split_scope(self, nodeid: str) -> str:
-            if nodeid.startswith(INTEROP_ALONE):
-                return nodeid.rpartition("/")[0]
-            return "interop" if nodeid.startswith("tests/interop/") else nodeid
-
-    return InteropTogether(config, log)
+    # As collected, which is longest first; xdist would begin with the units of the most tests.
+    config.option.loadscopereorder = False
+    return UnitScheduling(config, log)

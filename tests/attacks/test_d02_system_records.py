@@ -1,6 +1,6 @@
 """Defect D2: a client wrote records that the broker keeps for itself, and the broker believed it.
 
-A plain send to rmq_sys_wheel_timer with a REAL_TOPIC of its own made the broker write an op
+A plain send to rmq_sys_wheel_timer with a REAL_TOPIC made the broker write an op
 message. After a restart another producer's open transaction had ended, and its message was lost.
 The walk below tries each cell of the tables in `broker/admission.py`.
 """

@@ -80,7 +80,7 @@ def add_topics(store: Path, queues: set[Queue]) -> None:
 
 
 def write_topics(store: Path, counts: Mapping[str, int], *, version: Mapping[str, int]) -> None:
-    """Write a topics.json with so many queues of each topic."""
+    """Write a topics.json with these queue counts."""
     table = {
         topic: {
             "topicName": topic,

@@ -23,7 +23,7 @@ pytest.importorskip("pyspark", reason="pyspark is of the extra `spark`")
 from trocket.blocking import Message, Producer
 from trocket.testing import Broker
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.java]
 
 PYTHONS = os.environ.get("TROCKET_SPARK_PYTHONS", "").split()
 MASTERS = os.environ.get("TROCKET_SPARK_MASTERS", "local[2]" if PYTHONS else "").split()

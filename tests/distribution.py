@@ -1,0 +1,74 @@
+"""Distribution of the tests over the processes of pytest-xdist: units of work, longest first.
+
+A unit runs in one process. Most units are one test. Tests that share what takes seconds to start
+are one unit: an interop module (its brokers and programs), a folder of Spark tests (its JVM). Long
+units start first, and single quick tests fill the processes at the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+from xdist.scheduler import LoadScopeScheduling
+from xdist.workermanage import WorkerController
+
+FOLDERS = ("tests/interop/spark/", "tests/spark/jobs/", "tests/spark/")
+"""Folders that are one unit each: every process that runs a test of one starts Spark."""
+MODULES = "tests/interop/"
+"""The folder whose modules are units."""
+
+LONGEST = (
+    "tests/spark/jobs",
+    "tests/spark",
+    "tests/interop/spark",
+    "tests/interop/test_java_client.py",
+    "tests/interop/test_store_passed_to_and_fro.py",
+    "tests/interop/filtersrv/test_kills.py",
+    "tests/interop/ha/test_replication.py",
+    "tests/interop/filtersrv_workers/test_java_attacks.py",
+)
+"""Units of a minute and more, longest first. Only the time of `make test` depends on it."""
+
+
+def unit_of(nodeid: str) -> str:
+    """The unit of a test: a folder, a module, or the test itself."""
+    for folder in FOLDERS:
+        if nodeid.startswith(folder):
+            return folder.rstrip("/")
+    return nodeid.partition("::")[0] if nodeid.startswith(MODULES) else nodeid
+
+
+def longest_first(items: Sequence[pytest.Item]) -> list[pytest.Item]:
+    """The tests by the length of their units; among alike ones the order stays as it is."""
+
+    def rank(item: pytest.Item) -> int:
+        unit = unit_of(item.nodeid)
+        if unit in LONGEST:
+            return LONGEST.index(unit)
+        if item.get_closest_marker("slow"):
+            return len(LONGEST) + (not unit.startswith(MODULES))
+        return len(LONGEST) + 2
+
+    return sorted(items, key=rank)
+
+
+class UnitScheduling(LoadScopeScheduling):
+    """xdist's scheduler for scopes, with the units above as scopes.
+
+    The marker `xdist_group` cannot say it: with `--dist loadgroup` it changes the ids of tests, and
+    the groups with the most tests come first instead of the longest.
+    """
+
+    def _split_scope(self, nodeid: str) -> str:
+        return unit_of(nodeid)
+
+    def mark_test_complete(
+        self, node: WorkerController, item_index: int, duration: float = 0
+    ) -> None:
+        super().mark_test_complete(node, item_index, duration)
+        # xdist goes through all units of a process at each result, the finished ones included.
+        units = self.assigned_work[node]
+        unit = unit_of(self.registered_collections[node][item_index])
+        if all(units[unit].values()):
+            del units[unit]
