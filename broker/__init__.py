@@ -1,1 +1,1 @@
-"""The broker: topics, groups and offsets, and what it answers to clients and tools."""
+"""The broker: stores messages in topics, keeps groups and offsets, serves clients and tools."""

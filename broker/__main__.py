@@ -1,7 +1,7 @@
 """`python -m trocket.broker`, the same as `trocket broker`: RocketMQ's mqbroker.
 
-`trocket up` with several brokers starts each with `--config-from-stdin`: the keys come through the
-pipe, never by a command line, and when the pipe ends, because `up` has ended, so does the broker.
+`trocket up` with several brokers starts each with `--config-from-stdin`: the keys come through a
+pipe, never on a command line. When the pipe ends, because `up` has ended, the broker stops.
 
 Java counterpart: broker/BrokerStartup.java.
 """
@@ -35,7 +35,7 @@ PROGRAM = "trocket broker"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a broker until SIGTERM or SIGINT; the exit status.
+    """Run a broker until SIGTERM or SIGINT; return the exit status.
 
     Args:
       arguments: without the program's name; None: the process's own.
@@ -46,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--printImportantConfig",
         dest="print_important",
         action="store_true",
-        help="print what RocketMQ calls the important keys, and end",
+        help="print the keys that RocketMQ marks as important, and exit",
     )
     process.add_config_from_stdin(parser)
     options = parser.parse_args(arguments)
@@ -70,7 +70,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _configured(
     entries: list[Entry], path: str, namesrv_addr: str | None
 ) -> tuple[BrokerConfig, MessageStoreConfig, list[str]]:
-    """What counts, from low to high: defaults, environment, file, flags."""
+    """Merge the configuration's sources, from low to high: defaults, environment, file, flags."""
     from ..common.machine import host_name, local_address
 
     broker, store, warnings = read_broker_config(
@@ -82,7 +82,8 @@ def _configured(
     )
     if not broker.namesrv_addr:
         warnings.append(
-            "no name server: set namesrvAddr, -n or NAMESRV_ADDR, or no client finds us"
+            "no name server is configured, so clients cannot find this broker: "
+            "set namesrvAddr, -n or NAMESRV_ADDR"
         )
     with_machine(broker, host_name=host_name(), local_address=local_address)
     return broker, store, warnings

@@ -1,8 +1,8 @@
 """Admission rules: the system topics and message properties that a request may write to.
 
-The broker keeps records of its own as messages: half messages and their ends, delayed messages and
-timer messages. It reads them back and believes what they say, so only the broker writes them. Each
-table here says, for a request code, which kinds of topics and which properties a client may set.
+The broker stores internal records as messages: half messages and their ends, delayed messages and
+timer messages. It reads them back and trusts their content, so only the broker may write them. Each
+table here says, for a request code, which kinds of topics and which properties a client may use.
 Pure.
 
 Java counterpart: common/topic/TopicValidator.java of 5.5, which forbids six topics and no property.
@@ -58,7 +58,7 @@ _INT32_DIGITS: Final = 10
 
 
 class TopicKind(Enum):
-    """Who writes to a topic, and who reads it."""
+    """The kind of a topic, by who writes to it and who reads it."""
 
     USER = "a user's topic"
     RETRY = "the retry topic of a group"
@@ -76,7 +76,7 @@ NOTICE_TOPICS: Final = frozenset(
     {TRANS_CHECK_MAX_TIME_TOPIC, OFFSET_MOVED_EVENT_TOPIC, SELF_TEST_TOPIC}
 )
 CLOSED_TOPICS: Final = RECORD_TOPICS | NOTICE_TOPICS
-"""Topics that no client may send to. There are more, whose names begin as system topics do."""
+"""Topics that no client may send to; other names with a system topic's prefix are closed, too."""
 _REVIVE_PREFIX: Final = "rmq_sys_REVIVE_LOG_"
 _TRACE_PREFIX: Final = "rmq_sys_TRACE_DATA_"
 """Trace topics of a region; clients send to them with AccessChannel.CLOUD."""
@@ -87,18 +87,18 @@ SENDABLE: Final = frozenset(
 """Kinds of topics that a client may send to."""
 
 DELIVERABLE: Final = SENDABLE | {TopicKind.REVIVE}
-"""Kinds of topics that a waiting message may be delivered to."""
+"""Kinds of topics that a delayed, timer or half message may be delivered to."""
 
 _ADMINISTERED: Final = frozenset({TopicKind.USER, TopicKind.RETRY, TopicKind.DEAD_LETTER})
 
 TOPIC_RULES: Final[Mapping[RequestCode, frozenset[TopicKind]]] = {
     RequestCode.SEND_MESSAGE: SENDABLE,
     RequestCode.SEND_MESSAGE_V2: SENDABLE,
-    # A batch is stored as plain messages, and a retry topic's messages are judged one by one.
+    # A batch is stored as plain messages, but a retry topic's messages are checked one by one.
     RequestCode.SEND_BATCH_MESSAGE: SENDABLE - {TopicKind.RETRY},
     RequestCode.SEND_REPLY_MESSAGE: SENDABLE,
     RequestCode.SEND_REPLY_MESSAGE_V2: SENDABLE,
-    # The topic of the record that is sent back: people consume notices, too.
+    # The topic of the record that is sent back: operators consume notices, too.
     RequestCode.CONSUMER_SEND_MSG_BACK: SENDABLE | {TopicKind.NOTICE},
     # The topic that the half message belongs to.
     RequestCode.END_TRANSACTION: SENDABLE,
@@ -108,11 +108,11 @@ TOPIC_RULES: Final[Mapping[RequestCode, frozenset[TopicKind]]] = {
     RequestCode.UPDATE_AND_CREATE_TOPIC: _ADMINISTERED,
     RequestCode.UPDATE_AND_CREATE_TOPIC_LIST: _ADMINISTERED,
     RequestCode.DELETE_TOPIC_IN_BROKER: _ADMINISTERED,
-    # Tools look at every topic, and note how far they have read.
+    # Tools read every topic and commit how far they have read.
     RequestCode.PULL_MESSAGE: frozenset(TopicKind),
     RequestCode.UPDATE_CONSUMER_OFFSET: frozenset(TopicKind),
 }
-"""The kinds of topics that a request may name; it is refused with any other."""
+"""The kinds of topics that a request may name; any other is refused."""
 
 
 STRIPPED_NAMES: Final = (
@@ -127,15 +127,15 @@ STRIPPED_NAMES: Final = (
     PROPERTY_INNER_BASE,
     PROPERTY_INNER_MULTI_QUEUE_OFFSET,
 )
-"""Properties that only a broker sets. A client that sends on a message which it has received may
-bring them along, so its message is stored without them and not refused."""
+"""Properties that only a broker sets. A client that forwards a received message may send them, too,
+so the message is stored without them rather than refused."""
 
 TIMER_NAMES: Final = (
     PROPERTY_TIMER_DELAY_SEC,
     PROPERTY_TIMER_DELAY_MS,
     PROPERTY_TIMER_DELIVER_MS,
 )
-"""The first of them that a message has says when it is due."""
+"""Delivery times, in the order in which they take precedence."""
 
 _WAITING_NAMES: Final = (
     *TIMER_NAMES,
@@ -143,25 +143,25 @@ _WAITING_NAMES: Final = (
     PROPERTY_TIMER_DEL_UNIQKEY,
     PROPERTY_TRANSACTION_PREPARED,
 )
-"""Properties by which a client asks for a message that waits."""
+"""Properties by which a client asks for delayed delivery or a transaction."""
 
 
 _STRIPPED_TOKENS: Final = tuple((name, name.encode() + b"\1") for name in STRIPPED_NAMES)
 _TIMER_OUT: Final = PROPERTY_TIMER_OUT_MS.encode()
 _WAITING_TOKENS: Final = tuple((name, name.encode() + b"\1") for name in _WAITING_NAMES)
 _BATCH_MARKS: Final = (b"TRAN", b"TIMER_", b"REAL_", b"INNER_")
-"""Each name of the batch's rules but DELAY holds one of them."""
+"""Each name of the batch's rules but DELAY contains one of these."""
 
 
 def is_special(properties: bytes, has_unique_key: bool) -> bool:
-    """Whether properties may hold a name that a rule is about, or that makes the message wait.
+    """Quick test whether properties may need a rule's treatment or delay the message.
 
     All those names but DELAY have an underscore, and in most messages UNIQ_KEY has the only one.
 
     Args:
       properties: encoded.
-      has_unique_key: they hold `UNIQ_KEY` and the byte that ends a name.
-    Returns: False is certain.
+      has_unique_key: they contain `UNIQ_KEY` and the byte that ends a name.
+    Returns: False: certainly not. True: perhaps.
     """
     if b"DELAY" in properties:
         return True
@@ -173,8 +173,8 @@ def is_special(properties: bytes, has_unique_key: bool) -> bool:
 def admitted(properties: bytes) -> bytes:
     """The properties of a single message without those that only a broker sets.
 
-    A message with TIMER_OUT_MS has waited already, and the time that it waited for goes as well:
-    RocketMQ stores such a message at once, and it must not wait again.
+    A message with TIMER_OUT_MS was delivered by the timer already, so its delivery time is removed,
+    too: RocketMQ stores such a message at once, and it must not be delayed again.
 
     Args:
       properties: encoded.
@@ -189,11 +189,11 @@ def admitted(properties: bytes) -> bytes:
 
 
 def may_break_batch_rules(body: bytes) -> bool:
-    """Whether some message of a batch may have a property that no batch may have.
+    """Quick test whether a message of a batch may have a property that is refused in batches.
 
     Args:
       body: the batch's.
-    Returns: False is certain; see `is_special`.
+    Returns: False: certainly not. True: perhaps; see `is_special`.
     """
     if b"DELAY" in body:
         return True
@@ -203,11 +203,11 @@ def may_break_batch_rules(body: bytes) -> bool:
 
 
 def refused_in_batch(properties: bytes) -> str | None:
-    """The name of a property for which a batch is refused; None: the properties are good.
+    """The name of a property for which a batch is refused; None: the properties are allowed.
 
     Args:
-      properties: encoded, of one message or of the batch. A waiting time of 0 is none, and
-        TRAN_MSG counts only as "true".
+      properties: encoded, of one message or of the batch. A delay of 0 counts as none, and TRAN_MSG
+        only when it is "true".
     """
     for name, token in _STRIPPED_TOKENS:
         if token in properties and find_property(properties, token[:-1]) is not None:
@@ -223,7 +223,8 @@ def refused_in_batch(properties: bytes) -> str | None:
 def may_commit_offset(group: str) -> bool:
     """Whether a client may set or remove the offsets of a consumer group.
 
-    By the offsets of CID_RMQ_SYS_TRANS a start finds the open transactions: a wrong one hides them.
+    At its start the broker finds open transactions by the offsets of CID_RMQ_SYS_TRANS: a wrong
+    offset hides them.
 
     Args:
       group: as the client names it.
@@ -237,9 +238,9 @@ def own_offsets(group: str) -> str:
 
 
 class NotDeliverableError(ValueError):
-    """A waiting message names no place that a message may be delivered to.
+    """A delayed, timer or half message names no topic and queue that it may be delivered to.
 
-    An error of its own, so that no other ValueError passes for a reason to leave a message out.
+    Such a message is skipped. The class is distinct so that no other ValueError skips a message.
     """
 
 
@@ -255,8 +256,8 @@ class TopicKinds:
         self._client_topics = frozenset(client_topics)
 
     def kind_of(self, topic: str) -> TopicKind:
-        """The kind of a topic; one with an unknown name that begins as system topics do is
-        RECORDS, because a newer broker may keep records there.
+        """The kind of a topic. An unknown name with a system topic's prefix is RECORDS, because a
+        newer broker may keep records there.
 
         Args:
           topic: any name.
@@ -282,15 +283,14 @@ class TopicKinds:
         return self.kind_of(topic) in TOPIC_RULES[code]
 
     def real_place(self, waiting: MessageExt) -> tuple[str, int]:
-        """The topic and queue that a waiting message was sent to.
+        """The topic and queue that a delayed, timer or half message was sent to.
 
-        An old store may hold records that a stranger made the broker write, so what the record says
-        is checked again.
+        An older version let clients write such records, so the content is checked again.
 
         Args:
           waiting: a half message, a delayed message or a timer message.
-        Raises: NotDeliverableError: it does not say, or names a topic that nothing may be delivered
-          to; the text names the topic.
+        Raises: NotDeliverableError: the record names no topic and queue, or a topic that no message
+          may be delivered to; the text names the topic.
         """
         topic, queue_id = real_place(waiting)
         kind = self.kind_of(topic)
@@ -305,9 +305,9 @@ class TopicKinds:
 
 
 def real_place(waiting: MessageExt) -> tuple[str, int]:
-    """What a waiting message says of its topic and queue; `TopicKinds.real_place` checks it.
+    """The topic and queue that a record names, unchecked; `TopicKinds.real_place` checks them.
 
-    Raises: NotDeliverableError: it does not say.
+    Raises: NotDeliverableError: the record names none.
     """
     topic, text = waiting.find(b"REAL_TOPIC"), waiting.find(b"REAL_QID")
     if topic is not None and text is not None and text.isdecimal() and len(text) <= _INT32_DIGITS:

@@ -1,11 +1,11 @@
-"""The parts of a broker, made and connected; nothing here runs.
+"""Assembly of a broker: creates its parts and connects them; nothing here runs.
 
-Each function makes parts from those that are made before, so the order of the calls in `assemble`
-is the order in which parts may know one another. What has to be heard of earlier parts goes through
-a `Notifier` or an `on_change`, which `_connect` sets up at the end.
+Each function creates parts from earlier ones, so the order of the calls in `assemble` is the order
+of dependencies. Where an earlier part has to notify a later one, `_connect` subscribes a callback
+at the end.
 
-`assemble` makes everything but the processors of requests: they need the broker's address, and
-`request_table.py` makes them when that is known.
+`assemble` creates everything but the request processors: they need the broker's address, so
+`request_table.py` creates them once that is known.
 
 Java counterpart: the constructor and initialize of broker/BrokerController.java of 5.3.3.
 """
@@ -37,7 +37,7 @@ from .bloom import BloomFilter
 from .broker_address import BrokerAddress
 from .config import BrokerConfig
 from .consumer_filter_manager import ConsumerFilterManager
-from .consumer_manager import ConsumerManager, notify_consumer_ids_changed, notify_nobody
+from .consumer_manager import ConsumerManager, notify_consumer_ids_changed, skip_notification
 from .consumer_offset_manager import ConsumerOffsetManager
 from .delay_offset_manager import DelayOffsetManager
 from .filter_bit_maps import FilterBitMaps
@@ -55,7 +55,7 @@ from .schedule_message_service import ScheduleMessageService
 from .slave_offsets import SlaveOffsets
 from .slave_synchronize import SlaveSynchronize
 from .subscription_group_manager import SubscriptionGroupManager
-from .table_loading import note_made
+from .table_loading import unmark_deleted
 from .timer_message_service import TimerMessageService
 from .topic_config_manager import TopicConfigManager
 from .transaction_service import TransactionService
@@ -63,17 +63,17 @@ from .transaction_service import TransactionService
 _failures = FailureLog(logging.getLogger(__name__))
 
 NewMessages = Notifier[Collection[tuple[str, int]]]
-"""Tells of the queues (topic and queue id) that have messages which can be read now."""
+"""Notifies of queues (topic and queue id) that have new readable messages."""
 
 
 @dataclass(frozen=True, slots=True)
 class Seams:
-    """What a broker takes from the world around it.
+    """A broker's dependencies on its environment; tests replace them.
 
     Attributes:
       clock, disk: time and files.
-      turn: the server's, maybe shared with another one of the process.
-      random: picks queues for producers that leave it to the broker.
+      turn: the server's; other servers of the process may share it.
+      random: picks queues for producers that leave the choice to the broker.
       client: calls the name servers, and a slave's master; shares the turn.
       open_process: starts a filter server.
       ha_connect: connects a slave to its master's haListenPort.
@@ -90,10 +90,10 @@ class Seams:
 
 @dataclass(frozen=True, slots=True)
 class Foundation:
-    """What all parts of a broker stand on.
+    """The configuration, environment, address and store that all parts of a broker use.
 
     Attributes:
-      address: complete once the broker listens.
+      address: known once the broker listens.
       store: empty until it is loaded.
     """
 
@@ -105,7 +105,7 @@ class Foundation:
 
 @dataclass(frozen=True, slots=True)
 class Tables:
-    """What the broker remembers in files of its own, and the folder of these files."""
+    """The tables that the broker saves under `config/`, and that folder's files."""
 
     files: StateFiles
     topics: TopicConfigManager
@@ -117,7 +117,7 @@ class Tables:
 
 @dataclass(frozen=True, slots=True)
 class Clients:
-    """Who is connected, and who holds which queue."""
+    """Connected clients and filter servers, and the consumers' locks of queues."""
 
     producers: ProducerManager
     consumers: ConsumerManager
@@ -127,7 +127,7 @@ class Clients:
 
 @dataclass(frozen=True, slots=True)
 class Deliveries:
-    """What stores messages by itself: those that were due, and the ends of transactions."""
+    """The services that store messages without a client's send: delayed, timed, transactional."""
 
     puts: InnerPuts
     transactions: TransactionService
@@ -137,16 +137,16 @@ class Deliveries:
 
 @dataclass(frozen=True, slots=True)
 class BrokerParts:
-    """A whole broker, but for its sockets and the processors of requests.
+    """A complete broker without its sockets and request processors.
 
     Attributes:
       address, store: see `Foundation`.
       new_messages: notified of every message that can be read.
       closed_channels: notified of every connection that is closed.
-      keeper: of the filter servers that the broker starts.
-      replication: the broker's side of its group.
-      registrar: keeps the broker known to the name servers.
-      pulls: with the pulls that are held.
+      keeper: starts and restarts filter servers.
+      replication: the broker's role in its group.
+      registrar: keeps the broker registered with the name servers.
+      pulls: serves pulls, and holds those that wait for messages.
     """
 
     config: BrokerConfig
@@ -170,12 +170,12 @@ class BrokerParts:
 
 
 def assemble(config: BrokerConfig, store_config: MessageStoreConfig, seams: Seams) -> BrokerParts:
-    """Make the parts of a broker and connect them.
+    """Create the parts of a broker and connect them.
 
     Args:
       config: the broker's keys.
       store_config: the store's keys.
-      seams: what it takes from the world around it.
+      seams: its dependencies on the environment.
     """
     address = BrokerAddress(config, store_config)
     store = MessageStore(store_config, clock=seams.clock, disk=seams.disk)
@@ -184,7 +184,9 @@ def assemble(config: BrokerConfig, store_config: MessageStoreConfig, seams: Seam
     clients = _clients(config, tables)
     new_messages = NewMessages(_failures, "notifying of new messages", "They may be delivered late")
     closed_channels = Notifier[Channel](
-        _failures, "forgetting a client", "Its group learns of that when its heartbeats stay away"
+        _failures,
+        "forgetting a client",
+        "Its group learns that it left when its heartbeats have expired",
     )
     deliveries = _deliveries(foundation, tables, clients, new_messages)
     keeper = FilterServerKeeper(
@@ -251,7 +253,7 @@ def _clients(config: BrokerConfig, tables: Tables) -> Clients:
     return Clients(
         ProducerManager(expired_s=expired_s),
         ConsumerManager(
-            notify=notify_consumer_ids_changed if notifies else notify_nobody,
+            notify=notify_consumer_ids_changed if notifies else skip_notification,
             expired_s=expired_s,
             on_group_gone=tables.filters.unregister,
         ),
@@ -323,7 +325,7 @@ def _identity(
 
 
 def _connect(parts: BrokerParts, bit_maps: FilterBitMaps) -> None:
-    """Have parts hear of what others do: all that is not said by the arguments above."""
+    """Subscribe parts to the events of others."""
     config, store, deliveries = parts.config, parts.store, parts.deliveries
     parts.new_messages.subscribe(
         parts.pulls.hold_service.notify_messages,
@@ -345,7 +347,7 @@ def _connect(parts: BrokerParts, bit_maps: FilterBitMaps) -> None:
     def on_topics_changed(topics: Sequence[TopicConfig]) -> None:
         note_batch_topics(store, topics)
         parts.registrar.topics_changed(topics)
-        note_made(store, topics)
+        unmark_deleted(store, topics)
 
     def on_filter_servers_changed() -> None:
         parts.registrar.changed()
@@ -356,7 +358,7 @@ def _connect(parts: BrokerParts, bit_maps: FilterBitMaps) -> None:
 
 
 def note_batch_topics(store: MessageStore, topics: Iterable[TopicConfig]) -> None:
-    """Have a store know which of these topics have queues of batches."""
+    """Register with a store those of these topics that have queues of batches."""
     for topic in topics:
         if topic.attributes.get(QUEUE_TYPE) == BATCH_CQ:
             store.queue_store.batch_topics.add(topic.topic_name)

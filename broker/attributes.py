@@ -1,7 +1,7 @@
-"""Attributes of topics and groups: how `+key=value,-key` changes them.
+"""Attributes of topics and groups, and their changes in the form `+key=value,-key`.
 
-A request carries changes, not values: `+key=value` sets, `-key` removes. What a kind of thing may
-have is a table (`TOPIC_ATTRIBUTES`); groups have none yet, as in RocketMQ.
+A request carries changes, not values: `+key=value` sets, `-key` removes. `TOPIC_ATTRIBUTES` lists
+the attributes of topics; groups have none yet, as in RocketMQ.
 
 Java counterpart: common/attribute/{AttributeParser,AttributeUtil}.java and
 common/{TopicAttributes,SubscriptionGroupAttributes}.java of 5.3.3. Pure.
@@ -20,13 +20,13 @@ from ..remoting.response_codes import ResponseCode
 
 @dataclass(frozen=True, slots=True)
 class Attribute:
-    """What one attribute may be.
+    """The definition of an attribute.
 
     Args:
       name: its key.
-      changeable: whether it may be set after the creation.
+      changeable: whether it may be changed after creation.
       values: the values it may have; empty: a whole number from -1 to 2**63 - 1.
-      unserved: those of them that need what this broker does not do yet.
+      unserved: those of them that this broker does not support yet.
     """
 
     name: str
@@ -117,14 +117,14 @@ def alter_attributes(
     is_new: bool,
     allowed: Mapping[str, Attribute],
 ) -> dict[str, str]:
-    """Apply changes to what a topic or a group has.
+    """Apply changes to the attributes of a topic or a group.
 
     Args:
       current: value by key, no signs.
       changes: value by key with its sign, as `parse_attributes` gives them.
-      is_new: the thing is being created; then only `+` is allowed, also for what may not be
-        changed later.
-      allowed: every attribute there is, by key.
+      is_new: the topic or group is being created; then only `+` is allowed, also for attributes
+        that cannot be changed later.
+      allowed: every attribute that it may have, by key.
     Returns: value by key afterwards, a new dict.
     Raises: RequestRefused: SYSTEM_ERROR with RocketMQ's words; nothing was changed.
     Source: AttributeUtil.alterCurrentAttributes.

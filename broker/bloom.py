@@ -1,10 +1,10 @@
-"""The Bloom filter of consume queue extensions: which groups' SQL filters took a message.
+"""The Bloom filter of consume queue extensions: the groups whose SQL filters match a message.
 
 Each group and topic has a few bit positions; a message's bit map has those of the groups whose
-filter gave true when it was stored. A pull may then skip a message without reading it.
+filter was true when it was stored. A pull may then skip a message without reading it.
 
 The positions and the bits are part of RocketMQ's files (consumerFilter.json, consumequeue_ext), so
-they are the same as there, bit for bit.
+they are computed as RocketMQ does, bit for bit.
 
 Java counterpart: filter/util/BloomFilter.java, BloomFilterData.java, BitsArray.java of 5.3.3, and
 murmur3_128 of Guava. Pure.
@@ -69,7 +69,7 @@ def murmur3_128_low(data: bytes) -> int:
 
 @dataclass(frozen=True, slots=True)
 class BloomFilter:
-    """How many bits there are and how many of them each text has; never changed.
+    """The size of a Bloom filter and the number of bits per entry; immutable.
 
     Attributes:
       hash_count: bits of each text; RocketMQ's k.
@@ -85,9 +85,9 @@ class BloomFilter:
         error_rate_percent: int = DEFAULT_ERROR_RATE_PERCENT,
         expected_count: int = DEFAULT_EXPECTED_COUNT,
     ) -> BloomFilter:
-        """The filter for an error rate, 1 … 99, with so many texts in it, at least 1.
+        """The filter for an error rate of 1 … 99 percent at an expected number of texts, 1 or more.
 
-        Raises: ValueError: out of these ranges.
+        Raises: ValueError: an argument is out of its range.
         """
         if not 1 <= error_rate_percent < 100:
             raise ValueError(f"an error rate of {error_rate_percent} percent is not in 1 to 99")
@@ -95,7 +95,7 @@ class BloomFilter:
             raise ValueError(f"an expected count of {expected_count} is below 1")
         error_rate = error_rate_percent / 100
         hash_count = math.ceil(math.log(error_rate) / math.log(0.5))
-        # In RocketMQ's order of operations: the last bit decides what is rounded up.
+        # In RocketMQ's order of operations: a difference in the last bit changes the rounding.
         log2_of_inverse = math.log(1 / error_rate) / math.log(2)
         bits = math.ceil(expected_count * log2_of_inverse * (math.log(math.e) / math.log(2)))
         return cls(hash_count, 8 * math.ceil(bits / 8))
@@ -117,7 +117,7 @@ class BloomFilter:
         return bytearray(self.bit_count // 8)
 
     def hash_to(self, positions: Sequence[int], bits: bytearray) -> None:
-        """Set these bits.
+        """Set the bits at these positions.
 
         Args:
           positions: each below `bit_count`.
@@ -129,7 +129,7 @@ class BloomFilter:
             bits[position >> 3] |= 1 << (position & 7)
 
     def is_hit(self, positions: Sequence[int], bits: bytes | bytearray | memoryview) -> bool:
-        """Whether all of these bits are set: without doubt not added when one is not.
+        """Whether all of these bits are set; if not, the text was certainly not added.
 
         Raises: ValueError: the bit map has another size.
         """
@@ -138,4 +138,4 @@ class BloomFilter:
 
     def _check(self, bits: bytes | bytearray | memoryview) -> None:
         if len(bits) * 8 != self.bit_count:
-            raise ValueError(f"a bit map of {len(bits) * 8} bits where {self.bit_count} are wanted")
+            raise ValueError(f"a bit map of {len(bits) * 8} bits, expected {self.bit_count}")

@@ -1,4 +1,4 @@
-"""BrokerAddress: where a broker listens, and the addresses that clients and slaves get of it.
+"""BrokerAddress: the addresses that a broker listens on, and those that it advertises.
 
 Java counterpart: BrokerController.getBrokerAddr, getHAServerAddr, getStoreHost of 5.3.3.
 """
@@ -21,7 +21,7 @@ _ANYWHERE: Final = ("0.0.0.0", "::")
 
 
 class BrokerAddress:
-    """The addresses of one broker, known once it listens: the port may be any free one.
+    """The addresses of one broker, known once it listens, because it may take any free port.
 
     Args:
       config, store_config: of the broker.
@@ -42,7 +42,7 @@ class BrokerAddress:
         self._store_config = store_config
 
     def listens(self, listeners: Sequence[socket.socket]) -> None:
-        """The broker listens on these now."""
+        """Record the sockets that the broker listens on."""
         self.listened = tuple(format_address(sock.getsockname()) for sock in listeners)
         port = self._config.listen_port
         if self.listened:
@@ -63,7 +63,7 @@ class BrokerAddress:
         try:
             return host_bytes(self._config.broker_ip1.strip("[]"), port)
         except LocalProtocolError:
-            # A name is advertised: records need an address, the one that we listen on will do.
+            # The advertised address is a name, but records need an IP: take the one we listen on.
             listened = self.listened[0].rpartition(":")[0].strip("[]")
             host = local_address() if listened in _ANYWHERE else listened
             return host_bytes(host, port)

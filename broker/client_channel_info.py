@@ -14,22 +14,22 @@ CHANNEL_EXPIRED_S: Final = 120.0
 RocketMQ: channelExpiredTimeout of BrokerConfig, CHANNEL_EXPIRED_TIMEOUT of ProducerManager."""
 
 GROUPS_PER_CHANNEL_MAX: Final = 10_000
-"""Groups of one kind that one connection may register. RocketMQ has no bound; its clients hold
-one connection for all their groups, of which there are a handful."""
+"""Groups of one kind that one connection may register. RocketMQ has no bound; its clients have a
+handful of groups, all on one connection."""
 
 LEAVING_LINES_MAX: Final = 20
 """Groups of a closed connection that get a log line each; the rest is counted. A line takes 8 us,
-and 10,000 of them would hold up the loop for 80 ms."""
+and 10,000 of them would block the loop for 80 ms."""
 
 CLIENT_ID_LENGTH_MAX: Final = 1_024
 """Characters of a client id. RocketMQ's clients make it of address, process and unit: some 40."""
 
 CLIENT_SIZE: Final = 500
-"""Bytes of one client in the table of one group, without what it subscribes to."""
+"""Bytes of one client in the table of one group, without its subscriptions."""
 
 
 class ClientChannel(Protocol):
-    """What the tables need of a connection; `remoting.channel.Channel` is one."""
+    """The part of a connection that the tables use; `remoting.channel.Channel` implements it."""
 
     remote_address: str
     closed: bool

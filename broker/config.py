@@ -1,6 +1,6 @@
 """The broker's keys of broker.conf: RocketMQ's names in snake_case, its types, its defaults.
 
-Pure: what depends on the machine (its name, its address, the environment) comes in as arguments.
+Pure: facts about the machine (its name, its address, the environment) are arguments.
 The store's keys, from the same file, are in `store/config.py`.
 
 Java counterpart: common/BrokerConfig.java and remoting/netty/NettyServerConfig.java of 5.5.0.
@@ -31,90 +31,93 @@ HA_PORT_STEP = 1
 """haListenPort is listenPort + 1 unless the file says otherwise."""
 
 SLAVE_MEMORY_RATIO_LESS = 10
-"""By so many percent a slave's accessMessageInMemoryMaxRatio is less than the file says.
+"""Percentage points by which a slave's accessMessageInMemoryMaxRatio is below the configured one.
 Source: RocketMQ BrokerStartup."""
 
 SYNC_REPLICAS_MIN = 2
-"""The least inSyncReplicas that a SYNC_MASTER's file may say: the master and a slave."""
+"""The smallest inSyncReplicas that a SYNC_MASTER may configure: the master and a slave."""
 
 _ADDRESS = re.compile(r"(?:\[[0-9A-Fa-f:.%]+\]|[^\s:;,\[\]]+):([0-9]{1,5})")
 
 _REFUSED = {
-    "aclEnable": "access control is not there yet: whoever reaches the port is let in",
-    "authenticationEnabled": "authentication is not there yet: whoever reaches the port is let in",
-    "authorizationEnabled": "authorization is not there yet: every client may do everything",
+    "aclEnable": "access control is not supported: everyone who reaches the port has access",
+    "authenticationEnabled": (
+        "authentication is not supported: everyone who reaches the port has access"
+    ),
+    "authorizationEnabled": "authorization is not supported: every client may do everything",
 }
-"""Keys that must not be true: to ignore them would open what the file says is closed."""
+"""Keys that must not be true: ignoring them would leave open what the file declares closed."""
 
 
 @dataclass(slots=True)
 class BrokerConfig(FilterPolicy):
-    """What the broker can be told. Times are milliseconds unless the name says otherwise.
+    """The broker's configuration. Times are milliseconds unless the name says otherwise.
 
-    The keys of `FilterPolicy` are for the filter servers that it keeps alive.
+    The keys of `FilterPolicy` are for the filter servers that the broker keeps alive.
 
     Attributes:
       broker_cluster_name: the cluster that name servers list it under.
-      broker_name: the broker's name; "" until `with_machine` puts the host name.
+      broker_name: the broker's name; "" until `with_machine` sets it to the host name.
       broker_id: 0 = master; a master's is always 0, whatever the file says, and a slave's never
         (BrokerStartup).
-      broker_ip1: the address that clients are told; "" until `with_machine` puts this machine's.
+      broker_ip1: the address advertised to clients; "" until `with_machine` sets this machine's.
         Any name or address that the clients can reach, a container's published one for instance.
-      broker_ip2: the address that slaves are told; as broker_ip1.
-      listen_port: port to listen on and to tell clients; 0 = a free one. Port - 2 is the VIP port.
+      broker_ip2: the address advertised to slaves; "" = broker_ip1.
+      listen_port: port to listen on and to advertise; 0 = a free one. Port - 2 is the VIP port.
         RocketMQ's class says 6888, its BrokerStartup 10911.
       bind_address: local address to listen on; 0.0.0.0 = all.
-      namesrv_addr: name servers, `host:port;host:port`; "" = none, nobody then finds the broker.
+      namesrv_addr: name servers, `host:port;host:port`; "" = none, and no client finds the broker.
       broker_permission: 2 = write, 4 = read, 6 = both; what the route of every topic is limited to.
-      default_topic_queue_nums: most queues of a topic that is made by the first send to it.
-      auto_create_topic_enable: whether a send to an unknown topic makes it, from TBW102.
-      cluster_topic_enable, broker_topic_enable: whether topics named like the cluster and like
-        the broker exist (RocketMQ's tools send to them); their permission says so.
+      default_topic_queue_nums: most queues of a topic that the first send to it creates.
+      auto_create_topic_enable: whether a send to an unknown topic creates it, from TBW102.
+      cluster_topic_enable, broker_topic_enable: whether the topics with the names of the cluster
+        and of the broker, to which RocketMQ's tools send, may be read and written.
       auto_create_subscription_group: whether an unknown consumer group may consume.
-      trace_topic_enable, msg_trace_topic_name: whether the topic of traces exists, and its name.
+      trace_topic_enable, msg_trace_topic_name: whether the trace topic exists, and its name.
       flush_consumer_offset_interval: between writes of consumer offsets to disk.
       long_polling_enable: whether pulls that find nothing wait.
       short_polling_time_mills: how long they wait where long polling is off.
       enable_property_filter: whether consumers may filter by SQL92 expressions over properties.
-      enable_calc_filter_bit_map: whether a message that is stored is evaluated for the expressions
-        of its topic, so that pulls by them need not read it; takes enableConsumeQueueExt, too.
+      enable_calc_filter_bit_map: whether the expressions of a topic are evaluated when a message is
+        stored, so that pulls can skip it unread; needs enableConsumeQueueExt, too.
       expect_consumer_num_use_filter, max_error_rate_of_bloom_filter: groups of a topic, and percent
-        of messages that are read though they do not match; what a bit map's size comes from.
+        of messages that are read though they do not match; they determine the bit maps' size.
       filter_data_clean_time_span: how long expressions of groups that left are kept.
       filter_support_retry: whether an expression on a group's retry topic means that each message
-        is filtered by what the group has for the topic where it comes from.
+        is filtered by the group's expression for the topic it comes from.
       filter_server_nums: filter servers that are kept alive as processes; 0 = none.
-      delay_offset_update_version_step: deliveries after which delayOffset.json's version moves on.
-      transaction_time_out: how long a producer has until it is asked about a transaction.
-      transaction_check_max: how often it is asked.
-      transaction_check_interval: between two questions.
+      delay_offset_update_version_step: deliveries between two versions of delayOffset.json.
+      transaction_time_out: how long a producer has until its transaction is checked.
+      transaction_check_max: how often it is checked.
+      transaction_check_interval: between two checks.
       reject_transaction_message: refuse transactions.
       send_thread_pool_queue_capacity: sends whose answers wait for the disk, under SYNC_FLUSH; more
         are refused with SYSTEM_BUSY.
       lite_pull_message_enable: whether lite pull consumers of 5.x may pull.
       recall_message_enable: whether timer messages may be taken back (RECALL_MESSAGE).
       store_reply_message_enable: whether replies to requests are stored, too.
-      notify_consumer_ids_changed_enable: whether groups are told of members that come and go.
-      region_id, trace_on: told to producers with each answer (MSG_REGION, TRACE_ON).
+      notify_consumer_ids_changed_enable: whether groups are notified of members that join or leave.
+      region_id, trace_on: sent to producers with each answer (MSG_REGION, TRACE_ON).
       register_broker_timeout_mills: for one registration with one name server.
-      register_name_server_period: between registrations; taken into 10,000 to 60,000 as RocketMQ
+      register_name_server_period: between registrations; clamped to 10,000 to 60,000 as RocketMQ
         does, because a name server forgets a broker after 120,000.
       force_register: register even where the name server's copy of the topics is current.
       enable_split_registration, split_registration_size: register a table of more topics than that
         in parts. One of more than 5,000 topics is registered in parts without that key, too.
       compressed_register: register the table deflated and in one part. For name servers with
-        deleteTopicWithBrokerRegistration, which take each part for the whole table.
+        deleteTopicWithBrokerRegistration, which treat each part as the whole table.
       reject_pull_consumer_enable: refuse consumers that only pull (heartbeat says
         CONSUME_ACTIVELY).
-      server_channel_max_idle_time_seconds: a connection without traffic for so long is closed.
-      channel_expired_timeout: a client without heartbeat for so long leaves its groups.
+      server_channel_max_idle_time_seconds: a connection without traffic for this long is closed.
+      channel_expired_timeout: a client without a heartbeat for this long leaves its groups.
       slave_read_enable: a master may send consumers that are far behind to a slave
         (whichBrokerWhenConsumeSlowly of their group), and a slave answers pulls.
-      remoting_bytes_max: ours. Bytes that all connections together may hold of half frames, held
-        pulls, unread answers and subscriptions (`remoting/memory_budget.py`); None: a quarter of
-        the memory, at most 1 GiB. RocketMQ has the limits of its JVM.
-      slave_sync_interval: ours. Between two rounds in which a slave asks its master for topics,
-        groups and offsets. RocketMQ: 10,000 in 4.9, 60,000 in 5.x, and no key.
+      remoting_bytes_max: not a key of RocketMQ. Bytes that all connections together may hold of
+        incomplete frames, held pulls, unread answers and subscriptions
+        (`remoting/memory_budget.py`); None: a quarter of the memory, at most 1 GiB. RocketMQ has
+        the limits of its JVM.
+      slave_sync_interval: not a key of RocketMQ. Between two requests of a slave for its master's
+        topics, groups and offsets. RocketMQ: 10,000 in 4.9, 60,000 in 5.x.
     """
 
     broker_cluster_name: str = "DefaultCluster"
@@ -179,7 +182,7 @@ class BrokerConfig(FilterPolicy):
         return max(10_000, min(self.register_name_server_period, 60_000)) / 1000
 
     def address(self, port: int) -> str:
-        """What clients are told for a port of ours; IPv6 in brackets, as RocketMQ writes it."""
+        """The advertised `host:port` of a port; IPv6 in brackets, as RocketMQ writes it."""
         return join_address(self.broker_ip1, port)
 
 
@@ -199,10 +202,10 @@ def read_broker_config(
     """Both configurations of a broker.conf, and its warnings, one line each.
 
     Args:
-      entries: the file's, of `parse_properties`; empty: the defaults, checked all the same.
+      entries: the file's, from `parse_properties`; empty: the defaults, which are checked, too.
       broker, store: the defaults, from the environment for instance.
       path: for messages only.
-      namesrv_addr: of the command line, which counts more than the file; None: not given.
+      namesrv_addr: from the command line, which overrides the file; None: not given.
     Raises: ConfigError: unknown key, bad value, or a combination that cannot run.
     """
     for entry in entries:
@@ -213,9 +216,7 @@ def read_broker_config(
     broker, store = configs
     if namesrv_addr is not None:
         broker.namesrv_addr = namesrv_addr
-    warnings += [
-        f"{path}{': ' if path else ''}{text}" for text in _settle_role(broker, store, path)
-    ]
+    warnings += [f"{path}{': ' if path else ''}{text}" for text in _apply_role(broker, store, path)]
     _check_replication(entries, broker, store, path)
     warnings += [f"{path}{': ' if path else ''}{text}" for text in _check_ha_tls(store, path)]
     if not 0 <= broker.listen_port <= PORT_MAX or broker.listen_port in (1, 2):
@@ -231,13 +232,13 @@ def read_broker_config(
     return broker, store, warnings
 
 
-def _settle_role(broker: BrokerConfig, store: MessageStoreConfig, path: str) -> Iterator[str]:
-    """Make brokerId what brokerRole says; what was changed, in words.
+def _apply_role(broker: BrokerConfig, store: MessageStoreConfig, path: str) -> Iterator[str]:
+    """Make brokerId agree with brokerRole; yield a warning for each change.
 
-    Of a slave, messages count as in memory when they are nearer to the log's end: a consumer that
-    was sent there goes back to the master only when it has come up by a tenth of the memory.
+    On a slave, messages count as in memory only when they are nearer to the log's end: a consumer
+    that was sent there returns to the master only after it has caught up by a tenth of the memory.
 
-    Raises: ConfigError: a slave has no id of its own.
+    Raises: ConfigError: a slave has the master's id.
     Source: BrokerStartup.buildBrokerController.
     """
     if store.broker_role is BrokerRole.SLAVE:
@@ -246,14 +247,14 @@ def _settle_role(broker: BrokerConfig, store: MessageStoreConfig, path: str) -> 
         ratio = store.access_message_in_memory_max_ratio - SLAVE_MEMORY_RATIO_LESS
         store.access_message_in_memory_max_ratio = max(ratio, 0)
     elif broker.broker_id != MASTER_ID:
-        yield f"brokerId: a {store.broker_role.name} is always brokerId 0"
+        yield f"brokerId: ignored, a {store.broker_role.name} always has brokerId 0"
         broker.broker_id = MASTER_ID
 
 
 def _check_replication(
     entries: list[Entry], broker: BrokerConfig, store: MessageStoreConfig, path: str
 ) -> None:
-    """Raises: ConfigError: a combination that does not replicate as it says (L12)."""
+    """Raises: ConfigError: a combination that would not replicate as configured (L12)."""
     is_sync = store.broker_role is BrokerRole.SYNC_MASTER
     for entry in entries:
         if is_sync and entry.key == "inSyncReplicas" and store.in_sync_replicas < SYNC_REPLICAS_MIN:
@@ -274,9 +275,9 @@ def _check_replication(
 
 
 def _check_ha_tls(store: MessageStoreConfig, path: str) -> Iterator[str]:
-    """What is set for TLS between master and slaves and does nothing.
+    """Yield a warning for settings of TLS between master and slaves that have no effect.
 
-    Raises: ConfigError: what it takes is not set.
+    Raises: ConfigError: a file that haTlsEnable needs is not set.
     """
     files = {
         "haTlsCertPath": store.ha_tls_cert_path,
@@ -294,12 +295,12 @@ def _check_ha_tls(store: MessageStoreConfig, path: str) -> Iterator[str]:
 
 
 def _idle_filters(broker: BrokerConfig) -> Iterator[str]:
-    """What is set for class filters and cannot work."""
+    """Yield a warning for settings of class filters that have no effect."""
     runs_source = broker.java_filter_enable or broker.python_filter_enable
     uploads = broker.client_upload_filter_class_enable
     if broker.filter_server_nums and not (runs_source or broker.filter_classes_file):
         yield (
-            "filterServerNums: the filter servers have no filter: set filterClassesFile, "
+            "filterServerNums: the filter servers would have no filter: set filterClassesFile, "
             "javaFilterEnable or pythonFilterEnable"
         )
     if runs_source and uploads and not broker.filter_upload_groups:
@@ -341,11 +342,11 @@ def _is_address(text: str) -> bool:
 def with_machine(
     config: BrokerConfig, *, host_name: str, local_address: Callable[[], str]
 ) -> BrokerConfig:
-    """The same object, with what the file left open filled in from this machine.
+    """Fill in what the file left open from this machine; return the same object.
 
     Args:
       host_name: the default of broker_name; "" becomes DEFAULT_BROKER as in RocketMQ.
-      local_address: gives the default of broker_ip1, and broker_ip1 is that of broker_ip2.
+      local_address: returns the default of broker_ip1, which is in turn that of broker_ip2.
     Source: RocketMQ BrokerIdentity.defaultBrokerName, BrokerConfig.
     """
     config.broker_name = config.broker_name or host_name or "DEFAULT_BROKER"

@@ -1,4 +1,4 @@
-"""One group's filter for one topic, and the file in which they all stand: `consumerFilter.json`.
+"""ConsumerFilterData: one group's SQL92 filter for one topic, and the file `consumerFilter.json`.
 
 Java counterpart: broker/filter/ConsumerFilterData.java and what ConsumerFilterManager.java encodes
 and decodes of 5.3.3; the file is the same in 4.9.7 and 5.5.0. Pure.
@@ -17,22 +17,22 @@ from ..store.disk.json_config import parse
 from .config_text import Json, Written, pretty
 
 SQL92: Final = "SQL92"
-"""The one type of expression besides tags. Source: common/filter/ExpressionType.java."""
+"""The only type of expression besides tags. Source: common/filter/ExpressionType.java."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConsumerFilterData:
-    """The filter of one group for one topic; never changed.
+    """The filter of one group for one topic; immutable.
 
     Attributes:
-      group, topic: whose, and of what.
+      group, topic: the subscription's.
       text: the expression as the user wrote it.
       client_version: the `sub_version` of the subscription that it belongs to.
-      expression: compiled; None: it cannot be.
+      expression: compiled; None: the text does not compile.
       positions: its bits in the bit maps of messages.
       born_ms: every message that is stored later was evaluated with it, if it has a bit map.
-      dead_ms: when its group left, at least born_ms; 0: the group is there. A dead one is still
-        evaluated, so that born_ms holds when its group comes back.
+      dead_ms: when its group left, at least born_ms; 0: the group is connected. A dead filter is
+        still evaluated, so that born_ms stays true when its group returns.
     """
 
     group: str
@@ -46,7 +46,7 @@ class ConsumerFilterData:
 
     @property
     def is_dead(self) -> bool:
-        """Whether no client of the group subscribes so. Source: ConsumerFilterData.isDead."""
+        """Whether no client of the group subscribes to it. Source: ConsumerFilterData.isDead."""
         return self.dead_ms != 0
 
 
@@ -58,7 +58,7 @@ class StoredBloomData(msgspec.Struct, rename="camel", frozen=True):
 
 
 class StoredFilter(msgspec.Struct, rename="camel", frozen=True):
-    """One filter as the file has it; its `dead` only repeats what the two times say."""
+    """One filter in the file; its `dead` is left out because it follows from the two times."""
 
     consumer_group: str
     topic: str
@@ -79,9 +79,9 @@ class _StoredTable(msgspec.Struct, rename="camel", frozen=True):
 
 
 def decode_filters(text: bytes) -> list[StoredFilter]:
-    """What the file holds, in its order.
+    """The filters of a file, in its order.
 
-    Raises: ValueError: it is no table of filters.
+    Raises: ValueError: the text is not a table of filters.
     """
     try:
         table = msgspec.convert(parse(text), _StoredTable)
@@ -97,7 +97,7 @@ def decode_filters(text: bytes) -> list[StoredFilter]:
 
 
 def encode_filters(topics: Mapping[str, Iterable[ConsumerFilterData]], bit_count: int) -> bytes:
-    """The file's text.
+    """The text of the file.
 
     Args:
       topics: the filters that could be compiled, by topic.

@@ -1,18 +1,17 @@
-"""The SQL92 filters of the groups, compiled, by group and topic; what is known of them before a
-message is read.
+"""ConsumerFilterManager: the groups' compiled SQL92 filters, by group and topic.
 
-They follow the subscriptions of the heartbeats: a filter is compiled when its text is new, dies
-with its subscription, and all of a group's die with its last client. Dead ones are kept for
-`filterDataCleanTimeSpan`, in `consumerFilter.json` too, and live again when their group comes back
-with the same text. One that cannot be compiled is kept as such, so that it is told once and tried
-once; the pulls of its consumers are refused, and no file knows it.
+The table follows the subscriptions in heartbeats: a filter is compiled when its text is new, and
+dies with its subscription or with its group's last client. Dead filters are kept for
+`filterDataCleanTimeSpan`, also in `consumerFilter.json`, and revived when their group returns with
+the same text. A filter that does not compile is remembered, so that it is compiled and logged only
+once; pulls by it are refused, and it is not saved.
 
 Invariant: every bit map that `FilterBitMaps` gave to a message stored after a filter was born has
-that filter's bits, if it matches. So a filter is born anew whenever its text changes, and when it
-is not sure that it was evaluated all the time.
+that filter's bits, if it matches. So a filter gets a new birth time whenever its text changes, and
+when it may not have been evaluated without a gap.
 
-What compiling may cost is bounded twice, because expressions come from the wire: per heartbeat in
-time, and for all groups together in memory.
+Expressions come from the wire, so the cost of compiling is bounded twice: per heartbeat in time,
+and for all groups together in memory.
 
 Java counterpart: broker/filter/ConsumerFilterManager.java and ConsumerFilterData.java of 5.3.3.
 Pure, but for the `save` it is given.
@@ -51,37 +50,37 @@ from .subscription import Subscription
 logger = logging.getLogger(__name__)
 
 HEARTBEAT_CHARACTERS_MAX: Final = EXPRESSION_LENGTH_MAX
-"""Characters of expressions that one heartbeat may have compiled: some 0.3 s at the worst, and
-hundreds of usual expressions. The others wait for the next heartbeat. RocketMQ has no bound, but
-compiles in threads of its own."""
+"""Characters of expressions that one heartbeat may have compiled: some 0.3 s at the worst, or
+hundreds of usual expressions. The rest waits for the next heartbeat. RocketMQ has no bound, but
+compiles in separate threads."""
 
 REGISTERED_CHARACTERS_MAX: Final = 1024 * 1024
-"""Characters of all compiled expressions together: some 200 MB at the worst, and tens of thousands
-of usual ones. Dead ones give way. RocketMQ has no bound."""
+"""Characters of all compiled expressions together: some 200 MB at the worst, or tens of thousands
+of usual expressions. Dead filters are dropped first. RocketMQ has no bound."""
 
 DEAD_COUNT_MAX: Final = 10_000
-"""Dead filters that are kept; with one more the half that died first goes. Consumers that make up
-a group's name at each start would fill a day with them."""
+"""Dead filters that are kept; beyond that the older half is dropped. Consumers with a new group
+name at each start leave many of them."""
 
 KEPT_DEAD_MS: Final = 24 * 3600 * 1000
 """The default of `filterDataCleanTimeSpan`."""
 
 LEFT_BEFORE_START_MS: Final = 30_000
-"""A group that was there when the file was written is taken to have left so long before the start.
-Source: ConsumerFilterManager.decode."""
+"""A group that was connected when the file was written counts as having left this long before the
+start. Source: ConsumerFilterManager.decode."""
 
 _TEXT_SHOWN_MAX: Final = 200
 
 
 def compile_filter(expression_type: str, text: str) -> Expression | str:
-    """An expression of any type but TAG, compiled, or why it cannot be.
+    """Compile an expression of any type but TAG; return it, or the reason why it does not compile.
 
-    Both are remembered for some texts, so that a client that repeats a wrong one costs little.
+    Both results are cached, so that a client that repeats a wrong expression costs little.
     """
     if expression_type != SQL92:
-        return f"{expression_type[:_TEXT_SHOWN_MAX]!r} is no type of expressions; TAG and SQL92 are"
+        return f"{expression_type[:_TEXT_SHOWN_MAX]!r} is not an expression type; use TAG or SQL92"
     if len(text) > EXPRESSION_LENGTH_MAX:
-        return f"{len(text)} characters, and at most {EXPRESSION_LENGTH_MAX} are taken"
+        return f"it has {len(text)} characters, the limit is {EXPRESSION_LENGTH_MAX}"
     return _compiled(text)
 
 
@@ -94,9 +93,9 @@ def _compiled(text: str) -> Expression | str:
 
 
 def warm_up() -> None:
-    """Do what the first expression would do besides: import the parser and make its tables.
+    """Import the parser and build its tables, before the first expression needs them.
 
-    It takes 0.2 s, in which a broker that serves already would serve nobody.
+    It takes 0.2 s, which would block the loop of a serving broker.
     """
     compile_expression("price > 0 AND symbol = 'A'")
 
@@ -109,16 +108,16 @@ class ConsumerFilterManager:
     """The filters that heartbeats registered. Not thread-safe: used from the broker's one trio run.
 
     Args:
-      clock: tells when filters are born and die.
+      clock: gives the times at which filters are born and die.
       save: writes the file.
-      newest_ms: the store timestamp of the newest message: whatever the clock says, no filter is
-        born before it.
-      bloom: where bits are, and how many.
+      newest_ms: the store timestamp of the newest message; no filter is born before it, even if the
+        clock was set back.
+      bloom: the size of the bit maps.
       kept_dead_ms: see KEPT_DEAD_MS.
       characters_max: see REGISTERED_CHARACTERS_MAX.
 
     Attributes:
-      topics: the filters that could be compiled, dead ones too, by topic, then group. For reading.
+      topics: the compiled filters, including dead ones, by topic, then group; read-only.
     """
 
     def __init__(
@@ -145,29 +144,29 @@ class ConsumerFilterManager:
 
     @property
     def characters(self) -> int:
-        """Of all compiled expressions."""
+        """The number of characters of all compiled expressions."""
         return self._characters
 
     def find(self, topic: str, group: str) -> ConsumerFilterData | None:
-        """The filter of a group for a topic; None: none is registered, or it is wrong or dead."""
+        """The filter of a group for a topic; None: it is missing, dead, or does not compile."""
         data = self._groups.get(group, {}).get(topic)
         return None if data is None or data.expression is None or data.is_dead else data
 
     def register(
         self, group: str, subscriptions: Mapping[str, Subscription], characters_max: int
     ) -> int:
-        """Let the filters of a group follow its subscriptions.
+        """Update the filters of a group to its subscriptions.
 
         Args:
-          group: one that is connected.
+          group: a connected group.
           subscriptions: all of the group's, by topic.
-          characters_max: what may be compiled now, at most HEARTBEAT_CHARACTERS_MAX.
-        Returns: how many characters were compiled.
+          characters_max: characters to compile now, at most HEARTBEAT_CHARACTERS_MAX.
+        Returns: the number of compiled characters.
         Source: ConsumerFilterManager.register, FilterDataMapByTopic.register.
         """
         wanted = {topic: one for topic, one in subscriptions.items() if one.needs_expression}
         filters = self._groups.get(group, {})
-        self._bury([filters[topic] for topic in filters.keys() - wanted.keys()])
+        self._mark_dead([filters[topic] for topic in filters.keys() - wanted.keys()])
         compiled = 0
         waiting: list[str] = []
         for topic, one in wanted.items():
@@ -176,7 +175,7 @@ class ConsumerFilterManager:
                 self._keep(old, one.sub_version)
                 continue
             size = len(one.sub_string)
-            if size <= EXPRESSION_LENGTH_MAX:  # a longer one is refused without a look
+            if size <= EXPRESSION_LENGTH_MAX:  # a longer one is refused without compiling
                 if compiled + size > characters_max:
                     waiting.append(topic)
                     continue
@@ -186,30 +185,30 @@ class ConsumerFilterManager:
             self._put(self._compile(group, topic, one))
         if waiting:
             logger.warning(
-                "group %s: more expressions than are compiled for one heartbeat; %d wait for the "
-                "next one, that for %s first", group, len(waiting), waiting[0],
+                "group %s has more expressions than are compiled for one heartbeat: %d wait for "
+                "the next one, the one for %s first", group, len(waiting), waiting[0],
             )  # fmt: skip
         return compiled
 
     def unregister(self, group: str) -> None:
-        """Let the filters of a group die whose last client left."""
+        """Mark the filters of a group dead, because its last client left."""
         filters = self._groups.get(group)
         if filters:
-            self._bury(list(filters.values()))
+            self._mark_dead(list(filters.values()))
 
     def clean(self) -> None:
-        """Forget what died long ago. Source: ConsumerFilterManager.clean."""
+        """Drop filters that have been dead too long. Source: ConsumerFilterManager.clean."""
         if self._dead_count:
             before_ms = self._clock.wall_ms() - self._kept_dead_ms
             for data in self._dead():
                 if data.dead_ms <= before_ms:
                     self._drop(data)
 
-    def bear_again(self) -> None:
-        """Take no filter for older than the newest message.
+    def reset_birth_times(self) -> None:
+        """Set every birth time to that of the newest message, or later.
 
-        For a start after a broker that did not stop: what it registered last is not in the file,
-        and messages were evaluated with that.
+        For a start after a crash: the last registrations are not in the file, so older bit maps may
+        have been made with other filters.
         """
         now_ms = self._now_ms()
         for filters in list(self.topics.values()):
@@ -225,42 +224,51 @@ class ConsumerFilterManager:
         return encode_filters(topics, self.bloom.bit_count)
 
     def decode(self, text: bytes) -> int:
-        """Take over what `consumerFilter.json` holds, in place of what is here; all of it is dead.
+        """Replace the table by the filters of `consumerFilter.json`, all of them dead.
 
-        What has other bits than here, or cannot be compiled, is left out.
+        Filters with other bit positions, and those that do not compile, are left out.
 
         Args:
           text: the file's text, as any version of RocketMQ wrote it.
-        Returns: how many filters there are.
-        Raises: ValueError: it is no table of filters; nothing is changed then.
+        Returns: the number of filters.
+        Raises: ValueError: the text is not a table of filters; nothing is changed then.
         """
         stored = decode_filters(text)
         self._groups.clear()
         self.topics.clear()
         self._characters = self._dead_count = 0
         for each in stored:
-            data = self._taken_over(each)
+            data = self._restored(each)
             if data is not None:
                 self._put(data)
         count = sum(map(len, self.topics.values()))
         self.file.is_dirty = count < len(stored)
         return count
 
-    def _taken_over(self, stored: StoredFilter) -> ConsumerFilterData | None:
+    def _restored(self, stored: StoredFilter) -> ConsumerFilterData | None:
         group, topic, text = stored.consumer_group, stored.topic, stored.expression or ""
         bits = stored.bloom_filter_data
         positions = self._positions(group, topic)
         if topic in self._groups.get(group, {}):
             return None
         if bits is None or (bits.bit_num, bits.bit_pos) != (self.bloom.bit_count, [*positions]):
-            logger.info("the filter of group %s for %s had other bits: left out", group, topic)
+            logger.info(
+                "the filter of group %s for %s has other Bloom filter bits than the configuration "
+                "gives: it is left out, and the group registers it anew", group, topic,
+            )  # fmt: skip
             return None
         if self._characters + len(text) > self._characters_max:
-            logger.warning("the filter of group %s for %s has no room any more", group, topic)
+            logger.warning(
+                "the filter of group %s for %s is left out: the table is full (%d characters)",
+                group, topic, self._characters_max,
+            )  # fmt: skip
             return None
         expression = compile_filter(stored.expression_type or "", text)
         if isinstance(expression, str):
-            logger.warning("the filter of group %s for %s: %s", group, topic, expression)
+            logger.warning(
+                "the filter of group %s for %s is left out, it does not compile: %s",
+                group, topic, expression,
+            )  # fmt: skip
             return None
         for time_ms in (stored.born_time, stored.dead_time):
             if not 0 <= time_ms <= LATEST_MS:
@@ -299,7 +307,7 @@ class ConsumerFilterManager:
         found = self._compiled(subscription.expression_type, text)
         if isinstance(found, str):
             logger.error(
-                "group %s gets nothing of %s: its expression %.*r is refused: %s",
+                "group %s gets no messages of %s, because its expression %.*r is refused: %s",
                 group, topic, _TEXT_SHOWN_MAX, text, found,
             )  # fmt: skip
             return ConsumerFilterData(group, topic, text, subscription.sub_version, None)
@@ -312,19 +320,19 @@ class ConsumerFilterManager:
         )
 
     def _compiled(self, expression_type: str, text: str) -> Expression | str:
-        """`compile_filter` where there is room; dead filters give way."""
+        """Compile if the table has room; dead filters are dropped first."""
         if self._characters + len(text) > self._characters_max:
             self._drop_dead(0)
         if self._characters + len(text) > self._characters_max:
-            return f"the groups' expressions have {self._characters_max} characters already"
+            return f"the groups' expressions already have {self._characters_max} characters"
         return compile_filter(expression_type, text)
 
     def _keep(self, data: ConsumerFilterData, client_version: int) -> None:
-        """Go on with a filter whose text is still wanted."""
+        """Keep a filter whose text is unchanged; revive it if it is dead."""
         if data.is_dead or data.client_version != client_version:
             self._replace(data, replace(data, client_version=client_version, dead_ms=0))
 
-    def _bury(self, filters: Iterable[ConsumerFilterData]) -> None:
+    def _mark_dead(self, filters: Iterable[ConsumerFilterData]) -> None:
         now_ms = self._now_ms()
         for data in filters:
             if data.expression is None:
@@ -335,13 +343,13 @@ class ConsumerFilterManager:
             self._drop_dead(DEAD_COUNT_MAX // 2)
 
     def _drop_dead(self, keep: int) -> None:
-        """Forget dead filters but the so many that died last."""
+        """Drop dead filters except the `keep` ones that died last."""
         dead = sorted(self._dead(), key=lambda data: data.dead_ms)
         for data in dead[: len(dead) - keep]:
             self._drop(data)
 
     def _replace(self, old: ConsumerFilterData, new: ConsumerFilterData) -> None:
-        """Put another state of the same filter in its place."""
+        """Replace a filter by another state of itself."""
         self._groups[new.group][new.topic] = new
         if new.expression is not None:
             self.topics[new.topic][new.group] = new
@@ -357,15 +365,15 @@ class ConsumerFilterManager:
             self.file.is_dirty = True
 
     def _drop(self, data: ConsumerFilterData) -> None:
-        _take_out(self._groups, data.group, data.topic)
+        _delete(self._groups, data.group, data.topic)
         if data.expression is not None:
-            _take_out(self.topics, data.topic, data.group)
+            _delete(self.topics, data.topic, data.group)
             self._characters -= len(data.text)
             self._dead_count -= data.is_dead
             self.file.is_dirty = True
 
 
-def _take_out(table: dict[str, dict[str, ConsumerFilterData]], first: str, second: str) -> None:
+def _delete(table: dict[str, dict[str, ConsumerFilterData]], first: str, second: str) -> None:
     del table[first][second]
     if not table[first]:
         del table[first]

@@ -1,9 +1,8 @@
-"""One consumer group as it is connected now: its clients and its subscriptions.
+"""ConsumerGroupInfo: the connected clients of a consumer group, and its subscriptions.
 
-All clients of a group must subscribe to the same; the table holds one subscription per topic, the
-one with the highest `sub_version`. Where two connected clients differ, the log says so plainly,
-because RocketMQ then loses messages in silence: each client pulls queues of topics and tags that
-the other one's heartbeat has just taken away.
+All clients of a group must have the same subscriptions; the table holds one per topic, the one with
+the highest `sub_version`. Where two connected clients differ, a warning is logged, because the
+group then loses messages silently: each client's heartbeat replaces the other's subscriptions.
 
 Java counterpart: broker/client/ConsumerGroupInfo.java of 5.3.3. Pure.
 """
@@ -21,12 +20,12 @@ from .subscription import Subscription, subscription_size
 logger = logging.getLogger(__name__)
 
 SUBSCRIPTIONS_PER_GROUP_MAX: Final = 10_000
-"""Topics that one group may subscribe to; the rest is left out with a warning. RocketMQ has no
+"""Topics that one group may subscribe to; the rest is ignored with a warning. RocketMQ has no
 bound."""
 
 SUBSCRIPTION_LINES_MAX: Final = 20
-"""Lines of the log that one heartbeat may have for subscriptions that come, and for those that go:
-one takes 20 us, and 10,000 of them would hold up the loop for 0.2 s."""
+"""Log lines that one heartbeat may cause for added subscriptions, and for dropped ones. A line
+takes 20 us, and 10,000 of them would block the loop for 0.2 s."""
 
 _Terms = dict[str, tuple[str, str]]
 
@@ -39,7 +38,7 @@ class ConsumerGroupInfo:
       consume_type, message_model, consume_from_where: as the last heartbeat said.
       subscription_table: subscription by topic.
       channel_info_table: client by connection.
-      heartbeat_fingerprint: of the last heartbeat; 0: it had none; None: there was none.
+      heartbeat_fingerprint: of the last heartbeat; 0: it had none; None: no heartbeat yet.
     """
 
     __slots__ = (
@@ -71,7 +70,7 @@ class ConsumerGroupInfo:
         return self.message_model is MessageModel.BROADCASTING
 
     def find_subscription_data(self, topic: str) -> Subscription | None:
-        """What the group subscribed to of a topic; None: nothing."""
+        """The group's subscription to a topic; None: it has none."""
         return self.subscription_table.get(topic)
 
     def find_channel(self, client_id: str) -> ClientChannelInfo | None:
@@ -82,15 +81,15 @@ class ConsumerGroupInfo:
         return None
 
     def all_client_ids(self) -> list[str]:
-        """The ids of all clients, in the order in which they came."""
+        """The ids of all clients, in the order in which they connected."""
         return [client.client_id for client in self.channel_info_table.values()]
 
     def all_channels(self) -> list[ClientChannel]:
-        """The connections of all clients, in the order in which they came."""
+        """The connections of all clients, in the order in which they connected."""
         return list(self.channel_info_table)
 
     def update_channel(self, client: ClientChannelInfo, data: ConsumerData) -> bool:
-        """Note a heartbeat.
+        """Record a heartbeat.
 
         Returns: whether the connection is new in the group.
         Source: ConsumerGroupInfo.updateChannel.
@@ -108,7 +107,7 @@ class ConsumerGroupInfo:
             return True
         if known.client_id != client.client_id:
             logger.error(
-                "group %s: %s was on this connection before %s: two clients share it",
+                "group %s: the connection of %s is now used by %s; two clients must not share one",
                 self.group_name, known, client,
             )  # fmt: skip
             self.channel_info_table[client.channel] = client
@@ -118,10 +117,10 @@ class ConsumerGroupInfo:
     def update_subscription(
         self, client: ClientChannelInfo, subscriptions: Sequence[SubscriptionData]
     ) -> bool:
-        """Take over a heartbeat's subscriptions.
+        """Update the table to a heartbeat's subscriptions.
 
-        A topic that is not among them is dropped, one that is new is added; of one that is known,
-        the subscription with the higher `sub_version` stays.
+        Topics that are missing there are dropped, new ones are added; of two subscriptions to one
+        topic the one with the higher `sub_version` is kept.
 
         Returns: whether a topic was added or dropped.
         Source: ConsumerGroupInfo.updateSubscription.
@@ -133,7 +132,7 @@ class ConsumerGroupInfo:
         table = self.subscription_table
         if len(subscriptions) > SUBSCRIPTIONS_PER_GROUP_MAX:
             logger.warning(
-                "group %s: %s subscribes to %d topics, only the first %d count",
+                "group %s: %s subscribes to %d topics, only the first %d are used",
                 self.group_name, client, len(subscriptions), SUBSCRIPTIONS_PER_GROUP_MAX,
             )  # fmt: skip
         for data in subscriptions[:SUBSCRIPTIONS_PER_GROUP_MAX]:
@@ -177,7 +176,7 @@ class ConsumerGroupInfo:
                 if terms.get(topic) != other_terms.get(topic)
             )
             logger.warning(
-                "the clients of group %s subscribe to different things and will lose messages: "
+                "the clients of group %s have different subscriptions and will lose messages: "
                 "%s and %s differ in %s; give each its own group",
                 self.group_name, client, other, ", ".join(
                     f"{topic} ({_name(terms.get(topic))} against {_name(other_terms.get(topic))})"
@@ -187,13 +186,13 @@ class ConsumerGroupInfo:
             return
 
     def size_of(self, channel: ClientChannel) -> int:
-        """About how many bytes a client and what it subscribes to take."""
+        """Approximate size of a client and its subscriptions, in bytes."""
         return CLIENT_SIZE + self._sizes.get(channel, 0)
 
     def remove_channel(self, channel: ClientChannel) -> ClientChannelInfo | None:
-        """Forget a client.
+        """Remove a client.
 
-        Returns: the client; None: it was not here.
+        Returns: the client; None: it was not in the group.
         """
         self._terms_of.pop(channel, None)
         self._sizes.pop(channel, None)

@@ -1,9 +1,9 @@
-"""Which consumers are connected, by group, and who is told when that changes.
+"""ConsumerManager: the connected consumers by group, and notifications of their changes.
 
-A consumer is here from its first heartbeat until it says goodbye (35), its connection closes or
-its heartbeats stay away for CHANNEL_EXPIRED_S. At each change the clients of its group are told
-(NOTIFY_CONSUMER_IDS_CHANGED, 40), so that they divide their queues anew at once and not within
-20 s; a group that broadcasts has nothing to divide.
+A consumer is registered from its first heartbeat until it unregisters (35), its connection closes,
+or no heartbeat comes for CHANNEL_EXPIRED_S. At each change the clients of its group are notified
+(NOTIFY_CONSUMER_IDS_CHANGED, 40), so that they rebalance at once and not within 20 s; a
+broadcasting group has nothing to rebalance.
 
 Java counterpart: broker/client/ConsumerManager.java of 5.3.3. Pure.
 Not done: the compensation table, which serves pop and the proxy.
@@ -33,7 +33,7 @@ NotifyConsumerIdsChanged = Callable[[str, Sequence[ClientChannel]], None]
 
 
 def notify_consumer_ids_changed(group: str, channels: Sequence[ClientChannel]) -> None:
-    """Tell connections, oneway, that the clients of a group have changed.
+    """Notify connections, oneway, that the clients of a group have changed.
 
     Source: Broker2Client.notifyConsumerIdsChanged.
     """
@@ -45,12 +45,12 @@ def notify_consumer_ids_changed(group: str, channels: Sequence[ClientChannel]) -
         )
 
 
-def notify_nobody(group: str, channels: Sequence[ClientChannel]) -> None:
-    """What to tell when `notifyConsumerIdsChangedEnable` is false: nothing."""
+def skip_notification(group: str, channels: Sequence[ClientChannel]) -> None:
+    """Send nothing: `notifyConsumerIdsChangedEnable` is false."""
 
 
-def forget_nothing(group: str) -> None:
-    """What to do about a group that went when nobody keeps anything of groups."""
+def _ignore_group_gone(group: str) -> None:
+    pass
 
 
 class ConsumerManager:
@@ -67,7 +67,7 @@ class ConsumerManager:
         *,
         notify: NotifyConsumerIdsChanged = notify_consumer_ids_changed,
         expired_s: float = CHANNEL_EXPIRED_S,
-        on_group_gone: Callable[[str], None] = forget_nothing,
+        on_group_gone: Callable[[str], None] = _ignore_group_gone,
     ) -> None:
         self._notify = notify
         self._expired_s = expired_s
@@ -78,7 +78,7 @@ class ConsumerManager:
 
     @property
     def consumer_table(self) -> Mapping[str, ConsumerGroupInfo]:
-        """Every connected group by name; not to be changed."""
+        """Every connected group by name; read-only."""
         return self._groups
 
     def get_consumer_group_info(self, group: str) -> ConsumerGroupInfo | None:
@@ -86,7 +86,7 @@ class ConsumerManager:
         return self._groups.get(group)
 
     def find_subscription_data(self, group: str, topic: str) -> Subscription | None:
-        """What a group subscribed to of a topic; None: nothing, or it is not connected."""
+        """A group's subscription to a topic; None: it has none, or is not connected."""
         info = self._groups.get(group)
         return None if info is None else info.subscription_table.get(topic)
 
@@ -102,16 +102,15 @@ class ConsumerManager:
         notify: bool = True,
         with_subscriptions: bool = True,
     ) -> bool:
-        """Note a heartbeat of one group.
+        """Record a heartbeat of one group.
 
         Args:
-          data: what the heartbeat says of the group.
+          data: the group's part of the heartbeat.
           client: the client at the time of this heartbeat.
-          notify: whether the group's clients are told of changes (its
+          notify: whether the group's clients are notified of changes (its
             notifyConsumerIdsChangedEnable).
-          with_subscriptions: False: the heartbeat left the subscriptions out, those of before
-            stay.
-        Returns: whether a client or a subscription came or went.
+          with_subscriptions: False: the heartbeat has no subscriptions, the known ones are kept.
+        Returns: whether a client or a subscription was added or dropped.
         Source: ConsumerManager.registerConsumer, registerConsumerWithoutSub.
         """
         group = data.group_name
@@ -121,7 +120,7 @@ class ConsumerManager:
         groups = self._groups_of.setdefault(client.channel, set())
         if group not in groups and len(groups) >= GROUPS_PER_CHANNEL_MAX:
             logger.warning(
-                "%s: consumer group %s is not registered, the connection has %d groups already",
+                "%s: consumer group %s is not registered, the connection already has %d groups",
                 client, group, len(groups),
             )  # fmt: skip
             return False
@@ -138,13 +137,13 @@ class ConsumerManager:
         return changed
 
     def unregister(self, group: str, channel: ClientChannel, *, notify: bool = True) -> bool:
-        """Forget one client of one group.
+        """Remove one client from one group.
 
         Args:
           group: a consumer group.
           channel: the client's connection.
-          notify: whether the clients that stay are told.
-        Returns: whether the client was there.
+          notify: whether the remaining clients are notified.
+        Returns: whether the client was registered.
         """
         info = self._groups.get(group)
         size = info.size_of(channel) if info is not None else 0
@@ -162,7 +161,7 @@ class ConsumerManager:
     def _leave(
         self, group: str, channel: ClientChannel, *, notify: bool
     ) -> ClientChannelInfo | None:
-        """Take a client out of a group. Returns: the client; None: it was not there."""
+        """Remove a client from a group. Returns: the client; None: it was not registered."""
         info = self._groups.get(group)
         client = info.remove_channel(channel) if info is not None else None
         if info is None or client is None:
@@ -175,11 +174,11 @@ class ConsumerManager:
         return client
 
     def size_of(self, channel: ClientChannel) -> int:
-        """About how many bytes the consumers of a connection and their subscriptions take."""
+        """Approximate size of a connection's consumers and their subscriptions, in bytes."""
         return self._sizes.get(channel, 0)
 
     def channel_closed(self, channel: ClientChannel) -> bool:
-        """Forget every client of a closed connection and tell the others of their groups.
+        """Remove every client of a closed connection and notify the others of their groups.
 
         Returns: whether there was one.
         """
@@ -191,11 +190,11 @@ class ConsumerManager:
                 logger.info("consumer left, group: %s %s", group, client)
         if len(groups) > LEAVING_LINES_MAX:
             address, count = channel.remote_address, len(groups)
-            logger.info("%s: its consumers of %d groups left in all", address, count)
+            logger.info("%s closed: its consumers left %d groups in all", address, count)
         return bool(groups)
 
     def scan_inactive(self, now_s: float) -> list[ClientChannel]:
-        """Forget the clients whose heartbeats stay away, and close their connections.
+        """Remove the clients whose heartbeats have expired, and close their connections.
 
         Args:
           now_s: monotonic seconds.

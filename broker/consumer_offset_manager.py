@@ -1,13 +1,13 @@
-"""How far each group has consumed each queue.
+"""ConsumerOffsetManager: the offsets that consumer groups have committed, by topic and queue.
 
-Offsets stand in memory; the controller has them saved every `flushConsumerOffsetInterval` (5 s) and
-at a clean stop. After a crash a group starts at the last saved ones and sees some messages again,
+Offsets are kept in memory; the controller saves them every `flushConsumerOffsetInterval` (5 s) and
+at a clean stop. After a crash a group starts at the last saved ones and gets some messages again,
 as with RocketMQ.
 
 Java counterpart: broker/offset/ConsumerOffsetManager.java of 5.3.3; the file is that of 5.5.0
-(`groupTopicMap` and `pullOffsetTable` are only there). Pure, but for the `save` it is given.
+(`groupTopicMap` and `pullOffsetTable` are not in older ones). Pure, but for the `save` it is given.
 Not done: resetOffsetTable, which a reset on the broker's side (useServerSideResetOffset) needs; 222
-has the clients do it.
+resets through the clients.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ SEPARATOR: Final = "@"
 """Between topic and group in a key; neither may contain it."""
 
 VERSION_STEP: Final = 500
-"""Commits after which the data version moves on. RocketMQ: consumerOffsetUpdateVersionStep."""
+"""Commits per data version. RocketMQ: consumerOffsetUpdateVersionStep."""
 
 OffsetTable = dict[str, dict[int, int]]
 """Offset by queue id, by topic@group."""
@@ -43,12 +43,12 @@ class ConsumerOffsetManager:
     """The table of consumer offsets. Not thread-safe: used from the broker's one trio run.
 
     Args:
-      clock: tells when the data version moved.
+      clock: gives the data version's time.
       save: writes the file.
 
     Attributes:
-      file: where the table lies.
-      is_corrected: the file that was read had numbers that cannot be right.
+      file: the table's file.
+      is_corrected: the file that was read had impossible numbers.
     """
 
     def __init__(self, *, clock: Clock, save: Save) -> None:
@@ -63,7 +63,7 @@ class ConsumerOffsetManager:
         self.pull_offset_table: OffsetTable = {}
 
     def commit_offset(self, group: str, topic: str, queue_id: int, offset: int) -> None:
-        """Note how far a group has consumed a queue.
+        """Record how far a group has consumed a queue.
 
         Args:
           group: consumer group, checked by the caller.
@@ -79,8 +79,9 @@ class ConsumerOffsetManager:
         table[queue_id] = offset
         if before is not None and offset < before:
             logger.warning(
-                "the offset of %s queue %d goes back from %d to %d", key, queue_id, before, offset
-            )
+                "the offset of %s queue %d goes back from %d to %d: the group consumes those "
+                "messages again", key, queue_id, before, offset,
+            )  # fmt: skip
         self.file.is_dirty = True
         self._commits += 1
         if self._commits % VERSION_STEP == 0:
@@ -89,18 +90,19 @@ class ConsumerOffsetManager:
     def commit_within(
         self, group: str, topic: str, queue_id: int, offset: int, end: int, *, is_slave: bool
     ) -> bool:
-        """Note how far a group says that it has consumed a queue, where that can be true.
+        """Commit an offset unless it is past the queue's end.
 
-        An offset past the queue's end would hide the messages that come next. A master has all that
-        its consumers can have seen, but for what a power cut took, so the offset is wrong. A slave
-        may be behind: its queue's end is noted there, or what was known if that is past the end,
-        too, because a hole in the log may end queues early.
+        An offset past the end would hide the next messages. A master has every message that its
+        consumers can have seen, except after a power cut, so there the offset is wrong. A slave may
+        lag: it commits its queue's end instead, or keeps a known offset that is past the end, too,
+        because a hole in the log may end queues early.
 
         Args:
-          offset: the next queue offset to consume, >= 0; the rest are `commit_offset`'s.
+          group, topic, queue_id: as for `commit_offset`.
+          offset: the next queue offset to consume, >= 0.
           end: the queue's next offset.
           is_slave: whether the broker is a slave.
-        Returns: whether something was noted.
+        Returns: whether an offset was committed.
         """
         if offset > end:
             if not is_slave:
@@ -110,15 +112,15 @@ class ConsumerOffsetManager:
         return True
 
     def query_offset(self, group: str, topic: str, queue_id: int) -> int:
-        """How far a group has consumed a queue.
+        """The committed offset of a group on a queue.
 
-        Returns: the next queue offset to consume; -1: nothing is known.
+        Returns: the next queue offset to consume; -1: none is known.
         """
         table = self.offset_table.get(f"{topic}@{group}")
         return -1 if table is None else table.get(queue_id, -1)
 
     def commit_pull_offset(self, group: str, topic: str, queue_id: int, offset: int) -> None:
-        """Note from where a group pulled last; the arguments are `commit_offset`'s."""
+        """Record the offset of a group's last pull; the arguments are those of `commit_offset`."""
         key = f"{topic}@{group}"
         table = self.pull_offset_table.get(key)
         if table is None:
@@ -133,7 +135,7 @@ class ConsumerOffsetManager:
                 yield key, topic, group
 
     def which_topic_by_consumer(self, group: str) -> set[str]:
-        """The topics of which a group has consumed something."""
+        """The topics for which a group has offsets."""
         return {
             key.removesuffix(f"{SEPARATOR}{group}")
             for key in self._keys_of_group(self.offset_table, group)
@@ -141,7 +143,7 @@ class ConsumerOffsetManager:
         }
 
     def which_group_by_topic(self, topic: str) -> set[str]:
-        """The groups that have consumed something of a topic."""
+        """The groups that have offsets for a topic."""
         return {
             key.removeprefix(f"{topic}{SEPARATOR}")
             for key in self._keys_of_topic(self.offset_table, topic)
@@ -149,14 +151,14 @@ class ConsumerOffsetManager:
         }
 
     def clean_offset_by_topic(self, topic: str) -> None:
-        """Forget a deleted topic."""
+        """Drop the offsets of a deleted topic."""
         self._remove(self._keys_of_topic, topic)
 
     def remove_offset(self, group: str) -> None:
-        """Forget a deleted group."""
+        """Drop the offsets of a deleted group."""
         self._remove(self._keys_of_group, group)
 
-    # One pass over 100,000 keys each, some 5 ms: nothing but the method is called in it.
+    # One pass over 100,000 keys each, some 5 ms, so the loop calls nothing but the string method.
 
     @staticmethod
     def _keys_of_topic(table: OffsetTable, topic: str) -> list[str]:
@@ -175,14 +177,15 @@ class ConsumerOffsetManager:
                 self.file.is_dirty = True
 
     def correct(self, max_offset: Callable[[str, int], int]) -> None:
-        """Bring offsets back to the ends of their queues.
+        """Set offsets that are past the end of their queue back to that end.
 
-        A power cut under ASYNC_FLUSH may take messages whose consumption was saved already. What
-        comes in their place would be passed over (L15); RocketMQ passes it over.
+        A power cut under ASYNC_FLUSH may lose messages whose consumption was saved already. Without
+        the correction the group would skip the messages that are stored in their place (L15), as
+        with RocketMQ.
 
-        How far the transactions are through is noted only after the log is on the device. Behind
-        the end it is no power cut's but a wrong number, and 0 is used: half messages that are open
-        would be lost else.
+        The transactions' offsets are saved only after the log is on the device. So one that is past
+        the end is not the result of a power cut but a wrong number, and 0 is used: otherwise open
+        half messages would be lost.
 
         Args:
           max_offset: next queue offset, of topic and queue id.
@@ -190,7 +193,7 @@ class ConsumerOffsetManager:
         forgotten = False
         for noun, table, where in (
             ("offset", self.offset_table, "the queue's end"),
-            ("pull offset", self.pull_offset_table, "that"),
+            ("pull offset", self.pull_offset_table, "that end"),
         ):
             for key, offsets in table.items():
                 topic, _, group = key.partition(SEPARATOR)
@@ -201,7 +204,7 @@ class ConsumerOffsetManager:
                             "%s: the %s of %s queue %d is %d, but the queue ends at %d: it "
                             "goes back to %s",
                             CONSUMER_OFFSETS, noun, key, queue_id, offset, end,
-                            "0, as all of this group do" if group == TRANSACTION_GROUP
+                            "0, as all offsets of this group do" if group == TRANSACTION_GROUP
                             else where,
                         )  # fmt: skip
                         offsets[queue_id] = end
@@ -212,12 +215,12 @@ class ConsumerOffsetManager:
                 self.offset_table[f"{topic}{SEPARATOR}{TRANSACTION_GROUP}"] = {0: 0}
 
     def put_offset(self, key: str, queue_id: int, offset: int) -> None:
-        """Take over what a slave's master knows; `key` is topic@group."""
+        """Set an offset that a slave copied from its master; `key` is topic@group."""
         self.offset_table.setdefault(key, {})[queue_id] = offset
         self.file.is_dirty = True
 
     def drop_offset(self, key: str, queue_id: int) -> None:
-        """Forget an offset that a slave's master has forgotten."""
+        """Drop an offset that a slave's master has dropped."""
         offsets = self.offset_table.get(key, {})
         if offsets.pop(queue_id, None) is not None:
             self.file.is_dirty = True
@@ -225,9 +228,10 @@ class ConsumerOffsetManager:
                 del self.offset_table[key]
 
     def to_body(self) -> Steps[bytes]:
-        """Steps to the answer to GET_ALL_CONSUMER_OFFSET (43): the file without white space.
+        """Steps that encode the answer to GET_ALL_CONSUMER_OFFSET (43): the file in one line.
 
-        The slave of 5.5.0 cannot read it with: fastjson 2 wants a bare key right behind its brace.
+        A slave of 5.5.0 cannot parse it with white space: fastjson 2 accepts a bare key only right
+        after the brace.
         """
         version = self.data_version.to_body()
         topics = yield from self._topics_of()
@@ -241,7 +245,7 @@ class ConsumerOffsetManager:
         return b"{%b}" % b",".join(parts)
 
     def _topics_of(self) -> Steps[dict[str, list[Json]]]:
-        """Steps to the topics of each group."""
+        """Steps that collect the topics of each group."""
         topics_of: dict[str, list[Json]] = {}
         for keys in in_parts(list(self.offset_table), STEP_ITEMS):
             for _, topic, group in self._pairs(keys):
@@ -255,7 +259,7 @@ class ConsumerOffsetManager:
         return at_once(self.encode_in_steps())
 
     def encode_in_steps(self) -> Steps[bytes]:
-        """Steps to the text of `consumerOffset.json`; the offsets are those of each step."""
+        """Steps that encode `consumerOffset.json`; each step reads the offsets of its moment."""
         version = written(self.data_version, depth=1)
         topics = yield from self._topics_of()
         tree = {
@@ -270,12 +274,12 @@ class ConsumerOffsetManager:
         return pretty(tree)
 
     def decode(self, text: bytes) -> int:
-        """Take over what `consumerOffset.json` holds, in place of what is here.
+        """Replace the table by the content of `consumerOffset.json`.
 
         Args:
           text: the file's text, as any version of RocketMQ wrote it.
-        Returns: how many keys `topic@group` there are.
-        Raises: ValueError: it is no table of offsets; nothing is changed then.
+        Returns: the number of keys `topic@group`.
+        Raises: ValueError: the text is not a table of offsets; nothing is changed then.
         """
         offsets, pull_offsets, data_version = parse_offsets(text)
         self.offset_table = _corrected(offsets)
@@ -291,9 +295,9 @@ class ConsumerOffsetManager:
 
 
 def parse_offsets(text: bytes) -> tuple[OffsetTable, OffsetTable, DataVersion | None]:
-    """Offsets, pull offsets and their version out of `consumerOffset.json`, or an answer to 43.
+    """Offsets, pull offsets and their version from `consumerOffset.json` or an answer to 43.
 
-    Raises: ValueError: it is no table of offsets.
+    Raises: ValueError: the text is not a table of offsets.
     """
     try:
         tree = parse(text)
@@ -318,7 +322,7 @@ def _written_topics(group: str, topics: list[Json]) -> bytes:
 
 
 def compact_table(table: Mapping[str, Mapping[int, int]]) -> bytes:
-    """The table as JSON without white space, as fastjson writes it by itself."""
+    """The table as JSON without white space, fastjson's default form."""
     entries = (
         f"{msgspec.json.encode(key).decode()}:"
         "{" + ",".join([f"{queue_id}:{offset}" for queue_id, offset in offsets.items()]) + "}"

@@ -1,10 +1,10 @@
 """BrokerController: one running broker.
 
-The shell: it owns the sockets and the tasks, loads the parts and closes them. `assembly.py` makes
-the parts, `request_table.py` the processors of requests.
+The shell: it owns the sockets and the tasks, loads the parts and closes them. `assembly.py` creates
+the parts, `request_table.py` the request processors.
 
-A turn of any connection ends in `SendTurn.end_turn`: one write for everything that
-was sent, then the pulls that waited for it.
+A turn of the connections ends in `SendTurn.end_turn`: one write for all messages of the turn, then
+the pulls that waited for them.
 
 Java counterpart: broker/BrokerController.java of 5.3.3.
 """
@@ -42,39 +42,40 @@ logger = logging.getLogger(__name__)
 _failures = FailureLog(logger)
 
 SCAN_CLIENTS_INTERVAL_S = 10.0
-"""Between two looks for clients whose heartbeats stay away. RocketMQ: ClientHousekeepingService."""
+"""Between two scans for clients without heartbeats. RocketMQ: ClientHousekeepingService."""
 
 SAVE_FILTERS_INTERVAL_S = 10.0
-"""Between two looks for filters that changed. RocketMQ: BrokerController.initialize."""
+"""Between two saves of changed filters. RocketMQ: BrokerController.initialize."""
 
 GOODBYE_TIMEOUT_S = 5.0
-"""A stopping broker does not wait longer for its name servers."""
+"""How long a stopping broker tries to unregister from its name servers."""
 
 
 class BrokerController:
     """One broker.
 
-    Lifecycle: make it, start `run` in a nursery, cancel it to stop. Owner: that one task.
+    Lifecycle: create it, start `run` in a nursery, cancel it to stop. Owner: that one task.
 
     Args:
-      config: the broker's keys; broker_name, broker_ip1 and broker_ip2 are filled in.
+      config: the broker's keys, including broker_name, broker_ip1 and broker_ip2.
       store_config: the store's keys.
-      clock, disk: the seams of time and files.
-      turn: shared with another server of the same process; None: its own.
-      listeners: sockets to serve on, from `open_listener`; None: those that `config` says.
-      random: picks queues for producers that leave it to the broker.
+      clock, disk: time and files; tests replace them.
+      turn: shared with another server of the same process; None: a new one.
+      listeners: sockets to serve on, from `open_listener`; None: opened as `config` says.
+      random: picks queues for producers that leave the choice to the broker.
       client: calls the name servers, and a slave's master; shares the turn. None: one that
         connects by TCP.
       open_process: starts a filter server.
       ha_connect: connects a slave to its master's haListenPort.
-      expects_slaves: slaves may come although nothing in `config` speaks of them; not to a broker
-        in a test.
+      expects_slaves: listen for slaves although nothing in `config` mentions them; false for
+        brokers in tests.
 
     Attributes:
       config: as above.
-      parts: all that `assembly.py` made.
+      parts: all parts that `assembly.py` created.
       store, topics, groups, offsets, delay_offsets, filters, producers, consumers, locks,
-        filter_servers, transactions, schedule, timers, replication, registrar, pulls: some of them.
+        filter_servers, transactions, schedule, timers, replication, registrar, pulls: shortcuts to
+        some of them.
       client, turn: as above.
       server: None before it listens.
     """
@@ -122,29 +123,32 @@ class BrokerController:
 
     @property
     def listen_addresses(self) -> tuple[str, ...]:
-        """Where it listens, the VIP port last; known once it runs."""
+        """The addresses it listens on, the VIP port last; known once it runs."""
         return self.parts.address.listened
 
     @property
     def broker_addr(self) -> str:
-        """`host:port` that clients are told; known once it runs."""
+        """The `host:port` advertised to clients; known once it runs."""
         return self.parts.address.broker_addr
 
     @property
     def sends_refused(self) -> str:
-        """Why the store takes no message now, for people; "" when it does."""
+        """The reason why the store accepts no messages now, in words; "" when it accepts them."""
         return self.store.trouble
 
     def wall_clock_set(self) -> None:
-        """Whoever set the wall clock on says so: what is due now comes at once, not in a second."""
+        """Deliver due messages at once after a test moved the wall clock, not within a second."""
         for service in (self.schedule, self.timers, self.transactions):
             service.wake()
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Serve until cancelled; started means bound, loaded and registered where it can be.
+        """Serve until cancelled.
+
+        It reports "started" once the sockets are bound, the data is loaded, and the broker is
+        registered with the name servers that answer.
 
         Raises:
-          OSError: an address is taken or not ours; the text names it.
+          OSError: an address is in use or not of this machine; the text names it.
           StoreError: the data folder is locked, damaged, not writable or full.
         """
         listeners = self._listeners
@@ -189,7 +193,7 @@ class BrokerController:
             self._close()
 
     def _load(self) -> None:
-        """Read the files, tables first.
+        """Read the files, tables first, because the store needs to know topics with batch queues.
 
         Raises: StoreError: see `run`.
         """
@@ -207,9 +211,9 @@ class BrokerController:
         note_batch_topics(self.store, self.topics.topic_config_table.values())
         was_killed = self.store.disk.exists(f"{self.store.config.store_path_root_dir}/abort")
         self.store.load()
-        tables.make_good(self.store)
+        tables.repair(self.store)
         if was_killed:
-            self.filters.bear_again()
+            self.filters.reset_birth_times()
         if not self.store.is_slave:
             self.transactions.load()
         self.timers.load()
@@ -226,9 +230,11 @@ class BrokerController:
             await nursery.start(self.replication.run, ha_listeners)
             services = Supervisor(nursery, logger)
             await services.start("the registration", self.registrar.run)
-            services.start_soon("the keeping of filter servers", self.parts.keeper.run)
+            services.start_soon("the supervision of filter servers", self.parts.keeper.run)
             services.start_soon("the waking of held pulls", self.pulls.hold_service.run)
-            services.every("the look for lost clients", SCAN_CLIENTS_INTERVAL_S, self._scan_clients)
+            services.every(
+                "the scan for expired clients", SCAN_CLIENTS_INTERVAL_S, self._scan_clients
+            )
             saver = TableSaver(self.parts.tables.files, self.store)
             offsets_s = self.config.flush_consumer_offset_interval / 1000
             delay_offsets_s = self.store.config.flush_delay_offset_interval / 1000
@@ -237,7 +243,9 @@ class BrokerController:
                 services, self.delay_offsets.file, delay_offsets_s, saver.sync_log_or_fail
             )
             filters = self.filters
-            saver.start_lazy(services, filters.file, SAVE_FILTERS_INTERVAL_S, look=filters.clean)
+            saver.start_lazy(
+                services, filters.file, SAVE_FILTERS_INTERVAL_S, before_save=filters.clean
+            )
             saver.start_eager(services, self.topics.file, self.groups.file)
             if not self.store.is_slave:
                 await self._deliver(services)
@@ -248,7 +256,7 @@ class BrokerController:
             await trio.sleep_forever()
 
     async def _deliver(self, services: Supervisor) -> None:
-        """Start what delivers, and asks producers: a master's work."""
+        """Start the deliveries and the transaction checks, which only a master runs."""
         await services.start("the delivery of delayed messages", self.schedule.run)
         await services.start("the checks of transactions", self.transactions.run)
         services.start_soon("the saving of transactions", self.transactions.save)
@@ -258,7 +266,7 @@ class BrokerController:
 
     def _close(self) -> None:
         for what, close in (
-            ("the log", self.store.flusher.flush),  # what was delivered, before it is noted so
+            ("the log", self.store.flusher.flush),  # before offsets that refer to it
             ("the delay offsets", self._persist_delay_offsets),
             ("the transactions", self._note_transactions),
             ("the timers", self.timers.note_progress),
@@ -272,10 +280,10 @@ class BrokerController:
             except StoreError as error:
                 logger.error("%s could not be saved: %s", what, error)
             except Exception as error:  # noqa: BLE001 - our bug: the others are saved
-                _failures.note(f"saving {what}", "What it says stays as it was", error)
+                _failures.note(f"saving {what}", "The file on disk stays as it was", error)
         self.store.close()
 
-    # What runs from time to time
+    # Periodic work
 
     def _scan_clients(self) -> None:
         now_s = self._clock.monotonic_s()
@@ -295,16 +303,16 @@ class BrokerController:
 
     def _note_transactions(self) -> None:
         if not self.store.is_slave:
-            self.transactions.note_through()
+            self.transactions.note_progress()
 
 
 class _LastServices:
-    """Services that outlive the cancellation of the others.
+    """Services that keep running while the others are being cancelled.
 
-    What stops still needs the store, and says goodbye to name servers by the client.
+    Stopping services still need the store, and the registrar uses the client to unregister.
 
     Args:
-      nursery: owns them; it is not left before `stop` was called.
+      nursery: runs them; it cannot end before `stop` was called.
     """
 
     def __init__(self, nursery: trio.Nursery) -> None:
@@ -315,7 +323,7 @@ class _LastServices:
         """Run a service until `stop`; returns when it has started."""
         scope = trio.CancelScope(shield=True)
         self._scopes.append(scope)
-        # A cancellation while it starts must not leave it without an end.
+        # A cancellation while the service starts must not leave it running without an owner.
         with trio.CancelScope(shield=True):
             await self._nursery.start(_run_in, scope, run)
 

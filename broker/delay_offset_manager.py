@@ -1,4 +1,4 @@
-"""How far each delay level's queue has been delivered: `delayOffset.json`.
+"""DelayOffsetManager: the delivered offset of each delay level's queue, in `delayOffset.json`.
 
 Java counterpart: the table in broker/schedule/ScheduleMessageService.java and
 DelayOffsetSerializeWrapper.java of 5.3.3; the file is that of 5.5.0 (4.x has no `dataVersion`).
@@ -25,19 +25,19 @@ from .table_numbers import correct_version, whole_number
 logger = logging.getLogger(__name__)
 
 LEVEL_MAX: Final = 1000
-"""Levels beyond it are taken for a damaged file; messageDelayLevel has 18 by default."""
+"""A higher level means that the file is damaged; messageDelayLevel has 18 by default."""
 
 
 class DelayOffsetManager:
     """The table of delay offsets. Not thread-safe: used from the broker's one trio run.
 
     Args:
-      clock: tells when the data version moved.
-      version_step: updates after which the data version moves on (delayOffsetUpdateVersionStep).
+      clock: gives the data version's time.
+      version_step: updates per data version (delayOffsetUpdateVersionStep).
       save: writes the file.
 
     Attributes:
-      file: where the table lies.
+      file: the table's file.
       offset_table: queue offset in SCHEDULE_TOPIC_XXXX to deliver next, by level; level n has the
         queue n - 1.
     """
@@ -53,7 +53,7 @@ class DelayOffsetManager:
         self.offset_table: dict[int, int] = {}
 
     def update_offset(self, level: int, offset: int) -> None:
-        """Note how far a level has been delivered.
+        """Record how far a level has been delivered.
 
         Args:
           level: from 1 on.
@@ -73,15 +73,16 @@ class DelayOffsetManager:
         max_offset: int,
         waiting: Callable[[], int] | None = None,
     ) -> None:
-        """Bring a level's offset into its queue, when one is known.
+        """Correct a level's offset, when one is known, to lie within its queue.
 
-        What is delivered is on the device before it is noted, so an offset behind the queue's end
-        is wrong, whatever happened. RocketMQ goes on at the end, and delivers none of what waits.
+        Delivered messages are on the device before the offset is saved, so an offset past the
+        queue's end is wrong, even after a crash. RocketMQ continues at the end and never delivers
+        the waiting messages.
 
         Args:
           min_offset, max_offset: of the level's queue.
-          waiting: gives the offset of the first message that may wait still; used in place of an
-            offset behind the end. None: the end is used.
+          waiting: returns the offset of the first message that may be undelivered, which replaces
+            an offset past the end. None: the end is used.
         Source: ScheduleMessageService.correctDelayOffset.
         """
         offset = self.offset_table.get(level)
@@ -91,17 +92,17 @@ class DelayOffsetManager:
         if offset > max_offset:
             used = max_offset if waiting is None else waiting()
             logger.warning(
-                "%s: the offset of level %d is %d, but its queue ends at %d: %d is used in its "
-                "place, some messages may be delivered twice, and the file is written again",
+                "%s: the offset of level %d is %d, but its queue ends at %d: it is set to %d, "
+                "some messages may be delivered twice, and the file is written again",
                 DELAY_OFFSETS, level, offset, max_offset, used,
             )  # fmt: skip
         self.offset_table[level] = used
         self.file.is_dirty = True
 
     def take_over(self, text: bytes) -> None:
-        """As `decode`, of what a slave's master answers to 45; saved soon if it is new.
+        """Replace the table by a master's answer to 45; a changed table is saved.
 
-        Raises: ValueError: it is no table of delay offsets; nothing is changed then.
+        Raises: ValueError: the text is not a table of delay offsets; nothing is changed then.
         """
         before, was_dirty = self.offset_table, self.file.is_dirty
         self.decode(text)
@@ -117,12 +118,12 @@ class DelayOffsetManager:
         )
 
     def decode(self, text: bytes) -> int:
-        """Take over what `delayOffset.json` holds, in place of what is here.
+        """Replace the table by the content of `delayOffset.json`.
 
         Args:
           text: the file's text, as any version of RocketMQ wrote it.
-        Returns: how many levels there are.
-        Raises: ValueError: it is no table of delay offsets; nothing is changed then.
+        Returns: the number of levels.
+        Raises: ValueError: the text is not a table of delay offsets; nothing is changed then.
         """
         try:
             tree = parse(text)

@@ -1,4 +1,4 @@
-"""One task that does what is due, and rests until the next thing is."""
+"""DueTask: a task that runs work when it is due, and sleeps until more is due."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ logger = logging.getLogger(__name__)
 
 WAIT_S: Final = 1.0
 WAIT_RATIO: Final = 0.01
-"""The clock may be set on, or the machine may have slept: it is looked at again after a hundredth
-of what was left to wait, or after a second, so nothing is late by more than that."""
+"""The clock may be set forward, or the machine may have slept: the time is checked again after a
+hundredth of the remaining wait, or after a second, so nothing is late by more than that."""
 
 RETRY_S: Final = 0.1
-"""Before what failed is tried again. Source: ScheduleMessageService, DELAY_FOR_A_WHILE."""
+"""The pause before a retry. Source: ScheduleMessageService, DELAY_FOR_A_WHILE."""
 
 
 DELIVERY_LAG_MS: Final = 60_000
-"""A message that was due so long before the log's newest one counts as delivered, where nothing
-else tells. A broker that is busy delivers late, but not a minute."""
+"""A message that was due this long before the log's newest one counts as delivered, if there is no
+other evidence. A busy broker delivers late, but not by a minute."""
 
 
 class DueTask:
     """Calls `work` whenever something is due.
 
     Args:
-      work: does one slice of what is due, about a millisecond of it; returns how many seconds from
-        now on the next is: 0 or less for now, infinity for not before `wake`. What it raises is
-        logged, and it is called again: after a StoreError when `retry_s` is over, after any other
-        error at growing intervals.
+      work: does one slice of the due work, about a millisecond; returns the seconds until the next:
+        0 or less for now, infinity for not before `wake`. Its errors are logged, and it is called
+        again: after a StoreError when `retry_s` is over, after any other error at growing
+        intervals.
       failing: begins the log line of an error, such as "delayed messages are delivered later".
-      retry_s: the pause before what failed is tried again.
+      retry_s: the pause before a retry.
     """
 
     def __init__(
@@ -50,25 +50,25 @@ class DueTask:
         self._failures = FailureLog(logger)
 
     def wake(self) -> None:
-        """Something may be due earlier than `work` said."""
+        """Call `work` now: something may be due earlier than it returned."""
         self._changed.set()
 
     async def run(self) -> None:
         """Work until cancelled."""
-        told, pause_s = "", self._retry_s
+        logged, pause_s = "", self._retry_s
         while True:
             try:
                 left_s = self._work()
-                told, pause_s = "", self._retry_s
+                logged, pause_s = "", self._retry_s
             except StoreError as error:
-                if str(error) != told:
+                if str(error) != logged:
                     logger.error("%s: %s", self._failing, error)
-                told = str(error)
+                logged = str(error)
                 left_s = self._retry_s
             except Exception as error:  # noqa: BLE001 - our bug: it is tried again
                 left_s, pause_s = pause_s, min(2 * pause_s, PAUSE_S_MAX)
                 meaning = f"Nothing is lost: {self._failing}"
-                self._failures.note("what is due now and then", meaning, error)
+                self._failures.note("a task for due work", meaning, error)
             if left_s <= 0:
                 await trio.lowlevel.checkpoint()
                 continue

@@ -1,11 +1,11 @@
-"""Which filters a message matches, as a bit map, and which messages a pull need not read.
+"""FilterBitMaps: bit maps of the SQL92 filters that a message matches, so that pulls can skip it.
 
-With `enableCalcFilterBitMap` each message of a topic that has filters is evaluated when it is
-stored; its extension unit keeps the result as a Bloom filter. A pull by a filter then leaves
-messages unread whose bit map has not all of the filter's bits.
+With `enableCalcFilterBitMap` the filters of a topic are evaluated when a message is stored; its
+extension unit keeps the result as a Bloom filter. A pull by a filter then skips, unread, messages
+whose bit map lacks one of the filter's bits.
 
-A message without a bit map is read, so where it is dear, or fails, there is none: that never loses
-a message.
+A message without a bit map is read. So where evaluation is slow, or fails, the bit map is left out,
+which never loses a message.
 
 Java counterpart: broker/filter/CommitLogDispatcherCalcBitMap.java and isMatchedByConsumeQueue of
 ExpressionMessageFilter.java of 5.3.3. Pure.
@@ -25,26 +25,26 @@ from .consumer_filter_manager import ConsumerFilterManager
 logger = logging.getLogger(__name__)
 
 SLOW_S: Final = 0.02
-"""A message that took so long to evaluate is followed by some without a bit map. Usual filters take
-10 µs each, a hostile one up to 0.4 s. RocketMQ evaluates in a thread of its own, unbounded."""
+"""After an evaluation that took this long, no bit maps are made for a while. Usual filters take
+10 µs each, a hostile one up to 0.4 s. RocketMQ evaluates in a separate thread, unbounded."""
 
 REST_FACTOR: Final = 20
-"""How many times longer than the evaluation the rest is, so that senders lose 5 % at most."""
+"""Length of that pause as a multiple of the evaluation, so that senders lose 5 % at most."""
 
 BORN_MARGIN_MS: Final = 10_000
-"""Messages stored so soon after a filter was born are read whatever their bit map says: RocketMQ
-notes the birth before it compiles the filter, and meanwhile stores messages without its bits."""
+"""Messages stored this soon after a filter was born are read whatever their bit map says: RocketMQ
+records the birth before it compiles the filter, and meanwhile stores messages without its bits."""
 
 _FEW_FILTERS: Final = 2
 """With more filters than this a message's properties are parsed once for all of them."""
 
 
 class FilterBitMaps:
-    """What connects filters with the bit maps of extension units.
+    """Makes the bit maps of extension units from filters, and tests them for pulls.
 
     Args:
       filters: the broker's.
-      monotonic_s: a clock for what an evaluation takes.
+      monotonic_s: a clock that times evaluations.
     """
 
     def __init__(self, filters: ConsumerFilterManager, *, monotonic_s: Callable[[], float]) -> None:
@@ -56,7 +56,7 @@ class FilterBitMaps:
     def bit_map_of(self, topic: str, properties: bytes) -> bytes | None:
         """The bit map of a message that is being stored; None: it has none. Does not raise.
 
-        What is unknown, and what cannot be evaluated, does not match, as in a pull.
+        A result that is unknown, or an evaluation that fails, counts as no match, as in a pull.
 
         Args:
           topic: the message's.
@@ -77,7 +77,10 @@ class FilterBitMaps:
                 if data.expression is not None and data.expression.matches(parsed):
                     self._bloom.hash_to(data.positions, bits)
         except Exception:  # a bug of ours: the message must be stored all the same
-            logger.exception("a message of %s could not be evaluated", topic)
+            logger.exception(
+                "the filters of %s could not be evaluated for a message: it is stored without a "
+                "bit map, and pulls read it", topic,
+            )  # fmt: skip
             self._rest_until_s = start_s + 1
             return None
         took_s = self._monotonic_s() - start_s
@@ -90,16 +93,16 @@ class FilterBitMaps:
             )  # fmt: skip
         return bytes(bits)
 
-    def hides(
+    def skip_test(
         self, topic: str, group: str, expression: Expression
     ) -> Callable[[ExtUnit], bool] | None:
-        """What tells, without a look at the record, that a message does not match.
+        """A test that finds messages that do not match, without reading their records.
 
         Args:
           topic, group: of a pull.
-          expression: what the pull filters by.
-        Returns: whether a unit's message surely does not match; None: nothing is known of any,
-          because the expression is not the one that the group is registered with now.
+          expression: the pull's filter.
+        Returns: a function that returns true when a unit's message certainly does not match; None:
+          no message can be skipped, because the group is now registered with another expression.
         """
         data = self._filters.find(topic, group)
         if data is None or data.expression is not expression:
@@ -107,7 +110,7 @@ class FilterBitMaps:
         bloom, positions = self._bloom, data.positions
         size, from_ms = bloom.bit_count // 8, data.born_ms + BORN_MARGIN_MS
 
-        def is_hidden(unit: ExtUnit) -> bool:
+        def can_skip(unit: ExtUnit) -> bool:
             bits = unit.bit_map
             return (
                 bits is not None
@@ -116,4 +119,4 @@ class FilterBitMaps:
                 and not bloom.is_hit(positions, bits)
             )
 
-        return is_hidden
+        return can_skip

@@ -1,13 +1,14 @@
-"""Keeps `filterServerNums` filter servers alive, as child processes of the broker.
+"""FilterServerKeeper: keeps `filterServerNums` filter servers running, as the broker's children.
 
-What is run is a constant: no value of the configuration, and none from the wire, is ever part of a
-command line or of the environment, and there is no shell. (RocketMQ ran `sh HOME/bin/startfsrv.sh`
-with keys that anybody could change by a request: CVE-2023-33246.) A child learns its keys from
-its standard input: lines of a properties file, then an empty one. The pipe stays open, and its end
-is a child's order to stop, so none outlives its broker, however that ends.
+The command is a constant: no value of the configuration or from the wire is ever part of a command
+line or of the environment, and there is no shell. (RocketMQ ran `sh HOME/bin/startfsrv.sh` with
+keys that any client could change by a request: CVE-2023-33246.) A child reads its keys from
+standard input: lines of a properties file, then an empty one. The pipe stays open; when it closes
+the child stops, so no child outlives its broker, even after a crash.
 
-Java counterpart: createFilterServer of broker/filtersrv/FilterServerManager.java of 4.2.0. It looks
-every 30 s and starts what is missing; here also when one ends, and never more than it keeps.
+Java counterpart: createFilterServer of broker/filtersrv/FilterServerManager.java of 4.2.0. It
+checks every 30 s and starts missing ones; here one is also started when another ends, and there are
+never more than configured.
 """
 
 from __future__ import annotations
@@ -34,80 +35,80 @@ from .filter_server_manager import EXPIRED_S, FilterServerManager
 logger = logging.getLogger(__name__)
 
 COMMAND: Final = (sys.executable, "-m", "trocket.filtersrv", "--config-from-stdin")
-"""All of it: see above."""
+"""The complete command line; see the module's text."""
 
-FIRST_LOOK_S: Final = 5.0
-LOOK_INTERVAL_S: Final = 30.0
-"""Source: FilterServerManager.start of 4.2.0. The first look comes late because filter servers that
-were started by hand, or outlived a crash of the broker, come back within seconds."""
+FIRST_CHECK_S: Final = 5.0
+CHECK_INTERVAL_S: Final = 30.0
+"""Source: FilterServerManager.start of 4.2.0. The first check is delayed because filter servers
+that were started by hand, or outlived a crash of the broker, register again within seconds."""
 
 PAUSE_S_MIN: Final = 0.5
-PAUSE_S_MAX: Final = LOOK_INTERVAL_S
-"""Before another one is started when one has ended: twice as long for each that ended without any
-having registered, because what cannot start must not keep a processor busy."""
+PAUSE_S_MAX: Final = CHECK_INTERVAL_S
+"""Pause before a restart. It doubles each time that a child ended and none has registered, because
+a filter server that cannot start must not keep a processor busy."""
 
 STUCK_S: Final = 2 * EXPIRED_S
-"""When all of ours run and for so long none is registered, they are ended: each has hung, in a
-function of the operator's for instance. When some are registered nobody knows which one hangs."""
+"""When all children run and none is registered for this long, they are restarted: each has hung, in
+an operator's function for instance. While some are registered, the one that hangs is unknown."""
 
 STOP_GRACE_S: Final = 3.0
 """From SIGTERM to SIGKILL; a filter server needs a tenth of a second. A broker that is stopped has
 10 s in a container."""
 
 LAST_LINES_S: Final = 1.0
-"""How long the log of a child that has ended is read on: a process of its own may hold the pipe."""
+"""How long the log of an ended child is still read: a process of the child may hold the pipe."""
 
 LINE_SIZE_MAX: Final = 2_000
-"""Bytes of a line of a child that get into our log; the rest of the line is left out."""
+"""Bytes of a child's log line that are copied to our log; the rest of the line is left out."""
 
 READ_SIZE: Final = 1_024
 READ_PAUSE_S: Final = 0.05
 LINE_PAUSE_S: Final = 0.001
-"""A child that logs without end waits, and the broker does not: 20 KB and 1,000 lines a second."""
+"""A child that logs without end is throttled to 20 KB and 1,000 lines a second."""
 
 _INHERITED: Final = (
     *("PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR", "JAVA_HOME"),
     *("PYTHONHOME", "PYTHONUSERBASE", "PYTHONNOUSERSITE", "PYTHONUTF8"),
     *("LD_LIBRARY_PATH", "SSL_CERT_FILE", "SSL_CERT_DIR"),
 )
-"""What a child's environment has of ours: enough to find Python, its packages and Java, to write
-and time a log, and to fetch by https. Credentials are often in the rest."""
+"""Environment variables that a child inherits: enough to find Python, its packages and Java, to
+write and time a log, and to fetch by https. The others often hold credentials."""
 
 _ANYWHERE: Final = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}
-"""Where to connect to what listens on all addresses."""
+"""The address to connect to, by the wildcard address that the broker listens on."""
 
 _CONTROLS: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _LEVEL: Final = re.compile(r"(?:\S+ ){0,2}(DEBUG|INFO|WARNING|ERROR|CRITICAL) ")
-"""How a child's log line begins: `log_to_stderr` of common/process.py."""
+"""The start of a child's log line: `log_to_stderr` of common/process.py."""
 
 
 class Child(Protocol):
-    """What is needed of a process; `trio.Process` is one."""
+    """The part of a process that is used here; `trio.Process` implements it."""
 
     @property
     def pid(self) -> int:
-        """Its number."""
+        """The process id."""
 
     @property
     def stdin(self) -> trio.abc.SendStream | None:
-        """The near end of its standard input."""
+        """The parent's end of standard input."""
 
     @property
     def stderr(self) -> trio.abc.ReceiveStream | None:
-        """The near end of its standard error."""
+        """The parent's end of standard error."""
 
     @property
     def returncode(self) -> int | None:
-        """Its exit status, or minus the signal that ended it; None: it runs."""
+        """The exit status, or minus the signal that ended it; None: it runs."""
 
     async def wait(self) -> int:
         """Wait until it has ended, and reap it."""
 
     def terminate(self) -> None:
-        """Send SIGTERM; nothing when it has ended."""
+        """Send SIGTERM unless it has ended."""
 
     def kill(self) -> None:
-        """Send SIGKILL; nothing when it has ended."""
+        """Send SIGKILL unless it has ended."""
 
 
 OpenProcess = Callable[[], Awaitable[Child]]
@@ -115,7 +116,7 @@ OpenProcess = Callable[[], Awaitable[Child]]
 
 
 async def open_filter_server() -> Child:
-    """Start the process that COMMAND says, which waits for its keys.
+    """Start COMMAND, which waits for its keys on standard input.
 
     Raises: OSError: it cannot be started.
     """
@@ -125,8 +126,8 @@ async def open_filter_server() -> Child:
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         env=child_environment(os.environ),
-        cwd="/",  # `python -m` imports from the working directory before all others
-        start_new_session=True,  # a Ctrl-C is the broker's, which ends its children itself
+        cwd="/",  # `python -m` imports from the working directory first
+        start_new_session=True,  # a Ctrl-C goes to the broker only, which ends its children
     )
 
 
@@ -145,13 +146,13 @@ def child_environment(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def _absolute(path: str) -> str:
-    """The same for a process in another working directory."""
+    """The path for a process with another working directory."""
     return str(Path(path).absolute())
 
 
 @dataclasses.dataclass(slots=True)
 class ChildConfig:
-    """The keys of a filter server that say where it is; see `filtersrv/config.py`."""
+    """The addresses in a filter server's configuration; see `filtersrv/config.py`."""
 
     connect_which_broker: str
     filter_server_ip: str
@@ -159,13 +160,13 @@ class ChildConfig:
 
 
 def child_properties(config: BrokerConfig, port: int) -> str:
-    """The keys of a filter server as lines, and the empty line behind them.
+    """The keys of a filter server as lines, and the empty line that ends them.
 
-    Whatever a value holds, it is the value of its own key.
+    Values are escaped, so a value cannot set another key.
 
     Args:
       config: the broker's.
-      port: where it listens.
+      port: the port that the broker listens on.
     """
     bound = config.bind_address.strip("[]")
     of_server = ChildConfig(
@@ -184,15 +185,15 @@ def child_properties(config: BrokerConfig, port: int) -> str:
 
 
 class FilterServerKeeper:
-    """Starts filter servers, and starts them again.
+    """Starts filter servers, and restarts them when they end.
 
     Lifecycle: `run` in the broker's nursery; when that is cancelled, it ends them.
 
     Args:
-      config: the broker's; `filter_server_nums` is how many there are to be, those that others
-        started included.
-      port: gives where the broker listens.
-      servers: those that are registered.
+      config: the broker's; `filter_server_nums` is the wanted number, which includes filter servers
+        that were started by hand.
+      port: returns the port that the broker listens on.
+      servers: the registered filter servers.
       open_process: starts one.
     """
 
@@ -213,23 +214,23 @@ class FilterServerKeeper:
         self._wake = trio.Event()
         self._arrivals = 0
         self._pause_s = PAUSE_S_MIN
-        self._not_before_s = self._well_s = 0.0
+        self._not_before_s = self._healthy_s = 0.0
         self._failures = FailureLog(logger)
 
     @property
     def child_count(self) -> int:
-        """How many of ours run, or are about to."""
+        """The number of children that run or are being started."""
         return len(self._children)
 
     def wake(self) -> None:
-        """Look now: a filter server may have gone."""
+        """Check now, because a filter server may have ended."""
         self._wake.set()
 
     async def run(self) -> None:
-        """Keep them alive until cancelled."""
+        """Keep filter servers running until cancelled."""
         if not self._count:
             return
-        await trio.sleep(FIRST_LOOK_S)
+        await trio.sleep(FIRST_CHECK_S)
         async with trio.open_nursery() as nursery:
             while True:
                 now_s = trio.current_time()
@@ -238,22 +239,25 @@ class FilterServerKeeper:
                     self._start_missing(nursery, now_s)
                 self._wake = trio.Event()
                 left_s = self._not_before_s - now_s
-                with trio.move_on_after(left_s if left_s > 0 else LOOK_INTERVAL_S):
+                with trio.move_on_after(left_s if left_s > 0 else CHECK_INTERVAL_S):
                     await self._wake.wait()
 
     def _start_missing(self, nursery: trio.Nursery, now_s: float) -> None:
         missing = self._count - len(self._servers.addresses)
         for _ in range(min(missing, self._count - self.child_count)):
-            self._well_s = now_s
+            self._healthy_s = now_s
             scope = trio.CancelScope()
             self._children.add(scope)
             nursery.start_soon(self._keep, scope)
 
     def _end_stuck(self, now_s: float) -> None:
         if self._servers.addresses or self.child_count < self._count:
-            self._well_s = now_s
-        elif now_s - self._well_s >= STUCK_S:
-            logger.error("no filter server registers: all of them are started again")
+            self._healthy_s = now_s
+        elif now_s - self._healthy_s >= STUCK_S:
+            logger.error(
+                "no filter server has registered for %g s, so all of them are restarted; their "
+                "log lines above may say why", STUCK_S,
+            )  # fmt: skip
             for scope in self._children:
                 scope.cancel()
 
@@ -263,12 +267,12 @@ class FilterServerKeeper:
             with scope:
                 await self._run_child()
         except OSError as error:
-            logger.error("a filter server could not be started: %s", error)
+            logger.error("a filter server could not be started, trying again: %s", error)
         except BaseException as error:
             fatal, other = split_fatal(error)
             if other is None:
                 raise
-            self._failures.note("keeping a filter server", "Another one is started", other)
+            self._failures.note("running a filter server", "Another one is started", other)
             if fatal is not None:
                 raise fatal from None
         finally:
@@ -282,15 +286,15 @@ class FilterServerKeeper:
 
     async def _run_child(self) -> None:
         properties = child_properties(self._config, self._port())
-        with trio.CancelScope(shield=True):  # started means that somebody ends it
+        with trio.CancelScope(shield=True):  # a started process must reach the code that ends it
             child = await self._open_process()
         logger.info("filter server %d started", child.pid)
-        reading = trio.CancelScope(shield=True)  # what it says while it stops, too
+        reading = trio.CancelScope(shield=True)  # also reads what it logs while it stops
         read_all = trio.Event()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(_log_lines, child, reading, read_all)
             try:
-                await _tell(child, properties)
+                await _send_keys(child, properties)
                 status = await child.wait()
                 logger.warning("filter server %d ended: %s", child.pid, _reason(status))
             finally:
@@ -301,11 +305,11 @@ class FilterServerKeeper:
                 reading.cancel()
 
 
-async def _tell(child: Child, properties: str) -> None:
+async def _send_keys(child: Child, properties: str) -> None:
     assert child.stdin is not None
     try:
         await child.stdin.send_all(properties.encode("ascii"))
-    except trio.BrokenResourceError:  # it has ended; why is in its log
+    except trio.BrokenResourceError:  # it has ended; its log has the reason
         logger.debug("filter server %d did not read its keys", child.pid)
 
 
@@ -318,7 +322,9 @@ async def _end(child: Child) -> None:
         with trio.move_on_after(STOP_GRACE_S):
             await child.wait()
     if child.returncode is None:
-        logger.warning("filter server %d does not stop, and is killed", child.pid)
+        logger.warning(
+            "filter server %d is killed: it did not stop within %g s", child.pid, STOP_GRACE_S
+        )
         child.kill()
         await child.wait()
 
@@ -328,7 +334,7 @@ def _reason(status: int) -> str:
 
 
 async def _log_lines(child: Child, reading: trio.CancelScope, read_all: trio.Event) -> None:
-    """Put what a child writes to standard error into our log."""
+    """Copy a child's standard error to our log."""
     assert child.stderr is not None
     lines = ChildLog(child.pid)
     with reading:
@@ -338,16 +344,16 @@ async def _log_lines(child: Child, reading: trio.CancelScope, read_all: trio.Eve
                     count = lines.receive_data(bytes(data))
                     await trio.sleep(READ_PAUSE_S + LINE_PAUSE_S * count)
             except trio.BrokenResourceError as error:
-                logger.warning("the log of filter server %d is lost: %s", child.pid, error)
+                logger.warning("the log of filter server %d cannot be read: %s", child.pid, error)
     lines.receive_eof()
     read_all.set()
 
 
 class ChildLog:
-    """The lines of one child as records of our log, each with its own level.
+    """Copies the lines of one child to our log, each with its level.
 
     Args:
-      pid: named in each of them.
+      pid: the child's, part of each line.
     """
 
     def __init__(self, pid: int) -> None:
@@ -355,9 +361,9 @@ class ChildLog:
         self._begun = b""
 
     def receive_data(self, data: bytes) -> int:
-        """Take in what the child wrote, cut anywhere.
+        """Process output of the child, in pieces of any size.
 
-        Returns: how many lines ended in it.
+        Returns: the number of completed lines.
         """
         *lines, rest = data.split(b"\n")
         for line in lines:
@@ -368,7 +374,7 @@ class ChildLog:
         return len(lines)
 
     def receive_eof(self) -> None:
-        """It writes no more."""
+        """Log an incomplete last line at the end of the output."""
         if self._begun:
             self._log(self._begun)
         self._begun = b""

@@ -1,13 +1,13 @@
-"""The filter servers that registered with this broker (301), by connection.
+"""FilterServerManager: the filter servers that registered with this broker (301), by connection.
 
-A filter server is here from its first 301 until its connection closes or it stays silent for
-EXPIRED_S. The name servers are told the list with each registration of the broker, and clients
-find it in the routes.
+A filter server is registered from its first 301 until its connection closes or no 301 comes for
+EXPIRED_S. The list is part of each registration with the name servers, and clients find it in the
+routes.
 
 Invariant: one entry for each connection, and one for each address.
 
-Java counterpart: broker/filtersrv/FilterServerManager.java of 4.2.0; who keeps filter servers alive
-is in `filter_server_keeper.py`. Pure.
+Java counterpart: broker/filtersrv/FilterServerManager.java of 4.2.0; the part that starts filter
+servers is in `filter_server_keeper.py`. Pure.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class FilterServerManager:
     """The table of filter servers. Not thread-safe: used from the broker's one trio run.
 
     Attributes:
-      on_change: called when an address came or went; may be set later.
+      on_change: called when an address was added or removed; may be set later.
     """
 
     def __init__(self, *, on_change: Callable[[], None] = _ignore_change) -> None:
@@ -61,24 +61,25 @@ class FilterServerManager:
 
     @property
     def addresses(self) -> tuple[str, ...]:
-        """Where consumers find them, in the order in which they came."""
+        """The addresses that consumers connect to, in the order of registration."""
         return tuple(server.address for server in self._servers.values())
 
     @property
     def arrivals(self) -> int:
-        """How many addresses have come so far, those that went again too."""
+        """The number of addresses registered so far, including removed ones."""
         return self._arrivals
 
     def register(self, channel: ClientChannel, address: str, *, now_s: float) -> None:
-        """Note a 301.
+        """Record a 301.
 
-        Of an address that comes on another connection than before, the new one counts: only one
-        process listens there, and the broker may learn late that an old connection is broken.
+        When an address comes on another connection, the new connection replaces the old one: only
+        one process listens there, and the broker may learn late that a connection is broken.
 
         Args:
+          channel: the filter server's connection.
           address: any text from the wire.
           now_s: monotonic seconds.
-        Raises: RequestRefused: SYSTEM_ERROR, it is no address, or there are too many.
+        Raises: RequestRefused: SYSTEM_ERROR: it is not an address, or there are too many.
         """
         check_address("filter server address", address)
         known = self._servers.get(channel)
@@ -89,7 +90,7 @@ class FilterServerManager:
         if holder is None and known is None and len(self._servers) >= FILTER_SERVERS_MAX:
             raise RequestRefused(
                 ResponseCode.SYSTEM_ERROR,
-                f"{FILTER_SERVERS_MAX} filter servers are registered, and no more are taken",
+                f"{FILTER_SERVERS_MAX} filter servers are registered, which is the limit",
             )
         if holder is not None:
             del self._servers[holder]
@@ -101,23 +102,26 @@ class FilterServerManager:
             self.on_change()
 
     def channel_closed(self, channel: ClientChannel) -> bool:
-        """Forget the filter server of a closed connection.
+        """Remove the filter server of a closed connection.
 
         Returns: whether there was one.
         """
         server = self._servers.pop(channel, None)
         if server is None:
             return False
-        logger.warning("filter server %s on %s is gone", server.address, channel.remote_address)
+        logger.warning(
+            "filter server %s on %s is removed: its connection closed or it sent no registration",
+            server.address, channel.remote_address,
+        )  # fmt: skip
         self.on_change()
         return True
 
     def scan_inactive(self, now_s: float) -> list[ClientChannel]:
-        """Forget the filter servers that stay silent.
+        """Remove the filter servers whose registration has expired.
 
         Args:
           now_s: monotonic seconds.
-        Returns: their connections, which are to be closed.
+        Returns: their connections, which the caller closes.
         Source: FilterServerManager.scanNotActiveChannel.
         """
         expired = [

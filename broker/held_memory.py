@@ -1,8 +1,8 @@
-"""Memory of held pulls: what they take of the budget of the broker's connections.
+"""HeldMemory: the share of held pulls in the memory budget of the broker's connections.
 
-A held pull keeps no body and no header of its request. Besides some short texts it keeps what it
-selects messages by: tags codes and a compiled expression. Those may be large, and thousands of
-pulls may share one, so each is counted once, for the connection that came with it first.
+A held pull keeps neither body nor header of its request. Besides some short texts it keeps its
+selector: tags codes or a compiled expression. A selector may be large, and thousands of pulls may
+share it, so it is counted once, for the first connection that brought it.
 """
 
 from __future__ import annotations
@@ -15,33 +15,33 @@ from ..remoting.channel import Channel
 from .pull import Pull, Selector
 
 HELD_PULL_SIZE: Final = 800
-"""Bytes of one held pull, with topic, group and numbers, and without what it selects by."""
+"""Bytes of one held pull, with topic, group and numbers, without its selector."""
 
 _CODE_SIZE: Final = 32
 """Bytes of one int."""
 
 
 def size_of_selector(selector: Selector) -> int:
-    """About how many bytes tags codes or a compiled expression take."""
+    """Approximate size of tags codes or a compiled expression, in bytes."""
     if isinstance(selector, Expression):
         return len(selector.text) * EXPRESSION_CHARACTER_SIZE
     return sys.getsizeof(selector) + _CODE_SIZE * len(selector)
 
 
 class _Counted:
-    """Tags codes or an expression that held pulls share."""
+    """The reference count of a selector that held pulls share."""
 
     __slots__ = ("count", "payer", "selector", "size")
 
     def __init__(self, selector: Selector, payer: Channel, size: int) -> None:
-        self.selector = selector  # keeps its id from being another object's
+        self.selector = selector  # a reference, so that no other object gets its id
         self.payer = payer
         self.size = size
         self.count = 0
 
 
 class HeldMemory:
-    """The accounts of one broker's held pulls."""
+    """Accounting of the memory of one broker's held pulls."""
 
     def __init__(self) -> None:
         self._selectors: dict[int, _Counted] = {}
@@ -53,7 +53,7 @@ class HeldMemory:
         """
         channel = pull.channel
         selector = pull.selector
-        if selector is None:  # as most
+        if selector is None:  # the usual case
             return channel.memory.held_requests.take(channel, HELD_PULL_SIZE)
         known = self._selectors.get(id(selector))
         size = 0 if known is not None else size_of_selector(selector)
@@ -65,7 +65,7 @@ class HeldMemory:
         return True
 
     def give_back(self, pull: Pull) -> None:
-        """A pull that was counted is no longer held."""
+        """Release the memory of a counted pull that is no longer held."""
         channel = pull.channel
         channel.memory.held_requests.give_back(channel, HELD_PULL_SIZE)
         selector = pull.selector

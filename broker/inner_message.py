@@ -1,4 +1,4 @@
-"""Messages as the broker itself stores them: sent on later, tried again, given up.
+"""Messages that the broker stores itself: delayed, timed, retried, dead letters.
 
 Pure, but for the store that `InnerPuts` appends to.
 
@@ -56,7 +56,7 @@ _TIMER_ROOM: Final = _DELIVERY_ROOM + len(properties_to_bytes({PROPERTY_TIMER_OU
 _CHECK_ROOM: Final = len(
     properties_to_bytes({PROPERTY_TRANSACTION_CHECK_TIMES: _INT64_TEXT, "WAIT": "false"})
 )
-"""Bytes of the properties that a half message gets when its producer is asked about it."""
+"""Bytes of the properties that a half message gets when its transaction is checked."""
 
 
 class DelayLevels:
@@ -77,14 +77,14 @@ class DelayLevels:
         return len(self._delays_ms)
 
     def delay_ms(self, level: int) -> int:
-        """How long messages of a level wait; a level above the highest counts as that."""
+        """The delay of a level; a level above the highest counts as the highest."""
         return self._delays_ms[min(level, self.level_max) - 1]
 
 
 def delay_level(properties: bytes) -> int:
     """A message's delay level; 0 or less: it is not delayed.
 
-    Raises: ValueError: DELAY is no int32. RocketMQ answers a NumberFormatException's text.
+    Raises: ValueError: DELAY is not an int32. RocketMQ answers a NumberFormatException's text.
     """
     raw = find_property(properties, b"DELAY")
     if raw is None:
@@ -96,7 +96,7 @@ def delay_level(properties: bytes) -> int:
 
 
 def delayed(message: InnerMessage, level: int, levels: DelayLevels) -> InnerMessage:
-    """The message as it waits in SCHEDULE_TOPIC_XXXX.
+    """The message in the form that waits in SCHEDULE_TOPIC_XXXX.
 
     Source: HookUtils.transformDelayLevelMessage.
     """
@@ -104,7 +104,7 @@ def delayed(message: InnerMessage, level: int, levels: DelayLevels) -> InnerMess
     waiting = message.moved(SCHEDULE_TOPIC, level - 1)
     waiting.change_properties(
         {"DELAY": str(level), "REAL_TOPIC": message.topic, "REAL_QID": str(message.queue_id)},
-        *TIMER_NAMES,  # the level counts
+        *TIMER_NAMES,  # the level takes precedence
     )
     return waiting
 
@@ -112,15 +112,15 @@ def delayed(message: InnerMessage, level: int, levels: DelayLevels) -> InnerMess
 TOO_LARGE: Final = frozenset(
     {PutMessageStatus.MESSAGE_ILLEGAL, PutMessageStatus.PROPERTIES_SIZE_EXCEEDED}
 )
-"""Refusals of the store that no later try will change."""
+"""Refusals of the store that a retry cannot change."""
 
 
 class WaitingRefused(Exception):
-    """A message that would wait and must not be stored.
+    """A delayed, timer or half message that must not be stored.
 
     Attributes:
-      status: why; WHEEL_TIMER_NOT_ENABLE, WHEEL_TIMER_MSG_ILLEGAL, or MESSAGE_ILLEGAL: it will be
-        too large when it is delivered.
+      status: the reason: WHEEL_TIMER_NOT_ENABLE, WHEEL_TIMER_MSG_ILLEGAL, or MESSAGE_ILLEGAL when
+        it would be too large at its delivery.
     """
 
     def __init__(self, status: PutMessageStatus) -> None:
@@ -129,16 +129,16 @@ class WaitingRefused(Exception):
 
 
 def timed(message: InnerMessage, now_ms: int, config: MessageStoreConfig) -> InnerMessage:
-    """The message as it waits in rmq_sys_wheel_timer, or as it is when nothing is to be waited for.
+    """The message in the form that waits in rmq_sys_wheel_timer; unchanged if it is due now.
 
-    Raises: WaitingRefused: timers are off, its time is no number or too far away, or it takes back
-      a message that is due.
+    Raises: WaitingRefused: timers are off, its time is not a number or too far in the future, or it
+      recalls a message that is due.
     Source: HookUtils.checkIfTimerMessage, transformTimerMessage.
     """
     properties = properties_from_bytes(message.properties)
     name = next((name for name in TIMER_NAMES if name in properties), None)
     if name is None or PROPERTY_TIMER_OUT_MS in properties or message.topic == TIMER_TOPIC:
-        return message  # delivered already, or written on by Apache's broker
+        return message  # delivered already, or rolled on by Apache's broker
     if not config.timer_wheel_enable:
         raise WaitingRefused(PutMessageStatus.WHEEL_TIMER_NOT_ENABLE)
     try:
@@ -183,19 +183,19 @@ class InnerPuts:
         self.kinds = TopicKinds(*client_topics)
 
     def waiting(self, message: InnerMessage) -> InnerMessage:
-        """The message where it is to be stored first: elsewhere if it is to be delivered later.
+        """The message in the form that is stored first: in a waiting topic if delivery is later.
 
         Raises:
-          ValueError: its delay level is no number.
+          ValueError: its delay level is not a number.
           WaitingRefused: it is a timer message that must not be stored, or it would not fit the
-            commit log when it is delivered.
+            commit log at its delivery.
         Source: HookUtils.handleScheduleMessage.
         """
         if message.sys_flag & TRANSACTION_MASK not in (0, TRANSACTION_COMMIT_TYPE):
             return message
         level = delay_level(message.properties)
         if level > 0:
-            # It may have been made after the turn it came in began: it would be early by that.
+            # The message may be newer than the turn's time, by which it would be delivered early.
             self._store.read_clock()
             waiting = delayed(message, level, self._levels)
             self._refuse_too_large(waiting, message.topic, len(waiting.properties))
@@ -213,14 +213,14 @@ class InnerPuts:
         """Refuse a half message that could not be written again or committed later.
 
         Args:
-          half: as it will be stored.
-          topic: that it was sent to.
+          half: in the form in which it will be stored.
+          topic: the topic that it was sent to.
         Raises: WaitingRefused: MESSAGE_ILLEGAL.
         """
         size = len(half.properties) + _CHECK_ROOM
         if b"TIMER_DEL" in half.properties:
             size += _TIMER_ROOM
-        # It is written again in its own topic, and may be parked in the one with the longer name.
+        # It is written again to its topic or parked in TRANS_CHECK_MAX_TIME_TOPIC: take the longer.
         self._refuse_too_large(half, max(topic, TRANS_CHECK_MAX_TIME_TOPIC, key=len), size)
 
     def _refuse_too_large(self, waiting: InnerMessage, topic: str, properties_size: int) -> None:
@@ -232,7 +232,7 @@ class InnerPuts:
             raise WaitingRefused(PutMessageStatus.MESSAGE_ILLEGAL)
 
     def put(self, message: InnerMessage) -> PutResult:
-        """Append one message where it says; returns as `MessageStore.put`."""
+        """Append one message to its topic and queue; returns as `MessageStore.put`."""
         if message.topic == SCHEDULE_TOPIC:
             code = self._store.now_ms + self._levels.delay_ms(message.queue_id + 1)
         else:

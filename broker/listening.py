@@ -20,21 +20,21 @@ VIP_PORT_STEP = 2
 """Clients with vipChannelEnabled connect to listenPort - 2. Source: MixAll.brokerVIPChannel."""
 
 FREE_PORT_TRIES = 50
-"""How often free ports (one, the VIP port two below, slaves' one above) are looked for."""
+"""Attempts to find free ports: one, the VIP port two below, and the slaves' port one above."""
 
 
 def connection_limits(config: BrokerConfig) -> ConnectionLimits:
-    """What a broker's connections may do, as its file says."""
+    """The limits of a broker's connections, from its configuration."""
     return ConnectionLimits(
         idle_s=config.server_channel_max_idle_time_seconds, memory_max=config.remoting_bytes_max
     )
 
 
 def listen(host: str, port: int) -> list[socket.socket]:
-    """The port's and the VIP port's listeners; for port 0 a free pair.
+    """The listeners of the port and the VIP port; for port 0 a free pair.
 
-    The port above such a pair is free, too: that of a master's slaves is among brokers that were
-    started together with port 0.
+    The port above a free pair is free as well, so that a master's HA port does not collide with
+    brokers that are started at the same time with port 0.
 
     Raises: OSError: as `open_listener`.
     """
@@ -57,10 +57,10 @@ def listen(host: str, port: int) -> list[socket.socket]:
 
 
 def ha_port(store_config: MessageStoreConfig, port: int) -> int:
-    """Where slaves connect, as they are told.
+    """The port advertised to slaves.
 
     Args:
-      port: that the broker listens on.
+      port: the port that the broker listens on.
     """
     return store_config.ha_listen_port or port + HA_PORT_STEP
 
@@ -68,14 +68,14 @@ def ha_port(store_config: MessageStoreConfig, port: int) -> int:
 def listen_for_slaves(
     store_config: MessageStoreConfig, port: int, *, expected: bool = True
 ) -> list[socket.socket]:
-    """The listener of a master for its slaves; none of a slave.
+    """A master's listener for its slaves; empty for a slave.
 
-    An ASYNC_MASTER whose file does not say haListenPort does without it where the port is taken,
-    because brokers that have no slaves run beside one another, and always if none are expected.
+    An ASYNC_MASTER without haListenPort in its file runs without the listener if the port is in
+    use, because brokers without slaves may share a machine, and always if no slave is expected.
 
     Args:
-      port: that the broker listens on.
-      expected: slaves may come although nothing in the file speaks of them.
+      port: the port that the broker listens on.
+      expected: slaves may connect although nothing in the file mentions them.
     Raises: OSError: as `open_listener`.
     """
     role = store_config.broker_role
@@ -87,5 +87,8 @@ def listen_for_slaves(
     except OSError as error:
         if not may_do_without:
             raise
-        logger.warning("no slave can connect, set haListenPort: %s", error)
+        logger.warning(
+            "no slave can connect to this master: %s. If it has slaves, set haListenPort to a free "
+            "port", error,
+        )  # fmt: skip
         return []

@@ -1,4 +1,4 @@
-"""What a slave asks its master: the requests, and what their answers say.
+"""MasterApi: a slave's requests to its master for tables and offsets.
 
 The master may be Apache's, 4.9 or 5.x.
 
@@ -41,20 +41,20 @@ TIMEOUT_S: Final = 3.0
 """For one answer. Source: BrokerOuterAPI."""
 
 PAGE_SIZE: Final = 2000
-"""Topics or groups asked for at once. RocketMQ: splitMetadataSize."""
+"""Topics or groups per request. RocketMQ: splitMetadataSize."""
 
 PAGES_MAX: Final = 200
-"""Requests for one table: four times as many as a master's largest one has pages, because it begins
-anew whenever the table changes meanwhile."""
+"""Requests for one table: four times the pages of the largest table, because reading starts again
+whenever the table changes meanwhile."""
 
 _TableT = TypeVar("_TableT", TopicConfigSerializeWrapper, SubscriptionGroupWrapper)
 
 
 class MasterApi:
-    """Asks one master.
+    """The requests to one master.
 
-    What its methods raise: RemotingError, when it cannot be reached, or what it answers cannot be
-    read; RequestRefused, when it refuses.
+    All methods raise RemotingError when the master cannot be reached or its answer cannot be read,
+    and RequestRefused when it refuses.
 
     Args:
       client: running.
@@ -66,7 +66,7 @@ class MasterApi:
         self._address = address
 
     async def topics(self) -> TopicConfigSerializeWrapper:
-        """All topics, asked for on the VIP port as Apache's slaves do, or else on the other."""
+        """All topics, requested on the VIP port as Apache's slaves do, or else on the main port."""
 
         async def ask(begin: int, version: str) -> tuple[TopicConfigSerializeWrapper, int | None]:
             header = GetAllTopicConfigRequestHeader(
@@ -77,7 +77,7 @@ class MasterApi:
             total = decode(GetAllTopicConfigResponseHeader, answer.ext_fields).total_topic_num
             return TopicConfigSerializeWrapper.from_body(answer.body), total
 
-        return await _whole(ask, lambda page: page.topic_config_table)
+        return await _all_pages(ask, lambda page: page.topic_config_table)
 
     async def groups(self) -> SubscriptionGroupWrapper:
         """All consumer groups."""
@@ -91,12 +91,12 @@ class MasterApi:
             total = decode(GetAllSubscriptionGroupResponseHeader, answer.ext_fields).total_group_num
             return SubscriptionGroupWrapper.from_body(answer.body), total
 
-        return await _whole(ask, lambda page: page.subscription_group_table)
+        return await _all_pages(ask, lambda page: page.subscription_group_table)
 
     async def consumer_offsets(self) -> bytes:
-        """The text of its consumerOffset.json, or as much of it as a slave needs.
+        """The text of its consumerOffset.json, or the part that a slave needs.
 
-        Raises: ValueError: a page of it is no table of offsets.
+        Raises: ValueError: a page is not a table of offsets.
         """
         pages: list[bytes] = []
         after = ""
@@ -111,21 +111,21 @@ class MasterApi:
             if last is None:
                 return answer.body if len(pages) == 1 else join_pages(pages)
             after = last
-        raise RemoteProtocolError(f"the offsets have not come whole in {PAGES_MAX} pages")
+        raise RemoteProtocolError(f"the table of offsets is not complete after {PAGES_MAX} pages")
 
     async def delay_offsets(self) -> bytes:
         """The text of its delayOffset.json."""
         return (await self._ask(RemotingCommand(RequestCode.GET_ALL_DELAY_OFFSET))).body
 
     async def timer_checkpoint(self) -> bytes | None:
-        """Its timercheck page, or the first part of it; None: it has no timers."""
+        """Its timercheck page, or the first part of that; None: it has no timers."""
         try:
             return (await self._ask(RemotingCommand(RequestCode.GET_TIMER_CHECK_POINT))).body
-        except RequestRefused:  # timers are off, or it is of 4.9
+        except RequestRefused:  # timers are off, or the master is 4.9
             return None
 
     async def log_end(self) -> int:
-        """The physical offset at which its log ends now."""
+        """The physical offset of its log's end."""
         try:
             answer = await self._ask(RemotingCommand(RequestCode.GET_BROKER_HA_STATUS))
         except RequestRefused as refusal:  # 4.9 does not know it
@@ -134,12 +134,12 @@ class MasterApi:
         else:
             status = HARuntimeInfo.from_body(answer.body)
             if not status.master:
-                raise RemoteProtocolError(f"{self._address} is no master")
+                raise RemoteProtocolError(f"{self._address} is not a master")
             return status.master_commit_log_max_offset
         answer = await self._ask(RemotingCommand(RequestCode.GET_BROKER_RUNTIME_INFO))
         text = KVTable.from_body(answer.body).table.get("commitLogMaxOffset", "")
         if not text.isdecimal():
-            raise RemoteProtocolError(f"commitLogMaxOffset is {text[:40]!r}")
+            raise RemoteProtocolError(f"commitLogMaxOffset is {text[:40]!r}, not a number")
         return int(text)
 
     async def _ask(self, command: RemotingCommand, address: str | None = None) -> RemotingCommand:
@@ -159,17 +159,17 @@ class MasterApi:
             return await self._ask(command)
 
 
-async def _whole(
+async def _all_pages(
     ask: Callable[[int, str], Awaitable[tuple[_TableT, int | None]]],
     entries_of: Callable[[_TableT], Mapping[str, object]],
 ) -> _TableT:
-    """A table whose answers may come in pages.
+    """Read a table that may come in pages.
 
     Args:
-      ask: for what begins at an index, with the version of the pages so far as JSON, "" for none;
-        it returns a page, and how many entries there are in all; None: this is all of them. Of
-        another version than asked for, it is the first page.
-      entries_of: of a page.
+      ask: requests the page that begins at an index; its second argument is the version of the
+        pages so far as JSON, or "". It returns a page and the total number of entries; None: the
+        page is the whole table. If the version has changed, it returns the first page.
+      entries_of: returns the entries of a page.
     """
     whole, total = await ask(0, "")
     for _ in range(PAGES_MAX):
@@ -178,12 +178,12 @@ async def _whole(
             return whole
         page, total = await ask(seen, _json(whole.data_version))
         if page.data_version != whole.data_version:
-            whole = page  # the table has changed: from its beginning
+            whole = page  # the table has changed, and this is the first page of the new version
         elif not entries_of(page):
             return whole
         else:
             _add(whole, page)
-    raise RemoteProtocolError(f"the table has not come whole in {PAGES_MAX} pages")
+    raise RemoteProtocolError(f"the table is not complete after {PAGES_MAX} pages")
 
 
 def _add(whole: _TableT, page: _TableT) -> None:

@@ -1,6 +1,6 @@
 """Notifier: callbacks for one kind of event.
 
-It is made before those who notify and those who are notified, so neither has to know the other.
+It is created before publishers and subscribers, so neither depends on the other.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ T = TypeVar("T")
 
 
 class Notifier(Generic[T]):
-    """Calls its subscribers in the order in which they subscribed.
+    """Calls its subscribers in the order of subscription.
 
-    A subscriber that raises is logged, and the others are called.
+    An exception of a subscriber is logged, and the others are called.
 
     Args:
-      failures: where that is logged.
+      failures: logs exceptions.
       what: names the event in the log, such as "notifying of new messages".
-      meaning: what a failure costs.
+      meaning: the effect of a failure, for the log.
     """
 
     def __init__(self, failures: FailureLog, what: str, meaning: str) -> None:
@@ -31,7 +31,7 @@ class Notifier(Generic[T]):
         self._subscribers: list[Callable[[T], object]] = []
 
     def subscribe(self, *subscribers: Callable[[T], object]) -> None:
-        """Have these called from now on."""
+        """Add subscribers."""
         self._subscribers += subscribers
 
     def notify(self, value: T) -> None:

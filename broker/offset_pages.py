@@ -1,11 +1,11 @@
-"""Pages of the table of consumer offsets, for slaves whose master has more than a frame holds.
+"""Pages of the table of consumer offsets, for masters whose table is larger than a frame.
 
 RocketMQ has no pages for GET_ALL_CONSUMER_OFFSET (43): its master answers with the whole table, and
-above 16 MiB no slave can follow. A slave of ours asks with two fields that Apache's master passes
-over; then the answer is the whole table, which is one page.
+above 16 MiB slaves can no longer replicate it. A slave of ours sends two fields that Apache's
+master ignores; the answer is then the whole table, which counts as one page.
 
-The entries go by the order of their keys, and a page begins after a key, not at an index: what
-comes or goes between two pages moves no other entry from one page to another.
+Entries are sorted by key, and a page begins after a key, not at an index: an entry that is added or
+dropped between two requests moves no other entry to another page.
 
 Java counterpart: none. Pure.
 """
@@ -18,18 +18,19 @@ from typing import Final
 from .consumer_offset_manager import ConsumerOffsetManager, compact_table, parse_offsets
 
 OFFSETS_OF_A_PAGE: Final = 20_000
-"""Offsets of one page, and those of its last key beyond. With one queue for each key, and names as
-long as they may be, that is 8 MiB; 65,536 queues of the last key are 2 MiB."""
+"""Offsets of one page; the last key may exceed it. With one queue per key and names of maximum
+length that is 8 MiB; 65,536 queues of the last key are 2 MiB."""
 
 
 def page_of_offsets(
     offsets: ConsumerOffsetManager, after: str, count_max: int
 ) -> tuple[bytes, str | None]:
-    """One page as the body of an answer, and the last key of it; None: it ends the table.
+    """One page as the body of an answer, and its last key; None: it is the last page.
 
     Args:
-      after: the last key `topic@group` of the page before; "": there was none.
-      count_max: offsets that are wanted; taken into 1 to OFFSETS_OF_A_PAGE.
+      offsets: the table.
+      after: the last key `topic@group` of the previous page; "": this is the first one.
+      count_max: offsets wanted; clamped to 1 to OFFSETS_OF_A_PAGE.
     """
     count_max = min(max(count_max, 1), OFFSETS_OF_A_PAGE)
     table = offsets.offset_table
@@ -49,9 +50,9 @@ def page_of_offsets(
 
 
 def join_pages(pages: Sequence[bytes]) -> bytes:
-    """The bodies of all pages as one, with the version of the first.
+    """Join the bodies of all pages, with the version of the first.
 
-    Raises: ValueError: one is no table of offsets.
+    Raises: ValueError: a page is not a table of offsets.
     """
     whole: dict[str, dict[int, int]] = {}
     for page in pages:

@@ -1,15 +1,15 @@
-"""Open transactions: the half messages that wait for their end, by offset in the half queue.
+"""OpenTransactions: half messages without a commit or rollback, by offset in the half queue.
 
-A producer that ends none of its transactions makes this table grow, so a half message is 33 bytes
-of some arrays, not objects. The arrays are in blocks of `BLOCK_COUNT`, by rising offset:
+A producer that ends none of its transactions makes this table grow, so a half message is stored as
+33 bytes in arrays, not as objects. The arrays are in blocks of `BLOCK_COUNT`, by rising offset:
 
 ::
 
     offsets   7     8     9     12        7 was ended; 8 was written again, as 12
     kinds     ENDED OLDER OPEN  OPEN
-    dues      never never 6000  9000      when the producer is to be asked
-    marks     -     12    4     5         of an older copy the next one's offset, else see `open`
-    older     -     none  none  8         the copy before this one
+    dues      never never 6000  9000      time of the next check
+    marks     -     12    4     5         OLDER: offset of the next copy; OPEN: see `open`
+    older     -     none  none  8         offset of the previous copy
 
 Pure.
 """
@@ -22,12 +22,12 @@ from heapq import heapify, heappop, heappush, heapreplace
 from typing import Final, NamedTuple
 
 OPEN_COUNT_MAX: Final = 1_000_000
-"""Open transactions; RocketMQ has no bound. Half messages beyond it find a busy broker.
-They take 35 MB, and as much again each time that all were asked about in vain (15 times at most,
-transactionCheckMax)."""
+"""Open transactions; RocketMQ has no bound. Further half messages are refused with SYSTEM_BUSY.
+They take 35 MB, and as much again after each check of all of them without a result (at most 15
+times, transactionCheckMax)."""
 
 BLOCK_COUNT: Final = 128
-"""Half messages of a block. Finding the next one that is due reads a block, which takes 3 us."""
+"""Half messages per block. Finding the next due one scans a block, which takes 3 us."""
 
 NEVER: Final = (1 << 63) - 1
 _NONE: Final = -1
@@ -35,11 +35,11 @@ _ENDED, _OPEN, _OLDER = range(3)
 
 
 class _Block:
-    """Half messages that follow one another, see the module's text.
+    """Half messages with neighbouring offsets, as columns; see the module's text.
 
     Attributes:
-      ended_count: how many of `kinds` are ENDED.
-      first_due_ms: nothing of it is due before.
+      ended_count: the number of ENDED in `kinds`.
+      first_due_ms: a lower bound of `dues`.
     """
 
     __slots__ = ("dues", "ended_count", "first_due_ms", "kinds", "marks", "offsets", "older")
@@ -54,7 +54,7 @@ class _Block:
         self.first_due_ms = NEVER
 
     def insert(self, at: int, offset: int) -> None:
-        """Make room for a half message."""
+        """Insert a row for a half message."""
         for column, value in (
             (self.offsets, offset), (self.dues, NEVER), (self.marks, 0), (self.older, _NONE),
         ):  # fmt: skip
@@ -63,7 +63,7 @@ class _Block:
         self.ended_count += 1
 
     def compact(self) -> None:
-        """Forget what is ended."""
+        """Remove the rows of ended half messages."""
         stays = [at for at, kind in enumerate(self.kinds) if kind != _ENDED]
         self.offsets, self.dues, self.marks, self.older = (
             array("q", [column[at] for at in stays])
@@ -74,18 +74,18 @@ class _Block:
 
 
 class _Place(NamedTuple):
-    """Where a half message is: its block, and its index there."""
+    """The position of a half message: its block, and its index there."""
 
     block: _Block
     at: int
 
 
 class OpenTransactions:
-    """The half messages that wait for their end, by queue offset.
+    """The half messages without a commit or rollback, by queue offset.
 
     Args:
       count_max: see OPEN_COUNT_MAX.
-      block_count: half messages of a block.
+      block_count: half messages per block.
     """
 
     def __init__(self, count_max: int = OPEN_COUNT_MAX, block_count: int = BLOCK_COUNT) -> None:
@@ -93,7 +93,7 @@ class OpenTransactions:
         self._block_count = block_count
         self._count = 0
         self._blocks: list[_Block] = []
-        self._starts: list[int] = []  # the offset that each block began with
+        self._starts: list[int] = []  # the first offset that each block had
         self._dues: list[tuple[int, int]] = []  # heap: a block's `first_due_ms`, its start
 
     def __len__(self) -> int:
@@ -101,16 +101,16 @@ class OpenTransactions:
 
     @property
     def is_full(self) -> bool:
-        """Whether no more can be open."""
+        """Whether the limit of open transactions is reached."""
         return self._count >= self._count_max
 
     def open(self, offset: int, due_ms: int, op_mark: int) -> None:
-        """Take note of a half message.
+        """Add a half message.
 
         Args:
           offset: in the half queue.
-          due_ms: when its producer is to be asked.
-          op_mark: end of the op queue when it was stored: nothing before that speaks of it.
+          due_ms: time of its first check.
+          op_mark: end of the op queue when it was stored; earlier entries there do not concern it.
         """
         self._open(offset, due_ms, op_mark, _NONE)
 
@@ -124,7 +124,7 @@ class OpenTransactions:
         self._plan(block, at, due_ms)
 
     def _make(self, offset: int) -> _Place:
-        """The place for a half message, at the end in practice."""
+        """Insert a row for a half message, in practice at the end."""
         index = bisect_right(self._starts, offset) - 1
         is_last = index == len(self._blocks) - 1
         if index < 0 or (is_last and len(self._blocks[index].offsets) >= self._block_count):
@@ -146,7 +146,7 @@ class OpenTransactions:
         return _Place(block, at) if is_there else None
 
     def current(self, offset: int) -> int | None:
-        """The newest copy of a half message; None: it is through."""
+        """The offset of the newest copy of a half message; None: it has ended."""
         place = self._find(offset)
         while place is not None and place.block.kinds[place.at] == _OLDER:
             offset = place.block.marks[place.at]
@@ -158,7 +158,7 @@ class OpenTransactions:
         return place if place is not None and place.block.kinds[place.at] == _OPEN else None
 
     def end(self, offset: int) -> None:
-        """A half message is through, and with it the copies before it."""
+        """Remove a half message that was committed, rolled back or given up, with older copies."""
         place = self._find_open(offset)
         if place is not None:
             self._count -= 1
@@ -179,7 +179,7 @@ class OpenTransactions:
             block.compact()
 
     def renew(self, old: int, new: int, due_ms: int, op_mark: int) -> None:
-        """A half message was written again, at offset `new`."""
+        """Replace a half message by its copy, which was written again at offset `new`."""
         place = self._find_open(old)
         if place is not None:
             block, at = place
@@ -190,7 +190,7 @@ class OpenTransactions:
         self._open(new, due_ms, op_mark, _NONE if place is None else old)
 
     def put_off(self, offset: int, due_ms: int) -> None:
-        """Ask for a half message later."""
+        """Postpone the check of a half message."""
         place = self._find_open(offset)
         if place is not None:
             self._plan(*place, due_ms)
@@ -203,18 +203,18 @@ class OpenTransactions:
         if len(self._dues) <= 2 * len(self._blocks):
             start = self._starts[bisect_right(self._starts, block.offsets[at]) - 1]
             heappush(self._dues, (due_ms, start))
-        else:  # most of it says what does not count any more
+        else:  # most entries are out of date: rebuild the heap
             pairs = zip(self._blocks, self._starts, strict=True)
             self._dues = [(b.first_due_ms, s) for b, s in pairs if b.first_due_ms < NEVER]
             heapify(self._dues)
 
     def next_due_ms(self) -> int | None:
-        """When the next one is to be asked for; None: none is open."""
+        """The time of the next check; None: no transaction is open."""
         block = self._first()
         return None if block is None else block.first_due_ms
 
     def take_due(self, now_ms: int) -> int | None:
-        """One that is due now; it is planned again by `renew`, `put_off`, or `end` ends it."""
+        """A half message that is due now; the caller must then `renew`, `put_off` or `end` it."""
         block = self._first()
         if block is None or block.first_due_ms > now_ms:
             return None
@@ -223,7 +223,7 @@ class OpenTransactions:
         return block.offsets[at]
 
     def _first(self) -> _Block | None:
-        """The block of what is due first; its `first_due_ms` is exact."""
+        """The block with the earliest due time; its `first_due_ms` is then exact."""
         while self._dues:
             due_ms, start = self._dues[0]
             index = bisect_left(self._starts, start)
@@ -240,7 +240,7 @@ class OpenTransactions:
         return None
 
     def through(self, half_end: int, op_end: int) -> tuple[int, int]:
-        """The offsets in both queues before which nothing is of interest any more.
+        """The offsets in both queues before which no entry is needed any more.
 
         Args:
           half_end, op_end: the queues' ends.

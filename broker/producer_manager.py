@@ -1,7 +1,7 @@
-"""Which producers are connected, by group.
+"""ProducerManager: the connected producers by group.
 
-A producer is here from its first heartbeat until it says goodbye (35), its connection closes or
-its heartbeats stay away for CHANNEL_EXPIRED_S.
+A producer is registered from its first heartbeat until it unregisters (35), its connection closes,
+or no heartbeat comes for CHANNEL_EXPIRED_S.
 
 Java counterpart: broker/client/ProducerManager.java of 5.3.3. Pure.
 """
@@ -38,14 +38,14 @@ class ProducerManager:
 
     @property
     def group_table(self) -> Mapping[str, Mapping[ClientChannel, ClientChannelInfo]]:
-        """Client by channel by group; not to be changed."""
+        """Client by channel by group; read-only."""
         return self._groups
 
     def register(self, group: str, client: ClientChannelInfo) -> bool:
-        """Note a heartbeat.
+        """Record a heartbeat.
 
         Args:
-          group: a producer group; any text, as RocketMQ takes it.
+          group: a producer group; any text, as in RocketMQ.
           client: the client at the time of this heartbeat.
         Returns: whether the client is new in the group.
         """
@@ -59,7 +59,7 @@ class ProducerManager:
             if not clients:
                 del self._groups[group]
             logger.warning(
-                "%s: producer group %s is not registered, the connection has %d groups already",
+                "%s: producer group %s is not registered, the connection already has %d groups",
                 client, group, len(groups),
             )  # fmt: skip
             return False
@@ -70,9 +70,9 @@ class ProducerManager:
         return True
 
     def unregister(self, group: str, channel: ClientChannel) -> bool:
-        """Forget one client of one group.
+        """Remove one client from one group.
 
-        Returns: whether it was there.
+        Returns: whether it was registered.
         """
         client = self._remove(group, channel)
         if client is not None:
@@ -80,7 +80,7 @@ class ProducerManager:
         return client is not None
 
     def _remove(self, group: str, channel: ClientChannel) -> ClientChannelInfo | None:
-        """Forget one client of one group. Returns: the client; None: it was not there."""
+        """Remove one client from one group. Returns: the client; None: it was not registered."""
         clients = self._groups.get(group)
         client = clients.pop(channel, None) if clients is not None else None
         if clients is None or client is None:
@@ -96,7 +96,7 @@ class ProducerManager:
         return client
 
     def channel_closed(self, channel: ClientChannel) -> bool:
-        """Forget every client of a closed connection.
+        """Remove every client of a closed connection.
 
         Returns: whether there was one.
         """
@@ -107,11 +107,11 @@ class ProducerManager:
                 logger.info("producer left, group: %s %s", group, client)
         if len(groups) > LEAVING_LINES_MAX:
             address, count = channel.remote_address, len(groups)
-            logger.info("%s: its producers of %d groups left in all", address, count)
+            logger.info("%s closed: its producers left %d groups in all", address, count)
         return bool(groups)
 
     def scan_inactive(self, now_s: float) -> list[ClientChannel]:
-        """Forget the clients whose heartbeats stay away, and close their connections.
+        """Remove the clients whose heartbeats have expired, and close their connections.
 
         Args:
           now_s: monotonic seconds.
@@ -130,9 +130,9 @@ class ProducerManager:
         return list(expired)
 
     def size_of(self, channel: ClientChannel) -> int:
-        """About how many bytes the producers of a connection take, whose names are bounded."""
+        """Approximate size of a connection's producers, whose names are bounded, in bytes."""
         return CLIENT_SIZE * len(self._groups_of.get(channel, ()))
 
     def find_channel(self, client_id: str) -> ClientChannel | None:
-        """The connection on which a client registered last; None: it is not connected."""
+        """The connection of a client's last registration; None: it is not connected."""
         return self._channel_of_client.get(client_id)

@@ -1,7 +1,7 @@
-"""Pull: what a consumer wants of one queue, from its request to the answer.
+"""Pull: the parameters of a pull request, kept until it is answered.
 
-It keeps nothing of the request but what the answer needs, so a pull that is held for minutes keeps
-neither body nor fields.
+It keeps only those parts of the request that the answer needs, so a pull that is held for minutes
+keeps neither body nor fields.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from ..remoting.channel import Channel
 from ..remoting.codec import NO_EXT_FIELDS, RESPONSE_FLAG, RemotingCommand
 
 Selector = frozenset[int] | Expression
-"""What a pull selects messages by: their tags codes, or an expression over their properties."""
+"""The filter of a pull: tags codes, or an expression over the messages' properties."""
 
 
 class Pull(msgspec.Struct, frozen=True, eq=False):
-    """One pull. A msgspec.Struct is made in a third of a dataclass's time.
+    """One pull. A msgspec.Struct because its construction takes a third of a dataclass's time.
 
     Attributes:
-      channel: where the answer goes.
+      channel: the connection of the request, which gets the answer.
       opaque, serialize_type: of the request, for its answer.
       group: consumer group.
-      topic, queue_id, queue_offset: where to begin.
+      topic, queue_id, queue_offset: the first message wanted.
       count_max, size_max: messages and bytes of the answer at most.
-      selector: None: it wants all messages.
+      selector: None: all messages are wanted.
     """
 
     channel: Channel
@@ -47,7 +47,7 @@ class Pull(msgspec.Struct, frozen=True, eq=False):
         return self.topic, self.queue_id
 
     def moved_to(self, queue_offset: int) -> Pull:
-        """The same pull, of messages from another offset on."""
+        """The same pull, from another offset on."""
         return Pull(
             self.channel, self.opaque, self.serialize_type, self.group, self.topic, self.queue_id,
             queue_offset, self.count_max, self.size_max, self.selector,

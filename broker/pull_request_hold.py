@@ -1,14 +1,14 @@
 """Pull long-polling: parked requests by queue.
 
-A pull that found nothing waits here until a message arrives in its queue or its time is over. A
-turn tries a bounded part of what it wakes; the service's own task tries the rest, one pull of each
-connection at a time, so that a peer with thousands of pulls delays its own ones. A pull by tags is
-tried only when one of its tags has come.
+A pull that found nothing is parked until a message arrives in its queue or it times out. A turn
+tries a bounded number of the pulls that it wakes; the service's task tries the rest, one pull of
+each connection at a time, so that a client with thousands of pulls delays only its own. A pull by
+tags is tried only when a message with one of its tags has arrived.
 
-Pure, but for that task: the time comes in as an argument.
+Pure, but for that task: the time is an argument.
 
-Java counterpart: broker/longpolling/PullRequestHoldService.java of 5.3.3, which looks at every
-held pull each 5 s and at those of one queue when a message arrives; here the first is each second.
+Java counterpart: broker/longpolling/PullRequestHoldService.java of 5.3.3, which scans all held
+pulls every 5 s, and those of a queue when a message arrives; here all are scanned every second.
 """
 
 from __future__ import annotations
@@ -29,35 +29,36 @@ from .pull import Pull
 logger = logging.getLogger(__name__)
 
 HELD_PULLS_MAX = 100_000
-"""Pulls held at once; one more is answered at once as if its time were over. RocketMQ bounds the
-pulls that wait for a thread by the same number (pullThreadPoolQueueCapacity)."""
+"""Pulls held at a time; a further one is answered at once, as if it had timed out. RocketMQ bounds
+the pulls that wait for a thread by the same number (pullThreadPoolQueueCapacity)."""
 
 QUEUE_PULLS_MAX: Final = 20_000
-"""Pulls held at once of one queue. Each costs 0.1 us for every turn that brings the queue a
-message. A group that broadcasts holds one for each of its clients, of which there are at most
-10,000 (CONNECTIONS_MAX)."""
+"""Pulls held at a time for one queue. Each costs 0.1 us in every turn that stores a message there.
+A broadcasting group holds one for each of its clients, which are at most 10,000
+(CONNECTIONS_MAX)."""
 
 CHANNEL_QUEUE_PULLS_MAX: Final = 100
-"""Pulls held at once of one queue and one connection. A client has one for each of its groups."""
+"""Pulls held at a time for one queue and one connection. A client has one for each of its
+groups."""
 
 CHANNEL_PULLS_SHARE: Final = 1_000
 GROUP_PULLS_SHARE: Final = 10_000
-"""Pulls of one connection and of one group that may be held when half of HELD_PULLS_MAX are: the
-other half is for those that hold few. Clients hold one for each queue that they consume."""
+"""Pulls of one connection and of one group that may be held once half of HELD_PULLS_MAX are; the
+other half is for connections and groups with few. Clients hold one for each queue they consume."""
 
 CHECK_INTERVAL_S = 1.0
-"""Seconds between two scans for pulls whose time is over. Clients ask to be held for 15 s and wait
-30 s for the answer, so a second more or less is nothing to them."""
+"""Seconds between two scans for pulls that timed out. Clients ask to be held for 15 s and wait
+30 s for the answer, so a second more or less does not matter."""
 
 SCAN_COUNT: Final = 5_000
-"""Pulls that are looked at in one go, in about a millisecond. A table by deadline would spare the
-looks; but it costs a pull that is answered soon, as those of busy queues are, 0.2 us."""
+"""Pulls scanned in one slice, in about a millisecond. A table by deadline would make scans
+unnecessary, but would cost 0.2 us for each pull that is answered soon, as in busy queues."""
 
 TRIES_PER_TURN: Final = 100
-"""Pulls that are tried in one go; one takes 20 to 50 us. Others are served before the next go."""
+"""Pulls tried in one slice; one takes 20 to 50 us. Other tasks run before the next slice."""
 
 TRY_TIME_MAX_S: Final = 0.005
-"""The same as a time, because an expression may take up to 10 ms for one pull."""
+"""The same limit as a time, because an expression may take up to 10 ms for one pull."""
 
 K = TypeVar("K")
 
@@ -65,8 +66,8 @@ Key = tuple[str, int]
 """Topic and queue id."""
 
 TagsCodesSince = Callable[[Key, int], tuple[Collection[int] | None, int]]
-"""The tags codes of the messages of a queue from an offset on, None where they are not known, and
-the offset at which the queue ends."""
+"""Returns the tags codes of a queue's messages from an offset on, None if they are unknown, and the
+queue's end."""
 
 
 def _unknown(key: Key, queue_offset: int) -> tuple[None, int]:
@@ -74,12 +75,12 @@ def _unknown(key: Key, queue_offset: int) -> tuple[None, int]:
 
 
 class HeldPull:
-    """One pull that waits.
+    """One parked pull.
 
     Attributes:
-      pull: as it stands now: its offset moves past messages that do not match.
+      pull: the request; its offset moves past messages that do not match.
       deadline_s: trio time at which it is answered in any case.
-      queue: where it waits; None: it does not wait, or has been answered.
+      queue: the queue that holds it; None: it is not held, or has been answered.
     """
 
     __slots__ = ("deadline_s", "pull", "queue")
@@ -90,7 +91,7 @@ class HeldPull:
         self.queue: _Queue | None = None
 
     def move_to(self, queue_offset: int) -> None:
-        """Go on at another offset."""
+        """Continue at another offset."""
         self.pull = self.pull.moved_to(queue_offset)
 
 
@@ -98,11 +99,11 @@ class _Queue:
     """The held pulls of one queue.
 
     Attributes:
-      tagged: pulls by tags that want none of the messages before `seen`.
-      others: pulls that any message may be for.
-      seen: offset up to which the pulls in `tagged` have been judged.
-      of_channels: number of pulls by connection; None: not counted, as long as no connection can
-        have too many.
+      tagged: pulls by tags that match none of the messages before `seen`.
+      others: pulls that any message may match.
+      seen: offset up to which the pulls in `tagged` have been compared with messages.
+      of_channels: number of pulls by connection; None: not counted, while no connection can have
+        too many.
     """
 
     __slots__ = ("of_channels", "others", "seen", "tagged")
@@ -121,9 +122,9 @@ class _Queue:
         yield from self.tagged
 
     def add(self, held: HeldPull) -> bool:
-        """Let a pull wait here.
+        """Hold a pull.
 
-        Returns: False: too many do already, of all connections or of this one.
+        Returns: False: the limit of all connections or of this one is reached.
         """
         count = len(self.others) + len(self.tagged)
         if count >= CHANNEL_QUEUE_PULLS_MAX and not self._has_place(held.pull.channel, count):
@@ -142,7 +143,7 @@ class _Queue:
         return self.of_channels[channel] < CHANNEL_QUEUE_PULLS_MAX
 
     def remove(self, held: HeldPull) -> None:
-        """A pull waits no longer."""
+        """Stop holding a pull."""
         held.queue = None
         self.others.pop(held, None)
         if self.tagged:
@@ -151,7 +152,7 @@ class _Queue:
             _take_one(self.of_channels, held.pull.channel)
 
     def place(self, held: HeldPull) -> None:
-        """Put a pull among `tagged` or `others`, anew after its offset has moved."""
+        """Put a pull into `tagged` or `others`, again after its offset has moved."""
         pull = held.pull
         if not isinstance(pull.selector, frozenset):
             self.others[held] = None
@@ -162,17 +163,17 @@ class _Queue:
         (self.others if is_tagged else self.tagged).pop(held, None)
         (self.tagged if is_tagged else self.others)[held] = None
 
-    def move_on(self, held: HeldPull) -> None:
-        """Note in a pull what it has been judged up to."""
+    def skip_seen(self, held: HeldPull) -> None:
+        """Move a pull's offset past the messages that it was compared with."""
         if held in self.tagged and held.pull.queue_offset < self.seen:
             held.move_to(self.seen)
 
     def arrived(self, codes: Collection[int] | None, end: int) -> list[HeldPull]:
-        """The pulls that may want the messages from `seen` to `end`.
+        """The pulls that the messages from `seen` to `end` may match.
 
         Args:
-          codes: the tags codes of these messages; None: not known.
-          end: where the queue ends.
+          codes: the tags codes of these messages; None: unknown.
+          end: the queue's end.
         """
         seen, self.seen = self.seen, max(end, self.seen)
         found: list[HeldPull] = []
@@ -190,10 +191,10 @@ class _Queue:
 
 
 class _Shares:
-    """The held pulls by connection and by group.
+    """The number of held pulls by connection and by group.
 
-    They are counted only while so many pulls are held that the shares matter: to count costs more
-    than to hold.
+    Counting costs more than holding, so pulls are counted only while the number of held pulls is so
+    high that shares are enforced.
     """
 
     def __init__(self, held: Iterable[HeldPull]) -> None:
@@ -214,7 +215,7 @@ class _Shares:
         self._of_groups[pull.group] += 1
 
     def remove(self, pull: Pull) -> None:
-        """Count a pull no longer."""
+        """Stop counting a pull."""
         _take_one(self._of_channels, pull.channel)
         _take_one(self._of_groups, pull.group)
 
@@ -226,7 +227,7 @@ def _take_one(counts: Counter[K], key: K) -> None:
 
 
 class _Backlog:
-    """Pulls to be tried; each connection's turn comes once per round."""
+    """Pulls to be tried, round-robin by connection."""
 
     def __init__(self) -> None:
         self._of: dict[Channel, dict[HeldPull, None]] = {}
@@ -235,7 +236,7 @@ class _Backlog:
         return bool(self._of)
 
     def add(self, pulls: Iterable[HeldPull]) -> None:
-        """Add pulls; one that is there already keeps its place."""
+        """Add pulls; one that is already queued keeps its place."""
         of = self._of
         for held in pulls:
             channel = held.pull.channel
@@ -260,10 +261,10 @@ class PullRequestHoldService:
     """The held pulls by queue.
 
     Args:
-      resume: tries a held pull again. Its second argument says that the time is over, so that it
-        must answer; it returns whether it answered.
+      resume: tries a held pull again. Its second argument is true when the pull has timed out and
+        must be answered; it returns whether it answered.
       tags_codes_since: see TagsCodesSince.
-      elapsed_s: seconds by which TRY_TIME_MAX_S is measured.
+      elapsed_s: a clock that measures TRY_TIME_MAX_S.
     """
 
     def __init__(
@@ -291,15 +292,15 @@ class PullRequestHoldService:
         return self._count
 
     async def run(self) -> None:
-        """Answer pulls whose time is over, and try what turns left, until cancelled."""
+        """Answer pulls that timed out, and try those that turns left over, until cancelled."""
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._work_off)
+            nursery.start_soon(self._drain_backlog)
             while True:
                 await trio.sleep(CHECK_INTERVAL_S)
                 for _ in self._scan(trio.current_time()):
                     await trio.lowlevel.checkpoint()
 
-    async def _work_off(self) -> None:
+    async def _drain_backlog(self) -> None:
         while True:
             await self._wanted.wait()
             self._wanted = trio.Event()
@@ -308,10 +309,10 @@ class PullRequestHoldService:
                 self._try_some()
 
     def hold(self, held: HeldPull) -> bool:
-        """Keep a pull until a message arrives or its time is over.
+        """Hold a pull until a message arrives or it times out.
 
-        Returns: False when there are too many already, or the memory budget of the connections has
-          no room for it, and it is not kept.
+        Returns: False: it is not held, because a limit or the connections' memory budget is
+          reached.
         """
         pull = held.pull
         if self._count >= HELD_PULLS_MAX // 2 and not self._has_share(pull):
@@ -331,7 +332,7 @@ class PullRequestHoldService:
         return True
 
     def _has_share(self, pull: Pull) -> bool:
-        """Whether a pull may be held though half of all places are taken."""
+        """Whether a pull may be held although half of HELD_PULLS_MAX are held."""
         if self._count >= HELD_PULLS_MAX:
             return False
         if self._shares is None:
@@ -351,19 +352,19 @@ class PullRequestHoldService:
                 woken += queue.arrived(*self._tags_codes_since(key, queue.seen))
             else:
                 woken += queue.others
-        if len(woken) == 1 and not self._backlog:  # as nearly always
+        if len(woken) == 1 and not self._backlog:  # nearly always
             self._try(woken[0])
         elif woken:
             self._backlog.add(woken)
             self._try_some()
 
     def check(self, now_s: float) -> None:
-        """Answer the pulls whose time is over, forget those whose connection is closed."""
+        """Answer the pulls that timed out, and drop those whose connection is closed."""
         for _ in self._scan(now_s):
             pass
 
     def _scan(self, now_s: float) -> Iterator[None]:
-        """Do what `check` says, and stop after each SCAN_COUNT pulls for others to be served."""
+        """`check` as a generator that yields after every SCAN_COUNT pulls."""
         self._now_s = now_s
         count = 0
         for queue in list(self._queues.values()):
@@ -376,10 +377,10 @@ class PullRequestHoldService:
                 count = 0
                 yield
         self._try_some()
-        self._tidy()
+        self._release_counts()
 
-    def _tidy(self) -> None:
-        """Give up what only pays while many pulls are held."""
+    def _release_counts(self) -> None:
+        """Drop empty queues, and counts that are only needed while many pulls are held."""
         for key in [key for key, queue in self._queues.items() if not len(queue)]:
             del self._queues[key]
         for queue in self._queues.values():
@@ -389,7 +390,7 @@ class PullRequestHoldService:
             self._shares = None
 
     def _try_some(self) -> None:
-        """Try what waits for it, as much as one go may; `run` goes on with the rest."""
+        """Try one slice of the backlog; `run` continues with the rest."""
         backlog = self._backlog
         end_s = self._elapsed_s() + TRY_TIME_MAX_S
         for _ in range(TRIES_PER_TURN):
@@ -406,7 +407,7 @@ class PullRequestHoldService:
         if queue is None:
             return  # answered meanwhile
         if queue.tagged:
-            queue.move_on(held)
+            queue.skip_seen(held)
         try:
             is_done = channel.closed or self._resume(held, held.deadline_s <= self._now_s)
         except Exception as error:  # noqa: BLE001 - our bug: other pulls are answered

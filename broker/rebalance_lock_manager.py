@@ -1,10 +1,10 @@
-"""Who may consume a queue in order: locks of queues, by group.
+"""RebalanceLockManager: the queue locks of orderly consumers, by group.
 
 An orderly consumer locks its queues every 20 s; a lock that is not renewed for LOCK_EXPIRED_S is
-anybody's.
+free.
 
 Java counterpart: broker/client/rebalance/RebalanceLockManager.java of 5.3.3; there the age is
-taken from the wall clock, here from the monotonic one. Pure: the time is passed in.
+measured by the wall clock, here by the monotonic one. Pure: the time is an argument.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class RebalanceLockManager:
 
     Args:
       expired_s: seconds after which a lock that was not renewed is free.
-      locks_max: how many locks there may be; a further queue is then not locked.
+      locks_max: locks at most; a further queue is not locked.
     """
 
     def __init__(self, *, expired_s: float = LOCK_EXPIRED_S, locks_max: int = LOCKS_MAX) -> None:
@@ -58,10 +58,10 @@ class RebalanceLockManager:
 
         Args:
           group: consumer group.
-          queues: what the client asks for.
-          client_id: who asks.
+          queues: the queues to lock.
+          client_id: the client that locks them.
           now_s: monotonic seconds.
-        Returns: the queues that the client now holds, in the order asked for, each once.
+        Returns: the queues that the client now holds, in the order of `queues`, each once.
         """
         held: dict[MessageQueue, None] = {}
         locks = self._groups.setdefault(group, {})
@@ -72,7 +72,10 @@ class RebalanceLockManager:
                     self.remove_expired(now_s=now_s)
                     locks = self._groups.setdefault(group, locks)
                     if self._count >= self._locks_max:
-                        logger.warning("%s is not locked: %d locks held", queue, self._count)
+                        logger.warning(
+                            "%s is not locked, so it is not consumed: %d locks are held, which is "
+                            "the limit", queue, self._count,
+                        )  # fmt: skip
                         continue
                 locks[queue] = _Lock(client_id, now_s)
                 self._count += 1
@@ -93,7 +96,7 @@ class RebalanceLockManager:
         return list(held)
 
     def unlock_batch(self, group: str, queues: Iterable[MessageQueue], client_id: str) -> None:
-        """Free what a client holds; queues that another one holds are left alone."""
+        """Free those of the queues that a client holds; locks of other clients stay."""
         locks = self._groups.get(group)
         if locks is None:
             return
@@ -106,11 +109,11 @@ class RebalanceLockManager:
             del self._groups[group]
 
     def remove_expired(self, *, now_s: float) -> int:
-        """Drop the locks that nobody renewed.
+        """Drop the locks that were not renewed in time.
 
         Args:
           now_s: monotonic seconds.
-        Returns: how many went.
+        Returns: the number of dropped locks.
         """
         before = self._count
         for group in list(self._groups):
@@ -123,6 +126,6 @@ class RebalanceLockManager:
         return before - self._count
 
     def is_all_expired(self, group: str, *, now_s: float) -> bool:
-        """Whether nobody holds a lock of a group. `now_s`: monotonic seconds."""
+        """Whether no client holds a lock of a group. `now_s`: monotonic seconds."""
         locks = self._groups.get(group, {})
         return all(now_s - lock.renewed_s > self._expired_s for lock in locks.values())

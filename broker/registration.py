@@ -1,10 +1,10 @@
-"""Registrar: keeps the broker and its topics known to its name servers.
+"""Registrar: keeps the broker and its topics registered with its name servers.
 
-Every name server has a link and a task of its own; one that does not answer delays no other.
-Callers who wait until a topic is known are not kept for long, either: a hung name server costs
-the first of them REGISTRATION_WAIT_S, and the later ones nothing while another one answers. If
-none has answered yet, callers wait a little longer, and the broker's start waits for
-registerBrokerTimeoutMills: what no name server knows, no client finds.
+Each name server has a separate link and task, so one that does not answer delays no other. Callers
+that wait for the registration of a topic are not delayed for long, either: a hung name server costs
+the first caller REGISTRATION_WAIT_S, and later ones nothing while another name server answers. If
+none has answered yet, callers wait for FIRST_ANSWER_WAIT_S, and the broker's start for
+registerBrokerTimeoutMills, because clients cannot find a topic that no name server knows.
 
 Java counterpart: BrokerController.registerBrokerAll of 5.3.3, which waits for the slowest.
 """
@@ -29,35 +29,34 @@ from .topic_config_manager import TopicConfigManager
 logger = logging.getLogger(__name__)
 
 REGISTRATION_WAIT_S = 1.0
-"""How long a request waits for a name server that is late, if another one has answered or if all
-are known not to answer. RocketMQ: registerBrokerTimeoutMills, 24 s."""
+"""How long a request waits for a late name server when another one has answered, or when none of
+them answered the last time. RocketMQ: registerBrokerTimeoutMills, 24 s."""
 
 FIRST_ANSWER_WAIT_S = 2.5
-"""How long a request waits for the first name server that answers; a name server on a busy machine
-may take more than a second. Clients give up after 3 to 5 s."""
+"""How long a request waits for the first answer; a name server on a busy machine may take more than
+a second. Clients give up after 3 to 5 s."""
 
 MASTER_UNKNOWN_PERIOD_S = 10.0
-"""Between the registrations of a slave that knows no master: that is how it hears of one. RocketMQ:
-as always, up to 30 s."""
+"""Between the registrations of a slave without a master, which it learns from the answers.
+RocketMQ: the usual period, up to 30 s."""
 
 
 def _ignore_master(_: Master | None) -> None:
-    """A master has no master."""
+    pass  # for brokers that are masters
 
 
 class Registrar:
-    """Keeps the broker known to its name servers.
+    """Keeps the broker registered with its name servers.
 
     Lifecycle: `run` owns the tasks, in the controller's nursery; `unregister_all` after its end.
 
     Args:
       config: the broker's; read at every registration.
       client: running.
-      topics: what is registered; its ordered topics are marked as the name servers say.
-      identity: gives what each registration says of the broker itself, when `run` is called and
-        later.
-      on_master: of a slave; called after each answer with what the first of the name servers that
-        knows a master says; None: none does.
+      topics: the table to register; the order flags in the answers are stored in it.
+      identity: returns the broker's part of a registration; called from `run` on.
+      on_master: for slaves: called after each answer with the master that the first name server
+        with one names; None: no name server knows a master.
     """
 
     def __init__(
@@ -80,9 +79,10 @@ class Registrar:
         self._failures = FailureLog(logger)
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Register now, every period, and soon after every change; until cancelled.
+        """Register now, every period, and after every change; until cancelled.
 
-        Started when the first registration is done, as `register_all` waits for it.
+        It reports "started" after the first registration, for which it waits as `register_all`
+        does.
         """
         self._links = [
             RegistrationLink(
@@ -114,16 +114,16 @@ class Registrar:
         return MASTER_UNKNOWN_PERIOD_S if wants_master else self._config.register_period_s
 
     def changed(self) -> None:
-        """The filter servers changed: register soon."""
+        """Schedule a registration, because the list of filter servers changed."""
         for link in self._links:
             link.want()
 
     def topics_changed(self, topics: Sequence[TopicConfig]) -> None:
-        """Register soon what changed.
+        """Schedule the registration of changed topics.
 
         Args:
-          topics: that are new or different; empty: topics were deleted. A name server hears of a
-            deletion from a table that comes in one part, if it hears of it at all.
+          topics: new or changed topics; empty: topics were deleted. Only a table that is sent in
+            one part can make a name server drop a topic, if its configuration allows it.
         """
         count = len(self._topics.topic_config_table)
         deletes = not topics and is_one_part(self._config, count)
@@ -135,26 +135,25 @@ class Registrar:
         await self._register((), whole=True)
 
     async def register_topics(self, topics: Iterable[str] = ()) -> None:
-        """Register topics, and what else changed, and wait until the name servers know them.
+        """Register topics and other pending changes, and wait until the name servers know them.
 
-        It waits for all name servers that answer, as long as the module's text says, and then
-        returns: a name server that was late is told in the background. Failures are logged, not
-        raised.
+        The wait is limited as the module's text describes; the registration with a late name server
+        continues in the background. Failures are logged, not raised.
 
         Args:
-          topics: names; these are registered even where the name servers have them.
+          topics: names; these are registered even if the name servers know them.
         """
         await self._register(topics, whole=False)
 
     def when_registered(self, topic: str, callback: Callable[[], None]) -> bool:
-        """Call back when the name servers know a topic that changed before.
+        """Call back when the name servers know a topic whose change is being registered.
 
-        They have as long as for `register_topics`.
+        The wait is limited as for `register_topics`.
 
         Args:
           topic: its name.
           callback: called from a task of the registrar.
-        Returns: whether there is anything to wait for; if not, there will be no call.
+        Returns: False: there is no registration to wait for, and `callback` will not be called.
         """
         if self._nursery is None or not self._links:
             return False
@@ -164,7 +163,7 @@ class Registrar:
     async def _call_when_registered(self, topic: str, callback: Callable[[], None]) -> None:
         what = f"waiting until the name servers know topic {topic}"
         try:
-            with contained(self._failures, what, "It is served without"):
+            with contained(self._failures, what, "The request is answered without waiting"):
                 waiting = {link: link.asked for link in self._links}
                 await self._await_links(waiting, FIRST_ANSWER_WAIT_S)
         finally:
@@ -183,11 +182,11 @@ class Registrar:
     async def _await_links(
         self, waiting: dict[RegistrationLink, int], first_answer_s: float
     ) -> None:
-        """Wait until the name servers have answered, or had their time.
+        """Wait until the name servers have answered, or their time is over.
 
         Args:
-          waiting: which attempt of each link.
-          first_answer_s: as long as none has answered, and one may.
+          waiting: the number of the registration to wait for, by link.
+          first_answer_s: the limit while none has answered, but one is expected to.
         """
         began_s = trio.current_time()
         while not _is_enough(waiting):
@@ -202,7 +201,7 @@ class Registrar:
 
     def _note_silence(self, waiting: dict[RegistrationLink, int], wait_s: float) -> None:
         for link, asked in waiting.items():
-            # A large table takes longer than that, part by part; then it answers all the while.
+            # A large table takes longer, but then there is an answer to each part: not silent.
             is_silent = trio.current_time() - link.heard_s > REGISTRATION_WAIT_S / 2
             if link.done < asked and is_silent:
                 link.note_silence(f"no answer to a registration within {wait_s:g} s")
@@ -212,28 +211,28 @@ class Registrar:
         self._progress = trio.Event()
 
     async def unregister_all(self) -> None:
-        """Say goodbye to every name server."""
+        """Unregister from every name server."""
         async with trio.open_nursery() as nursery:
             for link in self._links:
                 nursery.start_soon(self._unregister, link)
 
     async def _unregister(self, link: RegistrationLink) -> None:
-        what = f"saying goodbye to name server {link.address}"
-        with contained(self._failures, what, "It may know this broker for 2 minutes more"):
+        what = f"unregistering from name server {link.address}"
+        with contained(self._failures, what, "It may list this broker for 2 more minutes"):
             try:
                 await link.unregister()
             except RemotingError as error:
                 logger.warning(
-                    "name server %s: %s. It was not told that the broker stops, and forgets it "
-                    "when the connection closes, or after 2 minutes",
+                    "name server %s: %s. The broker could not unregister there; the name server "
+                    "drops it when the connection closes, or after 2 minutes",
                     link.address, error,
                 )  # fmt: skip
 
     def _note_master(self, address: str, master: Master | None) -> None:
-        """A slave's name servers may differ for a while: the first one that knows a master counts.
+        """Choose a slave's master: that of the first name server that knows one.
 
-        One that does not answer is believed what it said last: the master may be there all the
-        same. One that was started again knows none until the master has registered.
+        Name servers may differ for a while. For one that does not answer, its last answer is used,
+        because the master may still run. A restarted one knows no master until it has registered.
         """
         if master is None:
             self._masters.pop(address, None)
@@ -244,12 +243,13 @@ class Registrar:
 
 
 def _is_enough(waiting: dict[RegistrationLink, int]) -> bool:
-    """Whether a caller need not wait any longer.
+    """Whether a caller can stop waiting.
 
-    That is when none is late, or only such as are known not to answer, and not all are.
+    That is when no name server is late, or when some have answered and the late ones did not answer
+    the last time, either.
 
     Args:
-      waiting: which attempt of each link the caller waits for.
+      waiting: the number of the registration to wait for, by link.
     """
     late = [link for link, asked in waiting.items() if link.done < asked]
     return not late or (len(late) < len(waiting) and not any(link.is_answering for link in late))

@@ -1,4 +1,4 @@
-"""What the broker learns from its name servers' answers.
+"""Answers of name servers to registrations: the master, ordered topics, data versions.
 
 Java counterpart: broker/out/BrokerOuterAPI.registerBroker, needRegister of 5.3.3. Pure.
 """
@@ -22,21 +22,21 @@ from .config import BrokerConfig
 
 
 def order_topics(answer: RemotingCommand) -> list[str]:
-    """The topics that the answer to REGISTER_BROKER (103) says are consumed in order.
+    """The topics that the answer to REGISTER_BROKER (103) marks as consumed in order.
 
     Args:
       answer: with code 0; its body, if any, is the KV table of ORDER_TOPIC_CONFIG.
-    Raises: RemoteProtocolError: the body is no KV table.
+    Raises: RemoteProtocolError: the body is not a KV table.
     """
     return list(KVTable.from_body(answer.body).table) if answer.body else []
 
 
 class Master(NamedTuple):
-    """The master of a slave, as name servers know it.
+    """The master of a slave, from a name server's answer.
 
     Attributes:
       broker_addr: `host:port` for requests.
-      ha_server_addr: `host:port` from which its log comes; "": not told.
+      ha_server_addr: `host:port` of its HA port, which serves the log; "": unknown.
     """
 
     broker_addr: str
@@ -58,11 +58,11 @@ def master_of(answer: RemotingCommand) -> Master | None:
 def query_data_version_request(
     config: BrokerConfig, broker_addr: str, data_version: DataVersion
 ) -> RemotingCommand:
-    """QUERY_DATA_VERSION (322): is a name server's copy of the topics current?
+    """QUERY_DATA_VERSION (322), which asks whether a name server's copy of the topics is current.
 
     Args:
       config: the broker's.
-      broker_addr: `host:port` that clients are told.
+      broker_addr: the `host:port` advertised to clients.
       data_version: of the table of topics.
     """
     header = QueryDataVersionRequestHeader(
@@ -77,13 +77,14 @@ def query_data_version_request(
 
 
 def needs_registration(answer: RemotingCommand, data_version: DataVersion) -> bool:
-    """What the answer to QUERY_DATA_VERSION means.
+    """Interpret the answer to QUERY_DATA_VERSION.
 
     Args:
-      answer: whatever its code.
+      answer: with any code.
       data_version: of the table of topics.
-    Returns: True unless the name server surely has this version.
-    Raises: RemoteProtocolError: the body is no DataVersion. RequestRefused: `changed` is missing.
+    Returns: True unless the name server certainly has this version.
+    Raises: RemoteProtocolError: the body is not a DataVersion. RequestRefused: `changed` is
+      missing.
     Source: BrokerOuterAPI.needRegister.
     """
     if answer.code != ResponseCode.SUCCESS:

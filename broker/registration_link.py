@@ -1,11 +1,11 @@
-"""RegistrationLink: what one name server knows of this broker, and what it is still to be told.
+"""RegistrationLink: the registration of the broker with one name server, and its pending changes.
 
-The whole table is registered at the start, in every period, and on every new connection: a name
-server forgets the brokers of a connection that closed. Between, a topic that is new or different is
-registered alone.
+The whole table is registered at the start, in every period, and on every new connection, because a
+name server drops the brokers of a closed connection. In between only new and changed topics are
+registered.
 
-Java counterpart: BrokerController.registerBrokerAll, registerSingleTopicAll of 5.3.3, which have no
-memory of what each name server knows.
+Java counterpart: BrokerController.registerBrokerAll, registerSingleTopicAll of 5.3.3, which do not
+track what each name server knows.
 """
 
 from __future__ import annotations
@@ -45,25 +45,25 @@ from .topic_config_manager import TopicConfigManager
 logger = logging.getLogger(__name__)
 
 SINGLE_TOPICS_MAX: Final = 1_000
-"""Topics that are registered one by one; of more changes at once the whole table is registered. One
+"""Topics that are registered one by one; after more changes the whole table is registered. A topic
 takes about 0.1 ms, a table of 100,000 topics half a second."""
 
 SINGLE_TOPICS_IN_FLIGHT: Final = 32
-"""Registrations of single topics that wait for an answer of one name server."""
+"""Unanswered registrations of single topics at one name server."""
 
 SINGLE_TOPIC_VERSION: Final = V5_0_0
-"""The first version of a name server that takes REGISTER_TOPIC_IN_NAMESRV (217). One of 4.9.7 does
-not answer it at all: the call would time out and close the connection, and with that go all routes.
-Observed; DefaultRequestProcessor.processRequest of 4.9 returns nothing for a code it has not."""
+"""The first version of name servers that support REGISTER_TOPIC_IN_NAMESRV (217). One of 4.9.7 does
+not answer it at all: the call would time out and close the connection, which drops all routes.
+Observed; DefaultRequestProcessor.processRequest of 4.9 returns nothing for an unknown code."""
 
 UNREGISTER_TIMEOUT_S: Final = 1.0
-"""For saying goodbye to one name server. RocketMQ: 3,000 ms. The connection closes right after,
-which says the same, and a broker that stops has clients that wait."""
+"""For unregistering from one name server. RocketMQ: 3,000 ms. The connection closes right after,
+which has the same effect, and a restart must not take long."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Registered:
-    """That the whole table was registered.
+    """The last registration of the whole table.
 
     Attributes:
       channel: the connection that carried it.
@@ -80,17 +80,17 @@ class RegistrationLink:
     Args:
       address: `host:port` of the name server.
       client: running.
-      topics: what is registered; its ordered topics are marked as the name server says.
-      identity: gives what is told of the broker now.
-      period_s: gives the seconds between two registrations of the whole table.
-      on_master: called with each answer to a registration: the master that it names, or None.
+      topics: the table to register; the order flags in the answers are stored in it.
+      identity: returns the broker's part of a registration.
+      period_s: returns the seconds between two registrations of the whole table.
+      on_master: called with each answer's master, or None.
       on_progress: called after each attempt.
 
     Attributes:
-      is_answering: whether the last attempt ended well, and the present one is not late.
-      asked, done: how often a registration was asked for, and up to which of these calls an attempt
-        that began afterwards has ended, well or not.
-      heard_s: trio time of the last answer, or of the last attempt's beginning if that was later.
+      is_answering: whether the last attempt succeeded, and the current one is not late.
+      asked, done: the number of calls of `want`, and how many of them are covered by an attempt
+        that has ended, successfully or not.
+      heard_s: trio time of the last answer, or of the start of the last attempt if that is later.
     """
 
     def __init__(
@@ -123,10 +123,10 @@ class RegistrationLink:
         self._takes_compressed = True
 
     def want(self, topics: Iterable[str] = (), *, whole: bool = False) -> None:
-        """Register soon.
+        """Schedule a registration.
 
         Args:
-          topics: names; these are registered even if the name server has them.
+          topics: names; these are registered even if the name server knows them.
           whole: register the whole table.
         """
         self._changed.update(topics)
@@ -135,7 +135,7 @@ class RegistrationLink:
         self._wanted.set()
 
     async def run(self) -> None:
-        """Register the whole table every period, and what is wanted when it is; until cancelled."""
+        """Register the whole table every period, and changes when wanted, until cancelled."""
         whole_at_s = trio.current_time()
         while True:
             with trio.move_on_at(whole_at_s + self._period_s()):
@@ -155,7 +155,7 @@ class RegistrationLink:
                 self._registered = None
                 self.note_silence(error)
             except BaseException:
-                # What was wanted is out of the tables already: the next run registers everything.
+                # The pending changes were taken already, so the next run registers everything.
                 self.want(whole=True)
                 raise
             else:
@@ -164,14 +164,13 @@ class RegistrationLink:
             self._on_progress()
 
     def note_silence(self, reason: object) -> None:
-        """Take note that the name server does not answer; logged once, until it answers again."""
-        # Once, and not every 30 s, while it stays away.
+        """Record that the name server does not answer; logged once until it answers again."""
         level = logging.WARNING if self.is_answering else logging.DEBUG
         self.is_answering = False
         logger.log(
             level,
-            "name server %s: %s. What is created meanwhile is not waited for and not known there; "
-            "the broker goes on registering. Check that this name server runs and can be reached",
+            "name server %s: %s. It does not learn of new topics until it answers, and requests do "
+            "not wait for it; the broker keeps trying. Check that it runs and can be reached",
             self.address, reason,
         )  # fmt: skip
 
@@ -181,23 +180,24 @@ class RegistrationLink:
             logger.info("name server %s answers again", self.address)
 
     async def unregister(self) -> None:
-        """Say goodbye; one that does not answer is not waited for.
+        """Unregister; without waiting if the name server did not answer the last time.
 
-        Raises: RemotingError.
+        Raises: RemotingError: it cannot be reached, or does not answer in time.
         """
         identity = self._identity()
-        goodbye = unregister_request(identity.config, identity.broker_addr)
+        request = unregister_request(identity.config, identity.broker_addr)
         if self.is_answering:
-            await self._client.call(self.address, goodbye, UNREGISTER_TIMEOUT_S)
+            await self._client.call(self.address, request, UNREGISTER_TIMEOUT_S)
         elif self._registered is not None and not self._registered.channel.closed:
-            self._registered.channel.send_oneway(goodbye)  # it may read it some day
+            self._registered.channel.send_oneway(request)  # in case it reads it later
 
-    # What is sent
+    # Requests
 
     async def _register(self) -> None:
-        """Send what the name server is to be told.
+        """Send the whole table or the pending changes.
 
-        Raises: RemotingError, RequestRefused: part of it may be told; the whole table is due then.
+        Raises: RemotingError, RequestRefused: part of it may be registered; the whole table is sent
+          next.
         """
         self.heard_s = trio.current_time()
         identity = self._identity()
@@ -233,8 +233,8 @@ class RegistrationLink:
     async def _register_whole(
         self, identity: BrokerIdentity, channel: Channel, timeout_s: float
     ) -> None:
-        """Register all topics, in one part or in several, and take in what the answers say."""
-        self._registered = None  # without an answer, who knows
+        """Register all topics, in one part or in several, and process the answers."""
+        self._registered = None  # unknown until the last part is answered
         config = identity.config
         topics = list(self._topics.topic_config_table.values())
         version = self._topics.data_version
@@ -246,8 +246,8 @@ class RegistrationLink:
             except RequestRefused as refusal:
                 self._takes_compressed = False
                 logger.warning(
-                    "name server %s refuses a compressed registration, so it is sent plain: %s. "
-                    "One of RocketMQ 4.9 cannot read it, and has no need of it",
+                    "name server %s refuses a compressed registration, so it is sent uncompressed: "
+                    "%s. A name server of RocketMQ 4.9 cannot read it, and does not need it",
                     self.address, refusal.remark,
                 )  # fmt: skip
         if not config.compressed_register or not self._takes_compressed:
@@ -260,12 +260,12 @@ class RegistrationLink:
     async def _send_parts(
         self, parts: Iterable[RemotingCommand | None], channel: Channel, timeout_s: float
     ) -> None:
-        """Send one part after the other; None: let other tasks run."""
+        """Send one part after the other; a part that is None lets other tasks run."""
         for part in parts:
             if part is None:
                 await trio.lowlevel.checkpoint()
                 continue
-            # On another connection the name server may be another process, without the parts yet.
+            # On a new connection the name server may have been restarted, without the first parts.
             if await self._client.channel(self.address) is not channel:
                 raise RemotingConnectError("the connection was lost during the registration")
             answer = await self._call(part, timeout_s)
@@ -278,9 +278,9 @@ class RegistrationLink:
     async def _register_topics(
         self, identity: BrokerIdentity, names: Iterable[str], timeout_s: float
     ) -> None:
-        """Register the topics of these names, and no others.
+        """Register the topics of these names only.
 
-        A name server of 4.9 gets them in a registration (103), as from its own brokers.
+        A name server of 4.9 gets them in a registration (103), as from Apache's brokers.
         """
         table = self._topics.topic_config_table
         topics = [table[name] for name in names if name in table]
@@ -294,7 +294,7 @@ class RegistrationLink:
     async def _register_one_by_one(
         self, identity: BrokerIdentity, topics: Sequence[TopicConfig], timeout_s: float
     ) -> None:
-        """Raises: RemotingError, RequestRefused: the first failure; the others are not reported."""
+        """Raises: RemotingError, RequestRefused: the first failure; later ones are not reported."""
         limiter = trio.CapacityLimiter(SINGLE_TOPICS_IN_FLIGHT)
         failures: list[RemotingError | RequestRefused] = []
 

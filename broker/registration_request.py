@@ -1,13 +1,13 @@
-"""The requests by which a broker makes itself and its topics known to a name server.
+"""Requests that register a broker and its topics with a name server, or unregister it.
 
 REGISTER_BROKER (103) carries the table of topics: whole in one frame, or in parts when the table is
 large. REGISTER_TOPIC_IN_NAMESRV (217) carries the queues of one topic.
 
 How Apache's name servers read parts (RouteInfoManager.registerBroker of 4.9.8 and 5.3.3): a later
 part replaces none of the topics of an earlier one, unless `deleteTopicWithBrokerRegistration` is
-true, which takes every registration for the whole table. 4.9 reads no topic at all from a
-registration whose DataVersion it knows already, and 5.x only those that it has not: so every part
-has a version of its own, and the last one has the table's.
+true, which treats every registration as the whole table. 4.9 reads no topic from a registration
+whose DataVersion it knows already, and 5.x only new topics. So every part has a different version,
+and the last part has the table's.
 
 Java counterpart: broker/out/BrokerOuterAPI.java, BrokerController.registerBrokerAll of 5.3.3. Pure.
 """
@@ -43,27 +43,27 @@ from .config import BrokerConfig
 logger = logging.getLogger(__name__)
 
 WHOLE_TOPIC_COUNT_MAX: Final = 5_000
-"""Topics of a registration in one part, unless `enableSplitRegistration` says fewer. It takes about
-20 ms to encode, as long as the broker does nothing else; 70,000 topics would not fit a frame."""
+"""Topics of a registration in one part, unless `enableSplitRegistration` sets fewer. Encoding it
+blocks the broker for about 20 ms; 70,000 topics would not fit a frame."""
 
 BODY_SIZE_MAX: Final = 8 * 1024 * 1024
-"""Bytes of the body of one part; half of a frame. Only topics with large attributes come near."""
+"""Bytes of the body of one part; half of a frame. Only topics with large attributes approach it."""
 
 COMPRESSED_BODY_SIZE_MAX: Final = FRAME_SIZE_MAX - 64 * 1024
-"""Bytes of a compressed body: a frame, without what its header may need."""
+"""Bytes of a compressed body: a frame without room for its header."""
 
 _PERM_RW: Final = PERM_READ | PERM_WRITE
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerIdentity:
-    """What each registration says of the broker itself.
+    """The broker's part of a registration.
 
     Attributes:
       config: names and broker id; its permission limits that of every topic.
-      broker_addr: `host:port` that clients are told.
+      broker_addr: the `host:port` advertised to clients.
       ha_server_addr: `host:port` for slaves.
-      filter_servers: `host:port` of each that consumers may pull from.
+      filter_servers: `host:port` of each filter server.
     """
 
     config: BrokerConfig
@@ -76,8 +76,8 @@ def part_size(config: BrokerConfig, topic_count: int) -> int:
     """Topics of one part of a registration of `topic_count` topics.
 
     `enableSplitRegistration` splits from `splitRegistrationSize` on, as in RocketMQ. Without it a
-    table is split only above WHOLE_TOPIC_COUNT_MAX, where RocketMQ's broker sends one frame, until
-    that is larger than a name server takes and all routes of the broker are lost.
+    table is split only above WHOLE_TOPIC_COUNT_MAX. RocketMQ's broker always sends one frame then,
+    and once that exceeds the name server's limit all routes of the broker are lost.
     """
     if config.enable_split_registration or topic_count > WHOLE_TOPIC_COUNT_MAX:
         return config.split_registration_size
@@ -98,11 +98,12 @@ def register_requests(
 ) -> Iterator[RemotingCommand]:
     """REGISTER_BROKER (103), one request for each part of a table.
 
-    Each part is encoded when it is asked for. One whose body is larger than BODY_SIZE_MAX is
-    halved; one topic that is larger by itself is left out with an ERROR line.
+    Each part is encoded when the iterator reaches it. One whose body is larger than BODY_SIZE_MAX
+    is halved; a single topic that is larger is left out with an ERROR line.
 
     Args:
-      topics: all of the broker, the sequence is not changed meanwhile.
+      identity: the broker's part of the registration.
+      topics: all of the broker; the sequence must not change meanwhile.
       data_version: of the table.
       size: topics of one part, > 0; see `part_size`.
     """
@@ -119,8 +120,8 @@ def register_requests(
                 waiting += [part[half:], part[:half]]
                 continue
             logger.error(
-                "topic %s is not registered, so clients do not find it: its settings take %d "
-                "bytes, and no more than %d can be registered. Remove attributes of it",
+                "topic %s is not registered, so clients cannot find it: its settings take %d "
+                "bytes, and the limit is %d. Remove some of its attributes",
                 part[0].topic_name, len(body), BODY_SIZE_MAX,
             )  # fmt: skip
             body = _body(identity, (), version).to_body()
@@ -133,9 +134,10 @@ def compressed_requests(
 ) -> Iterator[RemotingCommand | None]:
     """REGISTER_BROKER (103) with all topics, deflated, in one request.
 
-    The text of a topic has neither its order flag nor its topicSysFlag, as Apache's has not.
+    As in Apache's form, a topic's text has neither its order flag nor its topicSysFlag.
 
-    Yields: None, after each step of some ms; then the request, unless it does not fit a frame.
+    Yields: None after each step of a few ms, then the request. If it does not fit a frame, the
+      uncompressed requests follow instead.
     """
     pieces: list[bytes] = []
     for piece in _body(identity, topics, data_version).compress():
@@ -146,7 +148,7 @@ def compressed_requests(
         yield _register_request(identity, body, is_compressed=True)
     else:
         logger.error(
-            "%d topics are %d bytes compressed, and do not fit one registration of %d bytes: they "
+            "%d topics are %d bytes compressed, which does not fit one registration of %d: they "
             "are registered in parts, although compressedRegister=true. A name server with "
             "deleteTopicWithBrokerRegistration=true loses their routes: set it to false there",
             len(topics), len(body), COMPRESSED_BODY_SIZE_MAX,
@@ -159,7 +161,7 @@ def compressed_requests(
 def register_topic_request(config: BrokerConfig, topic: TopicConfig) -> RemotingCommand:
     """REGISTER_TOPIC_IN_NAMESRV (217): the queues of one topic on this broker.
 
-    It says nothing of other topics, so it deletes none, whatever the name server is set to.
+    It does not mention other topics, so it deletes none, however the name server is configured.
     Source: BrokerOuterAPI.registerSingleTopicAll.
     """
     queues = QueueData(
@@ -186,7 +188,7 @@ def unregister_request(config: BrokerConfig, broker_addr: str) -> RemotingComman
 
 
 def _version_of_part(version: DataVersion, part_number: int) -> DataVersion:
-    """The version of a part that others follow: no table has a counter below 0."""
+    """A version for every part but the last; no table has a counter below 0."""
     return DataVersion(
         timestamp=version.timestamp, counter=-1 - part_number, state_version=version.state_version
     )

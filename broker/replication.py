@@ -1,8 +1,7 @@
-"""A broker's part in its group: the master that its slaves follow, or a slave.
+"""MasterSide and SlaveSide: the two replication roles of a broker.
 
-The log goes by `store/ha/`; what a slave copies besides it by `slave_synchronize.py`. Roles never
-change while a broker runs: an operator changes brokerRole and brokerId, and starts it again
-(docs/operations.md).
+`store/ha/` replicates the log, `slave_synchronize.py` the tables. Roles never change while a broker
+runs: an operator changes brokerRole and brokerId, and restarts it (docs/operations.md).
 
 Java counterpart: the HA half of BrokerController.java, DefaultHAService.getRuntimeInfo of 5.3.3.
 """
@@ -34,8 +33,8 @@ class MasterSide:
       store: loaded when `run` is called.
 
     Attributes:
-      ha: takes the slaves in.
-      has_master: a master has none.
+      ha: serves the slaves' connections.
+      has_master: always False.
     """
 
     has_master = False
@@ -52,15 +51,15 @@ class MasterSide:
         """Serve slaves until cancelled.
 
         Args:
-          listeners: for them; closed in the end.
+          listeners: the sockets that slaves connect to; closed at the end.
         """
         await self.ha.serve(listeners, task_status=task_status)
 
     def on_master(self, master: Master | None) -> None:
-        """Name servers tell a master of none."""
+        """Do nothing: a master follows no other broker."""
 
     def arrived(self, queues: Collection[tuple[str, int]]) -> None:
-        """A master's messages come from producers."""
+        """Do nothing: a master's topics are known before their messages arrive."""
 
     def status(self) -> HARuntimeInfo:
         """The answer to GET_BROKER_HA_STATUS."""
@@ -71,10 +70,10 @@ class SlaveSide:
     """Follows a master.
 
     Args:
-      ha: copies its log.
-      synchronize: copies the rest.
-      own_address: haMasterAddress, which counts more than what name servers say; "": it is not set.
-      clock: for what is told of times.
+      ha: copies the log.
+      synchronize: copies the tables.
+      own_address: haMasterAddress, which overrides the name servers' answers; "": it is not set.
+      clock: for the times in `status`.
     """
 
     def __init__(
@@ -94,7 +93,7 @@ class SlaveSide:
         """Follow the master until cancelled.
 
         Args:
-          listeners: none: slaves have no slaves.
+          listeners: empty, because slaves have no slaves.
         """
         async with trio.open_nursery() as nursery:
             services = Supervisor(nursery, logger)
@@ -103,17 +102,17 @@ class SlaveSide:
             task_status.started()
 
     def on_master(self, master: Master | None) -> None:
-        """What the name servers say.
+        """Follow the master that the name servers name.
 
-        A master that is gone for them may be back before they know: its log is followed on when it
-        answers.
+        A master that they have dropped may return before it is registered again, so its log is
+        still followed when it answers.
         """
         self._synchronize.set_master("" if master is None else master.broker_addr)
         if master is not None and master.ha_server_addr and not self._own_address:
             self._ha.set_master(master.ha_server_addr)
 
     def arrived(self, queues: Collection[tuple[str, int]]) -> None:
-        """Take note of new messages; called with all queues that have some."""
+        """Process new messages; called with all queues that have some."""
         self._synchronize.arrived(queues)
 
     @property

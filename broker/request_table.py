@@ -1,4 +1,4 @@
-"""Which processor serves a request: the table of a broker that listens.
+"""Request table: the broker's request processors by request code.
 
 Java counterpart: registerProcessor of broker/BrokerController.java of 5.3.3.
 """
@@ -38,11 +38,11 @@ Table = dict[RequestCode, Processor]
 
 
 class Serving(NamedTuple):
-    """How a broker serves requests.
+    """The request processors, and the turn that they share.
 
     Attributes:
       processors: by request code.
-      turn: to be ended at the end of each turn of the server.
+      turn: its `end_turn` must be called at the end of each turn of the server.
     """
 
     processors: dict[int, Processor]
@@ -50,10 +50,10 @@ class Serving(NamedTuple):
 
 
 def request_table(parts: BrokerParts) -> Serving:
-    """The processors of a broker.
+    """Create the processors of a broker.
 
     Args:
-      parts: the broker's; its address is known, and its store loaded.
+      parts: the broker's, with its address known and its store loaded.
     """
     config, store = parts.config, parts.store
     store_host = parts.address.store_host
@@ -69,13 +69,13 @@ def request_table(parts: BrokerParts) -> Serving:
     )
     tables = [*_storing(parts, turn, added), *_reading(parts), *_administering(parts)]
     if store.is_slave:
-        tables.append(slave_refusals(config))  # the last one counts
+        tables.append(slave_refusals(config))  # last, because it overrides the others
     processors = {int(code): process for table in tables for code, process in table.items()}
     return Serving(processors, turn)
 
 
 def _storing(parts: BrokerParts, turn: SendTurn, added: AddedProperties) -> list[Table]:
-    """What stores messages."""
+    """Processors that store messages."""
     config, store = parts.config, parts.store
     groups, topics = parts.tables.groups, parts.tables.topics
     locks, clock = parts.clients.locks, parts.seams.clock
@@ -110,7 +110,7 @@ def _storing(parts: BrokerParts, turn: SendTurn, added: AddedProperties) -> list
 
 
 def _reading(parts: BrokerParts) -> list[Table]:
-    """What serves consumers, and those who look for messages."""
+    """Processors for consumers, and for queries of messages."""
     tables, clients, clock = parts.tables, parts.clients, parts.seams.clock
     return [
         parts.pulls.processors,
@@ -139,7 +139,7 @@ def _reading(parts: BrokerParts) -> list[Table]:
 
 
 def _administering(parts: BrokerParts) -> list[Table]:
-    """What serves administrators, and the slaves of a master."""
+    """Processors for administrators and slaves."""
     tables, clients, store = parts.tables, parts.clients, parts.store
     return [
         ClientAdminProcessor(

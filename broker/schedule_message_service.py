@@ -1,10 +1,11 @@
-"""Delivers delayed messages when their time has come: SCHEDULE_TOPIC_XXXX and `delayOffset.json`.
+"""ScheduleMessageService: delivers delayed messages from SCHEDULE_TOPIC_XXXX when they are due.
 
-A message with delay level n waits in queue n - 1 of SCHEDULE_TOPIC_XXXX; its queue unit says when
-it is due. The messages of one level are due in the order in which they came, so the next one of
-each level is all there is to wait for: one heap of due times, one task. What is due is stored once
-more, in the topic and queue it was sent to. How far each level is delivered is saved every ten
-seconds and at the end; after a crash what was delivered since is delivered again.
+A message with delay level n waits in queue n - 1 of SCHEDULE_TOPIC_XXXX; its queue unit has the due
+time. The messages of one level are due in the order in which they were stored, so only the next one
+of each level matters: one heap of due times, one task. A due message is stored again, in the topic
+and queue it was sent to. The delivered offset of each level is saved in `delayOffset.json` every
+ten seconds and at a clean stop; after a crash the messages delivered since the last save are
+delivered again.
 
 Java counterpart: broker/schedule/ScheduleMessageService.java of 5.3.3, which polls each level every
 100 ms.
@@ -36,28 +37,28 @@ from .inner_message import TOO_LARGE, DelayLevels, InnerMessage, InnerPuts
 logger = logging.getLogger(__name__)
 
 SLICE_COUNT: Final = 64
-"""Messages delivered before other work has its turn: about a millisecond."""
+"""Messages delivered before other tasks run: about a millisecond."""
 
 PUT_OFF_MS: Final = 1_000
-"""Before a level whose next message failed with an error that is not expected is tried again. The
-message is not left out: it was acknowledged."""
+"""The pause before a level is retried whose next message failed with an unexpected error. The
+message is not skipped, because its send was acknowledged."""
 
 Queues = Collection[tuple[str, int]]
 
 
 class ScheduleMessageService:
-    """The one task that delivers.
+    """Delivers delayed messages, in one task.
 
     Args:
       store: already loaded.
-      clock: whose wall time says what is due.
+      clock: its wall time decides which messages are due.
       levels: of this broker.
       offsets: already read from its file.
-      puts: appends what is delivered.
+      puts: appends the delivered messages.
       on_messages: called with the queues that got messages.
 
     Attributes:
-      delivered: how many messages were delivered since the start.
+      delivered: the number of messages delivered since the start.
     """
 
     def __init__(
@@ -71,7 +72,7 @@ class ScheduleMessageService:
         on_messages: Callable[[Queues], None],
     ) -> None:
         self.delivered = 0
-        self._refusal = ""  # the remark of the put that was refused last
+        self._refusal = ""  # the remark of the last refused put
         self._store = store
         self._clock = clock
         self._levels = levels
@@ -79,18 +80,18 @@ class ScheduleMessageService:
         self._puts = puts
         self._on_messages = on_messages
         self._due: list[tuple[int, int]] = []  # (ms, level), a heap: each level once
-        self._idle: set[tuple[str, int]] = set()  # queues in which nothing is known to wait
+        self._idle: set[tuple[str, int]] = set()  # queues without a known waiting message
         self._failures = FailureLog(logger)
         self._task = DueTask(self._work, failing="delayed messages are delivered later")
-        self._start_over()
+        self._reset()
 
     def arrived(self, queues: Queues) -> None:
-        """Take note of new messages; called with all queues that have some."""
+        """Process new messages; called with all queues that have some."""
         if not self._idle.isdisjoint(queues):
             self._task.wake()
 
     def wake(self) -> None:
-        """Look at the clock again."""
+        """Read the clock again."""
         self._task.wake()
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
@@ -106,9 +107,9 @@ class ScheduleMessageService:
         await self._task.run()
 
     def _first_waiting(self, queue: tuple[str, int]) -> int:
-        """The offset of a level's first message that was due after this broker was last at work.
+        """The offset of a level's first message that became due after this broker last worked.
 
-        It is found by halving: messages of one level are due in the order of their offsets.
+        A binary search: messages of one level are due in the order of their offsets.
         """
         low, high = self._store.min_offset(*queue), self._store.max_offset(*queue)
         delivered_ms = self._store.opened.newest_ms - DELIVERY_LAG_MS
@@ -124,9 +125,9 @@ class ScheduleMessageService:
         return low
 
     def _work(self) -> float:
-        """One slice of what is due; seconds until something is."""
-        self._look()
-        self._heed_clock()
+        """Deliver one slice of the due messages; return the seconds until the next is due."""
+        self._scan_idle()
+        self._follow_clock()
         left_s = self._left_s()
         if left_s <= 0:
             self._deliver_slice()
@@ -138,8 +139,8 @@ class ScheduleMessageService:
             return math.inf
         return (self._due[0][0] - self._clock.wall_ms()) / 1000
 
-    def _look(self) -> None:
-        """Find out when the next message of each idle level is due."""
+    def _scan_idle(self) -> None:
+        """Read the due time of the next message of each idle level."""
         for queue in list(self._idle):
             level = queue[1] + 1
             due_ms = self._due_ms(level, self._offset(level))
@@ -147,8 +148,8 @@ class ScheduleMessageService:
                 self._idle.discard(queue)
                 heappush(self._due, (due_ms, level))
 
-    def _heed_clock(self) -> None:
-        """See `_due_ms`: the clock may have been set back since it was asked."""
+    def _follow_clock(self) -> None:
+        """Correct due times if the clock was set back since `_due_ms` read it."""
         now_ms = self._clock.wall_ms()
         latest_ms = self._levels.delay_ms
         if any(due_ms > now_ms + latest_ms(level) for due_ms, level in self._due):
@@ -163,10 +164,10 @@ class ScheduleMessageService:
         return max(known, self._store.min_offset(SCHEDULE_TOPIC, level - 1))
 
     def _due_ms(self, level: int, queue_offset: int) -> int | None:
-        """When a message of a level is due; None: there is none yet.
+        """The due time of a level's message; None: there is no message at the offset.
 
-        A due time further away than the level's delay comes from a clock that was set back since:
-        the message is due now. Source: correctDeliverTimestamp.
+        A due time that is further away than the level's delay means that the clock was set back
+        since: the message is due now. Source: correctDeliverTimestamp.
         """
         if queue_offset >= self._store.max_offset(SCHEDULE_TOPIC, level - 1):
             return None
@@ -174,13 +175,13 @@ class ScheduleMessageService:
         try:
             due_ms = self._store.tags_code_at(SCHEDULE_TOPIC, level - 1, queue_offset)
         except CorruptRecordError:
-            return now_ms  # to be left out
+            return now_ms  # due now, so that the delivery skips it
         return due_ms if due_ms <= now_ms + self._levels.delay_ms(level) else now_ms
 
     def _deliver_slice(self) -> None:
-        """Deliver some of what is due, in the order of due times, and commit it.
+        """Deliver up to SLICE_COUNT due messages, in the order of due times, and commit them.
 
-        A message that fails with an error that is not expected puts off its level only.
+        An unexpected error postpones the message's level only.
 
         Raises: StoreError: nothing was delivered, or the store could not be read.
         """
@@ -216,7 +217,7 @@ class ScheduleMessageService:
             arrivals = self._store.commit()
         except Exception:
             self._store.roll_back()
-            self._start_over()
+            self._reset()
             raise
         for level, offset in reached.items():
             self._offsets.update_offset(level, offset)
@@ -224,15 +225,15 @@ class ScheduleMessageService:
         if arrivals:
             self._on_messages(arrivals)
         if not count and not failed:
-            raise StoreIOError(SCHEDULE_TOPIC, self._refusal or "the store takes no message")
+            raise StoreIOError(SCHEDULE_TOPIC, self._refusal or "the store accepts no messages")
 
-    def _start_over(self) -> None:
-        """Forget what is known to be due; the offsets say where to go on."""
+    def _reset(self) -> None:
+        """Drop the known due times; the next scan starts at the saved offsets."""
         self._due.clear()
         self._idle = {(SCHEDULE_TOPIC, number) for number in range(self._levels.level_max)}
 
     def _deliver(self, level: int, queue_offset: int) -> bool:
-        """Append one message to its own queue; False: the store does not take it now."""
+        """Append one message to its destination queue; False: the store refuses it for now."""
         place = f"message {queue_offset} of delay level {level}"
         try:
             result = self._store.get_message(SCHEDULE_TOPIC, level - 1, queue_offset, 1)
@@ -241,7 +242,7 @@ class ScheduleMessageService:
             message = decode_record(result.buffers[0])
             real_topic, real_queue_id = self._puts.kinds.real_place(message)
         except (CorruptRecordError, RemoteProtocolError, NotDeliverableError) as error:
-            logger.error("%s is left out and will not be delivered: %s", place, error)
+            logger.error("%s is skipped and will not be delivered: %s", place, error)
             return True
         again = InnerMessage.of(message)
         again.topic, again.queue_id = real_topic, real_queue_id
@@ -250,6 +251,9 @@ class ScheduleMessageService:
             return True
         status, self._refusal = refusal
         if status in TOO_LARGE:
-            logger.error("%s is left out, %s does not take it: %s", place, real_topic, status.name)
+            logger.error(
+                "%s is skipped and will not be delivered, topic %s refuses it: %s",
+                place, real_topic, status.name,
+            )  # fmt: skip
             return True
         return False

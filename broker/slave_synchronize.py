@@ -1,19 +1,18 @@
-"""What a slave copies from its master besides the log: topics, groups, and how far all have come.
+"""SlaveSynchronize: copies a master's topics, groups and offsets to a slave.
 
-Topics and groups are taken over at once. Offsets of consumers, delay levels, timers and
-transactions say what lies behind: what was delivered, ended or sent back lies in the log before its
-end at that moment. So a table of them is taken over only when the log here has come to where the
-master's was after the answer; else a slave that becomes master would take for delivered what it has
-never got. Behind the log by an hour, the slave has the offsets of an hour ago. And only while its
-log is followed: of a master that refuses it, or that it has not compared logs with yet, the same
-offset may be another message's.
+Topics and groups are copied at once. Offsets of consumers, delay levels, timers and transactions
+refer to messages in the log before its end at that moment. So a table of them is copied only when
+the log here has reached the end that the master's log had after the answer. Otherwise a slave that
+becomes master would regard messages as delivered that it never received; if its log lags an hour,
+so do its offsets. And it is copied only while the slave follows the master's log: if the master
+refuses the slave, or the logs have not been compared yet, an offset may refer to another message.
 
-Both begin as soon as the master is known, and go on every `slaveSyncInterval`. When the log brings
-messages of a topic that is not known here, topics are asked for at once. (Apache's slave does not
-serve such a topic before its next round, for up to 60 s.)
+Copying starts when the master is known, and repeats every `slaveSyncInterval`. When the log brings
+messages of an unknown topic, topics are requested at once. (Apache's slave serves such a topic only
+after its next round, up to 60 s later.)
 
-Java counterpart: broker/slave/SlaveSynchronize.java of 5.3.3; it takes over whatever it is told.
-Not done: modes of message requests (402), which are pop's.
+Java counterpart: broker/slave/SlaveSynchronize.java of 5.3.3, which copies without these checks.
+Not done: modes of message requests (402), which belong to pop.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ logger = logging.getLogger(__name__)
 class SlaveSynchronize:
     """Copies from one master at a time. Owned by the task that runs it.
 
-    The tables are saved by those who save them on a master, too.
+    The tables are saved by the same services as on a master.
 
     Args:
       config: the broker's.
@@ -85,16 +84,19 @@ class SlaveSynchronize:
     def set_master(self, address: str) -> None:
         """Copy from the master at `host:port` from now on; "": there is none."""
         if address != self._master:
-            logger.info("the master is %s", address or "gone")
+            if address:
+                logger.info("the master is %s: topics, groups and offsets are copied", address)
+            else:
+                logger.info("no master is known: topics, groups and offsets are not copied")
             self._master = address
             self._changed.set()
             self._copying.cancel()
 
     def arrived(self, queues: Collection[tuple[str, int]]) -> None:
-        """Take note of new messages; called with all queues that have some."""
+        """Process new messages; called with all queues that have some."""
         for topic, _ in queues:
             if topic not in self._topics.topic_config_table and topic not in self._unknown:
-                self._unknown.add(topic)  # asked for once: its master may have deleted it since
+                self._unknown.add(topic)  # requested once: the master may have deleted it since
                 self._wanted.set()
 
     async def run(self) -> None:
@@ -108,19 +110,19 @@ class SlaveSynchronize:
             with trio.CancelScope() as self._copying:
                 async with trio.open_nursery() as nursery:
                     for what, copy, wanted in (
-                        ("topics and groups", self._settings, self._settings_wanted),
-                        ("offsets", self._progress, trio.sleep_forever),
+                        ("topics and groups", self._copy_settings, self._settings_wanted),
+                        ("offsets", self._copy_offsets, trio.sleep_forever),
                     ):
-                        nursery.start_soon(self._rounds, what, copy, wanted, master)
+                        nursery.start_soon(self._repeat, what, copy, wanted, master)
 
-    async def _rounds(
+    async def _repeat(
         self,
         what: str,
         copy: Callable[[MasterApi], Awaitable[None]],
         wanted: Callable[[], Awaitable[None]],
         master: MasterApi,
     ) -> None:
-        """Copy at once, and again when it is wanted or time."""
+        """Copy now, and again when `wanted` returns or the interval is over."""
         failing = ""
         while True:
             try:
@@ -128,7 +130,9 @@ class SlaveSynchronize:
                 failing = ""
             except (RemotingError, RequestRefused, StoreError, ValueError) as error:
                 if str(error) != failing:
-                    logger.warning("the master's %s are copied later: %s", what, error)
+                    logger.warning(
+                        "the master's %s could not be copied, trying again: %s", what, error
+                    )
                 failing = str(error)
             except Exception as error:  # noqa: BLE001 - our bug: the next round tries again
                 meaning = "They are copied later"
@@ -139,18 +143,18 @@ class SlaveSynchronize:
     async def _settings_wanted(self) -> None:
         await self._wanted.wait()
 
-    async def _settings(self, master: MasterApi) -> None:
+    async def _copy_settings(self, master: MasterApi) -> None:
         self._wanted = trio.Event()
         master_topics = await master.topics()
         before = set(self._topics.topic_config_table)
         if self._topics.take_over(master_topics):
             self._unknown.clear()
-            # Of queues that stay here the broker must not make the topic again as a master.
+            # Their queues stay in the store; as a master the broker must not recreate the topics.
             gone = before - self._topics.topic_config_table.keys()
             self._store.deleted_topics.add(gone, self._store.max_physical_offset)
         self._groups.take_over(await master.groups())
 
-    async def _progress(self, master: MasterApi) -> None:
+    async def _copy_offsets(self, master: MasterApi) -> None:
         await self._ha.wait_following()
         offsets = await master.consumer_offsets()
         delay_offsets = await master.delay_offsets()
@@ -161,7 +165,7 @@ class SlaveSynchronize:
         while self._store.dispatched_offset < end:
             await self._store.activity.wait_for_more()
         if not self._ha.is_following:
-            return  # whoever answered may not be who comes next
+            return  # the answers may be from a broker that is no longer the master
         self._offsets.take_over(offsets)
         self._delay_offsets.take_over(delay_offsets)
         if timers is not None:

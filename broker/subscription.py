@@ -1,7 +1,6 @@
-"""Subscriptions: what a group wants of a topic, in the form that a pull needs.
+"""Subscription: a group's filter for a topic, in the form that pulls use.
 
-Java counterpart: remoting/protocol/heartbeat/SubscriptionData.java of 5.3.3, as the broker keeps
-it. Pure.
+Java counterpart: remoting/protocol/heartbeat/SubscriptionData.java of 5.3.3. Pure.
 """
 
 from __future__ import annotations
@@ -16,23 +15,23 @@ from ..common.sized_cache import sized_cache
 from ..remoting.bodies import SubscriptionData
 
 SUB_ALL: Final = "*"
-"""The expression that wants every message."""
+"""The expression that matches every message."""
 TAG: Final = "TAG"
 
 SUBSCRIPTION_LENGTH_MAX: Final = 32_767
-"""Characters of one subscription by tags: as many bytes as all properties of a message may have, so
-that thousands of tags fit. A longer one is refused: each pull with it would cost the broker 0.3 us
-of CPU a character. RocketMQ has no limit but the frame's."""
+"""Characters of one subscription by tags, the limit of a message's properties, so that thousands of
+tags fit. A longer one is refused, because each pull with it would cost the broker 0.3 us of CPU per
+character. RocketMQ has no limit but the frame's."""
 
 SUBSCRIPTION_CODES_MAX: Final = SUBSCRIPTION_LENGTH_MAX // len("a||") + 1
 """Tags of one subscription of the greatest length."""
 
 TAGS_CODES_CACHE_SIZE_MAX: Final = 4 * 1024 * 1024
-"""Bytes of the tags codes that are remembered: those of some 10,000 usual subscriptions."""
+"""Bytes of cached tags codes, enough for some 10,000 usual subscriptions."""
 
 _CODE_SIZE: Final = 32
 _SUBSCRIPTION_SIZE: Final = 600 + sys.getsizeof(set())
-"""Bytes of one int, and of a `Subscription` with an empty set and its places in the tables."""
+"""Bytes of one int, and of a `Subscription` with an empty set and its entries in the tables."""
 
 
 def _tags_codes_size(expression: str, codes: frozenset[int] | None) -> int:
@@ -63,16 +62,16 @@ def is_tag_type(expression_type: str | None) -> bool:
 
 
 def refuse_subscription(data: SubscriptionData) -> str | None:
-    """Why a heartbeat's subscription by tags is too large; None: it is not."""
+    """The reason why a heartbeat's subscription by tags is too large; None: it is not."""
     if is_tag_type(data.expression_type) and len(data.sub_string) > SUBSCRIPTION_LENGTH_MAX:
-        return f"{len(data.sub_string)} characters, and at most {SUBSCRIPTION_LENGTH_MAX} are taken"
+        return f"{len(data.sub_string)} characters, the limit is {SUBSCRIPTION_LENGTH_MAX}"
     if len(data.code_set) > SUBSCRIPTION_CODES_MAX:
-        return f"{len(data.code_set)} tags, and at most {SUBSCRIPTION_CODES_MAX} are taken"
+        return f"{len(data.code_set)} tags, the limit is {SUBSCRIPTION_CODES_MAX}"
     return None
 
 
 def subscription_size(data: SubscriptionData) -> int:
-    """About how many bytes the broker keeps of a heartbeat's subscription."""
+    """Approximate size of a heartbeat's subscription in the broker's memory, in bytes."""
     size = _SUBSCRIPTION_SIZE + len(data.topic) + len(data.sub_string)
     if data.code_set:
         size += sys.getsizeof(data.code_set) + _CODE_SIZE * len(data.code_set)
@@ -80,17 +79,17 @@ def subscription_size(data: SubscriptionData) -> int:
 
 
 class Subscription(msgspec.Struct, frozen=True):
-    """One subscription of a group; never changed.
+    """One subscription of a group; immutable.
 
     Attributes:
       topic: the topic.
       sub_string: the expression as the user wrote it.
       expression_type: `TAG` or `SQL92`.
-      sub_version: ms since 1970 when the client made it; the highest one of a group counts.
+      sub_version: ms since 1970 when the client created it; the highest one of a group is used.
       code_set: hash codes of the tags, each a Java int.
-      class_filter_mode: sub_string names a class, by which a filter server decides; the broker
-        itself lets every message pass.
-      tags_codes: what the store's `get_message` takes: the codes that match; None: all match.
+      class_filter_mode: sub_string names a class that a filter server applies; the broker does not
+        filter.
+      tags_codes: argument of the store's `get_message`: the codes that match; None: all match.
     """
 
     topic: str
@@ -103,7 +102,7 @@ class Subscription(msgspec.Struct, frozen=True):
 
     @classmethod
     def from_data(cls, data: SubscriptionData) -> Subscription:
-        """What a heartbeat or a pull said.
+        """Convert a heartbeat's or a pull's subscription.
 
         Source: for tags_codes: broker/filter/ExpressionMessageFilter.isMatchedByConsumeQueue.
         """
@@ -119,7 +118,7 @@ class Subscription(msgspec.Struct, frozen=True):
         )
 
     def to_data(self) -> SubscriptionData:
-        """As an administrator sees it."""
+        """Convert to the body that administrators get."""
         tags = self.sub_string.split("||") if self.tags_codes is not None else []
         return SubscriptionData(
             topic=self.topic,
@@ -138,5 +137,5 @@ class Subscription(msgspec.Struct, frozen=True):
 
     @property
     def needs_expression(self) -> bool:
-        """Whether the broker filters by its expression, which is not tags."""
+        """Whether the broker filters by its expression, because it is not by tags."""
         return not self.class_filter_mode and not self.is_tag_type

@@ -1,11 +1,11 @@
-"""The consumer groups of this broker: which there are, and what they are allowed.
+"""SubscriptionGroupManager: the broker's consumer groups and their settings.
 
-A group comes from an administrator (200, 225) or from its first heartbeat or pull (`find`), where
+A group is created by an administrator (200, 225), or by its first heartbeat or pull (`find`) if
 `autoCreateSubscriptionGroup` allows that.
 
 Java counterpart: broker/subscription/SubscriptionGroupManager.java of 5.3.3. Pure, but for the
 `save` it is given. A `SubscriptionGroupConfig` is never changed in place, always replaced.
-Not done: the forbidden table (UPDATE_AND_GET_GROUP_FORBIDDEN); one that a file has is kept.
+Not done: the forbidden table (UPDATE_AND_GET_GROUP_FORBIDDEN); that of a file is kept.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 GROUP_COUNT_MAX: Final = 50_000
-"""Groups of one broker. RocketMQ has no bound, and names that anybody sends become groups; each
-creation writes the whole table, 400 bytes a group."""
+"""Groups of one broker. RocketMQ has no bound, although any name in a request becomes a group and
+each creation writes the whole table, 400 bytes a group."""
 
 SYSTEM_GROUPS: Final = (
     "TOOLS_CONSUMER",
@@ -62,17 +62,17 @@ class SubscriptionGroupManager:
     """The table of groups. Not thread-safe: used from the broker's one trio run.
 
     Args:
-      config: the broker's configuration; read at each use, so changes count at once.
-      clock: tells when the data version moved.
+      config: the broker's configuration; read at each use, so changes take effect at once.
+      clock: gives the data version's time.
       save: writes the file.
-      save_later: sees to it that it is written soon, see `StateFile`.
+      save_later: schedules a write, see `StateFile`.
 
     Attributes:
-      file: where the table lies.
+      file: the table's file.
       subscription_group_table: group by name, always the same dict; only this class changes it.
-      forbidden_table: what `subscriptionGroup.json` had under that name.
-      data_version: moves on with every change.
-      is_corrected: the file that was read had numbers that cannot be right.
+      forbidden_table: that member of `subscriptionGroup.json`.
+      data_version: increases with every change.
+      is_corrected: the file that was read had impossible numbers.
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class SubscriptionGroupManager:
         self._texts = WrittenBodies()
         self.is_corrected = False
         self._unsaved: set[str] = set()
-        self._saving: set[str] = set()  # those of `_unsaved` that the save has
+        self._saving: set[str] = set()  # those of `_unsaved` that the running save contains
         self.data_version = DataVersion(timestamp=clock.wall_ms(), counter=0)
         self.forbidden_table: dict[str, dict[str, int]] = {}
         self.subscription_group_table: dict[str, SubscriptionGroupConfig] = {
@@ -108,11 +108,11 @@ class SubscriptionGroupManager:
         return group in self.subscription_group_table
 
     def find(self, group: str) -> SubscriptionGroupConfig | None:
-        """A group by name, created where that is allowed.
+        """A group by name, created if that is allowed.
 
         Args:
-          group: a name as a client sent it.
-        Returns: the group; None: there is none and it may not be created, its name is not
+          group: a name from a client.
+        Returns: the group; None: it does not exist and may not be created, its name is not
           allowed, or there are GROUP_COUNT_MAX groups.
         Source: SubscriptionGroupManager.findSubscriptionGroupConfig.
         """
@@ -125,7 +125,8 @@ class SubscriptionGroupManager:
             return None
         if len(self.subscription_group_table) >= GROUP_COUNT_MAX:
             logger.error(
-                "group %s is not created: there are %d groups, and no more are allowed",
+                "group %s is not created: there are %d groups, which is the limit. Delete groups "
+                "that are not used",
                 group, GROUP_COUNT_MAX,
             )  # fmt: skip
             return None
@@ -137,25 +138,25 @@ class SubscriptionGroupManager:
         return created
 
     def is_saved(self, group: str) -> bool:
-        """Whether a group that there is will be known after a crash, too."""
+        """Whether an existing group is on disk, so that it survives a crash."""
         return group not in self._unsaved
 
     def require_saved(self, group: str) -> None:
-        """Let a request that relies on a group go on only when that is saved.
+        """Make a request that relies on a group wait until the group is saved.
 
         Raises:
-          Postponed: it is being saved.
-          RequestRefused: SERVICE_NOT_AVAILABLE, it could not be saved.
+          Postponed: the group is being saved.
+          RequestRefused: SERVICE_NOT_AVAILABLE: it could not be saved.
         """
         if group in self._unsaved:
             self.file.wait_for(f"group[{group}]", lambda: group not in self._unsaved)
 
     def update(self, groups: Iterable[SubscriptionGroupConfig]) -> list[SubscriptionGroupConfig]:
-        """Create or change groups as an administrator says.
+        """Create or change groups for an administrator.
 
         Args:
-          groups: as they shall be, but `attributes` are changes (`+key`, `-key`).
-        Returns: the groups as they are now.
+          groups: the new settings, but `attributes` are changes (`+key`, `-key`).
+        Returns: the groups after the change.
         Raises: RequestRefused: a name, an attribute or a number is not allowed; none of the groups
           is changed then.
         Source: SubscriptionGroupManager.updateSubscriptionGroupConfigList.
@@ -187,9 +188,9 @@ class SubscriptionGroupManager:
         return list(changed.values())
 
     def delete(self, group: str) -> bool:
-        """Forget a group.
+        """Delete a group.
 
-        Returns: whether it was there.
+        Returns: whether it existed.
         """
         self.forbidden_table.pop(group, None)
         if self.subscription_group_table.pop(group, None) is None:
@@ -216,7 +217,7 @@ class SubscriptionGroupManager:
         return at_once(self._encode_in_steps())
 
     def _encode_in_steps(self) -> Steps[bytes]:
-        """Steps to the text of `subscriptionGroup.json` as it is when this is called."""
+        """Steps that encode `subscriptionGroup.json`; the content is that of this call."""
         head: dict[str, Json] = {
             "dataVersion": written(self.data_version, depth=1),
             "forbiddenTable": dict(self.forbidden_table),
@@ -230,12 +231,12 @@ class SubscriptionGroupManager:
         return pretty({**head, "subscriptionGroupTable": table})
 
     def decode(self, text: bytes) -> int:
-        """Take over what `subscriptionGroup.json` holds; system groups that it lacks stay.
+        """Replace the table by `subscriptionGroup.json`; missing system groups are kept.
 
         Args:
           text: the file's text, as any version of RocketMQ wrote it.
-        Returns: how many groups the file had.
-        Raises: ValueError: it is no table of groups; nothing is changed then.
+        Returns: the number of groups in the file.
+        Raises: ValueError: the text is not a table of groups; nothing is changed then.
         """
         try:
             wrapper = msgspec.convert(parse(text), SubscriptionGroupWrapper)
@@ -249,22 +250,24 @@ class SubscriptionGroupManager:
         return len(wrapper.subscription_group_table)
 
     def take_over(self, master: SubscriptionGroupWrapper) -> bool:
-        """Of a slave: have its master's groups, and save them soon; see `decode`.
+        """On a slave: replace the table by its master's, and schedule a save; see `decode`.
 
         Args:
           master: all groups of the master.
-        Returns: whether they were other ones.
+        Returns: whether they differed.
         Source: SlaveSynchronize.syncSubscriptionGroupConfig.
         """
         if master.data_version == self.data_version:
             return False
         self._replace(master, MASTERS_TABLE)
-        logger.info("the master has changed groups: %d", len(self.subscription_group_table))
+        logger.info(
+            "groups copied from the master: %d groups now", len(self.subscription_group_table)
+        )
         self.file.changed()
         return True
 
     def _replace(self, wrapper: SubscriptionGroupWrapper, source: str) -> bool:
-        """Have other groups; whether one of them had to be mended."""
+        """Replace the table; return whether one of the groups had to be corrected."""
         loaded, is_mended = wrapper.subscription_group_table, False
         for name, group in loaded.items():
             group.group_name = name

@@ -1,11 +1,11 @@
-"""Loading the broker's tables at its start, and making good what they lack beside the log.
+"""TableLoader: loads the broker's tables at its start, and recreates entries that the log implies.
 
-A table whose file is gone, or empty, is no error of the file's format: it would be loaded in
-silence, and messages of unknown topics could not be read. Topics that the store has messages of,
-and no table names, are made again here; of the other tables the log says what their loss means.
+A missing or empty file is not a format error, so it would be loaded silently, and messages of
+unknown topics could not be read. Topics that have messages in the store but are in no table are
+recreated here; for the other tables a warning says what their loss means.
 
-Java counterpart: the load calls of BrokerController.initializeMetadata of 5.3.3, which load what
-there is.
+Java counterpart: the load calls of BrokerController.initializeMetadata of 5.3.3, without the
+recreation.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from .topic_config_manager import TopicConfigManager
 logger = logging.getLogger(__name__)
 
 LINES_MAX: Final = 200
-"""Topics that get a log line each; of more than that the rest is counted."""
+"""Topics that get a log line each; the rest is counted."""
 
 GROUPS_SHOWN_MAX: Final = 20
 
@@ -50,7 +50,7 @@ class TableLoader:
     """Loads the tables of one broker.
 
     Args:
-      files: theirs.
+      files: the tables' files.
       topics, groups, offsets, delay_offsets: the tables.
       filters: consumers' filters; None: the broker has none.
     """
@@ -71,7 +71,7 @@ class TableLoader:
         self._offsets = offsets
         self._delay_offsets = delay_offsets
         self._filters = filters
-        self._lost: dict[str, str] = {}  # why a table has nothing, by its file
+        self._lost: dict[str, str] = {}  # why a table is empty, by its file
 
     def load(self) -> None:
         """Load all of them.
@@ -88,7 +88,7 @@ class TableLoader:
         ):
             count = self._files.load(name, decode)
             if count == 0 and is_never_empty:
-                # A broker's file has its own topics and groups: this one is not the broker's.
+                # A broker's file always has its system topics and groups, so this one is damaged.
                 count = self._load_spare(name, decode)
             if not count:
                 self._lost[name] = MISSING if count is None else "has no entry"
@@ -98,9 +98,9 @@ class TableLoader:
     def _load_filters(self, filters: ConsumerFilterManager) -> None:
         try:
             self._files.load(CONSUMER_FILTERS, filters.decode)
-        except CorruptRecordError as error:  # it saves work only, so the broker starts
-            logger.error("%s: consumers register their expressions anew", error)
-            filters.file.is_dirty = True  # so that a file without them takes its place
+        except CorruptRecordError as error:  # the file only saves work, so the broker starts
+            logger.error("%s. It is replaced; consumers register their expressions again", error)
+            filters.file.is_dirty = True  # so that it is replaced
 
     def _load_spare(self, name: str, decode: Callable[[bytes], int]) -> int:
         try:
@@ -111,11 +111,11 @@ class TableLoader:
             logger.error("%s has no entry; its .bak, which is older, is used instead", name)
         return count or 0
 
-    def make_good(self, store: MessageStore) -> None:
-        """Compare the tables with a store that is loaded, and make again what they lack.
+    def repair(self, store: MessageStore) -> None:
+        """Compare the tables with a loaded store, and recreate what they lack.
 
-        On a slave the master's tables come soon: nothing is made, and nothing is missed. Numbers
-        that the store shows to be wrong are replaced in any case.
+        A slave copies its master's tables soon, so there nothing is recreated or reported. Numbers
+        that contradict the store are corrected in any case.
 
         Raises:
           StoreIOError: the store could not be read.
@@ -128,9 +128,12 @@ class TableLoader:
             try:
                 store.deleted_topics.begin(store.max_physical_offset)
             except StoreIOError as error:
-                logger.error("deletions of topics cannot be noted: %s", error)
-            note_made(store, self._topics.topic_config_table.values())
-        _settle(self._files, store, self._topics, self._groups, self._offsets)
+                logger.error(
+                    "deletions of topics cannot be recorded, so a deleted topic may come back at a "
+                    "restart: %s", error,
+                )  # fmt: skip
+            unmark_deleted(store, self._topics.topic_config_table.values())
+        _correct_tables(self._files, store, self._topics, self._groups, self._offsets)
 
     def _restore_topics(self, store: MessageStore) -> None:
         deleted, known = store.deleted_topics, self._topics.topic_config_table
@@ -139,7 +142,7 @@ class TableLoader:
             for unknown in unknown_topics(store.queue_store.queues.values(), known, deleted.names)
             if not self._topics.is_system_topic(unknown.topic)
         ]
-        # Deletions before this were not noted: what is older may be a topic that was deleted.
+        # Earlier deletions were not recorded, so older messages may be of a deleted topic.
         known_from = 0 if TOPICS in self._lost else deleted.known_from
         if known_from is None:
             known_from = store.max_physical_offset
@@ -149,25 +152,25 @@ class TableLoader:
                 logger.warning("and %d more topics like these", len(found) - number)
             problem = _problem(unknown)
             if not problem and 0 < unknown.physical_end <= known_from:
-                problem = "it may be one that was deleted before this program noted deletions"
+                problem = "it may have been deleted before this program recorded deletions"
             if not problem:
                 restored.append(_topic_of(unknown))
             if number >= LINES_MAX:
                 continue
             if problem:
                 logger.warning(
-                    "topic %r is in no table, but the store has %s: it is not made again, because "
-                    "%s; until an administrator creates it (`mqadmin updateTopic`, "
-                    "`trocket store repair`) nothing of it can be read",
+                    "topic %r is in no table, but the store has %s: it is not recreated, because "
+                    "%s; its messages cannot be read until an administrator creates it (`mqadmin "
+                    "updateTopic`, `trocket store repair`)",
                     unknown.topic, unknown, problem,
                 )  # fmt: skip
             else:
                 logger.warning(
-                    "topic %r is in no table, but the store has %s: it is made again with "
-                    "readQueueNums and writeQueueNums %d and perm 6 (read and write), as far as "
-                    "the queues say; if it had "
-                    "other settings or more queues, set them (`mqadmin updateTopic`), and if it "
-                    "shall not be, delete it (`mqadmin deleteTopic`)",
+                    "topic %r is in no table, but the store has %s: it is recreated with "
+                    "readQueueNums and writeQueueNums %d, from its queues in the store, and perm 6 "
+                    "(read and write); if it had other settings or more queues, set them "
+                    "(`mqadmin updateTopic`); if it is not wanted, delete it (`mqadmin "
+                    "deleteTopic`)",
                     unknown.topic, unknown, unknown.queue_count,
                 )  # fmt: skip
         self._topics.restore(restored)
@@ -183,15 +186,15 @@ class TableLoader:
             if text:
                 logger.warning(
                     "config/%s %s, but the log has %d bytes: %s. If there was such a file, stop "
-                    "the broker and restore it from a backup or a replica before more is done",
+                    "the broker and restore it from a backup or a replica before you continue",
                     name, self._lost[name], store.max_physical_offset - store.log.min_offset,
                     text,
                 )  # fmt: skip
 
     def _topics_lost(self) -> str:
         return (
-            "the topics are made again from the consume queues, with the queues that have "
-            "messages and with default settings; a topic without messages is gone"
+            "the topics are recreated from the consume queues, with the queues that have "
+            "messages and with default settings; topics without messages are lost"
         )
 
     def _groups_lost(self) -> str:
@@ -203,23 +206,23 @@ class TableLoader:
         groups -= {*SYSTEM_GROUPS, ""}
         is_first = self._lost[SUBSCRIPTION_GROUPS] == MISSING and TOPICS not in self._lost
         if is_first and not groups:
-            return ""  # nobody has consumed yet
+            return ""  # no group has consumed yet
         shown = ", ".join(sorted(groups)[:GROUPS_SHOWN_MAX]) or "none"
         return (
-            "groups are made again at their first heartbeat where autoCreateSubscriptionGroup "
-            "allows that, with default settings (retries, retry queues, permissions). Groups that "
-            f"offsets and retry topics name: {shown}"
+            "groups are recreated at their first heartbeat if autoCreateSubscriptionGroup "
+            "allows that, with default settings (retries, retry queues, permissions). Groups in "
+            f"the offsets and retry topics: {shown}"
         )
 
     def _offsets_lost(self) -> str:
         groups = self._groups.subscription_group_table.keys() - set(SYSTEM_GROUPS)
         if not groups and TOPICS not in self._lost and SUBSCRIPTION_GROUPS not in self._lost:
-            return ""  # nobody has consumed yet
+            return ""  # no group has consumed yet
         return (
             "each consumer group begins where its consumers' consumeFromWhere says: at the newest "
-            "message, so that it passes over those that came before, or at the oldest, so that it "
-            "gets them again. `mqadmin resetOffsetByTime` sets a group to a time. Where no group "
-            "has consumed yet, this is as it should be"
+            "message, so that it skips all earlier ones, or at the oldest, so that it gets them "
+            "again. `mqadmin resetOffsetByTime` sets a group to a time. If no group has consumed "
+            "yet, nothing is lost"
         )
 
 
@@ -229,12 +232,12 @@ def _delays_lost(store: MessageStore) -> str:
         return ""
     return (
         "delayed messages that are still in the log are delivered again, from the oldest on; their "
-        "consumers get them twice. Progress is noted anew from then on"
+        "consumers get them twice. Progress is recorded from then on"
     )
 
 
 def _problem(unknown: UnknownTopic) -> str:
-    """Why a topic cannot be made again; "": it can."""
+    """The reason why a topic cannot be recreated; "": it can."""
     if unknown.queue_count > QUEUE_COUNT_MAX:
         return f"it would have {unknown.queue_count} queues, more than {QUEUE_COUNT_MAX}"
     reason = refuse_topic(unknown.topic, length_max=RETRY_OR_DLQ_TOPIC_LENGTH_MAX)
@@ -250,27 +253,30 @@ def _topic_of(unknown: UnknownTopic) -> TopicConfig:
     )
 
 
-def note_made(store: MessageStore, topics: Iterable[TopicConfig]) -> None:
-    """Topics that were made, maybe again after their deletion, are no deleted ones."""
+def unmark_deleted(store: MessageStore, topics: Iterable[TopicConfig]) -> None:
+    """Remove existing topics from the store's list of deleted topics."""
     if not store.read_only:
         try:
             store.deleted_topics.remove(topic.topic_name for topic in topics)
         except StoreError as error:
-            logger.error("a topic that was made again still counts as deleted: %s", error)
+            logger.error(
+                "a recreated topic still counts as deleted, so a lost topics.json would lose it: "
+                "%s", error,
+            )  # fmt: skip
 
 
-def _settle(
+def _correct_tables(
     files: StateFiles,
     store: MessageStore,
     topics: TopicConfigManager,
     groups: SubscriptionGroupManager,
     offsets: ConsumerOffsetManager,
 ) -> None:
-    """Check the tables against the store, and write again what was not as it should be.
+    """Correct the tables by the store, and save the corrected ones.
 
-    To be called once the store is open: before that the data folder may be another process's.
+    To be called once the store is open: before that another process may hold the data folder.
     """
-    if not store.read_only:  # where a hole is, queues may end too early
+    if not store.read_only:  # after a hole in the log, queues may end too early
         offsets.correct(store.max_offset)
     topics.cover_queues(store.topics())
     files.replace_damaged()
@@ -279,4 +285,4 @@ def _settle(
             try:
                 table.file.persist()
             except StoreError as error:
-                logger.error("%s is not written again yet: %s", table.file.name, error)
+                logger.error("the corrected %s could not be saved: %s", table.file.name, error)

@@ -1,13 +1,13 @@
 """Checks of the numbers in `config/*.json`.
 
 A file that was edited by hand, written by another program or damaged may hold any number. One that
-cannot be right is replaced before it counts. A warning says file, member, number and what is used
-in its place, and the file is written again once the store is open (`table_loading`).
+is out of range is replaced before it is used. A warning names file, member, number and replacement,
+and the file is written again once the store is open (`table_loading`).
 
-A number of a wrong kind, or one that Java's type does not hold, makes the whole file unusable: its
-`.bak` is then read, or the broker refuses to start (`store/disk/json_config.py`).
+A value that is not a number, or one that does not fit Java's type, makes the whole file unusable:
+its `.bak` is then read, or the broker refuses to start (`store/disk/json_config.py`).
 
-RocketMQ believes every number that fits its type.
+RocketMQ accepts every number that fits its type.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ _VERSION_COUNTER: Final = Range("a number of changes", 0, 1 << 62, 64)
 """Beyond it the counter could reach the end of Java's long."""
 
 Numbers = dict[str, tuple[Range, int]]
-"""The range that counts, and what is used in place of a number outside of it, by attribute."""
+"""The allowed range, and the replacement for a number outside of it, by attribute."""
 
 _TOPIC_NUMBERS: Final[Numbers] = {"perm": (PERM, PERM_READ | PERM_WRITE)}
-"""Numbers of queues are the matter of `topic_queues`."""
+"""`topic_queues` checks the numbers of queues."""
 
 _GROUP_NUMBERS: Final[Numbers] = {
     "retry_max_times": (GROUP_TRIES, 16),
@@ -53,20 +53,20 @@ _GROUP_NUMBERS: Final[Numbers] = {
     "which_broker_when_consume_slowly": (BROKER_ID, 1),
     "consume_timeout_minute": (MINUTES, 15),
 }
-"""The ranges are those of requests, so that what a request has set stays; the replacements are
-RocketMQ's defaults. retryQueueNums is the matter of `topic_queues`."""
+"""The ranges are those of requests, so that a number set by a request stays; the replacements are
+RocketMQ's defaults. `topic_queues` checks retryQueueNums."""
 
 
 _Config = TypeVar("_Config", TopicConfig, SubscriptionGroupConfig)
 
 
 def correct_topics(file: str, table: dict[str, TopicConfig]) -> bool:
-    """Replace numbers of topics that cannot be right, in the table; whether there were some."""
+    """Replace numbers of topics that are out of range; return whether there were some."""
     return _correct(file, "topic", table, _TOPIC_NUMBERS)
 
 
 def correct_groups(file: str, table: dict[str, SubscriptionGroupConfig]) -> bool:
-    """Replace numbers of groups that cannot be right, in the table; whether there were some."""
+    """Replace numbers of groups that are out of range; return whether there were some."""
     return _correct(file, "group", table, _GROUP_NUMBERS)
 
 
@@ -95,21 +95,24 @@ def warn_replaced(file: str, what: str, value: int, right: Range, used: object) 
 
     Args:
       file: the table's file.
-      what: the number, as "perm of topic 'T'".
-      value: the number that the table has.
-      used: what is used in its place.
+      what: names the number, as "perm of topic 'T'".
+      value: the number in the table.
+      right: its range.
+      used: its replacement.
     """
     logger.warning(
-        "%s: the %s is %s, which is not in %s: %s is used in its place, and the file is "
+        "%s: the %s is %s, which is not in %s: %s is used instead, and the file is "
         "written again", file, what, value, right, used,
     )  # fmt: skip
 
 
 def correct_version(file: str, version: DataVersion, own: DataVersion) -> DataVersion:
-    """The version of a table that was read; the table's own so far where a number cannot be right.
+    """Check the version of a table that was read; return it, or `own` if a number is out of range.
 
     Args:
       file: its name, for the warning.
+      version: the file's version.
+      own: the table's version before the file was read.
     """
     for what, value, right in (
         ("timestamp", version.timestamp, _VERSION_NUMBER),
@@ -123,9 +126,9 @@ def correct_version(file: str, version: DataVersion, own: DataVersion) -> DataVe
 
 
 def whole_number(value: object) -> int:
-    """A number of a file; as a key of an object it is a text.
+    """Read a number of a file; as a key of an object it is a string.
 
-    Raises: ValueError: it is no whole number, or one of more than 19 digits and its sign.
+    Raises: ValueError: it is not a whole number, or has more than 19 digits and a sign.
     """
     if type(value) is int:
         return value
@@ -133,17 +136,19 @@ def whole_number(value: object) -> int:
         digits = value.removeprefix("-")
         if digits.isdigit():
             return int(value)
-    raise ValueError(f"{str(value)[:40]!r} is no whole number")
+    raise ValueError(f"{str(value)[:40]!r} is not a whole number")
 
 
 def correct_offsets(file: str, key: str, offsets: dict[int, int]) -> dict[int, int]:
-    """Offsets by queue id of one topic@group, without numbers that cannot be right.
+    """Offsets by queue id of one topic@group, with numbers out of range replaced.
 
-    Where an offset is none, the group consumes the queue from its beginning: some messages twice,
-    none never. A queue id that is none is left out.
+    A wrong offset becomes 0: the group consumes the queue from its beginning, so it gets messages
+    twice but misses none. A wrong queue id is left out.
 
     Args:
       file: its name, for the warnings.
+      key: topic@group, for the warnings.
+      offsets: as in the file.
     """
     found = {}
     for queue_id, offset in offsets.items():

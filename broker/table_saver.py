@@ -1,4 +1,4 @@
-"""Saving of the broker's tables: how often, and what must be on the device before.
+"""TableSaver: saves the broker's tables, some only after the log that they refer to is fsynced.
 
 Java counterpart: the scheduled persist calls of BrokerController.java of 5.3.3.
 """
@@ -15,17 +15,17 @@ from ..store.state.state_file import StateFile
 from ..store.state.state_files import StateFiles
 
 
-async def nothing_before() -> None:
-    """What must be on the device before a table that says nothing of the log."""
+async def no_sync() -> None:
+    """Sync nothing, for a table that does not refer to the log."""
     await trio.lowlevel.checkpoint()
 
 
 class TableSaver:
-    """Saves what changed. Owned by the broker's task.
+    """Saves changed tables. Owned by the broker's task.
 
     Args:
-      files: theirs.
-      store: whose log must have what a table says.
+      files: the tables' files.
+      store: its log is synced before tables that refer to it.
     """
 
     def __init__(self, files: StateFiles, store: MessageStore) -> None:
@@ -33,7 +33,7 @@ class TableSaver:
         self._store = store
 
     def start_eager(self, services: Supervisor, *eager: StateFile) -> None:
-        """Save files from now on whenever their tables change."""
+        """Start a service that saves files whenever their tables change."""
         services.start_soon("the saving of topics and groups", self._files.run, eager)
 
     def start_lazy(
@@ -41,22 +41,32 @@ class TableSaver:
         services: Supervisor,
         file: StateFile,
         interval_s: float,
-        before: Callable[[], Awaitable[None]] = nothing_before,
-        look: Callable[[], None] = lambda: None,
+        sync: Callable[[], Awaitable[None]] = no_sync,
+        before_save: Callable[[], None] = lambda: None,
     ) -> None:
-        """Save a file from time to time from now on; see `StateFiles.run_lazy`."""
+        """Start a service that saves a file periodically if it changed.
+
+        Args:
+          services: runs it.
+          file: the table's file.
+          interval_s: seconds between two checks.
+          sync: awaited before each save, see `sync_log`.
+          before_save: called before each check, for instance to drop old entries.
+        """
         what = f"the saving of {file.name}"
-        services.start_soon(what, self._files.run_lazy, file, interval_s, before, look)
+        services.start_soon(what, self._files.run_lazy, file, interval_s, sync, before_save)
 
     async def sync_log(self) -> None:
-        """What was sent back, and what was consumed, is on the device before the group is noted to
-        be past it; after a failed fsync the offsets are saved all the same."""
+        """Sync the log, so that messages are on the device before offsets that are past them.
+
+        After a failed fsync the offsets are saved anyway.
+        """
         await self._store.flusher.flush_in_thread(threaded=self._store.disk.threaded)
 
     async def sync_log_or_fail(self) -> None:
-        """What was delivered is on the device before it is noted so.
+        """Sync the log, so that delivered messages are on the device before offsets past them.
 
-        Raises: StoreIOError: it is not.
+        Raises: StoreIOError: the fsync failed.
         """
         await self.sync_log()
         if self._store.flusher.failure is not None:

@@ -1,10 +1,10 @@
-"""How far timer messages are delivered: `config/timercheck`, a page of 4096 bytes.
+"""TimerCheckpoint: the delivery progress of timer messages, `config/timercheck`, 4096 bytes.
 
-Apache's broker keeps its wheel in files of its own, and notes here how far it has read queue and
-time. Ours has no such files; it notes the first message that still waits, so that Apache's broker,
-started on our store, reads all from there again: what came later and was delivered already it
-delivers once more. Our own record lies at byte 128, where Apache's leaves zeros, and counts only
-while Apache's fields are those it was written with.
+Apache's broker keeps its wheel in separate files, and records here how far it has read the queue
+and to which time. Ours has no such files; it records the first waiting message, so that Apache's
+broker, started on our store, reads everything from there and delivers later messages a second time.
+Our record is at byte 128, where Apache's leaves zeros, and is valid only while Apache's fields are
+unchanged.
 
 Java counterpart: store/timer/TimerCheckpoint.java of 5.3.3. Pure.
 """
@@ -28,18 +28,18 @@ logger = logging.getLogger(__name__)
 
 
 CLOCK_STEP_MAX_MS: Final = 60_000
-"""A clock may have been set back by this much since the page was written."""
+"""How far the clock may have been set back since the page was written."""
 
 
 @dataclass(frozen=True, slots=True)
 class TimerCheckpoint:
-    """What the page says.
+    """The content of the page.
 
     Attributes:
       read_time_ms: every message before `read_offset` whose TIMER_OUT_MS is before this is
         delivered.
       read_offset: queue offset in rmq_sys_wheel_timer.
-      waiting_offset: no message before it waits; None: not known, the page is Apache's.
+      waiting_offset: offset of the first waiting message; None: unknown, the page is Apache's.
     """
 
     read_time_ms: int = 0
@@ -65,16 +65,16 @@ class TimerCheckpoint:
     def correct(
         self, path: str, *, queue_end: int, latest_ms: int, delivered_ms: int
     ) -> TimerCheckpoint:
-        """The same, with what cannot be right replaced; a warning names it.
+        """Replace impossible values, with a warning; return the result.
 
-        What is delivered is on the device before it is noted, so an offset behind the queue's end
-        is wrong, whatever happened. Apache's times have no checksum.
+        Delivered messages are on the device before the page, so an offset past the queue's end is
+        wrong, even after a crash. Apache's times have no checksum.
 
         Args:
           path: of the page, for the warning.
           queue_end: offset after the newest message of rmq_sys_wheel_timer.
           latest_ms: the later of the wall clock and the log's newest store timestamp.
-          delivered_ms: what was due before it counts as delivered where the page does not tell.
+          delivered_ms: messages due before it count as delivered if the page is wrong.
         """
         offset = max(self.read_offset, self.waiting_offset or 0)
         time_ms = self.read_time_ms
@@ -83,9 +83,9 @@ class TimerCheckpoint:
         ):
             return self
         logger.warning(
-            "%s: all before offset %d that was due before %d is delivered, it says, but the queue "
-            "ends at %d, and clock and log at %d. In its place what was due before %d counts as "
-            "delivered: some messages may come twice. The file is written again",
+            "%s says that all messages before offset %d that were due before %d are delivered, "
+            "but the queue ends at %d, and clock and log at %d. Instead messages due before %d "
+            "count as delivered: some may be delivered twice. The file is written again",
             path, offset, time_ms, queue_end, latest_ms, delivered_ms,
         )  # fmt: skip
         return TimerCheckpoint(max(delivered_ms, 0), queue_end, 0)
@@ -93,7 +93,7 @@ class TimerCheckpoint:
     def to_answer(self, now_ms: int) -> bytes:
         """The answer to GET_TIMER_CHECK_POINT (60): Apache's part of the page, and ours if known.
 
-        Source: TimerCheckpoint.encode; its `decode` passes over what follows.
+        Source: TimerCheckpoint.encode; its `decode` ignores the bytes that follow.
         """
         if self.waiting_offset is None:
             offsets = (self.read_offset, self.read_offset)

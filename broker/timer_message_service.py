@@ -1,9 +1,9 @@
-"""Delivers timer messages: those that say when they are due, up to `timerMaxDelaySec` from now.
+"""TimerMessageService: delivers timer messages at their time, up to `timerMaxDelaySec` ahead.
 
-They wait in queue 0 of rmq_sys_wheel_timer. Whatever comes there is put into the wheel
-(`timer_wheel.py`), which is made again from the queue at each start; what is due is stored once
-more, in the topic and queue it was sent to. How far that came is saved every second while there is
-something to save; after a crash what was delivered since is delivered again.
+They wait in queue 0 of rmq_sys_wheel_timer. Its messages are put into the wheel (`timer_wheel.py`),
+which is rebuilt from the queue at each start. A due message is stored again, in the topic and queue
+it was sent to. Changed progress is saved every second; after a crash the messages delivered since
+the last save are delivered again.
 
 Java counterpart: store/timer/TimerMessageStore.java of 5.3.3.
 """
@@ -43,7 +43,7 @@ from .timer_wheel import Slot, TimerWheel
 logger = logging.getLogger(__name__)
 
 SLICE_COUNT: Final = 64
-"""Messages read or delivered before other work has its turn: about a millisecond."""
+"""Messages read or delivered before other tasks run: about a millisecond."""
 
 _QUEUE: Final = (TIMER_TOPIC, 0)
 _MS_DIGITS: Final = 18
@@ -51,7 +51,7 @@ _MS_DIGITS: Final = 18
 
 
 def _name(topic: str, unique_key: str | None) -> str:
-    """What tells a message of a slot from the others; unique keys are so within a topic.
+    """The identity of a message within a slot; unique keys are unique within a topic.
 
     Source: TimerMessageStore.buildDeleteKey with appendTopicForTimerDeleteKey.
     """
@@ -59,17 +59,17 @@ def _name(topic: str, unique_key: str | None) -> str:
 
 
 class TimerMessageService:
-    """The one task that delivers.
+    """Delivers timer messages, in one task.
 
     Args:
       store: already loaded when `load` is called.
-      clock: whose wall time says what is due.
-      puts: appends what is delivered.
+      clock: its wall time decides which messages are due.
+      puts: appends the delivered messages.
       on_messages: called with the queues that got messages.
 
     Attributes:
-      delivered: how many messages were delivered since the start.
-      wheel: what waits, as far as the queue was read.
+      delivered: the number of messages delivered since the start.
+      wheel: the waiting messages of the part of the queue that was read.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class TimerMessageService:
         on_messages: Callable[[Collection[tuple[str, int]]], None],
     ) -> None:
         self.delivered = 0
-        self._refusal = ""  # the remark of the put that was refused last
+        self._refusal = ""  # the remark of the last refused put
         self.wheel = TimerWheel()
         self._store = store
         self._clock = clock
@@ -96,20 +96,20 @@ class TimerMessageService:
         self._task = DueTask(self._work, failing="timer messages are delivered later")
 
     def arrived(self, queues: Collection[tuple[str, int]]) -> None:
-        """Take note of new messages; called with all queues that have some."""
+        """Process new messages; called with all queues that have some."""
         if _QUEUE in queues:
             self._task.wake()
 
     def wake(self) -> None:
-        """Look at the clock again."""
+        """Read the clock again."""
         self._task.wake()
 
     # ---- at the start --------------------------------------------------------------------
 
     def load(self) -> None:
-        """Read how far the messages were delivered; the queue itself is read by `run`.
+        """Read the saved progress; `run` reads the queue.
 
-        Raises: StoreIOError: the file could not be read, or not be put right.
+        Raises: StoreIOError: the file could not be read, or its correction not be written.
         """
         disk = self._store.disk
         if disk.exists(self._path):
@@ -135,7 +135,7 @@ class TimerMessageService:
         await self._task.run()
 
     def _work(self) -> float:
-        """One slice: read what is new, deliver what is due; seconds until something is."""
+        """Read and deliver one slice; return the seconds until the next message is due."""
         is_read = self._read_slice()
         left_s = self._left_s()
         if left_s <= 0:
@@ -150,7 +150,7 @@ class TimerMessageService:
         return (first[0] + self._precision_ms - self._clock.wall_ms()) / 1000
 
     def _read_slice(self) -> bool:
-        """Put some of the queue into the wheel; whether all of it is in there now."""
+        """Put a slice of the queue into the wheel; return whether the queue is read to its end."""
         self._read_offset = max(self._read_offset, self._store.min_offset(*_QUEUE))
         end = self._store.max_offset(*_QUEUE)
         stop = min(end, self._read_offset + SLICE_COUNT)
@@ -168,7 +168,7 @@ class TimerMessageService:
         moment_ms = int(text) if text.isdecimal() and len(text) <= _MS_DIGITS else None
         if moment_ms is None:
             logger.error(
-                "timer message %d is left out and will not be delivered: its time is %r",
+                "timer message %d is skipped and will not be delivered: its time is %r",
                 queue_offset, text[:40],
             )  # fmt: skip
             return
@@ -188,17 +188,17 @@ class TimerMessageService:
         self.wheel.add(moment_ms, queue_offset)
 
     def _real_place(self, message: MessageExt, queue_offset: int) -> tuple[str, int] | None:
-        """Where a message belongs; None: it does not say, or nothing may be delivered there."""
+        """The topic and queue that a message was sent to; None: missing or not allowed."""
         try:
             return self._puts.kinds.real_place(message)
         except NotDeliverableError as error:
             logger.error(
-                "timer message %d is left out and will not be delivered: %s", queue_offset, error
+                "timer message %d is skipped and will not be delivered: %s", queue_offset, error
             )
             return None
 
     def _deliver_slice(self) -> None:
-        """Deliver some of the earliest slot, which is due, and commit it.
+        """Deliver a slice of the earliest slot, which is due, and commit it.
 
         Raises: StoreError: nothing was delivered, or the store could not be read.
         """
@@ -233,12 +233,12 @@ class TimerMessageService:
         if failure is not None:
             raise failure
         if offsets and not count:
-            raise StoreIOError(TIMER_TOPIC, self._refusal or "the store takes no message")
+            raise StoreIOError(TIMER_TOPIC, self._refusal or "the store accepts no messages")
 
     def _deliver(self, slot: Slot, queue_offset: int) -> bool | None:
-        """Append one message to its own queue.
+        """Append one message to its destination queue.
 
-        Returns: whether it was delivered; None: the store does not take it now.
+        Returns: whether it was delivered; None: the store refuses it for now.
         """
         message = self._message(queue_offset)
         if message is None:
@@ -265,7 +265,10 @@ class TimerMessageService:
             return True
         status, self._refusal = refusal
         if status in TOO_LARGE:
-            logger.error("timer message %d is left out, %s: %s", queue_offset, topic, status.name)
+            logger.error(
+                "timer message %d is skipped and will not be delivered, topic %s refuses it: %s",
+                queue_offset, topic, status.name,
+            )  # fmt: skip
             return False
         return None
 
@@ -276,15 +279,17 @@ class TimerMessageService:
             if result.buffers:
                 return decode_record(result.buffers[0])
         except (CorruptRecordError, RemoteProtocolError) as error:
-            logger.error("timer message %d is left out: %s", queue_offset, error)
+            logger.error(
+                "timer message %d is skipped and will not be delivered: %s", queue_offset, error
+            )
         return None
 
     # ---- the progress --------------------------------------------------------------------
 
     def progress(self) -> TimerCheckpoint:
-        """How far the messages are delivered now.
+        """The current progress of delivery.
 
-        While the queue is still being read again, and on a slave, what was saved knows more.
+        While the queue is still being read after a start, and on a slave, it is the saved progress.
         """
         if self._read_offset < self._known.read_offset:
             return self._known
@@ -304,11 +309,11 @@ class TimerMessageService:
         return self.progress()
 
     async def take_over(self, answer: bytes) -> None:
-        """Of a slave, whose timers do not run: note how far its master has delivered them.
+        """On a slave, whose timers do not run: save its master's progress.
 
         Args:
-          answer: to GET_TIMER_CHECK_POINT (60); the log must have what was delivered.
-        Raises: StoreError: it could not be noted.
+          answer: to GET_TIMER_CHECK_POINT (60); the log must contain the delivered messages.
+        Raises: StoreError: it could not be saved.
         """
         page = answer[:TIMER_FILE_SIZE].ljust(TIMER_FILE_SIZE, b"\0")
         progress = TimerCheckpoint.from_page(page)
@@ -317,7 +322,7 @@ class TimerMessageService:
             self._known = progress
 
     async def save(self) -> None:
-        """Note from time to time how far the messages are delivered, until cancelled."""
+        """Save the progress periodically, until cancelled."""
         while True:
             await self._moved.wait()
             await trio.sleep(self._store.config.timer_flush_interval_ms / 1000)
@@ -328,22 +333,25 @@ class TimerMessageService:
                 await self._save(progress.to_page(self._clock.wall_ms()))
             except StoreError as error:
                 self._moved.set()
-                logger.error("how far timer messages are delivered is not saved: %s", error)
+                logger.error(
+                    "the progress of timer messages could not be saved, trying again: %s. After a "
+                    "crash some would be delivered twice", error,
+                )  # fmt: skip
             except Exception:
                 self._moved.set()
                 raise
 
     def note_progress(self) -> None:
-        """Note it now, at a stop; the store must be flushed.
+        """Save the progress at a stop; the store must be flushed.
 
-        Raises: StoreIOError: it could not be.
+        Raises: StoreIOError: it could not be saved.
         """
         progress = self._new_progress()
         if progress is not None and self._store.flusher.failure is None:
             self._write(progress.to_page(self._clock.wall_ms()))
 
     async def _save(self, page: bytes) -> None:
-        """Have a page in the file, and before it on the device what it says is delivered."""
+        """Write a page, after syncing the log that has the messages it counts as delivered."""
         flusher, threaded = self._store.flusher, self._store.disk.threaded
         await flusher.flush_in_thread(threaded=threaded)
         if flusher.failure is not None:

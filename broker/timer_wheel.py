@@ -1,12 +1,11 @@
-"""When timer messages are due, and which of them are not to be delivered.
+"""TimerWheel: the waiting timer messages by due time, and those that were recalled.
 
-Pure. Every timer message that waits is in here, as eight bytes: the queue offset at which it waits
-in rmq_sys_wheel_timer, in the slot of the moment it is due. A slot is as long as `timerPrecisionMs`
-and takes some 350 bytes. Timers wait for `timerMaxDelaySec`, so there are 260,000 slots at most,
-which are 90 MB.
+Pure. Every waiting timer message is stored as eight bytes: its queue offset in rmq_sys_wheel_timer,
+in the slot of its due time. A slot is `timerPrecisionMs` long and takes some 350 bytes. Timers wait
+for at most `timerMaxDelaySec`, so there are at most 260,000 slots, which take 90 MB.
 
-Java counterpart: store/timer/TimerWheel.java and TimerLog.java of 5.3.3, which keep the same in
-files; ours is made again from the queue at each start.
+Java counterpart: store/timer/TimerWheel.java and TimerLog.java of 5.3.3, which are files; ours is
+rebuilt from the queue at each start.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from typing import Final
 
 
 def out_ms(deliver_ms: int, precision_ms: int) -> int:
-    """The begin of the slot at whose end a message is delivered: TIMER_OUT_MS, ms since 1970.
+    """The start of the slot at whose end a message is delivered: TIMER_OUT_MS, ms since 1970.
 
     Source: RocketMQ 5.3.3 HookUtils.transformTimerMessage.
     """
@@ -26,7 +25,7 @@ def out_ms(deliver_ms: int, precision_ms: int) -> int:
 
 
 NAME_SIZE: Final = 16
-"""Bytes by which a message that was taken back is known; a client says how long its name is."""
+"""Bytes of the digest that identifies a recalled message; names may be of any length."""
 
 
 def _digest(name: str) -> bytes:
@@ -34,7 +33,7 @@ def _digest(name: str) -> bytes:
 
 
 class Slot:
-    """What is due at one moment.
+    """The messages that are due at one moment.
 
     Attributes:
       offsets: queue offsets of its messages, rising.
@@ -51,22 +50,21 @@ class Slot:
 
     @property
     def is_done(self) -> bool:
-        """Whether none of its messages waits."""
+        """Whether all of its messages are delivered."""
         return self.next >= len(self.offsets)
 
     def recall(self, name: str) -> None:
-        """A message was taken back: its `topic+unique key`."""
+        """Mark a message as recalled, by its `topic+unique key`."""
         self._recalled = self._recalled or set()
         self._recalled.add(_digest(name))
 
     def roll(self, name: str) -> None:
-        """Apache's broker wrote a message a second time to keep it longer; the earlier copies do
-        not count."""
+        """Mark earlier copies of a message as invalid, because Apache's broker wrote it again."""
         self._rolled = self._rolled or set()
         self._rolled.add(_digest(name))
 
     def is_recalled(self, name: str) -> bool:
-        """Whether a message was taken back."""
+        """Whether a message was recalled."""
         return self._recalled is not None and _digest(name) in self._recalled
 
     def is_rolled(self, name: str) -> bool:
@@ -75,7 +73,7 @@ class Slot:
 
 
 class TimerWheel:
-    """All slots that have something to deliver."""
+    """The slots with waiting messages."""
 
     def __init__(self) -> None:
         self._slots: dict[int, Slot] = {}
@@ -84,11 +82,11 @@ class TimerWheel:
         self._count = 0
 
     def __len__(self) -> int:
-        """How many messages wait."""
+        """The number of waiting messages."""
         return self._count
 
     def slot(self, moment_ms: int) -> Slot:
-        """The slot of a moment, TIMER_OUT_MS; made when there is none."""
+        """The slot of a TIMER_OUT_MS, created if there is none."""
         slot = self._slots.get(moment_ms)
         if slot is None:
             slot = self._slots[moment_ms] = Slot()
@@ -96,10 +94,11 @@ class TimerWheel:
         return slot
 
     def add(self, moment_ms: int, queue_offset: int) -> None:
-        """Have a message delivered at a moment.
+        """Add a message.
 
         Args:
-          queue_offset: greater than all before it.
+          moment_ms: its TIMER_OUT_MS.
+          queue_offset: greater than all earlier ones.
         """
         slot = self.slot(moment_ms)
         if not slot.offsets:
@@ -112,7 +111,7 @@ class TimerWheel:
         return (self._moments[0], self._slots[self._moments[0]]) if self._moments else None
 
     def took(self, count: int) -> None:
-        """So many messages of the earliest slot are through; after the last, so is the slot."""
+        """Remove delivered messages from the earliest slot, and the slot once it is empty."""
         slot = self._slots[self._moments[0]]
         slot.next += count
         self._count -= count
@@ -122,5 +121,5 @@ class TimerWheel:
             self._oldest.pop(moment_ms, None)
 
     def waiting_offset(self, end: int) -> int:
-        """No message with a smaller queue offset waits; `end` when none does."""
+        """The smallest queue offset of a waiting message; `end` when there is none."""
         return next(iter(self._oldest.values()), end)

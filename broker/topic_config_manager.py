@@ -1,11 +1,11 @@
-"""The topics of this broker: which there are, and what they are allowed.
+"""TopicConfigManager: the broker's topics and their settings.
 
-A topic comes from an administrator (17, 18), from a first send to an unknown name
-(`create_topic_in_send_message`, after the pattern of TBW102), or from a consumer group that needs
-its retry topic. A topic counts once `topics.json` has it, and a change of one likewise: a broker
-that is killed knows every topic that it took messages for, and every queue. Until then it is
-staged; requests that need it wait, and are refused where the save failed. Then the name servers
-hear of it through `on_change`.
+A topic is created by an administrator (17, 18), by a first send to an unknown name
+(`create_topic_in_send_message`, after the pattern of TBW102), or for a consumer group that needs
+its retry topic. New and changed topics take effect once `topics.json` is saved, so that a killed
+broker knows every topic and queue that it accepted messages for. Until then they are staged;
+requests that need them wait, and are refused if the save fails. Afterwards `on_change` registers
+them with the name servers.
 
 Java counterpart: broker/topic/TopicConfigManager.java of 5.3.3. Pure, but for the `save` it is
 given. A `TopicConfig` is never changed in place, always replaced.
@@ -70,7 +70,7 @@ CLUSTER_QUEUE_COUNT: Final = 16
 """Queues of the topic named after the cluster: TopicConfig's default."""
 
 TOPIC_COUNT_MAX: Final = 100_000
-"""Topics of one broker. RocketMQ has no bound, and names that anybody sends become topics; each
+"""Topics of one broker. RocketMQ has no bound, although any name in a send becomes a topic and each
 creation writes the whole table, 250 bytes a topic, and registers it."""
 
 
@@ -78,20 +78,20 @@ class TopicConfigManager:
     """The table of topics. Not thread-safe: used from the broker's one trio run.
 
     Args:
-      config: the broker's configuration; read at each use, so changes count at once.
-      clock: tells when the data version moved.
+      config: the broker's configuration; read at each use, so changes take effect at once.
+      clock: gives the data version's time.
       save: writes the file.
-      save_later: sees to it that it is written soon, see `StateFile`.
-      on_change: called after every change, with the topics that are new or different; deleted
-        ones are not among them. The controller registers then.
+      save_later: schedules a write, see `StateFile`.
+      on_change: called after every change, with the new and changed topics, without deleted ones.
+        The controller then registers.
 
     Attributes:
-      file: where the table lies.
-      topic_config_table: topic by name, always the same dict. Reading it directly is what the hot
-        path does; only this class changes it.
-      data_version: moves on with every change; name servers compare it.
-      system_topics: the names of this broker's own topics that it made at its start.
-      is_corrected: the file that was read had numbers that cannot be right.
+      file: the table's file.
+      topic_config_table: topic by name, always the same dict. The hot path reads it directly; only
+        this class changes it.
+      data_version: increases with every change; name servers compare it.
+      system_topics: the names of the topics that this broker created at its start.
+      is_corrected: the file that was read had impossible numbers.
     """
 
     def __init__(
@@ -112,7 +112,7 @@ class TopicConfigManager:
         self.is_corrected = False
         self._wrong_counts: set[str] = set()  # topics of the file whose queue counts were wrong
         self._staged: dict[str, TopicConfig] = {}
-        self._saving: dict[str, TopicConfig] = {}  # those of `_staged` that the save has
+        self._saving: dict[str, TopicConfig] = {}  # those of `_staged` in the running save
         self.on_change = on_change
         self.data_version = DataVersion(timestamp=clock.wall_ms(), counter=0)
         self.topic_config_table: dict[str, TopicConfig] = {
@@ -122,27 +122,27 @@ class TopicConfigManager:
 
     @property
     def unsaved(self) -> Set[str]:
-        """The names of topics that are new or different and not saved yet: these do not count."""
+        """The names of staged topics, which take effect once they are saved."""
         return self._staged.keys()
 
     def select(self, topic: str) -> TopicConfig | None:
-        """A topic by name; None: there is none."""
+        """A topic by name; None: it does not exist."""
         return self.topic_config_table.get(topic)
 
     def refuse_new(self, topic: str) -> str | None:
-        """Why no topic may be created for want of room; None: there is room."""
+        """The remark that refuses a new topic at the limit; None: the limit is not reached."""
         return None if self._has_room else limit_remark(topic, TOPIC_COUNT_MAX)
 
     @property
     def _has_room(self) -> bool:
-        """Whether one more topic may be created. A heartbeat stages 10,000, one after the other, so
-        they are counted only where that may matter."""
+        """Whether one more topic may be created. A heartbeat may stage 10,000 topics one by one, so
+        they are counted exactly only near the limit."""
         most = len(self.topic_config_table) + len(self._staged)
         return most < TOPIC_COUNT_MAX or self._count < TOPIC_COUNT_MAX
 
     @property
     def _count(self) -> int:
-        """Topics that count, and those that will once they are saved."""
+        """The number of topics, including staged ones."""
         table = self.topic_config_table
         return len(table) + len(self._staged.keys() - table.keys())
 
@@ -152,7 +152,7 @@ class TopicConfigManager:
         return config is not None and config.order
 
     def is_system_topic(self, topic: str) -> bool:
-        """Whether a topic is the system's or this broker's own."""
+        """Whether a topic is a system topic or one that this broker created at its start."""
         return names.is_system_topic(topic, self.system_topics)
 
     def create_topic_in_send_message(
@@ -169,13 +169,13 @@ class TopicConfigManager:
           topic: a name that `topic_validator.refuse_topic` let pass.
           default_topic: the pattern, TBW102 in practice; it must have PERM_INHERIT.
           remote_address: of the client, for the log.
-          queue_count: what the client asks for; the pattern's own count is the most it gets.
+          queue_count: requested by the client; limited to the pattern's count.
           sys_flag: topicSysFlag of the new topic.
-        Returns: the topic, old or new; None: the pattern allows none, or there are
+        Returns: the topic, old or new; None: the pattern does not allow it, or there are
           TOPIC_COUNT_MAX topics already.
         Raises:
           Postponed: the topic is being saved.
-          RequestRefused: the client asks for less than one queue; or SERVICE_NOT_AVAILABLE, the
+          RequestRefused: the client requests less than one queue; or SERVICE_NOT_AVAILABLE: the
             topic could not be saved.
         Source: TopicConfigManager.createTopicInSendMessageMethod.
         """
@@ -192,7 +192,7 @@ class TopicConfigManager:
                 "topic %s is not created for %s: the default topic %s %s",
                 topic, remote_address, default_topic,
                 "does not exist or is switched off" if pattern is None
-                else f"has perm {pattern.perm}, which nothing may inherit",
+                else f"has perm {pattern.perm}, without the bit for inheritance",
             )  # fmt: skip
             return None
         count = queue_count_of_new_topic(topic, queue_count, pattern)
@@ -220,7 +220,7 @@ class TopicConfigManager:
         Returns: the topic; None: there are TOPIC_COUNT_MAX topics already.
         Raises:
           Postponed: the topic is being saved.
-          RequestRefused: SERVICE_NOT_AVAILABLE, it could not be saved.
+          RequestRefused: SERVICE_NOT_AVAILABLE: it could not be saved.
         Source: TopicConfigManager.createTopicInSendMessageBackMethod.
         """
         has_room = self.stage_topic(
@@ -237,18 +237,17 @@ class TopicConfigManager:
         order: bool = False,
         sys_flag: int = 0,
     ) -> bool:
-        """Begin to create the retry or dead-letter topic of a group; `saved` waits for it.
+        """Begin to create the retry or dead-letter topic of a group.
 
-        An existing topic is taken as it is, but for its order flag.
+        Of an existing topic only the order flag is changed.
 
         Args:
-          topic: a name that `topic_validator.refuse_topic` let pass.
-          queue_count: read and write queues of a new topic; brought into 1..QUEUE_COUNT_MAX.
+          topic: a name that `topic_validator.refuse_topic` allows.
+          queue_count: read and write queues of a new topic; clamped to 1..QUEUE_COUNT_MAX.
           perm: PERM_ bits of a new topic.
           order: the topic's order flag.
           sys_flag: topicSysFlag of a new topic.
-        Returns: whether there is such a topic, or soon will be; False: there are TOPIC_COUNT_MAX
-          topics already.
+        Returns: False: there are TOPIC_COUNT_MAX topics already, and it is not created.
         """
         known = self.topic_config_table.get(topic)
         if known is not None:
@@ -271,7 +270,8 @@ class TopicConfigManager:
     def _create(self, created: TopicConfig, remote_address: str) -> bool:
         if not self._has_room:
             logger.error(
-                "topic %s is not created: there are %d topics, and no more are allowed",
+                "topic %s is not created: there are %d topics, which is the limit. Delete topics "
+                "that are not used",
                 created.topic_name, TOPIC_COUNT_MAX,
             )  # fmt: skip
             return False
@@ -280,24 +280,24 @@ class TopicConfigManager:
         return True
 
     def _when_saved(self, topic: str) -> TopicConfig:
-        """A topic that there is, or that is staged.
+        """An existing topic, or one that is staged.
 
         Raises:
-          Postponed: it is being saved; all that wait for one topic are served again in order.
-          RequestRefused: SERVICE_NOT_AVAILABLE, the last save failed. Producers of RocketMQ send to
-            another broker then, and again later (DefaultMQProducer.retryResponseCodes).
+          Postponed: it is being saved; the requests that wait for a topic are served in order.
+          RequestRefused: SERVICE_NOT_AVAILABLE: the last save failed. RocketMQ's producers then
+            send to another broker, and retry later (DefaultMQProducer.retryResponseCodes).
         """
         if topic not in self.topic_config_table:
             self.file.wait_for(f"topic[{topic}]", lambda: topic not in self._staged)
         return self.topic_config_table[topic]
 
     def update(self, topics: Iterable[TopicConfig]) -> list[TopicConfig]:
-        """Create or change topics as an administrator says; this counts once it is saved.
+        """Create or change topics for an administrator; it takes effect once it is saved.
 
         Args:
-          topics: as they shall be, but `attributes` are changes (`+key`, `-key`), as requests
-            carry them. The names are checked by the caller.
-        Returns: the topics as they will be; those that were so before are no change.
+          topics: the new settings, but `attributes` are changes (`+key`, `-key`), as requests
+            carry them. The caller checks the names.
+        Returns: the topics after the change.
         Raises: RequestRefused: an attribute, a count or a perm is not allowed, or there are
           TOPIC_COUNT_MAX topics; none of the topics is changed then.
         Source: TopicConfigManager.updateTopicConfigList.
@@ -328,11 +328,11 @@ class TopicConfigManager:
         return list(changed.values())
 
     def update_order_topics(self, order_topics: Iterable[str]) -> list[TopicConfig]:
-        """Mark topics as ordered, as a name server's answer to the registration says.
+        """Mark topics as ordered that a name server's answer to the registration names.
 
         Args:
-          order_topics: names of topics; those that are not here are passed over. Topics that are
-            not among them keep their flag.
+          order_topics: names of topics; unknown ones are ignored. Topics that are not among them
+            keep their flag.
         Returns: the topics that changed.
         Source: TopicConfigManager.updateOrderTopicConfig.
         """
@@ -342,14 +342,14 @@ class TopicConfigManager:
             if topic is not None and not topic.order:
                 changed.append(msgspec.structs.replace(topic, order=True))
         if changed:
-            logger.info("ordered topics, the name server says: %s", [t.topic_name for t in changed])
+            logger.info("ordered topics of the name server: %s", [t.topic_name for t in changed])
             self._put(changed)
         return changed
 
     def delete(self, topics: Iterable[str]) -> list[str]:
-        """Forget topics.
+        """Delete topics.
 
-        Returns: the names of those that were there.
+        Returns: the names of those that existed.
         """
         table, staged = self.topic_config_table, self._staged
         gone = [name for name in topics if name in table or name in staged]
@@ -362,7 +362,7 @@ class TopicConfigManager:
         return gone
 
     def _stage(self, topics: Iterable[TopicConfig]) -> None:
-        """Have topics count once they are saved."""
+        """Stage topics, which take effect once they are saved."""
         for topic in topics:
             self._staged[topic.topic_name] = topic
         self.file.changed_by_client()
@@ -388,8 +388,10 @@ class TopicConfigManager:
         self.on_change(list(saved.values()))
 
     def _put(self, topics: Iterable[TopicConfig]) -> None:
-        """Have topics that need not be saved first: the store tells of them, or would do without
-        the change."""
+        """Change topics at once, without waiting for the save.
+
+        For topics that can be recovered from the store, and changes that may be lost.
+        """
         changed = list(topics)
         for topic in changed:
             name = topic.topic_name
@@ -408,7 +410,7 @@ class TopicConfigManager:
         return at_once(self._encode_in_steps())
 
     def _encode_in_steps(self) -> Steps[bytes]:
-        """Steps to the text of `topics.json` as it is when this is called."""
+        """Steps that encode `topics.json`; the content is that of this call."""
         version = self.data_version
         if self._staged:
             version = next_version(version, self._clock.wall_ms())
@@ -419,15 +421,16 @@ class TopicConfigManager:
         return pretty({"dataVersion": written(version, depth=1), "topicConfigTable": table})
 
     def decode(self, text: bytes) -> int:
-        """Take over what `topics.json` holds; system topics that it lacks stay.
+        """Replace the table by `topics.json`; missing system topics are kept.
 
-        A topic whose name is not allowed is left out and logged: its name would become a path. One
-        that is merely longer than new ones may be is kept: its messages may be in the store.
+        A topic whose name is not allowed is left out and logged, because its name would become a
+        path. One that is only longer than allowed for new topics is kept, because the store may
+        have messages of it.
 
         Args:
           text: the file's text, as any version of RocketMQ wrote it.
-        Returns: how many topics the file had.
-        Raises: ValueError: it is no table of topics; nothing is changed then.
+        Returns: the number of topics in the file.
+        Raises: ValueError: the text is not a table of topics; nothing is changed then.
         """
         try:
             wrapper = msgspec.convert(parse(text), TopicConfigSerializeWrapper)
@@ -445,7 +448,7 @@ class TopicConfigManager:
         return len(wrapper.topic_config_table)
 
     def cover_queues(self, stored: Mapping[str, list[int]]) -> None:
-        """Give topics whose counts could not be right as many queues as the store has of them.
+        """Give topics with impossible queue counts as many queues as the store has of them.
 
         Args:
           stored: the ids of the queues in the store, by topic.
@@ -461,17 +464,17 @@ class TopicConfigManager:
         self._wrong_counts.clear()
 
     def restore(self, topics: Iterable[TopicConfig]) -> None:
-        """Have topics again that the table lacks, at the broker's start; they are saved soon."""
+        """Add missing topics at the broker's start, and schedule a save."""
         restored = [topic for topic in topics if topic.topic_name not in self.topic_config_table]
         if restored:
             self._put(restored)
 
     def take_over(self, master: TopicConfigSerializeWrapper) -> bool:
-        """Of a slave: have its master's topics, by the rules of `decode`, and save them soon.
+        """On a slave: replace the table by its master's, as `decode` does, and schedule a save.
 
         Args:
           master: all topics of the master.
-        Returns: whether they were other ones.
+        Returns: whether they differed.
         Source: SlaveSynchronize.syncTopicConfig.
         """
         if master.data_version == self.data_version:
@@ -479,7 +482,7 @@ class TopicConfigManager:
         before = dict(self.topic_config_table)
         self._replace(master, mended_topic)
         changed = [t for name, t in self.topic_config_table.items() if t != before.get(name)]
-        logger.info("the master has changed topics: %s", [topic.topic_name for topic in changed])
+        logger.info("topics copied from the master: %s", [topic.topic_name for topic in changed])
         self.on_change(changed)
         self.file.changed()
         return True
@@ -489,14 +492,14 @@ class TopicConfigManager:
     ) -> None:
         own = dict(self.topic_config_table)
         table = self.topic_config_table
-        table.clear()  # the file's order first, so that it comes out as it went in
+        table.clear()  # the file's order first, so that saving it again does not reorder it
         for name, topic in wrapper.topic_config_table.items():
             reason = refuse_topic(name, length_max=RETRY_OR_DLQ_TOPIC_LENGTH_MAX)
             if reason is None or name in self.system_topics:
                 topic.topic_name = name
                 table[name] = mended(topic)
             else:
-                logger.error("topic %r is left out: %s", name, reason)
+                logger.error("topic %r is not loaded: %s", name, reason)
         for name in sorted(self.system_topics & own.keys()):
             table.setdefault(name, own[name])
         self.data_version = wrapper.data_version
@@ -533,7 +536,7 @@ def _system_topics(config: BrokerConfig) -> list[TopicConfig]:
 
 
 def _refuse_numbers(topic: TopicConfig) -> None:
-    """Raises: RequestRefused: INVALID_PARAMETER. RocketMQ takes any number here."""
+    """Raises: RequestRefused: INVALID_PARAMETER. RocketMQ accepts any number here."""
     fault = out_of_range(topic)
     if fault is not None:
         raise RequestRefused(ResponseCode.INVALID_PARAMETER, f"topic {topic.topic_name}: {fault}")

@@ -1,4 +1,4 @@
-"""Warnings before the limit of topics is reached. Pure, but for the log."""
+"""Warnings near the limit of topics, and the remark at the limit. Pure, but for the log."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ WARNED_PERCENT = (80, 90, 95, 99)
 
 
 def warn_near_limit(before: int, after: int, count_max: int) -> None:
-    """Log a WARNING when a share of the limit was passed, once for each.
+    """Log a WARNING when the number of topics passes a share of the limit, once for each share.
 
     Args:
       before, after: topics before and after a change.
@@ -22,16 +22,16 @@ def warn_near_limit(before: int, after: int, count_max: int) -> None:
         if before < bound <= after:
             logger.warning(
                 "there are %d topics, and this broker's limit is %d: %d more fit. At the limit "
-                "new topics are refused, also retry topics of new consumer groups; the others go "
-                "on. Delete topics that are not used, or put new ones on another broker",
+                "new topics are refused, also retry topics of new consumer groups; existing ones "
+                "still work. Delete topics that are not used, or create new ones on another broker",
                 after, count_max, count_max - after,
             )  # fmt: skip
             return
 
 
 def limit_remark(topic: str, count_max: int) -> str:
-    """Why a new topic is refused, for the client."""
+    """The remark to a client that refuses a new topic at the limit."""
     return (
-        f"topic[{topic}] is not created: this broker has its {count_max} topics, and no more are "
-        "allowed. Delete topics that are not used, or use another broker"
+        f"topic[{topic}] is not created: this broker has {count_max} topics, which is its limit. "
+        "Delete topics that are not used, or use another broker"
     )

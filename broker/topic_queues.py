@@ -1,7 +1,7 @@
-"""Numbers of queues: what a new topic gets, what an old table is mended to, where a send goes.
+"""Numbers of queues: of new topics, corrections of old tables, and the choice of a send's queue.
 
-A topic without a queue to read from takes messages that no consumer can read, so none is created,
-and one that a table has is given a queue. Pure.
+A topic without read queues would accept messages that no consumer can read, so none is created, and
+one in a table gets a queue. Pure.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ RETRY_QUEUE_COUNT: Final = 1
 
 
 def queue_count_of_new_topic(topic: str, asked: int, pattern: TopicConfig) -> int:
-    """How many queues the first send to a topic creates.
+    """The number of queues that the first send to a topic creates.
 
     Args:
       topic: the new topic's name.
       asked: the send's defaultTopicQueueNums, any number.
-      pattern: the topic whose settings the new one takes; its own count is the most.
-    Raises: RequestRefused: INVALID_PARAMETER, the send asks for no queue. RocketMQ creates a topic
+      pattern: the topic whose settings the new one copies; its count is the maximum.
+    Raises: RequestRefused: INVALID_PARAMETER: the send asks for no queue. RocketMQ creates a topic
       with 0 queues, and acknowledges messages there that no consumer can read.
     """
     if asked < 1:
@@ -44,19 +44,19 @@ def queue_count_of_new_topic(topic: str, asked: int, pattern: TopicConfig) -> in
 
 
 def retry_queue_count(asked: int) -> int:
-    """How many queues the retry topic of a group gets that asks for this many.
+    """The number of queues of a group's retry topic, from its retryQueueNums.
 
-    A group that asks for none has its messages not tried again, but its clients may send to the
-    topic themselves, and the group may ask for some later; the topic then stays as it is.
+    A group with 0 gets no retries. The topic has a queue all the same, because clients may send to
+    it, and the topic would not change if the group were changed later.
     """
     return min(max(asked, 1), QUEUE_COUNT_MAX)
 
 
 def any_queue(topic: TopicConfig, random: Random) -> int:
-    """A queue for a message whose sender leaves the choice to the broker.
+    """A random queue, for a message whose sender leaves the choice to the broker.
 
-    Raises: RequestRefused: NO_PERMISSION, the topic has no queue that is both written and read.
-      Clients of RocketMQ then try another broker.
+    Raises: RequestRefused: NO_PERMISSION: the topic has no queue that is both written and read.
+      RocketMQ's clients then try another broker.
     """
     count = min(topic.write_queue_nums, topic.read_queue_nums)
     if count < 1:
@@ -79,12 +79,13 @@ def has_usable_counts(topic: TopicConfig) -> bool:
 
 
 def mended_topic(topic: TopicConfig, table: str = MASTERS_TABLE) -> TopicConfig:
-    """A topic of a table that another program or version wrote, with queues that can be used.
+    """Correct a topic of a table that another program or version wrote, as `readable_topic` does.
 
-    As `readable_topic`. A count above QUEUE_COUNT_MAX is only logged, because messages may lie in
-    any of its queues; where the store is known, `bounded_topic` says how many are needed.
+    A count above QUEUE_COUNT_MAX is only logged, because any of its queues may have messages;
+    `bounded_topic` corrects it once the store is known.
 
     Args:
+      topic: as in the table.
       table: the topic's table, for the log.
     """
     mended = readable_topic(topic, table)
@@ -93,12 +94,13 @@ def mended_topic(topic: TopicConfig, table: str = MASTERS_TABLE) -> TopicConfig:
 
 
 def readable_topic(topic: TopicConfig, table: str) -> TopicConfig:
-    """A topic with at least one queue to read from, and no negative number of queues.
+    """Give a topic at least one read queue, and no negative number of queues.
 
-    A topic without queues to read from gets as many as are written, or one: what was acknowledged
-    there lies in those and becomes readable.
+    A topic without read queues gets as many as it has write queues, or one, so that the messages
+    acknowledged there become readable.
 
     Args:
+      topic: as in the table.
       table: the topic's table, for the log.
     """
     read, write = topic.read_queue_nums, topic.write_queue_nums
@@ -111,22 +113,24 @@ def readable_topic(topic: TopicConfig, table: str) -> TopicConfig:
     )
     _warn_changed(table, topic, mended)
     if read < 1:
-        logger.warning("topic %s: its messages could not be read before", topic.topic_name)
+        logger.warning(
+            "topic %s had no read queues: its messages become readable now", topic.topic_name
+        )
     return mended
 
 
 def bounded_topic(
     topic: TopicConfig, stored_count: int, default_count: int, table: str
 ) -> TopicConfig:
-    """A topic whose counts were wrong, with as many queues as the store has, and no excess.
+    """Give a topic with wrong counts as many queues as the store has of it.
 
-    A count above QUEUE_COUNT_MAX becomes the other one, but stays above it where the store has so
-    many queues: messages lie in them.
+    A count above QUEUE_COUNT_MAX is replaced by the topic's other count, unless the store has that
+    many queues, because they have messages.
 
     Args:
-      topic: as `readable_topic` gave it.
-      stored_count: queues of the topic in the store, the greatest queue id and 1.
-      default_count: queues where both counts are too large.
+      topic: the result of `readable_topic`.
+      stored_count: the greatest queue id of the topic in the store, plus 1.
+      default_count: queues if both counts are too large.
       table: the topic's table, for the log.
     """
     counts = topic.read_queue_nums, topic.write_queue_nums
@@ -140,7 +144,9 @@ def bounded_topic(
     )
     _warn_changed(table, topic, bounded)
     if stored_count > max(read, write):
-        logger.warning("topic %s has %d queues, as the store has", topic.topic_name, stored_count)
+        logger.warning(
+            "topic %s gets %d queues, the number that the store has", topic.topic_name, stored_count
+        )
     _log_excess(bounded)
     return bounded
 
@@ -159,8 +165,8 @@ def _log_excess(topic: TopicConfig) -> None:
     read, write = topic.read_queue_nums, topic.write_queue_nums
     if max(write, read) > QUEUE_COUNT_MAX:
         logger.error(
-            "topic %s has %d queues to read from and %d to write to, and more than %d load its "
-            "clients: give it fewer with updateTopic",
+            "topic %s has %d read queues and %d write queues; more than %d slow its clients down: "
+            "set fewer with updateTopic",
             topic.topic_name, read, write, QUEUE_COUNT_MAX,
         )  # fmt: skip
 
@@ -168,11 +174,12 @@ def _log_excess(topic: TopicConfig) -> None:
 def mended_group(
     group: SubscriptionGroupConfig, table: str = MASTERS_TABLE
 ) -> SubscriptionGroupConfig:
-    """A group of a table that another program or version wrote, with a bounded retryQueueNums.
+    """Correct the retryQueueNums of a group in a table that another program or version wrote.
 
     A number that is too large becomes QUEUE_COUNT_MAX, a negative one RocketMQ's default.
 
     Args:
+      group: as in the table.
       table: the group's table, for the log.
     """
     count = group.retry_queue_nums

@@ -1,9 +1,9 @@
-"""Ends transactions, and asks producers about those that stay open.
+"""TransactionService: ends transactions, and checks open ones with their producers.
 
 Java counterpart: TransactionalMessageServiceImpl.java, TransactionalMessageCheckService.java and
-DefaultTransactionalMessageCheckListener.java of 5.3.3. Other than there, only the broker's own
-clock counts, a check is counted only when a producer was there to be asked, and nothing is given up
-in silence: what was asked for too often, or would soon be deleted with its log file, is parked in
+DefaultTransactionalMessageCheckListener.java of 5.3.3. Differences: only the broker's clock is
+used, a check counts only if a producer was connected, and no transaction is dropped silently: one
+that was checked too often, or whose log file will soon be deleted, is parked in
 TRANS_CHECK_MAX_TIME_TOPIC.
 """
 
@@ -52,23 +52,23 @@ from .transactions import (
 logger = logging.getLogger(__name__)
 
 SLICE_COUNT: Final = 32
-"""Transactions asked for before other work has its turn."""
+"""Transactions checked before other tasks run."""
 
 RETRY_S: Final = 1.0
-"""Before a store that refused is asked again."""
+"""The pause after the store refused a message."""
 
 SAVE_INTERVAL_S: Final = 10.0
-"""Between two notes of how far the transactions are through; a start reads what came since."""
+"""Between two saves of the progress; a start reads the queues from the saved progress on."""
 
 HOUR_MS: Final = 3_600_000
 SCAN_COUNT: Final = 32
 
 
 class _Refused(StoreIOError):
-    """The store does not take a message.
+    """The store refuses a message.
 
     Attributes:
-      status: why.
+      status: the reason.
     """
 
     def __init__(self, topic: str, reason: str, status: PutMessageStatus) -> None:
@@ -77,7 +77,7 @@ class _Refused(StoreIOError):
 
 
 class _Check(NamedTuple):
-    """A half message that was written again, and whom to ask about it."""
+    """A half message that was written again, and the producer to check it with."""
 
     half: MessageExt
     old: int
@@ -87,21 +87,21 @@ class _Check(NamedTuple):
 
 
 class TransactionService:
-    """All open transactions of a broker.
+    """The open transactions of a broker, and the task that checks them.
 
     Args:
       config: the broker's.
       store: already loaded when `load` is called.
       address: of this broker, for op messages.
-      clock: whose wall time counts.
-      producers: who can be asked.
-      offsets: where the progress is noted.
-      puts: appends.
+      clock: its wall time decides when checks are due.
+      producers: the connected producers.
+      offsets: stores the progress.
+      puts: appends messages.
       on_messages: called with the queues that got messages.
 
     Attributes:
-      open: the table.
-      parked: how many were parked since the start.
+      open: the table of open transactions.
+      parked: the number of transactions parked since the start.
     """
 
     def __init__(
@@ -128,31 +128,31 @@ class TransactionService:
         self._on_messages = on_messages
         self._task = DueTask(self._work, failing="transactions are checked later", retry_s=RETRY_S)
         self._asked = 0
-        # Of this turn, until its commit:
+        # Collected during a turn, until its commit:
         self._new: list[tuple[int, int]] = []
         self._ending: dict[int, None] = {}
 
     def wake(self) -> None:
-        """Look at the clock again."""
+        """Read the clock again."""
         self._task.wake()
 
     # ---- in a turn -----------------------------------------------------------------------
 
     def put_half(self, queue_offset: int, properties: bytes) -> None:
-        """A half message was appended, and is open once the turn is committed."""
+        """Record an appended half message, which is open once the turn is committed."""
         self._new.append((queue_offset, self._store.now_ms + self._wait_ms(properties)))
 
     def can_end(self, queue_offset: int) -> int | None:
-        """The open transaction that a producer means; None: it is through."""
+        """The newest copy of the open transaction at an offset; None: it has ended."""
         current = self.open.current(queue_offset)
         return None if current in self._ending else current
 
     def end(self, queue_offset: int) -> None:
-        """A transaction is through once the turn is committed."""
+        """Record the end of a transaction, which takes effect once the turn is committed."""
         self._ending[queue_offset] = None
 
     def age_ms(self, half: MessageExt) -> int:
-        """How long ago a half message was stored, by this broker's clock."""
+        """The age of a half message, by this broker's clock."""
         return self._clock.wall_ms() - half.store_timestamp_ms
 
     def before_commit(self) -> None:
@@ -162,12 +162,15 @@ class TransactionService:
                 op_message(self._ending, self._address.store_host, self._store.now_ms)
             )
             if refusal is not None:
-                # What was committed is; its producers will be asked, and say so again.
-                logger.error("the ends of transactions %s are not noted", list(self._ending))
+                # Committed messages stay; their producers are checked and commit again.
+                logger.error(
+                    "the ends of transactions %s could not be recorded: their producers are asked "
+                    "again, and committed messages may be delivered twice", list(self._ending),
+                )  # fmt: skip
                 self._ending.clear()
 
     def after_commit(self, done: bool) -> None:
-        """The turn was committed, or nothing of it was stored."""
+        """Apply the turn's changes if it was committed (`done`); otherwise drop them."""
         if done:
             op_mark = self._op_end
             for offset in self._ending:
@@ -186,7 +189,7 @@ class TransactionService:
     # ---- at the start --------------------------------------------------------------------
 
     def load(self) -> None:
-        """Find out from the files what is open.
+        """Read the open transactions from the half queue and the op queue.
 
         Raises: StoreError: they could not be read.
         """
@@ -194,22 +197,25 @@ class TransactionService:
             max(self._offsets.query_offset(TRANSACTION_GROUP, topic, 0), 0)
             for topic in (TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC)
         )
-        through = {
+        ended = {
             offset
             for op in self._read(TRANS_OP_HALF_TOPIC, op_start)
             if self._is_own(op)
             for offset in ended_offsets(op)
             if offset >= half_start
         }
-        for half in self._read(TRANS_HALF_TOPIC, half_start, skip=through):
+        for half in self._read(TRANS_HALF_TOPIC, half_start, skip=ended):
             if self.open.is_full:
-                logger.error("more than %d transactions are open", len(self.open))
+                logger.error(
+                    "more than %d transactions are open, and the later ones are not checked: end "
+                    "them from their producers, then restart the broker", len(self.open),
+                )  # fmt: skip
                 break
             try:
                 self._puts.kinds.real_place(half)
             except ValueError as error:
                 logger.error(
-                    "half message %d is left out, its transaction cannot be committed: %s",
+                    "half message %d is skipped, its transaction cannot be committed: %s",
                     half.queue_offset, error,
                 )  # fmt: skip
                 continue
@@ -219,11 +225,12 @@ class TransactionService:
             logger.info("%d transactions are open", len(self.open))
 
     def _is_own(self, op: MessageExt) -> bool:
-        """Whether a broker wrote an op message by itself; an old store may hold a client's."""
+        """Whether a broker wrote an op message; an older version let clients write them, too."""
         if is_op_message(op):
             return True
         logger.error(
-            "op message %d is left out, a client at %s made it: it would end the transactions %r",
+            "op message %d is ignored, because a client at %s sent it: it would end the "
+            "transactions %r",
             op.queue_offset, host_text(op.born_host), op.body[:80],
         )  # fmt: skip
         return False
@@ -242,21 +249,21 @@ class TransactionService:
                 for buffer in result.buffers:
                     yield decode_record(buffer)
             except (CorruptRecordError, RemoteProtocolError) as error:
-                logger.error("message %d of %s is left out: %s", queue_offset, topic, error)
+                logger.error("message %d of %s is skipped: %s", queue_offset, topic, error)
                 queue_offset += 1
 
-    # ---- asking --------------------------------------------------------------------------
+    # ---- checks --------------------------------------------------------------------------
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Ask about what is due, until cancelled."""
+        """Check due transactions, until cancelled."""
         task_status.started()
         await self._task.run()
 
     def _work(self) -> float:
-        """One slice of what is due; seconds until something is."""
+        """Check one slice of the due transactions; return the seconds until the next is due."""
         left_s = self._left_s()
         if left_s <= 0:
-            self._ask_slice()
+            self._check_slice()
             left_s = self._left_s()
         return left_s
 
@@ -264,22 +271,22 @@ class TransactionService:
         due_ms = self.open.next_due_ms()
         return math.inf if due_ms is None else (due_ms - self._clock.wall_ms()) / 1000
 
-    def _ask_slice(self) -> None:
-        """Write again what is due and ask its producers.
+    def _check_slice(self) -> None:
+        """Write due half messages again and ask their producers.
 
-        Raises: StoreError: nothing was written; all of it is due again a little later.
+        Raises: StoreError: nothing was written; they are due again a little later.
         """
         now_ms = self._clock.wall_ms()
         taken: list[int] = []
         try:
-            self._ask_taken(now_ms, taken)
+            self._check_due(now_ms, taken)
         except Exception:
             self._store.roll_back()
             self._put_off(taken, now_ms)
             raise
 
-    def _ask_taken(self, now_ms: int, taken: list[int]) -> None:
-        """See `_ask_slice`; `taken` gets the queue offsets of what it begins with."""
+    def _check_due(self, now_ms: int, taken: list[int]) -> None:
+        """See `_check_slice`; the queue offsets of the checked half messages go into `taken`."""
         later_ms = now_ms + self._config.transaction_check_interval
         checks: list[_Check] = []
         parked: list[int] = []
@@ -291,11 +298,14 @@ class TransactionService:
                     break
                 taken.append(offset)
                 if offset >= self._store.max_offset(TRANS_HALF_TOPIC, 0):
-                    self.open.put_off(offset, later_ms)  # its fsync is not over yet
+                    self.open.put_off(offset, later_ms)  # not fsynced yet
                     continue
                 half = next(self._read(TRANS_HALF_TOPIC, offset), None)
                 if half is None or half.queue_offset != offset:
-                    logger.error("half message %d is not there any more, it is given up", offset)
+                    logger.error(
+                        "half message %d is gone, its log file was deleted or is damaged: its "
+                        "transaction is dropped", offset,
+                    )  # fmt: skip
                     parked.append(offset)
                     continue
                 times = check_times(half)
@@ -303,8 +313,10 @@ class TransactionService:
                     self._put(parked_half(half))
                     parked.append(offset)
                     logger.error(
-                        "transaction %s of %s is parked in TRANS_CHECK_MAX_TIME_TOPIC after %d "
-                        "checks", half.unique_key, half.properties.get("PGROUP"), times,
+                        "transaction %s of producer group %s is parked in "
+                        "TRANS_CHECK_MAX_TIME_TOPIC after %d checks; RESUME_CHECK_HALF_MESSAGE "
+                        "(323) checks it again",
+                        half.unique_key, half.properties.get("PGROUP"), times,
                     )  # fmt: skip
                     continue
                 channel = self._producer(half.properties.get("PGROUP", ""))
@@ -321,9 +333,9 @@ class TransactionService:
             refused = error
         op_mark = self._op_end
         try:
-            through = [*parked, *(check.old for check in checks)]
-            if through:
-                self._put(op_message(through, self._address.store_host, now_ms))
+            ended = [*parked, *(check.old for check in checks)]
+            if ended:
+                self._put(op_message(ended, self._address.store_host, now_ms))
         except _Refused as error:
             refused = error
         arrivals = self._store.commit()
@@ -332,20 +344,20 @@ class TransactionService:
         self.parked += len(parked)
         for check in checks:
             self.open.renew(check.old, check.queue_offset, later_ms, op_mark)
-        self._ask_when_stored(checks)
+        self._ask_when_flushed(checks)
         if arrivals:
             self._on_messages(arrivals)
         if refused is not None:
             raise refused
 
     def _put_off(self, offsets: Iterable[int], due_ms: int) -> None:
-        """What was taken, and is not through or planned already, is due again."""
+        """Schedule those half messages again that have neither ended nor been written again."""
         for offset in offsets:
             if self.open.current(offset) == offset:
                 self.open.put_off(offset, due_ms)
 
     def _wait_ms(self, properties: bytes) -> int:
-        """How long after it was stored a half message is checked: before it is old, in any case."""
+        """The time from the storing of a half message to its first check, less than `_old_ms`."""
         timeout_ms = self._config.transaction_time_out
         return min(immunity_ms(properties, timeout_ms), max(self._old_ms, timeout_ms))
 
@@ -361,13 +373,13 @@ class TransactionService:
         refusal, physical_offset, queue_offset = self._puts.put(message)
         if refusal is not None:
             status, remark = refusal
-            raise _Refused(message.topic, remark or f"the store answers {status.name}", status)
+            raise _Refused(message.topic, remark or f"the store returned {status.name}", status)
         return physical_offset, queue_offset
 
     def _put_renewed(
         self, half: MessageExt, times: int
     ) -> tuple[PhysicalOffset, QueueOffset] | None:
-        """Write a half message again; None: it is too large, and no later try will be better."""
+        """Write a half message again; None: it is too large, so a retry would fail as well."""
         message = renewed_half(half, times)
         try:
             return self._put(message)
@@ -375,25 +387,25 @@ class TransactionService:
             if error.status not in TOO_LARGE:
                 raise
         logger.error(
-            "half message %d of %s stays open and its producer is not asked about it: it is too "
-            "large to be written again; end the transaction from its producer",
+            "half message %d of producer group %s stays open and is not checked, because it is too "
+            "large to be written again: end the transaction from its producer",
             half.queue_offset, half.properties.get("PGROUP"),
         )  # fmt: skip
         return None
 
     def _producer(self, group: str) -> ClientChannel | None:
-        """One of a group's producers, each in its turn."""
+        """One of a group's producers, round-robin."""
         channels = [each for each in self._producers.group_table.get(group, ()) if not each.closed]
         if not channels:
             return None
         self._asked += 1
         return channels[self._asked % len(channels)]
 
-    def _ask_when_stored(self, checks: list[_Check]) -> None:
-        """Ask; under SYNC_FLUSH behind the fsync, whatever came of it.
+    def _ask_when_flushed(self, checks: list[_Check]) -> None:
+        """Ask the producers; under SYNC_FLUSH after the fsync, even a failed one.
 
-        A producer must not hear of a copy that a power cut takes back: the check would not count,
-        and its answer would name a place where something else may be by then.
+        A producer must not learn of a copy that a power cut may undo: the check would not be
+        counted, and the answer might name an offset that holds another message by then.
         """
 
         def ask(_: bool) -> None:
@@ -406,7 +418,7 @@ class TransactionService:
             ask(True)
 
     def _ask(self, check: _Check) -> None:
-        """CHECK_TRANSACTION_STATE 39, oneway: the body is the half message as it was sent.
+        """Send CHECK_TRANSACTION_STATE 39, oneway; the body is the half message as it was sent.
 
         Source: AbstractTransactionalMessageCheckListener.sendCheckMessage.
         """
@@ -428,25 +440,25 @@ class TransactionService:
     # ---- the progress --------------------------------------------------------------------
 
     async def save(self) -> None:
-        """Note from time to time how far the transactions are through, until cancelled."""
+        """Save the progress periodically, until cancelled."""
         while True:
             await trio.sleep(SAVE_INTERVAL_S)
-            half, op = self._through()
-            # What says that they are through is on the device before that is noted.
+            half, op = self._progress()
+            # The op messages are on the device before the progress that relies on them is saved.
             flusher = self._store.flusher
             await flusher.flush_in_thread(threaded=self._store.disk.threaded)
             if flusher.failure is None:
-                self._note(half, op)
+                self._record_progress(half, op)
 
-    def note_through(self) -> None:
-        """Note it now, at a stop; the store must be flushed."""
+    def note_progress(self) -> None:
+        """Save the progress at a stop; the store must be flushed."""
         if self._store.flusher.failure is None:
-            self._note(*self._through())
+            self._record_progress(*self._progress())
 
-    def _through(self) -> tuple[int, int]:
+    def _progress(self) -> tuple[int, int]:
         return self.open.through(self._store.max_offset(TRANS_HALF_TOPIC, 0), self._op_end)
 
-    def _note(self, half: int, op: int) -> None:
+    def _record_progress(self, half: int, op: int) -> None:
         for topic, offset in ((TRANS_HALF_TOPIC, half), (TRANS_OP_HALF_TOPIC, op)):
             known = self._offsets.query_offset(TRANSACTION_GROUP, topic, 0)
             if offset != max(known, 0):

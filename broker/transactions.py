@@ -1,19 +1,19 @@
-"""Transaction messages: how they wait, and what becomes of them.
+"""Transaction messages: the half messages and op messages that the broker stores.
 
-A half message waits in RMQ_SYS_TRANS_HALF_TOPIC until its producer says commit or rollback (37), or
-answers a check (39). An op message in RMQ_SYS_TRANS_OP_HALF_TOPIC names the half messages that are
-through, by queue offset. The files alone say what is open, so a restart takes up where it was:
+A half message waits in RMQ_SYS_TRANS_HALF_TOPIC until its producer commits or rolls back (37), of
+itself or after a check (39). An op message in RMQ_SYS_TRANS_OP_HALF_TOPIC lists half messages that
+have ended, by queue offset. A restart finds the open transactions from these two queues:
 
 ::
 
     half queue   0  1  2  3  4  5        offset of CID_RMQ_SYS_TRANS: 2, nothing before it is open
     op queue     "0,1,"  "3,"            2, 4, 5 are open
 
-Before a check the half message is written again with its count one higher, and the old one is
-through; a producer that answers late still means the new one.
+Before a check the half message is written again with a higher count, which ends the old copy; a
+late answer that names the old copy applies to the new one.
 
-Pure: `open_transactions.py` has which are open, `transaction_service.py` the clock, the store and
-the producers.
+Pure: `open_transactions.py` has the table of open ones, `transaction_service.py` the clock, the
+store and the producers.
 
 Java counterpart: broker/transaction/queue/TransactionalMessageServiceImpl.java,
 TransactionalMessageBridge.java and TransactionalMessageUtil.java of 5.3.3, which read the op queue
@@ -43,14 +43,14 @@ from .admission import real_place
 from .inner_message import InnerMessage
 
 TRANSACTION_GROUP: Final = "CID_RMQ_SYS_TRANS"
-"""Whose offsets on both topics say how far the transactions are through."""
+"""The group whose offsets on both topics are the saved progress."""
 
 REMOVE_TAG: Final = "d"
 """Tag of op messages. Source: TransactionalMessageUtil.REMOVE_TAG."""
 
 
 def half_message(message: InnerMessage) -> InnerMessage:
-    """A message as it waits for its transaction's end. Source: parseHalfMessageInner."""
+    """The half message of a message in a transaction. Source: parseHalfMessageInner."""
     changed = {"REAL_TOPIC": message.topic, "REAL_QID": str(message.queue_id)}
     unique_key = find_property(message.properties, b"UNIQ_KEY")
     if unique_key is not None:
@@ -62,9 +62,9 @@ def half_message(message: InnerMessage) -> InnerMessage:
 
 
 def final_message(half: MessageExt) -> InnerMessage:
-    """What a committed half message becomes.
+    """The message of a committed half message.
 
-    Raises: ValueError: the half message does not say where it belongs.
+    Raises: ValueError: the half message does not name its topic and queue.
     Source: EndTransactionProcessor.endMessageTransaction, as 5.5.0 writes it.
     """
     message = InnerMessage.of(half)
@@ -76,7 +76,7 @@ def final_message(half: MessageExt) -> InnerMessage:
 
 
 def renewed_half(half: MessageExt, check_times: int) -> InnerMessage:
-    """A half message as it is written again before a check. Source: renewHalfMessageInner."""
+    """The copy of a half message that is written before a check. Source: renewHalfMessageInner."""
     message = InnerMessage.of(half)
     message.topic, message.queue_id = TRANS_HALF_TOPIC, 0
     message.change_properties({PROPERTY_TRANSACTION_CHECK_TIMES: str(check_times), "WAIT": "false"})
@@ -84,11 +84,11 @@ def renewed_half(half: MessageExt, check_times: int) -> InnerMessage:
 
 
 def question(half: MessageExt, physical_offset: int, queue_offset: int) -> bytes:
-    """The message as its producer is asked about it: with the topic and queue it was sent to.
+    """The body of a check: the message with the topic and queue it was sent to.
 
     Args:
       half: the copy before the one that was just written.
-      physical_offset, queue_offset: of that one.
+      physical_offset, queue_offset: of the new copy.
     """
     real_queue_id = half.properties.get("REAL_QID", "")
     return encode_record(
@@ -109,14 +109,14 @@ def question(half: MessageExt, physical_offset: int, queue_offset: int) -> bytes
 
 
 def parked_half(half: MessageExt) -> InnerMessage:
-    """A half message that is asked for no more; an administrator can resume it (323)."""
+    """The parked copy of a half message that is no longer checked, until it is resumed (323)."""
     message = InnerMessage.of(half)
     message.topic, message.queue_id = TRANS_CHECK_MAX_TIME_TOPIC, 0
     return message
 
 
 def op_message(offsets: Iterable[int], store_host: bytes, now_ms: int) -> InnerMessage:
-    """The op message for half messages that are through; one body may name many, as in 5.5.0."""
+    """The op message for ended half messages; one body may name many, as in 5.5.0."""
     body = "".join(f"{offset}," for offset in offsets).encode("ascii")
     return InnerMessage(
         TRANS_OP_HALF_TOPIC, 0, body, b"TAGS\1d\2WAIT\1false\2", now_ms, store_host, store_host
@@ -124,16 +124,16 @@ def op_message(offsets: Iterable[int], store_host: bytes, now_ms: int) -> InnerM
 
 
 def is_op_message(op: MessageExt) -> bool:
-    """Whether a record of the op topic is a broker's own: it was born where it was stored.
+    """Whether a broker wrote a record of the op topic: its born host is then its store host.
 
-    A message that a client made keeps the client's address, however it came into the topic.
+    A client's message keeps the client's address, however it got into the topic.
     Source: TransactionalMessageBridge.makeOpMessageInner of 4.9.7 and 5.3.3.
     """
     return op.born_host == op.store_host and op.find(b"REAL_TOPIC") is None
 
 
 def ended_offsets(op: MessageExt) -> list[int]:
-    """The half messages that an op message says are through, of any version's."""
+    """The offsets of the half messages that an op message of any version ends."""
     if op.tags != REMOVE_TAG:
         return []
     words = op.body.decode("ascii", "replace").split(",")
@@ -141,16 +141,17 @@ def ended_offsets(op: MessageExt) -> list[int]:
 
 
 def check_times(half: MessageExt) -> int:
-    """How often the producer was asked."""
+    """The number of checks so far."""
     text = half.properties.get(PROPERTY_TRANSACTION_CHECK_TIMES, "")
     return int(text) if text.isdigit() and len(text) < 10 else 0
 
 
 def immunity_ms(properties: bytes, timeout_ms: int) -> int:
-    """How long after it was stored a half message is not checked.
+    """The time from the storing of a half message during which it is not checked.
 
     Args:
-      timeout_ms: transactionTimeOut, where the message says nothing of its own.
+      properties: encoded.
+      timeout_ms: transactionTimeOut, the default if the message has no immunity time.
     """
     own = find_property(properties, PROPERTY_CHECK_IMMUNITY_TIME_IN_SECONDS.encode("ascii"))
     if own is None or not own.isdigit() or len(own) > 9:

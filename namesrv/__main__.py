@@ -22,7 +22,7 @@ PROGRAM = "trocket namesrv"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a name server until SIGTERM or SIGINT; the exit status.
+    """Run a name server until SIGTERM or SIGINT; return the exit status.
 
     Args:
       arguments: without the program's name; None: the process's own.

@@ -1,6 +1,6 @@
 """The name server's keys of namesrv.conf: RocketMQ's names in snake_case, its types and defaults.
 
-Pure: the environment comes in as an argument.
+Pure: the environment is an argument.
 
 Java counterpart: common/namesrv/NamesrvConfig.java and remoting/netty/NettyServerConfig.java of
 5.5.0.
@@ -19,7 +19,7 @@ from ..remoting.memory_budget import BUDGET_MIN
 
 @dataclass(slots=True)
 class NamesrvConfig:
-    """What the name server can be told. Times are milliseconds unless the name says otherwise.
+    """The name server's configuration. Times are milliseconds unless the name says otherwise.
 
     Attributes:
       listen_port: port to listen on; 0 = a free one.
@@ -27,20 +27,20 @@ class NamesrvConfig:
       kv_config_path: file of the KV configuration (order topics).
       config_store_path: file that changed settings are written to; with `-c` it is that file.
       order_message_enable: whether route answers carry the order configuration of KV.
-      return_order_topic_config_to_broker: whether registering brokers are given all order topics.
-      scan_not_active_broker_interval: between looks for brokers whose heartbeats stopped.
+      return_order_topic_config_to_broker: whether answers to registrations list all order topics.
+      scan_not_active_broker_interval: between scans for brokers whose heartbeats stopped.
       support_acting_master: whether the smallest slave stands in for a lost master.
-      notify_min_broker_id_changed: whether brokers are told when the smallest id changes.
+      notify_min_broker_id_changed: whether brokers are notified when the smallest id changes.
       enable_all_topic_list, enable_topic_list: whether the lists of all topics, and of one
         cluster's, are answered.
       delete_topic_with_broker_registration: whether a topic that a broker no longer registers
         loses that broker's queues.
-      need_wait_for_service, wait_seconds_for_service: whether route questions are refused in the
+      need_wait_for_service, wait_seconds_for_service: whether route queries are refused in the
         first seconds after the start, until brokers had time to register.
-      server_channel_max_idle_time_seconds: a connection without traffic for so long is closed.
-      remoting_bytes_max: ours. Bytes that all connections together may hold of half frames, held
-        requests and unread answers (`remoting/memory_budget.py`); None: a quarter of the memory,
-        at most 1 GiB.
+      server_channel_max_idle_time_seconds: a connection without traffic for this long is closed.
+      remoting_bytes_max: not a key of RocketMQ. Bytes that all connections together may hold of
+        incomplete frames, held requests and unread answers (`remoting/memory_budget.py`); None: a
+        quarter of the memory, at most 1 GiB.
     """
 
     listen_port: int = setting(9876, minimum=0, maximum=65_535)
@@ -72,9 +72,9 @@ def read_namesrv_config(
     """The configuration of a namesrv.conf, and its warnings, one line each.
 
     Args:
-      entries: the file's, of `parse_properties`.
-      defaults: what counts where the file says nothing.
-      path: for messages; and changed settings are written back to it, as with RocketMQ.
+      entries: the file's, from `parse_properties`.
+      defaults: used for keys that the file does not set.
+      path: for messages; changed settings are written back to it, as with RocketMQ.
     Raises: ConfigError: unknown key or bad value.
     Source: RocketMQ 5.5.0 namesrv/NamesrvStartup.java.
     """

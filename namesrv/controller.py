@@ -1,7 +1,7 @@
 """NamesrvController: one running name server.
 
 The shell around the route table: it owns the listening sockets, the clock that drives expiry, and
-the files of KV configuration and settings. All state is in the pure modules beside it.
+the files of KV configuration and settings. The state is in pure modules.
 
 Java counterpart: RocketMQ 5.3.3 namesrv/NamesrvController.java, BrokerHousekeepingService.java.
 """
@@ -44,7 +44,7 @@ from .settings import edit_properties
 logger = logging.getLogger(__name__)
 
 SCAN_INTERVAL_MS_MIN = 100
-"""However short `scanNotActiveBrokerInterval` is: a scan that never pauses serves nobody."""
+"""The lower bound of `scanNotActiveBrokerInterval`: scans without a pause would block the loop."""
 
 NOTIFICATIONS_MAX = 1_024
 """Changes of the smallest broker id that wait to be sent; more are dropped with a log line. Brokers
@@ -53,23 +53,23 @@ ask for their group (901) from time to time anyway."""
 LOST_WITH_A_RESTART = (
     "they are in force, and a restart forgets them unless a later change can be saved"
 )
-"""What it means to an operator that a change is not saved."""
+"""The meaning of an unsaved change, for the log."""
 
 NOTIFY_TIMEOUT_S = 3.0
-"""For connecting to one broker that is to be told. RocketMQ waits 300 ms."""
+"""For connecting to one broker to notify it. RocketMQ waits 300 ms."""
 
 
 class NamesrvController:
     """One name server.
 
-    Lifecycle: make it, start `run` in a nursery, cancel it to stop. Owner: that one task.
+    Lifecycle: create it, start `run` in a nursery, cancel it to stop. Owner: that one task.
 
     Args:
-      config: used as it is, and changed by UPDATE_NAMESRV_CONFIG.
+      config: its keys; changed by UPDATE_NAMESRV_CONFIG.
       clock: its monotonic time drives expiry.
-      disk: where the KV table and changed settings are kept.
-      turn: shared with a broker of the same process; None: its own.
-      listeners: sockets to serve on, from `open_listener`; None: those that `config` says.
+      disk: stores the KV table and changed settings.
+      turn: shared with a broker of the same process; None: a new one.
+      listeners: sockets to serve on, from `open_listener`; None: opened as `config` says.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class NamesrvController:
         self._listeners = listeners
         self._addresses: tuple[str, ...] = ()
         self._failures = FailureLog(logger)
-        # Absolute, so that both files have a folder, and stay where they are.
+        # Absolute, so that both have a parent folder and do not depend on the working directory.
         kv_path = Path(config.kv_config_path).absolute()
         config_path = Path(config.config_store_path).absolute()
         self._config_path = str(config_path)
@@ -125,14 +125,14 @@ class NamesrvController:
 
     @property
     def listen_addresses(self) -> tuple[str, ...]:
-        """Where it listens, as `ip:port` with the port really taken; known once it runs."""
+        """The addresses it listens on, as `ip:port` with the actual port; known once it runs."""
         return self._addresses
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Serve until cancelled; `task_status` is told once the sockets listen.
+        """Serve until cancelled; it reports "started" once the sockets listen.
 
         Raises:
-          OSError: an address is taken or not ours; the text names it.
+          OSError: an address is in use or not of this machine; the text names it.
           StoreError: the KV table cannot be read, or is damaged.
         """
         self._folders[0].load(self._kv_file.name, self.kv.decode)
@@ -145,7 +145,7 @@ class NamesrvController:
                 await nursery.start(self._client.run)
                 await nursery.start(self.server.serve, listeners)
                 services = Supervisor(nursery, logger)
-                services.start_soon("the look for silent brokers", self._expire_silent_brokers)
+                services.start_soon("the scan for silent brokers", self._expire_silent_brokers)
                 services.start_soon("the notifications of brokers", self._send_notifications)
                 for files in self._folders:
                     services.start_soon("the saving of changes", files.run)
@@ -154,7 +154,7 @@ class NamesrvController:
         finally:
             self._save_the_rest()
 
-    # Brokers that go
+    # Removal of brokers
 
     def _now_ms(self) -> int:
         return int(self._clock.monotonic_s() * 1_000)
@@ -171,10 +171,10 @@ class NamesrvController:
     def _after(self, removal: Removal) -> None:
         for channel in removal.channels:
             if isinstance(channel, Channel):
-                channel.close("its broker is gone")
+                channel.close("its broker was removed")
         self._notify(removal.changes)
 
-    # Brokers that are told of another smallest id
+    # Notifications of a changed smallest id
 
     def _notify(self, changes: Iterable[MinBrokerIdChange]) -> None:
         if not self.config.notify_min_broker_id_changed:
@@ -183,7 +183,10 @@ class NamesrvController:
             try:
                 self._to_notify.send_nowait(change)
             except trio.WouldBlock:
-                logger.warning("too many notifications wait; dropped: %s", change)
+                logger.warning(
+                    "too many notifications wait to be sent; dropped: %s. The brokers learn of it "
+                    "at their next query", change,
+                )  # fmt: skip
 
     async def _send_notifications(self) -> None:
         async for change in self._notifications:
@@ -205,9 +208,12 @@ class NamesrvController:
             with trio.fail_after(NOTIFY_TIMEOUT_S):
                 await self._client.send_oneway(address, command)
         except (RemotingError, OSError, ValueError, trio.TooSlowError) as error:
-            logger.warning("broker %s not told of %s: %s", address, change, error)
+            logger.warning(
+                "broker %s could not be notified of %s, it learns of it at its next query: %s",
+                address, change, error,
+            )  # fmt: skip
         except Exception as error:  # noqa: BLE001 - our bug: the others are notified
-            meaning = "That broker asks for its group by itself from time to time"
+            meaning = "The broker queries its group periodically anyway"
             self._failures.note(f"notifying the broker {address}", meaning, error)
 
     # Files
@@ -242,11 +248,11 @@ class NamesrvController:
         return edit_properties(content, self._changed_settings)
 
     def _save_the_rest(self) -> None:
-        """Write what a cancelled request had changed and not written."""
+        """Save changes of cancelled requests."""
         for file in (self._kv_file, self._config_file):
             try:
                 file.persist_changed()
             except StoreError as error:
-                logger.error("not saved: %s", error)
+                logger.error("a change could not be saved and is lost: %s", error)
             except Exception as error:  # noqa: BLE001 - our bug: the other file is saved
                 self._failures.note("saving at the stop", "A changed file stays as it was", error)

@@ -1,11 +1,11 @@
-"""KVConfigManager: texts by namespace and key, kept over restarts.
+"""KVConfigManager: texts by namespace and key, which survive restarts.
 
 RocketMQ uses it for the order of topics (`ORDER_TOPIC_CONFIG`: topic -> `brokerName:queues;…`);
-tools may keep there what they want.
+tools may store other texts.
 
-File: `{"configTable":{namespace:{key:value}}}`, the one that Apache's name server writes.
+File: `{"configTable":{namespace:{key:value}}}`, as Apache's name server writes it.
 
-Pure: who owns this has a state file written after a change (`store/state/`).
+Pure: the owner saves a state file after a change (`store/state/`).
 
 Java counterpart: RocketMQ 5.3.3 namesrv/kvconfig/KVConfigManager.java.
 """
@@ -27,7 +27,7 @@ NAMESPACE_ORDER_TOPIC_CONFIG = "ORDER_TOPIC_CONFIG"
 
 
 class _KVConfigFile(msgspec.Struct):
-    """What kvConfig.json holds."""
+    """The content of kvConfig.json."""
 
     configTable: dict[str, dict[str, str]] = {}
 
@@ -40,9 +40,9 @@ class KVConfigManager:
         self._item_count = 0
 
     def decode(self, text: bytes) -> None:
-        """Take over what the file holds, in place of what is here.
+        """Replace the table by the file's.
 
-        Raises: ValueError: it is no KV table; nothing is changed then.
+        Raises: ValueError: the text is not a KV table; nothing is changed then.
         """
         # msgspec's errors are ValueErrors.
         self._table = msgspec.json.decode(text, type=_KVConfigFile).configTable
@@ -65,9 +65,9 @@ class KVConfigManager:
             if not 0 < len(name) <= KV_NAME_SIZE_MAX or not name.isprintable():
                 _refuse(f"illegal {what}: {name[:80]!r}")
         if len(value) > KV_VALUE_SIZE_MAX:
-            _refuse(f"the value has {len(value)} characters, at most {KV_VALUE_SIZE_MAX} allowed")
+            _refuse(f"the value has {len(value)} characters, the limit is {KV_VALUE_SIZE_MAX}")
         if any("\ud800" <= character <= "\udfff" for character in value):
-            # It could not be written, and with it nothing else could.
+            # It cannot be encoded, so no later change could be saved, either.
             _refuse("the value has half of a surrogate pair")
         items = self._table.get(namespace)
         if items is None or key not in items:

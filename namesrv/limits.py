@@ -1,14 +1,13 @@
-"""How much a name server keeps; which names it takes is in `remoting/names.py`.
+"""Limits of a name server's tables; `remoting/names.py` has those of names.
 
-Any peer that reaches the port may register a broker or put a KV item (there is no access control
-here yet), so every table has a named end. RocketMQ's name server has none: it grows until its
-heap is full.
+Any peer that reaches the port may register a broker or put a KV item (there is no access control),
+so every table has a named limit. RocketMQ's name server has none: it grows until its heap is full.
 """
 
 from __future__ import annotations
 
 BROKERS_MAX = 4_096
-"""Broker addresses. The largest clusters that RocketMQ's users write of have some hundred."""
+"""Broker addresses. The largest clusters that RocketMQ's users describe have some hundred."""
 
 TOPICS_MAX = 500_000
 """Topics, retry topics included. About 0.5 KB each: 250 MB when full."""
@@ -24,7 +23,7 @@ QUEUE_MAPPING_SIZE_MAX = 64 * 1024
 
 HEARTBEAT_TIMEOUT_MS_MIN = 1_000
 HEARTBEAT_TIMEOUT_MS_MAX = 24 * 60 * 60 * 1_000
-"""What a broker may ask for as its own time-out; others are brought into this range."""
+"""The range of a broker's heartbeat time-out; other values are clamped to it."""
 
 KV_ITEMS_MAX = 100_000
 """KV items over all namespaces: one for each ordered topic."""

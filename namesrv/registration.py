@@ -1,4 +1,4 @@
-"""What goes into and comes out of the route table: values, no behaviour.
+"""Values that go into and come out of the route table.
 
 Java counterparts: RocketMQ 5.3.3 namesrv/routeinfo/RouteInfoManager.java (BrokerAddrInfo,
 BrokerLiveInfo, BrokerStatusChangeInfo), RegisterBrokerResult.java.
@@ -16,12 +16,12 @@ MASTER_ID = 0
 """The broker id of a master; slaves have greater ones. Source: RocketMQ MixAll.MASTER_ID."""
 
 BROKER_CHANNEL_EXPIRED_MS = 120_000
-"""A broker is gone so long after its last heartbeat, unless it registered with another time.
+"""The time from a broker's last heartbeat to its removal, unless it registered with another one.
 Source: RouteInfoManager.DEFAULT_BROKER_CHANNEL_EXPIRED_TIME."""
 
 
 class BrokerAddrInfo(NamedTuple):
-    """The identity of one broker: where it is, in which cluster."""
+    """The identity of one broker: its cluster and its address."""
 
     cluster_name: str
     broker_addr: str
@@ -29,22 +29,23 @@ class BrokerAddrInfo(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class BrokerRegistration:
-    """What one broker tells of itself.
+    """The registration of one broker.
 
     Attributes:
       cluster_name, broker_name: names by `remoting.names.is_name`.
-      broker_addr: `host:port` that clients are sent to.
+      broker_addr: `host:port` for clients.
       broker_id: 0 for a master, greater for a slave.
-      ha_server_addr: `host:port` from which its slaves copy; None: not told.
-      data_version: of its topic table; unchanged means that the table is.
-      topics: its topics, or only those that are new (a 4.9 broker that creates a topic sends just
-        that one; a 5.x broker may split a large table over several registrations).
+      ha_server_addr: `host:port` for its slaves; None: not given.
+      data_version: of its topic table; if unchanged, so is the table.
+      topics: its topics, or only the new ones (a 4.9 broker that creates a topic sends just that
+        one; a 5.x broker may split a large table over several registrations).
       queue_mappings: of static topics, by topic, passed through to clients.
-      filter_servers: addresses; None: not told, which leaves them as they are.
-      zone_name: for clients that ask for brokers of their zone only.
-      heartbeat_timeout_ms: after which silence it is gone; None: BROKER_CHANNEL_EXPIRED_MS.
-      enable_acting_master: whether its slave may act when the master is gone; None: it is a 4.x
-        broker, which does not know of it.
+      filter_servers: addresses; None: not given, the known ones are kept.
+      zone_name: for clients that want only brokers of their zone.
+      heartbeat_timeout_ms: time without a heartbeat before it is removed; None:
+        BROKER_CHANNEL_EXPIRED_MS.
+      enable_acting_master: whether a slave may act for a lost master; None: a 4.x broker, which
+        does not have the setting.
     """
 
     cluster_name: str
@@ -62,12 +63,12 @@ class BrokerRegistration:
 
 
 class MinBrokerIdChange(NamedTuple):
-    """That another broker of a group now has the smallest id, and who is to be told.
+    """A change of the broker with the smallest id of a group.
 
     Attributes:
       notify_addrs: the brokers to send NOTIFY_MIN_BROKER_ID_CHANGE to.
-      offline_broker_addr: the broker that went; None when one came instead.
-      ha_broker_addr: where the one that came gives its log; None when one went.
+      offline_broker_addr: the removed broker; None if one was added.
+      ha_broker_addr: the added broker's HA address; None if one was removed.
     """
 
     broker_name: str
@@ -79,12 +80,12 @@ class MinBrokerIdChange(NamedTuple):
 
 
 class RegisterBrokerResult(NamedTuple):
-    """How a registration ended.
+    """The result of a registration.
 
     Attributes:
-      master_addr, ha_server_addr: where a slave finds its master; None for a master, and while
+      master_addr, ha_server_addr: the addresses of a slave's master; None for a master, and while
         there is none.
-      change: whom to notify; None: nobody.
+      change: to be sent to the group's brokers; None: nothing has changed.
     """
 
     master_addr: str | None = None
@@ -93,12 +94,12 @@ class RegisterBrokerResult(NamedTuple):
 
 
 class Removal(NamedTuple):
-    """What the removal of brokers caused.
+    """The result of a removal of brokers.
 
     Attributes:
-      brokers: those that were there and are gone.
+      brokers: the removed brokers.
       channels: the connections on which they had registered.
-      changes: whom to notify.
+      changes: to be sent to the brokers of their groups.
     """
 
     brokers: tuple[BrokerAddrInfo, ...] = ()
@@ -108,15 +109,15 @@ class Removal(NamedTuple):
 
 @dataclass(slots=True)
 class BrokerLiveInfo:
-    """That a broker is alive.
+    """The state of a live broker.
 
     Attributes:
-      broker_name: the group in whose addresses it stands.
+      broker_name: its group.
       last_update_ms: monotonic time of the last registration or heartbeat.
-      heartbeat_timeout_ms: it is gone so long after that.
+      heartbeat_timeout_ms: the time after that until it is removed.
       data_version: of the topic table that it registered last.
       channel: the connection it registered on; compared by identity.
-      ha_server_addr: where its slaves connect; None: not told.
+      ha_server_addr: `host:port` for its slaves; None: not given.
     """
 
     broker_name: str

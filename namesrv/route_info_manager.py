@@ -1,15 +1,15 @@
-"""RouteInfoManager: which brokers live, and which topics they serve.
+"""RouteInfoManager: the live brokers and the routes of their topics.
 
 The five tables of RocketMQ's name server, in one object without locks: one task uses it at a time.
-Nothing is kept on disk; brokers register again every 30 seconds, and so fill an empty name server.
+Nothing is stored on disk; brokers register every 30 seconds, which fills an empty name server.
 
-Pure: times come in as monotonic milliseconds; connections are opaque objects, compared by
-identity; whom to notify comes out as values.
+Pure: times are monotonic milliseconds in arguments; connections are opaque objects, compared by
+identity; notifications are returned as values.
 
 Java counterpart: RocketMQ 5.3.3 namesrv/routeinfo/RouteInfoManager.java. It differs where Apache's
-tables can fall apart (see "Differences" in docs/namesrv.md).
+tables can become inconsistent (see "Differences" in docs/namesrv.md).
 
-Invariants: an address stands in exactly one broker group of its cluster, and is alive; no group is
+Invariants: an address is in exactly one broker group of its cluster, and is alive; no group is
 empty; every queue belongs to a group.
 """
 
@@ -66,7 +66,7 @@ class RouteInfoManager:
         self._live: dict[BrokerAddrInfo, BrokerLiveInfo] = {}
         self._filter_servers: dict[BrokerAddrInfo, tuple[str, ...]] = {}
 
-    # Brokers come
+    # Registration
 
     def register_broker_in_steps(
         self,
@@ -76,29 +76,30 @@ class RouteInfoManager:
         now_ms: int,
         delete_missing_topics: bool = False,
     ) -> Steps[RegisterBrokerResult]:
-        """Take in what a broker tells of itself: its first registration, or a renewal.
+        """Process a broker's first registration, or a renewal.
 
-        A topic that is not in the registration stays: a broker that creates a topic registers with
-        that one alone. Its topics come last, in steps; where the broker goes or registers anew
-        between two of them, the rest is left out.
+        A topic that is not in the registration is kept, because a broker that creates a topic may
+        send only that one. Topics are processed last, in steps; if the broker is removed or
+        registers again between two steps, the rest is skipped.
 
         Args:
-          registration: what it told.
-          channel: the connection it came on; when that closes, the broker is gone.
+          registration: the broker's.
+          channel: its connection; when it closes, the broker is removed.
           now_ms: monotonic.
-          delete_missing_topics: `deleteTopicWithBrokerRegistration`: the topics that are not in a
+          delete_missing_topics: `deleteTopicWithBrokerRegistration`: topics that are missing in a
             registration of more than one topic are deleted, unless it has queue mappings.
 
-        Raises: RequestRefused: SYSTEM_ERROR for an illegal name or address, for a full table, for
-          a broker name that another cluster has, and for a registration of one topic from a broker
-          that has not registered yet.
+        Raises: RequestRefused: SYSTEM_ERROR: an illegal name or address, a full table, a broker
+          name of another cluster, or a registration of one topic from an unregistered broker.
         """
         self._check(registration)
         addr_info = BrokerAddrInfo(registration.cluster_name, registration.broker_addr)
         name = registration.broker_name
         before = self._live.get(addr_info)
         if before is not None and before.broker_name != name:
-            logger.warning("%s was %s and is %s now", addr_info, before.broker_name, name)
+            logger.warning(
+                "%s changes its broker name from %s to %s", addr_info, before.broker_name, name
+            )
             self.remove_brokers([addr_info])
             before = None
         group = self._groups.get(name)
@@ -123,13 +124,13 @@ class RouteInfoManager:
             registration.ha_server_addr,
         )
         if before is None:
-            logger.info("broker %s id %d of %s is here", name, registration.broker_id, addr_info)
-        self._take_filter_servers(addr_info, registration)
+            logger.info("broker %s id %d registered: %s", name, registration.broker_id, addr_info)
+        self._update_filter_servers(addr_info, registration)
         change = None
         if registration.broker_id < min_id_before:
             change = _min_broker_id_change(group, None, registration.ha_server_addr)
         result = self._result(registration, group, change)
-        steps = self._take_topics(registration, group, before, is_first, delete_missing_topics)
+        steps = self._update_topics(registration, group, before, is_first, delete_missing_topics)
         for _ in steps:
             yield
             if self._live.get(addr_info) is not live:
@@ -166,7 +167,8 @@ class RouteInfoManager:
         if old <= new:
             return False
         logger.warning(
-            "%s id %d is %s with state %d: %s with state %d ignored",
+            "the registration of %s id %d is ignored: %s has the id with state version %d, "
+            "which is newer than %s with %d",
             group.broker_name, registration.broker_id, other, old, registration.broker_addr, new,
         )  # fmt: skip
         return True
@@ -175,7 +177,7 @@ class RouteInfoManager:
         known = group is not None and registration.broker_id in group.broker_addrs
         if not known and len(registration.topics) == 1:
             logger.warning(
-                "%s %s registers one topic before itself: refused",
+                "%s %s is refused: it registers one topic before its first full registration",
                 registration.broker_name, registration.broker_addr,
             )  # fmt: skip
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, "register broker failed")
@@ -185,16 +187,20 @@ class RouteInfoManager:
         addrs = group.broker_addrs
         broker_id, address = registration.broker_id, registration.broker_addr
         for old_id in [i for i, a in addrs.items() if a == address and i != broker_id]:
-            logger.info("%s %s: id %d becomes %d", group.broker_name, address, old_id, broker_id)
+            logger.info(
+                "%s %s changes its id from %d to %d", group.broker_name, address, old_id, broker_id
+            )
             del addrs[old_id]
         replaced = addrs.get(broker_id)
         if replaced is not None and replaced != address:
-            logger.info("%s id %d moves %s -> %s", group.broker_name, broker_id, replaced, address)
+            logger.info(
+                "%s id %d moves from %s to %s", group.broker_name, broker_id, replaced, address
+            )
             self._forget(BrokerAddrInfo(group.cluster, replaced))
         addrs[broker_id] = address
         return replaced is None
 
-    def _take_topics(
+    def _update_topics(
         self,
         registration: BrokerRegistration,
         group: BrokerGroup,
@@ -202,7 +208,7 @@ class RouteInfoManager:
         is_first: bool,
         delete_missing_topics: bool,
     ) -> Steps[None]:
-        """Update the queues from a master, or from the slave that would act for it."""
+        """Update the queues from a master, or from the slave that may act for it."""
         is_master = registration.broker_id == MASTER_ID
         is_prime_slave = (
             not is_master
@@ -218,14 +224,15 @@ class RouteInfoManager:
             named = {topic.topic_name for topic in registration.topics}
             missing = self.topics.topics_of_broker(name) - named
             if missing:
-                logger.info("%s no longer has %d topics", name, len(missing))
+                logger.info("%d topics of %s are removed: not in its table", len(missing), name)
                 self.topics.remove_broker(name, missing)
         changed = is_first or before is None or before.data_version != registration.data_version
         keep = ~PERM_WRITE if is_prime_slave and group.enable_acting_master else -1
         for count, topic in enumerate(registration.topics, 1):
             if count % TOPICS_PER_STEP == 0:
                 yield
-            # An unchanged version still adds what is missing: a split registration has one version.
+            # Missing topics are added even if the version is unchanged, because all parts of a
+            # split registration may have the same version.
             if changed or name not in self.topics.queues(topic.topic_name):
                 queue_data = _queue_data(name, topic, keep)
                 if self.topics.queues(topic.topic_name).get(name) != queue_data:
@@ -237,7 +244,7 @@ class RouteInfoManager:
                     topic_name, bname if isinstance(bname, str) else name, mapping
                 )
 
-    def _take_filter_servers(
+    def _update_filter_servers(
         self, addr_info: BrokerAddrInfo, registration: BrokerRegistration
     ) -> None:
         if registration.filter_servers is None:
@@ -251,7 +258,7 @@ class RouteInfoManager:
     def _result(
         self, registration: BrokerRegistration, group: BrokerGroup, change: MinBrokerIdChange | None
     ) -> RegisterBrokerResult:
-        """Tell a slave where its master is."""
+        """The result, with the master's addresses for a slave."""
         master_addr = group.broker_addrs.get(MASTER_ID)
         if registration.broker_id == MASTER_ID or master_addr is None:
             return RegisterBrokerResult(change=change)
@@ -259,32 +266,32 @@ class RouteInfoManager:
         return RegisterBrokerResult(master_addr, live.ha_server_addr, change)
 
     def update_heartbeat(self, addr_info: BrokerAddrInfo, *, now_ms: int) -> None:
-        """A broker gave a sign of life; one that is not registered is passed over."""
+        """Record a heartbeat; that of an unregistered broker is ignored."""
         live = self._live.get(addr_info)
         if live is not None:
             live.last_update_ms = now_ms
 
     def data_version(self, addr_info: BrokerAddrInfo) -> DataVersion | None:
-        """The version of the topics that a broker registered last; None: not registered."""
+        """The version of the table that a broker registered last; None: it is not registered."""
         live = self._live.get(addr_info)
         return None if live is None else live.data_version
 
-    # Brokers go
+    # Removal
 
     def unregister_broker(self, addr_info: BrokerAddrInfo, broker_name: str) -> Removal:
-        """A broker says goodbye. One that is not registered under this name is passed over."""
+        """Remove a broker on its request; one that has another name is ignored."""
         live = self._live.get(addr_info)
         if live is None or live.broker_name != broker_name:
-            logger.info("unregister %s as %s: not registered so", addr_info, broker_name)
+            logger.info("unregister %s as %s: there is no such broker", addr_info, broker_name)
             return Removal()
         return self.remove_brokers([addr_info])
 
     def channel_closed(self, channel: object) -> Removal:
-        """A connection closed: every broker that registered last on it is gone."""
+        """Remove the brokers whose last registration came on a closed connection."""
         return self.remove_brokers([a for a, live in self._live.items() if live.channel is channel])
 
     def expire(self, *, now_ms: int) -> Removal:
-        """Remove the brokers that were silent for longer than their time-out."""
+        """Remove the brokers without a heartbeat for longer than their time-out."""
         silent = [
             addr_info
             for addr_info, live in self._live.items()
@@ -292,11 +299,14 @@ class RouteInfoManager:
         ]
         for addr_info in silent:
             timeout_ms = self._live[addr_info].heartbeat_timeout_ms
-            logger.warning("broker %s was silent for %d ms: expired", addr_info, timeout_ms)
+            logger.warning(
+                "broker %s is removed from all routes: no heartbeat for %d ms",
+                addr_info, timeout_ms,
+            )  # fmt: skip
         return self.remove_brokers(silent)
 
     def remove_brokers(self, addr_infos: Iterable[BrokerAddrInfo]) -> Removal:
-        """Remove brokers, in one step for all: a group is told once what became of it."""
+        """Remove brokers together, so that a group gets one notification of the result."""
         gone: list[BrokerAddrInfo] = []
         channels: list[object] = []
         offline: dict[str, str] = {}
@@ -311,7 +321,7 @@ class RouteInfoManager:
                 del group.broker_addrs[broker_id]
             gone.append(addr_info)
             channels.append(live.channel)
-            logger.info("broker %s %s is gone", live.broker_name, addr_info)
+            logger.info("broker %s removed: %s", live.broker_name, addr_info)
             if not group.broker_addrs:
                 self._remove_group(group)
                 continue
@@ -343,9 +353,9 @@ class RouteInfoManager:
     # Topics
 
     def register_topic(self, topic: str, queue_datas: Iterable[QueueData]) -> bool:
-        """Set the queues of one topic, from a broker that registers topics one by one.
+        """Set the queues of one topic, for a broker that registers topics one by one.
 
-        Returns: False when a broker of them is not registered; then nothing more is taken.
+        Returns: False: a broker is not registered; its queues and later ones are ignored.
         """
         for queue_data in queue_datas:
             if queue_data.broker_name not in self._groups:
@@ -356,11 +366,11 @@ class RouteInfoManager:
         return True
 
     def delete_topic(self, topic: str, cluster_name: str = "") -> None:
-        """Forget a topic, in one cluster or (with "") in all; a broker that has it brings it back.
+        """Remove a topic, until a broker that has it registers again.
 
         Args:
           topic: need not exist.
-          cluster_name: need not exist.
+          cluster_name: need not exist; "": in all clusters.
         """
         if not cluster_name:
             self.topics.remove_topic(topic)
@@ -369,32 +379,32 @@ class RouteInfoManager:
             self.topics.remove(topic, broker_name)
 
     def wipe_write_perm(self, broker_name: str) -> Steps[int]:
-        """Make all queues of a broker unwritable, until its topics change or it comes anew.
+        """Make all queues of a broker read-only, until its topics change or it registers anew.
 
-        Returns: steps to the number of topics that it has; 0 for a broker that does not exist.
+        Returns: steps that return the number of its topics; 0 for an unknown broker.
         """
         return self.topics.change_perm(broker_name, keep=~PERM_WRITE, add=0)
 
     def add_write_perm(self, broker_name: str) -> Steps[int]:
-        """Make all queues of a broker readable and writable, and nothing else.
+        """Make all queues of a broker readable and writable.
 
-        The bit of inheritance goes too, TBW102's for one: as RocketMQ does it.
+        As with RocketMQ this removes the inheritance bit, for instance that of TBW102.
 
-        Returns: steps to the number of topics that it has; 0 for a broker that does not exist.
+        Returns: steps that return the number of its topics; 0 for an unknown broker.
         """
         return self.topics.change_perm(broker_name, keep=0, add=PERM_READ | PERM_WRITE)
 
-    # Questions
+    # Queries
 
     def pick_up_topic_route_data(
         self, topic: str, *, support_acting_master: bool = False
     ) -> TopicRouteData | None:
-        """Where a topic is; None when no broker has it.
+        """The route of a topic; None: no broker has it.
 
         Args:
           topic: any text from the wire.
-          support_acting_master: `supportActingMaster`: a group without master shows its slave of
-            the smallest id as id 0, when the group allows it and its queues are not writable.
+          support_acting_master: `supportActingMaster`: a group without a master shows its slave
+            with the smallest id as id 0, if the group allows it and its queues are read-only.
         """
         queues = self.topics.queues(topic)
         if not queues:
@@ -428,12 +438,12 @@ class RouteInfoManager:
         )
 
     def broker_addrs(self, broker_name: str) -> dict[int, str]:
-        """The addresses of a broker group by broker id; empty when there is none."""
+        """The addresses of a broker group by broker id; empty for an unknown group."""
         group = self._groups.get(broker_name)
         return {} if group is None else dict(group.broker_addrs)
 
     def topics_of_cluster(self, cluster_name: str) -> Steps[list[str]]:
-        """Steps to the topics of a cluster's brokers; none for a cluster that does not exist."""
+        """Steps that collect the topics of a cluster's brokers; empty for an unknown cluster."""
         return self.topics.topics_of_brokers(sorted(self._clusters.get(cluster_name, ())))
 
     def system_topics(self) -> tuple[list[str], str | None]:
@@ -446,7 +456,7 @@ class RouteInfoManager:
         return names, None
 
     def live_brokers(self) -> dict[BrokerAddrInfo, str]:
-        """The brokers that live, with their names."""
+        """The live brokers with their names."""
         return {addr_info: live.broker_name for addr_info, live in self._live.items()}
 
 
@@ -485,7 +495,7 @@ def _show_acting_master(data: BrokerData, queue_data: QueueData) -> None:
 def _min_broker_id_change(
     group: BrokerGroup, offline_broker_addr: str | None, ha_broker_addr: str | None
 ) -> MinBrokerIdChange:
-    """Who is to be told: all that are left when one went, the former ones when one came."""
+    """The change: for all remaining brokers after a removal, for the others after an addition."""
     addrs = group.broker_addrs
     min_id = min(addrs)
     if offline_broker_addr is not None or len(addrs) == 1:

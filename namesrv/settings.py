@@ -1,8 +1,8 @@
-"""What of the configuration a peer may see, and what it may change while the name server runs.
+"""Settings of the name server that a peer may read, and those that it may change at run time.
 
-Both are lists of what is allowed. RocketMQ has a list of what is forbidden, and a wrong name in it
-let anybody write any file (CVE-2023-37582). No path, address, port or list of permissions is ever
-set from the wire.
+Both are lists of allowed keys. RocketMQ has a list of forbidden keys, and a wrong name in it
+allowed every client to write any file (CVE-2023-37582). No path, address, port or list of
+permissions can be set from the wire.
 
 Java counterpart: updateConfig and getConfig of RocketMQ 5.3.3
 namesrv/processor/DefaultRequestProcessor.java.
@@ -33,8 +33,8 @@ SETTABLE: Final[Mapping[str, tuple[int, int] | None]] = {
     "supportActingMaster": ANY,
     "waitSecondsForService": (0, 3_600),
 }
-"""The keys that UPDATE_NAMESRV_CONFIG may set, with the range that it may set them to: narrower
-than the file's, so that nobody stops expiry, or makes it spin, from afar."""
+"""The keys that UPDATE_NAMESRV_CONFIG may set, with their ranges, which are narrower than the
+file's, so that no client can stop the expiry of brokers or make it run continuously."""
 
 SHOWN: Final = frozenset(SETTABLE) | {
     "bindAddress",
@@ -43,7 +43,7 @@ SHOWN: Final = frozenset(SETTABLE) | {
     "listenPort",
     "serverChannelMaxIdleTimeSeconds",
 }
-"""The keys that GET_NAMESRV_CONFIG tells."""
+"""The keys that GET_NAMESRV_CONFIG shows."""
 
 BLACK_LIST_REMARK: Final = "Can not update config in black list."
 """RocketMQ's remark for a key that may not be set."""
@@ -56,23 +56,23 @@ def show(config: NamesrvConfig) -> bytes:
 
 
 SETTINGS_SIZE_MAX: Final = 32 * 1024
-"""Bytes of an UPDATE_NAMESRV_CONFIG: 10 ms. There are some ten keys that may be set."""
+"""Bytes of an UPDATE_NAMESRV_CONFIG, which take 10 ms. Only ten keys can be set."""
 
 
 def change(config: NamesrvConfig, body: bytes) -> dict[str, str]:
-    """Carry out an UPDATE_NAMESRV_CONFIG: all of it, or nothing.
+    """Apply an UPDATE_NAMESRV_CONFIG, completely or not at all.
 
     Args:
       config: changed in place.
       body: properties text, UTF-8.
-    Returns: the keys that were set with their new values as a file would have them.
-    Raises: RequestRefused: NO_PERMISSION for a key that is not in SETTABLE, SYSTEM_ERROR for a
-      text that is no properties text, and for a value of a wrong type or range.
+    Returns: the changed keys with their new values in the file's form.
+    Raises: RequestRefused: NO_PERMISSION: a key is not in SETTABLE; SYSTEM_ERROR: the text is not a
+      properties text, or a value has a wrong type or range.
     """
     if len(body) > SETTINGS_SIZE_MAX:
         raise RequestRefused(
             ResponseCode.SYSTEM_ERROR,
-            f"settings of {len(body)} bytes, at most {SETTINGS_SIZE_MAX} are read",
+            f"the settings have {len(body)} bytes, the limit is {SETTINGS_SIZE_MAX}",
         )
     try:
         entries = parse_properties(body.decode("utf-8"))
@@ -99,10 +99,10 @@ def change(config: NamesrvConfig, body: bytes) -> dict[str, str]:
 
 
 def edit_properties(content: bytes, values: Mapping[str, str]) -> bytes:
-    """A properties file with some values set, and everything else as it was, comments too.
+    """Set values in a properties file; everything else, including comments, stays as it was.
 
     Args:
-      content: the file as it is; empty when there is none.
+      content: the current file; empty if there is none.
       values: ASCII text by key.
     """
     lines = decode(content).splitlines()
@@ -119,7 +119,7 @@ def edit_properties(content: bytes, values: Mapping[str, str]) -> bytes:
 
 
 def _key_of_line(line: str) -> str:
-    """The key that a line sets; "" for a comment, and for a line that cannot be read."""
+    """The key that a line sets; "" for a comment or a malformed line."""
     try:
         entries = parse_properties(line)
     except ConfigError:

@@ -1,8 +1,8 @@
-"""Which broker has which queues of which topic.
+"""TopicTable: the queues of each topic by broker name.
 
 Java counterpart: topicQueueTable and topicQueueMappingInfoTable of RocketMQ 5.3.3
-namesrv/routeinfo/RouteInfoManager.java. Here they have an index by broker name, so that a broker
-goes without a look at every topic.
+namesrv/routeinfo/RouteInfoManager.java. Here they have an index by broker name, so that the removal
+of a broker does not scan all topics.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from .limits import QUEUE_DATA_MAX, QUEUE_MAPPING_SIZE_MAX, QUEUE_MAPPINGS_MAX, 
 logger = logging.getLogger(__name__)
 
 TOPICS_PER_STEP: Final = 2_000
-"""Topics of a broker that are taken, or changed, in one go, some 4 ms."""
+"""Topics of a broker that are added or changed per step, some 4 ms."""
 
 
 class TopicTable:
     """Topics with the queues that each broker name has of them.
 
-    Invariants: no topic without a broker, no mapping without its topic, the index by broker name
-    is exactly the table turned round.
+    Invariants: no topic without a broker, no mapping without its topic; the index by broker name
+    is exactly the inverse of the table.
     """
 
     def __init__(self) -> None:
         self._queues: dict[str, dict[str, QueueData]] = {}
-        # Dicts and not sets: their order is that of the memory, and a walk is three times as fast.
+        # Dicts, not sets: they are stored in order, so iteration is three times as fast.
         self._topics_by_broker: dict[str, dict[str, None]] = {}
         self._mappings: dict[str, dict[str, Mapping[str, object]]] = {}
         self._pair_count = 0
@@ -56,7 +56,7 @@ class TopicTable:
         return frozenset(self._topics_by_broker.get(broker_name, ()))
 
     def topics_of_brokers(self, broker_names: Iterable[str]) -> Steps[list[str]]:
-        """Steps to the topics that any of these has queues of, each once, oldest first."""
+        """Steps that collect the topics of any of these brokers, each once, oldest first."""
         found: dict[str, None] = {}
         for name in broker_names:
             if found:
@@ -69,7 +69,7 @@ class TopicTable:
         return self._queues.get(topic, {})
 
     def mappings(self, topic: str) -> Mapping[str, Mapping[str, object]] | None:
-        """A static topic's mappings by broker name; None when it is none."""
+        """A static topic's mappings by broker name; None: the topic is not static."""
         return self._mappings.get(topic)
 
     def put(self, topic: str, queue_data: QueueData) -> bool:
@@ -77,24 +77,32 @@ class TopicTable:
 
         Args:
           topic: any text from the wire.
-          queue_data: names the broker.
-        Returns: False, with a line in the log, when the name is illegal, a number is outside of its
-          range or the table is full. What was known of the topic stays.
+          queue_data: the queues, with the broker's name.
+        Returns: False, with a log line: the name is illegal, a number is out of range, or the
+          table is full. Known queues of the topic stay.
         """
         fault = out_of_range(queue_data)
         if fault is not None:
-            # Clients make an object for each queue that a route has.
-            logger.warning("topic %r of %s not kept: %s", topic[:80], queue_data.broker_name, fault)
+            # A high number would harm clients, which create an object for each queue of a route.
+            logger.warning(
+                "topic %r of broker %s is not registered: %s",
+                topic[:80], queue_data.broker_name, fault,
+            )  # fmt: skip
             return False
         brokers = self._queues.get(topic)
         name = queue_data.broker_name
         if brokers is None or name not in brokers:
             is_full = brokers is None and len(self._queues) >= TOPICS_MAX
             if is_full or self._pair_count >= QUEUE_DATA_MAX:
-                logger.warning("the topic table is full: %s of %s not kept", topic, name)
+                logger.warning(
+                    "topic %s of broker %s is not registered, so clients cannot find it: the topic "
+                    "table is full", topic, name,
+                )  # fmt: skip
                 return False
             if not is_name(topic):
-                logger.warning("illegal topic %r of %s not kept", topic[:80], name)
+                logger.warning(
+                    "topic %r of broker %s is not registered: the name is illegal", topic[:80], name
+                )
                 return False
             if brokers is None:
                 brokers = self._queues[topic] = {}
@@ -104,29 +112,35 @@ class TopicTable:
         return True
 
     def put_mapping(self, topic: str, broker_name: str, mapping: Mapping[str, object]) -> bool:
-        """Set what a broker tells of a static topic.
+        """Set a broker's mapping of a static topic.
 
-        Returns: False when the topic is not in the table, the mapping is too large, or there are
+        Returns: False: the topic is not in the table, the mapping is too large, or there are
           QUEUE_MAPPINGS_MAX already.
         """
         if topic not in self._queues:
             return False
         if not _fits(mapping):
-            logger.warning("mapping of %s on %r not kept: too large", topic, broker_name[:80])
+            logger.warning(
+                "the queue mapping of topic %s on broker %r is ignored: it is larger than %d bytes",
+                topic, broker_name[:80], QUEUE_MAPPING_SIZE_MAX,
+            )  # fmt: skip
             return False
         known = self._mappings.get(topic, {})
         if broker_name not in known:
             if self._mapping_count >= QUEUE_MAPPINGS_MAX:
-                logger.warning("the table of mappings is full: %s not kept", topic)
+                logger.warning(
+                    "the queue mapping of topic %s is ignored: the table is full (%d mappings)",
+                    topic, QUEUE_MAPPINGS_MAX,
+                )  # fmt: skip
                 return False
             self._mapping_count += 1
         self._mappings.setdefault(topic, {})[broker_name] = mapping
         return True
 
     def remove(self, topic: str, broker_name: str) -> bool:
-        """Take a broker's queues from a topic; the topic goes with its last broker.
+        """Remove a broker's queues from a topic, and the topic with its last broker.
 
-        Returns: False when it had none.
+        Returns: False: it had none.
         """
         brokers = self._queues.get(topic)
         if brokers is None or brokers.pop(broker_name, None) is None:
@@ -142,14 +156,14 @@ class TopicTable:
         return True
 
     def remove_topic(self, topic: str) -> bool:
-        """Take a topic from all brokers. Returns: False when there is none."""
+        """Remove a topic from all brokers. Returns: False: it does not exist."""
         names = list(self._queues.get(topic, ()))
         for name in names:
             self.remove(topic, name)
         return bool(names)
 
     def remove_broker(self, broker_name: str, topics: Iterable[str] | None = None) -> None:
-        """Take a broker name from these topics; None: from all, some 0.2 us each."""
+        """Remove a broker name from these topics; None: from all, some 0.2 us each."""
         if topics is not None:
             for topic in list(topics):
                 self.remove(topic, broker_name)
@@ -168,8 +182,8 @@ class TopicTable:
     def change_perm(self, broker_name: str, *, keep: int, add: int) -> Steps[int]:
         """Set the permission of all queues of a broker to `(perm & keep) | add`, in steps.
 
-        Returns: steps to the number of topics that the broker had; those that come meanwhile keep
-          theirs.
+        Returns: steps that return the number of topics that the broker had; topics that are added
+          meanwhile are not changed.
         """
         topics = list(self._topics_by_broker.get(broker_name, ()))
         for part in in_parts(topics, TOPICS_PER_STEP):
@@ -182,7 +196,7 @@ class TopicTable:
                     continue
                 perm = old.perm & keep | add
                 if perm != old.perm:
-                    # A new object: routes that were picked up before share the old one.
+                    # A new object, because routes that are being answered share the old one.
                     brokers[broker_name] = msgspec.structs.replace(old, perm=perm)
         return len(topics)
 
@@ -201,5 +215,5 @@ class TopicTable:
 def _fits(mapping: Mapping[str, object]) -> bool:
     try:
         return len(fastjson.dumps(mapping)) <= QUEUE_MAPPING_SIZE_MAX
-    except LocalProtocolError:  # it could not be sent to anybody
+    except LocalProtocolError:  # it could not be encoded in an answer, either
         return False

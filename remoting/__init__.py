@@ -1,4 +1,4 @@
-"""The wire: RocketMQ's remoting protocol as a pure core, with a thin trio shell around it.
+"""RocketMQ's remoting protocol: a pure core with a thin trio shell around it.
 
 Knows nothing of stores, brokers or name servers; every other folder may import it.
 """

@@ -1,14 +1,14 @@
-"""Acceptor: takes connections from one listening socket, whatever accept(2) answers.
+"""Acceptor: accepts connections from one listening socket, and recovers from accept(2)'s errors.
 
 Three kinds of errors, see `kind_of`:
 
-- An error of one connection, which accept(2) hands on from the network, costs that connection.
+- A network error of one connection, reported by accept(2): only that connection is lost.
 - Out of descriptors or memory: connections wait in the kernel's backlog for a moment.
-- A broken listener (closed, or not listening any more): the same address is listened on anew, as
-  often as it takes. The connections that are open are served meanwhile.
+- A broken listener (closed, or no longer listening): the address is opened again, with as many
+  attempts as needed. Open connections are served meanwhile.
 
-Java counterpart: Netty's AbstractNioMessageChannel, which goes on after every IOException but that
-of a closed channel.
+Java counterpart: Netty's AbstractNioMessageChannel, which continues after every IOException except
+that of a closed channel.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ BACKLOG = 1024
 """Connections that the kernel holds for us. RocketMQ: serverSocketBacklog 1024."""
 
 PAUSE_S: Final = 0.1
-"""Before the next attempt when descriptors or memory have run out."""
+"""The pause when descriptors or memory have run out."""
 
 REOPEN_PAUSE_S_MAX: Final = 5.0
-"""Between two attempts to listen anew the pause doubles from `PAUSE_S` to this."""
+"""The longest pause between two attempts to open a listener; it doubles from `PAUSE_S` on."""
 
 
 class AcceptError(enum.Enum):
-    """What an error of accept(2) is about."""
+    """The object that an error of accept(2) concerns."""
 
     CONNECTION = "one connection"
     RESOURCES = "descriptors or memory"
@@ -63,10 +63,10 @@ _KIND_OF: Final = {
 
 
 def kind_of(error: Exception) -> AcceptError:
-    """What an error of accept(2), or of waiting for it, is about.
+    """Classify an error of accept(2), or of waiting for it.
 
-    An error that accept(2) does not name counts as want of resources: trying again after a pause
-    is right for a lasting error and for a passing one. A ValueError is a closed socket's.
+    An error that accept(2) does not document counts as a lack of resources, because a retry after a
+    pause suits lasting and passing errors. A ValueError comes from a closed socket.
     """
     if isinstance(error, ValueError):
         return AcceptError.LISTENER
@@ -75,13 +75,13 @@ def kind_of(error: Exception) -> AcceptError:
 
 
 def open_listener(host: str, port: int) -> socket.socket:
-    """A listening socket.
+    """Open a listening socket.
 
     Args:
       host: an address of this machine, IPv4 or IPv6; "" or "0.0.0.0" for all of IPv4.
       port: 0 to 65,535; 0 takes a free one.
 
-    Raises: OSError: the address is taken or not ours; the text names it.
+    Raises: OSError: the address is in use or not of this machine; the text names it.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     sock = socket.socket(family, socket.SOCK_STREAM)
@@ -104,9 +104,9 @@ class Acceptor:
     """Accepts on one address until cancelled, then closes its socket.
 
     Args:
-      listener: listens, non-blocking; from `open_listener`.
-      take: is given each connected socket, which it owns then, and the peer's address.
-      reopen: opens a listener on a host and port anew.
+      listener: a non-blocking listening socket, from `open_listener`.
+      take: called with each connected socket, which it then owns, and the peer's address.
+      reopen: opens a listener on a host and port again.
     """
 
     def __init__(
@@ -124,7 +124,7 @@ class Acceptor:
         self._logged: AcceptError | None = None
         try:
             self._host, self._port = listener.getsockname()[:2]
-        except OSError:  # closed before it was served: there is no address to listen on anew
+        except OSError:  # closed before it was served: the address is unknown
             self._host, self._port = "", -1
 
     async def run(self) -> None:
@@ -136,21 +136,21 @@ class Acceptor:
                     sock, address = self._listener.accept()
                 except (BlockingIOError, InterruptedError):
                     continue
-                except Exception as error:  # noqa: BLE001 - of a listener, too, others are served
+                except Exception as error:  # noqa: BLE001 - open connections are served anyway
                     await self._recover(error)
                     continue
                 self._reopen_pause_s, self._logged = PAUSE_S, None
                 try:
                     self._take(sock, address)
-                except Exception as error:  # noqa: BLE001 - our bug: others are served on
+                except Exception as error:  # noqa: BLE001 - our bug: others are still served
                     sock.close()
                     meaning = "That connection is closed; others are accepted"
-                    self._failures.note("taking a connection", meaning, error)
+                    self._failures.note("accepting a connection", meaning, error)
         finally:
             self._listener.close()
 
     async def _recover(self, error: Exception) -> None:
-        """Wait as long as the error asks for, and listen anew where that is needed."""
+        """Pause as the kind of error requires, and reopen a broken listener."""
         kind, where = kind_of(error), f"{self._host}:{self._port}"
         is_new = self._logged is not kind
         if kind is AcceptError.CONNECTION:
@@ -161,9 +161,9 @@ class Acceptor:
         if kind is AcceptError.RESOURCES:
             if is_new:
                 logger.error(
-                    "cannot accept a connection on %s: %s. New clients wait, those that are "
-                    "connected are served on. Where files are too many, raise the limit "
-                    "(ulimit -n) or end clients",
+                    "cannot accept a connection on %s: %s. New clients wait; connected clients "
+                    "are still served. If too many files are open, raise the limit (ulimit -n) "
+                    "or end clients",
                     where, error,
                 )  # fmt: skip
             await trio.sleep(PAUSE_S)
@@ -171,29 +171,28 @@ class Acceptor:
         if is_new:
             logger.error(
                 "the listening socket of %s is broken: %s. No client can connect there until it "
-                "is opened anew, which is tried now and then; those that are connected are "
-                "served on",
+                "is opened again, which is retried; connected clients are still served",
                 where, error,
             )  # fmt: skip
         await trio.sleep(self._reopen_pause_s)
         self._reopen_pause_s = min(2 * self._reopen_pause_s, REOPEN_PAUSE_S_MAX)
-        self._open_anew(error, is_new)
+        self._reopen_listener(error, is_new)
 
-    def _open_anew(self, error: Exception, is_new: bool) -> None:
+    def _reopen_listener(self, error: Exception, is_new: bool) -> None:
         if self._port < 0:
             return
         if isinstance(error, OSError) and error.errno == errno.EINVAL:
             self._listener.close()
         else:
-            # The number may be another file's by now: it must not be closed.
+            # The descriptor may belong to another file by now, so it must not be closed.
             self._listener.detach()
         try:
             self._listener = self._reopen(self._host, self._port)
         except OSError as second:
             logger.log(
                 logging.ERROR if is_new else logging.DEBUG,
-                "%s:%d is not listened on: %s", self._host, self._port, second,
+                "cannot listen on %s:%d, trying again: %s", self._host, self._port, second,
             )  # fmt: skip
         else:
             self._logged = None
-            logger.warning("%s:%d is listened on again", self._host, self._port)
+            logger.warning("listening on %s:%d again", self._host, self._port)

@@ -1,6 +1,6 @@
-"""Answers built from prepared bytes: what the hot codes are answered with.
+"""AnswerTemplate: answers of the hot request codes, built from prepared bytes.
 
-Java counterpart: none; RemotingCommand.encodeHeader with a typed header does this there.
+Java counterpart: none; RocketMQ uses RemotingCommand.encodeHeader with a typed header.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ _VALUE_SIZES = tuple(_INT32.pack(size) for size in range(256))
 
 
 class AnswerTemplate:
-    """Prepared bytes of an answer with three fields that differ and need no escaping.
+    """Prepared bytes of an answer with three variable fields that need no escaping.
 
-    A send or a pull is answered with a few short fields; building a RemotingCommand and encoding
-    it costs ten times what filling in a prepared text does. Exactly three, because unrolled they
-    cost half of what a loop does. A test holds the bytes equal to what `encode` gives.
+    The answers to sends and pulls have a few short fields; building a RemotingCommand and encoding
+    it costs ten times as much as filling in prepared bytes. There are exactly three, because the
+    unrolled code costs half of a loop. A test compares the bytes with those of `encode`.
 
     Args:
-      names: wire names of the fields that differ, ASCII, in their order.
-      constants: fields whose values are always the same; they come after the others.
+      names: wire names of the variable fields, ASCII, in their order.
+      constants: fields with constant values, which follow the others.
       code: response code.
       remark: the answer's remark, ASCII; None: none.
     """
@@ -102,8 +102,8 @@ class AnswerTemplate:
         Args:
           opaque: the request's.
           serialize_type: the request's.
-          first, second, third: the values; ASCII, at most 255 bytes, nothing that JSON would
-            escape.
+          first, second, third: the values; ASCII, at most 255 bytes, no character that JSON
+            escapes.
           body_size: bytes of the body that is sent right after.
         """
         if serialize_type == 1:
@@ -125,7 +125,7 @@ class AnswerTemplate:
                 remark,
                 size,
             )
-            # A join is quicker than the "%" of bytes by a quarter of the whole.
+            # A join is faster than the "%" of bytes; it saves a quarter of the whole call.
             return b"".join(
                 (
                     start,

@@ -1,7 +1,7 @@
-"""A channel: one connection as the processors see it, and the turn that its bytes pass through.
+"""Channel: one connection as the processors use it, with its buffer of unsent answers.
 
-What is written during a turn (`turn.py`) leaves at its end, in one send per channel. What may wait
-for the network is a `Transport`'s (`transport.py`).
+Answers written during a turn (`turn.py`) are sent at its end, in one send per channel. A
+`Transport` (`transport.py`) does the sends that may block.
 
 Java counterpart: io.netty.channel.Channel with NettyRemotingAbstract.
 """
@@ -29,33 +29,33 @@ _failures = FailureLog(logger)
 Buffer = bytes | memoryview
 
 OUTBOX_HIGH_WATER = 4 * 1024 * 1024
-"""Unsent bytes of one connection above which its requests are no longer read. RocketMQ relies on
-Netty's write buffer mark (64 KiB by default) and goes on; a peer that never reads its answers then
+"""Unsent bytes of one connection above which its requests are no longer read. RocketMQ has Netty's
+write buffer mark (64 KiB by default) but keeps reading, so a peer that never reads its answers
 grows the heap. 4 MiB is a few pull answers of the largest size."""
 
 OUTBOX_SIZE_MAX = 64 * 1024 * 1024
-"""Unsent bytes of one connection above which it is closed: woken pulls alone can pass the high
-water, since they were accepted before."""
+"""Unsent bytes of one connection above which it is closed: held pulls that are woken can exceed the
+high water mark, because they were accepted before."""
 
 OUTBOX_TIGHT_HIGH_WATER = 64 * 1024
-"""The high water while more than half of the server's share for unread answers is used: slow peers
-then wait with their requests, before any of them has to be closed."""
+"""The high water mark while more than half of the server's share for unread answers is used, so
+that requests of slow peers wait before any of them has to be closed."""
 
 _BUFFER_SIZE = 64
 _VIEW_SIZE = 200
 """Bytes of a bytes object and of a memoryview, without their content."""
 
 JOIN_PIECE_SIZE = 2048
-"""A frame whose buffers have fewer bytes than this on average is joined: a segment costs the kernel
-more than copying 2 KiB does (32 records of 1 KiB: 21 us joined, 26 us by `sendmsg`)."""
+"""A frame whose buffers are smaller than this on average is joined: a segment costs the kernel more
+than copying 2 KiB (32 records of 1 KiB: 21 us joined, 26 us by `sendmsg`)."""
 
 
 class Deferred:
-    """An answer that must be awaited: the server runs `run` in a task of its own.
+    """An answer that must be awaited: the server runs `run` in a separate task.
 
     Args:
       run: an async function without arguments; it returns the answer, or None for no answer, and
-        may raise what a processor may raise.
+        may raise the errors of a processor.
     """
 
     __slots__ = ("run",)
@@ -65,12 +65,12 @@ class Deferred:
 
 
 class Postponed(Exception):
-    """A processor raises it before it has changed anything: the request is served again later.
+    """Raised by a processor, before any change, to have its request served again later.
 
-    The connection serves it from its beginning, in a turn, when `when`'s callback is called.
+    The connection serves the request from the beginning, in a turn, when its callback is called.
 
     Args:
-      when: takes that callback; it is called once, and never inside a turn.
+      when: takes that callback, and calls it once, never inside a turn.
     """
 
     def __init__(self, when: Callable[[Callable[[], None]], None]) -> None:
@@ -84,11 +84,11 @@ Answer = RemotingCommand | bytes | Deferred | None
 class Processor(Protocol):
     """Serves one request code.
 
-    Returns the answer, or the whole encoded frame of it; `Deferred` when it must await something;
-    None when the answer is written later through the channel, or there is none.
+    Returns the answer, or its encoded frame; `Deferred` if it must be awaited; None if the answer
+    is written later through the channel, or there is none.
 
     Raises:
-      RequestRefused: the refusal that the peer is told.
+      RequestRefused: the refusal to send to the peer.
       Postponed: the request is to be served again later.
     """
 
@@ -102,7 +102,7 @@ class Transport(Protocol):
     local_address: str
 
     def send_nowait(self, buffers: list[Buffer]) -> list[Buffer]:
-        """Send what can be sent now; return what is left. Raises OSError."""
+        """Send as much as possible without blocking; return the rest. Raises OSError."""
 
     async def send_all(self, buffers: list[Buffer]) -> None:
         """Send everything. Raises OSError, trio.BrokenResourceError, trio.ClosedResourceError."""
@@ -111,13 +111,13 @@ class Transport(Protocol):
         """Close at once, without waiting."""
 
 
-def _nobody() -> None:
-    """Nobody listens yet."""
+def _ignore() -> None:
+    pass  # no callback is set yet
 
 
 def _memory_of(buffer: Buffer) -> int:
-    """Bytes of this process's own memory that a buffer keeps. A view of a mapped file keeps none:
-    the kernel drops the file's pages when it needs them, and reads them again."""
+    """Bytes of anonymous memory that a buffer keeps. A view of a mapped file keeps none, because
+    the kernel can drop the file's pages and read them again."""
     if isinstance(buffer, memoryview):
         owner = buffer.obj
         return _VIEW_SIZE + (len(owner) if isinstance(owner, (bytes, bytearray)) else 0)
@@ -143,15 +143,15 @@ class Channel:
 
     Attributes:
       remote_address: "ip:port" of the peer.
-      remote_host: the same as a record holds it, 8 or 20 bytes.
+      remote_host: the same in the form of records, 8 or 20 bytes.
       local_address: "ip:port" of our end.
       closed: nothing more can be written.
-      heard: how often bytes came from the peer.
-      on_backlog: called when the network does not take what is written: `drain` is to be run.
-      on_attention: called when the channel was closed, or too much waits for the peer.
+      heard: number of times that bytes were received from the peer.
+      on_backlog: called when the socket is full, so that `drain` must be run.
+      on_attention: called when the channel was closed, or its backlog is above the high water mark.
       memory: the budget of the server's connections.
-      session: the protocol's state: what came of a frame, and which calls of ours wait.
-      attributes: what the processors of higher layers keep for this connection.
+      session: the protocol's state: the received part of a frame, and our unanswered calls.
+      attributes: data that higher layers keep for this connection.
     """
 
     __slots__ = (
@@ -200,13 +200,13 @@ class Channel:
         self.attributes: dict[str, object] = {}
         self.language = 0
         self.version = 0
-        self.on_backlog: Callable[[], None] = _nobody
-        self.on_attention: Callable[[], None] = _nobody
+        self.on_backlog: Callable[[], None] = _ignore
+        self.on_attention: Callable[[], None] = _ignore
         self._transport = transport
         self._turn = turn
         self._outbox: list[Buffer] = []
         self._outbox_size = 0
-        # What of the backlog is in memory of ours: counted only while there is one.
+        # The backlog's share of the memory budget, counted only while there is a backlog.
         self._counted = 0
         self._outbox_memory = 0
         self._sending_memory = 0
@@ -218,18 +218,18 @@ class Channel:
 
     @property
     def outbox_size(self) -> int:
-        """Bytes that the peer's side has not taken yet."""
+        """Unsent bytes."""
         return self._outbox_size
 
     def write(self, frame: Buffer | Sequence[Buffer], size: int | None = None) -> None:
         """Send bytes at the end of this turn; outside a turn, at once. Never blocks.
 
-        What is written to a closed channel is dropped: the peer will ask again elsewhere.
+        Frames written to a closed channel are dropped: the peer will repeat its request elsewhere.
 
         Args:
           frame: one or more whole frames, in one or several buffers. A memoryview must stay
             valid until it is sent.
-          size: bytes of all buffers, where the caller knows it.
+          size: bytes of all buffers, if the caller knows it.
         """
         if self.closed:
             return
@@ -265,7 +265,7 @@ class Channel:
             self._turn.dirty.append(self)
 
     def flush(self) -> None:
-        """Hand the outbox to the network as far as it goes without waiting."""
+        """Send as much of the outbox as possible without blocking."""
         self._dirty = False
         if self.closed or not self._outbox or self._drained is not None:
             self._check_size()
@@ -289,7 +289,7 @@ class Channel:
 
     def _check_size(self) -> None:
         if self._outbox_size > OUTBOX_SIZE_MAX:
-            self.close(f"the peer does not read: {self._outbox_size} bytes of answers wait for it")
+            self.close(f"the peer does not read: {self._outbox_size} bytes of answers are unsent")
             return
         if self._drained is not None and not self.closed:
             self._count_backlog()
@@ -297,7 +297,7 @@ class Channel:
             self.on_attention()
 
     def _count_backlog(self) -> None:
-        """Tell the memory budget what the backlog takes; looks at new buffers only."""
+        """Update the memory budget by the size of the backlog; only new buffers are counted."""
         self._outbox_memory += sum(map(_memory_of, islice(self._outbox, self._counted, None)))
         self._counted = len(self._outbox)
         self.memory.unread_answers.hold(self, self._sending_memory + self._outbox_memory)
@@ -308,7 +308,7 @@ class Channel:
         return OUTBOX_TIGHT_HIGH_WATER if is_tight else OUTBOX_HIGH_WATER
 
     async def drain(self) -> None:
-        """Send the backlog, waiting for the network. Only the connection's writer task calls it."""
+        """Send the backlog, blocking as needed. Only the connection's writer task calls it."""
         try:
             while self._outbox and not self.closed:
                 sending, self._outbox = self._outbox, []
@@ -330,21 +330,21 @@ class Channel:
 
     @property
     def is_backlogged(self) -> bool:
-        """Whether so much waits for the peer that its requests should no longer be read."""
+        """Whether the backlog is so large that the peer's requests should not be read."""
         return self._drained is not None and self._outbox_size > self._high_water
 
     async def wait_writable(self) -> None:
-        """Wait until the backlog is below the high water mark; at once when it is."""
+        """Wait until the backlog is below the high water mark."""
         while self.is_backlogged and self._drained is not None:
             await self._drained.wait()
 
     async def wait_sent(self) -> None:
-        """Wait until everything written is with the network, or the channel is closed."""
+        """Wait until everything is sent, or the channel is closed."""
         while self._drained is not None:
             await self._drained.wait()
 
     def close(self, reason: str = "closed by us") -> None:
-        """Close the connection; the answers not yet sent are lost. May be called twice."""
+        """Close the connection; unsent answers are lost. May be called twice."""
         if self.closed:
             return
         self.closed = True
@@ -357,24 +357,24 @@ class Channel:
         end_calls(self.session.close(reason))
         try:
             self._transport.abort()
-        except Exception as error:  # noqa: BLE001 - who closes has others to serve
+        except Exception as error:  # noqa: BLE001 - our bug: other connections are served
             _failures.note("closing a connection", "Its descriptor may stay open", error)
         self.on_attention()
 
     def eof(self) -> None:
-        """The peer sends nothing more: close."""
+        """Close, because the peer closed its side."""
         end_calls(self.session.eof())
         self.close(self.session.close_reason)
 
     def run_out_of_memory(self, doing: str) -> None:
-        """An allocation for this connection failed: close it, and free what others hold.
+        """Close the connection after a failed allocation, and free memory of others.
 
         Args:
-          doing: what was done, such as "reading what it sent".
+          doing: the failed action, such as "sending answers to it".
         """
         self.memory.run_out(self, doing)
 
-    # Calls of ours to the peer
+    # Our requests to the peer
 
     def send_oneway(self, command: RemotingCommand) -> None:
         """Send a request that is not answered."""
@@ -389,8 +389,7 @@ class Channel:
 
         Raises:
           RemotingTimeoutError: no response within `timeout_s`.
-          RemotingConnectError: the channel is closed, or was before the response came; or
-            REQUESTS_MAX calls wait already.
+          RemotingConnectError: the channel is or gets closed, or REQUESTS_MAX calls are waiting.
         """
         session, waiter, now_s = self.session, CallWaiter(), trio.current_time()
         frame = session.request(command, waiter, now_s, timeout_s)
@@ -417,12 +416,12 @@ class CallWaiter:
         self.result: RemotingCommand | RemotingError = RemotingError("the call is not done")
 
     def finish(self, result: RemotingCommand | RemotingError) -> None:
-        """Wake the task."""
+        """Set the result and wake the task."""
         self.result = result
         self.done.set()
 
 
 def end_calls(calls: Iterable[Unanswered[CallWaiter]]) -> None:
-    """Wake the tasks of calls that got no answer."""
+    """Wake the tasks of unanswered calls, with their errors."""
     for call in calls:
         call.waiter.finish(call.error)

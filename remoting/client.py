@@ -1,6 +1,7 @@
-"""The calling side: one connection per address, opened when first needed.
+"""RemotingClient: requests to peers, with one connection per address.
 
-The peer may call us too, on the same connection: give a table of processors for that.
+A connection is opened when it is first needed. The peer may send requests on it, too, which the
+client's processors serve.
 
 Java counterpart: NettyRemotingClient.
 """
@@ -44,16 +45,16 @@ def split_address(address: str) -> tuple[str, int]:
 class RemotingClient:
     """Calls peers by address.
 
-    Lifecycle: `run` owns the connections, as a task of the caller's nursery; all verbs need it
-    running. Cancelling it closes them.
+    Lifecycle: `run` owns the connections, as a task of the caller's nursery; all other methods need
+    it running. Cancelling it closes them.
 
     Args:
-      processors: for requests that peers send to us.
-      turn: shared with a server of the same process; None: its own.
+      processors: for requests from peers.
+      turn: shared with a server of the same process; None: a new one.
       on_channel_closed: called once for every connection that ended.
       connect_timeout_s: seconds.
-      open_stream: connects to a host and port in another way than by TCP, for peers that live in
-        the same loop; raises OSError.
+      open_stream: connects to a host and port by other means than TCP, for peers in the same loop;
+        raises OSError.
     """
 
     def __init__(
@@ -93,15 +94,19 @@ class RemotingClient:
     ) -> RemotingCommand:
         """Send a request and wait for its response.
 
-        When nothing at all has come from the peer meanwhile, the connection is closed: it may be
-        half open, after the peer lost its power for instance, and who only writes to it would not
-        know for a quarter of an hour. The next call makes a new one.
+        If nothing was received from the peer meanwhile, the connection is closed: it may be half
+        open, for instance after a power cut at the peer, which a sender does not notice for a
+        quarter of an hour. The next call opens a new one.
 
         Args:
           address: `host:port`.
+          command: the request.
           timeout_s: seconds for connecting and answering together.
 
-        Raises: RemotingTimeoutError; RemotingConnectError; ValueError: not an address.
+        Raises:
+          RemotingTimeoutError: no response within `timeout_s`.
+          RemotingConnectError: the peer cannot be reached, or the connection was closed.
+          ValueError: it is not an address.
         """
         start_s = trio.current_time()
         channel = await self.channel(address)
@@ -111,20 +116,20 @@ class RemotingClient:
             return await channel.call(command, max(left_s, 0.001))
         except RemotingTimeoutError:
             if channel.heard == heard:
-                channel.close(f"{address} says nothing any more")
+                channel.close(f"{address} does not respond")
             raise
 
     async def send_oneway(self, address: str, command: RemotingCommand) -> None:
         """Send a request that is not answered.
 
-        Raises: RemotingConnectError; ValueError: not an address.
+        Raises: RemotingConnectError: the peer cannot be reached. ValueError: it is not an address.
         """
         (await self.channel(address)).send_oneway(command)
 
     async def channel(self, address: str) -> Channel:
-        """The open connection to an address, made now if there is none.
+        """The connection to an address, opened if there is none.
 
-        Raises: RemotingConnectError; ValueError: not an address.
+        Raises: RemotingConnectError: the peer cannot be reached. ValueError: it is not an address.
         """
         channel = self._channels.get(address)
         if channel is not None and not channel.closed:
@@ -163,16 +168,16 @@ class RemotingClient:
         if self._open_stream is not None:
             return StreamTransport(await self._open_stream(host, port), address)
         trio_socket = (await trio.open_tcp_stream(host, port)).socket
-        # Off trio's wrapper: SocketTransport waits and sends by itself.
+        # Without trio's wrapper, because SocketTransport waits and sends itself.
         sock = socket.socket(fileno=trio_socket.detach())
         try:
             return SocketTransport(sock, self._poller)
-        except OSError:  # the peer is gone already
+        except OSError:  # the peer has closed it already
             sock.close()
             raise
 
     async def _run_connection(self, address: str, connection: Connection) -> None:
-        meaning = "The next call makes a new one"
+        meaning = "The next call opens a new one"
         with contained(_failures, f"the connection to {address}", meaning):
             try:
                 await connection.run()

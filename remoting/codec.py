@@ -1,4 +1,4 @@
-"""RemotingCommand and its bytes: one frame of RocketMQ's remoting protocol.
+"""RemotingCommand and its encoding: one frame of RocketMQ's remoting protocol.
 
 A frame, big-endian::
 
@@ -10,8 +10,8 @@ A frame, big-endian::
 The binary header is `ROCKETMQ_HEADER` below; the JSON one an object with the members `code`,
 `extFields`, `flag`, `language`, `opaque`, `remark`, `serializeTypeCurrentRPC`, `version`.
 
-Pure: bytes in, commands out. Every frame may cost a broker its rate, so there is no object per
-field here, and the binary header has a remembered layout (`header_layouts.py`).
+Pure: bytes in, commands out. This is on the hot path, so there is no object per field, and the
+layout of binary headers is cached (`header_layouts.py`).
 
 Source: RocketMQ 5.3.3 remoting/protocol/RemotingCommand.java, RocketMQSerializable.java,
 remoting/netty/NettyDecoder.java; frames recorded from 4.9.7 and 5.5.0.
@@ -39,30 +39,30 @@ FRAME_SIZE_MAX = 16 * 1024 * 1024
 
 HEADER_SIZE_MAX = 64 * 1024 + 32_767 * 6
 """Bytes of one header. The wire allows 2**24; a send's header carries at most 32,767 bytes of
-properties, which JSON may escape sixfold, so nothing that RocketMQ sends is longer than this."""
+properties, which JSON may escape sixfold, so no header of RocketMQ is longer than this."""
 
 PIECE_SIZE = 64 * 1024
-"""Bytes of a piece of a frame that has begun. One block that grows would be copied again and again,
-take an eighth more than is counted, and leave holes of all sizes in the heap; what came from the
-socket in one piece of this size is kept as it is."""
+"""Bytes of a piece of an incomplete frame. A single growing block would be copied repeatedly, take
+an eighth more than is counted, and fragment the heap; a received piece of this size is kept
+without a copy."""
 
 EXT_FIELDS_MAX = 256
-"""Fields of one header, whichever way it is written. RocketMQ's largest typed header has 20;
-tracing and ACL add a few."""
+"""Fields of one header, in either form. RocketMQ's largest typed header has 20; tracing and ACL add
+a few."""
 
 CURRENT_VERSION = 513
-"""MQVersion ordinal V5_5_0: what our frames say of us. Clients look at the heartbeat's answer
-and use SQL filters only where it is at least 4.1.0's."""
+"""MQVersion ordinal V5_5_0: the version in our frames. Clients read it from the heartbeat's answer,
+and use SQL filters only if it is at least that of 4.1.0."""
 
 RESPONSE_FLAG = 1
 ONEWAY_FLAG = 2
 
 NO_EXT_FIELDS: Mapping[str, str] = MappingProxyType({})
-"""What `ext_fields` is when the header had none: an empty `extFields` object is another thing."""
+"""The `ext_fields` of a header without any, as opposed to an empty `extFields` object."""
 
 
 class SerializeType(IntEnum):
-    """How a header is written. Source: RocketMQ SerializeType.java."""
+    """The serialization of a header. Source: RocketMQ SerializeType.java."""
 
     JSON = 0
     ROCKETMQ = 1
@@ -74,9 +74,9 @@ class RemotingCommand(msgspec.Struct, gc=False):
     Attributes:
       code: request code, or response code in a response. The binary header carries only its low
         16 bits.
-      ext_fields: the header's fields by wire name; NO_EXT_FIELDS when there were none.
-      body: bytes after the header; empty when there is none.
-      remark: free text, mostly a response's reason.
+      ext_fields: the header's fields by wire name; NO_EXT_FIELDS if there are none.
+      body: bytes after the header; empty if there are none.
+      remark: free text, mostly the reason of a refusal.
       opaque: int32 that a response shares with its request.
       flag: bit 0 response, bit 1 oneway.
       language: LanguageCode of the sender.
@@ -101,7 +101,7 @@ class RemotingCommand(msgspec.Struct, gc=False):
 
     @property
     def is_oneway(self) -> bool:
-        """Whether no answer is wanted."""
+        """Whether it is not to be answered."""
         return bool(self.flag & ONEWAY_FLAG)
 
     def answer(
@@ -111,7 +111,7 @@ class RemotingCommand(msgspec.Struct, gc=False):
         ext_fields: Mapping[str, str] = NO_EXT_FIELDS,
         body: bytes = b"",
     ) -> RemotingCommand:
-        """The response to this request: its opaque, its serialization."""
+        """The response to this request, with its opaque and its serialization."""
         return RemotingCommand(
             code,
             ext_fields,
@@ -153,7 +153,7 @@ _OTHER = int(LanguageCode.OTHER)
 
 
 class _JsonHeader(msgspec.Struct, gc=False):
-    """The JSON header; its members in the order in which Java's peers write them."""
+    """The JSON header, with the members in the order in which Java peers write them."""
 
     code: Annotated[int, INT32.meta]
     extFields: dict[str, str] | msgspec.UnsetType | None = msgspec.UNSET
@@ -172,17 +172,17 @@ _encode_json = msgspec.json.Encoder().encode
 
 
 class FrameDecoder:
-    """Turns the bytes of one connection into commands, whichever way they are cut.
+    """Decodes the bytes of one connection, in pieces of any size, into commands.
 
-    It never raises on what a peer sent: `error` is set, the commands before the fault are still
-    returned, and nothing after it is read. The owner then closes the connection.
+    It never raises because of received bytes: `error` is set, the commands before the fault are
+    still returned, and nothing after it is read. The owner then closes the connection.
 
     Args:
-      frame_size_max: bytes, the largest frame accepted after its length word.
+      frame_size_max: bytes of the largest accepted frame, without its length word.
 
     Attributes:
       error: the first fault; None: there was none.
-      partial_size: bytes of the frame that has begun and not ended; at most frame_size_max + 4.
+      partial_size: received bytes of an incomplete frame; at most frame_size_max + 4.
     """
 
     __slots__ = ("_needed", "_pieces", "error", "frame_size_max", "partial_size")
@@ -195,7 +195,7 @@ class FrameDecoder:
         self._needed = 0
 
     def receive_data(self, data: bytes) -> list[RemotingCommand]:
-        """Take bytes as they came; return the commands that are complete by now, in order."""
+        """Process received bytes; return the completed commands, in order."""
         if self.error is not None:
             return []
         if self._pieces:
@@ -214,7 +214,7 @@ class FrameDecoder:
                 if header_size > length - 4 or length > self.frame_size_max:
                     self._refuse_start(length, header_size, position)
                 if header_size > HEADER_SIZE_MAX:
-                    reason = f"header of {header_size} bytes, at most {HEADER_SIZE_MAX} allowed"
+                    reason = f"header of {header_size} bytes, the limit is {HEADER_SIZE_MAX}"
                     raise RemoteProtocolError(reason, position)
                 end = position + 4 + length
                 if end > size:
@@ -228,17 +228,17 @@ class FrameDecoder:
                 position = end
             self._keep(data, position)
         except RemoteProtocolError as error:
-            # Without the traceback, whose frames would keep `data` until the cyclic collector runs.
+            # Without the traceback, whose frames would keep `data` alive until a full collection.
             self.error = RemoteProtocolError(error.reason, error.position)
         return commands
 
     def clear(self) -> None:
-        """Free the bytes of the frame that has begun."""
+        """Free the bytes of an incomplete frame."""
         self._pieces = []
         self.partial_size = 0
 
     def _append(self, data: bytes) -> None:
-        """Keep bytes of the frame that has begun: as they came, or with others to a piece."""
+        """Keep bytes of an incomplete frame: large ones without a copy, small ones joined."""
         pieces = self._pieces
         if len(data) >= PIECE_SIZE:
             pieces.append(data)
@@ -249,7 +249,7 @@ class FrameDecoder:
         self.partial_size += len(data)
 
     def _keep(self, data: bytes, position: int) -> None:
-        """Remember the frame that is not complete, and how many bytes complete it."""
+        """Keep an incomplete frame, and compute the bytes needed to complete it."""
         left = len(data) - position
         if left == 0:
             return
@@ -274,7 +274,7 @@ class FrameDecoder:
 
 
 def _guess_protocol(start: bytes) -> str:
-    """What a stranger on our port probably speaks, from its first four bytes."""
+    """The protocol that a peer probably speaks, for the error text, from its first four bytes."""
     if start[:2] == b"\x16\x03":
         return ", which is a TLS handshake: this port speaks plain remoting"
     if start in (b"GET ", b"POST", b"PUT ", b"HEAD", b"OPTI", b"DELE", b"PRI "):
@@ -340,9 +340,9 @@ def _too_many_fields(start: int) -> RemoteProtocolError:
 
 
 def _decode_loose_json(text: bytes, start: int) -> _JsonHeader:
-    """A header that strict JSON refuses but fastjson reads: bare keys, numbers for texts.
+    """Decode a header that only fastjson reads: with bare keys, or numbers in place of strings.
 
-    Raises: RemoteProtocolError: fastjson would not read it either, or a member has a wrong type.
+    Raises: RemoteProtocolError: fastjson would not read it, either, or a member has a wrong type.
     """
     from . import fastjson
 
@@ -365,7 +365,7 @@ def _as_text(value: object) -> str:
         return "true" if value else "false"
     if isinstance(value, (int, float)):
         return str(value)
-    raise TypeError(f"an extFields member is a {type(value).__name__}, not a text")
+    raise TypeError(f"an extFields member is a {type(value).__name__}, not a string")
 
 
 def _decode_rocketmq(data: bytes, start: int, header_end: int, end: int) -> RemotingCommand:
@@ -401,7 +401,7 @@ def _decode_rocketmq(data: bytes, start: int, header_end: int, end: int) -> Remo
 
 
 def _decode_remark(data: bytes, start: int, header_end: int, size: int) -> tuple[str, int, int]:
-    """The remark, where the fields begin, and their size, of a header that has a remark."""
+    """The remark of a header, and the position and size of the fields after it."""
     position = start + _HEADER_SIZE
     if size < 0 or position + size + 4 > header_end:
         raise RemoteProtocolError(f"remark length {size} passes the header's end", position - 4)
@@ -411,9 +411,9 @@ def _decode_remark(data: bytes, start: int, header_end: int, size: int) -> tuple
 
 
 def _decode_fields(block: bytes, start: int) -> dict[str, str]:
-    """Walk the fields of a binary header and keep their layout.
+    """Decode the fields of a binary header one by one, and cache their layout.
 
-    Raises: RemoteProtocolError: a length passes the end, or there are too many fields.
+    Raises: RemoteProtocolError: a length is past the end, or there are too many fields.
     """
     fields: dict[str, str] = {}
     places: list[tuple[str, slice]] = []
@@ -439,16 +439,16 @@ def _decode_fields(block: bytes, start: int) -> dict[str, str]:
 
 
 def encode(command: RemotingCommand) -> bytes:
-    """The whole frame of a command.
+    """Encode a command as a whole frame.
 
-    Raises: LocalProtocolError: a field does not fit the protocol; FrameTooLargeError: the frame
-      is larger than FRAME_SIZE_MAX, and its receiver would close the connection.
+    Raises: LocalProtocolError: a field does not fit the protocol. FrameTooLargeError: the frame is
+      larger than FRAME_SIZE_MAX, so its receiver would close the connection.
     """
     return encode_head(command, len(command.body)) + command.body
 
 
 def encode_head(command: RemotingCommand, body_size: int) -> bytes:
-    """The frame's start and header, for a body of `body_size` bytes that is sent after it.
+    """Encode the frame without its body, which has `body_size` bytes and is sent after it.
 
     Raises: LocalProtocolError, FrameTooLargeError: as `encode`.
     """

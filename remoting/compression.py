@@ -1,11 +1,11 @@
-"""Bodies compressed by `sys_flag`: LZ4 frames, Zstandard frames, zlib streams.
+"""Compression of bodies by `sys_flag`: LZ4 frames, Zstandard frames, zlib streams.
 
 Java counterpart: `CompressorFactory`, `CompressionType` and the three compressors of RocketMQ
-5.3.3 common/compression; 4.9 knows zlib only. Pure. lz4 and zstandard are imported when first used:
-a client is installed without them.
+5.3.3 common/compression; 4.9 has zlib only. Pure. lz4 and zstandard are imported at their first
+use, because a client can be installed without them.
 
-A compressed body comes from a peer, so inflating is bounded, and fails with `RemoteProtocolError`
-only. Deviation: after a Zstandard frame nothing may follow (Apache writes one frame per body).
+A compressed body comes from a peer, so decompression is bounded, and raises `RemoteProtocolError`
+only. Deviation: nothing may follow a Zstandard frame (Apache writes one frame per body).
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ DECOMPRESSED_SIZE_MAX = 64 * 1024 * 1024
 """Bytes a body may inflate to: four times the largest frame (Apache: no limit)."""
 
 COMPRESSION_LEVEL = 5
-"""Apache's producers' default (`rocketmq.message.compressLevel`); LZ4 has no use for it."""
+"""The default of Apache's producers (`rocketmq.message.compressLevel`); LZ4 ignores it."""
 
 
 class CompressionType(IntEnum):
-    """How a body is compressed; the number stands in bits 8 to 10 of `sys_flag`."""
+    """The compression of a body; the number is in bits 8 to 10 of `sys_flag`."""
 
     LZ4 = 1
     ZSTD = 2
@@ -34,12 +34,12 @@ class CompressionType(IntEnum):
 
     @property
     def sys_flag(self) -> int:
-        """The bits that mark a body as compressed this way: 0x101, 0x201 or 0x301."""
+        """The bits of `sys_flag` for this compression: 0x101, 0x201 or 0x301."""
         return COMPRESSED | self << COMPRESSION_TYPE_SHIFT
 
 
 def compression_type(sys_flag: int) -> CompressionType:
-    """The compression that a `sys_flag` names; 0, from before there were types, is zlib.
+    """The compression that a `sys_flag` names; 0, of versions without types, is zlib.
 
     Raises:
       RemoteProtocolError: types 4 to 7 are not defined.
@@ -52,9 +52,11 @@ def compression_type(sys_flag: int) -> CompressionType:
 
 
 def compress(body: bytes, kind: CompressionType, level: int = COMPRESSION_LEVEL) -> bytes:
-    """The body compressed.
+    """Compress a body.
 
     Args:
+      body: any bytes.
+      kind: the compression.
       level: 0 to 9 for zlib, 1 to 22 for Zstandard; LZ4 ignores it.
 
     Raises:
@@ -76,11 +78,12 @@ def compress(body: bytes, kind: CompressionType, level: int = COMPRESSION_LEVEL)
 
 
 def decompress(body: bytes, sys_flag: int, *, size_max: int = DECOMPRESSED_SIZE_MAX) -> bytes:
-    """The body inflated.
+    """Decompress a body.
 
     Args:
-      body: as compressed by the type that `sys_flag` names (its lowest bit is not looked at).
-      size_max: bytes that it may inflate to.
+      body: compressed bytes.
+      sys_flag: names the compression; its lowest bit is ignored.
+      size_max: bytes that it may decompress to.
 
     Raises:
       RemoteProtocolError: it is damaged, cut short, would be larger, or the type is unknown.
@@ -106,14 +109,14 @@ def _inflate_zlib(body: bytes, size_max: int) -> bytes:
     try:
         inflated = inflater.decompress(body, size_max + 1)
     except zlib.error as error:
-        raise RemoteProtocolError(f"the body is no zlib stream: {error}") from error
+        raise RemoteProtocolError(f"the body is not a zlib stream: {error}") from error
     _check_end(len(inflated), size_max, at_end=inflater.eof)
     return inflated
 
 
 def _inflate_lz4(body: bytes, size_max: int) -> bytes:
     frame = _package("lz4.frame", CompressionType.LZ4)
-    # Frames may follow each other: Apache's reader goes on to the end of the input.
+    # Several frames may follow each other: Apache's reader reads to the end of the input.
     parts: list[bytes] = []
     size = 0
     rest = body
@@ -122,7 +125,7 @@ def _inflate_lz4(body: bytes, size_max: int) -> bytes:
         try:
             inflated: bytes = inflater.decompress(rest, max_length=size_max - size + 1)
         except RuntimeError as error:
-            raise RemoteProtocolError(f"the body is no LZ4 frame: {error}") from error
+            raise RemoteProtocolError(f"the body is not an LZ4 frame: {error}") from error
         size += len(inflated)
         _check_end(size, size_max, at_end=inflater.eof)
         parts.append(inflated)
@@ -144,7 +147,7 @@ def _inflate_zstd(body: bytes, size_max: int) -> bytes:
         )
     except zstandard.ZstdError as error:
         raise RemoteProtocolError(
-            f"the body is no Zstandard frame of at most {size_max} bytes: {error}"
+            f"the body is not a Zstandard frame of at most {size_max} bytes: {error}"
         ) from error
     return inflated
 

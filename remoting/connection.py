@@ -1,8 +1,8 @@
-"""One connection, the same for both sides: receive, decode, process, answer.
+"""Connection: receives, decodes, processes and answers the requests of one peer, on either side.
 
-Limits, each with its reason, are in `ConnectionLimits`; what all connections of a server may hold
-together is its `MemoryBudget`. A peer that breaks the protocol, or whose bytes need more memory
-than there is, costs one log line and its own connection, nothing else.
+`ConnectionLimits` has the limits of a connection, each with its reason; a `MemoryBudget` limits all
+connections of a server together. A peer that breaks the protocol, or whose bytes need more memory
+than available, causes one log line and loses its connection; others are not affected.
 
 Java counterpart: NettyRemotingAbstract.processMessageReceived, NettyDecoder, IdleStateHandler.
 """
@@ -32,32 +32,32 @@ logger = logging.getLogger(__name__)
 _failures = FailureLog(logger)
 
 SWEEP_INTERVAL_S = 1.0
-"""How often a server looks for connections past their limits."""
+"""Seconds between two checks of all connections' time limits."""
 
 _BUSY: Final = "[OVERLOAD]system busy, start flow control for a while"
 
 _FAILED: Final = State.FAILED
 
 _LAST_ANSWERS_S = 1.0
-"""How long the answers to the good frames before a bad one may take to leave."""
+"""How long sending the answers to the frames before a malformed one may take."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConnectionLimits:
-    """What one connection may do.
+    """The limits of one connection.
 
     Attributes:
       frame_size_max: bytes. RocketMQ: com.rocketmq.remoting.frameMaxLength, 16 MiB.
-      idle_s: without a byte from the peer, the connection is closed. RocketMQ:
+      idle_s: the connection is closed after this time without a byte from the peer. RocketMQ:
         serverChannelMaxIdleTimeSeconds, clientChannelMaxIdleTimeSeconds, 120 s.
-      first_frame_s: a new connection that began a frame must complete it in this time. RocketMQ
-        has none: peers that send a byte now and then hold a slot for ever.
-      frame_s: any later frame must be complete this long after it began.
-      deferred_max: answers of one connection that are being awaited, and requests that are
-        postponed; more are refused with SYSTEM_BUSY. RocketMQ bounds them by its executors' queues
-        (10,000 for admin).
+      first_frame_s: a new connection must complete its first frame in this time after its first
+        byte. RocketMQ has no limit, so peers that send single bytes can occupy connections for
+        ever.
+      frame_s: a later frame must be complete this long after its first byte.
+      deferred_max: deferred answers and postponed requests of one connection; more are refused with
+        SYSTEM_BUSY. RocketMQ bounds them by its executors' queues (10,000 for admin).
       memory_max: bytes that all connections of a server may hold together (`MemoryBudget`), at
-        least BUDGET_MIN; None: what `memory_limit.default_budget` finds.
+        least BUDGET_MIN; None: `memory_limit.default_budget`.
     """
 
     frame_size_max: int = FRAME_SIZE_MAX
@@ -71,14 +71,14 @@ class ConnectionLimits:
 class Connection:
     """One connection: its channel, its session, its task.
 
-    Lifecycle: made with a transport, lives as long as `run`. Owner: the task that awaits `run`.
+    Lifecycle: created with a transport, ends with `run`. Owner: the task that awaits `run`.
 
     Args:
       transport: connected.
       processors: by request code.
       turn: shared by all connections of the process.
       limits: see ConnectionLimits.
-      on_closed: called once, when nothing comes or goes any more.
+      on_closed: called once, after the connection is closed.
       memory: shared by all connections of the server; None: there is no limit.
     """
 
@@ -105,7 +105,7 @@ class Connection:
         self._attention = trio.Event()
         self._deferred_count = 0
         self._partial_size = 0
-        # Noted in passing; `enforce_limits` turns them into times, once a second.
+        # Set on the hot path; `enforce_limits` converts them to times, once a second.
         self._has_received = True
         self._has_frames = False
         self._received_at_s = 0.0
@@ -113,13 +113,13 @@ class Connection:
         self._frames_seen = False
 
     async def run(self) -> None:
-        """Serve until either side closes, a limit is passed, or the task is cancelled."""
+        """Serve until either side closes, a limit is exceeded, or the task is cancelled."""
         channel, transport = self.channel, self._transport
         try:
             with self._scope:
                 async with trio.open_nursery() as nursery:
                     self._nursery = nursery
-                    if channel.outbox_size:  # written to before this task ran
+                    if channel.outbox_size:  # written before this task ran
                         self._start_writer()
                     if isinstance(transport, SocketTransport):
                         await self._read_socket(transport)
@@ -131,12 +131,12 @@ class Connection:
             channel.close(f"connection lost: {errors.exceptions[0]}")
         except* MemoryError:
             channel.run_out_of_memory("its task")
-        except* Exception as errors:  # noqa: BLE001 - our bug: others are served on
+        except* Exception as errors:  # noqa: BLE001 - our bug: other connections are served
             self._fail(errors)
         finally:
             self._nursery = None
             channel.close("the connection ended")
-            meaning = "The connection is closed, but may be remembered until its client's time ends"
+            meaning = "It is closed, but its client may stay registered until it expires"
             with contained(_failures, "closing a connection", meaning):
                 if isinstance(transport, StreamTransport):
                     with trio.CancelScope(shield=True):
@@ -146,13 +146,13 @@ class Connection:
                     self._on_closed(channel)
 
     def _fail(self, error: Exception) -> None:
-        """Close the connection after an error that is not expected."""
-        meaning = "That connection is closed; others are served on"
+        """Close the connection after an unexpected error."""
+        meaning = "That connection is closed; others are still served"
         _failures.note("serving a connection", meaning, error)
         self.channel.close("the server failed")
 
     async def _read_socket(self, transport: SocketTransport) -> None:
-        """The poller reads; this task waits for the end, or for a peer that does not read."""
+        """Let the poller read; wait for the end, and pause for a peer that does not read."""
 
         def on_readable() -> None:
             try:
@@ -167,7 +167,7 @@ class Connection:
                 return
             try:
                 self._receive(data)
-            except Exception as error:  # noqa: BLE001 - our bug: others are served on
+            except Exception as error:  # noqa: BLE001 - our bug: other connections are served
                 self._fail(error)
 
         while await self._may_read():
@@ -185,11 +185,11 @@ class Connection:
                     self._receive(data)
                 finally:
                     self._turn.end()
-            except Exception as error:  # noqa: BLE001 - our bug, and no lost connection
+            except Exception as error:  # noqa: BLE001 - our bug, not a lost connection
                 self._fail(error)
 
     async def _may_read(self) -> bool:
-        """Wait until the peer has taken enough of its answers; False: the end has come."""
+        """Wait until the peer has read enough of its answers; False: the connection ends."""
         channel, error = self.channel, self._session.error
         if error is not None and not channel.closed:
             logger.warning("%s: closed: %s", channel.remote_address, error)
@@ -200,7 +200,7 @@ class Connection:
         return not channel.closed
 
     def _receive(self, data: bytes) -> None:
-        """One burst, inside a turn: every command to its processor, the answers to the channel."""
+        """Process one burst inside a turn: pass commands to processors, answers to the channel."""
         if not data:
             self.channel.eof()
             return
@@ -214,7 +214,7 @@ class Connection:
                 self._has_frames = True
                 self._process(events)
             if session.partial_size != self._partial_size:
-                self._count_half_frame()
+                self._count_partial_frame()
         except MemoryError:
             self.channel.run_out_of_memory("what it sent")
             return
@@ -225,14 +225,14 @@ class Connection:
         if session.state is _FAILED:
             self._wake()
 
-    def _count_half_frame(self) -> None:
-        """Tell the memory budget how much of a frame is there that is not complete."""
+    def _count_partial_frame(self) -> None:
+        """Update the memory budget by the size of an incomplete frame."""
         if not self.channel.closed:
             self._partial_size = self._session.partial_size
             self.channel.memory.half_frames.hold(self.channel, self._partial_size)
 
     def _wake(self) -> None:
-        """Have the connection's task look: something was closed, failed, or waits for the peer."""
+        """Wake the connection's task after a close, a failure, or a full outbox."""
         self._attention.set()
 
     def _process(self, events: Sequence[Event[CallWaiter]]) -> None:
@@ -256,7 +256,7 @@ class Connection:
                 answer = self._postpone(request, postponed)
             except MemoryError:
                 raise  # `_receive` closes the connection
-            except Exception as error:  # noqa: BLE001 - our bug: others are served on
+            except Exception as error:  # noqa: BLE001 - our bug: other requests are served
                 answer = _system_error(request, channel, error)
             if answer is None or (flag & 2 and not isinstance(answer, Deferred)):
                 continue
@@ -274,7 +274,7 @@ class Connection:
             event.waiter.finish(event.answer)
         elif isinstance(event, Unsolicited):
             peer, opaque = self.channel.remote_address, event.answer.opaque
-            logger.debug("%s: response %d to nobody", peer, opaque)
+            logger.debug("%s: response %d to an unknown request", peer, opaque)
 
     def _start_deferred(self, request: RemotingCommand, deferred: Deferred) -> None:
         size = request_size(request)
@@ -298,7 +298,7 @@ class Connection:
         except MemoryError:
             self.channel.run_out_of_memory("answering it")
             return
-        except Exception as error:  # noqa: BLE001 - our bug: others are served on
+        except Exception as error:  # noqa: BLE001 - our bug: other requests are served
             answer = _system_error(request, self.channel, error)
         finally:
             self._deferred_count -= 1
@@ -307,7 +307,7 @@ class Connection:
             self.channel.write(_encoded(answer, request, self.channel))
 
     def _postpone(self, request: RemotingCommand, postponed: Postponed) -> RemotingCommand | None:
-        """Serve a request again later; its refusal where too many wait already."""
+        """Serve a request again later, or refuse it if too many are waiting."""
         channel, turn = self.channel, self._turn
         held = channel.memory.held_requests
         size = request_size(request)
@@ -332,7 +332,7 @@ class Connection:
             self._nursery.start_soon(self.channel.drain)
 
     def enforce_limits(self, now_s: float) -> None:
-        """Close the connection when it is past a time limit.
+        """Close the connection if it has exceeded a time limit.
 
         Args:
           now_s: trio.current_time().
@@ -351,7 +351,7 @@ class Connection:
             allowed_s = limits.frame_s if self._frames_seen else limits.first_frame_s
             if now_s - self._frame_began_at_s > allowed_s:
                 reason = (
-                    f"a frame was not complete {allowed_s:g} s after it began "
+                    f"a frame was not complete {allowed_s:g} s after its first byte "
                     f"({partial_size} bytes)"
                 )
         if self._has_frames:
@@ -374,17 +374,17 @@ def _busy(request: RemotingCommand) -> RemotingCommand:
 
 
 def _not_supported(request: RemotingCommand) -> RemotingCommand:
-    # The blank in front is RocketMQ's: NettyRemotingAbstract.processRequestCommand.
+    # The leading space is RocketMQ's: NettyRemotingAbstract.processRequestCommand.
     return request.answer(
         ResponseCode.REQUEST_CODE_NOT_SUPPORTED, f" request type {request.code} not supported"
     )
 
 
 def _encoded(answer: RemotingCommand, request: RemotingCommand, channel: Channel) -> bytes:
-    """An answer's frame; one that cannot be written is a bug of ours like any other."""
+    """Encode an answer; one that cannot be encoded becomes a SYSTEM_ERROR."""
     try:
         return encode(answer)
-    except Exception as error:  # noqa: BLE001 - our bug: others are served on
+    except Exception as error:  # noqa: BLE001 - our bug: other requests are served
         return encode(_system_error(request, channel, error))
 
 
@@ -398,10 +398,10 @@ def _system_error(request: RemotingCommand, channel: Channel, error: Exception) 
 def _too_large(
     request: RemotingCommand, channel: Channel, error: FrameTooLargeError
 ) -> RemotingCommand:
-    """The refusal in place of an answer that the peer would close its connection for."""
+    """The refusal that replaces an answer that the peer would not accept."""
     logger.warning(
-        "%s: request %d is refused, because its answer is too large: %s. The tables that it asks "
-        "for must be read in pages, or have fewer entries",
+        "%s: request %d is refused, because its answer is too large: %s. Read the table in pages, "
+        "or reduce its entries",
         channel.remote_address, request.code, error,
     )  # fmt: skip
     remark = f"the answer to request {request.code} is too large: {error}; ask for less, in pages"

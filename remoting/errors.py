@@ -1,18 +1,18 @@
-"""Everything that can go wrong on the wire.
+"""Errors of the remoting protocol.
 
 ::
 
     RemotingError
-    ├── LocalProtocolError      we broke the protocol's rules: our bug, or a caller's
-    │   └── FrameTooLargeError  what is to be sent is larger than a peer takes
-    ├── RemoteProtocolError     the peer's bytes break them; `position` says where
-    ├── RemotingConnectError    no connection, or it was lost before the answer came
-    ├── RemotingTimeoutError    no answer within the time given
-    └── MissingPackageError     a package is needed that is not installed; the text says which extra
-    RequestRefused              a processor's "no": response code and remark for the peer
+    ├── LocalProtocolError      our side breaks the protocol: a bug of ours or of a caller
+    │   └── FrameTooLargeError  a frame to be sent is larger than peers accept
+    ├── RemoteProtocolError     the peer breaks the protocol; `position` is the place
+    ├── RemotingConnectError    no connection, or it was lost before the answer
+    ├── RemotingTimeoutError    no answer within the time-out
+    └── MissingPackageError     a required package is not installed; the text names the extra
+    RequestRefused              a processor refuses: response code and remark for the peer
 
-The store's own tree is in `store/errors.py`. Anything outside both trees is a bug of ours: the
-peer gets SYSTEM_ERROR, the log a traceback.
+The store's tree is in `store/errors.py`. Any other exception is a bug of ours: the peer gets
+SYSTEM_ERROR, the log a traceback.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from collections.abc import Mapping
 
 
 class RemotingError(Exception):
-    """Base of all errors of the wire."""
+    """Base of all errors of the remoting protocol."""
 
 
 class LocalProtocolError(RemotingError):
-    """What we were about to send is not allowed by the protocol."""
+    """The protocol does not allow what we were about to send."""
 
 
 class FrameTooLargeError(LocalProtocolError):
@@ -44,11 +44,11 @@ class FrameTooLargeError(LocalProtocolError):
 
 
 class RemoteProtocolError(RemotingError):
-    """What the peer sent is not allowed by the protocol.
+    """The peer sent something that the protocol does not allow.
 
     Args:
-      reason: what was wrong, in words that help whoever wrote the peer.
-      position: byte offset of the fault in the buffer that was being read, >= 0; None: unknown.
+      reason: the fault, in words that help the author of the peer.
+      position: byte offset of the fault in the buffer being read, >= 0; None: unknown.
     """
 
     def __init__(self, reason: str, position: int | None = None) -> None:
@@ -58,16 +58,16 @@ class RemoteProtocolError(RemotingError):
 
 
 class RemotingConnectError(RemotingError):
-    """The connection could not be made, or was lost before the answer came."""
+    """The connection could not be opened, or was lost before the answer."""
 
 
 class RemotingTimeoutError(RemotingError):
-    """The peer did not answer within the time given.
+    """The peer did not answer within the time-out.
 
     Args:
       peer: "ip:port".
       code: the request's.
-      timeout_s: seconds that were waited.
+      timeout_s: the time-out in seconds.
     """
 
     def __init__(self, peer: str, code: int, timeout_s: float) -> None:
@@ -77,11 +77,11 @@ class RemotingTimeoutError(RemotingError):
 
 
 class MissingPackageError(RemotingError):
-    """What is to be done needs a package that is not installed.
+    """A feature needs a package that is not installed.
 
     Args:
-      purpose: what needs it.
-      extra: the extra of trocket that brings it.
+      purpose: names the feature.
+      extra: the extra of trocket that installs the package.
     """
 
     def __init__(self, purpose: str, extra: str) -> None:
@@ -93,8 +93,8 @@ class RequestRefused(Exception):
 
     Args:
       code: a ResponseCode.
-      remark: the text for the peer; RocketMQ's own words where clients show them.
-      fields: what the answer's header says beyond that.
+      remark: the text for the peer; RocketMQ's own words if clients show them.
+      fields: further fields of the answer's header.
     """
 
     def __init__(self, code: int, remark: str, fields: Mapping[str, str] | None = None) -> None:

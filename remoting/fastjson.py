@@ -1,12 +1,12 @@
-"""The JSON that RocketMQ's bodies are written in: what fastjson reads and writes.
+"""fastjson's dialect of JSON, in which RocketMQ writes its bodies.
 
-Fastjson goes beyond JSON: the keys of a map may be bare integers (`{0:"a"}`) or whole objects
-(`{{"queueId":1}:{...}}`), and its reader also takes single quotes, bare names, comments and
-trailing commas. `loads` reads all of these; well-formed JSON takes a quick path. `dumps` writes
-what fastjson writes, without the null members, which fastjson leaves out too.
+fastjson extends JSON: the keys of a map may be bare integers (`{0:"a"}`) or objects
+(`{{"queueId":1}:{...}}`), and its reader also accepts single quotes, bare names, comments and
+trailing commas. `loads` reads all of these; well-formed JSON takes a fast path. `dumps` writes the
+same form as fastjson, without null members.
 
-Not done: resolving `{"$ref": "$.a"}` (it stays an object with that member); dates, `new`, `Set[`
-and `@type`, which RocketMQ never writes.
+Not done: references such as `{"$ref": "$.a"}` (they are read as plain objects); dates, `new`,
+`Set[` and `@type`, which RocketMQ never writes.
 
 Source: recordings of 4.9.7 (fastjson 1) and 5.5.0 (fastjson 2); the grammar of fastjson's reader.
 """
@@ -25,12 +25,12 @@ from .fastjson_reader import FrozenObject as FrozenObject
 SIZE_MAX: Final = 16 * 1024 * 1024
 """Bytes of a document, at most: no frame is longer."""
 TOLERANT_SIZE_MAX: Final = 4 * 1024 * 1024
-"""Bytes of a document that is not plain JSON, at most, where nobody waits but who asked: the answer
-to an administrator's request, a file. Reading one takes up to 0.4 s per MiB."""
+"""Bytes of a document that is not plain JSON, at most, if only its reader waits for it: a file, or
+the answer to an administrator's request. Reading takes up to 0.4 s per MiB."""
 REQUEST_TOLERANT_SIZE_MAX: Final = 32 * 1024
-"""The same for a request to a server, header or body: up to 15 ms, in which nobody else is served.
-The clients of all languages send plain JSON; what comes from hands and scripts is short. The
-registration of a broker with static topics is longer, and is read in steps."""
+"""The same for a request to a server, header or body: it blocks the loop for up to 15 ms. Clients
+of all languages send plain JSON; requests from scripts are short. The registration of a broker with
+static topics is longer, and is read in steps."""
 CONTAINERS_MAX: Final = 1_000_000
 """Objects and arrays in a document, at most: one takes some 60 times its two bytes in memory."""
 
@@ -39,12 +39,12 @@ def loads(document: bytes | str, *, tolerant_size_max: int | None = None) -> obj
     """Read a document as fastjson would.
 
     Args:
-      document: JSON or fastjson's own, UTF-8 when it is bytes; at most SIZE_MAX bytes.
+      document: JSON or fastjson's dialect, bytes are UTF-8; at most SIZE_MAX bytes.
       tolerant_size_max: bytes, at most, of a document that is not plain JSON; None:
         TOLERANT_SIZE_MAX.
-    Returns: dict, list, str, int, float, bool or None. A key of a dict is a str, an int where it
-      stood bare, or a FrozenObject. NaN is None.
-    Raises: RemoteProtocolError: it is no such document, or is too large or nested too deep.
+    Returns: dict, list, str, int, float, bool or None. A key of a dict is a str, an int if it was
+      bare, or a FrozenObject. NaN is None.
+    Raises: RemoteProtocolError: it is malformed, too large or nested too deep.
     """
     data = document if isinstance(document, bytes) else document.encode("utf-8", "surrogatepass")
     openers = check_size(data)
@@ -55,7 +55,8 @@ def loads(document: bytes | str, *, tolerant_size_max: int | None = None) -> obj
             tolerant_size_max = TOLERANT_SIZE_MAX
         if len(data) > tolerant_size_max:
             raise RemoteProtocolError(
-                f"not plain JSON, and of {len(data)} bytes; at most {tolerant_size_max} are tried"
+                f"not plain JSON, and of {len(data)} bytes; the limit for that is "
+                f"{tolerant_size_max}"
             ) from None
         return read(_text(data))
     if openers > DEPTH_MAX and _is_deeper(value, DEPTH_MAX):
@@ -64,7 +65,7 @@ def loads(document: bytes | str, *, tolerant_size_max: int | None = None) -> obj
 
 
 def loads_in_steps(document: bytes) -> Generator[None, None, object]:
-    """Read what is not plain JSON in steps of some milliseconds.
+    """Read a document that is not plain JSON in steps of a few milliseconds.
 
     Args:
       document: UTF-8, at most TOLERANT_SIZE_MAX bytes.
@@ -73,7 +74,8 @@ def loads_in_steps(document: bytes) -> Generator[None, None, object]:
     """
     if len(document) > TOLERANT_SIZE_MAX:
         raise RemoteProtocolError(
-            f"not plain JSON, and of {len(document)} bytes; at most {TOLERANT_SIZE_MAX} are tried"
+            f"not plain JSON, and of {len(document)} bytes; the limit for that is "
+            f"{TOLERANT_SIZE_MAX}"
         )
     return read_in_steps(_text(document))
 
@@ -81,11 +83,11 @@ def loads_in_steps(document: bytes) -> Generator[None, None, object]:
 def check_size(data: bytes) -> int:
     """Refuse a document that would take too much memory, before reading it.
 
-    Returns: the number of brackets that open something, also inside of strings.
+    Returns: the number of opening brackets, also inside of strings.
     Raises: RemoteProtocolError: more than SIZE_MAX bytes or CONTAINERS_MAX containers.
     """
     if len(data) > SIZE_MAX:
-        raise RemoteProtocolError(f"JSON of {len(data)} bytes, at most {SIZE_MAX} are read")
+        raise RemoteProtocolError(f"JSON of {len(data)} bytes, the limit is {SIZE_MAX}")
     openers = data.count(b"{") + data.count(b"[")
     if openers > CONTAINERS_MAX:
         raise RemoteProtocolError(f"JSON of more than {CONTAINERS_MAX} objects and arrays")
@@ -93,7 +95,7 @@ def check_size(data: bytes) -> int:
 
 
 def check_depth(value: object) -> None:
-    """Refuse what `loads` would refuse as a part of something greater.
+    """Refuse a value that `loads` might refuse as a part of a larger document.
 
     Raises: ValueError: nested deeper than DEPTH_MAX // 2.
     """
@@ -105,19 +107,19 @@ def dumps(value: object, *, quote_int_keys: bool = True) -> bytes:
     """Write a document as fastjson would, without whitespace and without null members.
 
     Args:
-      value: what `loads` returns, and msgspec.Structs, enums, tuples and sets; a Struct or a
+      value: a result of `loads`, or msgspec.Structs, enums, tuples and sets; a Struct or a
         FrozenObject may be a key.
-      quote_int_keys: true: `{"0":...}`, which every reader takes; false: `{0:...}` as fastjson does
-        when nobody asks for standard JSON.
+      quote_int_keys: true: `{"0":...}`, which every reader accepts; false: `{0:...}`, fastjson's
+        default.
     Returns: UTF-8.
-    Raises: LocalProtocolError: a type, a key or a text that cannot be written.
+    Raises: LocalProtocolError: a type, a key or a string cannot be written.
     """
     try:
         if quote_int_keys:
             try:
                 return msgspec.json.encode(without_nulls(msgspec.to_builtins(value)))
             except TypeError:
-                pass  # object keys: the slow writer knows them
+                pass  # object keys, for which the slow writer is needed
         pieces: list[str] = []
         _write(value, quote_int_keys, 0, pieces)
         return "".join(pieces).encode()
@@ -158,7 +160,7 @@ def _is_deeper(value: object, depth_max: int) -> bool:
 
 
 def _write(value: object, quote_int_keys: bool, depth: int, pieces: list[str]) -> None:
-    """The slow writer: knows bare and object keys."""
+    """The slow writer, for bare and object keys."""
     if depth > DEPTH_MAX:
         raise TypeError(f"nested deeper than {DEPTH_MAX}")
     if isinstance(value, msgspec.Struct):

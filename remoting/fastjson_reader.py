@@ -1,9 +1,9 @@
-"""Tolerant JSON reader: the documents that fastjson reads and a JSON parser refuses.
+"""Tolerant JSON reader, for documents that fastjson reads and a JSON parser refuses.
 
-One compiled pattern cuts the text into tokens, and a loop with an explicit stack joins them to a
-value. Its work is linear in the text: at most one step for each character, some 0.4 us each. `read`
-does the whole document at once; `read_in_steps` stops after STEP_TOKENS tokens each, so that an
-event loop can serve others in between.
+A compiled pattern splits the text into tokens, and a loop with an explicit stack builds the value.
+The time is linear in the text: at most one step for each character, some 0.4 us each. `read` reads
+a whole document; `read_in_steps` yields after every STEP_TOKENS tokens, so that an event loop can
+run other tasks.
 
 Source: the grammar of fastjson's reader (JSONLexerBase, DefaultJSONParser). Pure.
 """
@@ -18,9 +18,9 @@ from ..common.java_integers import INT64_MAX, INT64_MIN
 from .errors import RemoteProtocolError
 
 DEPTH_MAX: Final = 64
-"""Containers inside one another, at most; RocketMQ's own bodies have 7."""
+"""Nesting of containers, at most; RocketMQ's bodies have 7 levels."""
 STEP_TOKENS: Final = 4_096
-"""Tokens that `read_in_steps` reads before it yields: some 2 ms."""
+"""Tokens per step of `read_in_steps`: some 2 ms."""
 _NUMBER_CHARS_MAX: Final = 64  # of one number: a long has 20, a double 24
 
 _SPACE: Final = r"(?:[ \t\r\n\f\v\ufeff]++|//[^\n]*+(?:\n|\Z)|/\*(?s:.*?)\*/)*+"
@@ -40,7 +40,7 @@ _TOKEN: Final = re.compile(
 )
 _DOUBLE_QUOTED, _SINGLE_QUOTED, _INTEGER, _FLOAT, _NAME = range(2, 7)
 _DOUBLE_ESCAPED, _SINGLE_ESCAPED, _END = range(7, 10)
-"""The pattern's groups; the first one is a mark such as a bracket."""
+"""The pattern's groups; the first one is a punctuation mark."""
 
 _QUOTES: Final = frozenset("\"'")
 _SPACES: Final = re.compile(_SPACE)
@@ -59,7 +59,7 @@ _ESCAPES: Final = {
 
 
 class FrozenObject(Mapping["Key", object]):
-    """An object that stands as the key of a map: it cannot be changed, and it can be hashed.
+    """An object that is the key of a map: immutable and hashable.
 
     Args:
       members: keys to values; the values are scalars, FrozenObjects, or tuples of these.
@@ -95,10 +95,10 @@ class FrozenObject(Mapping["Key", object]):
 
 
 def _salted(value: object) -> object:
-    """What is hashed in a value's place: the hash of a number can be chosen, that of a text not.
+    """A replacement of a value for hashing: numbers become strings, whose hashes are salted.
 
-    Numbers that are equal give the same text. Without this, a peer sends thousands of keys of one
-    hash, and each insertion compares a key with all others.
+    Equal numbers give the same string. Otherwise a peer could send thousands of numbers with the
+    same hash as keys, and each insertion would compare a key with all others.
     """
     if isinstance(value, (int, float)):
         whole = int(value)
@@ -109,7 +109,7 @@ def _salted(value: object) -> object:
 
 
 Key: TypeAlias = str | int | FrozenObject
-"""What may be the key of an object; an int where it stood bare."""
+"""A key of an object; an int if it was bare."""
 
 _Container: TypeAlias = Any  # a dict or a list
 
@@ -117,10 +117,10 @@ _Container: TypeAlias = Any  # a dict or a list
 def read(text: str) -> object:
     """Read a document.
 
-    Returns: dict, list, str, int, float, bool or None. A key of a dict is a str, an int where it
-      stood bare, or a FrozenObject. NaN is None.
+    Returns: dict, list, str, int, float, bool or None. A key of a dict is a str, an int if it was
+      bare, or a FrozenObject. NaN is None.
     Raises: RemoteProtocolError: fastjson would not read it, or it is nested too deep; with the
-      place in bytes.
+      position in bytes.
     """
     steps = read_in_steps(text)
     while True:
@@ -136,9 +136,9 @@ def read_in_steps(text: str) -> Generator[None, None, object]:
 
 
 class _Reader:
-    """Reads one document.
+    """A reader of one document.
 
-    What the next token may be is one of four states: a value, a key, a colon, or a separator.
+    Its state is the kind of token that is expected next: a value, a key, a colon, or a separator.
     """
 
     def __init__(self, text: str) -> None:
@@ -146,8 +146,8 @@ class _Reader:
 
     def steps(self) -> Generator[None, None, object]:
         text, match = self._text, _TOKEN.match
-        # The containers around `top`: each with the key under which the inner one will stand, and
-        # whether it is itself the key of the one around it. `top` begins as the document's holder.
+        # The containers around `top`: each with the key of the inner container in it, and whether
+        # it is itself a key. `top` is first a list that holds the document.
         stack: list[tuple[_Container, Any, bool]] = []
         top: _Container = []
         key: Any = None
@@ -215,7 +215,7 @@ class _Reader:
             is_key = was_key
 
     def _document(self, token: re.Match[str], holder: list[object]) -> object:
-        """The whole document's value, where the token after it is its end."""
+        """The document's value, after checking that no token follows."""
         if token.lastindex != _END:
             self._refuse(token.start(), "there is more after the end")
         return holder[0]
@@ -264,7 +264,7 @@ class _Reader:
         return number
 
     def _text_of(self, raw: str, start: int) -> str:
-        """What a string with escapes means; `start` is its place in the document."""
+        """Decode a string with escapes; `start` is its position in the document."""
         pieces: list[str] = []
         position = 0
         high = 0  # the first half of a surrogate pair
@@ -299,15 +299,15 @@ class _Reader:
         return "".join(pieces)
 
     def _refuse_place(self, position: int, state: str) -> NoReturn:
-        """Refuse a token that is one, at a place where it cannot stand."""
+        """Refuse a token that is not allowed in this state."""
         expected = {
             "value": "a value is expected",
-            "key": "a key must be a text, an integer or an object",
+            "key": "a key must be a string, an integer or an object",
         }
         self._refuse(position, expected[state])
 
     def _refuse_token(self, position: int, state: str) -> NoReturn:
-        """Refuse characters that are no token."""
+        """Refuse characters that are not a token."""
         space = _SPACES.match(self._text, position)
         end = position if space is None else space.end()
         if self._text[end : end + 1] in _QUOTES and state in ("value", "key"):
@@ -323,7 +323,7 @@ class _Reader:
         self._refuse(position, "a comma or a bracket is expected")
 
     def _refuse(self, position: int, reason: str) -> NoReturn:
-        """Refuse the document; `position` is one of characters, after which spaces may stand."""
+        """Refuse the document; `position` is in characters, spaces after it are skipped."""
         space = _SPACES.match(self._text, position)
         end = position if space is None else space.end()
         raise RemoteProtocolError(

@@ -1,10 +1,10 @@
-"""Header layouts: where the fields of binary headers stand, remembered by size.
+"""HeaderLayouts: a cache of the field positions in binary headers, by the headers' size.
 
-A client's headers of one kind differ only in their values, seldom in the sizes of these. So the
-layout of the last header of each size is kept; whether another one has the same is a comparison of
-two big integers: all bytes that are not of a value must be equal.
+A client's headers of one kind differ only in their values, and seldom in the values' sizes. So the
+layout of the last header of each size is cached. A comparison of two big integers shows whether
+another header has the same layout: all bytes outside of the values must be equal.
 
-What is kept comes from peers, for as long as the process runs. It is bounded in bytes.
+The layouts come from peers, and stay as long as the process runs, so they are bounded in bytes.
 """
 
 from __future__ import annotations
@@ -13,25 +13,25 @@ from collections.abc import Sequence
 from typing import Final
 
 FIELDS_SIZE_MAX: Final = 16 * 1024
-"""Bytes of the fields of one header whose layout is remembered. A send's fields are some 300 bytes,
-and its properties seldom more than a few KiB; larger ones are walked each time."""
+"""Bytes of a header's fields up to which its layout is cached. A send's fields are some 300 bytes,
+and its properties seldom more than a few KiB; larger headers are parsed each time."""
 
 LAYOUTS_SIZE_MAX: Final = 8 * 1024 * 1024
-"""Bytes of all layouts of the process, then they are forgotten: one of each size of some 1,500
-sends, which have 20 fields."""
+"""Bytes of all layouts, enough for some 1,500 sizes of sends with 20 fields; the cache is cleared
+when it is full."""
 
 _PLACE_SIZE: Final = 250
-"""Bytes of one field's name, slice, its two ends, and their tuple."""
+"""Bytes of one field's name, its slice with both ends, and their tuple."""
 
 
 class HeaderLayout:
-    """The places of the fields of one header.
+    """The positions of the fields of one header.
 
     Attributes:
-      mask: all bits of bytes that are of no value, little-endian.
+      mask: all bits of the bytes outside of values, little-endian.
       frame: those bytes.
-      places: the name of each field, and where its value stands.
-      size: about how many bytes this object takes.
+      places: the name of each field, and the position of its value.
+      size: approximate bytes of this object.
     """
 
     __slots__ = ("frame", "mask", "places", "size")
@@ -49,14 +49,14 @@ class HeaderLayout:
 
 
 class HeaderLayouts:
-    """The layouts of one process.
+    """The cached layouts of one process.
 
     Args:
       size_max: bytes of all layouts.
 
     Attributes:
-      by_size: the layout by the fields' size in bytes; for reading.
-      size: about how many bytes they take.
+      by_size: the layout by the fields' size in bytes; read-only.
+      size: approximate bytes of all layouts.
     """
 
     __slots__ = ("_size_max", "by_size", "size")
@@ -67,11 +67,11 @@ class HeaderLayouts:
         self.size = 0
 
     def remember(self, fields: bytes, places: Sequence[tuple[str, slice]]) -> None:
-        """Keep a header's layout, unless its fields are larger than FIELDS_SIZE_MAX or not ASCII.
+        """Cache a header's layout, unless its fields are larger than FIELDS_SIZE_MAX or not ASCII.
 
         Args:
-          fields: all fields of the header, as they came.
-          places: the name of each field, and where its value stands in `fields`.
+          fields: all fields of the header, encoded.
+          places: the name of each field, and the position of its value in `fields`.
         """
         if len(fields) > FIELDS_SIZE_MAX or not fields.isascii():
             return

@@ -1,4 +1,4 @@
-"""Addresses as RocketMQ writes them into records and message ids: IP bytes and a 4-byte port.
+"""Host addresses in records and message ids: IP bytes and a 4-byte port.
 
 Java counterpart: `MessageExt.socketAddress2ByteBuffer` of RocketMQ 5.3.3. Pure.
 """
@@ -23,25 +23,25 @@ HOST_SIZE_V6 = 20
 assert (_V4.size, _V6.size) == (HOST_SIZE_V4, HOST_SIZE_V6)
 
 URL_SCHEME: Final = "rocketmq://"
-"""How the one text begins that says where a cluster is; our own (`client.core.url` reads it)."""
+"""The scheme of trocket's cluster URLs, which `client.core.url` parses; not in RocketMQ."""
 
 HOST_CACHE_COUNT_MAX = 4096
-"""Addresses remembered; some 200 bytes each."""
+"""Cached addresses; some 200 bytes each."""
 
 
 @lru_cache(maxsize=HOST_CACHE_COUNT_MAX)
 def host_bytes(ip: str, port: int) -> bytes:
-    """An address as a record holds it.
+    """Encode an address for a record.
 
     Args:
       ip: an IPv4 or IPv6 address (not a name); a zone such as `%eth0` is dropped, and an IPv4
-        address mapped into IPv6 counts as the IPv4 one, as Java has it.
+        address mapped into IPv6 becomes the IPv4 one, as in Java.
       port: int32; 0 to 65535 in practice.
 
     Returns: 8 bytes for IPv4, 20 for IPv6.
 
     Raises:
-      LocalProtocolError: `ip` is no address, or the port does not fit.
+      LocalProtocolError: `ip` is not an address, or the port does not fit.
     """
     try:
         address = ipaddress.ip_address(ip)
@@ -52,7 +52,7 @@ def host_bytes(ip: str, port: int) -> bytes:
             address = mapped
         return _V4.pack(address.packed, _port(port))
     except ValueError as error:
-        raise LocalProtocolError(f"no address of a host: {ip!r}, port {port}") from error
+        raise LocalProtocolError(f"not an IP address and port: {ip!r}, {port}") from error
 
 
 def _port(port: int) -> int:

@@ -1,4 +1,4 @@
-"""The languages a peer may name in the header of a frame.
+"""Language codes in the header of a frame.
 
 The JSON header carries the name, the ROCKETMQ header the number (one byte).
 
@@ -11,7 +11,7 @@ from enum import IntEnum
 
 
 class LanguageCode(IntEnum):
-    """In which language the sender of a frame is written."""
+    """The language in which the sender of a frame is written."""
 
     JAVA = 0
     CPP = 1

@@ -1,12 +1,11 @@
 """Event loop monitor: slow requests and the loop's lag, for the log and for metrics.
 
-A server does all its work in one loop, so what takes long keeps everybody waiting. The time of each
-connection's burst is taken as it is served (two looks at the clock for a burst, none for a
-request). Work that a burst does not show, such as an answer made in a task of its own, shows as
-lag: how late a sleeping task wakes.
+A server does all its work in one loop, so a slow request delays all clients. Each connection's
+burst is timed (two readings of the clock for a burst, none for a request). Other work, such as an
+answer computed in a separate task, shows as lag: the delay with which a sleeping task wakes.
 
-Java counterpart: none; NettyRemotingAbstract's invoke times and the thread pools' queue times come
-nearest.
+Java counterpart: none; the nearest are NettyRemotingAbstract's invoke times and the thread pools'
+queue times.
 """
 
 from __future__ import annotations
@@ -25,25 +24,25 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 SLOW_BURST_S: Final = 0.02
-"""Seconds that one connection's burst may take before the log names it: at 50 such requests a
-second nobody else is served."""
+"""Seconds that one connection's burst may take before it is logged: 50 of them a second would leave
+no time for other clients."""
 SLOW_REQUEST_S: Final = 0.0005
-"""Seconds by which each further request of a burst may prolong it: a burst of hundreds of sends is
-long, but not slow."""
+"""Seconds that each further request adds to that limit: a burst of hundreds of sends is long, but
+not slow."""
 WARNING_S: Final = 0.1
 """Seconds from which on the line is a warning: clients' heartbeats and HA acknowledgements are
-late by as much."""
+delayed by as much."""
 LAG_INTERVAL_S: Final = 1.0
-"""Seconds between two looks at the lag."""
+"""Seconds between two measurements of the lag."""
 LOG_INTERVAL_S: Final = 10.0
 """Seconds between two lines of one kind; those in between are counted."""
 
 BUCKETS_S: Final = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
-"""Upper ends of a histogram's buckets, seconds; what is above the last one has its own."""
+"""Upper ends of a histogram's buckets, seconds; longer times have one more bucket."""
 
 
 class Peer(Protocol):
-    """A connection's other end."""
+    """The part of a connection that is logged."""
 
     remote_address: str
 
@@ -86,7 +85,7 @@ class Histogram:
 
 
 class _Line:
-    """A line of the log that is written at most each LOG_INTERVAL_S."""
+    """A log line that is written at most once in LOG_INTERVAL_S."""
 
     def __init__(self, now_s: Callable[[], float]) -> None:
         self._now_s = now_s
@@ -106,14 +105,14 @@ class _Line:
 
 
 class LoopMonitor:
-    """What takes long in one event loop. Owned by a `Turn`; used from its trio run only.
+    """Slow requests and lag of one event loop. Owned by a `Turn`; used from its trio run only.
 
     Args:
-      elapsed_s: seconds, by which the log's lines are spaced.
+      elapsed_s: a clock that limits the rate of log lines.
 
     Attributes:
       bursts: times of the slow bursts.
-      lags: how late the loop was, sampled each LAG_INTERVAL_S.
+      lags: the loop's lag, sampled every LAG_INTERVAL_S.
     """
 
     def __init__(self, elapsed_s: Callable[[], float] = time.perf_counter) -> None:
@@ -125,12 +124,12 @@ class LoopMonitor:
         self._is_running = False
 
     def served(self, requests: Sequence[RemotingCommand], peer: Peer, seconds: float) -> None:
-        """Note a burst that took long enough to be looked at, or a request served elsewhere.
+        """Record a burst that may have been slow, or a request served in a separate task.
 
         Args:
-          requests: of the burst; none where a frame is not complete yet.
-          peer: whose they are.
-          seconds: that it took.
+          requests: of the burst; empty if no frame was complete.
+          peer: the connection.
+          seconds: the burst's time.
         """
         if requests:
             self._last = requests[-1].code, peer
@@ -141,12 +140,12 @@ class LoopMonitor:
         self._burst_line.write(
             seconds,
             f"{peer.remote_address}: {len(requests)} request(s) of code "
-            f"{', '.join(map(str, codes[:5])) or '-'} took {seconds * 1000:.0f} ms, in which "
-            "nobody else was served",
+            f"{', '.join(map(str, codes[:5])) or '-'} took {seconds * 1000:.0f} ms, in which no "
+            "other client was served",
         )
 
     async def run(self) -> None:
-        """Measure the lag until cancelled; where it runs already, do nothing."""
+        """Measure the lag until cancelled; do nothing if it is running already."""
         if self._is_running:
             return
         self._is_running = True
@@ -159,16 +158,16 @@ class LoopMonitor:
             self._is_running = False
 
     def lagged(self, seconds: float) -> None:
-        """Note how late the loop was.
+        """Record the loop's lag.
 
         Args:
-          seconds: between when a task should have run and when it did.
+          seconds: the delay with which a task ran.
         """
         self.lags.add(seconds)
         if seconds < SLOW_BURST_S:
             return
         last = "no request yet"
         if self._last is not None:
-            last = f"the last request that took its time: code {self._last[0]} of "
+            last = f"the last slow or deferred request: code {self._last[0]} of "
             last += self._last[1].remote_address
         self._lag_line.write(seconds, f"the event loop was {seconds * 1000:.0f} ms late; {last}")

@@ -1,12 +1,12 @@
 """Memory budget: the bytes that all connections of one server may hold together.
 
-Limits of a single connection do not bound a server: 10,000 connections with one frame of 16 MiB
-each, half received, are 160 GiB. So every server has one budget, divided into named shares. A share
-knows how many bytes each connection holds of its kind. Where the sum passes the share's limit, the
-connection that holds most is closed, or the request that would pass it is refused; the log names
+Limits of single connections do not bound a server: 10,000 connections with one incomplete frame of
+16 MiB each are 160 GiB. So every server has one budget, divided into named shares. A share counts
+the bytes of its kind that each connection holds. If the sum exceeds the share's limit, the
+connection that holds most is closed, or the request that would exceed it is refused; the log names
 the connection, the bytes, the share, and the key that sets the budget.
 
-Pure: `memory_limit.py` finds out how large a budget the machine allows.
+Pure: `memory_limit.py` derives the default budget from the machine.
 
 Java counterpart: none. A JVM has -Xmx and -XX:MaxDirectMemorySize, and fails when they are reached.
 """
@@ -26,11 +26,11 @@ BUDGET_KEY: Final = "remotingBytesMax"
 """The configuration key that sets the budget of a server."""
 
 BUDGET_MIN: Final = 64 * 1024 * 1024
-"""Bytes of the smallest budget: its share for half frames then holds one frame of 16 MiB."""
+"""Bytes of the smallest budget: its share for incomplete frames then holds one frame of 16 MiB."""
 
 BUDGET_DEFAULT_MAX: Final = 1024 * 1024 * 1024
-"""Bytes of the largest budget that is taken where the configuration names none: room for 96 of the
-largest messages (4 MiB) half received, and for 100,000 held pulls. More has to be asked for."""
+"""Bytes of the largest default budget: room for 96 incomplete messages of the largest size (4 MiB),
+and for 100,000 held pulls. A larger one must be configured."""
 
 LARGE_PARTS: Final = 8
 """A connection that holds more than this part of a share is closed when the share is full."""
@@ -43,7 +43,7 @@ FIELD_SIZE: Final = 150
 
 
 class Holder(Protocol):
-    """A connection, as the budget needs it; `channel.Channel` is one."""
+    """The part of a connection that the budget uses; `channel.Channel` implements it."""
 
     remote_address: str
     closed: bool
@@ -61,7 +61,7 @@ class MemoryShare:
 
     Attributes:
       used: bytes held now.
-      used_max: the most that `hold` has seen since `take_used_max`.
+      used_max: the largest `used` in `hold` since `take_used_max`.
     """
 
     __slots__ = ("_is_refusing", "_large_size", "_sizes", "limit", "name", "used", "used_max")
@@ -87,9 +87,9 @@ class MemoryShare:
         return self._sizes.get(holder, 0)
 
     def hold(self, holder: Holder, size: int) -> None:
-        """Note that a connection now holds `size` bytes; close the largest ones past the limit.
+        """Set the bytes that a connection holds; close the largest ones if the limit is exceeded.
 
-        For what cannot be refused, because it is there already.
+        For memory that cannot be refused, because it is already allocated.
         """
         sizes = self._sizes
         self.used += size - sizes.get(holder, 0)
@@ -103,12 +103,12 @@ class MemoryShare:
             pass
 
     def take(self, holder: Holder, size: int) -> bool:
-        """Let a connection hold `size` more bytes, unless the share is full.
+        """Reserve `size` more bytes for a connection, unless the share is full.
 
-        A connection that holds a large part of a full share (LARGE_PARTS) is closed, so that the
-        others are served again; what it held is given back later.
+        A connection that holds a large part of a full share (LARGE_PARTS) is closed, so that others
+        can be served again; its bytes are released later.
 
-        Returns: False: the share is full, nothing was noted, and the request is to be refused.
+        Returns: False: the share is full, nothing was reserved, and the request must be refused.
         """
         sizes = self._sizes
         if self.used + size > self.limit:
@@ -119,7 +119,7 @@ class MemoryShare:
         return True
 
     def give_back(self, holder: Holder, size: int) -> None:
-        """A connection no longer holds `size` of the bytes that it took."""
+        """Release `size` of the bytes that a connection reserved."""
         left = self._sizes.get(holder, 0) - size
         if left > 0:
             self._sizes[holder] = left
@@ -128,19 +128,19 @@ class MemoryShare:
             self.forget(holder)
 
     def forget(self, holder: Holder) -> None:
-        """A connection holds nothing any more."""
+        """Release all bytes of a connection."""
         self.used -= self._sizes.pop(holder, 0)
         self._is_refusing.discard(holder)
 
     def end_refusals(self, holder: Holder) -> None:
-        """A connection was closed and asks no more; what it holds is given back by others."""
+        """Drop the refusal state of a closed connection; its bytes are released separately."""
         self._is_refusing.discard(holder)
 
     def close_largest(self, why: str) -> bool:
         """Close the connection that holds most.
 
         Args:
-          why: what made it necessary, for the log.
+          why: the reason, for the log.
         Returns: whether there was one.
         """
         if not self._sizes:
@@ -152,7 +152,7 @@ class MemoryShare:
 
     def _full(self) -> str:
         return (
-            f"all connections hold {self.used} bytes, at most {self.limit} are allowed; "
+            f"all connections hold {self.used} bytes, the limit is {self.limit}; "
             f"{BUDGET_KEY} sets the sum of all shares"
         )
 
@@ -164,8 +164,8 @@ class MemoryShare:
         if holder not in self._is_refusing:
             self._is_refusing.add(holder)
             logger.warning(
-                "%s: a request of %d bytes is refused, and further ones silently: the server holds "
-                "%d bytes of %s, at most %d are allowed; %s sets the sum of all shares",
+                "%s: a request of %d bytes is refused (further ones are not logged): the server "
+                "holds %d bytes of %s, the limit is %d; %s sets the sum of all shares",
                 holder.remote_address, size, self.used, self.name, self.limit, BUDGET_KEY,
             )  # fmt: skip
 
@@ -183,13 +183,13 @@ class MemoryBudget:
       total: bytes, at least BUDGET_MIN; None: no limit.
 
     Attributes:
-      half_frames: received bytes of frames that are not complete. 3/8 of the total: it must hold a
-        whole frame where the total is BUDGET_MIN.
-      held_requests: requests whose answers are awaited: held pulls, and what asks another server
-        or thread. 1/4.
-      unread_answers: answers that peers have not taken. 1/4. Views of mapped files count as the
-        view alone: their pages are the kernel's to drop.
-      subscriptions: what heartbeats told of their clients. 1/8.
+      half_frames: received bytes of incomplete frames. 3/8 of the total, so that it holds a whole
+        frame if the total is BUDGET_MIN.
+      held_requests: requests that wait for their answers: held pulls, and requests that need
+        another server or a thread. 1/4.
+      unread_answers: answers that peers have not read. 1/4. Views of mapped files count as the
+        view alone, because the kernel can drop their pages.
+      subscriptions: clients and subscriptions of heartbeats. 1/8.
     """
 
     __slots__ = ("half_frames", "held_requests", "subscriptions", "unread_answers")
@@ -212,7 +212,7 @@ class MemoryBudget:
         return sum(share.used for share in self.shares)
 
     def take_used_max(self) -> int:
-        """The most that was held since the last call; each kind may have had it at another time."""
+        """The sum of each share's maximum since the last call, which may be of different times."""
         most = 0
         for share in self.shares:
             most += max(share.used_max, share.used)
@@ -220,18 +220,20 @@ class MemoryBudget:
         return most
 
     def run_out(self, holder: Holder, doing: str) -> None:
-        """An allocation failed: close the connection it was for, and those with large half frames,
-        until half of the bytes of half frames are free. Whoever comes next then finds memory.
+        """Free memory after a failed allocation.
+
+        It closes the connection that needed it, and those with the largest incomplete frames, until
+        half of the bytes of incomplete frames are free for other connections.
 
         Args:
-          holder: for which something was done.
-          doing: what was done, such as "reading what it sent".
+          holder: the connection.
+          doing: the failed action, such as "reading what it sent".
         """
-        # Frees before it allocates: everything needs some memory, the log line too.
+        # Frees before it allocates, because even the log line needs memory.
         holder.close("the process has no memory left")
         before = self.used
         enough = self.half_frames.used // 2
-        with suppress(MemoryError):  # not even for a line: the next connection that fails gets it
+        with suppress(MemoryError):  # if even the log line fails, the next failure logs it
             while self.half_frames.used > enough:
                 self.half_frames.close_largest("the process has no memory left")
             logger.error(
@@ -241,9 +243,9 @@ class MemoryBudget:
             )  # fmt: skip
 
     def forget_closed(self, holder: Holder) -> None:
-        """A connection was closed: its buffers are free, its clients gone.
+        """Release the memory of a closed connection.
 
-        Held requests stay until those who answer them let them go.
+        Its held requests are released later, when they would have been answered.
         """
         self.half_frames.forget(holder)
         self.unread_answers.forget(holder)
@@ -252,7 +254,7 @@ class MemoryBudget:
 
 
 def request_size(request: RemotingCommand) -> int:
-    """Bytes that a request takes as long as it is held."""
+    """Approximate bytes of a held request."""
     fields = request.ext_fields
     characters = sum(map(len, fields)) + sum(map(len, fields.values()))
     return REQUEST_SIZE + len(request.body) + FIELD_SIZE * len(fields) + characters

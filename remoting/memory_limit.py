@@ -1,4 +1,4 @@
-"""The default of a server's memory budget: what follows from the memory of the machine."""
+"""The default of a server's memory budget, derived from the memory of the machine."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from ..common.machine import usable_memory
 from .memory_budget import BUDGET_DEFAULT_MAX, BUDGET_MIN
 
 BUDGET_PARTS: Final = 4
-"""A server's connections get this part of the memory: the rest is for its tables, for what one turn
-allocates (the largest frame three times), and for the kernel's cache of the log."""
+"""A server's connections get this part of the memory; the rest is for its tables, the allocations
+of one turn (three times the largest frame), and the kernel's cache of the log."""
 
 
 def default_budget() -> int:
-    """Bytes of a server's memory budget where its configuration names none.
+    """Bytes of a server's memory budget if its configuration does not set one.
 
-    A quarter of what the process may use, from BUDGET_MIN to BUDGET_DEFAULT_MAX.
+    A quarter of the memory that the process may use, from BUDGET_MIN to BUDGET_DEFAULT_MAX.
     """
     return budget_of(usable_memory())
 

@@ -1,7 +1,7 @@
-"""A message as a program sends it, and as a store holds it.
+"""Message and MessageExt: a message to send, and a stored message.
 
 Java counterpart: `Message` and `MessageExt` of RocketMQ 5.3.3. Pure. Not thread-safe: a message
-belongs to whoever holds it.
+belongs to one owner at a time.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from .message_id import encode_offset_id
 
 @dataclass(slots=True)
 class Message:
-    """What a producer sends.
+    """A message to send.
 
     Attributes:
       topic: name of the topic.
       body: any bytes.
-      flag: the user's own int32.
-      properties: names and values; see `properties_to_bytes` for what they may hold.
+      flag: an int32 for the application.
+      properties: names and values; see `properties_to_bytes` for allowed characters.
     """
 
     topic: str
@@ -32,12 +32,12 @@ class Message:
 
 @dataclass(slots=True)
 class MessageExt:
-    """What a store holds: see `message_codec.decode_record`.
+    """A stored message; see `message_codec.decode_record`.
 
     Attributes:
       queue_offset: messages from the start of the queue.
       physical_offset: bytes from the start of the commit log.
-      body: as stored, or inflated; empty when it was not asked for.
+      body: as stored, or decompressed; empty if it was not requested.
       properties_bytes: as stored; `properties` is the parsed form.
       born_host, store_host: 8 or 20 bytes; `born_host_text`, `store_host_text` for people.
       born_timestamp_ms, store_timestamp_ms: ms since 1970.
@@ -81,17 +81,17 @@ class MessageExt:
 
     @property
     def tags(self) -> str | None:
-        """The message's tag."""
+        """The tag, or None."""
         return self.find(b"TAGS")
 
     @property
     def keys(self) -> str | None:
-        """The message's keys, blank-separated."""
+        """The keys, separated by spaces, or None."""
         return self.find(b"KEYS")
 
     @property
     def unique_key(self) -> str | None:
-        """The id that the producer gave the message."""
+        """The id that the producer gave the message, or None."""
         return self.find(b"UNIQ_KEY")
 
     @property

@@ -1,4 +1,4 @@
-"""The body of a batch: several messages for one topic in one request, or in one record.
+"""Bodies of batches: several messages for one topic in one request, or in one record.
 
 Java counterpart: `MessageDecoder.encodeMessages`/`decodeMessages` and the batch side of
 `MessageExtEncoder` (RocketMQ 5.3.3). Pure. Layout: `record_schema.BATCH_ENTRY`.
@@ -16,8 +16,8 @@ from .message import Message
 from .record_schema import BATCH_ENTRY_HEAD, PROPERTIES_LENGTH
 
 BATCH_COUNT_MAX: Final = 32_767
-"""Messages of a batch. It is stored whole, in one go: some 3 us a message, in which nobody else is
-served. Official examples send 20,000 in one; a queue of batches cannot count further."""
+"""Messages of a batch. It is stored in one step, which blocks the loop for some 3 us a message.
+Official examples send 20,000 in one; queues of batches cannot count further."""
 
 ENTRY_SIZE_MIN: Final = BATCH_ENTRY_HEAD.size + PROPERTIES_LENGTH.size
 """Bytes of a message without body and properties."""
@@ -26,17 +26,17 @@ ENTRY_SIZE_MIN: Final = BATCH_ENTRY_HEAD.size + PROPERTIES_LENGTH.size
 def iter_batch(body: bytes) -> Iterator[tuple[int, bytes, bytes]]:
     """The messages of a batch's body, in order.
 
-    A store that must not append half a batch takes `list(iter_batch(body))` first.
+    A store that must not append half a batch calls `list(iter_batch(body))` first.
 
     Args:
       body: of a SEND_BATCH_MESSAGE request, or of a message with INNER_BATCH set.
 
-    Yields: (flag, body, properties) of each message; properties as they came, with or without
-      the separator at their end.
+    Yields: (flag, body, properties) of each message; properties are encoded, with or without a
+      separator at the end.
 
     Raises:
-      RemoteProtocolError: a length is negative or reaches beyond the body. Size, magic and CRC of
-        an entry are not looked at, as in Apache's broker.
+      RemoteProtocolError: a length is negative or past the end of the body. Size, magic and CRC of
+        an entry are ignored, as in Apache's broker.
 
     Source: RocketMQ 5.3.3 store/MessageExtEncoder.java encode(MessageExtBatch).
     """
@@ -63,7 +63,7 @@ def iter_batch(body: bytes) -> Iterator[tuple[int, bytes, bytes]]:
 
 
 def refuse_long_batch(body: bytes) -> str | None:
-    """Why a batch has too many messages to be stored in one go; None: it has not.
+    """The reason why a batch has too many messages; None: it has not.
 
     Raises: RemoteProtocolError: as `iter_batch`.
     """
@@ -76,10 +76,10 @@ def refuse_long_batch(body: bytes) -> str | None:
 
 
 def encode_batch(messages: Iterable[Message]) -> bytes:
-    """The body of a batch.
+    """Encode the body of a batch.
 
     Args:
-      messages: of one topic; their topic is not part of the body.
+      messages: of one topic, which is not part of the body.
 
     Raises:
       LocalProtocolError: properties or a number do not fit.

@@ -1,13 +1,13 @@
-"""The stored record, which is also what a pull answer carries: encode and decode.
+"""Encoding and decoding of stored records, which are also the body of a pull's answer.
 
 Java counterpart: `MessageDecoder`, `MessageExtEncoder` and the record check of `CommitLog`
-(RocketMQ 5.3.3). Pure. The layout is declared in `record_schema`; this module is the one door to
-it, to batches (`message_batch`), hosts and tag codes for the store and the processors.
+(RocketMQ 5.3.3). Pure. The layout is declared in `record_schema`; the store and the processors
+import it, batches (`message_batch`), hosts and tag codes from this module only.
 
 With `enabledAppendPropCRC` the properties end in a checksum of the whole record (`message_crc`).
 
-Errors: whatever the bytes, decoding gives a value or `RemoteProtocolError` with the position in the
-buffer; encoding what does not fit the layout gives `LocalProtocolError`.
+Errors: decoding any bytes returns a value or raises `RemoteProtocolError` with the position in the
+buffer; encoding a value that does not fit the layout raises `LocalProtocolError`.
 """
 
 from __future__ import annotations
@@ -88,15 +88,15 @@ __all__ = [
 ]
 
 Buffer: TypeAlias = bytes | bytearray | memoryview | mmap
-"""What records are read from."""
+"""A buffer with records."""
 
 INFLATED_TOTAL_MAX = 256 * 1024 * 1024
-"""Bytes that all bodies of one pull answer may inflate to together (Apache: no limit)."""
+"""Bytes that all bodies of one pull answer may decompress to together (Apache: no limit)."""
 
 TOPIC_CACHE_COUNT_MAX = 4096
-"""Topics whose encoded form is remembered; a few hundred bytes each."""
+"""Topics whose encoded form is cached; a few hundred bytes each."""
 
-# Looked up once: they run per message.
+# Looked up once, because they are called per message.
 _pack_head = RECORD_HEAD.pack
 _pack_length = PROPERTIES_LENGTH.pack
 _unpack_lengths = RECORD_LENGTHS.unpack_from
@@ -151,24 +151,24 @@ def encode_record(
     reconsume_times: int = 0,
     prepared_transaction_offset: int = 0,
 ) -> bytes:
-    """One record as the commit log holds it.
+    """Encode one record of the commit log.
 
     Args:
-      topic: see `record_topic`; it decides between V1 and V2.
+      topic: see `record_topic`; its length decides between V1 and V2.
       queue_id: int32.
       queue_offset: messages, int64.
       physical_offset: bytes from the start of the commit log, int64.
-      body: as it is to be stored (already compressed when `sys_flag` says so).
+      body: in the stored form (already compressed if `sys_flag` says so).
       properties: encoded, at most `PROPERTIES_SIZE_MAX` bytes.
       born_timestamp_ms: ms since 1970, int64; `store_timestamp_ms` likewise.
-      born_host: what `host_bytes` gives, 8 or 20 bytes; `store_host` likewise.
-      flag: the user's int32.
+      born_host: from `host_bytes`, 8 or 20 bytes; `store_host` likewise.
+      flag: the application's int32.
       sys_flag: int32; its two IPv6 bits are set here, from the lengths of the hosts.
       reconsume_times: int32.
       prepared_transaction_offset: physical offset of the half message, int64.
 
     Raises:
-      LocalProtocolError: something does not fit its field.
+      LocalProtocolError: a value does not fit its field.
     """
     magic, topic_field = record_topic(topic)
     body_length = len(body)
@@ -206,13 +206,13 @@ def _head_of_hosts(sys_flag: int, born_host: bytes, store_host: bytes) -> tuple[
 
 
 def encode_message(message: MessageExt) -> bytes:
-    """The record of a decoded message; for a message decoded as stored, its very bytes.
+    """Encode the record of a decoded message, byte for byte as it was stored.
 
-    Magic, size and body CRC are kept as given, so a message whose body was inflated or left out
-    cannot be encoded.
+    Magic, size and body CRC are not recomputed, so a message whose body was decompressed or left
+    out cannot be encoded.
 
     Raises:
-      LocalProtocolError: something does not fit its field, or the fields do not add up to the size.
+      LocalProtocolError: a value does not fit its field, or the size is not that of the fields.
     """
     m = message
     _, topic_field = _topic_field(m.topic, m.magic)
@@ -236,7 +236,7 @@ def encode_message(message: MessageExt) -> bytes:
 
 
 def encode_blank(size: int) -> bytes:
-    """The filler at a commit log file's end: `size` bytes, all zero after its head.
+    """Encode the filler at a commit log file's end: `size` bytes, all zero after its head.
 
     Args:
       size: bytes left in the file, >= 8.
@@ -258,23 +258,23 @@ def decode_record(
     inflate: bool = False,
     inflated_size_max: int = DECOMPRESSED_SIZE_MAX,
 ) -> MessageExt:
-    """The record that begins at `position`.
+    """Decode the record that begins at `position`.
 
     Args:
-      buffer: holds the whole record; bytes after it do not matter.
-      position: where the record begins, >= 0.
+      buffer: holds the whole record; bytes after it are ignored.
+      position: the record's position, >= 0.
       check_crc: refuse a body whose CRC32 is not the stored one.
-      read_body: False: `body` is left empty (the CRC is still checked if asked for).
+      read_body: False: `body` is left empty (the CRC is still checked if `check_crc`).
       inflate: decompress the body by `sys_flag`, and clear the compressed bit there, as Apache's
         decoder does. `body_crc` and `store_size` stay those of the record.
-      inflated_size_max: bytes that the body may inflate to.
+      inflated_size_max: bytes that the body may decompress to.
 
-    Returns: the message. Properties are parsed when first looked at.
+    Returns: the message. Properties are parsed at their first use.
 
     Raises:
       RemoteProtocolError: no record of either magic, its sizes contradict each other or the
-        buffer, the topic is not UTF-8, the CRC differs, or the body does not inflate. A blank
-        is an error too: look at `RECORD_PREFIX` first where one may stand.
+        buffer, the topic is not UTF-8, the CRC differs, or the body cannot be decompressed. A
+        blank is an error, too: check `RECORD_PREFIX` first if there may be one.
     """
     fields, body_at, topic_at, properties_at = _split_record(buffer, position)
     # fmt: off
@@ -310,7 +310,7 @@ def decode_record(
 
 
 def _split_record(buffer: Buffer, position: int) -> tuple[tuple[Any, ...], int, int, int]:
-    """The head's values, and where body, topic and properties begin, all lengths checked."""
+    """The head's values, and the positions of body, topic and properties, with checked lengths."""
     available = len(buffer) - position
     if position < 0 or available < RECORD_SIZE_MIN:
         raise RemoteProtocolError(f"no room for a record in {max(available, 0)} bytes", position)
@@ -345,12 +345,12 @@ def _split_record(buffer: Buffer, position: int) -> tuple[tuple[Any, ...], int, 
 
 
 def record_properties(buffer: Buffer, position: int, size: int) -> bytes:
-    """The encoded properties of a record, without the rest of it: the form of message filters.
+    """The encoded properties of a record, for message filters; the rest is not decoded.
 
     Args:
       buffer: holds the record.
-      position: where the record begins, >= 0.
-      size: of the record, as a queue's unit says.
+      position: the record's position, >= 0.
+      size: the record's, from the queue's unit.
 
     Raises:
       RemoteProtocolError: there is no record of that size.
@@ -371,7 +371,7 @@ def record_properties(buffer: Buffer, position: int, size: int) -> bytes:
                 return bytes(buffer[properties_at:end])
     except struct.error:
         pass
-    # Of another kind, or none: the same with all checks, and twice the time.
+    # A record of another kind, or none: the same with all checks, in twice the time.
     fields, _, _, properties_at = _split_record(buffer, position)
     if fields[0] != size:
         raise RemoteProtocolError(f"record of {fields[0]} bytes, not {size}", position)
@@ -385,17 +385,17 @@ def decode_messages(
     inflate: bool = True,
     inflated_total_max: int = INFLATED_TOTAL_MAX,
 ) -> list[MessageExt]:
-    """All records of a pull answer's body.
+    """Decode all records of a pull answer's body.
 
     Args:
-      body: records one after the other, nothing between or after them; may be empty.
+      body: consecutive records, with nothing between or after them; may be empty.
       check_crc: see `decode_record`; Apache's clients do not check.
       inflate: see `decode_record`.
-      inflated_total_max: bytes that all bodies together may take when inflated.
+      inflated_total_max: bytes that all bodies together may decompress to.
 
     Raises:
-      RemoteProtocolError: as `decode_record`, with the position in `body`. (Apache's client drops
-        the bad record and all after it in silence.)
+      RemoteProtocolError: as `decode_record`, with the position in `body`. (Apache's client
+        silently drops the bad record and all after it.)
     """
     messages: list[MessageExt] = []
     position, size, budget = 0, len(body), inflated_total_max
@@ -414,10 +414,10 @@ def decode_messages(
 
 
 def with_property_crc(record: bytes) -> bytes:
-    """The record with the CRC property that `enabledAppendPropCRC` asks for.
+    """Append the CRC property of `enabledAppendPropCRC` to a record.
 
     Args:
-      record: what `encode_record` gave. A separator is put after its properties where missing.
+      record: from `encode_record`. A missing separator is added after its properties.
 
     Raises:
       LocalProtocolError: the properties would grow beyond `PROPERTIES_SIZE_MAX`.

@@ -1,14 +1,14 @@
-"""The CRC property: a checksum over a whole stored record, the last 20 bytes of its properties.
+"""CRC property: a checksum of a whole stored record, in the last 20 bytes of its properties.
 
 Java counterpart: `MessageDecoder.createCrc32` and CommitLog's CRC32_RESERVED_LEN (RocketMQ 5.3.3).
 Pure. `__CRC32#` 0x01, ten digits, 0x02: the CRC32 & 0x7fffffff of the record without these 20
-bytes, least significant digit first, filled up with zeros. The record's size and the length of its
-properties count them, and stand in the bytes that are checked.
+bytes, least significant digit first, padded with zeros. The record's size and the length of its
+properties include the 20 bytes, and are part of the checked bytes.
 
-The body's own CRC leaves out the head, the topic and the properties; this one leaves out nothing.
-Apache writes it with `enabledAppendPropCRC=true` (default false) and checks it with
-`forceVerifyPropCRC=true` only. A client that sends on a message that it was given sends on the old
-message's property too, so one that nobody asked for may be wrong in a record that is whole.
+The body's CRC does not cover head, topic and properties; this one covers everything. Apache writes
+it with `enabledAppendPropCRC=true` (default false) and checks it with `forceVerifyPropCRC=true`
+only. A client that forwards a received message forwards the old property, too, so without these
+settings an undamaged record may have a wrong one.
 """
 
 from __future__ import annotations
@@ -29,8 +29,7 @@ def crc_property(pieces: Iterable[bytes | bytearray | memoryview]) -> bytes:
 
     Args:
       pieces: the record's bytes, in order, in any number of pieces, without the property; size and
-        properties' length in them already count it, and the properties, where there are any, end
-        with 0x02.
+        properties' length already include it, and the properties, if there are any, end with 0x02.
 
     Returns: `PROPERTY_CRC_SIZE` bytes.
 
@@ -49,9 +48,10 @@ def check_record_crc(
 
     Args:
       buffer: holds the whole record at `position`.
-      total_size: the record's, as its head says.
+      position: the record's.
+      total_size: the record's, from its head.
 
-    Returns: None when the record does not end in such a property.
+    Returns: None: the record does not end in such a property.
     """
     end = position + total_size
     crc_at = end - PROPERTY_CRC_SIZE

@@ -1,11 +1,11 @@
-"""The two ids of a message: the broker's (where it is stored) and the producer's (unique key).
+"""The two ids of a message: the broker's (offset id) and the producer's (unique id).
 
 Java counterpart: `MessageDecoder.createMessageId`/`decodeMessageId` and `MessageClientIDSetter` of
 RocketMQ 5.3.3. Pure: the time, the address and the process id are arguments.
 
 Offset id: store host (IP, 4-byte port) and physical offset, 16 or 28 bytes in upper-case hex.
-Unique id: IP, process id, a number that tells processes on one machine apart (Java: the class
-loader's hash), ms since the month began, a counter; 16 or 28 bytes in upper-case hex.
+Unique id: IP, process id, a number that distinguishes processes of one machine (Java: the class
+loader's hash), ms since the start of the month, a counter; 16 or 28 bytes in upper-case hex.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ assert _OFFSET_IDS.keys() == _UNIQUE_IDS.keys() == {16, 28}
 
 
 class OffsetId(NamedTuple):
-    """What an offset id says: where the message is stored."""
+    """The parts of an offset id: the broker's address and the physical offset."""
 
     ip: str
     port: int
@@ -54,7 +54,7 @@ class OffsetId(NamedTuple):
 
 
 class UniqueId(NamedTuple):
-    """What a unique id says: who made it, and when in the month (ms since its first day)."""
+    """The parts of a unique id: its generator, and the ms since the start of the month."""
 
     ip: str
     pid: int
@@ -74,12 +74,12 @@ def encode_offset_id(store_host: bytes, physical_offset: int) -> str:
       LocalProtocolError: the host or the offset does not fit.
     """
     if len(store_host) not in (8, 20) or not 0 <= physical_offset < 1 << 63:
-        raise LocalProtocolError(f"no place of a message: {store_host!r}, {physical_offset}")
+        raise LocalProtocolError(f"not a host and offset: {store_host!r}, {physical_offset}")
     return f"{store_host.hex().upper()}{physical_offset:016X}"
 
 
 def decode_offset_id(text: str) -> OffsetId:
-    """The reverse of `encode_offset_id`; lower-case digits are read too.
+    """The inverse of `encode_offset_id`; lower-case digits are accepted, too.
 
     Raises:
       RemoteProtocolError: not 32 or 56 hex digits.
@@ -90,10 +90,10 @@ def decode_offset_id(text: str) -> OffsetId:
 
 
 def decode_unique_id(text: str) -> UniqueId:
-    """The parts of a unique id made by a Java client or by `UniqueIdGenerator`.
+    """Decode a unique id of a Java client or of `UniqueIdGenerator`.
 
     Raises:
-      RemoteProtocolError: not 32 or 56 hex digits. (Other clients make ids of other forms.)
+      RemoteProtocolError: not 32 or 56 hex digits. (Other clients have ids of other forms.)
     """
     layout, raw = _unhex(text, _UNIQUE_IDS)
     ip, pid, loader_hash, span_ms, counter = layout.unpack(raw)
@@ -101,11 +101,12 @@ def decode_unique_id(text: str) -> UniqueId:
 
 
 def unique_id_time_ms(text: str, now_ms: int, timezone: tzinfo | None = None) -> int:
-    """About when a unique id was made: this month, or the last one if that is still to come.
+    """The approximate time of a unique id: in this month, or in the last one if that is past now.
 
     Args:
+      text: the id.
       now_ms: ms since 1970.
-      timezone: the maker's; None: this machine's.
+      timezone: the generator's; None: this machine's.
 
     Raises:
       RemoteProtocolError: as `decode_unique_id`.
@@ -124,11 +125,12 @@ CALENDAR_CYCLE_MS: Final = 146_097 * 86_400_000
 
 
 def month_bounds_ms(now_ms: int, timezone: tzinfo | None = None) -> tuple[int, int]:
-    """When the month of `now_ms` begins and the next one begins, in ms since 1970.
+    """The start of the month of `now_ms`, and of the next month, in ms since 1970.
 
     Args:
-      now_ms: any number; outside the years 1970 to 2369 the month is that of the same moment in
-        these 400 years, because `datetime` raises ValueError for years beyond 9999.
+      now_ms: any number; times outside of 1970 to 2369 are mapped into these 400 years, because
+        `datetime` raises ValueError for years beyond 9999.
+      timezone: None: this machine's.
     """
     cycles, now_ms = divmod(now_ms, CALENDAR_CYCLE_MS)
     now = datetime.fromtimestamp(now_ms / 1000, timezone)
@@ -140,16 +142,16 @@ def month_bounds_ms(now_ms: int, timezone: tzinfo | None = None) -> tuple[int, i
 
 
 class UniqueIdGenerator:
-    """Makes the unique keys of one process; one per process, not thread-safe.
+    """Generates the unique keys of one process; one per process, not thread-safe.
 
-    At most 65,536 ids of one generator within a millisecond differ from each other, and ids repeat
-    in another month only if the process still runs then with the same counter and millisecond.
+    At most 65,536 ids of one generator within a millisecond are distinct, and ids repeat in another
+    month only if the process still runs then with the same counter and millisecond.
 
     Args:
       ip: the machine's address as 4 or 16 bytes.
-      pid: the process id; its low 16 bits count.
-      loader_hash: any 32-bit number that tells generators of one pid apart.
-      timezone: in which months begin; None: this machine's.
+      pid: the process id; its low 16 bits are used.
+      loader_hash: any 32-bit number that distinguishes generators of one pid.
+      timezone: defines the start of months; None: this machine's.
 
     Raises:
       LocalProtocolError: `ip` has another size.
@@ -171,7 +173,8 @@ class UniqueIdGenerator:
         """A new id.
 
         Args:
-          now_ms: ms since 1970; should it step back before the month's begin, the begin counts.
+          now_ms: ms since 1970; if the clock is set back to an earlier month, the start of the
+            known month is used.
         """
         if now_ms >= self._end_ms:
             self._begin_ms, self._end_ms = month_bounds_ms(now_ms, self._timezone)
@@ -188,7 +191,7 @@ def _unhex(text: str, layouts: dict[int, struct.Struct]) -> tuple[struct.Struct,
         raw = b""
     layout = layouts.get(len(raw))
     if layout is None or len(text) != 2 * len(raw):
-        raise RemoteProtocolError(f"no message id: {text[:64]!r}")
+        raise RemoteProtocolError(f"not a message id: {text[:64]!r}")
     return layout, raw
 
 

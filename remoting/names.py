@@ -1,7 +1,7 @@
-"""Names and addresses that come from the wire: which texts may be one.
+"""Validation of names and addresses from the wire.
 
-Pure. Servers pass on to others what peers tell them (brokers, filter servers), so nothing gets into
-a table that would be more than a name wherever it is written: in a log, a path or a command.
+Pure. Servers pass on names from peers (brokers, filter servers), so no table may contain a name
+that has a special meaning in a log, a path or a command.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ _FORBIDDEN: Final = frozenset("/\\\"'<>&;`$")
 
 
 def is_name(name: str) -> bool:
-    """Whether a cluster, broker or topic may be called so.
+    """Whether a text is allowed as the name of a cluster, broker or topic.
 
-    Wider than the rule for a user's topic (`%`, `|`, letters, digits, `_`, `-`), since a broker
-    registers a topic named after itself, and brokers are named after hosts: `broker.example.com`.
+    Wider than the rule for a user's topic (`%`, `|`, letters, digits, `_`, `-`), because a broker
+    registers a topic with its name, and brokers have host names: `broker.example.com`.
 
     Args:
       name: any text from the wire.
-    Returns: True for 1 to NAME_SIZE_MAX printable characters without blanks, quotes, slashes,
-      and shell marks, and neither "." nor "..".
+    Returns: True for 1 to NAME_SIZE_MAX printable characters without spaces, quotes, slashes,
+      and shell metacharacters, and neither "." nor "..".
     """
     return (
         0 < len(name) <= NAME_SIZE_MAX
@@ -59,10 +59,10 @@ def is_address(address: str) -> bool:
 
 
 def check_name(what: str, name: str) -> None:
-    """Refuse a name that is none.
+    """Refuse an illegal name.
 
     Args:
-      what: what it names, for the remark.
+      what: the kind of name, for the remark.
       name: any text from the wire.
     Raises: RequestRefused: SYSTEM_ERROR when `is_name` is False.
     """
@@ -71,10 +71,10 @@ def check_name(what: str, name: str) -> None:
 
 
 def check_address(what: str, address: str) -> None:
-    """Refuse an address that is none.
+    """Refuse a text that is not an address.
 
     Args:
-      what: whose address it is, for the remark.
+      what: the kind of address, for the remark.
       address: any text from the wire.
     Raises: RequestRefused: SYSTEM_ERROR when `is_address` is False.
     """

@@ -1,16 +1,16 @@
-"""One task that reads all sockets: the hot path's way around a task switch per connection.
+"""SocketPoller: one task that reads all sockets, which saves a task switch per connection.
 
 A task per connection that waits, reads, answers and waits again costs one `epoll_ctl`, one
 `epoll_wait` and two passes through trio's scheduler for every burst; with one request in flight on
-each of many connections that is more than everything else together. So a server's (or client's)
-connections are in one level-triggered epoll, itself waited for by trio, and all that is readable
-at one moment is served in one turn: one store write and one send per connection for all of them.
+each of many connections that is more than everything else together. So the connections of a server
+(or client) are in one level-triggered epoll, for which trio waits, and all sockets that are
+readable at one moment are served in one turn: one store write for all, and one send per connection.
 
-Tried and left out: staying in the own epoll for the next request instead of going back to trio.
-The quicker answer makes smaller bursts, and these cost more than trio does: the official Producer
-fell from 23 000 to 17 000 msg/s.
+Tried and rejected: polling our epoll again for the next request before returning to trio. The
+faster answers make smaller bursts, which cost more than trio does: the official Producer fell from
+23 000 to 17 000 msg/s.
 
-On systems without epoll (macOS) a kqueue does the same by way of `selectors`.
+On systems without epoll (macOS) a kqueue is used through `selectors`.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ from .turn import Turn
 logger = logging.getLogger(__name__)
 
 RENEW_PAUSE_S: Final = 0.1
-"""Before a poll that failed is made anew; without it a lasting failure would take the processor."""
+"""The pause before a failed poll is replaced, so that a lasting failure does not use up a CPU."""
 
 RECEIVE_SIZE = 256 * 1024
-"""Bytes read in one turn: a burst of some hundred sends. All sockets of a poller share one buffer
-of it; pollers do not, because each may run in a thread of its own."""
+"""Bytes read in one turn: a burst of a few hundred sends. All sockets of a poller share one buffer;
+pollers have separate ones, because each may run in another thread."""
 
 
 class _Epoll:
-    """`select.epoll` reduced to what is needed: who is readable."""
+    """`select.epoll` for readability only."""
 
     def __init__(self) -> None:
         self._epoll = select.epoll()
@@ -76,7 +76,7 @@ class _Selector:
 
 
 class SocketPoller:
-    """Calls back when sockets are readable, all of one moment in one turn.
+    """Calls back when sockets are readable, for all sockets of one moment in one turn.
 
     Lifecycle: `run` until cancelled; sockets may be added and removed at any time before its end.
 
@@ -84,7 +84,7 @@ class SocketPoller:
       turn: begun before and ended after the callbacks of one moment.
 
     Attributes:
-      buffer: for whoever reads one of its sockets; free again once the callback returns.
+      buffer: the receive buffer for the callbacks; reused after a callback returns.
     """
 
     def __init__(self, turn: Turn) -> None:
@@ -97,11 +97,11 @@ class SocketPoller:
         self._failures = FailureLog(logger)
 
     def add(self, sock: socket.socket, on_readable: Callable[[], None]) -> None:
-        """Call `on_readable` inside a turn whenever there is something to read, or the end.
+        """Call `on_readable` inside a turn whenever bytes, or the end, can be received.
 
-        When it raises, its socket is shut down and removed; a reader closes its connection itself.
+        If it raises, its socket is shut down and removed; normally it closes its connection itself.
 
-        Raises: OSError, ValueError: the system does not take the socket.
+        Raises: OSError, ValueError: the system does not accept the socket.
         """
         if self._is_closed:
             return
@@ -111,14 +111,14 @@ class SocketPoller:
         self._sockets[descriptor] = sock
 
     def remove(self, sock: socket.socket) -> None:
-        """Stop; before the socket is closed. One that is not there is ignored."""
+        """Remove a socket, before it is closed; an unknown one is ignored."""
         descriptor = sock.fileno()
         if self._readers.pop(descriptor, None) is not None and not self._is_closed:
             del self._sockets[descriptor]
             try:
                 self._poll.unregister(descriptor)
             except (OSError, ValueError, KeyError) as error:
-                # The kernel drops a socket that is closed, and that is about to happen.
+                # Harmless: the kernel drops the socket when it is closed, right after this.
                 logger.debug("socket %d was not in the poll: %s", descriptor, error)
 
     async def run(self) -> None:
@@ -128,8 +128,8 @@ class SocketPoller:
                 try:
                     await trio.lowlevel.wait_readable(self._poll.fileno())
                     ready = self._poll.poll()
-                except Exception as error:  # noqa: BLE001 - all connections wait for this task
-                    meaning = "No request is read until the sockets are registered anew"
+                except Exception as error:  # noqa: BLE001 - all connections need this task
+                    meaning = "No request is read until the sockets are registered again"
                     self._failures.note("waiting for requests (epoll)", meaning, error)
                     await trio.sleep(RENEW_PAUSE_S)
                     self._renew()
@@ -140,7 +140,7 @@ class SocketPoller:
             self._poll.close()
 
     def _serve(self, ready: list[tuple[int, int]]) -> None:
-        """One turn for all that is readable now."""
+        """Serve all readable sockets in one turn."""
         turn, readers = self._turn, self._readers
         turn.active = True
         try:
@@ -150,14 +150,14 @@ class SocketPoller:
                 if on_readable is not None:
                     try:
                         on_readable()
-                    except Exception as error:  # noqa: BLE001 - our bug: others are served on
+                    except Exception as error:  # noqa: BLE001 - our bug: others are served
                         self._end(descriptor, error)
         finally:
             turn.end()
 
     def _end(self, descriptor: int, error: Exception) -> None:
-        """Shut down a connection whose callback failed; its owner has not seen to that."""
-        meaning = "That connection is shut down; others are served on"
+        """Shut down a connection whose callback raised."""
+        meaning = "That connection is shut down; others are still served"
         self._failures.note("reading a connection", meaning, error)
         sock = self._sockets.get(descriptor)
         if sock is None:  # closed already
@@ -166,10 +166,10 @@ class SocketPoller:
         try:
             sock.shutdown(socket.SHUT_RDWR)
         except OSError as second:
-            logger.debug("socket %d is gone already: %s", descriptor, second)
+            logger.debug("socket %d is closed already: %s", descriptor, second)
 
     def _renew(self) -> None:
-        """Register all sockets with a poll made anew; without one the old one is tried again."""
+        """Register all sockets with a new poll; if there is none, the old one is tried again."""
         try:
             poll = _new_poll()
         except (OSError, MemoryError) as error:
@@ -179,7 +179,7 @@ class SocketPoller:
         try:
             old.close()
         except OSError as error:
-            logger.debug("the old poll is gone already: %s", error)
+            logger.debug("the old poll is closed already: %s", error)
         for descriptor in list(self._sockets):
             try:
                 poll.register(descriptor)

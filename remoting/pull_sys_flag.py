@@ -1,4 +1,4 @@
-"""The bits of a pull's `sysFlag`.
+"""Bits of a pull's `sysFlag`.
 
 Java counterpart: `PullSysFlag` (RocketMQ 5.3.3 common/sysflag/PullSysFlag.java). Pure.
 """
@@ -8,10 +8,10 @@ from __future__ import annotations
 from typing import Final
 
 COMMIT_OFFSET: Final = 0x1
-"""`commitOffset` counts: so far the group has consumed the queue."""
+"""`commitOffset` is the group's consumed offset, and is to be committed."""
 SUSPEND: Final = 0x2
-"""The pull may be held where there is nothing for it."""
+"""The pull may be held if there is no message for it."""
 SUBSCRIPTION: Final = 0x4
-"""The pull brings its subscription along; else it is the one of the group's heartbeat."""
+"""The pull has its subscription; otherwise that of the group's heartbeat is used."""
 CLASS_FILTER: Final = 0x8
-"""A filter server decides which messages the consumer gets."""
+"""A filter server filters the messages."""

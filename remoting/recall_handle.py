@@ -1,4 +1,4 @@
-"""Handles by which a producer takes a timer message back.
+"""RecallHandle: identifies a timer message for its recall by the producer.
 
 Pure. Java counterpart: common/producer/RecallMessageHandle.java of 5.5.0.
 """
@@ -14,11 +14,11 @@ _VERSION: Final = "v1"
 
 
 class RecallHandle(NamedTuple):
-    """What a handle says.
+    """The parts of a handle.
 
     Attributes:
-      topic: the message's own.
-      broker_name: where it waits.
+      topic: the message's.
+      broker_name: the broker on which it waits.
       deliver_ms: a time in the slot in which it is due, ms since 1970, as text.
       unique_key: the message's.
     """
@@ -30,9 +30,9 @@ class RecallHandle(NamedTuple):
 
     @classmethod
     def from_text(cls, text: str) -> RecallHandle:
-        """Read a handle.
+        """Decode a handle.
 
-        Raises: ValueError: it is none.
+        Raises: ValueError: the text is not a handle.
         """
         try:
             fields = base64.urlsafe_b64decode(text.encode("ascii")).decode().split(" ")
@@ -43,15 +43,16 @@ class RecallHandle(NamedTuple):
         return cls(*fields[1:])
 
     def to_text(self) -> str:
-        """The handle: base64url of its fields, blank-separated."""
+        """Encode the handle: base64url of its fields, separated by spaces."""
         return base64.urlsafe_b64encode(" ".join((_VERSION, *self)).encode()).decode()
 
 
 def recall_handle(waiting_properties: bytes, broker_name: str) -> str:
-    """The handle that the producer of a timer message is told.
+    """The handle in the answer to a timer message's producer.
 
     Args:
-      waiting_properties: of the message as it waits.
+      waiting_properties: of the message in its waiting form.
+      broker_name: this broker's.
     Source: RocketMQ 5.5.0 SendMessageProcessor.attachRecallHandle.
     """
     properties = properties_from_bytes(waiting_properties)

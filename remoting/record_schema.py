@@ -1,4 +1,4 @@
-"""How a stored record, the filler at a file's end and a batch's entries are laid out.
+"""Layouts of a stored record, of the filler at a file's end, and of a batch's entries.
 
 The declarations `RECORD`, `BLANK` and `BATCH_ENTRY`, and the structs derived from them.
 
@@ -41,9 +41,9 @@ MAGIC_BLANK = 0xCBD43194 - (1 << 32)
 
 TOPIC_SIZE_MAX_V1 = 127
 TOPIC_SIZE_MAX = 32_767
-"""What the V2 layout can hold. A store takes far less: a topic names a directory."""
+"""The limit of the V2 layout. A store's limit is far lower, because a topic names a directory."""
 PROPERTIES_SIZE_MAX = 32_767
-"""What the signed 16-bit length can hold; RocketMQ refuses more, too."""
+"""The limit of the signed 16-bit length; RocketMQ refuses more, too."""
 
 
 def _host_size(flag_bit: int) -> Any:
@@ -75,7 +75,7 @@ RECORD = Struct(
 """The declaration, slow oracle and dump tool of a record."""
 
 BLANK = Struct("total_size" / Int32sb, "magic" / Const(MAGIC_BLANK, Int32sb))
-"""The filler's head: its size counts itself and what follows up to the file's end."""
+"""The filler's head; its size includes the head and all bytes up to the file's end."""
 
 BATCH_ENTRY = Struct(
     "total_size" / Int32sb,
@@ -97,11 +97,11 @@ RECORD_HEADS: tuple[struct.Struct, ...] = tuple(
 RECORD_HEAD = RECORD_HEADS[0]
 """The head when both hosts are IPv4: `>iiIiiqqiq8sq8siqi`, 88 bytes."""
 RECORD_PREFIX = derive_struct(BLANK)
-"""total_size, magic: what every record and every blank begins with."""
+"""total_size, magic: the first fields of every record and blank."""
 BATCH_ENTRY_HEAD = derive_struct(BATCH_ENTRY, until="body_length")
 """total_size … body_length of a batch entry, 20 bytes."""
 SYS_FLAG_POSITION = derive_struct(RECORD, until="physical_offset").size
-"""Where in a record `sys_flag` stands: the fields before it have one size in every record."""
+"""The position of `sys_flag` in a record; the fields before it have fixed sizes."""
 
 INT32 = struct.Struct(Int32sb.fmtstr)
 TOPIC_LENGTH_V1 = struct.Struct(Int8sb.fmtstr)
@@ -112,7 +112,7 @@ RECORD_LENGTHS = struct.Struct(
     f"{RECORD_PREFIX.format}{SYS_FLAG_POSITION - RECORD_PREFIX.size}x"
     f"i{RECORD_HEAD.size - SYS_FLAG_POSITION - 2 * INT32.size}xi"
 )
-"""Of RECORD_HEAD's fields only total_size, magic, sys_flag and body_length, in half the time."""
+"""total_size, magic, sys_flag and body_length only, in half of RECORD_HEAD's time."""
 
 RECORD_SIZE_MIN = RECORD_HEAD.size + TOPIC_LENGTH_V1.size + PROPERTIES_LENGTH.size
 """91 bytes: no body, no topic, no properties."""

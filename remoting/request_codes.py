@@ -1,8 +1,8 @@
-"""The request codes of RocketMQ 5.5, with RocketMQ's own names and numbers.
+"""Request codes of RocketMQ 5.5, with RocketMQ's names and numbers.
 
-A code says what a request asks for. A receiver that has no processor for it answers response
-code 3 (REQUEST_CODE_NOT_SUPPORTED). The ROCKETMQ header carries a code as 16 bits only, so the
-codes of pop and lite topics do not survive there; `code_of_short` finds them again.
+A receiver without a processor for a code answers with response code 3 (REQUEST_CODE_NOT_SUPPORTED).
+The ROCKETMQ header carries only 16 bits of a code, which truncates those of pop and lite topics;
+`code_of_short` restores them.
 
 Source: the constants of RequestCode of rocketmq-remoting 5.5.0; 50 to 54: of RocketMQ 4.9.7.
 """
@@ -14,7 +14,7 @@ from typing import Final
 
 
 class RequestCode(IntEnum):
-    """What a request asks for; `name` is RocketMQ's own."""
+    """The kind of a request; `name` is RocketMQ's."""
 
     # Messages, consumers and the topics of a broker.
     SEND_MESSAGE = 10
@@ -218,7 +218,7 @@ class RequestCode(IntEnum):
     TRIGGER_LITE_DISPATCH = 200079
     BATCH_ACK_MESSAGE = 200151
 
-    # Ours: what classes a filter server has.
+    # Not in RocketMQ: management of a filter server's classes.
     LIST_MESSAGE_FILTER_CLASSES = 30302
     REMOVE_MESSAGE_FILTER_CLASS = 30303
 
@@ -230,8 +230,8 @@ def code_of_short(short: int) -> int:
     """The request code whose low 16 bits arrived in a ROCKETMQ header.
 
     Args:
-      short: the code as it was read, -32768 to 32767.
-    Returns: the pop or lite code it was cut from, or `short` itself when there is none.
+      short: the code in the header, -32768 to 32767.
+    Returns: the pop or lite code that was truncated to it, or `short` itself if there is none.
     Source: recorded from 5.5.0: 200050 arrives as 3442, and Apache's broker does not know it.
     """
     return _CODES_BY_SHORT.get(short & 0xFFFF, short)

@@ -1,8 +1,8 @@
-"""The response codes of RocketMQ 5.5, with RocketMQ's own names and numbers.
+"""Response codes of RocketMQ 5.5, with RocketMQ's names and numbers.
 
-The first five are the transport's own (RemotingSysResponseCode in Java), the negative ones never
-cross the wire: Java clients use them inside. 4.9 brokers use 209, 210 and 211 for access control
-failures; 5.x gave these numbers to pop and to absent brokers.
+The first five are of the transport (RemotingSysResponseCode in Java); the negative ones are never
+sent, Java clients use them internally. 4.9 brokers use 209, 210 and 211 for access control
+failures; 5.x reused these numbers for pop and missing brokers.
 
 Source: the constants of ResponseCode and RemotingSysResponseCode of rocketmq-remoting 5.5.0.
 """
@@ -13,7 +13,7 @@ from enum import IntEnum
 
 
 class ResponseCode(IntEnum):
-    """How a request ended; `name` is RocketMQ's own."""
+    """The result of a request; `name` is RocketMQ's."""
 
     SUCCESS = 0
     SYSTEM_ERROR = 1
@@ -86,7 +86,7 @@ class ResponseCode(IntEnum):
 
 
 FAQ_HELP = "\nSee https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."
-"""What RocketMQ adds to a remark that a user should read more about. Source: FAQUrl.suggestTodo."""
+"""The link that RocketMQ adds to some remarks. Source: FAQUrl.suggestTodo."""
 
 NOT_SET = "not set any response code"
-"""The remark of successful answers whose processor set a code and no remark: RocketMQ's own."""
+"""RocketMQ's remark of successful answers whose processor set a code but no remark."""

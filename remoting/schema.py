@@ -1,14 +1,14 @@
-"""From a `construct` declaration to the `struct.Struct` that the per-message path uses.
+"""Derivation of `struct.Struct` objects for the hot path from `construct` declarations.
 
-Every binary structure of trocket is declared once, with construct. Parsing with construct costs
-some 80 times a `struct` call, so whatever runs per message uses a `struct.Struct` that this module
-derives from the declaration's fixed part; property tests hold the two equal. Pure.
+Every binary structure of trocket is declared once, with construct. Parsing with construct takes
+some 80 times as long as a `struct` call, so the code that runs per message uses a `struct.Struct`
+that is derived from the declaration's fixed part; property tests compare the two. Pure.
 
-A fixed part is: integer fields (`Int32sb`, …), `Bytes(n)`, and these wrapped in `Const`, `Rebuild`,
-`Default` or nested in a `Struct`. A `Bytes(lambda this: …)` counts as fixed when its length follows
-from the `context` given.
+A fixed part consists of integer fields (`Int32sb`, …), `Bytes(n)`, and these wrapped in `Const`,
+`Rebuild`, `Default` or nested in a `Struct`. A `Bytes(lambda this: …)` is fixed if its length can
+be computed from the given `context`.
 
-Not done: bit fields, strings, arrays; nothing on RocketMQ's hot path has them.
+Not done: bit fields, strings, arrays; no structure on RocketMQ's hot path has them.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ def derive_struct(
 
     Args:
       schema: a `construct.Struct`; all its fields big-endian (or all little-endian).
-      until: name of the last field to take, at the top level; None: all of them.
+      until: name of the last field, at the top level; None: all fields.
       context: values of earlier fields that lengths depend on, such as `{"sys_flag": 0x10}`.
 
     Returns: a struct whose values come in the order of `field_names(schema, until=until)`.
 
     Raises:
-      ValueError: a field in the range is not of fixed size or of a kind not known here, byte
-        orders are mixed, or no field is called `until`. Always a mistake in the declaration.
+      ValueError: a field has no fixed size or an unsupported kind, byte orders are mixed, or there
+        is no field `until`. Always a mistake in the declaration.
     """
     order = ""
     formats: list[str] = []
@@ -52,10 +52,10 @@ def derive_struct(
 
 
 def field_names(schema: construct.Construct, *, until: str | None = None) -> tuple[str, ...]:
-    """The names of the fields that `derive_struct` takes, in its order.
+    """The names of the fields of `derive_struct`, in its order.
 
     Raises:
-      ValueError: no field is called `until`.
+      ValueError: there is no field `until`.
     """
     return tuple(name for name, _ in _leaves(schema, until))
 
@@ -84,7 +84,7 @@ def _unwrapped(field: construct.Construct) -> construct.Construct:
 
 def _format_of(field: construct.Construct, context: Mapping[str, int]) -> str:
     if isinstance(field, construct.FormatField):
-        # In standard sizes l is i: one spelling, so that formats can be compared.
+        # l and i are the same in standard sizes; one spelling, so that formats can be compared.
         return str(field.fmtstr).replace("l", "i").replace("L", "I")
     if isinstance(field, construct.Bytes):
         length: Any = field.length

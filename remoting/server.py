@@ -1,4 +1,4 @@
-"""The listening side: accepts connections and serves each by `Connection`.
+"""RemotingServer: accepts connections and serves each by a `Connection`.
 
 Java counterpart: NettyRemotingServer.
 """
@@ -29,8 +29,8 @@ __all__ = ["RemotingServer", "open_listener"]
 logger = logging.getLogger(__name__)
 
 CONNECTIONS_MAX = 10_000
-"""Connections served at once; more are closed at once with a log line. RocketMQ has no limit and
-fails when file descriptors run out, for its own files too."""
+"""Connections served at a time; further ones are closed with a log line. RocketMQ has no limit, and
+fails when file descriptors run out, also for its files."""
 
 
 class RemotingServer:
@@ -40,13 +40,13 @@ class RemotingServer:
 
     Args:
       processors: request code → processor. Read at every request; may be filled later.
-      turn: shared with whoever else writes to the same connections; None: its own.
+      turn: shared with other servers and clients of the process; None: a new one.
       on_channel_closed: called once for every connection that ended.
       limits: of each connection, and the memory of all.
       connections_max: see CONNECTIONS_MAX.
 
     Attributes:
-      memory: what the connections hold now, and may hold.
+      memory: the memory budget of the connections.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class RemotingServer:
         limits: ConnectionLimits | None = None,
         connections_max: int = CONNECTIONS_MAX,
     ) -> None:
-        # Plain ints: an IntEnum's hash is a Python call on some versions.
+        # Plain ints, because an IntEnum's hash is a Python call in some versions.
         self._processors = {int(code): process for code, process in processors.items()}
         self._turn = turn or Turn()
         self._poller = SocketPoller(self._turn)
@@ -72,22 +72,22 @@ class RemotingServer:
 
     @property
     def codes(self) -> frozenset[int]:
-        """The request codes that are served."""
+        """The served request codes."""
         return frozenset(self._processors)
 
     @property
     def processors(self) -> dict[int, Processor]:
-        """The table itself: what is put into it counts from the next request on."""
+        """The table itself; a change takes effect from the next request on."""
         return self._processors
 
     @property
     def channels(self) -> list[Channel]:
-        """The connections that are open."""
+        """The open connections."""
         return [connection.channel for connection in self._connections]
 
     @property
     def monitor(self) -> LoopMonitor:
-        """What took long in this server's event loop."""
+        """Slow requests and lag of this server's event loop."""
         return self._turn.monitor
 
     async def serve(
@@ -96,7 +96,7 @@ class RemotingServer:
         *,
         task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
     ) -> None:
-        """Accept on every listener until cancelled; closes them in the end.
+        """Accept on every listener until cancelled; closes them at the end.
 
         Args:
           listeners: from `open_listener`.
@@ -105,7 +105,7 @@ class RemotingServer:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._poller.run)
                 services = Supervisor(nursery, logger)
-                services.every("the look for idle connections", SWEEP_INTERVAL_S, self._sweep)
+                services.every("the check of connection limits", SWEEP_INTERVAL_S, self._sweep)
                 services.start_soon("the monitor of the event loop", self._turn.monitor.run)
                 for listener in listeners:
                     acceptor = Acceptor(listener, partial(self._take, nursery))
@@ -122,21 +122,24 @@ class RemotingServer:
         await self._serve_transport(StreamTransport(stream, remote_address))
 
     def _take(self, nursery: trio.Nursery, sock: socket.socket, address: object) -> None:
-        """Serve a connection that was accepted."""
+        """Serve an accepted connection."""
         if len(self._connections) >= self._connections_max:
             peer = format_address(address)
-            logger.warning("%s: refused: %d connections", peer, self._connections_max)
+            logger.warning(
+                "%s: the connection is refused, because %d are open, which is the limit",
+                peer, self._connections_max,
+            )  # fmt: skip
             sock.close()
             return
         try:
             transport = SocketTransport(sock, self._poller)
-        except OSError:  # gone already
+        except OSError:  # the peer has closed it already
             sock.close()
             return
         nursery.start_soon(self._serve_transport, transport)
 
     async def _serve_transport(self, transport: SocketTransport | StreamTransport) -> None:
-        meaning = "That connection is closed; others are served on"
+        meaning = "That connection is closed; others are still served"
         with contained(self._failures, "a connection", meaning):
             try:
                 connection = Connection(
@@ -161,7 +164,7 @@ class RemotingServer:
         for connection in list(self._connections):
             try:
                 connection.enforce_limits(now_s)
-            except Exception as error:  # noqa: BLE001 - our bug: others are served on
+            except Exception as error:  # noqa: BLE001 - our bug: other connections are served
                 meaning = "That connection is closed"
-                self._failures.note("looking at a connection's limits", meaning, error)
+                self._failures.note("checking a connection's limits", meaning, error)
                 connection.channel.close("its limits could not be checked")

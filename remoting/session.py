@@ -1,7 +1,7 @@
-"""A session: one connection's protocol without its I/O. Bytes come in, events go out.
+"""Session: the protocol of one connection without I/O. Bytes come in, events go out.
 
-It has no socket, task or clock; those are its owner's, who sends the bytes that it returns, passes
-it the bytes that arrive, and says what time it is::
+It has no socket, task or clock; its owner sends the bytes that it returns, and passes it received
+bytes and the time::
 
     session = Session("127.0.0.1:10911")
     sock.sendall(session.request(command, waiter, now_s, timeout_s=3.0))
@@ -12,7 +12,7 @@ it the bytes that arrive, and says what time it is::
             sock.sendall(encode(serve(event)))
 
 ==========  =============  =================  ========================================
-state       takes bytes    takes requests     goes on to
+state       accepts bytes  accepts requests   next states
 ==========  =============  =================  ========================================
 ``OPEN``    yes            yes                ``FAILED``: the peer sent a bad frame;
                                               ``CLOSED``: `close` or `eof`
@@ -20,7 +20,7 @@ state       takes bytes    takes requests     goes on to
 ``CLOSED``  no             no                 nothing
 ==========  =============  =================  ========================================
 
-While a session is ``FAILED``, answers to the frames before the bad one may still leave.
+While a session is ``FAILED``, answers to the frames before the bad one may still be sent.
 
 Java counterpart: NettyRemotingAbstract's responseTable, with ResponseFuture and scanResponseTable.
 """
@@ -46,20 +46,19 @@ from .errors import (
 W = TypeVar("W")
 
 REQUESTS_MAX: Final = 65_535
-"""Requests of ours that may wait for an answer on one connection. RocketMQ:
-clientAsyncSemaphoreValue."""
+"""Our unanswered requests on one connection at most. RocketMQ: clientAsyncSemaphoreValue."""
 
 OPAQUE_MAX: Final = 0x7FFF_FFFF
-"""The largest opaque: the header has an int32. RocketMQ goes on with negative ones, we with 0."""
+"""The largest opaque, an int32. RocketMQ continues with negative ones, we with 0."""
 
 
 def opaques(first: int = 1) -> Iterator[int]:
-    """Numbers for requests, for ever. Sessions may share them; so may threads."""
+    """An endless iterator of opaques for requests. Sessions and threads may share it."""
     return map(OPAQUE_MAX.__and__, count(first))
 
 
 class State(Enum):
-    """How far a session has come; see the table above."""
+    """The state of a session; see the table above."""
 
     OPEN = "open"
     FAILED = "failed"
@@ -67,21 +66,21 @@ class State(Enum):
 
 
 class Answered(msgspec.Struct, Generic[W], frozen=True, gc=False):
-    """The answer to a request of ours, with what its owner gave as its waiter."""
+    """The answer to one of our requests, with its waiter."""
 
     waiter: W
     answer: RemotingCommand
 
 
 class Unanswered(msgspec.Struct, Generic[W], frozen=True):
-    """A request of ours to which no answer can come any more, or none in time."""
+    """One of our requests that timed out, or whose connection closed."""
 
     waiter: W
     error: RemotingTimeoutError | RemotingConnectError
 
 
 class Unsolicited(msgspec.Struct, frozen=True):
-    """An answer that no request waits for.
+    """An answer without a waiting request.
 
     It came too late, or a second time, or its request was oneway or forgotten.
     """
@@ -102,27 +101,27 @@ class _Pending(msgspec.Struct, Generic[W], frozen=True, gc=False):
 
 
 Event: TypeAlias = RemotingCommand | Answered[W] | Unsolicited
-"""What bytes bring; a RemotingCommand is a request of the peer's."""
+"""An event from received bytes; a RemotingCommand is a request from the peer."""
 
-# An enum's member costs a look-up in its class, and every burst asks for this one.
+# A global, because a look-up of an enum's member is slow, and every burst needs this one.
 _OPEN: Final = State.OPEN
 
 
 class Session(Generic[W]):
     """One connection, whichever side opened it.
 
-    Times are seconds of any clock, as long as it is always the same one.
+    Times are seconds of any clock, but always the same one.
 
     Args:
-      peer: the other end, "ip:port", for the texts of errors.
-      frame_size_max: bytes, the largest frame accepted after its length word.
-      numbers: opaques for requests, where sessions share them; see `opaques`.
+      peer: "ip:port" of the peer, for error texts.
+      frame_size_max: bytes of the largest accepted frame, without its length word.
+      numbers: opaques for requests, if sessions share them; see `opaques`.
 
     Attributes:
       state: see the table above.
-      close_reason: why it is CLOSED; "" before.
-      next_due_s: no request is overdue before this time; inf: none ever is.
-      partial_size: bytes of the frame that has begun and not ended.
+      close_reason: the reason why it is CLOSED; "" before.
+      next_due_s: a lower bound of the times at which requests time out; inf: none does.
+      partial_size: received bytes of an incomplete frame.
     """
 
     __slots__ = (
@@ -154,28 +153,32 @@ class Session(Generic[W]):
 
     @property
     def error(self) -> RemoteProtocolError | None:
-        """What was wrong with the peer's bytes; None: nothing."""
+        """The fault in the peer's bytes; None: there was none."""
         return self._decoder.error
 
-    # ---- requests of ours ----------------------------------------------------------------
+    # ---- our requests --------------------------------------------------------------------
 
     def request(
         self, command: RemotingCommand, waiter: W, now_s: float = 0.0, timeout_s: float = inf
     ) -> bytes:
-        """The bytes of a request; it ends as `Answered` or `Unanswered`.
+        """Encode a request and wait for its answer, with the event `Answered` or `Unanswered`.
 
         Args:
           command: its opaque is set here.
-          waiter: what the event shall carry.
+          waiter: any object, returned with the event.
+          now_s: the time.
+          timeout_s: seconds until it times out.
 
         Raises:
-          RemotingConnectError: the session is not OPEN, or REQUESTS_MAX requests wait already.
+          RemotingConnectError: the session is not OPEN, or REQUESTS_MAX requests are waiting.
           LocalProtocolError: the command does not fit the protocol.
         """
         self._require_open()
         pending = self._pending
         if len(pending) >= REQUESTS_MAX:
-            raise RemotingConnectError(f"{self.peer}: {REQUESTS_MAX} requests wait already")
+            raise RemotingConnectError(
+                f"{self.peer}: {REQUESTS_MAX} requests wait for answers, which is the limit"
+            )
         command.opaque = next(number for number in self._numbers if number not in pending)
         frame = encode(command)
         self.expect(command.opaque, command.code, waiter, now_s, timeout_s)
@@ -184,26 +187,30 @@ class Session(Generic[W]):
     def expect(
         self, opaque: int, code: int, waiter: W, now_s: float = 0.0, timeout_s: float = inf
     ) -> None:
-        """Wait for the answer to a request whose bytes the caller has made, opaque included.
+        """Wait for the answer to a request that the caller has encoded, including its opaque.
 
-        The caller bounds how many there are. Other arguments and events: as `request`.
+        The caller bounds the number of requests.
+
+        Args:
+          opaque, code: of the request.
+          waiter, now_s, timeout_s: see `request`.
 
         Raises:
           RemotingConnectError: the session is not OPEN.
-          LocalProtocolError: a request with this opaque waits already.
+          LocalProtocolError: a request with this opaque is waiting.
         """
         if self.state is not _OPEN:
             self._require_open()
         pending = self._pending
         if opaque in pending:
-            raise LocalProtocolError(f"a request with opaque {opaque} waits already")
+            raise LocalProtocolError(f"another request with opaque {opaque} is waiting")
         due_s = now_s + timeout_s
         pending[opaque] = _Pending(waiter, code, timeout_s, due_s)
         if due_s < self.next_due_s:
             self.next_due_s = due_s
 
     def oneway(self, command: RemotingCommand) -> bytes:
-        """The bytes of a request that is not answered; its opaque and flag are set here.
+        """Encode a request that is not answered; its opaque and flag are set here.
 
         Raises: LocalProtocolError: the command does not fit the protocol.
         """
@@ -212,11 +219,11 @@ class Session(Generic[W]):
         return encode(command)
 
     def forget(self, opaque: int) -> None:
-        """Stop waiting for an answer; when it comes, it is `Unsolicited`."""
+        """Stop waiting for an answer; a later one is `Unsolicited`."""
         self._pending.pop(opaque, None)
 
     def expire(self, now_s: float) -> list[Unanswered[W]]:
-        """The requests whose time is over, each with a RemotingTimeoutError."""
+        """Remove and return the requests that timed out, each with a RemotingTimeoutError."""
         pending = self._pending
         late = [opaque for opaque, each in pending.items() if each.due_s <= now_s]
         unanswered: list[Unanswered[W]] = []
@@ -227,12 +234,12 @@ class Session(Generic[W]):
         self.next_due_s = min([each.due_s for each in pending.values()], default=inf)
         return unanswered
 
-    # ---- what comes from the peer --------------------------------------------------------
+    # ---- received bytes ------------------------------------------------------------------
 
     def receive_data(self, data: bytes) -> Sequence[Event[W]]:
-        """Take bytes as they came; returns what is complete by now, in the peer's order.
+        """Process received bytes; return the events of complete frames, in the peer's order.
 
-        It never raises on what a peer sent: `state` becomes FAILED, and `error` says why.
+        It never raises because of received bytes: `state` becomes FAILED, `error` has the fault.
         """
         if self.state is not _OPEN:
             return []
@@ -241,14 +248,14 @@ class Session(Generic[W]):
         self.partial_size = decoder.partial_size
         if decoder.error is not None:
             self.state = State.FAILED
-        # A server's bursts are requests only, and then this loop is all that they cost.
+        # A server's bursts are requests only, for which this loop is the only cost.
         for command in commands:
             if command.flag & RESPONSE_FLAG:
                 return self._matched(commands)
         return commands
 
     def _matched(self, commands: list[RemotingCommand]) -> list[Event[W]]:
-        """Commands as events: each answer with the waiter of its request."""
+        """Convert commands to events, each answer with the waiter of its request."""
         pending = self._pending
         events: list[Event[W]] = []
         for command in commands:
@@ -261,15 +268,15 @@ class Session(Generic[W]):
         return events
 
     def eof(self) -> list[Unanswered[W]]:
-        """The peer sends nothing more: `close`, with that as the reason."""
+        """`close`, because the peer closed its side."""
         half = f" in the middle of a frame, after {self.partial_size} bytes of it"
         return self.close("closed by the peer" + (half if self.partial_size else ""))
 
     def close(self, reason: str) -> list[Unanswered[W]]:
-        """End it, and free the bytes of a frame that has begun.
+        """Close the session, and free the bytes of an incomplete frame.
 
-        Returns: the requests that wait, each with a RemotingConnectError that gives the reason;
-          nothing when it is CLOSED already.
+        Returns: the waiting requests, each with a RemotingConnectError that has the reason; empty
+          if it is CLOSED already.
         """
         if self.state is State.CLOSED:
             return []

@@ -1,8 +1,8 @@
-"""Long work in steps: a generator that yields where others may be served.
+"""Steps: long work as a generator that yields where other tasks may run.
 
-The work itself stays a plain function with `yield` in its loops; who calls it says whether it is
-done at once, or with a checkpoint of trio at each yield. Between two steps others may change what
-the work reads, so it takes copies first.
+The work stays a plain function with `yield` in its loops; the caller runs it without pauses, or
+with a trio checkpoint at each yield. Between two steps other tasks may change its input, so it
+makes copies first.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ T = TypeVar("T")
 Steps = Generator[None, None, T]
 
 STEP_ITEMS: Final = 500
-"""Items of some microseconds each that make a step: together 2 to 10 ms."""
+"""Items of a few microseconds each per step: together 2 to 10 ms."""
 
 
 def at_once(steps: Steps[T]) -> T:
-    """All steps without a pause. Raises: what they raise."""
+    """Run all steps without a pause; raises their errors."""
     while True:
         try:
             next(steps)
@@ -34,17 +34,17 @@ def at_once(steps: Steps[T]) -> T:
 
 
 def one_step(make: Callable[[], T]) -> Callable[[], Steps[T]]:
-    """A function that gives the one step of what is not divided."""
+    """Convert a function that is not divided to a single step."""
 
     def steps() -> Steps[T]:
         return make()
-        yield  # what makes it a generator
+        yield  # makes this a generator
 
     return steps
 
 
 async def in_steps(steps: Steps[T]) -> T:
-    """All steps, with a checkpoint between two of them. Raises: what they raise."""
+    """Run all steps with a checkpoint between two of them; raises their errors."""
     while True:
         try:
             next(steps)
@@ -56,9 +56,9 @@ async def in_steps(steps: Steps[T]) -> T:
 def answer_of(
     steps: Steps[RemotingCommand] | Steps[RemotingCommand | Deferred],
 ) -> Answer:
-    """A request's answer: at once where one step makes it, as for nearly all requests.
+    """The answer to a request: immediate if there is one step, as for nearly all requests.
 
-    Raises: what the first step raises.
+    Raises: the errors of the first step.
     """
     try:
         next(steps)
@@ -74,9 +74,10 @@ def answer_of(
 
 
 def in_parts(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
-    """Parts of a sequence, none of them empty.
+    """Split a sequence into parts, none of them empty.
 
     Args:
+      items: the sequence.
       size: items of a part, > 0; the last one may have fewer.
     """
     for begin in range(0, len(items), size):
@@ -84,12 +85,12 @@ def in_parts(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
 
 
 def json_members(table: Mapping[str, T], encode: Callable[[dict[str, T]], bytes]) -> Steps[bytes]:
-    """A JSON object in steps.
+    """Encode a JSON object in steps.
 
     Args:
       table: its members; copied first.
-      encode: writes an object of some of them, without white space around.
-    Returns: steps to the object's text.
+      encode: encodes an object of some of them, without surrounding white space.
+    Returns: steps that return the object's text.
     """
     text, _ = yield from json_page(table, encode, sys.maxsize)
     return text
@@ -98,13 +99,13 @@ def json_members(table: Mapping[str, T], encode: Callable[[dict[str, T]], bytes]
 def json_page(
     table: Mapping[str, T], encode: Callable[[dict[str, T]], bytes], size_max: int
 ) -> Steps[tuple[bytes, int]]:
-    """The first members of a JSON object, in steps.
+    """Encode the first members of a JSON object in steps.
 
     Args:
-      table, encode: as `json_members` takes them.
-      size_max: bytes of the text, about; the first member is written however large it is.
-    Returns: steps to the text, and the number of members in it. A peer that asks for pages goes on
-      behind those it has.
+      table, encode: see `json_members`.
+      size_max: approximate bytes of the text; the first member is written whatever its size.
+    Returns: steps that return the text and the number of members in it. A peer that reads pages
+      requests the members after those.
     """
     names = list(table)
     table = dict(table)
@@ -128,12 +129,12 @@ def json_page(
 
 
 def with_member(body: bytes, empty: bytes, text: bytes) -> bytes:
-    """A JSON object with a written member in the place of an empty one.
+    """Insert an encoded member into a JSON object in place of an empty one.
 
     Args:
       body: the object; the first `empty` in it is the member.
       empty: `"name":{}`.
-      text: what stands for the braces.
+      text: replaces the braces.
     """
     before, found, after = body.partition(empty)
     assert found, "the body has no such member"

@@ -1,4 +1,4 @@
-"""The bits of a message's `sys_flag`.
+"""Bits of a message's `sys_flag`.
 
 Java counterpart: `MessageSysFlag` (RocketMQ 5.3.3 common/sysflag/MessageSysFlag.java). Pure.
 

@@ -1,7 +1,7 @@
-"""What carries a channel's bytes: a TCP socket, or any trio stream (memory streams in tests).
+"""Transports of a channel: a TCP socket, or any trio stream (memory streams in tests).
 
-The socket is used without trio's stream around it: a receive or a send costs one system call and
-no scheduling, as long as it does not have to wait (`poller.py`).
+The socket is used without trio's stream: a receive or a send costs one system call and no
+scheduling, unless it has to wait (`poller.py`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from .channel import Buffer
 from .poller import RECEIVE_SIZE, SocketPoller
 
 _JOIN_SIZE_MAX = 64 * 1024
-"""Buffers up to this many bytes are joined into one send: cheaper than many small segments."""
+"""Bytes up to which buffers are joined into one send, which is cheaper than many segments."""
 
 _SEGMENTS_MAX = 512
 """Segments of one `sendmsg`; IOV_MAX is 1,024 on Linux and macOS."""
@@ -34,16 +34,16 @@ class SocketTransport:
 
     Args:
       sock: connected.
-      poller: tells when it is readable.
+      poller: waits until it is readable.
 
-    Raises: OSError: it is connected no more.
+    Raises: OSError: it is no longer connected.
     """
 
     __slots__ = ("_poller", "_socket", "local_address", "remote_address")
 
     def __init__(self, sock: socket.socket, poller: SocketPoller) -> None:
         sock.setblocking(False)
-        # A burst's answers leave in one segment at once: delayed acknowledgements cost 40 ms.
+        # A burst's answers are sent at once in one segment: delayed acknowledgements cost 40 ms.
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._socket = sock
         self._poller = poller
@@ -51,30 +51,30 @@ class SocketTransport:
         self.local_address = format_address(sock.getsockname())
 
     def start_reading(self, on_readable: Callable[[], None]) -> None:
-        """Have `on_readable` called inside a turn when `receive_nowait` has something."""
+        """Call `on_readable` inside a turn whenever bytes can be received."""
         self._poller.add(self._socket, on_readable)
 
     def stop_reading(self) -> None:
-        """Have it called no more."""
+        """Stop calling it."""
         self._poller.remove(self._socket)
 
     def receive_nowait(self) -> bytes:
-        """Bytes, as they came; empty at the end.
+        """Receive bytes; empty at the end.
 
-        Raises: BlockingIOError: there is nothing; another OSError: the connection is lost.
+        Raises: BlockingIOError: there are none. Other OSErrors: the connection is lost.
         """
         buffer = self._poller.buffer
         return bytes(buffer[: self._socket.recv_into(buffer)])
 
     def send_nowait(self, buffers: list[Buffer]) -> list[Buffer]:
-        """Send what the socket's buffer takes; return what is left."""
+        """Send as much as the socket's buffer accepts; return the rest."""
         if len(buffers) > 1 and sum(map(len, buffers)) <= _JOIN_SIZE_MAX:
             buffers = [b"".join(buffers)]
         while buffers:
             try:
                 if len(buffers) == 1:
                     sent = self._socket.send(buffers[0])
-                    if sent == len(buffers[0]):  # as nearly always
+                    if sent == len(buffers[0]):  # nearly always
                         return []
                 else:
                     sent = self._socket.sendmsg(buffers[:_SEGMENTS_MAX])
@@ -125,7 +125,7 @@ class StreamTransport:
         self.local_address = local_address or remote_address
 
     async def receive(self) -> bytes:
-        """Bytes, as they came; empty at the end."""
+        """Receive bytes; empty at the end."""
         data = b""
 
         async def until_closed(scope: trio.CancelScope) -> None:
@@ -139,7 +139,7 @@ class StreamTransport:
         return data
 
     def send_nowait(self, buffers: list[Buffer]) -> list[Buffer]:
-        """Nothing can be sent without a checkpoint here: all of it is left."""
+        """Send nothing, because a stream cannot send without a checkpoint."""
         return buffers
 
     async def send_all(self, buffers: list[Buffer]) -> None:

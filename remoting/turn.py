@@ -1,9 +1,9 @@
-"""A turn: reading, processing and answering what came at one moment.
+"""Turn: reads, processes and answers all requests that are readable at one moment.
 
 One receive per connection, every complete frame to its processor, then one write to the store and
-one send per connection for all answers. There is no task, lock or channel hop per request.
+one send per connection for all answers. There is no task, lock or memory channel per request.
 
-Java counterpart: none; Netty's channelReadComplete with flush comes nearest.
+Java counterpart: none; the nearest is Netty's channelReadComplete with flush.
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ logger = logging.getLogger(__name__)
 
 
 class Writer(Protocol):
-    """Somebody with something to send at the turn's end."""
+    """The part of a channel that a turn uses at its end."""
 
     def flush(self) -> None:
-        """Send it, as far as that goes without waiting."""
+        """Send as much as possible without blocking."""
 
     def close(self, reason: str) -> None:
-        """Close the connection: what it was to send cannot be sent."""
+        """Close the connection after a failed flush."""
 
 
 class Turn:
-    """What all connections of one process share: the channels with something to send.
+    """The turn that all connections of one process share, with the channels to flush at its end.
 
     Args:
-      on_end: called once at the end of every turn, before anything is sent: a broker writes what
-        was appended, and wakes who waited for it.
+      on_end: called once at the end of every turn, before anything is sent: a broker commits
+        appended messages, and wakes held pulls.
 
     Attributes:
-      active: a turn is under way; what is written leaves at its end.
-      dirty: channels with something to send.
-      monitor: told of what takes long.
+      active: a turn is running; written answers are sent at its end.
+      dirty: channels with unsent answers.
+      monitor: records slow bursts.
     """
 
     __slots__ = ("_failures", "active", "dirty", "monitor", "on_end")
@@ -51,16 +51,16 @@ class Turn:
         self._failures = FailureLog(logger)
 
     def end(self) -> None:
-        """Run `on_end`, then send what the turn wrote.
+        """Run `on_end`, then send the answers of the turn.
 
-        An error that is not expected costs the step in which it happened: the channel whose flush
-        failed is closed, and the others are flushed. `on_end` must not have written an answer that
-        is not true when it raises.
+        After an unexpected error the other steps are still run: a channel whose flush failed is
+        closed, and the others are flushed. If `on_end` raises, it must not have written a wrong
+        answer.
         """
         try:
             if self.on_end is not None:
                 self.on_end()
-        except Exception as error:  # noqa: BLE001 - our bug: others are served on
+        except Exception as error:  # noqa: BLE001 - our bug: the next turn is served
             meaning = "Requests of that turn may stay without an answer; the next turn is served"
             self._failures.note("the end of a turn", meaning, error)
         finally:

@@ -1,1 +1,1 @@
-"""The processors of the broker: one class per concern, each with its table of request codes."""
+"""Request processors of the broker: one class per concern, each with its table of request codes."""

@@ -1,4 +1,4 @@
-"""AddedProperties: what the broker adds to the properties of every message that is sent to it.
+"""AddedProperties: the properties that the broker adds to every message it receives.
 
 Java counterpart: buildMsgContext of broker/processor/AbstractSendMessageProcessor.java, and
 SendMessageProcessor.java, of 5.3.3.
@@ -16,22 +16,22 @@ from ...remoting.message_id import UniqueIdGenerator
 from ..config import BrokerConfig
 
 _SEPARATOR = 2
-"""The byte behind each property."""
+"""The byte after each property."""
 
 
 class AddedProperties:
-    """Adds the broker's region, trace switch and cluster, and a unique key where there is none.
+    """Adds the broker's region, trace switch and cluster, and a unique key if there is none.
 
     Clients read CLUSTER for request-reply, the others for traces.
 
     Args:
       config: the broker's.
-      unique_ids: makes the unique keys.
+      unique_ids: generates the unique keys.
 
     Attributes:
-      first: the encoded properties, to stand alone or behind a separator.
-      after: the same, behind a property that has no separator behind it, as 4.9 sends them.
-      of_answers: those that answers to sends have as fields, too.
+      first: the encoded properties, for use alone or after a separator.
+      after: the same with a leading separator, because 4.9 sends none after the last property.
+      of_answers: those that are also fields of the answers to sends.
     """
 
     def __init__(self, config: BrokerConfig, unique_ids: UniqueIdGenerator) -> None:
@@ -45,18 +45,19 @@ class AddedProperties:
         self.after = bytes([_SEPARATOR]) + self.first
 
     def append_to(self, properties: bytes) -> bytes:
-        """Some properties with those of the broker behind them; there must be one."""
+        """Append the broker's properties to a message's, which must not be empty."""
         return properties + (self.first if properties[-1] == _SEPARATOR else self.after)
 
     def merge_into(self, properties: bytes, now_ms: int) -> bytes:
-        """Any message's properties with those of the broker.
+        """Merge the broker's properties into those of any message.
 
         Args:
-          now_ms: of the unique key, if one is made.
+          properties: encoded.
+          now_ms: time of the unique key, if one is generated.
         """
         if UNIQUE_KEY_HEAD in properties and MSG_REGION_HEAD not in properties:
             return self.append_to(properties)
-        # A message without a unique key, or one that a client sends on.
+        # A message without a unique key, or one that a client forwards.
         merged = properties_from_bytes(properties) | self._added
         if not merged.get("UNIQ_KEY"):
             merged["UNIQ_KEY"] = self._unique_ids.next_id(now_ms)

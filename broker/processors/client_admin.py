@@ -1,7 +1,6 @@
-"""Clients as an administrator sees them: GET_CONSUMER_CONNECTION_LIST 203,
-GET_PRODUCER_CONNECTION_LIST 204, QUERY_TOPIC_CONSUME_BY_WHO 300; requests handed on to one of them:
-GET_CONSUMER_RUNNING_INFO 307, CONSUME_MESSAGE_DIRECTLY 309; and where they go on:
-INVOKE_BROKER_TO_RESET_OFFSET 222.
+"""Administration of clients: GET_CONSUMER_CONNECTION_LIST 203, GET_PRODUCER_CONNECTION_LIST 204,
+QUERY_TOPIC_CONSUME_BY_WHO 300; requests forwarded to a client: GET_CONSUMER_RUNNING_INFO 307,
+CONSUME_MESSAGE_DIRECTLY 309; resets of their offsets: INVOKE_BROKER_TO_RESET_OFFSET 222.
 
 Java counterpart: AdminBrokerProcessor, Broker2Client.resetOffset of 5.3.3.
 """
@@ -56,11 +55,11 @@ from ..topic_config_manager import TopicConfigManager
 logger = logging.getLogger(__name__)
 
 CALL_TIMEOUT_S: Final = 10.0
-"""How long a client has to answer what is handed on to it. Source: Broker2Client.callClient."""
+"""How long a client has to answer a forwarded request. Source: Broker2Client.callClient."""
 
 
 class ClientAdminProcessor:
-    """Tells who is connected, and reaches them.
+    """Lists connected clients, and forwards requests to them.
 
     Args:
       config: the broker's.
@@ -90,7 +89,7 @@ class ClientAdminProcessor:
             RequestCode.GET_CONSUMER_CONNECTION_LIST: self._consumer_connections,
             RequestCode.GET_PRODUCER_CONNECTION_LIST: self._producer_connections,
             RequestCode.QUERY_TOPIC_CONSUME_BY_WHO: self._consumed_by,
-            RequestCode.GET_CONSUMER_RUNNING_INFO: self._hand_on,
+            RequestCode.GET_CONSUMER_RUNNING_INFO: self._forward,
             RequestCode.CONSUME_MESSAGE_DIRECTLY: self._consume_directly,
             RequestCode.INVOKE_BROKER_TO_RESET_OFFSET: self._reset_offset,
         }
@@ -133,11 +132,11 @@ class ClientAdminProcessor:
 
     # ---- one client ----------------------------------------------------------------------
 
-    def _hand_on(self, request: RemotingCommand, _: Channel) -> Deferred:
+    def _forward(self, request: RemotingCommand, _: Channel) -> Deferred:
         return self._call(request, dict(request.ext_fields), request.body)
 
     def _consume_directly(self, request: RemotingCommand, _: Channel) -> Deferred:
-        """Have a client consume one message now; its record goes along."""
+        """Have a client consume one message now; the request carries its record."""
         try:
             offset = decode_offset_id(request.ext_fields.get("msgId", "")).physical_offset
         except RemoteProtocolError as error:
@@ -155,7 +154,7 @@ class ClientAdminProcessor:
         return self._call(request, fields, bytes(record))
 
     def _call(self, request: RemotingCommand, fields: dict[str, str], body: bytes) -> Deferred:
-        """Let a client answer. Source: AdminBrokerProcessor.callConsumer."""
+        """Forward a request to a client. Source: AdminBrokerProcessor.callConsumer."""
         header = decode(GetConsumerRunningInfoRequestHeader, request.ext_fields)
         who = f"<{header.consumer_group}> <{header.client_id}>"
         info = self._consumers.get_consumer_group_info(header.consumer_group)
@@ -184,7 +183,7 @@ class ClientAdminProcessor:
     # ---- offsets -------------------------------------------------------------------------
 
     def _reset_offset(self, request: RemotingCommand, channel: Channel) -> Answer:
-        """Have a group's clients go on from another place; they commit it themselves.
+        """Have a group's clients continue at other offsets, which they commit themselves.
 
         Source: Broker2Client.resetOffset.
         """
@@ -223,7 +222,7 @@ class ClientAdminProcessor:
         return request.answer(ResponseCode.SUCCESS, NOT_SET, body=body)
 
     def _place(self, header: ResetOffsetRequestHeader, queue_id: int) -> int:
-        """Where the group is to go on in one queue."""
+        """The offset at which the group is to continue in one queue."""
         known = self._offsets.query_offset(header.group, header.topic, queue_id)
         if known == -1:
             raise RequestRefused(

@@ -1,11 +1,11 @@
-"""Clients that come and go: HEART_BEAT (34), UNREGISTER_CLIENT (35), CHECK_CLIENT_CONFIG (46).
+"""Registration of clients: HEART_BEAT (34), UNREGISTER_CLIENT (35), CHECK_CLIENT_CONFIG (46).
 
-A heartbeat of a consumer makes its group, where that is allowed, and the group's retry topic; the
-answer then waits until both are saved, and is a refusal where they cannot be, and until the name
-servers know that topic, because the client looks for its route at once.
+A consumer's heartbeat creates its group, if that is allowed, and the group's retry topic. The
+answer waits until both are saved, and is a refusal if the save fails. It also waits until the name
+servers know the topic, because the client requests its route at once.
 
-Expressions that are no tags are compiled here, where enablePropertyFilter allows them: 46 answers
-what is wrong with one, so that its consumer fails at its start and not in silence.
+SQL92 expressions are compiled here if enablePropertyFilter allows them. The answer to 46 names the
+fault of an expression, so that its consumer fails at its start and not silently later.
 
 Java counterpart: broker/processor/ClientManageProcessor.java of 5.3.3. Pure.
 """
@@ -51,24 +51,24 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 HEARTBEAT_STEP_GROUPS: Final = 50
-"""Groups of a heartbeat that are registered in one go: each takes up to 0.1 ms where it is new."""
+"""Groups of a heartbeat that are registered per step: a new one takes up to 0.1 ms."""
 HEARTBEAT_STEP_SIZE: Final = 64 * 1024
-"""Bytes of a heartbeat that is read and checked in the same go as its first groups are registered:
+"""Bytes up to which a heartbeat is parsed in the same step as its first groups are registered:
 together some 5 ms."""
 HEARTBEAT_STEP_SUBSCRIPTIONS: Final = 2_500
-"""Subscriptions that are taken over in one go, or those of one group: each takes up to 2 us."""
+"""Subscriptions that are updated per step, or those of one group: each takes up to 2 us."""
 
 
 class ClientManageProcessor:
-    """Keeps the tables of producers and consumers.
+    """Registers producers and consumers, and checks their expressions.
 
     Args:
       config: the broker's configuration.
       consumers, producers, groups, topics: the broker's tables.
       clock: its monotonic time goes into the tables.
-      register_topics: registers what changed with the name servers; waits a short time for those
-        that answer, and does not raise.
-      filters: where heartbeats register their expressions; None: enablePropertyFilter is false.
+      register_topics: registers changed topics with the name servers; waits a short time for their
+        answers, and does not raise.
+      filters: the table of expressions; None: enablePropertyFilter is false.
     """
 
     def __init__(
@@ -122,7 +122,7 @@ class ClientManageProcessor:
         for consumers in _parts_of(data.consumer_data_set):
             if is_large or consumers[0] is not data.consumer_data_set[0]:
                 yield
-            # Not around the steps: what others save in between is saved at once.
+            # Not around the steps, so that changes of other requests in between are not delayed.
             with self._topics.file.saving_once(), self._groups.file.saving_once():
                 for consumer in consumers:
                     if self._register_consumer(consumer, client, data):
@@ -158,7 +158,7 @@ class ClientManageProcessor:
         return answer
 
     def _count(self, channel: Channel) -> None:
-        """Tell the memory budget what the clients of a connection take."""
+        """Update the memory budget by the size of a connection's clients."""
         if not channel.closed:
             size = self._consumers.size_of(channel) + self._producers.size_of(channel)
             channel.memory.subscriptions.hold(channel, size)
@@ -168,8 +168,8 @@ class ClientManageProcessor:
     ) -> bool:
         """Register one group of a heartbeat.
 
-        Returns: whether the client shall send its subscriptions again, because its fingerprint is
-          not the one of the group's last heartbeat or they are not known.
+        Returns: whether the client must send its subscriptions again, because its fingerprint
+          differs from that of the group's last heartbeat, or they are unknown.
         """
         group = consumer.group_name
         if (
@@ -204,8 +204,8 @@ class ClientManageProcessor:
         before = info.heartbeat_fingerprint
         info.heartbeat_fingerprint = data.heartbeat_fingerprint
         if before is None:
-            # RocketMQ says "no change" here, and a client whose broker was restarted then goes on
-            # without subscriptions for ever.
+            # RocketMQ answers "no change" here, so after a restart of the broker a client would
+            # stay without subscriptions for ever.
             return data.is_without_sub
         return before != data.heartbeat_fingerprint
 
@@ -251,7 +251,7 @@ class ClientManageProcessor:
         found = compile_filter(subscription.expression_type, subscription.sub_string)
         if isinstance(found, str):
             logger.warning(
-                "client %s of group %s has a wrong expression for %s: %s",
+                "client %s of group %s cannot start, its expression for topic %s is wrong: %s",
                 body.client_id, body.group, subscription.topic, found,
             )  # fmt: skip
             raise RequestRefused(ResponseCode.SUBSCRIPTION_PARSE_FAILED, found)
@@ -259,7 +259,7 @@ class ClientManageProcessor:
 
 
 def _parts_of(consumers: list[ConsumerData]) -> Iterator[list[ConsumerData]]:
-    """The consumers of a heartbeat that are registered in one go."""
+    """Split the consumers of a heartbeat into steps."""
     part: list[ConsumerData] = []
     count = 0
     for consumer in consumers:
@@ -273,14 +273,15 @@ def _parts_of(consumers: list[ConsumerData]) -> Iterator[list[ConsumerData]]:
 
 
 def _refuse_too_large(data: HeartbeatData) -> None:
-    """Raises: RequestRefused: SYSTEM_ERROR, something would take too much memory."""
+    """Raises: RequestRefused: SYSTEM_ERROR: a name or a subscription is too long."""
     reason = None
     if len(data.client_id) > CLIENT_ID_LENGTH_MAX:
-        reason = f"a client id of {len(data.client_id)} characters, and {CLIENT_ID_LENGTH_MAX} fit"
+        size = len(data.client_id)
+        reason = f"the client id has {size} characters, the limit is {CLIENT_ID_LENGTH_MAX}"
     for producer in data.producer_data_set:
         if len(producer.group_name) > NAME_SIZE_MAX:
             size = len(producer.group_name)
-            reason = f"a producer group's name of {size} characters, and {NAME_SIZE_MAX} fit"
+            reason = f"a producer group's name has {size} characters, the limit is {NAME_SIZE_MAX}"
     for consumer in data.consumer_data_set:
         for subscription in consumer.subscription_data_set:
             if len(subscription.sub_string) + len(subscription.code_set) > SUBSCRIPTION_CODES_MAX:
@@ -293,11 +294,11 @@ def _refuse_too_large(data: HeartbeatData) -> None:
 
 
 def _bound_groups(data: HeartbeatData, channel: Channel) -> None:
-    """Leave out the groups of a heartbeat that are more than a connection may have."""
+    """Drop the groups of a heartbeat beyond the limit of a connection."""
     count = max(len(data.consumer_data_set), len(data.producer_data_set))
     if count > GROUPS_PER_CHANNEL_MAX:
         logger.warning(
-            "%s: a heartbeat of %d groups, only the first %d count",
+            "%s sent a heartbeat with %d groups, only the first %d are registered",
             channel.remote_address, count, GROUPS_PER_CHANNEL_MAX,
         )  # fmt: skip
         del data.consumer_data_set[GROUPS_PER_CHANNEL_MAX:]

@@ -1,5 +1,5 @@
-"""A group's members and offsets: GET_CONSUMER_LIST_BY_GROUP (38), QUERY_CONSUMER_OFFSET (14),
-UPDATE_CONSUMER_OFFSET (15).
+"""Members and offsets of consumer groups: GET_CONSUMER_LIST_BY_GROUP (38),
+QUERY_CONSUMER_OFFSET (14), UPDATE_CONSUMER_OFFSET (15).
 
 Java counterpart: broker/processor/ConsumerManageProcessor.java of 5.3.3. Pure.
 Not done: static topics; offsets that an administrator has reset on the server (222).
@@ -34,7 +34,7 @@ logger = logging.getLogger(__name__)
 
 
 class Messages(Protocol):
-    """What is asked of the store; `store.message_store.MessageStore` has it.
+    """The part of the store that is used here; `store.message_store.MessageStore` implements it.
 
     Attributes:
       is_slave: whether its messages come from a master.
@@ -55,7 +55,7 @@ class Messages(Protocol):
 
 
 class ConsumerManageProcessor:
-    """Answers from the tables of consumers and offsets.
+    """Lists the members of groups, and reads and commits their offsets.
 
     Args:
       consumers, offsets, groups, topics: the broker's tables.
@@ -107,10 +107,10 @@ class ConsumerManageProcessor:
         return request.answer(ext_fields={"offset": str(offset)})
 
     def _is_in_memory_from_zero(self, topic: str, queue_id: int) -> bool:
-        """Whether the queue's message 0 is there and new enough to be in memory.
+        """Whether the queue's message 0 exists and is new enough to be in memory.
 
-        A group that never consumed then begins at 0, whatever it would rather do: RocketMQ's way
-        of not losing what was sent while the consumer started.
+        A group that never consumed then begins at 0, even if its consumeFromWhere says otherwise:
+        RocketMQ's way of not losing messages that are sent while the consumer starts.
 
         Source: DefaultMessageStore.checkInMemByConsumeOffset.
         """
@@ -135,8 +135,8 @@ class ConsumerManageProcessor:
             return request.answer(
                 ResponseCode.TOPIC_NOT_EXIST, f"Topic {topic} not exist!", ext_fields={}
             )
-        # RocketMQ takes any queue id and any offset, and so grows without bound. A queue that the
-        # topic had until lately is still consumed to its end.
+        # RocketMQ accepts any queue id and offset, so its table grows without bound. A queue that
+        # the topic had until recently is still consumed to its end.
         end = self._store.max_offset(topic, queue_id)
         if queue_id >= max(config.read_queue_nums, config.write_queue_nums) and end == 0:
             remark = (
@@ -149,7 +149,7 @@ class ConsumerManageProcessor:
         if not self._offsets.commit_within(group, topic, queue_id, offset, end, is_slave=is_slave):
             remark = (
                 f"commitOffset[{offset}] is illegal, topic:[{topic}] queueId:[{queue_id}] "
-                f"ends at {end}: an offset past the end would hide the messages that come next"
+                f"ends at {end}: an offset past the end would hide the next messages"
             )
             return request.answer(ResponseCode.INVALID_PARAMETER, remark, ext_fields={})
         return request.answer(ext_fields={})

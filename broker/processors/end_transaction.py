@@ -1,4 +1,4 @@
-"""The ends of transactions: END_TRANSACTION 37; RESUME_CHECK_HALF_MESSAGE 323.
+"""Ends of transactions: END_TRANSACTION 37; RESUME_CHECK_HALF_MESSAGE 323.
 
 Java counterpart: broker/processor/EndTransactionProcessor.java and
 AdminBrokerProcessor.resumeCheckHalfMessage of 5.3.3.
@@ -43,13 +43,13 @@ _NOT_FOUND: Final = "Find prepared transaction message failed"
 
 
 class EndTransactionProcessor:
-    """Commits and rolls back.
+    """Commits and rolls back transactions, and resumes parked ones.
 
     Args:
       config: the broker's.
-      store: where the half messages lie.
-      puts: appends what is committed, and answers when that is written.
-      transactions: knows what is open.
+      store: has the half messages.
+      puts: appends committed messages, and answers when they are written.
+      transactions: has the open transactions.
     """
 
     def __init__(
@@ -69,11 +69,11 @@ class EndTransactionProcessor:
         }
 
     def end_transaction(self, request: RemotingCommand, channel: Channel) -> None:
-        """Commit or roll back; a state that is still unknown is not answered, as in Apache.
+        """Commit or roll back; an unknown state gets no answer, as from Apache's broker.
 
-        Raises: RequestRefused: SYSTEM_ERROR with Apache's remarks; also for a transaction that is
-          through already, which Apache would commit once more. ILLEGAL_OPERATION: it came later
-          than the message's own immunity time, and a check will ask again.
+        Raises: RequestRefused: SYSTEM_ERROR with Apache's remarks; also for a transaction that has
+          ended already, which Apache would commit again. ILLEGAL_OPERATION: the request came later
+          than the message's immunity time, and a check will follow.
         """
         header = decode(EndTransactionRequestHeader, request.ext_fields)
         kind = header.commit_or_rollback
@@ -81,7 +81,7 @@ class EndTransactionProcessor:
             if kind != TRANSACTION_NOT_TYPE or header.from_transaction_check:
                 logger.warning("%s: transaction %s: state %d", channel, header.msg_id, kind)
             return
-        half = self._look(header.commit_log_offset)
+        half = self._half_message(header.commit_log_offset)
         self._check(half, header)
         self._refuse_forged(half)
         current = self._transactions.can_end(half.queue_offset)
@@ -116,7 +116,7 @@ class EndTransactionProcessor:
                 )
         for is_right, what in (
             (half.topic == TRANS_HALF_TOPIC, _NOT_FOUND),
-            # After a power cut under ASYNC_FLUSH another one may be where it was.
+            # After a power cut under ASYNC_FLUSH another message may have its offset.
             (header.transaction_id in (None, "", half.unique_key), _NOT_FOUND),
             (half.find(b"PGROUP") == header.producer_group, "The producer group wrong"),
             (
@@ -128,9 +128,9 @@ class EndTransactionProcessor:
                 raise RequestRefused(ResponseCode.SYSTEM_ERROR, what)
 
     def _refuse_forged(self, half: MessageExt) -> None:
-        """Refuse what is no record of its queue: bytes in a body that look like a half message.
+        """Refuse bytes within a body that look like a half message, but are no record of the queue.
 
-        Raises: RequestRefused: SYSTEM_ERROR, as if nothing were there.
+        Raises: RequestRefused: SYSTEM_ERROR, as for an unknown transaction.
         """
         try:
             is_there = self._store.is_in_queue(
@@ -144,20 +144,20 @@ class EndTransactionProcessor:
         if not is_there:
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, _NOT_FOUND)
 
-    def _look(self, physical_offset: int) -> MessageExt:
+    def _half_message(self, physical_offset: int) -> MessageExt:
         return stored_message(
             self._store, physical_offset, failed=f"{_NOT_FOUND}: ", missing=_NOT_FOUND
         )
 
     def resume_check(self, request: RemotingCommand, channel: Channel) -> None:
-        """Have a parked transaction checked again, from the first time on.
+        """Resume the checks of a parked transaction, with the count reset to 0.
 
-        Raises: RequestRefused: SYSTEM_ERROR with Apache's remark, and why.
+        Raises: RequestRefused: SYSTEM_ERROR with Apache's remark and the reason.
         """
         header = decode(ResumeCheckHalfMessageRequestHeader, request.ext_fields)
         failed = "Exception was thrown when putting message back to RMQ_SYS_TRANS_HALF_TOPIC."
         try:
-            parked = self._look(decode_offset_id(header.msg_id).physical_offset)
+            parked = self._half_message(decode_offset_id(header.msg_id).physical_offset)
         except (LocalProtocolError, RemoteProtocolError, ValueError) as error:
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"{failed} {error}") from error
         if parked.topic != TRANS_CHECK_MAX_TIME_TOPIC:

@@ -1,4 +1,4 @@
-"""REGISTER_FILTER_SERVER (301): a filter server tells where it listens, every 10 s.
+"""Registration of filter servers, every 10 s: REGISTER_FILTER_SERVER (301).
 
 Java counterpart: AdminBrokerProcessor.registerFilterServer of 4.2.0. Pure.
 """
@@ -20,7 +20,7 @@ from ..filter_server_manager import FilterServerManager
 
 
 class FilterServerProcessor:
-    """Takes in filter servers.
+    """Registers filter servers.
 
     Args:
       config: the broker's; its name and id are the answer.

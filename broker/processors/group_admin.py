@@ -1,4 +1,4 @@
-"""Groups by an administrator's hand: UPDATE_AND_CREATE_SUBSCRIPTIONGROUP (200), its list form
+"""Administration of consumer groups: UPDATE_AND_CREATE_SUBSCRIPTIONGROUP (200), its list form
 (225), GET_ALL_SUBSCRIPTIONGROUP_CONFIG (201), DELETE_SUBSCRIPTIONGROUP (207),
 GET_SUBSCRIPTIONGROUP_CONFIG (352).
 
@@ -132,7 +132,7 @@ class GroupAdminProcessor:
 
     def _one(self, request: RemotingCommand, channel: Channel) -> Answer:
         name = decode(GetSubscriptionGroupConfigRequestHeader, request.ext_fields).group
-        # RocketMQ creates the group where asking for an unknown one; asking changes nothing here.
+        # RocketMQ creates an unknown group here; our broker changes nothing in a query.
         group = self._groups.subscription_group_table.get(name)
         if group is None:
             raise RequestRefused(

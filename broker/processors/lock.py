@@ -1,7 +1,7 @@
-"""LOCK_BATCH_MQ (41) and UNLOCK_BATCH_MQ (42): which client consumes a queue in order.
+"""Queue locks of orderly consumers: LOCK_BATCH_MQ (41) and UNLOCK_BATCH_MQ (42).
 
 Java counterpart: AdminBrokerProcessor.lockBatchMQ, unlockBatchMQ of 5.3.3. Pure.
-Not done: lockInStrictMode, which asks the other replicas; there are none yet.
+Not done: lockInStrictMode, which locks the queues at the other replicas, too.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from ..rebalance_lock_manager import RebalanceLockManager
 from .request import read_body
 
 QUEUES_MAX: Final = 5_000
-"""Queues of one request, at most: 12 ms. A client asks for those that it has of one broker."""
+"""Queues of one request, at most: 12 ms. A client locks its queues of one broker per request."""
 
 
 class LockProcessor:
@@ -33,7 +33,7 @@ class LockProcessor:
 
     Args:
       locks: the table.
-      clock: its monotonic time decides what is expired.
+      clock: its monotonic time decides which locks have expired.
     """
 
     def __init__(self, locks: RebalanceLockManager, *, clock: Clock) -> None:
@@ -59,9 +59,7 @@ class LockProcessor:
 
 
 def _refuse_long_names(body: LockBatchRequestBody) -> None:
-    """Raises: RequestRefused: SYSTEM_ERROR, a name is longer than any topic's, group's or broker's;
-    the table of locks would keep it.
-    """
+    """Raises: RequestRefused: SYSTEM_ERROR: a name is too long to be kept in the table."""
     names = [body.consumer_group]
     names += [name for queue in body.mq_set for name in (queue.topic, queue.broker_name)]
     longest = max(map(len, names))
@@ -74,10 +72,10 @@ def _refuse_long_names(body: LockBatchRequestBody) -> None:
 
 
 def _check_count(body: LockBatchRequestBody | UnlockBatchRequestBody) -> None:
-    """Raises: RequestRefused: SYSTEM_ERROR, more than QUEUES_MAX queues."""
+    """Raises: RequestRefused: SYSTEM_ERROR: more than QUEUES_MAX queues."""
     if len(body.mq_set) > QUEUES_MAX:
         raise RequestRefused(
             ResponseCode.SYSTEM_ERROR,
-            f"{len(body.mq_set)} queues, at most {QUEUES_MAX} are taken at once: "
+            f"the request has {len(body.mq_set)} queues, the limit is {QUEUES_MAX}: "
             "divide the request",
         )

@@ -1,22 +1,22 @@
 """Pulls: PULL_MESSAGE 11, with long polling, the tag filter and the SQL92 filter.
 
-LITE_PULL_MESSAGE 361 is the same, asked by lite pull consumers of 5.x.
+LITE_PULL_MESSAGE 361 is the same request from lite pull consumers of 5.x.
 
-An answer's body is the stored records themselves, sent from the store's maps. A pull that finds
-nothing is held (`pull_request_hold.py`) until a message comes or its time is over.
+An answer's body is the stored records, sent from the store's maps without copying. A pull that
+finds nothing is held (`pull_request_hold.py`) until a message arrives or it times out.
 
-SQL92 is refused unless enablePropertyFilter is true. Such a pull looks through a bounded part of
-its queue, in units and in time; when nothing of it matches, the consumer is told where to go on.
+SQL92 is refused unless enablePropertyFilter is true. Such a pull scans a bounded part of its queue,
+in units and in time; if nothing matches, the answer has the offset at which to continue. If
+messages have bit maps (`filter_bit_maps.py`), only those that may match are read.
 
-Where messages have bit maps (`filter_bit_maps.py`) it reads only those that may match.
+Class filters are applied by filter servers, which pull everything. A consumer that pulls with such
+a subscription from the broker gets every message.
 
-Class filters are applied by filter servers, which pull everything. Who pulls at the broker itself
-by such a subscription gets every message.
-
-A master sends consumers that are far behind to a slave, if slaveReadEnable: suggestWhichBrokerId.
-A slave sends them back when they have come up, and does not hold pulls while it follows a master:
-messages come there first. An offset that it does not have is not corrected there, because its
-master may have it (unless offsetCheckInSlave); without a master such a pull is held, too.
+With slaveReadEnable a master directs consumers that are far behind to a slave
+(suggestWhichBrokerId). A slave directs them back when they have caught up, and does not hold pulls
+while it follows a master, because new messages are at the master first. A slave does not correct an
+offset past its end, because its master may have it (unless offsetCheckInSlave is set); without a
+master such a pull is held.
 
 Java counterpart: broker/processor/PullMessageProcessor.java, DefaultPullMessageResultHandler.java
 of 5.3.3.
@@ -67,16 +67,15 @@ _BROKER_FORBIDDEN: Final = "1"
 _GROUP_FORBIDDEN: Final = "2"
 _TOPIC_FORBIDDEN: Final = "3"
 _BROADCASTING_DISABLE_FORBIDDEN: Final = "4"
-"""Who forbids it. Source: remoting/protocol/ForbiddenType.java."""
+"""The setting that forbids a pull. Source: remoting/protocol/ForbiddenType.java."""
 HOLD_MS_MAX: Final = 30 * 60 * 1000
-"""The longest that a pull may ask to be held; RocketMQ takes any number. Its clients ask for 15 s,
-and at most for what their own time-outs allow."""
+"""The longest time for which a pull may be held; RocketMQ accepts any number. Its clients ask for
+15 s, and never for more than their time-outs."""
 
 FILTER_TIME_MAX_S: Final = 0.01
-"""How long one pull may look for messages that an expression matches, in which nobody else is
-served; at least one message is looked at. The 800 of maxFilterMessageSize take 8 ms with a usual
-expression, a hostile one up to 25 ms for a single hostile message. RocketMQ has no limit but the
-800."""
+"""How long one pull may scan for messages that match its expression, which blocks the loop; at
+least one message is read. The 800 of maxFilterMessageSize take 8 ms with a usual expression, a
+single hostile message with a hostile one up to 25 ms. RocketMQ has no limit but the 800."""
 
 _FOUND = GetMessageStatus.FOUND
 _CODES: Final = {
@@ -91,8 +90,8 @@ _CODES: Final = {
     GetMessageStatus.OFFSET_RESET: ResponseCode.PULL_OFFSET_MOVED,
     GetMessageStatus.OFFSET_TOO_SMALL: ResponseCode.PULL_OFFSET_MOVED,
 }
-"""What each outcome is answered with. The two of an empty queue become PULL_OFFSET_MOVED when the
-pull asked for another offset than 0. Source: PullMessageProcessor.composeResponseHeader."""
+"""The answer's code by outcome. The two of an empty queue become PULL_OFFSET_MOVED when the pull's
+offset is not 0. Source: PullMessageProcessor.composeResponseHeader."""
 
 _MOVED: Final = ResponseCode.PULL_OFFSET_MOVED
 _NOT_FOUND: Final = ResponseCode.PULL_NOT_FOUND
@@ -110,16 +109,15 @@ def _template(status: GetMessageStatus, code: ResponseCode) -> AnswerTemplate:
 
 
 class PullMessageProcessor:
-    """Serves pulls, at once or later.
+    """Serves pulls, immediately or after holding them.
 
     Args:
       config: the broker's.
       store: already loaded.
       topics, groups, consumers, offsets: the broker's tables.
-      now_s: the time by which held pulls expire and pulls with an expression end, such as
-        trio.current_time.
-      filters: what heartbeats registered; None: enablePropertyFilter is false.
-      bit_maps: what is known of messages before they are read.
+      now_s: the clock for deadlines of held pulls and scans, such as trio.current_time.
+      filters: the expressions of heartbeats; None: enablePropertyFilter is false.
+      bit_maps: finds messages that need not be read.
       replication: knows whether a slave follows its master now.
     """
 
@@ -180,8 +178,8 @@ class PullMessageProcessor:
     def pull_message(self, request: RemotingCommand, channel: Channel) -> None:
         """Serve a pull; the answer is written to the channel, now or later.
 
-        Raises: RequestRefused: with Apache's codes and remarks; SYSTEM_ERROR when the message that
-          is asked for is damaged or cannot be read.
+        Raises: RequestRefused: with Apache's codes and remarks; SYSTEM_ERROR: the first message is
+          damaged or cannot be read.
         """
         header = decode(PullMessageRequestHeader, request.ext_fields)
         selector = self._check(header, channel)
@@ -200,7 +198,7 @@ class PullMessageProcessor:
         try:
             result = self._get(pull)
         except StoreError as error:
-            # The consumer asks again later; what to do stands in the text.
+            # The consumer retries; the error's text says what an operator should do.
             logger.error(
                 "%s: a pull of %s failed: %s", channel.remote_address, (topic, queue_id), error
             )
@@ -230,10 +228,10 @@ class PullMessageProcessor:
         self._answer(pull, result)
 
     def _get(self, pull: Pull) -> GetMessageResult:
-        """Ask the store. Raises: StoreError."""
+        """Read from the store. Raises: StoreError: a record or file cannot be read."""
         tags_codes = record_filter = None
         selector = pull.selector
-        if selector is None:  # as most: it wants all messages
+        if selector is None:  # nearly always: all messages are wanted
             pass
         elif isinstance(selector, frozenset):
             tags_codes = selector
@@ -250,17 +248,17 @@ class PullMessageProcessor:
         )
 
     def _commit_past_end(self, header: PullMessageRequestHeader, end: int) -> None:
-        """Note what can be true of an offset that came with a pull; the pull goes on anyway."""
+        """Commit an offset past the queue's end if that can be right; the pull is served anyway."""
         group, topic, queue_id = header.consumer_group, header.topic, header.queue_id
         offset, is_slave = header.commit_offset, self._store.is_slave
         if not self._offsets.commit_within(group, topic, queue_id, offset, end, is_slave=is_slave):
             logger.debug(
-                "the offset %d of group %s is not noted: %s queue %d ends at %d",
+                "the offset %d of group %s is not committed: %s queue %d ends at %d",
                 offset, group, topic, queue_id, end,
             )  # fmt: skip
 
     def _resume(self, held: HeldPull, over: bool) -> bool:
-        """Try a held pull again; say whether it was answered."""
+        """Try a held pull again; return whether it was answered."""
         pull = held.pull
         try:
             result = self._get(pull)
@@ -276,7 +274,7 @@ class PullMessageProcessor:
         if not over:
             is_at_end = result.next_begin_offset >= result.max_offset
             if result.status is GetMessageStatus.NO_MATCHED_MESSAGE and is_at_end:
-                # Looked at already: the next message starts the search here.
+                # Everything so far was compared, so the next try starts at the new message.
                 held.move_to(result.next_begin_offset)
                 return False
             if self._may_wait(result.status, pull.queue_offset):
@@ -285,18 +283,18 @@ class PullMessageProcessor:
         return True
 
     def _record_filter(self, pull: Pull, expression: Expression) -> RecordFilter:
-        """What the store asks of each record for a pull by this expression."""
+        """The filter that the store applies to each record of a pull by an expression."""
         now_s, topic = self._now_s, pull.topic
         end_s = now_s() + FILTER_TIME_MAX_S
         if self._config.filter_support_retry and topic.startswith(RETRY_TOPIC_PREFIX):
             return RecordFilter(partial(self._matches_origin, topic), lambda: now_s() > end_s)
-        hides = self._bit_maps.hides(topic, pull.group, expression)
-        return RecordFilter(expression.matches, lambda: now_s() > end_s, hides)
+        can_skip = self._bit_maps.skip_test(topic, pull.group, expression)
+        return RecordFilter(expression.matches, lambda: now_s() > end_s, can_skip)
 
     def _matches_origin(self, topic: str, properties: bytes) -> bool:
-        """Whether the group of a retry topic wants a message by what it has for its first topic.
+        """Whether a retried message matches the group's expression for its original topic.
 
-        Where the group has no expression for that, it wants all of them.
+        If the group has none, every message matches.
         Source: broker/filter/ExpressionForRetryMessageFilter.java isMatchedByCommitLog.
         """
         origin = find_property(properties, b"RETRY_TOPIC")
@@ -307,12 +305,12 @@ class PullMessageProcessor:
         return data is None or data.expression is None or data.expression.matches(properties)
 
     def _may_wait(self, status: GetMessageStatus, queue_offset: int) -> bool:
-        """Whether a message that comes may be what a pull wants that found nothing."""
+        """Whether a new message may satisfy a pull that found nothing."""
         code = _code_of(status, queue_offset)
         return code == _NOT_FOUND or (code == _MOVED and self._keeps_offsets)
 
     def _code_of(self, status: GetMessageStatus, queue_offset: int) -> ResponseCode:
-        """What a pull is answered with that found nothing.
+        """The answer's code for a pull that found nothing.
 
         Source: PullMessageProcessor.composeResponseHeader, DefaultPullMessageResultHandler.handle.
         """
@@ -323,13 +321,14 @@ class PullMessageProcessor:
 
     def _answer(self, pull: Pull, result: GetMessageResult) -> None:
         topic, group, status = pull.topic, pull.group, result.status
-        if status is _FOUND:  # as nearly always: no more looks than this one
+        if status is _FOUND:  # nearly always
             template = self._found
         else:
             template = self._templates[status, self._code_of(status, pull.queue_offset)]
             if template.code == _MOVED:
                 logger.warning(
-                    "PULL_OFFSET_MOVED: %s of group %s asked %s for offset %d, told %d (%s)",
+                    "PULL_OFFSET_MOVED: %s of group %s pulled %s from offset %d, which does not "
+                    "exist, and is sent to %d (%s)",
                     pull.channel.remote_address, group, topic, pull.queue_offset,
                     result.next_begin_offset, status.name,
                 )  # fmt: skip
@@ -374,9 +373,10 @@ class PullMessageProcessor:
         return MASTER_ID if self._replication.has_master else group.broker_id
 
     def _check(self, header: PullMessageRequestHeader, channel: Channel) -> Selector | None:
-        """What Apache checks before it reads, in its order.
+        """Make the checks that Apache makes before it reads, in its order.
 
-        Raises: RequestRefused. Source: PullMessageProcessor.processRequest.
+        Raises: RequestRefused: a check fails.
+        Source: PullMessageProcessor.processRequest.
         """
         group = header.consumer_group
         topic = header.topic
@@ -422,17 +422,17 @@ class PullMessageProcessor:
         return self._registered(header, group_config.consume_broadcast_enable)
 
     def _given(self, header: PullMessageRequestHeader) -> Selector | None:
-        """What the pull itself says."""
+        """The selector from the subscription in the pull."""
         subscription = header.subscription or ""
         expression_type = header.expression_type
         if not expression_type or expression_type == TAG:
-            if subscription == SUB_ALL:  # as most
+            if subscription == SUB_ALL:  # the usual case
                 return None
             if len(subscription) > SUBSCRIPTION_LENGTH_MAX:
                 raise RequestRefused(
                     ResponseCode.SUBSCRIPTION_PARSE_FAILED,
-                    f"tags of {len(subscription)} characters, "
-                    f"at most {SUBSCRIPTION_LENGTH_MAX} are taken",
+                    f"the tags have {len(subscription)} characters, "
+                    f"the limit is {SUBSCRIPTION_LENGTH_MAX}",
                 )
             return tags_codes_of(subscription)
         if self._filters is None:
@@ -452,7 +452,7 @@ class PullMessageProcessor:
     def _registered(
         self, header: PullMessageRequestHeader, broadcast_enable: bool
     ) -> Selector | None:
-        """What the group's heartbeats told of."""
+        """The selector from the subscription in the group's heartbeats."""
         info = self._consumers.get_consumer_group_info(header.consumer_group)
         if info is None:
             raise RequestRefused(
@@ -494,7 +494,7 @@ class PullMessageProcessor:
 
 
 def _code_of(status: GetMessageStatus, queue_offset: int) -> ResponseCode:
-    """What a master answers."""
+    """The answer's code on a master."""
     return _MOVED if queue_offset and status in _MOVED_WHEN_NOT_FIRST else _CODES[status]
 
 

@@ -1,4 +1,4 @@
-"""The answer to a client whose message the store did not take.
+"""Answers to clients whose message the store refused.
 
 Java counterpart: broker/processor/SendMessageProcessor.java handlePutMessageResult of 5.3.3. Pure.
 """
@@ -15,6 +15,7 @@ def refusal_of_put(refusal: PutRefusal, config: MessageStoreConfig) -> RequestRe
     """The answer to a put that stored nothing.
 
     Args:
+      refusal: the store's.
       config: the limits.
     """
     status, remark = refusal
@@ -26,7 +27,7 @@ def refusal_of_put(refusal: PutRefusal, config: MessageStoreConfig) -> RequestRe
         )
     why = f" ({remark})" if remark else ""
     if status is PutMessageStatus.SERVICE_NOT_AVAILABLE:
-        # Apache lists what it may be: a full disk, a slave, a store that was shut down.
+        # Apache's remark lists possible causes: a full disk, a slave, a store that was shut down.
         reason = remark or "the message store has been shut down"
         return RequestRefused(
             ResponseCode.SERVICE_NOT_AVAILABLE, f"service not available now: {reason}"

@@ -1,8 +1,8 @@
-"""Single messages: VIEW_MESSAGE_BY_ID (33) by physical offset, QUERY_MESSAGE (12) by key.
+"""Queries of messages: VIEW_MESSAGE_BY_ID (33) by physical offset, QUERY_MESSAGE (12) by key.
 
-An answer's body is the stored records themselves, sent from the store's maps. A message is found as
-soon as it is visible to consumers; by key, a moment later, when the index has it. Its topic may be
-deleted meanwhile: the log still has the message.
+An answer's body is the stored records, sent from the store's maps without copying. A message is
+found as soon as it is visible to consumers, by key a moment later, when it is indexed. A message of
+a deleted topic is found as long as the log has it.
 
 Java counterpart: broker/processor/QueryMessageProcessor.java, DefaultMessageStore.queryMessage of
 5.3.3.
@@ -33,12 +33,12 @@ from ...store.reading.message_reader import QueryResult
 logger = logging.getLogger(__name__)
 
 UNIQUE_KEY_COUNT_MAX: Final = 32
-"""Messages that a look-up by unique key answers at most, whatever was asked for. RocketMQ:
+"""Messages that a query by unique key returns at most, even if more are requested. RocketMQ:
 defaultQueryMaxNum, 32."""
 
 ANSWER_SIZE_MAX: Final = FRAME_SIZE_MAX - 4096
-"""Bytes of records in one answer: what a frame holds beside the header, which has two numbers.
-RocketMQ sends whatever was found; its own clients close the connection over a larger frame."""
+"""Bytes of records in one answer: a frame without the header, which has two numbers. RocketMQ has
+no limit, but its clients close the connection at a larger frame."""
 
 _INDEX_BY_TAG: Final = "T"
 _NOT_FOUND: Final = "can not find message, maybe time range not correct"
@@ -48,7 +48,7 @@ _NOTHING: Final = encode_header(
 
 
 class Messages(Protocol):
-    """What is asked of the store; `store.message_store.MessageStore` has it."""
+    """The part of the store that is used here; `store.message_store.MessageStore` implements it."""
 
     def message_at(self, physical_offset: PhysicalOffset) -> memoryview | None:
         """The record at a physical offset; None when none starts there."""
@@ -60,7 +60,7 @@ class Messages(Protocol):
 
 
 class QueryMessageProcessor:
-    """Answers from the store.
+    """Serves queries from the store.
 
     Args:
       store: the broker's messages.
@@ -74,15 +74,16 @@ class QueryMessageProcessor:
         }
 
     def view_message(self, request: RemotingCommand, channel: Channel) -> None:
-        """Answer the record that begins at a physical offset.
+        """Answer with the record that begins at a physical offset.
 
-        Raises: RequestRefused: SYSTEM_ERROR, none begins there, or it is damaged or cannot be read.
+        Raises: RequestRefused: SYSTEM_ERROR: no record begins there, or it is damaged or cannot be
+          read.
         """
         offset = decode(ViewMessageRequestHeader, request.ext_fields).offset
         try:
             record = self._store.message_at(PhysicalOffset(offset))
         except StoreError as error:
-            raise _refusal(channel, f"a look at offset {offset}", error) from error
+            raise _refusal(channel, f"a read at offset {offset}", error) from error
         if record is None:
             raise RequestRefused(
                 ResponseCode.SYSTEM_ERROR, f"can not find message by the offset, {offset}"
@@ -91,15 +92,15 @@ class QueryMessageProcessor:
         channel.write([head, record], len(head) + len(record))
 
     def query_message(self, request: RemotingCommand, channel: Channel) -> Answer:
-        """Answer the records with a key, or with a unique key, oldest first.
+        """Answer with the records of a key, or of a unique key, oldest first.
 
-        The newest ones are answered: as many as are asked for, at most maxMsgsNumBatch
-        (UNIQUE_KEY_COUNT_MAX by unique key), and at most ANSWER_SIZE_MAX bytes of them. The newest
-        one is answered whatever its size; what is left out are always older ones, and the answer
-        does not tell: who wants them asks again with an end before what came.
+        The answer has the newest records: at most the requested number, maxMsgsNumBatch
+        (UNIQUE_KEY_COUNT_MAX by unique key) and ANSWER_SIZE_MAX bytes. The newest record is
+        included whatever its size. The answer does not say that older ones were left out; to get
+        them, repeat the query with an earlier end.
 
-        Raises: RequestRefused: SYSTEM_ERROR, one of the messages is damaged or a file cannot be
-          read; REQUEST_CODE_NOT_SUPPORTED for a look-up by tag.
+        Raises: RequestRefused: SYSTEM_ERROR: one of the messages is damaged or a file cannot be
+          read; REQUEST_CODE_NOT_SUPPORTED: a query by tag.
         """
         header = decode(QueryMessageRequestHeader, request.ext_fields)
         count_max = UNIQUE_KEY_COUNT_MAX if header.is_unique_key_query else header.max_num
@@ -134,11 +135,11 @@ class QueryMessageProcessor:
 
 
 def newest_that_fit(records: list[memoryview], size_max: int) -> list[memoryview]:
-    """The last of these records, as many as have at most `size_max` bytes together.
+    """The last of these records that fit into `size_max` bytes together.
 
     Args:
       records: oldest first.
-      size_max: bytes; the last record is there even if it alone has more.
+      size_max: bytes; the last record is included even if it is larger.
     """
     size = 0
     for index in range(len(records) - 1, -1, -1):

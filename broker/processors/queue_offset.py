@@ -1,8 +1,8 @@
-"""What a queue holds: GET_MAX_OFFSET (30), GET_MIN_OFFSET (31), SEARCH_OFFSET_BY_TIMESTAMP (29),
+"""Offsets of queues: GET_MAX_OFFSET (30), GET_MIN_OFFSET (31), SEARCH_OFFSET_BY_TIMESTAMP (29),
 GET_EARLIEST_MSG_STORETIME (32).
 
-A queue that is not there is an empty one, as with RocketMQ: 0, 0, 0 and -1. RocketMQ makes its
-folder while it is at it, whatever the topic; here nothing is made.
+A missing queue counts as empty, as with RocketMQ: 0, 0, 0 and -1. RocketMQ creates its folder for
+any topic name; here nothing is created.
 
 Java counterpart: AdminBrokerProcessor.getMaxOffset, getMinOffset, searchOffsetByTimestamp,
 getEarliestMsgStoretime of 5.3.3. Pure.
@@ -27,7 +27,7 @@ from ...store.status import BoundaryType
 
 
 class QueueOffsets(Protocol):
-    """What is asked of the store; `store.message_store.MessageStore` has it."""
+    """The part of the store that is used here; `store.message_store.MessageStore` implements it."""
 
     def max_offset(self, topic: str, queue_id: int) -> int:
         """Next queue offset; 0 when there is no such queue."""
@@ -45,7 +45,7 @@ class QueueOffsets(Protocol):
 
 
 class QueueOffsetProcessor:
-    """Answers from the store.
+    """Serves queries of offsets from the store.
 
     Args:
       store: the broker's messages.
@@ -68,7 +68,7 @@ class QueueOffsetProcessor:
     def _min_offset(self, request: RemotingCommand, channel: Channel) -> Answer:
         header = decode(GetMinOffsetRequestHeader, request.ext_fields)
         offset = max(0, self._store.min_offset(header.topic, header.queue_id))
-        # The empty remark is RocketMQ's, by way of its RpcResponse.
+        # RocketMQ's remark is empty, too, because of its RpcResponse.
         return request.answer(remark="", ext_fields={"offset": str(offset)})
 
     def _search(self, request: RemotingCommand, channel: Channel) -> Answer:

@@ -1,6 +1,6 @@
-"""Taking timer messages back: RECALL_MESSAGE 370.
+"""Recalls of timer messages: RECALL_MESSAGE 370.
 
-What takes one back is itself a message that waits in rmq_sys_wheel_timer, in the same slot.
+A recall is stored as a message in rmq_sys_wheel_timer, in the same slot as the recalled one.
 
 Java counterpart: broker/processor/RecallMessageProcessor.java of 5.5.0.
 """
@@ -29,12 +29,12 @@ RECALL_TAG = "_RECALL_TAG_"
 
 
 class RecallMessageProcessor:
-    """Takes timer messages back.
+    """Recalls timer messages.
 
     Args:
       config: the broker's.
       store: already loaded.
-      puts: appends, and answers when that is written.
+      puts: appends messages, and answers when they are written.
       topics: the broker's.
     """
 
@@ -55,8 +55,8 @@ class RecallMessageProcessor:
     def recall(self, request: RemotingCommand, channel: Channel) -> None:
         """Serve a recall; the answer names the message by its unique key.
 
-        Raises: RequestRefused: recalls are off, or the handle is not one of a message that waits
-          here.
+        Raises: RequestRefused: recalls are off, or the handle is not that of a message that waits
+          on this broker.
         """
         header = decode(RecallMessageRequestHeader, request.ext_fields)
         if not self._config.recall_message_enable:
@@ -96,9 +96,10 @@ class RecallMessageProcessor:
         self._puts.put_and_answer(request, channel, message, fields=fields, remark=NOT_SET)
 
     def _read(self, header: RecallMessageRequestHeader) -> RecallHandle:
-        """The handle, of a message that is yet to come.
+        """The handle of a message that is not due yet.
 
-        Raises: RequestRefused: ILLEGAL_OPERATION.
+        Raises: RequestRefused: ILLEGAL_OPERATION: the handle is malformed, of another topic or
+          broker, or its message is due already.
         """
         try:
             handle = RecallHandle.from_text(header.recall_handle)

@@ -1,12 +1,12 @@
-"""What slaves ask their master, and how replication goes: GET_ALL_CONSUMER_OFFSET (43),
+"""Requests of slaves, and the state of replication: GET_ALL_CONSUMER_OFFSET (43),
 GET_ALL_DELAY_OFFSET (45), GET_TIMER_CHECK_POINT (60), GET_TIMER_METRICS (61),
 GET_ALL_MESSAGE_REQUEST_MODE (402), GET_BROKER_HA_STATUS (907).
 
-Topics (21) and groups (201) are in `topic_admin.py` and `group_admin.py`. A slave answers, too,
-with what it has copied.
+Topics (21) and groups (201) are in `topic_admin.py` and `group_admin.py`. A slave also answers,
+from its copies.
 
 Java counterpart: AdminBrokerProcessor.getAllConsumerOffset and the like of 5.3.3. Pure.
-Not done: counts of timer messages by topic; modes of message requests, which are pop's.
+Not done: counts of timer messages by topic; modes of message requests, which belong to pop.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ from ..timer_message_service import TimerMessageService
 
 
 class ReplicationProcessor:
-    """Answers slaves, and who looks after them.
+    """Serves slaves and administrators of replication.
 
     Args:
       offsets, delay_offsets: the broker's tables.
       timers: None: there are none (timerWheelEnable=false).
-      status: tells how replication goes.
-      clock: for what is answered.
+      status: returns the state of replication.
+      clock: its wall time goes into the answers.
     """
 
     def __init__(

@@ -1,8 +1,8 @@
-"""Replies to requests: SEND_REPLY_MESSAGE 324 and 325, pushed on by 326.
+"""Replies to request messages: SEND_REPLY_MESSAGE 324 and 325, forwarded by 326.
 
-Who asks sends a plain message that names its client id; who answers sends the reply here, and it is
-pushed over the connection of that client. The answer to the reply says whether that came to its
-end; the reply is stored, too, for whoever looks for it.
+A requester sends a plain message with its client id. The responder sends the reply to the broker,
+which pushes it over the requester's connection and answers whether that succeeded. The reply is
+also stored, so that it can be queried.
 
 Java counterpart: broker/processor/ReplyMessageProcessor.java of 5.3.3.
 """
@@ -47,16 +47,16 @@ from .turn_puts import TurnPuts
 logger = logging.getLogger(__name__)
 
 PUSH_TIMEOUT_S: Final = 10.0
-"""How long the client that asked has to take the reply. Source: Broker2Client.callClient."""
+"""How long the requester has to accept the reply. Source: Broker2Client.callClient."""
 
 
 class ReplyMessageProcessor:
-    """Hands replies on.
+    """Forwards replies to the requesters.
 
     Args:
       config: the broker's.
       store: already loaded.
-      puts: appends, and knows the broker's turn.
+      puts: appends messages, and has the broker's turn.
       topics: finds or creates topics, as for any send.
       producers: knows the clients' connections.
       on_messages: called with the queues that got messages.
@@ -87,7 +87,7 @@ class ReplyMessageProcessor:
     def reply(self, request: RemotingCommand, channel: Channel) -> Deferred:
         """Serve a reply.
 
-        Raises: RequestRefused: its header cannot be read, or its topic takes no message.
+        Raises: RequestRefused: its header cannot be read, or its topic accepts no messages.
         """
         if request.code == RequestCode.SEND_REPLY_MESSAGE:
             header = decode(SendMessageRequestHeader, request.ext_fields)
@@ -122,13 +122,13 @@ class ReplyMessageProcessor:
     async def _push(
         self, request: RemotingCommand, header: SendMessageRequestHeader, channel: Channel
     ) -> str:
-        """Hand the reply to who asked; what went wrong, "" when nothing did."""
+        """Push the reply to the requester; return the error, or "" on success."""
         properties = properties_from_bytes((header.properties or "").encode("utf-8", "replace"))
         client_id = properties.get(PROPERTY_MESSAGE_REPLY_TO_CLIENT)
         if client_id is None:
             return f"reply message properties[{PROPERTY_MESSAGE_REPLY_TO_CLIENT}] is null"
-        asker = self._producers.find_channel(client_id)
-        if asker is None:
+        requester = self._producers.find_channel(client_id)
+        if requester is None:
             return f"push reply message fail, channel of <{client_id}> not found."
         now_ms = self._store.now_ms
         properties |= self._turn.answer_constants
@@ -147,7 +147,7 @@ class ReplyMessageProcessor:
             request.body,
         )
         try:
-            answer = await asker.call(command, PUSH_TIMEOUT_S)
+            answer = await requester.call(command, PUSH_TIMEOUT_S)
         except RemotingError as error:
             return f"push reply message to {client_id}fail. {error}"
         if answer.code != ResponseCode.SUCCESS:
@@ -161,9 +161,9 @@ class ReplyMessageProcessor:
         queue_id: int,
         channel: Channel,
     ) -> tuple[str, int] | None:
-        """Store the reply; (message id, queue offset), or None where that failed.
+        """Store the reply; return message id and queue offset, or None if that failed.
 
-        It is not waited for the disk: the reply has arrived, or its sender is told that it has not.
+        It does not wait for the disk, because the answer only reports the push.
         """
         message = InnerMessage(
             header.topic,

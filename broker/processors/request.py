@@ -1,7 +1,4 @@
-"""What processors share: reading a request's body or message, and saving what it changed.
-
-Pure.
-"""
+"""Helpers of processors: reading a request's body or message, and waiting for a save. Pure."""
 
 from __future__ import annotations
 
@@ -28,18 +25,18 @@ def read_body(
     read: Callable[[bytes], BodyT],
     bound: Callable[[BodyT], None] = lambda body: None,
 ) -> BodyT:
-    """The body of a request; `read_body_in_steps` at once.
+    """Read the body of a request; the counterpart of `read_body_in_steps` without steps.
 
     Args:
-      request: whose body.
+      request: has the body.
       read: a body class's `from_request`.
-      bound: as `read_body_in_steps`.
+      bound: see `read_body_in_steps`.
     Raises: RequestRefused: as `read_body_in_steps`.
     """
 
     def steps(body: bytes) -> Steps[BodyT]:
         return read(body)
-        yield  # what makes it a generator
+        yield  # makes this a generator
 
     return at_once(read_body_in_steps(request, steps, bound))
 
@@ -49,16 +46,15 @@ def read_body_in_steps(
     read: Callable[[bytes], Steps[BodyT]],
     bound: Callable[[BodyT], None] = lambda body: None,
 ) -> Steps[BodyT]:
-    """Steps to the body of a request.
+    """Steps that read the body of a request.
 
     Args:
-      request: whose body.
+      request: has the body.
       read: a body class's `from_request_in_steps`.
-      bound: refuses or shortens a body with too many items; called before they are looked at one
-        by one.
-    Raises: RequestRefused: SYSTEM_ERROR, the body is not what the request needs. RocketMQ ends in
-      a NullPointerException or fastjson's own error here, with the same code. INVALID_PARAMETER,
-      a number is outside of the range that its member declares.
+      bound: refuses or shortens a body with too many items; called before the items are checked.
+    Raises: RequestRefused: SYSTEM_ERROR: the body does not have the form that the request needs;
+      RocketMQ fails with a NullPointerException or fastjson's error, with the same code.
+      INVALID_PARAMETER: a number is outside of the range that its member declares.
     """
     try:
         body = yield from read(request.body)
@@ -78,13 +74,14 @@ def read_body_in_steps(
 def stored_message(
     store: MessageStore, physical_offset: int, *, failed: str, missing: str
 ) -> MessageExt:
-    """The message that a request names by its place in the commit log.
+    """The message that a request names by its physical offset.
 
     Args:
-      physical_offset: as it came, any number.
-      failed: begins the remark when it is damaged or cannot be read.
-      missing: the remark when none starts there.
-    Raises: RequestRefused: SYSTEM_ERROR.
+      store: the broker's.
+      physical_offset: from the request, any number.
+      failed: begins the remark if the record is damaged or cannot be read.
+      missing: the remark if no record starts there.
+    Raises: RequestRefused: SYSTEM_ERROR: there is no readable record.
     """
     try:
         record = store.message_at(PhysicalOffset(physical_offset))
@@ -96,10 +93,10 @@ def stored_message(
 
 
 async def until_saved(file: StateFile) -> None:
-    """Wait until what an administrator changed will last.
+    """Wait until an administrator's change is saved.
 
-    Raises: RequestRefused: SYSTEM_ERROR, the change could not be saved: the disk is full, or the
-      folder cannot be written.
+    Raises: RequestRefused: SYSTEM_ERROR: it could not be saved, because the disk is full or the
+      folder is not writable.
     """
     try:
         await file.saved()
@@ -108,7 +105,7 @@ async def until_saved(file: StateFile) -> None:
 
 
 def unsaved(error: StoreIOError) -> RequestRefused:
-    """What an administrator is told whose change holds until the broker stops, but not longer."""
+    """The refusal for a change that is in effect but will be lost at a restart."""
     return RequestRefused(
         ResponseCode.SYSTEM_ERROR, f"the change was made but could not be saved: {error}"
     )

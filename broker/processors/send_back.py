@@ -1,7 +1,7 @@
-"""Messages that a consumer could not consume: CONSUMER_SEND_MSG_BACK 36.
+"""Retries of messages that a consumer could not consume: CONSUMER_SEND_MSG_BACK 36.
 
-The message is stored once more, in the group's retry topic with a delay that grows with each try,
-or in its dead letter topic when the tries are used up.
+The message is stored again, in the group's retry topic with a delay that grows with each retry, or
+in its dead letter topic after the last one.
 
 Java counterpart: broker/processor/AbstractSendMessageProcessor.java consumerSendMsgBack of 5.3.3.
 """
@@ -39,39 +39,39 @@ _UNIT_SUB: Final = 2
 """TopicSysFlag: the retry topic of a consumer that belongs to a unit."""
 
 
-class Verdict(NamedTuple):
-    """What becomes of a message that was sent back.
+class RetryDecision(NamedTuple):
+    """The treatment of a message that was sent back.
 
     Attributes:
       is_dead: it goes to the dead letter topic.
-      delay_level: after which it is tried again; 0: at once, for the dead.
+      delay_level: the delay of its retry; 0: none, for dead letters.
     """
 
     is_dead: bool
     delay_level: int
 
 
-def judge(reconsume_times: int, delay_level: int, reconsume_times_max: int) -> Verdict:
-    """Try again or give up.
+def decide_retry(reconsume_times: int, delay_level: int, reconsume_times_max: int) -> RetryDecision:
+    """Decide whether a message is retried or becomes a dead letter.
 
     Args:
-      reconsume_times: how often the message was tried again before.
-      delay_level: what the consumer asked for; 0: the broker says, negative: give up.
+      reconsume_times: the number of retries so far.
+      delay_level: requested by the consumer; 0: the broker decides, negative: a dead letter.
       reconsume_times_max: of the consumer, or of its group.
     Source: AbstractSendMessageProcessor.consumerSendMsgBack.
     """
     if reconsume_times >= reconsume_times_max or delay_level < 0:
-        return Verdict(True, 0)
-    return Verdict(False, delay_level or FIRST_RETRY_LEVEL + reconsume_times)
+        return RetryDecision(True, 0)
+    return RetryDecision(False, delay_level or FIRST_RETRY_LEVEL + reconsume_times)
 
 
 class SendBackProcessor:
-    """Takes messages back.
+    """Stores messages again that consumers send back.
 
     Args:
       config: the broker's.
-      store: where the message still lies.
-      puts: appends, and answers when that is written.
+      store: has the original message.
+      puts: appends messages, and answers when they are written.
       topics: finds or creates the group's topics.
       groups: the consumer groups.
       random: picks the queue of the retry topic.
@@ -101,9 +101,9 @@ class SendBackProcessor:
         """Store a message again for its group; the answer leaves when that is written.
 
         Raises:
-          RequestRefused: with Apache's codes and remarks; SYSTEM_ERROR when the message is not
-            there any more, or damaged; SERVICE_NOT_AVAILABLE when the group or a topic of it is new
-            and cannot be saved.
+          RequestRefused: with Apache's codes and remarks; SYSTEM_ERROR: the message was deleted or
+            is damaged; SERVICE_NOT_AVAILABLE: the group or a topic of it is new and cannot be
+            saved.
           Postponed: the group or a topic of it is new and being saved.
         """
         header = decode(ConsumerSendMsgBackRequestHeader, request.ext_fields)
@@ -119,7 +119,7 @@ class SendBackProcessor:
                 ResponseCode.NO_PERMISSION,
                 f"the broker[{self._config.broker_ip1}] sending message is forbidden",
             )
-        if group.retry_queue_nums <= 0:  # the administrator wants nothing tried again
+        if group.retry_queue_nums <= 0:  # an administrator has switched retries off
             return request.answer(ResponseCode.SUCCESS, None)
         topic = RETRY_TOPIC_PREFIX + header.group
         sys_flag = _UNIT_SUB if header.unit_mode else 0
@@ -141,25 +141,27 @@ class SendBackProcessor:
         times_max = header.max_reconsume_times
         if times_max is None:
             times_max = group.retry_max_times
-        verdict = judge(message.reconsume_times, header.delay_level, times_max)
-        if verdict.is_dead:
+        decision = decide_retry(message.reconsume_times, header.delay_level, times_max)
+        if decision.is_dead:
             topic = DLQ_TOPIC_PREFIX + header.group
             config = self._topics.of_group(topic, DLQ_QUEUE_COUNT)
             logger.warning(
-                "%s: message %s of %s is given up after %d tries, it goes to %s",
+                "%s: message %s of %s is not retried after %d tries, it becomes a dead letter in "
+                "%s",
                 channel.remote_address, message.unique_key or message.offset_message_id,
                 message.topic, message.reconsume_times, topic,
             )  # fmt: skip
         again = InnerMessage.of(message)
         again.topic = topic
-        # The topic may have other queues than the group asks for now, and only they are read.
+        # Not the group's retryQueueNums: the existing topic may have other queues.
         again.queue_id = any_queue(config, self._random)
         first = {"RETRY_TOPIC": message.topic, "ORIGIN_MESSAGE_ID": message.offset_message_id}
         known = {name: message.properties.get(name, value) for name, value in first.items()}
-        # A dead one keeps saying DELAY 0, as Apache's does.
-        again.change_properties({**known, "WAIT": "false", "DELAY": str(verdict.delay_level)})
+        # A dead letter has DELAY 0, as Apache's.
+        again.change_properties({**known, "WAIT": "false", "DELAY": str(decision.delay_level)})
         again.store_host = self._puts.turn.store_host
         again.reconsume_times = min(message.reconsume_times + 1, INT32_MAX)
-        # The consumer is through with it once this is answered. (Apache answers before the fsync.)
+        # After the answer the consumer commits past the message, so the answer waits for the fsync.
+        # (Apache answers before it.)
         self._puts.put_and_answer(request, channel, again, waits=True)
         return None

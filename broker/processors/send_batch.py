@@ -25,13 +25,13 @@ from .send_turn import WAIT_OFF, SendTurn
 
 
 class SendBatchProcessor:
-    """Stores batches: all messages of one or none of them.
+    """Stores batches, each completely or not at all.
 
     Args:
       store: already loaded.
       turn: of the broker.
       topics: finds or creates the topic.
-      added: to the properties of each message.
+      added: the properties that the broker adds to each message.
     """
 
     def __init__(
@@ -47,8 +47,9 @@ class SendBatchProcessor:
         }
 
     def send_batch_message(self, request: RemotingCommand, channel: Channel) -> None:
-        """Serve a send of several messages of one topic and queue.
+        """Serve a send of several messages for one topic and queue.
 
+        Raises: RequestRefused: the batch, or one of its messages, is not allowed or was not stored.
         Source: SendMessageProcessor.sendBatchMessage.
         """
         turn = self._turn
@@ -70,7 +71,7 @@ class SendBatchProcessor:
         properties = (header.properties or "").encode("utf-8", "replace")
         added, unique_key = self._added.first, None
         if config.attributes.get(QUEUE_TYPE) == BATCH_CQ:
-            # One record of its own, an inner batch, if the producer gave the batch a unique key.
+            # The batch is one record, an inner batch, if the producer gave it a unique key.
             _refuse_in_batch(properties)
             unique_key = find_property(properties, b"UNIQ_KEY")
             if unique_key is not None:
@@ -95,7 +96,7 @@ class SendBatchProcessor:
                 reconsume_times=header.reconsume_times or 0,
             )
             if refusal is not None:
-                list(iter_batch(request.body))  # says it if the batch cannot be read
+                list(iter_batch(request.body))  # raises a better error if the batch is malformed
                 raise turn.refusal(refusal)
         except RemoteProtocolError as error:
             raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, f"batch body: {error}") from error
@@ -105,13 +106,13 @@ class SendBatchProcessor:
             "queueId": str(queue_id),
             "queueOffset": str(queue_offset),
         }
-        if unique_key is not None:  # tells 5.x producers that it is one message with one key
+        if unique_key is not None:  # for 5.x producers: the batch is one message with one key
             fields["batchUniqId"] = str(unique_key, "utf-8", "replace")
         turn.answer_send(request, fields, WAIT_OFF not in properties)
 
 
 def _refuse_in_batch(properties: bytes) -> None:
-    """Refuse what would be stored as a plain message, or what only a broker sets.
+    """Refuse properties that a batch cannot honour, or that only a broker sets.
 
     Raises: RequestRefused: REQUEST_CODE_NOT_SUPPORTED, see `admission.refused_in_batch`.
     """

@@ -1,12 +1,11 @@
 """Sends: SEND_MESSAGE 10, SEND_MESSAGE_V2 310.
 
-The path that every message passes. A send is checked and appended by one plain function; its
-answer is built at once but kept back by the turn (`send_turn.py`) until the store has written
-everything that the turn appended: an answer never leaves before its bytes are in the file.
+The hot path. A send is checked and appended by one plain function; its answer is built at once but
+kept by the turn (`send_turn.py`) until the store has written everything that the turn appended, so
+no answer leaves before its message is in the file.
 
-A delayed message waits in SCHEDULE_TOPIC_XXXX or rmq_sys_wheel_timer, one for a retry topic that
-was tried too often goes to the dead letters, a transaction's message waits for its end:
-`_send_special`.
+`_send_special` handles messages that are stored elsewhere first: delayed ones in
+SCHEDULE_TOPIC_XXXX or rmq_sys_wheel_timer, half messages, and retries that become dead letters.
 
 Java counterpart: broker/processor/SendMessageProcessor.java, AbstractSendMessageProcessor.java of
 5.3.3.
@@ -67,11 +66,11 @@ class SendMessageProcessor:
     Args:
       config: the broker's.
       store: already loaded.
-      puts: appends what may have to wait, and knows the turn.
+      puts: appends messages that may be delayed, and has the turn.
       topics: finds or creates topics.
-      added: to the properties of each message.
+      added: the properties that the broker adds to each message.
       groups: the consumer groups.
-      is_ordered: whether a group consumes in order: one of its clients holds locks.
+      is_ordered: returns whether a group consumes in order, that is, a client of it holds locks.
     """
 
     def __init__(
@@ -93,7 +92,7 @@ class SendMessageProcessor:
         self._added = added
         self._groups = groups
         self._is_ordered = is_ordered
-        # What `_send` looks at for every message.
+        # Copies for `_send`, which reads them for every message.
         self._topic_table = topics.table
         self._checked_topics = topics.checked
         self._is_read_only = topics.is_read_only
@@ -115,11 +114,11 @@ class SendMessageProcessor:
 
     def _send(self, request: RemotingCommand, channel: Channel, names: SendNames) -> None:
         turn = self._turn
-        if channel is not turn.channel:  # spares the call
+        if channel is not turn.channel:  # saves a call
             turn.begin(channel)
         fields = request.ext_fields
         n_topic, n_queue, n_sys_flag, n_born, n_flag, n_properties, n_reconsume = names
-        # The numbers of nearly all sends are known by their texts; others are read one by one.
+        # In nearly all sends the numbers are these texts; others are parsed one by one.
         try:
             topic = fields[n_topic]
             queue_id = QUEUE_IDS.get(fields[n_queue])
@@ -158,7 +157,7 @@ class SendMessageProcessor:
         tags = _tags_of(properties) if TAGS_HEAD in properties else 0
         waits = WAIT_OFF not in properties
         if has_key and MSG_REGION_HEAD not in properties:
-            # 4.9 leaves the last separator out.
+            # 4.9 sends no separator after the last property.
             properties += self._added_first if properties[-1] == 2 else self._added_after
         else:
             properties = self._added.merge_into(properties, self._store.now_ms)
@@ -183,10 +182,10 @@ class SendMessageProcessor:
         turn.accept(request, queue_id, physical_offset, queue_offset, waits)
 
     def _send_special(self, request: RemotingCommand, message: InnerMessage) -> None:
-        """A send that may be stored elsewhere: delayed, or for a group's retry topic.
+        """Store a send that may be delayed, of a transaction, or for a group's retry topic.
 
-        Its answer names the queue that was asked for, as Apache's does, and the place where the
-        message is.
+        As in Apache's broker the answer has the queue that was requested, but the offsets at which
+        the message is stored.
         """
         queue_id = message.queue_id
         message.properties = self._added.merge_into(message.properties, self._store.now_ms)
@@ -195,7 +194,7 @@ class SendMessageProcessor:
         ):
             self._send_half(request, message)
             return
-        # Clients before 4.6.1 leave the bits in a message that is tried again; they would hide it.
+        # Clients before 4.6.1 keep the bits in a retried message; they would hide it.
         message.sys_flag = reset_transaction_value(message.sys_flag, TRANSACTION_NOT_TYPE)
         if message.topic.startswith(RETRY_TOPIC_PREFIX) and self._is_dead(request, message):
             message.topic = DLQ_TOPIC_PREFIX + message.topic.removeprefix(RETRY_TOPIC_PREFIX)
@@ -205,7 +204,7 @@ class SendMessageProcessor:
         waits = WAIT_OFF not in message.properties
         message = self._puts.waiting(message)
         if message.topic == TIMER_TOPIC:
-            # The handle first: what is stored must not be refused.
+            # The handle first, because its error must not refuse a message that is stored.
             handle = recall_handle(message.properties, self._config.broker_name)
             fields = self._place_fields(queue_id, self._puts.put(message))
             self._turn.answer_send(request, fields | {"recallHandle": handle}, waits)
@@ -213,7 +212,7 @@ class SendMessageProcessor:
             self._turn.accept(request, queue_id, *self._puts.put(message), waits)
 
     def _send_half(self, request: RemotingCommand, message: InnerMessage) -> None:
-        """A transaction's message; its answer names it by its unique key, too."""
+        """Store a half message; the answer has its unique key, too."""
         if self._config.reject_transaction_message:
             raise RequestRefused(
                 ResponseCode.NO_PERMISSION,
@@ -238,12 +237,12 @@ class SendMessageProcessor:
         }
 
     def _is_dead(self, request: RemotingCommand, message: InnerMessage) -> bool:
-        """Whether a message for a retry topic was tried too often.
+        """Whether a message that a client sends to a retry topic becomes a dead letter.
 
-        A client sends there itself where sending back failed, and an ordered consumer when it gives
-        a message up; the latter holds locks.
+        A client sends there if sending back failed. An orderly consumer, which holds locks, sends
+        there only messages that it gives up.
 
-        Raises: RequestRefused: there is no such group.
+        Raises: RequestRefused: the group does not exist.
         Source: SendMessageProcessor.handleRetryAndDLQ.
         """
         group_name = message.topic.removeprefix(RETRY_TOPIC_PREFIX)

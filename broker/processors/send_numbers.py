@@ -1,4 +1,4 @@
-"""Fields of a send's header, which the send's path reads without a typed header. Pure."""
+"""Fields of a send's header, read without a typed header for speed. Pure."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from ...remoting.response_codes import ResponseCode
 from ...remoting.sys_flag import TRANSACTION_PREPARED_TYPE
 
 QUEUE_IDS: Final = {str(queue_id): queue_id for queue_id in range(-1, 1024)}
-"""The queue ids of nearly all sends by their texts: quicker than `int`, and as strict as Java."""
+"""The queue ids of nearly all sends by their texts: faster than `int`, and as strict as Java."""
 BORN_DIGITS: Final = 13
-"""Of a time in ms since 1970 between the years 2001 and 2286."""
+"""Digits of a time in ms since 1970 between the years 2001 and 2286."""
 
 
 class SendNames(NamedTuple):
@@ -43,7 +43,7 @@ LETTER_NAMES: Final = SendNames("b", "e", "f", "g", "h", "i", "j")
 
 
 class SendNumbers(NamedTuple):
-    """The numbers of a send; `reconsume_times` is how often its message was tried before."""
+    """The numbers of a send; `reconsume_times` is the number of earlier retries."""
 
     queue_id: int
     born_timestamp_ms: int
@@ -53,12 +53,13 @@ class SendNumbers(NamedTuple):
 
 
 def read_numbers(fields: Mapping[str, str], names: SendNames) -> SendNumbers:
-    """The numbers of a send, each checked.
+    """Read and check the numbers of a send.
 
     Args:
       fields: the send's header.
-    Raises: KeyError: a field is missing. RequestRefused: a number is none, or outside of its
-      range, or the send would be stored where no consumer ever sees it.
+      names: the fields' names.
+    Raises: KeyError: a field is missing. RequestRefused: a number is malformed or out of range, or
+      its sysFlag would hide the message from all consumers.
     """
     sys_flag = read_number(names.sys_flag, MESSAGE_SYS_FLAG, fields[names.sys_flag])
     refuse_hidden(sys_flag, fields.get(names.properties, "").encode("utf-8", "replace"))
@@ -73,8 +74,9 @@ def read_numbers(fields: Mapping[str, str], names: SendNames) -> SendNumbers:
 
 
 def refuse_hidden(sys_flag: int, properties: bytes) -> None:
-    """Refuse a send whose sysFlag says that it is half of a transaction, or rolled back, but whose
-    properties do not: no consumer would see it, and no transaction would end it.
+    """Refuse a send whose sysFlag, but not its properties, marks it as part of a transaction.
+
+    No consumer would see such a message, and no transaction would end it.
 
     Raises: RequestRefused: MESSAGE_ILLEGAL. RocketMQ stores and acknowledges it.
     """

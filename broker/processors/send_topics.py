@@ -1,4 +1,4 @@
-"""SendTopics: the topic and queue of a message that a request has the broker store.
+"""SendTopics: finds or creates the topic of a send, and picks its queue.
 
 Java counterpart: msgCheck of broker/processor/AbstractSendMessageProcessor.java of 5.3.3.
 """
@@ -35,33 +35,33 @@ from ..topic_queues import any_queue
 logger = logging.getLogger(__name__)
 
 WORD_CODES: Final = frozenset({RequestCode.SEND_MESSAGE, RequestCode.SEND_REPLY_MESSAGE})
-"""Sends whose header names are words and not letters."""
+"""Sends whose header names are words, not letters."""
 
 WhenRegistered = Callable[[str, Callable[[], None]], bool]
-"""Calls back, outside of any turn, when the name servers know a topic or have had their time.
-False: there is nothing to wait for, and it does not call back."""
+"""Calls back, outside of any turn, when the name servers know a topic or their time is over.
+Returns False: there is no registration to wait for, and it will not call back."""
 
 DLQ_QUEUE_COUNT: Final = 1
 """Queues of a dead letter topic. Source: AbstractSendMessageProcessor DLQ_NUMS_PER_GROUP."""
 
 
 class SendTopics:
-    """Finds the topic of a send, or creates it where that is allowed, and a queue of it.
+    """Finds the topic of a send, or creates it if that is allowed, and picks a queue.
 
-    The sends into a new topic wait until it is saved, and then until the name servers know it: a
-    producer that has its answer may start a consumer at once, which asks them for the route.
+    Sends to a new topic wait until it is saved, and then until the name servers know it, because a
+    producer may start a consumer as soon as it has the answer, and that needs the topic's route.
 
     Args:
       config: the broker's.
       topics: the broker's.
-      kinds: of these topics.
-      random: picks the queue where the producer leaves it to the broker.
+      kinds: the kinds of these topics.
+      random: picks the queue if the producer leaves the choice to the broker.
       when_registered: waits for the name servers.
 
     Attributes:
       table: the topics by name.
-      checked: names of topics whose sends go through `check`: closed ones, and new ones.
-      is_read_only: the broker takes no messages for ordered topics.
+      checked: names of topics whose sends must go through `check`: closed ones, and new ones.
+      is_read_only: the broker accepts no messages for ordered topics.
     """
 
     def __init__(
@@ -80,8 +80,8 @@ class SendTopics:
         self._kinds = kinds
         self._random = random
         self._when_registered = when_registered
-        self._new: set[str] = set()  # created, and the registration has not been asked for
-        self._waiting: dict[str, list[Callable[[], None]]] = {}  # for the registration, by topic
+        self._new: set[str] = set()  # topics whose registration was not requested yet
+        self._waiting: dict[str, list[Callable[[], None]]] = {}  # sends to resume, by topic
         self._failures = FailureLog(logger)
 
     def of_send(self, request: RemotingCommand, topic: str, channel: Channel) -> TopicConfig:
@@ -97,7 +97,7 @@ class SendTopics:
         return config
 
     def check(self, request: RemotingCommand, topic: str, channel: Channel) -> TopicConfig:
-        """What Apache checks of every send, in its order; creates a topic that may be created.
+        """Make the checks that Apache makes, in its order; create a topic if that is allowed.
 
         Raises:
           RequestRefused: the send is not allowed, or its topic is new and cannot be saved.
@@ -124,7 +124,7 @@ class SendTopics:
         return config
 
     def _create(self, request: RemotingCommand, topic: str, channel: Channel) -> TopicConfig:
-        """A topic that its first send creates; raises as `check`."""
+        """Create the topic of a first send; raises as `check`."""
         letters = request.code not in WORD_CODES
         fields = request.ext_fields
         try:
@@ -158,14 +158,14 @@ class SendTopics:
         return config
 
     def _note_new(self, topic: str) -> None:
-        """Have the sends of a new topic wait for its registration."""
+        """Make the sends to a new topic wait for its registration."""
         self._new.add(topic)
         self.checked.add(topic)
 
     def _await_registration(self, topic: str) -> None:
-        """Let the sends of a new topic go on, in their order, when the name servers know it.
+        """Postpone a send to a new topic until the name servers know it; the order is kept.
 
-        Raises: Postponed: they may not know it yet.
+        Raises: Postponed: the registration has not ended.
         Source: TopicConfigManager.createTopicInSendMessageMethod, which registers it.
         """
         waiting = self._waiting.get(topic)
@@ -179,17 +179,18 @@ class SendTopics:
 
     def _registered(self, topic: str) -> None:
         self.checked.discard(topic)
-        meaning = "Their producers send them again"
-        serving = f"serving the first messages of topic {topic}"
+        meaning = "Their producers time out and send them again"
+        serving = f"serving the first sends to topic {topic}"
         call_each(self._waiting.pop(topic, ()), self._failures, serving, meaning)
 
     def of_group(self, topic: str, queue_count: int, sys_flag: int = 0) -> TopicConfig:
-        """The retry or dead letter topic of a group, created if it is new.
+        """The retry or dead letter topic of a group, created if it does not exist.
 
         Args:
+          topic: its name.
           queue_count, sys_flag: of a new topic.
         Raises:
-          RequestRefused: it is new, and must not be created or cannot be saved.
+          RequestRefused: it is new, and may not be created or could not be saved.
           Postponed: it is new and being saved.
         """
         config = self._topics.create_topic_in_send_message_back(
@@ -201,13 +202,12 @@ class SendTopics:
         return config
 
     def other_queue(self, config: TopicConfig, queue_id: int, channel: Channel) -> int:
-        """The queue for an id that is not one of the writable ones.
+        """The queue for an id outside of the write queues.
 
-        A negative id leaves it to us; a topic without a queue is then refused. One below the read
-        queues is taken, as Apache does: a topic that is being shrunk still has clients with the old
-        route.
+        A negative id leaves the choice to the broker. An id within the read queues is accepted, as
+        by Apache's broker, because a topic that is being shrunk has clients with the old route.
 
-        Raises: RequestRefused: there is no such queue.
+        Raises: RequestRefused: the queue does not exist, or the topic has no queue.
         """
         if queue_id < 0:
             return any_queue(config, self._random)
@@ -221,7 +221,7 @@ class SendTopics:
 
 
 def bad_header(request: RemotingCommand, error: Exception) -> RequestRefused:
-    """The refusal of a send's header that cannot be read, with the typed header's own words."""
+    """The refusal of a send's header that cannot be read, with the typed header's error text."""
     if request.code in WORD_CODES:
         decode(SendMessageRequestHeader, request.ext_fields)
     else:

@@ -1,9 +1,8 @@
-"""SendTurn: the requests of one turn that store messages, and their answers until it is written.
+"""SendTurn: buffers the answers of one turn's sends until the store has committed them.
 
-A send's answer is built at once but kept back until the end of the turn, when the store has written
-everything that the turn appended; under SYNC_FLUSH until fsync returned, and on a SYNC_MASTER until
-slaves have it. A message that is stored and not as safe as that is answered as one that is, with
-another code.
+A send's answer is built at once but kept until the end of the turn, when the store has written
+everything that the turn appended; under SYNC_FLUSH until the fsync returned, and on a SYNC_MASTER
+until slaves have it. If the fsync or the slaves fail, the answer is the same with another code.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ _CODES: Final[Mapping[PutMessageStatus, ResponseCode]] = {
     PutMessageStatus.FLUSH_SLAVE_TIMEOUT: ResponseCode.FLUSH_SLAVE_TIMEOUT,
     PutMessageStatus.SLAVE_NOT_AVAILABLE: ResponseCode.SLAVE_NOT_AVAILABLE,
 }
-"""What is answered for a message that is stored, but not as safe as it should be."""
+"""The code of an answer whose message is stored, but not fsynced or replicated as configured."""
 
 _SENDS: Final = frozenset(
     {RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE}
@@ -42,7 +41,7 @@ _SENDS: Final = frozenset(
 
 
 _Answers = tuple[Channel, list[tuple[RemotingCommand, bytes]]]
-"""To one connection: its requests of a turn, and the answers."""
+"""A connection, and its requests of a turn with their answers."""
 
 
 WAIT_OFF: Final = WAIT_HEAD + b"false"
@@ -52,22 +51,22 @@ WAIT_OFF: Final = WAIT_HEAD + b"false"
 class SendTurn:
     """Collects the sends of a turn, which may be of several connections, and ends it.
 
-    Every processor that stores messages shares the one turn of its broker: `begin` before a put,
-    `accept` or `answer` behind it. `end_turn` must be called at the end of every turn of the
-    server, before its answers leave.
+    All processors that store messages share the broker's turn: `begin` before a put, `accept` or
+    `answer` after it. `end_turn` must be called at the end of every turn of the server, before its
+    answers leave.
 
     Args:
       store: already loaded.
-      transactions: is told of each turn's commit.
+      transactions: notified of each turn's commit.
       on_messages: called with the queues that have new messages, in the turn that made them
         visible.
       store_host: address that goes into message ids, as `host_bytes` packs it.
       constants: fields of every answer to a send.
-      held_max: answers that may wait for the disk at once (sendThreadPoolQueueCapacity).
+      held_max: answers that may wait for the disk at a time (sendThreadPoolQueueCapacity).
 
     Attributes:
-      channel: the connection whose requests are served now; None: the turn has none yet.
-      store_host, answer_constants: `store_host` and `constants`, for those who build answers.
+      channel: the connection whose requests are being served; None: the turn has none yet.
+      store_host, answer_constants: `store_host` and `constants`, for processors that build answers.
     """
 
     def __init__(
@@ -94,15 +93,15 @@ class SendTurn:
             ("msgId", "queueId", "queueOffset"), constants=self.answer_constants
         )
         self.channel: Channel | None = None
-        self._senders: list[tuple[Channel, int]] = []  # and where its answers begin
+        self._senders: list[tuple[Channel, int]] = []  # with the index of its first answer
         self._requests: list[RemotingCommand] = []
         self._answers: list[bytes] = []
         self._waiting: list[bool] = []
 
     def begin(self, channel: Channel) -> None:
-        """The turn's next requests are of this connection.
+        """Start serving the requests of a connection in this turn.
 
-        Raises: RequestRefused: SYSTEM_BUSY, too many answers wait for the disk.
+        Raises: RequestRefused: SYSTEM_BUSY: too many answers wait for the disk.
         """
         if channel is self.channel:
             return
@@ -126,8 +125,9 @@ class SendTurn:
         """Keep the answer to a send until the turn's end.
 
         Args:
-          queue_id: that the answer names.
-          physical_offset, queue_offset: where the message is.
+          request: the send.
+          queue_id: for the answer.
+          physical_offset, queue_offset: of the stored message.
           waits: whether the answer waits for disk and slaves.
         """
         answer = (
@@ -148,37 +148,36 @@ class SendTurn:
     def answer(self, request: RemotingCommand, answer: RemotingCommand, waits: bool) -> None:
         """Keep any answer until the turn's end; `waits` as for `accept`."""
         frame = b"" if request.is_oneway else encode(answer)
-        # All three or none: an answer that cannot be encoded must not shift those of others.
+        # Encoded before the appends: an error must not leave the three lists of different lengths.
         self._requests.append(request)
         self._waiting.append(waits)
         self._answers.append(frame)
 
     def answer_send(self, request: RemotingCommand, fields: dict[str, str], waits: bool) -> None:
-        """Keep the answer to a send that has more fields than `accept` knows."""
+        """Keep the answer to a send that has more fields than `accept` writes."""
         answer = request.answer(ResponseCode.SUCCESS, None, fields | self.answer_constants)
         self.answer(request, answer, waits)
 
     def end_turn(self) -> None:
-        """Write what the turn appended, wake who waits for it, release the answers."""
+        """Commit the messages of the turn, wake pulls that wait for them, release the answers."""
         if self.channel is None:
             return
         self.channel = None
         senders, self._senders = self._senders, []
-        # Without an answer, too, there may be something to commit: a request may have failed after
-        # its message was appended.
+        # Commit even without answers: a request may have failed after its message was appended.
         requests, self._requests = self._requests, []
         answers, self._answers = self._answers, []
         waiting, self._waiting = self._waiting, []
         try:
             self._commit_and_answer(senders, requests, answers, waiting)
         except Exception as error:  # noqa: BLE001 - our bug: the next turn is served
-            self._give_up(senders, error)
+            self._abort(senders, error)
 
-    def _give_up(self, senders: list[tuple[Channel, int]], error: Exception) -> None:
-        """End a turn that failed with an error that is not expected.
+    def _abort(self, senders: list[tuple[Channel, int]], error: Exception) -> None:
+        """End a turn that failed with an unexpected error.
 
-        What is not written is undone. Nothing more is answered: the senders' connections are
-        closed, so they learn at once that they do not know, and send again.
+        Unwritten messages are rolled back. Nothing is answered; instead the senders' connections
+        are closed, so that they send again at once without waiting for a time-out.
         """
         meaning = "The connections of its senders are closed, and they send again"
         self._failures.note("a turn of sends", meaning, error)
@@ -229,7 +228,7 @@ class SendTurn:
         answers: list[bytes],
         waiting: list[bool],
     ) -> None:
-        """Answer now who does not wait for disk and slaves; the others together, later."""
+        """Release the answers that need not wait for disk and slaves; the others together later."""
         ends = [start for _, start in senders[1:]] + [len(answers)]
         later: list[_Answers] = []
         count = sum(waiting)
@@ -244,7 +243,7 @@ class SendTurn:
             for channel, held in later:
                 channel.write([_as(status, request, answer) for request, answer in held])
 
-        # All of the turn, with the op message that its commit ended in.
+        # Up to the end of the turn, including the op message that its commit appended.
         self._store.when_replicated(PhysicalOffset(self._store.max_physical_offset - 1), safe)
 
     def refusal(self, refusal: PutRefusal) -> RequestRefused:
@@ -253,11 +252,11 @@ class SendTurn:
 
 
 def _as(status: PutMessageStatus, request: RemotingCommand, answer: bytes) -> bytes:
-    """The same answer, saying that the message is in the file but maybe not where it should be.
+    """The answer with the code for a message that is stored, but not fsynced or replicated.
 
-    That a slave lacks it is told of sends only: who sent a message back, or ended a transaction,
-    would do so again. Source: EndTransactionProcessor.sendFinalMessage; RocketMQ does not even wait
-    for what is sent back.
+    Only sends get the code for a missing slave: a client that sent a message back, or ended a
+    transaction, would repeat the request. Source: EndTransactionProcessor.sendFinalMessage;
+    RocketMQ does not wait at all for messages that are sent back.
     """
     code = _CODES.get(status)
     if code is None or not answer:  # safe, or oneway

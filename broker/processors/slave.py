@@ -1,8 +1,8 @@
-"""What a slave refuses: messages, ends of transactions, and changes that its master's tables would
-undo.
+"""Refusals of a slave: messages, ends of transactions, and changes that the next copy of its
+master's tables would undo.
 
-The answers are in place of those of the processors that serve the same requests on a master, which
-so need not ask what they are.
+They replace the processors that serve the same requests on a master, which therefore need not check
+the role.
 
 Java counterpart: SendMessageProcessor.rejectRequest, PullMessageProcessor.rejectRequest,
 EndTransactionProcessor, RecallMessageProcessor, AdminBrokerProcessor.validateSlave of 5.3.3. Pure.
@@ -23,7 +23,7 @@ _REJECTED: Final = (
     ResponseCode.SYSTEM_BUSY,
     "[REJECTREQUEST]system busy, start flow control for a while",
 )
-"""RocketMQ's words for whatever a processor rejects; 4.9 answers sends to a slave with 14."""
+"""RocketMQ's remark of all rejected requests; 4.9 answers sends to a slave with code 14."""
 
 _NO_CHANGE: Final = (
     ResponseCode.SYSTEM_ERROR,
@@ -66,13 +66,13 @@ _PULLS: Final = (RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE)
 
 
 def slave_refusals(config: BrokerConfig) -> dict[RequestCode, Processor]:
-    """The processors that a slave has in place of a master's.
+    """The processors that replace a master's on a slave.
 
     Args:
-      config: whether pulls are served (slaveReadEnable).
+      config: the broker's; slaveReadEnable decides whether pulls are served.
     """
     refused = {code: refusal for refusal, codes in _REFUSED.items() for code in codes}
-    if config.recall_message_enable:  # else the usual answer says so
+    if config.recall_message_enable:  # otherwise the usual processor refuses
         refused[RequestCode.RECALL_MESSAGE] = _RECALL
     if not config.slave_read_enable:
         refused |= dict.fromkeys(_PULLS, _REJECTED)

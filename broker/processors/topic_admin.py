@@ -1,8 +1,8 @@
-"""Topics by an administrator's hand: UPDATE_AND_CREATE_TOPIC (17), its list form (18),
+"""Administration of topics: UPDATE_AND_CREATE_TOPIC (17), its list form (18),
 GET_ALL_TOPIC_CONFIG (21), DELETE_TOPIC_IN_BROKER (215), GET_TOPIC_CONFIG (351).
 
-What changes topics is answered only after the name servers know, so that a route asked for right
-after the answer has them. A name server that does not answer is waited for a second at most.
+A change is answered only after the name servers know it, so that a route requested right after the
+answer includes it. The wait for a name server that does not answer is a second at most.
 
 Java counterpart: AdminBrokerProcessor.updateAndCreateTopic, updateAndCreateTopicList, deleteTopic,
 getAllTopicConfig, getTopicConfig of 5.3.3 and 5.5. Pure.
@@ -56,7 +56,7 @@ PAGE_BODY_SIZE_MAX: Final = 8 * 1024 * 1024
 
 
 class DeletesTopics(Protocol):
-    """What is asked of the store; `store.message_store.MessageStore` has it."""
+    """The part of the store that is used here; `store.message_store.MessageStore` implements it."""
 
     def delete_topics(self, topics: Iterable[str]) -> int:
         """Remove the queues of topics."""
@@ -68,8 +68,8 @@ class TopicAdminProcessor:
     Args:
       topics, offsets: the broker's tables.
       store: the broker's messages.
-      register_topics: registers topics by name, and what else changed, with the name servers; waits
-        a short time for those that answer, and does not raise.
+      register_topics: registers topics by name, and other pending changes, with the name servers;
+        waits a short time for their answers, and does not raise.
     """
 
     def __init__(
@@ -96,7 +96,8 @@ class TopicAdminProcessor:
         """The answer once the topics are saved and the name servers know them.
 
         Args:
-          topics: are registered even if nothing changed: a name server may have lost them.
+          answer: the answer.
+          topics: registered even if they did not change: a name server may have lost them.
         """
 
         async def run() -> RemotingCommand:
@@ -107,7 +108,7 @@ class TopicAdminProcessor:
         return Deferred(run)
 
     def _refuse(self, topic: TopicConfig) -> None:
-        """Raises: RequestRefused: INVALID_PARAMETER, no administrator may make this topic."""
+        """Raises: RequestRefused: INVALID_PARAMETER: administrators may not create this topic."""
         name = topic.topic_name
         reason = refuse_topic(name)
         if reason is None and self._topics.is_system_topic(name):
@@ -147,7 +148,7 @@ class TopicAdminProcessor:
     def _updated(self, request: RemotingCommand, topics: list[TopicConfig]) -> Deferred:
         before = self._topics.data_version
         self._topics.update(topics)
-        # What changed is registered anyway.
+        # Changed topics are registered anyway.
         again = topics if self._topics.data_version is before else []
         return self._saved(request.answer(remark=NOT_SET), [topic.topic_name for topic in again])
 
@@ -169,7 +170,7 @@ class TopicAdminProcessor:
                     ResponseCode.SYSTEM_ERROR,
                     f"the topic[{topic}] was not deleted, or not all of it: {error}; try again",
                 ) from error
-        # Before anything is awaited: meanwhile a send may make the topic anew.
+        # Before any await, because a send might recreate the topic meanwhile.
         self._offsets.clean_offset_by_topic(topic)
         self._topics.delete([topic])
         return self._saved(request.answer())
@@ -219,13 +220,13 @@ class TopicAdminProcessor:
 
 
 def first_of_page(seen_version: str | None, version: DataVersion, begin: int | None) -> int:
-    """The index at which a page begins: at the first one when the table changed meanwhile.
+    """The index at which a page begins; 0 if the table has changed since the last page.
 
     Args:
       seen_version: the DataVersion of the last page, as JSON; None or "": there was none.
       version: the table's.
-      begin: what the asker wants.
-    Raises: RequestRefused: SYSTEM_ERROR, seen_version is no DataVersion.
+      begin: the requested index.
+    Raises: RequestRefused: SYSTEM_ERROR: seen_version is not a DataVersion.
     """
     if seen_version is None or not seen_version.strip():
         return 0
@@ -239,21 +240,21 @@ def first_of_page(seen_version: str | None, version: DataVersion, begin: int | N
 
 
 def check_list(items: Sized) -> None:
-    """Raises: RequestRefused: INVALID_PARAMETER, a request creates too many topics or groups."""
+    """Raises: RequestRefused: INVALID_PARAMETER: a request creates too many topics or groups."""
     if len(items) > PAGE_SIZE_MAX:
         raise RequestRefused(
             ResponseCode.INVALID_PARAMETER,
-            f"{len(items)} at once, at most {PAGE_SIZE_MAX} are taken: divide the request",
+            f"the request has {len(items)} items, the limit is {PAGE_SIZE_MAX}: divide it",
         )
 
 
 def page_size(wanted: int | None) -> int:
-    """How many topics or groups a page has at most."""
+    """The number of topics or groups that a page has at most."""
     return PAGE_SIZE_MAX if wanted is None else min(wanted, PAGE_SIZE_MAX)
 
 
 def _filter_type(name: str) -> TopicFilterType:
-    """Raises: RequestRefused: SYSTEM_ERROR, it is none of RocketMQ's."""
+    """Raises: RequestRefused: SYSTEM_ERROR: it is none of RocketMQ's."""
     try:
         return TopicFilterType(name)
     except ValueError as error:

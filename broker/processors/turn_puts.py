@@ -1,7 +1,7 @@
-"""TurnPuts: messages that a request has the broker store, appended within the turn of sends.
+"""TurnPuts: appends messages within a turn, for all processors that store messages.
 
-Sends, messages sent back, ends of transactions and recalls all store a message and are answered
-when the turn is written; this is the part that their processors share.
+Sends, messages sent back, ends of transactions and recalls store a message and are answered when
+the turn is written; their processors share this part.
 
 Java counterpart: the common half of broker/processor/AbstractSendMessageProcessor.java of 5.3.3.
 """
@@ -24,7 +24,7 @@ from .send_turn import WAIT_OFF, SendTurn
 
 
 class Place(NamedTuple):
-    """Where a message was appended."""
+    """The offsets at which a message was appended."""
 
     physical_offset: PhysicalOffset
     queue_offset: QueueOffset
@@ -35,13 +35,13 @@ class TurnPuts:
 
     Args:
       store: already loaded.
-      inner: appends, whatever the reason of the message.
+      inner: appends messages of any kind.
       turn: of the broker.
-      transactions: is given the half messages.
+      transactions: gets the half messages.
 
     Attributes:
-      turn, inner: as above.
-      kinds: of the broker's topics.
+      turn, inner: see the arguments.
+      kinds: the kinds of the broker's topics.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class TurnPuts:
             raise self.turn.refusal(PutRefusal(error.status)) from error
 
     def put(self, message: InnerMessage) -> Place:
-        """Append one message where it says; the turn has begun.
+        """Append one message to its topic and queue; the turn must have begun.
 
         Raises: RequestRefused: it was not stored.
         """
@@ -106,11 +106,14 @@ class TurnPuts:
         remark: str | None = None,
         waits: bool | None = None,
     ) -> None:
-        """Append a message, which may have to wait, and answer success when it is written.
+        """Append a message, which may be delayed, and answer success when it is written.
 
         Args:
+          request, channel: the request and its connection.
+          message: the message to store.
           fields, remark: of the answer.
-          waits: whether the answer waits for disk and slaves; None: as the message says.
+          waits: whether the answer waits for disk and slaves; None: as the message's WAIT property
+            says.
         Raises: RequestRefused: it was not stored.
         """
         self.turn.begin(channel)
@@ -134,6 +137,6 @@ class TurnPuts:
     def answer_with_turn(
         self, request: RemotingCommand, channel: Channel, remark: str | None = None
     ) -> None:
-        """Answer success when what the turn appended is written."""
+        """Answer success when the turn is written."""
         self.turn.begin(channel)
         self.turn.answer(request, request.answer(ResponseCode.SUCCESS, remark), True)

@@ -1,4 +1,4 @@
-"""The requests that a name server serves, one module per noun.
+"""Request processors of the name server, one module per noun.
 
 Java counterparts: RocketMQ 5.3.3 namesrv/processor/DefaultRequestProcessor.java and
 ClientRequestProcessor.java. Every code that those two serve is served here; any other one is

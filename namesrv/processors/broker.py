@@ -1,4 +1,4 @@
-"""Brokers: 103, 104, 106, 205, 322, 327, 901, 904.
+"""Requests about brokers: 103, 104, 106, 205, 322, 327, 901, 904.
 
 Java counterpart: RocketMQ 5.3.3 namesrv/processor/DefaultRequestProcessor.java.
 """
@@ -48,11 +48,11 @@ from .topic import ZONE_NAME_FIELD
 logger = logging.getLogger(__name__)
 
 REMOTING_COMMAND_EXCEPTION = "org.apache.rocketmq.remoting.exception.RemotingCommandException"
-"""With which RocketMQ's remark begins when a body cannot be read."""
+"""The start of RocketMQ's remark when a body cannot be read."""
 
 
 class BrokerProcessors:
-    """Serves the brokers that come, live and go."""
+    """Serves registrations, heartbeats and queries of brokers."""
 
     def __init__(self, services: NamesrvServices) -> None:
         self._services = services
@@ -71,11 +71,14 @@ class BrokerProcessors:
         }
 
     def register(self, request: RemotingCommand, channel: Channel) -> Answer:
-        """REGISTER_BROKER 103: a broker tells what it has; a slave is told its master."""
+        """REGISTER_BROKER 103: register a broker; the answer to a slave names its master."""
         header = decode(RegisterBrokerRequestHeader, request.ext_fields)
         crc32 = zlib.crc32(request.body) & 0x7FFFFFFF
         if header.body_crc32 and header.body_crc32 != crc32:
-            logger.warning("%s: body of a registration is damaged", channel.remote_address)
+            logger.warning(
+                "%s: a registration is refused, its body does not match its checksum",
+                channel.remote_address,
+            )  # fmt: skip
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, "crc32 not match")
         if header.broker_addr in self._in_steps:
             return Deferred(lambda: self._register_after(request, header, channel))
@@ -84,7 +87,7 @@ class BrokerProcessors:
     async def _register_after(
         self, request: RemotingCommand, header: RegisterBrokerRequestHeader, channel: Channel
     ) -> RemotingCommand:
-        """Register once the broker's earlier registration is through: the last one counts."""
+        """Register after the broker's earlier registration has ended, so that the last one wins."""
         while (earlier := self._in_steps.get(header.broker_addr)) is not None:
             await earlier.wait()
         return await in_steps(self._register(request, header, channel))
@@ -92,8 +95,8 @@ class BrokerProcessors:
     def _register(
         self, request: RemotingCommand, header: RegisterBrokerRequestHeader, channel: Channel
     ) -> Steps[RemotingCommand]:
-        """Register in steps; while there are more, no other registration of the broker begins."""
-        through: trio.Event | None = None
+        """Register in steps; until the last one, no other registration of the broker begins."""
+        ended: trio.Event | None = None
         steps = self._registered(request, header, channel)
         try:
             while True:
@@ -102,13 +105,13 @@ class BrokerProcessors:
                 except StopIteration as end:
                     answer: RemotingCommand = end.value
                     return answer
-                if through is None:
-                    through = self._in_steps[header.broker_addr] = trio.Event()
+                if ended is None:
+                    ended = self._in_steps[header.broker_addr] = trio.Event()
                 yield
         finally:
-            if through is not None:
+            if ended is not None:
                 del self._in_steps[header.broker_addr]
-                through.set()
+                ended.set()
 
     def _registered(
         self, request: RemotingCommand, header: RegisterBrokerRequestHeader, channel: Channel
@@ -133,7 +136,7 @@ class BrokerProcessors:
         return request.answer(ext_fields=fields, body=body)
 
     def unregister(self, request: RemotingCommand, _channel: Channel) -> RemotingCommand:
-        """UNREGISTER_BROKER 104: done when answered; success also for one that is not there."""
+        """UNREGISTER_BROKER 104: remove a broker; success also for an unknown one."""
         header = decode(UnregisterBrokerRequestHeader, request.ext_fields)
         addr_info = BrokerAddrInfo(header.cluster_name, header.broker_addr)
         removal = self._routes.unregister_broker(addr_info, header.broker_name)
@@ -141,7 +144,7 @@ class BrokerProcessors:
         return request.answer()
 
     def heartbeat(self, request: RemotingCommand, _channel: Channel) -> RemotingCommand:
-        """BROKER_HEARTBEAT 904: success also for a broker that is not there."""
+        """BROKER_HEARTBEAT 904: success also for an unknown broker."""
         header = decode(BrokerHeartbeatRequestHeader, request.ext_fields)
         addr_info = BrokerAddrInfo(header.cluster_name, header.broker_addr)
         self._routes.update_heartbeat(addr_info, now_ms=self._services.now_ms())
@@ -151,21 +154,21 @@ class BrokerProcessors:
         """QUERY_DATA_VERSION 322: whether a broker must register again; also a heartbeat."""
         header = decode(QueryDataVersionRequestHeader, request.ext_fields)
         try:
-            asked = DataVersion.from_request(request.body)
+            version = DataVersion.from_request(request.body)
         except RemoteProtocolError as error:
             raise _unreadable("DataVersion", error) from error
         addr_info = BrokerAddrInfo(header.cluster_name, header.broker_addr)
         known = self._routes.data_version(addr_info)
         self._routes.update_heartbeat(addr_info, now_ms=self._services.now_ms())
-        fields = encode_header(QueryDataVersionResponseHeader(changed=known != asked))
+        fields = encode_header(QueryDataVersionResponseHeader(changed=known != version))
         return request.answer(ext_fields=fields, body=b"" if known is None else known.to_body())
 
     def cluster_info(self, request: RemotingCommand, _channel: Channel) -> RemotingCommand:
-        """GET_BROKER_CLUSTER_INFO 106: all brokers; broker ids are bare keys, whoever asks."""
+        """GET_BROKER_CLUSTER_INFO 106: all brokers; broker ids are bare keys for every client."""
         return request.answer(body=self._routes.cluster_info().to_body())
 
     def member_group(self, request: RemotingCommand, _channel: Channel) -> RemotingCommand:
-        """GET_BROKER_MEMBER_GROUP 901: the addresses of a broker name, perhaps none."""
+        """GET_BROKER_MEMBER_GROUP 901: the addresses of a broker name, empty for an unknown one."""
         header = decode(GetBrokerMemberGroupRequestHeader, request.ext_fields)
         group = BrokerMemberGroup(
             cluster=header.cluster_name,
@@ -176,7 +179,7 @@ class BrokerProcessors:
         return request.answer(remark=NOT_SET, body=body)
 
     def wipe_write_perm(self, request: RemotingCommand, channel: Channel) -> Answer:
-        """WIPE_WRITE_PERM_OF_BROKER 205: no new messages for this broker."""
+        """WIPE_WRITE_PERM_OF_BROKER 205: make a broker's topics read-only."""
         name = decode(WipeWritePermOfBrokerRequestHeader, request.ext_fields).broker_name
         logger.info("%s wipes the write permission of %r", channel.remote_address, name[:80])
 
@@ -188,7 +191,7 @@ class BrokerProcessors:
         return answer_of(steps())
 
     def add_write_perm(self, request: RemotingCommand, channel: Channel) -> Answer:
-        """ADD_WRITE_PERM_OF_BROKER 327: the way back."""
+        """ADD_WRITE_PERM_OF_BROKER 327: make a broker's topics writable again."""
         name = decode(AddWritePermOfBrokerRequestHeader, request.ext_fields).broker_name
         logger.info("%s gives %r write permission", channel.remote_address, name[:80])
 
@@ -203,9 +206,9 @@ class BrokerProcessors:
 def registration_in_steps(
     request: RemotingCommand, header: RegisterBrokerRequestHeader
 ) -> Steps[BrokerRegistration]:
-    """Steps to what a REGISTER_BROKER request tells.
+    """Steps that read the registration from a REGISTER_BROKER request.
 
-    Raises: RequestRefused: SYSTEM_ERROR for a body that cannot be read.
+    Raises: RequestRefused: SYSTEM_ERROR: the body cannot be read.
     """
     filter_servers: list[str] | None = None
     try:

@@ -1,4 +1,4 @@
-"""The name server's own configuration: 318, 319.
+"""Requests about the name server's configuration: 318, 319.
 
 Java counterpart: RocketMQ 5.3.3 namesrv/processor/DefaultRequestProcessor.java.
 """

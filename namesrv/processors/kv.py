@@ -1,4 +1,4 @@
-"""The KV configuration: 100, 101, 102, 219.
+"""Requests about the KV configuration: 100, 101, 102, 219.
 
 Java counterpart: RocketMQ 5.3.3 namesrv/processor/DefaultRequestProcessor.java.
 """

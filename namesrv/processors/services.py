@@ -1,4 +1,4 @@
-"""What the processors of one name server share."""
+"""NamesrvServices: the state and callbacks that the processors of one name server share."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ..route_info_manager import RouteInfoManager
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NamesrvServices:
-    """The state of a name server and the doors to its shell.
+    """The state of a name server, and the callbacks into its shell.
 
     Attributes:
       config: read at every request: UPDATE_NAMESRV_CONFIG changes it in place.
@@ -47,11 +47,13 @@ def answer_when_saved(
 ) -> Deferred:
     """Answer success once a change is on disk.
 
-    RocketMQ answers success also when it could not write. Here the peer is told, with SYSTEM_ERROR,
-    that the change is in force and will be lost with a restart.
+    If the write fails, RocketMQ answers success. This name server answers SYSTEM_ERROR, with a
+    remark that the change is in effect but will be lost at a restart.
 
     Args:
-      what: what was changed, for the remark.
+      request: the request.
+      what: names the changed thing in the remark.
+      save: writes it; raises StoreError.
     """
     return Deferred(partial(_answer_when_saved, request, what, save))
 

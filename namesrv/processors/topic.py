@@ -1,4 +1,4 @@
-"""Topics: 105, 206, 216, 217, 224, 304, 311, 312, 313.
+"""Requests about topics: 105, 206, 216, 217, 224, 304, 311, 312, 313.
 
 Java counterparts: RocketMQ 5.3.3 namesrv/processor/ClientRequestProcessor.java,
 DefaultRequestProcessor.java, namesrv/route/ZoneRouteRPCHook.java.
@@ -30,7 +30,7 @@ from ..route_info_manager import UNIT_FLAG, UNIT_SUB_FLAG
 from .services import NamesrvServices
 
 APPLY_TOPIC_URL: Final = "https://rocketmq.apache.org/docs/bestPractice/06FAQ"
-"""Where RocketMQ's remark sends people. Source: FAQUrl.java 5.3.3; 4.9 names an older page."""
+"""The page in RocketMQ's remark. Source: FAQUrl.java 5.3.3; 4.9 names an older page."""
 
 ZONE_MODE_FIELD: Final = "__ZONE_MODE"
 ZONE_NAME_FIELD: Final = "__ZONE_NAME"
@@ -114,7 +114,7 @@ class TopicProcessors:
     def list_unit_sub_not_unit(
         self, request: RemotingCommand, _channel: Channel
     ) -> RemotingCommand:
-        """GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST 313: such topics that are of no unit themselves."""
+        """GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST 313: those of 312 that do not belong to a unit."""
         self._check_enabled()
         topics = self._routes.topics.topics_with_flags(wanted=UNIT_SUB_FLAG, unwanted=UNIT_FLAG)
         return _topic_list(request, topics)
@@ -149,9 +149,9 @@ def _topic_list(
 
 
 def keep_zone(route: TopicRouteData, ext_fields: Mapping[str, str]) -> None:
-    """Leave only the brokers of the client's zone in a route, when it asked for that.
+    """Leave only the brokers of the client's zone in a route, if the client requests that.
 
-    A group without master stays whatever its zone: better to read far away than not at all.
+    A group without a master stays, so that its messages can still be read.
 
     Args:
       route: changed in place.

@@ -1,4 +1,4 @@
-"""The typed bodies: what requests, answers and the JSON files of a broker say.
+"""Typed bodies of requests, answers and a broker's JSON files.
 
 `Class.from_body(bytes)` reads one, `.to_body()` writes it. See base.py for the rules.
 """

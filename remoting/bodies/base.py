@@ -1,8 +1,8 @@
-"""What all bodies have in common: how they are read and written.
+"""Body: the base class of all bodies, with their reading and writing.
 
-A body is a msgspec.Struct with Java's defaults; its members are called as the fields are, in camel
-case. What a peer sends beyond the fields is ignored; what it leaves out, or sends as null, takes
-the default. A member that is None is not written, as with fastjson.
+A body is a msgspec.Struct with Java's defaults; its JSON members have the fields' names in camel
+case. Unknown members are ignored; a member that is missing or null gets the default. A member that
+is None is not written, as with fastjson.
 
 Java counterpart: RemotingSerializable.
 """
@@ -24,11 +24,11 @@ Int64 = Annotated[int, numbers.INT64.meta, numbers.INT64]
 """Java's long, for answers and files."""
 
 REQUEST_SIZE_MAX: Final = 1024 * 1024
-"""Bytes of a request's JSON body, at most: they are read in 10 to 20 ms, in which nobody else is
-served. A heartbeat of 7,000 subscriptions has as many. Registrations may be longer."""
+"""Bytes of a request's JSON body, at most: parsing it blocks the loop for 10 to 20 ms. It holds a
+heartbeat of 7,000 subscriptions. Registrations may be longer."""
 MISTYPED_SIZE_MAX: Final = 128 * 1024
-"""The same for JSON whose members have other types than Java's, texts for numbers for instance, as
-the C++ client writes them: it is read twice, and walked through."""
+"""The same for JSON with other types than Java's, such as strings for numbers from the C++ client:
+it is parsed twice and converted."""
 
 _REASON_CHARS_MAX: Final = 200  # it may quote what the peer sent
 
@@ -36,10 +36,10 @@ _BodyT = TypeVar("_BodyT", bound="Body")
 
 
 class Body(msgspec.Struct, rename="camel", gc=False):
-    """Base of everything that travels as a JSON body, or as a part of one.
+    """Base of all JSON bodies and their parts.
 
-    A body is a tree, so the garbage collector need not look at it (`gc=False`): with 50,000 topics
-    and 20,000 groups in the tables, each full collection held up the loop for 70 ms.
+    A body is a tree without cycles, so the garbage collector can skip it (`gc=False`): with 50,000
+    topics and 20,000 groups in the tables, each full collection blocked the loop for 70 ms.
     """
 
     @classmethod
@@ -56,7 +56,7 @@ class Body(msgspec.Struct, rename="camel", gc=False):
 
     @classmethod
     def from_body_in_steps(cls: type[_BodyT], body: bytes) -> Generator[None, None, _BodyT]:
-        """`from_body` in steps where it is not plain JSON; subclasses divide what is.
+        """`from_body` in steps if the text is not plain JSON; subclasses divide plain JSON, too.
 
         Raises: RemoteProtocolError: as `from_body`.
         """
@@ -72,14 +72,14 @@ class Body(msgspec.Struct, rename="camel", gc=False):
 
     @classmethod
     def from_request(cls: type[_BodyT], body: bytes) -> _BodyT:
-        """Read the body of a request to a server, which serves nobody meanwhile.
+        """Read the body of a request to a server, whose loop is blocked meanwhile.
 
         Raises: RemoteProtocolError: as `from_body`, or it is longer than REQUEST_SIZE_MAX,
-          MISTYPED_SIZE_MAX or REQUEST_TOLERANT_SIZE_MAX allow.
+          MISTYPED_SIZE_MAX or REQUEST_TOLERANT_SIZE_MAX.
         """
         if len(body) > REQUEST_SIZE_MAX:
             raise RemoteProtocolError(
-                f"a {cls.__name__} of {len(body)} bytes, at most {REQUEST_SIZE_MAX} are read: "
+                f"a {cls.__name__} of {len(body)} bytes, the limit is {REQUEST_SIZE_MAX}: "
                 "divide the request"
             )
         fastjson.check_size(body)
@@ -96,7 +96,7 @@ class Body(msgspec.Struct, rename="camel", gc=False):
 
     @classmethod
     def from_tree(cls: type[_BodyT], tree: object) -> _BodyT:
-        """Make the body from what `fastjson.loads` returned; texts may stand for numbers.
+        """Convert the result of `fastjson.loads`; numbers may be strings.
 
         Raises: RemoteProtocolError: not of this shape; the text names the member.
         """
@@ -113,22 +113,22 @@ class Body(msgspec.Struct, rename="camel", gc=False):
         Raises: RemoteProtocolError: as `from_tree`.
         """
         return cls.from_tree(tree)
-        yield  # what makes it a generator
+        yield  # makes this a generator
 
     def to_body(self, *, quote_int_keys: bool = True) -> bytes:
         """Write the body: UTF-8, no whitespace, no null members.
 
         Args:
-          quote_int_keys: false: integer keys stand bare, as fastjson writes them by itself.
-        Raises: LocalProtocolError: a text has half of a surrogate pair.
+          quote_int_keys: false: integer keys are not quoted, fastjson's default.
+        Raises: LocalProtocolError: a string has half of a surrogate pair.
         """
         return fastjson.dumps(self, quote_int_keys=quote_int_keys)
 
 
 def members_of(body: bytes) -> dict[str, msgspec.Raw] | None:
-    """The members of a JSON object that are not read yet, so that each can be a step of its own.
+    """The unparsed members of a JSON object, so that each can be parsed in a separate step.
 
-    Returns: None: it is not plain JSON, or no object.
+    Returns: None: it is not plain JSON, or not an object.
     """
     try:
         return msgspec.json.decode(body, type=dict[str, msgspec.Raw])
@@ -137,13 +137,13 @@ def members_of(body: bytes) -> dict[str, msgspec.Raw] | None:
 
 
 def object_of(members: dict[str, msgspec.Raw]) -> bytes:
-    """The JSON object that has these members."""
+    """The JSON object with these members."""
     return msgspec.json.encode(members)
 
 
 def name_of_ordinal(enum_class: type[StrEnum], value: object) -> object:
-    """The name of an enum member given by its number, as fastjson takes it and the C++ client
-    sends it; anything else comes back as it is."""
+    """The name of an enum member that is given by its ordinal, as the C++ client sends it and
+    fastjson accepts it; any other value is returned unchanged."""
     if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < len(enum_class):
         return cast("list[StrEnum]", list(enum_class))[value].value
     return value

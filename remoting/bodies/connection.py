@@ -1,4 +1,4 @@
-"""Who is connected, for administrators."""
+"""Connected clients, for administrators."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DataVersion: which state of a table somebody has."""
+"""DataVersion: the version of a broker's table."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ class DataVersion(Body):
     """The version of a table; two are equal when all three numbers are.
 
     Attributes:
-      timestamp: when it last changed, ms since 1970.
-      counter: how often it changed.
-      state_version: version of the state machine behind it (5.x); 0: none, and from 4.x.
+      timestamp: time of the last change, ms since 1970.
+      counter: number of changes.
+      state_version: version of the state machine behind it (5.x); 0: none, also from 4.x.
     Source: RocketMQ 5.5.0 DataVersion.
     """
 
@@ -21,11 +21,11 @@ class DataVersion(Body):
     state_version: Version = 0
 
     def next_version(self, now_ms: int, state_version: int = 0) -> None:
-        """Note a change.
+        """Advance the version after a change.
 
         Args:
           now_ms: the wall clock, ms since 1970.
-          state_version: version of the state machine, 0 without one.
+          state_version: version of the state machine; 0: there is none.
         """
         self.timestamp = now_ms
         self.state_version = state_version

@@ -1,7 +1,7 @@
-"""Types of the numeric members of bodies that requests bring, each with its range in `numbers`.
+"""Types of the numeric members of request bodies, each with its range in `numbers`.
 
-Reading a body takes every number of Java's type, because files and answers have the same classes;
-`out_of_range` then finds what a request must not bring.
+Reading a body accepts every number of Java's type, because files and answers have the same classes;
+`out_of_range` then finds numbers that a request must not have.
 """
 
 from __future__ import annotations

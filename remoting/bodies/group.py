@@ -1,4 +1,4 @@
-"""Consumer groups: their settings and tables of them."""
+"""Settings of consumer groups, and tables of them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _HOUR = 60 * _MINUTE
 
 
 class GroupRetryPolicyType(StrEnum):
-    """Which of the policies of a GroupRetryPolicy counts."""
+    """The policy of a GroupRetryPolicy that is in effect."""
 
     EXPONENTIAL = "EXPONENTIAL"
     CUSTOMIZED = "CUSTOMIZED"
@@ -52,7 +52,7 @@ class CustomizedRetryPolicy(Body):
 
 
 class GroupRetryPolicy(Body):
-    """How long to wait before a message is consumed again (pop consumers)."""
+    """The delay before a message is consumed again (pop consumers)."""
 
     type: GroupRetryPolicyType = GroupRetryPolicyType.CUSTOMIZED
     exponential_retry_policy: ExponentialRetryPolicy | None = None
@@ -60,7 +60,7 @@ class GroupRetryPolicy(Body):
 
 
 class SimpleSubscriptionData(Body):
-    """What a group wants of a topic, as its settings say (5.x).
+    """A subscription in the settings of a group (5.x).
 
     Attributes:
       topic: the topic.
@@ -79,17 +79,17 @@ class SubscriptionGroupConfig(Body):
     """The settings of a consumer group on one broker.
 
     Attributes:
-      group_name: its name; "" only in a body that leaves it out.
+      group_name: its name; "" only in a body without it.
       consume_enable: it may consume.
       consume_from_min_enable: it may begin at the oldest message.
       consume_broadcast_enable: it may broadcast.
       consume_message_orderly: it consumes in order (5.x).
       retry_queue_nums: queues of its retry topic.
-      retry_max_times: so often it may be given a message again.
+      retry_max_times: retries of a message.
       group_retry_policy: delays of pop consumers (5.x).
-      broker_id: which broker of a name it reads.
+      broker_id: the broker of a name that it reads from.
       which_broker_when_consume_slowly: the broker id it is sent to when it lags.
-      notify_consumer_ids_changed_enable: its members hear when members come and go.
+      notify_consumer_ids_changed_enable: its members are notified when members join or leave.
       group_sys_flag: bits for units (5.x).
       consume_timeout_minute: how long a push consumer may take for a message (5.x).
       subscription_data_set: subscriptions fixed by its settings (5.x), or None.

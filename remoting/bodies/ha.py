@@ -1,4 +1,4 @@
-"""How replication goes: answer 907."""
+"""HARuntimeInfo: the state of replication, answer 907."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class HAConnectionRuntimeInfo(Body):
     Attributes:
       addr: `host:port`.
       slave_ack_offset: physical offset up to which it has the log.
-      diff: bytes of the log that it does not have.
+      diff: bytes of the log that it lacks.
       in_sync: whether it counts as available.
       transferred_byte_in_second: bytes sent in the last second.
       transfer_from_where: physical offset of the next byte to be sent.
@@ -28,15 +28,15 @@ class HAConnectionRuntimeInfo(Body):
 
 
 class HAClientRuntimeInfo(Body):
-    """A slave, as it sees itself; of a master all is 0.
+    """The state of a slave; for a master all is 0.
 
     Attributes:
       master_addr: `host:port` that it follows; None: none, or it is a master.
-      transferred_byte_in_second: bytes that came in the last second.
-      max_offset: physical offset at which its log ends.
-      last_read_timestamp, last_write_timestamp: when something last came from the master, or went
-        there, ms since 1970; 0: not since it is connected.
-      master_flush_offset: physical offset that the master has on its device; 0: not known.
+      transferred_byte_in_second: bytes received in the last second.
+      max_offset: physical offset of its log's end.
+      last_read_timestamp, last_write_timestamp: when bytes were last received from the master, or
+        sent to it, ms since 1970; 0: not since it connected.
+      master_flush_offset: physical offset up to which the master has fsynced; 0: unknown.
     """
 
     master_addr: str | None = None
@@ -51,11 +51,11 @@ class HARuntimeInfo(Body):
     """Answer to GET_BROKER_HA_STATUS (907).
 
     Attributes:
-      master: whether it is one.
-      master_commit_log_max_offset: physical offset at which its log ends; of a slave 0.
+      master: whether the broker is a master.
+      master_commit_log_max_offset: physical offset of a master's log end; 0 for a slave.
       in_sync_slave_nums: slaves that count as available.
       ha_connection_info: its slaves.
-      ha_client_runtime_info: what a slave says of itself.
+      ha_client_runtime_info: the state of a slave.
     Source: RocketMQ 5.5.0 HARuntimeInfo.
     """
 

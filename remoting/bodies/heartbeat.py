@@ -1,4 +1,4 @@
-"""HeartbeatData: which producers and consumers a client holds."""
+"""HeartbeatData: the producers and consumers of a client."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _BodyT = TypeVar("_BodyT", bound=Body)
 
 
 class ConsumeType(StrEnum):
-    """How a consumer gets its messages."""
+    """The way in which a consumer gets its messages."""
 
     CONSUME_ACTIVELY = "CONSUME_ACTIVELY"
     CONSUME_PASSIVELY = "CONSUME_PASSIVELY"
@@ -24,7 +24,7 @@ class ConsumeType(StrEnum):
 
 
 class MessageModel(StrEnum):
-    """Who of a group gets a message: all, one, or as the subscription says (5.5)."""
+    """The members of a group that get a message: all, one, or as the subscription says (5.5)."""
 
     BROADCASTING = "BROADCASTING"
     CLUSTERING = "CLUSTERING"
@@ -32,7 +32,7 @@ class MessageModel(StrEnum):
 
 
 class ConsumeFromWhere(StrEnum):
-    """Where a new group begins; the three in the middle are long deprecated."""
+    """The offset at which a new group begins; the three in the middle are deprecated."""
 
     CONSUME_FROM_LAST_OFFSET = "CONSUME_FROM_LAST_OFFSET"
     CONSUME_FROM_LAST_OFFSET_AND_FROM_MIN_WHEN_BOOT_FIRST = (
@@ -45,16 +45,16 @@ class ConsumeFromWhere(StrEnum):
 
 
 class SubscriptionData(Body):
-    """What a group wants of a topic.
+    """A group's subscription to a topic.
 
     Attributes:
       topic: the topic.
-      sub_string: the expression as the user wrote it; "*": everything.
-      tags_set: the tags in it; empty for "*" and for SQL.
+      sub_string: the expression as the user wrote it; "*": all messages.
+      tags_set: its tags; empty for "*" and for SQL92.
       code_set: their hash codes, each a Java int.
-      sub_version: when the client made it, ms since 1970; a greater one replaces a smaller one.
+      sub_version: when the client created it, ms since 1970; a greater one replaces a smaller one.
       expression_type: "TAG" or "SQL92".
-      class_filter_mode: a filter server decides.
+      class_filter_mode: a filter server filters.
       filter_class_source: Java source of the filter, from old clients; RocketMQ never writes it.
     Source: RocketMQ 5.5.0 SubscriptionData.
     """
@@ -100,8 +100,8 @@ class HeartbeatData(Body):
       client_id: `ip@instance`; wire `clientID`.
       producer_data_set: its producers.
       consumer_data_set: its consumers.
-      heartbeat_fingerprint: hash of the rest; 0: a heartbeat of the first kind (5.x).
-      is_without_sub: only the fingerprint counts, subscriptions are left out; wire `withoutSub`.
+      heartbeat_fingerprint: hash of the rest; 0: a heartbeat of version 1 (5.x).
+      is_without_sub: it has the fingerprint instead of the subscriptions; wire `withoutSub`.
     """
 
     client_id: str = msgspec.field(default="", name="clientID")
@@ -112,7 +112,7 @@ class HeartbeatData(Body):
 
     @classmethod
     def from_tree(cls, tree: object) -> HeartbeatData:
-        """As any body's; the C++ client sends the numbers of enums instead of their names."""
+        """As `Body.from_tree`; enums may also be ordinals, as the C++ client sends them."""
         consumers = tree.get("consumerDataSet") if isinstance(tree, dict) else None
         if not isinstance(tree, dict) or not isinstance(consumers, list):
             return super().from_tree(tree)
@@ -120,7 +120,7 @@ class HeartbeatData(Body):
 
     @classmethod
     def from_request_in_steps(cls, body: bytes) -> Generator[None, None, HeartbeatData]:
-        """`from_request` in steps where the body is long: 1 MiB may take 20 ms.
+        """`from_request` in steps if the body is long: 1 MiB may take 20 ms.
 
         Raises: RemoteProtocolError: as `from_request`.
         """
@@ -133,20 +133,20 @@ class HeartbeatData(Body):
             consumers = yield from _consumers(head.consumer_data_set)
             producers = yield from _items(head.producer_data_set, ProducerData)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-            return cls.from_request(body)  # or what is wrong with it
+            return cls.from_request(body)  # also for its error text
         return cls(
             head.client_id, producers, consumers, head.heartbeat_fingerprint, head.is_without_sub
         )
 
 
 STEP_SIZE: Final = 64 * 1024
-"""Bytes of a heartbeat, or of a consumer in one, that are read in one go, some 2 ms."""
+"""Bytes of a heartbeat, or of a consumer in one, that are parsed per step, some 2 ms."""
 STEP_ITEMS: Final = 1_000
-"""Producers or subscriptions that are read in one go, some 1 ms."""
+"""Producers or subscriptions that are parsed per step, some 1 ms."""
 
 
 class _RawHeartbeat(msgspec.Struct, rename="camel", gc=False):
-    """A heartbeat whose lists are not read yet."""
+    """A heartbeat with unparsed lists."""
 
     client_id: str = msgspec.field(default="", name="clientID")
     producer_data_set: list[msgspec.Raw] = msgspec.field(default_factory=list)
@@ -156,7 +156,7 @@ class _RawHeartbeat(msgspec.Struct, rename="camel", gc=False):
 
 
 class _RawConsumer(msgspec.Struct, rename="camel", gc=False):
-    """A consumer whose subscriptions are not read yet."""
+    """A consumer with unparsed subscriptions."""
 
     group_name: str = ""
     consume_type: ConsumeType = ConsumeType.CONSUME_PASSIVELY
@@ -223,7 +223,7 @@ class CheckClientRequestBody(Body):
     Attributes:
       client_id: the client.
       group: its consumer group.
-      subscription_data: what it is about to subscribe to.
+      subscription_data: the subscription to check.
       namespace: the client's namespace, or None.
     """
 

@@ -1,4 +1,4 @@
-"""Queues, their locks, and the clients that share them."""
+"""Message queues, their locks, and the clients that share them."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ class LockBatchRequestBody(Body):
     """Body of LOCK_BATCH_MQ (41) and UNLOCK_BATCH_MQ (42).
 
     Attributes:
-      consumer_group: who consumes in order.
-      client_id: the member of the group that asks.
-      only_this_broker: do not ask the broker's replicas (5.x).
+      consumer_group: the group.
+      client_id: the member of the group that locks or unlocks.
+      only_this_broker: do not involve the broker's replicas (5.x).
       mq_set: the queues.
     """
 

@@ -1,4 +1,4 @@
-"""The search of a body for numbers outside of the ranges that its members declare. Pure."""
+"""Range checks: numbers of a body outside of the ranges that its members declare. Pure."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ Check = Callable[[Any], str | None]
 
 
 def out_of_range(body: msgspec.Struct) -> str | None:
-    """The first number of a body that is outside of its member's range.
+    """The first number of a body that is out of its member's range.
 
-    Returns: a sentence that names the member, the number and the range; None: all are inside.
+    Returns: a text that names the member, the number and the range; None: all are in range.
     """
     check = _check_of_struct(type(body))
     fault = None if check is None else check(body)
@@ -44,7 +44,7 @@ def _check_of_struct(kind: type[msgspec.Struct]) -> Check | None:
 
 
 def _check_of(kind: Any) -> Check | None:
-    """The check of a member of this type; None: nothing in it can be outside of its range."""
+    """The check of a member of this type; None: it has no number with a range."""
     origin = get_origin(kind)
     if origin is Annotated:
         return _check_of_number(kind)

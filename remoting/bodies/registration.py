@@ -1,4 +1,4 @@
-"""RegisterBrokerBody: what a broker tells a name server, as JSON or deflated.
+"""RegisterBrokerBody: a broker's registration with a name server, as JSON or deflated.
 
 The deflated form is one zlib stream of length-prefixed pieces (`REGISTER_BROKER_BODY`). Brokers of
 5.5.0 deflate the body yet say `compressed:"false"`, so the reader looks at the first byte instead:
@@ -33,26 +33,26 @@ REGISTER_BROKER_BODY: Final = construct.Struct(
     # 5.x only; JSON.
     "mappings" / construct.Optional(construct.PrefixedArray(construct.Int32ub, _PIECE)),
 )
-"""The pieces inside the zlib stream; the declaration that the reader and writer here follow."""
+"""The pieces inside the zlib stream, as the reader and the writer below process them."""
 
 _LENGTH: Final = derive_struct(construct.Struct("length" / construct.Int32ub))
 _ZLIB_FIRST_BYTE: Final = 0x78
 _WRAPPER: Final = "topicConfigSerializeWrapper"
 INFLATED_SIZE_MAX: Final = 32 * 1024 * 1024
-"""Bytes of an inflated registration, at most: 100,000 topics whose names have the 255 bytes that a
-retry topic's may have, and 800,000 of usual ones."""
+"""Bytes of an inflated registration, at most: 100,000 topics with the longest names, 255 bytes, or
+800,000 usual ones."""
 
 TOPICS_OF_A_STEP: Final = 800
-"""Topics that are deflated at once, which takes 2 ms."""
+"""Topics that are deflated per step, which takes 2 ms."""
 TOPICS_PER_STEP: Final = 1_000
-"""Topics of a deflated registration that are read in one go, some 5 ms."""
+"""Topics of a deflated registration that are read per step, some 5 ms."""
 
 
 class RegisterBrokerBody(Body):
     """Body of REGISTER_BROKER (103).
 
     Attributes:
-      topic_config_serialize_wrapper: the topics; not always all of the broker's.
+      topic_config_serialize_wrapper: the topics, all of the broker's or some.
       filter_server_list: "host:port" of the broker's filter servers.
     """
 
@@ -94,7 +94,7 @@ class RegisterBrokerBody(Body):
 
     @classmethod
     def from_tree_in_steps(cls, tree: object) -> Generator[None, None, RegisterBrokerBody]:
-        """As any body's, with the topics in steps."""
+        """As `Body.from_tree_in_steps`, with the topics in steps."""
         wrapper = tree.get(_WRAPPER) if isinstance(tree, dict) else None
         if not isinstance(tree, dict) or not isinstance(wrapper, dict):
             return cls.from_tree(tree)
@@ -107,12 +107,12 @@ class RegisterBrokerBody(Body):
         """Write the deflated form.
 
         Args:
-          version: below 5.0.0 without attributes, mappings and stateVersion.
+          version: of the peer; below 5.0.0 without attributes, mappings and stateVersion.
         """
         return b"".join(self.compress(version=version))
 
     def compress(self, *, version: int = CURRENT_VERSION) -> Iterator[bytes]:
-        """Write the deflated form bit by bit; no step is for more than TOPICS_OF_A_STEP topics.
+        """Write the deflated form in parts; each is of at most TOPICS_OF_A_STEP topics.
 
         Args:
           version: as `to_compressed_body`.
@@ -148,7 +148,7 @@ def _inflate(body: bytes) -> bytes:
     try:
         data = inflater.decompress(body, INFLATED_SIZE_MAX)
     except zlib.error as error:
-        raise RemoteProtocolError(f"the registration is no zlib stream: {error}") from error
+        raise RemoteProtocolError(f"the registration is not a zlib stream: {error}") from error
     if not inflater.eof:
         reason = "is too long" if inflater.unconsumed_tail else "ends in the middle"
         raise RemoteProtocolError(f"the deflated registration {reason}")
@@ -156,7 +156,7 @@ def _inflate(body: bytes) -> bytes:
 
 
 class _Pieces:
-    """Reads the pieces one after the other."""
+    """A reader of the pieces."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data

@@ -1,4 +1,4 @@
-"""Routes: which brokers have a topic, and which brokers there are."""
+"""Routes of topics, and lists of brokers."""
 
 from __future__ import annotations
 
@@ -42,15 +42,15 @@ class BrokerData(Body):
 class TopicRouteData(Body):
     """Answer to GET_ROUTEINFO_BY_TOPIC (105).
 
-    Clients of 4.9.4 and later, and those that ask for standard JSON, want integer keys quoted;
-    older Java clients take both.
+    Clients of 4.9.4 and later, and those that request standard JSON, need quoted integer keys;
+    older Java clients accept both.
 
     Attributes:
       order_topic_conf: "brokerName:queues;..." of an ordered topic, or None.
       queue_datas: one for each broker name.
       broker_datas: one for each broker name.
       filter_server_table: "host:port" of a broker to those of its filter servers.
-      topic_queue_mapping_by_broker: broker name to what a static topic has there (5.x), as it is.
+      topic_queue_mapping_by_broker: broker name to a static topic's mapping there (5.x), unparsed.
     """
 
     order_topic_conf: str | None = None
@@ -60,7 +60,7 @@ class TopicRouteData(Body):
     topic_queue_mapping_by_broker: dict[str, Any] | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what passes through when it is nested too deep: it is to be written again."""
+        """Refuse an unparsed mapping that is nested too deep to be written again."""
         fastjson.check_depth(self.topic_queue_mapping_by_broker)
 
 
@@ -76,7 +76,7 @@ class ClusterInfo(Body):
     cluster_addr_table: dict[str, list[str]] = msgspec.field(default_factory=dict)
 
     def to_body(self, *, quote_int_keys: bool = False) -> bytes:
-        """Write the body; integer keys stand bare, as with every version of RocketMQ."""
+        """Write the body; integer keys are not quoted, as in every version of RocketMQ."""
         return super().to_body(quote_int_keys=quote_int_keys)
 
 
@@ -94,5 +94,5 @@ class GetBrokerMemberGroupResponseBody(Body):
     broker_member_group: BrokerMemberGroup | None = None
 
     def to_body(self, *, quote_int_keys: bool = False) -> bytes:
-        """Write the body; integer keys stand bare, as RocketMQ's."""
+        """Write the body; integer keys are not quoted, as in RocketMQ."""
         return super().to_body(quote_int_keys=quote_int_keys)

@@ -1,4 +1,4 @@
-"""Small tables: names and values, and the offsets of consumers."""
+"""Key-value tables, and the offsets of consumers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from .data_version import DataVersion
 
 
 class KVTable(Body):
-    """Names and texts: answers 28 and 219, and the answer to a registration."""
+    """Texts by name: answers 28 and 219, and the answer to a registration."""
 
     table: dict[str, str] = msgspec.field(default_factory=dict)
 
@@ -26,5 +26,5 @@ class ConsumerOffsetSerializeWrapper(Body):
     data_version: DataVersion = msgspec.field(default_factory=DataVersion)
 
     def to_body(self, *, quote_int_keys: bool = False) -> bytes:
-        """Write the body; integer keys stand bare, as RocketMQ's."""
+        """Write the body; integer keys are not quoted, as in RocketMQ."""
         return super().to_body(quote_int_keys=quote_int_keys)

@@ -1,4 +1,4 @@
-"""Topics: their settings, tables of them, lists of names."""
+"""Settings of topics, tables of them, and lists of their names."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ PERM_PRIORITY: Final = 8
 PERM_READ: Final = 4
 PERM_WRITE: Final = 2
 PERM_INHERIT: Final = 1
-"""Bits of `perm`. INHERIT: new topics may be made after the image of this one.
+"""Bits of `perm`. INHERIT: new topics may be created with this one as the pattern.
 
 Source: RocketMQ 5.5.0 PermName.
 """
 
 
 class TopicFilterType(StrEnum):
-    """How many tags a message of the topic may have; nothing looks at it."""
+    """The number of tags that a message may have; neither RocketMQ nor this broker uses it."""
 
     SINGLE_TAG = "SINGLE_TAG"
     MULTI_TAG = "MULTI_TAG"
@@ -36,11 +36,11 @@ class TopicConfig(Body):
     """The settings of a topic on one broker.
 
     Attributes:
-      topic_name: its name; "" only in a body that leaves it out.
+      topic_name: its name; "" only in a body without it.
       read_queue_nums: number of queues to read from.
       write_queue_nums: number of queues to write to.
       perm: bits PERM_READ, PERM_WRITE, PERM_INHERIT.
-      topic_filter_type: as the enum says.
+      topic_filter_type: unused.
       topic_sys_flag: bits 1 unit, 2 unit subscription.
       order: its messages are ordered.
       attributes: such as "message.type": "FIFO" (5.x).
@@ -70,9 +70,9 @@ class TopicConfig(Body):
 
     @classmethod
     def from_text(cls, line: str) -> TopicConfig:
-        """Read such a line; topic_sys_flag and order do not stand in it.
+        """Read such a line, which has neither topic_sys_flag nor order.
 
-        Raises: RemoteProtocolError: fewer than five words, or one that means nothing in its place.
+        Raises: RemoteProtocolError: it has fewer than five words, or a word has a wrong form.
         """
         words = line.split(" ", 5)
         if len(words) < 5:
@@ -84,9 +84,9 @@ class TopicConfig(Body):
 
 
 STEP_SIZE: Final = 64 * 1024
-"""Bytes of a table that is read in one go, some 0.3 ms."""
+"""Bytes up to which a table is read in one step, some 0.3 ms."""
 TOPICS_PER_STEP: Final = 1_000
-"""Topics of a table that are converted in one go, some 3 ms."""
+"""Topics of a table that are converted per step, some 3 ms."""
 
 _TABLE: Final = "topicConfigTable"
 
@@ -96,14 +96,14 @@ _WORDS_OF_TEXT: Final = ("topicName", "readQueueNums", "writeQueueNums", "perm",
 class TopicConfigSerializeWrapper(Body):
     """All topics of a broker: config/topics.json, answer 21, and a part of a registration.
 
-    The members about static topics came with 5.x, where Java has them in a subclass; None: not
-    written. Their tables pass through as they are: topic to what JSON had there.
+    The members about static topics are of 5.x, where Java has them in a subclass; None: not
+    written. Their tables are passed through without parsing.
 
     Attributes:
       topic_config_table: name to settings.
       data_version: version of the table.
       mapping_data_version: version of the mapping tables, or None.
-      topic_queue_mapping_info_map: the queues this broker has of a static topic, or None.
+      topic_queue_mapping_info_map: the queues of static topics on this broker, or None.
       topic_queue_mapping_detail_map: the same with the history of each queue, or None.
     Source: RocketMQ 5.5.0 TopicConfigSerializeWrapper, TopicConfigAndMappingSerializeWrapper.
     """
@@ -115,13 +115,13 @@ class TopicConfigSerializeWrapper(Body):
     topic_queue_mapping_detail_map: dict[str, Any] | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what passes through when it is nested too deep: it is to be written again."""
+        """Refuse an unparsed mapping that is nested too deep to be written again."""
         fastjson.check_depth(self.topic_queue_mapping_info_map)
         fastjson.check_depth(self.topic_queue_mapping_detail_map)
 
     @classmethod
     def from_body_in_steps(cls, body: bytes) -> Generator[None, None, TopicConfigSerializeWrapper]:
-        """As any body's, with TOPICS_PER_STEP topics a step: 8 MiB take 40 ms in all."""
+        """As `Body.from_body_in_steps`, with TOPICS_PER_STEP topics a step: 8 MiB take 40 ms."""
         if len(body) <= STEP_SIZE:
             return cls.from_body(body)
         fastjson.check_size(body)
@@ -142,7 +142,7 @@ class TopicConfigSerializeWrapper(Body):
 
     @classmethod
     def from_tree_in_steps(cls, tree: object) -> Generator[None, None, TopicConfigSerializeWrapper]:
-        """As any body's, with TOPICS_PER_STEP topics a step."""
+        """As `Body.from_tree_in_steps`, with TOPICS_PER_STEP topics a step."""
         table = tree.get(_TABLE) if isinstance(tree, dict) else None
         if not isinstance(tree, dict) or not isinstance(table, dict):
             return cls.from_tree(tree)
@@ -156,7 +156,7 @@ class TopicConfigSerializeWrapper(Body):
 
 
 def _read_topics(table: dict[str, msgspec.Raw]) -> dict[str, TopicConfig]:
-    """Read some topics of a table. Raises: RemoteProtocolError: one is no topic's settings."""
+    """Read some topics of a table. Raises: RemoteProtocolError: one is not a topic's settings."""
     text = b"[%b]" % b",".join(table.values())
     try:
         topics = msgspec.json.decode(text, type=list[TopicConfig])

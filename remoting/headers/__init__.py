@@ -1,4 +1,4 @@
-"""The typed headers of requests and answers: what the ext fields of a command mean.
+"""Typed headers of requests and answers, from and to the ext fields of a command.
 
 `decode(HeaderClass, command.ext_fields)` reads one, `encode_header(header)` writes it. See base.py
 for the rules.

@@ -1,4 +1,4 @@
-"""Headers of topics and consumer groups on a broker."""
+"""Headers for the administration of topics and consumer groups."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ class CreateTopicRequestHeader(TopicRequestHeader, frozen=True, kw_only=True):
 
     Attributes:
       topic: name of the topic.
-      default_topic: whose settings to take (TBW102); brokers ignore it here.
+      default_topic: the pattern of its settings (TBW102); brokers ignore it here.
       read_queue_nums: number of queues to read from.
       write_queue_nums: number of queues to write to.
       perm: bits 4 read, 2 write, 1 inherit.
@@ -51,12 +51,12 @@ class GetTopicConfigRequestHeader(TopicRequestHeader, frozen=True, kw_only=True)
 
 
 class GetAllTopicConfigRequestHeader(Header, frozen=True, kw_only=True):
-    """Request of GET_ALL_TOPIC_CONFIG (21); without fields (4.x): everything at once.
+    """Request of GET_ALL_TOPIC_CONFIG (21); without fields (4.x): the whole table.
 
     Attributes:
-      topic_seq: number of topics to leave out, those of earlier pages.
-      data_version: DataVersion as JSON that the asker has; "" or None: none.
-      max_topic_num: at most so many topics.
+      topic_seq: number of topics to skip, those of earlier pages.
+      data_version: DataVersion of the earlier pages as JSON; "" or None: none.
+      max_topic_num: number of topics at most.
     """
 
     topic_seq: PagePlace | None = None
@@ -71,11 +71,12 @@ class GetAllTopicConfigResponseHeader(Header, frozen=True, kw_only=True):
 
 
 class GetAllConsumerOffsetRequestHeader(Header, frozen=True, kw_only=True):
-    """Request of GET_ALL_CONSUMER_OFFSET (43); without fields, as RocketMQ's: everything at once.
+    """Request of GET_ALL_CONSUMER_OFFSET (43); without fields, as RocketMQ's: the whole table.
 
     Attributes:
-      after_topic_group: ours. The last key `topic@group` of the page before; "" or None: none.
-      max_offset_num: ours. At most so many offsets, and those of the last key beyond.
+      after_topic_group: not in RocketMQ. The last key `topic@group` of the previous page; "" or
+        None: none.
+      max_offset_num: not in RocketMQ. Number of offsets at most; the last key may exceed it.
     """
 
     after_topic_group: str | None = None
@@ -83,18 +84,18 @@ class GetAllConsumerOffsetRequestHeader(Header, frozen=True, kw_only=True):
 
 
 class GetAllConsumerOffsetResponseHeader(Header, frozen=True, kw_only=True):
-    """Answer to 43: ours, the last key of a page that others follow; None: none follows."""
+    """Answer to 43: not in RocketMQ, the page's last key; None: it is the last page."""
 
     last_topic_group: str | None = None
 
 
 class GetAllSubscriptionGroupRequestHeader(Header, frozen=True, kw_only=True):
-    """Request of GET_ALL_SUBSCRIPTIONGROUP_CONFIG (201); without fields (4.x): everything at once.
+    """Request of GET_ALL_SUBSCRIPTIONGROUP_CONFIG (201); without fields (4.x): the whole table.
 
     Attributes:
-      group_seq: number of groups to leave out, those of earlier pages.
-      data_version: DataVersion as JSON that the asker has; "" or None: none.
-      max_group_num: at most so many groups.
+      group_seq: number of groups to skip, those of earlier pages.
+      data_version: DataVersion of the earlier pages as JSON; "" or None: none.
+      max_group_num: number of groups at most.
     """
 
     group_seq: PagePlace | None = None
@@ -119,7 +120,7 @@ class DeleteSubscriptionGroupRequestHeader(RpcRequestHeader, frozen=True, kw_onl
 
     Attributes:
       group_name: the group.
-      clean_offset: forget the group's offsets too (5.x); None: no.
+      clean_offset: delete the group's offsets, too (5.x); None: no.
       remove_offset: the same in 4.9; None: no.
     """
 

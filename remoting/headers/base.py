@@ -1,12 +1,12 @@
-"""How extFields become a typed header and back.
+"""Header: the base class of typed headers, and their conversion from and to extFields.
 
 A header class is a frozen msgspec.Struct: a field without default is required (Java's CFNotNull),
-`None` means "not sent", the wire name is the field's name in camel case unless it says another.
-Subclasses inherit `rename` and `gc`. They repeat `kw_only`, which msgspec does not hand down, and
-`frozen`, which type checkers ask for.
+`None` means "not sent", the wire name is the field's name in camel case unless declared otherwise.
+Subclasses inherit `rename` and `gc`. They repeat `kw_only`, which msgspec does not inherit, and
+`frozen`, which type checkers require.
 
 Java counterpart: CommandCustomHeader and RemotingCommand.decodeCommandCustomHeader. Java logs a
-missing or malformed field and goes on with null, which then ends in a NullPointerException and
+missing or malformed field and continues with null, which leads to a NullPointerException and
 SYSTEM_ERROR; we refuse with SYSTEM_ERROR at once and name the field, in Java's words.
 
 Source: RocketMQ 5.3.3 remoting/protocol/RemotingCommand.java, FastCodesHeader.java,
@@ -45,9 +45,9 @@ class RpcRequestHeader(Header, frozen=True, kw_only=True):
 
     Attributes:
       namespace: namespace of the client, None: none; wire `ns`.
-      namespaced: names in the request carry the namespace already; wire `nsd`.
-      broker_name: name of the broker that is meant; wire `bname`.
-      oneway: nobody waits for the answer; wire `oway`.
+      namespaced: names in the request already include the namespace; wire `nsd`.
+      broker_name: name of the addressed broker; wire `bname`.
+      oneway: the client does not wait for an answer; wire `oway`.
     """
 
     namespace: str | None = msgspec.field(default=None, name="ns")
@@ -67,16 +67,16 @@ class TopicRequestHeader(RpcRequestHeader, frozen=True, kw_only=True):
 
 
 def decode(header_class: type[_HeaderT], ext_fields: Mapping[str, str]) -> _HeaderT:
-    """Read a typed header out of the ext fields of a command.
+    """Read a typed header from the ext fields of a command.
 
     Args:
-      header_class: the class to make; fields that it does not have are ignored.
-      ext_fields: wire names to texts. An integer is decimal and in its field's range; msgspec also
-        reads "1e3" and "1.0" as the integers that they are, and "null" as not sent. A boolean is
-        "true" (or "1") in any case, anything else is false.
+      header_class: the class of the header; unknown fields are ignored.
+      ext_fields: texts by wire name. An integer is decimal and in its field's range; msgspec also
+        accepts integers as "1e3" and "1.0", and reads "null" as not sent. A boolean is "true" (or
+        "1") in any letter case, anything else is false.
     Returns: the header.
-    Raises: RequestRefused: SYSTEM_ERROR, a required field is missing or an integer is none;
-      INVALID_PARAMETER, an integer is outside of the range that its field declares.
+    Raises: RequestRefused: SYSTEM_ERROR: a required field is missing or an integer is malformed;
+      INVALID_PARAMETER: an integer is outside of the range that its field declares.
     """
     try:
         return msgspec.convert(ext_fields, header_class, strict=False)
@@ -85,7 +85,7 @@ def decode(header_class: type[_HeaderT], ext_fields: Mapping[str, str]) -> _Head
 
 
 def encode_header(header: Header) -> dict[str, str]:
-    """The ext fields of a header: wire names to texts, without the fields that are None."""
+    """The ext fields of a header: texts by wire name, without the fields that are None."""
     fields: dict[str, str] = {}
     for attribute, wire_name in _names(type(header)):
         value = getattr(header, attribute)
@@ -107,7 +107,7 @@ def _names(header_class: type[Header]) -> tuple[tuple[str, str], ...]:
 
 
 def _decode_slowly(header_class: type[_HeaderT], ext_fields: Mapping[str, str]) -> _HeaderT:
-    """Java's own, looser reading; taken when the quick one refused."""
+    """Read a header as Java does, more tolerantly; used when the fast conversion fails."""
     values: dict[str, object] = {}
     for field in msgspec.structs.fields(header_class):
         text = ext_fields.get(field.encode_name)
@@ -134,9 +134,9 @@ def read_number(wire_name: str, declared: Range, text: str) -> int:
     Args:
       wire_name: the field, for the refusal.
       declared: the range that the number must be in.
-      text: as the peer sent it.
-    Raises: RequestRefused: SYSTEM_ERROR, it is no decimal integer of Java's type;
-      INVALID_PARAMETER, it is outside of the range.
+      text: from the peer.
+    Raises: RequestRefused: SYSTEM_ERROR: it is not a decimal integer of Java's type;
+      INVALID_PARAMETER: it is outside of the range.
     """
     number = parse_integer(text)
     if number is None or not declared.java.has(number):

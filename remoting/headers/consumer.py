@@ -1,4 +1,4 @@
-"""Headers about offsets, clients and the locks of queues."""
+"""Headers of requests about offsets, clients and queue locks."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ class QueryConsumerOffsetRequestHeader(QueueRequestHeader, frozen=True, kw_only=
     """Request of QUERY_CONSUMER_OFFSET (14).
 
     Attributes:
-      consumer_group: whose offset.
-      set_zero_if_not_found: None or true: a group that never consumed starts at 0 where the queue's
-        beginning is still there and in memory; false: it gets "not found".
+      consumer_group: the group.
+      set_zero_if_not_found: None or true: a group that never consumed starts at 0 if the queue's
+        first message still exists and is in memory; false: it gets "not found".
     """
 
     consumer_group: str
@@ -45,7 +45,7 @@ class UpdateConsumerOffsetRequestHeader(QueueRequestHeader, frozen=True, kw_only
     """Request of UPDATE_CONSUMER_OFFSET (15).
 
     Attributes:
-      consumer_group: whose offset.
+      consumer_group: the group.
       commit_offset: the next message to consume, in messages, >= 0.
     """
 
@@ -58,7 +58,7 @@ class GetMaxOffsetRequestHeader(QueueRequestHeader, frozen=True, kw_only=True):
     """Request of GET_MAX_OFFSET (30).
 
     Attributes:
-      committed: None or true: of what can be consumed; false: of what was written.
+      committed: None or true: of messages that can be consumed; false: of all written ones.
     """
 
     committed: bool | None = None
@@ -73,8 +73,8 @@ class SearchOffsetRequestHeader(QueueRequestHeader, frozen=True, kw_only=True):
 
     Attributes:
       timestamp: store time, ms since 1970.
-      boundary_type: "LOWER" (also when None or unknown) or "UPPER", in any case: the first or the
-        last of several messages with that time.
+      boundary_type: "LOWER" (also when None or unknown) or "UPPER", in any letter case: the first
+        or the last of several messages with that time.
       lite_topic: name of a lite topic (5.5).
     """
 
@@ -106,22 +106,22 @@ class GetEarliestMsgStoretimeResponseHeader(Header, frozen=True, kw_only=True):
 
 
 class LockBatchMqRequestHeader(RpcRequestHeader, frozen=True, kw_only=True):
-    """Request of LOCK_BATCH_MQ (41); all that matters is in the body."""
+    """Request of LOCK_BATCH_MQ (41); its data is in the body."""
 
 
 class UnlockBatchMqRequestHeader(RpcRequestHeader, frozen=True, kw_only=True):
-    """Request of UNLOCK_BATCH_MQ (42); all that matters is in the body."""
+    """Request of UNLOCK_BATCH_MQ (42); its data is in the body."""
 
 
 class HeartbeatRequestHeader(RpcRequestHeader, frozen=True, kw_only=True):
-    """Request of HEART_BEAT (34); all that matters is in the body."""
+    """Request of HEART_BEAT (34); its data is in the body."""
 
 
 class HeartbeatResponseHeader(Header, frozen=True, kw_only=True):
     """Answer to a heartbeat, from 5.x on.
 
     Attributes:
-      is_support_heart_beat_v2: the broker takes heartbeats without subscriptions.
+      is_support_heart_beat_v2: the broker accepts heartbeats without subscriptions.
       is_sub_change: the broker did not know these subscriptions yet.
     """
 
@@ -146,7 +146,7 @@ class UnregisterClientRequestHeader(RpcRequestHeader, frozen=True, kw_only=True)
 
 
 class ConsumerGroupRequestHeader(RpcRequestHeader, frozen=True, kw_only=True):
-    """Base of the requests that name a consumer group and nothing else."""
+    """Base of the requests with a consumer group only."""
 
     consumer_group: str
 
@@ -163,13 +163,13 @@ class ConsumerSendMsgBackRequestHeader(RpcRequestHeader, frozen=True, kw_only=Tr
     """Request of CONSUMER_SEND_MSG_BACK (36).
 
     Attributes:
-      offset: where the message lies in the commit log, bytes.
+      offset: physical offset of the message.
       group: the consumer group that could not consume it.
-      delay_level: after what it is tried again; 0: the broker says, negative: never, it is dead.
-      origin_msg_id: id of the message as it was first sent.
-      origin_topic: its topic then.
+      delay_level: delay of the retry; 0: the broker decides, negative: none, a dead letter.
+      origin_msg_id: id of the original message.
+      origin_topic: topic of the original message.
       unit_mode: the consumer belongs to a unit.
-      max_reconsume_times: how often it may be tried; None: what the group says.
+      max_reconsume_times: retries at most; None: the group's setting.
     Source: RocketMQ 5.3.3 ConsumerSendMsgBackRequestHeader.
     """
 
@@ -199,11 +199,11 @@ class QueryTopicConsumeByWhoRequestHeader(TopicRequestHeader, frozen=True, kw_on
 
 
 class GetConsumerRunningInfoRequestHeader(ConsumerGroupRequestHeader, frozen=True, kw_only=True):
-    """Request of GET_CONSUMER_RUNNING_INFO (307), handed on to a client of the group.
+    """Request of GET_CONSUMER_RUNNING_INFO (307), forwarded to a client of the group.
 
     Attributes:
-      client_id: which one.
-      jstack_enable: with the stacks of its threads.
+      client_id: the client.
+      jstack_enable: include the stacks of its threads.
     """
 
     client_id: str
@@ -218,7 +218,7 @@ class ResetOffsetRequestHeader(TopicRequestHeader, frozen=True, kw_only=True):
       group: the consumer group.
       topic: the topic.
       timestamp: store time of the first message to consume, ms since 1970; -1: the end.
-      is_force: also forward; else only back.
+      is_force: also forward; otherwise only back.
     Source: RocketMQ 5.3.3 ResetOffsetRequestHeader.
     """
 

@@ -1,4 +1,4 @@
-"""Headers by which an administrator asks about a consumer group, or moves it."""
+"""Headers for the administration of consumer groups."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from .fields import PullOffset, QueueIdOrAny
 class ResetQueueOffsetRequestHeader(ResetOffsetRequestHeader, frozen=True, kw_only=True):
     """Request of INVOKE_BROKER_TO_RESET_OFFSET (222) about one queue.
 
-    Only a broker that resets offsets itself (5.x, `useServerSideResetOffset`) looks at these two;
-    any other takes the request for one about all queues and the timestamp.
+    Only a broker that resets offsets itself (5.x, `useServerSideResetOffset`) reads these two
+    fields; any other resets all queues by the timestamp.
 
     Attributes:
       queue_id: the queue; -1: all.
-      offset: where to go on, in messages; None: by the timestamp.
+      offset: the next message to consume, in messages; None: by the timestamp.
     Source: RocketMQ 5.3.3 ResetOffsetRequestHeader.
     """
 
@@ -24,17 +24,17 @@ class ResetQueueOffsetRequestHeader(ResetOffsetRequestHeader, frozen=True, kw_on
 
 
 class QueryTopicsByConsumerRequestHeader(RpcRequestHeader, frozen=True, kw_only=True):
-    """Request of QUERY_TOPICS_BY_CONSUMER (343): of which topics a group has offsets."""
+    """Request of QUERY_TOPICS_BY_CONSUMER (343): the topics for which a group has offsets."""
 
     group: str
 
 
 class ConsumeMessageDirectlyRequestHeader(RpcRequestHeader, frozen=True, kw_only=True):
-    """Request of CONSUME_MESSAGE_DIRECTLY (309), handed on to a client of the group.
+    """Request of CONSUME_MESSAGE_DIRECTLY (309), forwarded to a client of the group.
 
     Attributes:
       consumer_group: the group.
-      client_id: which client of it.
+      client_id: the client.
       msg_id: the broker's id of the message.
       broker_name: the broker that has it.
       topic: its topic, or None.

@@ -1,6 +1,6 @@
 """Types of the numeric fields of request headers, each with its range in `numbers`.
 
-`decode` refuses a number outside of it; the check is part of msgspec's conversion.
+`decode` refuses a number out of its range; the check is part of msgspec's conversion.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ class RegisterFilterServerRequestHeader(Header, frozen=True, kw_only=True):
 
 
 class RegisterFilterServerResponseHeader(Header, frozen=True, kw_only=True):
-    """Answer to 301: who the broker is.
+    """Answer to 301: the broker's identity.
 
     Attributes:
       broker_name: name that a master shares with its slaves.
@@ -34,11 +34,11 @@ class RegisterFilterServerResponseHeader(Header, frozen=True, kw_only=True):
 
 
 class RemoveMessageFilterClassRequestHeader(Header, frozen=True, kw_only=True):
-    """Request of REMOVE_MESSAGE_FILTER_CLASS (30303), which is ours.
+    """Request of REMOVE_MESSAGE_FILTER_CLASS (30303), which RocketMQ does not have.
 
     Attributes:
-      consumer_group: whose filter it is.
-      topic: of the messages that it looks at.
+      consumer_group: the group of the filter.
+      topic: the topic that it filters.
     """
 
     consumer_group: str
@@ -53,7 +53,7 @@ class RegisterMessageFilterClassRequestHeader(
     Attributes:
       class_name: full name of the class, such as `org.example.KeepFifth`.
       class_crc: CRC32 of the body, without the sign bit; wire `classCRC`.
-      source_language: "java" (also when None) or "python"; ours.
+      source_language: "java" (also when None) or "python"; not in RocketMQ.
     """
 
     class_name: str

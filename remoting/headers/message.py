@@ -1,4 +1,4 @@
-"""Headers of sending, pulling and looking up messages."""
+"""Headers of sends, pulls and queries of messages."""
 
 from __future__ import annotations
 
@@ -36,18 +36,18 @@ class SendMessageRequestHeader(TopicRequestHeader, frozen=True, kw_only=True):
 
     Attributes:
       producer_group: group of the producer.
-      topic: where to; it need not exist.
-      default_topic: whose settings a new topic takes (TBW102).
+      topic: the topic; it need not exist.
+      default_topic: the pattern of a new topic's settings (TBW102).
       default_topic_queue_nums: number of queues the producer wants for a new topic.
       queue_id: queue of the topic; negative: the broker picks one.
       sys_flag: compression, transaction type and host kinds, as in a stored record.
-      born_timestamp: when the client made it, ms since 1970.
-      flag: the user's own number.
+      born_timestamp: when the client created it, ms since 1970.
+      flag: a number for the application.
       properties: `name \\x01 value \\x02 ...`.
-      reconsume_times: how often it was consumed before.
+      reconsume_times: number of earlier deliveries.
       unit_mode: the producer belongs to a unit.
       batch: the body is a batch.
-      max_reconsume_times: the most times it may be consumed; retries only.
+      max_reconsume_times: deliveries at most; for retries only.
     Source: RocketMQ 5.5.0 SendMessageRequestHeader, SendMessageRequestHeaderV2.
     """
 
@@ -67,12 +67,12 @@ class SendMessageRequestHeader(TopicRequestHeader, frozen=True, kw_only=True):
 
 
 class ReplyMessageRequestHeader(SendMessageRequestHeader, frozen=True, kw_only=True):
-    """Request of PUSH_REPLY_MESSAGE_TO_CLIENT (326): a reply, on its way to who asked.
+    """Request of PUSH_REPLY_MESSAGE_TO_CLIENT (326): a reply that is pushed to the requester.
 
     Attributes:
-      born_host: `ip:port` of who replied.
+      born_host: `ip:port` of the responder.
       store_host: `ip:port` of the broker.
-      store_timestamp: when the broker had it, ms since 1970.
+      store_timestamp: when the broker received it, ms since 1970.
     Source: RocketMQ 5.3.3 ReplyMessageRequestHeader.
     """
 
@@ -82,7 +82,7 @@ class ReplyMessageRequestHeader(SendMessageRequestHeader, frozen=True, kw_only=T
 
 
 class RecallMessageRequestHeader(TopicRequestHeader, frozen=True, kw_only=True):
-    """Request of RECALL_MESSAGE (370): take a timer message back.
+    """Request of RECALL_MESSAGE (370): recall a timer message.
 
     Attributes:
       producer_group: group of the producer.
@@ -119,7 +119,7 @@ Source: RocketMQ 5.3.3 SendMessageRequestHeaderV2; letter l is called consumeRet
 
 
 def _with_letters() -> type[SendMessageRequestHeader]:
-    """The same header under its letters; made from the mapping, not declared again."""
+    """The header class with the letters as wire names, generated from the mapping."""
     known = {field.name: field for field in msgspec.structs.fields(SendMessageRequestHeader)}
     fields = []
     for letter, name in SEND_MESSAGE_V2_LETTERS.items():
@@ -159,11 +159,11 @@ class SendMessageResponseHeader(Header, frozen=True, kw_only=True):
 
     Attributes:
       msg_id: offset id (host and physical offset in hex digits); a batch: joined by commas.
-      queue_id: the queue it went to.
-      queue_offset: its place in the queue, in messages; a batch: of the first.
+      queue_id: the queue it was stored in.
+      queue_offset: its offset in the queue, in messages; a batch: of the first.
       transaction_id: the unique key of the message (5.x).
       batch_uniq_id: unique key of an automatic batch (5.x).
-      recall_handle: what RECALL_MESSAGE needs; timer messages only (5.x).
+      recall_handle: the handle for RECALL_MESSAGE; timer messages only (5.x).
       msg_region: region of the broker; wire `MSG_REGION`.
       trace_on: "true" when clients shall trace; wire `TRACE_ON`.
     """
@@ -183,19 +183,19 @@ class PullMessageRequestHeader(TopicRequestHeader, frozen=True, kw_only=True):
 
     Attributes:
       consumer_group: group of the consumer.
-      topic: from where.
+      topic: the topic.
       lite_topic: name of a lite topic below it (5.5).
       queue_id: queue of the topic, >= 0.
       queue_offset: of the first message wanted, in messages.
-      max_msg_nums: at most so many messages.
+      max_msg_nums: number of messages at most.
       sys_flag: bits 1 commit, 2 suspend, 4 subscription, 8 class filter, 16 lite pull.
       commit_offset: consumer offset to store when bit 1 is set, in messages.
-      suspend_timeout_millis: how long to hold the pull when there is nothing, ms.
+      suspend_timeout_millis: how long to hold the pull if there is no message, ms.
       subscription: expression; sent when bit 4 is set.
       sub_version: version of the subscription, ms since 1970; 0: none.
       expression_type: "TAG" (also when None) or "SQL92".
-      max_msg_bytes: at most so many bytes (5.x).
-      request_source: who asks, for pulls through a proxy (5.x).
+      max_msg_bytes: bytes at most (5.x).
+      request_source: kind of the client, for pulls through a proxy (5.x).
       proxy_froward_client_id: the client behind a proxy; misspelt in RocketMQ.
     """
 
@@ -220,14 +220,14 @@ class PullMessageResponseHeader(Header, frozen=True, kw_only=True):
     """Answer to a pull, found or not.
 
     Attributes:
-      suggest_which_broker_id: where to pull next; 0: the master.
+      suggest_which_broker_id: the broker id to pull from next; 0: the master.
       next_begin_offset: queue offset to pull next, in messages.
-      min_offset: first queue offset there is.
-      max_offset: queue offset of the next message to come.
+      min_offset: first queue offset.
+      max_offset: queue offset of the next message that will be stored.
       offset_delta: to add to queue offsets, static topics only.
       topic_sys_flag: sysFlag of the topic (5.x).
       group_sys_flag: sysFlag of the group (5.x).
-      forbidden_type: why the group may not read (5.x).
+      forbidden_type: the setting that forbids the pull (5.x).
     """
 
     suggest_which_broker_id: Int64
@@ -246,11 +246,11 @@ class QueryMessageRequestHeader(TopicRequestHeader, frozen=True, kw_only=True):
     Attributes:
       topic: of the messages.
       key: one of the message's KEYS, or its unique key.
-      max_num: at most so many messages; does not count when `is_unique_key_query`.
-      begin_timestamp: store time from which on, ms since 1970.
-      end_timestamp: store time up to which, ms since 1970.
+      max_num: number of messages at most; ignored when `is_unique_key_query`.
+      begin_timestamp: earliest store time, ms since 1970.
+      end_timestamp: latest store time, ms since 1970.
       index_type: "K" by key, "U" by unique key, "T" by tag (5.5).
-      last_key: where an earlier answer ended, for an index in RocksDB (5.5).
+      last_key: the last key of an earlier answer, for an index in RocksDB (5.5).
       is_unique_key_query: the key is a unique key; wire `_UNIQUE_KEY_QUERY`, which Java sends
         beside its header.
     Source: RocketMQ 5.3.3 QueryMessageRequestHeader, MixAll.UNIQUE_MSG_QUERY_FLAG; recorded 5.5.0.
@@ -267,7 +267,7 @@ class QueryMessageRequestHeader(TopicRequestHeader, frozen=True, kw_only=True):
 
 
 class QueryMessageResponseHeader(Header, frozen=True, kw_only=True):
-    """Answer to 12, found or not; both are 0 when nothing was found.
+    """Answer to 12; both are 0 when nothing was found.
 
     Attributes:
       index_last_update_timestamp: store time of the newest message in the index, ms since 1970.
@@ -283,7 +283,7 @@ class ViewMessageRequestHeader(Header, frozen=True, kw_only=True):
 
     Attributes:
       topic: of the message (5.x).
-      offset: where it lies in the commit log, bytes.
+      offset: physical offset of the message.
     """
 
     topic: str | None = None
@@ -300,7 +300,7 @@ class EndTransactionRequestHeader(RpcRequestHeader, frozen=True, kw_only=True):
       commit_or_rollback: sysFlag's transaction bits: 8 commit, 12 rollback, 0 unknown.
       from_transaction_check: it answers a check.
       msg_id, transaction_id: the message's unique key.
-      topic: where the message was sent to (5.x).
+      topic: the topic that the message was sent to (5.x).
     Source: RocketMQ 5.5.0 EndTransactionRequestHeader.
     """
 

@@ -1,4 +1,4 @@
-"""Headers of the name server."""
+"""Headers of the name server's requests and answers."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from .fields import BrokerId, ControllerInt, ControllerLong, Crc32, HeartbeatBro
 
 
 class BrokerIdentity(Header, frozen=True, kw_only=True):
-    """Base of what a broker says of itself.
+    """Base of the headers with a broker's identity.
 
     Attributes:
       broker_name: name that a master shares with its slaves.
@@ -31,7 +31,7 @@ class RegisterBrokerRequestHeader(BrokerIdentity, frozen=True, kw_only=True):
       enable_acting_master: a slave may act as master (5.x).
       compressed: the body is deflated; 5.5.0 says false even when it is.
       body_crc32: CRC32 of the body as sent, without the sign bit; 0: unchecked.
-      zone_name: zone of the broker (5.x); wire `zoneName`. Java has it beside its header class.
+      zone_name: zone of the broker (5.x); wire `zoneName`. Java's header class does not have it.
     """
 
     ha_server_addr: str
@@ -58,7 +58,7 @@ class QueryDataVersionRequestHeader(BrokerIdentity, frozen=True, kw_only=True):
 
 
 class QueryDataVersionResponseHeader(Header, frozen=True, kw_only=True):
-    """Answer to 322: whether the broker must register anew."""
+    """Answer to 322: whether the broker must register again."""
 
     changed: bool
 
@@ -67,9 +67,9 @@ class BrokerHeartbeatRequestHeader(Header, frozen=True, kw_only=True):
     """BROKER_HEARTBEAT (904), oneway or not.
 
     Attributes:
-      cluster_name, broker_addr, broker_name, broker_id: as in BrokerIdentity; the id may lack.
+      cluster_name, broker_addr, broker_name, broker_id: as in BrokerIdentity; the id is optional.
       epoch, max_offset, confirm_offset, election_priority: for controllers only.
-      heartbeat_timeout_mills: how long it holds, ms; spelt so in RocketMQ.
+      heartbeat_timeout_mills: time until it expires, ms; spelt as in RocketMQ.
     """
 
     cluster_name: str
@@ -106,7 +106,7 @@ class DeleteTopicFromNamesrvRequestHeader(TopicRequestHeader, frozen=True, kw_on
 
     Attributes:
       topic: the topic.
-      cluster_name: only from this cluster; None or "": from all.
+      cluster_name: only in this cluster; None or "": in all.
     """
 
     topic: str
@@ -188,10 +188,10 @@ class NotifyMinBrokerIdChangeRequestHeader(Header, frozen=True, kw_only=True):
     """NOTIFY_MIN_BROKER_ID_CHANGE (905), from the name server to the brokers of one name, oneway.
 
     Attributes:
-      min_broker_id: the least broker id that is alive now.
+      min_broker_id: the smallest id of a live broker.
       broker_name: the name the brokers share.
       min_broker_addr: "host:port" of that broker.
-      offline_broker_addr: "host:port" of the broker that went, or None.
+      offline_broker_addr: "host:port" of the removed broker, or None.
       ha_broker_addr: "host:port" to replicate from, or None.
     """
 

@@ -138,7 +138,7 @@ async def test_a_broker_that_has_only_garbage_for_a_table_says_what_to_do(text: 
 @pytest.mark.parametrize(
     ("path", "words"),
     [
-        (GROUPS, ["autoCreateSubscriptionGroup", "offsets and retry topics name: CG"]),
+        (GROUPS, ["autoCreateSubscriptionGroup", "offsets and retry topics: CG"]),
         (OFFSETS, ["consumeFromWhere", "resetOffsetByTime"]),
         (DELAYS, ["delayed messages that are still in the log are delivered again"]),
     ],
@@ -217,7 +217,7 @@ async def test_what_may_have_been_deleted_before_deletions_were_noted_is_only_re
         assert broker.controller.topics.select("U") is None
         assert broker.controller.topics.select("T") is not None
     assert "topic 'U' is in no table" in caplog.text
-    assert "may be one that was deleted" in caplog.text
+    assert "may have been deleted" in caplog.text
 
 
 async def test_a_deletion_that_cannot_be_noted_is_refused(autojump_clock: object) -> None:

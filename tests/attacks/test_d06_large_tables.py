@@ -228,7 +228,7 @@ async def test_near_the_limit_the_log_warns_and_at_it_new_topics_are_refused(
             assert "no more than 40 topics are allowed on a broker: 0 more fit" in remark
             sent = await client.ask(SEND, send_fields("More"), b"x")
             assert sent.code == TOPIC_NOT_EXIST
-            assert "this broker has its 40 topics, and no more are allowed" in sent.remark
+            assert "this broker has 40 topics, which is its limit" in sent.remark
             assert (await client.ask(SEND, send_fields("T0"), b"x")).code == 0
             assert {f"T{number}" for number in range(created)} <= (
                 namesrv.routes.topics.topics_of_broker("b")

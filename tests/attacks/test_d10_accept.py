@@ -109,7 +109,7 @@ async def test_a_broken_listener_is_opened_anew(
     port = listener.getsockname()[1]
     await is_served(listener)
     assert f"the listening socket of 127.0.0.1:{port} is broken" in caplog.text
-    assert f"127.0.0.1:{port} is listened on again" in caplog.text
+    assert f"listening on 127.0.0.1:{port} again" in caplog.text
 
 
 async def test_a_master_goes_on_taking_slaves() -> None:

@@ -50,7 +50,7 @@ class Node:
 
     Attributes:
       disk: what it has, or has left.
-      vip_refused: nobody listens on its VIP port.
+      vip_refused: nothing listens on its VIP port.
       is_ending: it takes no connection any more.
     """
 
@@ -128,7 +128,7 @@ class Node:
         self._group.cut(self)
 
     async def kill(self) -> None:
-        """As kill -9: what is on its disk now stays, and nobody is told but by the connections."""
+        """As kill -9: the disk keeps its content, and peers notice the closed connections only."""
         left = copy_of(self.disk)
         self.is_ending = True
         self._group.cut(self)
@@ -181,7 +181,7 @@ class Group:
             return far
         node = self._behind(port, 0) or self._behind(port, -2)
         if node is None or (node.vip_refused and port != node.port):
-            raise ConnectionRefusedError(f"nobody listens on {port}")
+            raise ConnectionRefusedError(f"nothing listens on {port}")
         assert node.running.server is not None
         return self._wire(node, node.running.server.serve_stream)
 
@@ -192,7 +192,7 @@ class Group:
         self.asked.append(port)
         node = self._behind(port, 1)
         if node is None or self.ha_refused:
-            raise ConnectionRefusedError(f"nobody listens on {port}")
+            raise ConnectionRefusedError(f"nothing listens on {port}")
         side = node.running.replication
         assert isinstance(side, MasterSide)
         stream = self._wire(node, side.ha.serve_stream, f"{HOST}:40000")

@@ -43,7 +43,7 @@ from trocket.store.status import BoundaryType, GetMessageStatus
 
 
 class FakeChannel:
-    """A connection that keeps what it is told."""
+    """A connection that records its notifications."""
 
     def __init__(self, remote_address: str = "192.0.2.2:40000") -> None:
         self.remote_address = remote_address
@@ -64,7 +64,7 @@ class FakeChannel:
         self.close_reason = reason
 
     @property
-    def told(self) -> list[str]:
+    def notified(self) -> list[str]:
         """The groups of the NOTIFY_CONSUMER_IDS_CHANGED that came, in their order."""
         return [
             command.ext_fields["consumerGroup"]

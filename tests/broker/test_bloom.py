@@ -70,7 +70,7 @@ def test_a_text_that_was_added_is_hit_and_others_mostly_not():
 
 def test_a_bit_map_of_another_size_is_refused():
     bloom = BloomFilter.create()
-    with pytest.raises(ValueError, match="a bit map of 104 bits where 112 are wanted"):
+    with pytest.raises(ValueError, match="a bit map of 104 bits, expected 112"):
         bloom.hash_to((1, 2, 3), bytearray(13))
-    with pytest.raises(ValueError, match="a bit map of 120 bits where 112 are wanted"):
+    with pytest.raises(ValueError, match="a bit map of 120 bits, expected 112"):
         bloom.is_hit((1, 2, 3), bytes(15))

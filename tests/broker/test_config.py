@@ -159,8 +159,8 @@ def test_bit_maps_that_nothing_would_use_are_warned_of() -> None:
     assert [read("\n".join(keys[:number]))[2] for number in (1, 2, 3)] == [[warning]] * 2 + [[]]
 
 
-NO_FILTER = "filterServerNums: the filter servers have no filter"
-NOBODY = "do nothing without filterUploadGroups"
+NO_FILTER = "filterServerNums: the filter servers would have no filter"
+NO_GROUPS = "do nothing without filterUploadGroups"
 
 
 @pytest.mark.parametrize(
@@ -168,7 +168,7 @@ NOBODY = "do nothing without filterUploadGroups"
     [
         ("filterServerNums=1", [NO_FILTER]),
         ("filterServerNums=1;filterClassesFile=/f.json", []),
-        ("filterServerNums=1;javaFilterEnable=true", [NOBODY]),
+        ("filterServerNums=1;javaFilterEnable=true", [NO_GROUPS]),
         ("filterServerNums=1;pythonFilterEnable=true;filterUploadGroups=g", []),
         ("javaFilterEnable=true;clientUploadFilterClassEnable=false", ["filterClassRepertoryUrl"]),
         (
@@ -195,7 +195,7 @@ def test_there_are_0_to_64_filter_servers(count: str) -> None:
 def test_a_master_is_broker_0_whatever_the_file_says() -> None:
     broker, _, warnings = read("brokerId=3")
     assert broker.broker_id == 0
-    assert warnings == ["brokerId: a ASYNC_MASTER is always brokerId 0"]
+    assert warnings == ["brokerId: ignored, a ASYNC_MASTER always has brokerId 0"]
 
 
 @pytest.mark.parametrize(

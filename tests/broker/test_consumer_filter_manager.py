@@ -1,4 +1,4 @@
-"""The filters of groups: compiled once, told once when wrong, kept when their group leaves."""
+"""The filters of groups: compiled once, logged once when wrong, kept when their group leaves."""
 
 from __future__ import annotations
 
@@ -60,13 +60,13 @@ def compiled(monkeypatch):
     return texts
 
 
-def test_an_expression_is_compiled_or_the_place_of_its_error_told():
+def test_an_expression_is_compiled_or_the_place_of_its_error_returned():
     found = compile_filter("SQL92", "price > 10")
     assert isinstance(found, Expression)
     assert compile_filter("SQL92", "price > 10") is found
     assert compile_filter("SQL92", "price >") == "line 1, column 8: the expression ends too early"
     assert "ends too early" in compile_filter("SQL92", "")
-    assert "'GROOVY' is no type" in compile_filter("GROOVY", "price > 10")
+    assert "'GROOVY' is not an expression type" in compile_filter("GROOVY", "price > 10")
     assert "32768 characters" in compile_filter("SQL92", "x" * (EXPRESSION_LENGTH_MAX + 1))
 
 
@@ -111,7 +111,7 @@ def test_filters_follow_the_subscriptions_of_their_group(compiled):
     assert filters.characters == len("a = 2") + len("b = 1") + len("c = 1")
 
 
-def test_a_wrong_expression_is_told_once_and_takes_the_place_of_a_right_one(compiled, caplog):
+def test_a_wrong_expression_is_logged_once_and_replaces_a_right_one(compiled, caplog):
     filters = manager()
     filters.register("g", {"T": sql("a = 1")}, MUCH)
     with caplog.at_level(logging.ERROR):
@@ -121,7 +121,7 @@ def test_a_wrong_expression_is_told_once_and_takes_the_place_of_a_right_one(comp
     assert compiled == ["a = 1", "a = "]
     (record,) = caplog.records
     assert record.getMessage() == (
-        "group g gets nothing of T: its expression 'a = ' is refused: "
+        "group g gets no messages of T, because its expression 'a = ' is refused: "
         "line 1, column 5: the expression ends too early"
     )
     filters.register("g", {"T": sql("a = 3", 4)}, MUCH)
@@ -134,7 +134,7 @@ def test_one_heartbeat_compiles_a_bounded_part_and_the_next_ones_the_rest(caplog
     texts = {f"T{n}": sql(f"a{n} = 1") for n in range(4)}
     assert filters.register("g", texts, 13) == 12
     assert [filters.find(topic, "g") is not None for topic in texts] == [True, True, False, False]
-    assert "2 wait for the next one, that for T2 first" in caplog.text
+    assert "2 wait for the next one, the one for T2 first" in caplog.text
     changed = texts | {"T0": sql("b = 12", 2)}
     assert filters.register("g", changed, 6) == 6
     assert filters.find("T0", "g").text == "b = 12"
@@ -159,14 +159,14 @@ def test_an_expression_that_is_too_long_costs_nothing_and_holds_up_no_other(capl
     assert filters.register("g", {"T": long, "U": sql("b = 1")}, 5) == 5
     assert filters.find("T", "g") is None
     assert filters.find("U", "g") is not None
-    assert "at most 32767 are taken" in caplog.text
+    assert "the limit is 32767" in caplog.text
 
 
 def test_all_expressions_together_have_an_end_and_dead_ones_give_way(caplog):
     filters = manager(characters_max=11)
     filters.register("g", {"T": sql("a = 1"), "U": sql("b = 1"), "V": sql("c = 1")}, MUCH)
     assert [filters.find(topic, "g") is None for topic in "TUV"] == [False, False, True]
-    assert "characters already" in caplog.text
+    assert "expressions already have" in caplog.text
     filters.register("g", {"T": sql("a = 1"), "U": sql("b = 1")}, MUCH)
     filters.unregister("g")
     assert filters.characters == 10
@@ -211,7 +211,7 @@ def test_no_filter_is_born_before_the_newest_message():
     filters.unregister("g")
     filters.register("h", {"T": sql("a = 1")}, MUCH)
     newest_ms += 5
-    filters.bear_again()
+    filters.reset_birth_times()
     assert [data.born_ms for data in filters.topics["T"].values()] == [newest_ms, newest_ms]
     assert [data.dead_ms for data in filters.topics["T"].values()] == [newest_ms, 0]
 

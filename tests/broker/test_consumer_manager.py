@@ -1,11 +1,11 @@
-"""The table of consumers, and who is told of its changes."""
+"""The table of consumers, and the notifications of its changes."""
 
 from __future__ import annotations
 
 import pytest
 
 from trocket.broker import consumer_group_info, consumer_manager
-from trocket.broker.consumer_manager import ConsumerManager, notify_nobody
+from trocket.broker.consumer_manager import ConsumerManager, skip_notification
 from trocket.remoting.bodies import ConsumerData, ConsumeType, MessageModel
 from trocket.remoting.request_codes import RequestCode
 
@@ -35,24 +35,24 @@ def test_a_consumer_and_its_subscriptions_are_there_from_the_first_heartbeat():
     assert table.query_topic_consume_by_who("T") == {"g"}
 
 
-def test_the_whole_group_is_told_when_a_client_comes():
+def test_the_whole_group_is_notified_of_a_new_client():
     table = ConsumerManager()
     first, second = FakeChannel(), FakeChannel()
     table.register(consumer("g", subscription("T")), client(first, "c1"))
     table.register(consumer("g", subscription("T")), client(second, "c2"))
-    assert (first.told, second.told) == (["g", "g"], ["g"])
+    assert (first.notified, second.notified) == (["g", "g"], ["g"])
     command = first.sent[0]
     assert command.code == RequestCode.NOTIFY_CONSUMER_IDS_CHANGED
     assert command.ext_fields == {"consumerGroup": "g"}
 
 
-def test_a_heartbeat_that_changes_nothing_tells_nobody():
+def test_a_heartbeat_that_changes_nothing_notifies_no_client():
     table = ConsumerManager()
     channel = FakeChannel()
     data = consumer("g", subscription("T"))
     table.register(data, client(channel))
     assert not table.register(data, client(channel))
-    assert channel.told == ["g"]
+    assert channel.notified == ["g"]
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_a_subscription_is_replaced_only_by_a_later_one(version, expression, kep
     changed = table.register(consumer("g", subscription("T", expression, version)), client(channel))
     assert table.find_subscription_data("g", "T").sub_string == kept
     assert not changed
-    assert channel.told == ["g"]
+    assert channel.notified == ["g"]
 
 
 def test_a_topic_more_or_less_is_a_change():
@@ -75,7 +75,7 @@ def test_a_topic_more_or_less_is_a_change():
     assert table.register(consumer("g", subscription("T"), subscription("U")), client(channel))
     assert table.register(consumer("g", subscription("U")), client(channel))
     assert set(table.get_consumer_group_info("g").subscription_table) == {"U"}
-    assert channel.told == ["g"] * 3
+    assert channel.notified == ["g"] * 3
 
 
 def test_a_heartbeat_without_subscriptions_leaves_them_as_they_are():
@@ -86,15 +86,15 @@ def test_a_heartbeat_without_subscriptions_leaves_them_as_they_are():
     assert table.find_subscription_data("g", "T") is not None
 
 
-def test_who_stays_is_told_when_a_client_says_goodbye():
+def test_the_others_are_notified_when_a_client_unregisters():
     table = ConsumerManager()
     staying, leaving = FakeChannel(), FakeChannel()
     for channel, name in ((staying, "c1"), (leaving, "c2")):
         table.register(consumer("g", subscription("T")), client(channel, name))
-    told = len(staying.told), len(leaving.told)
+    notified = len(staying.notified), len(leaving.notified)
     assert table.unregister("g", leaving)
     assert not table.unregister("g", leaving)
-    assert (len(staying.told), len(leaving.told)) == (told[0] + 1, told[1])
+    assert (len(staying.notified), len(leaving.notified)) == (notified[0] + 1, notified[1])
     assert table.get_consumer_group_info("g").all_client_ids() == ["c1"]
     table.unregister("g", staying)
     assert table.get_consumer_group_info("g") is None
@@ -109,10 +109,10 @@ def test_a_closed_connection_leaves_all_its_groups():
     staying.sent.clear()
     assert table.channel_closed(closed)
     assert not table.channel_closed(closed)
-    assert sorted(staying.told) == ["g", "h"]
+    assert sorted(staying.notified) == ["g", "h"]
 
 
-def test_a_silent_client_is_dropped_after_120_s_and_the_others_are_told():
+def test_a_silent_client_is_dropped_after_120_s_and_the_others_are_notified():
     table = ConsumerManager()
     silent, alive = FakeChannel(), FakeChannel()
     table.register(consumer("g", subscription("T")), client(silent, "c1", last_update_s=0))
@@ -121,10 +121,10 @@ def test_a_silent_client_is_dropped_after_120_s_and_the_others_are_told():
     alive.sent.clear()
     assert table.scan_inactive(120) == []
     assert table.scan_inactive(120.5) == [silent]
-    assert (silent.closed, alive.closed, alive.told) == (True, False, ["g"])
+    assert (silent.closed, alive.closed, alive.notified) == (True, False, ["g"])
 
 
-def test_nobody_is_told_in_a_group_that_broadcasts_or_does_not_want_it():
+def test_a_group_that_broadcasts_or_does_not_want_it_is_not_notified():
     table = ConsumerManager()
     channels = [FakeChannel() for _ in range(2)]
     broadcast = consumer("b", subscription("T"), message_model=MessageModel.BROADCASTING)
@@ -134,14 +134,14 @@ def test_nobody_is_told_in_a_group_that_broadcasts_or_does_not_want_it():
     table.unregister("g", channels[0], notify=False)
     table.unregister("b", channels[0])
     assert table.get_consumer_group_info("b").is_broadcasting
-    assert [channel.told for channel in channels] == [[], []]
+    assert [channel.notified for channel in channels] == [[], []]
 
 
-def test_nobody_is_told_where_the_broker_does_not_want_it():
-    table = ConsumerManager(notify=notify_nobody)
+def test_no_group_is_notified_if_the_broker_does_not_want_it():
+    table = ConsumerManager(notify=skip_notification)
     channel = FakeChannel()
     table.register(consumer("g", subscription("T")), client(channel))
-    assert channel.told == []
+    assert channel.notified == []
 
 
 def test_clients_of_one_group_that_subscribe_to_different_things_are_named_once(caplog):
@@ -150,7 +150,9 @@ def test_clients_of_one_group_that_subscribe_to_different_things_are_named_once(
     table.register(consumer("g", subscription("T", "a")), client(first, "c1"))
     for _ in range(3):
         table.register(consumer("g", subscription("T", "b")), client(second, "c2"))
-    warnings = [r.getMessage() for r in caplog.records if "different things" in r.getMessage()]
+    warnings = [
+        r.getMessage() for r in caplog.records if "different subscriptions" in r.getMessage()
+    ]
     assert len(warnings) == 1
     assert "c2 192.0.2.2:2" in warnings[0]
     assert "c1 192.0.2.2:1" in warnings[0]
@@ -162,7 +164,7 @@ def test_one_client_that_changes_its_subscription_is_no_mixed_group(caplog):
     channel = FakeChannel()
     table.register(consumer("g", subscription("T", "a")), client(channel))
     table.register(consumer("g", subscription("T", "b", 2)), client(channel))
-    assert "different things" not in caplog.text
+    assert "different subscriptions" not in caplog.text
 
 
 def test_two_clients_on_one_connection_are_logged_and_the_new_one_counts(caplog):
@@ -171,7 +173,7 @@ def test_two_clients_on_one_connection_are_logged_and_the_new_one_counts(caplog)
     table.register(consumer("g", subscription("T")), client(channel, "c1"))
     assert not table.register(consumer("g", subscription("T")), client(channel, "c2"))
     assert table.get_consumer_group_info("g").all_client_ids() == ["c2"]
-    assert "two clients share it" in caplog.text
+    assert "two clients must not share one" in caplog.text
 
 
 def test_groups_of_a_connection_and_subscriptions_of_a_group_are_bounded(monkeypatch, caplog):
@@ -184,7 +186,7 @@ def test_groups_of_a_connection_and_subscriptions_of_a_group_are_bounded(monkeyp
     assert set(table.get_consumer_group_info("g").subscription_table) == {"T0", "T1"}
     assert not table.register(consumer("h", *topics), client(channel))
     assert table.get_consumer_group_info("h") is None
-    assert "only the first 2 count" in caplog.text
+    assert "only the first 2 are used" in caplog.text
 
 
 def test_the_last_heartbeat_says_how_the_group_consumes():

@@ -1,4 +1,4 @@
-"""Filter servers as child processes: started, started again, stopped; what they are told."""
+"""Filter servers as child processes: started, restarted, stopped; the keys that they get."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ import trio.testing
 from trocket.broker import filter_server_keeper as module
 from trocket.broker.config import BrokerConfig
 from trocket.broker.filter_server_keeper import (
+    CHECK_INTERVAL_S,
     COMMAND,
-    FIRST_LOOK_S,
+    FIRST_CHECK_S,
     LINE_SIZE_MAX,
-    LOOK_INTERVAL_S,
     STOP_GRACE_S,
     STUCK_S,
     ChildLog,
@@ -49,7 +49,7 @@ KEYS = child_properties(config_of(1), PORT)
 
 
 class FakeChild:
-    """A process that runs until it is told, or made, to end.
+    """A process that runs until it is asked, or made, to end.
 
     Args:
       stubborn: SIGTERM and the end of its input do not end it.
@@ -129,10 +129,10 @@ async def kept(count: int, start: Callable[[int], FakeChild] = FakeChild) -> Asy
 
 async def test_after_5_s_as_many_are_started_as_are_to_be(autojump_clock):
     async with kept(3) as made:
-        await trio.sleep(FIRST_LOOK_S - 0.1)
+        await trio.sleep(FIRST_CHECK_S - 0.1)
         assert made.children == []
         await trio.sleep(1)
-        assert made.starts == [FIRST_LOOK_S] * 3
+        assert made.starts == [FIRST_CHECK_S] * 3
         assert made.keeper.child_count == 3
 
 
@@ -142,9 +142,9 @@ async def test_without_the_key_there_are_none(autojump_clock):
         assert made.children == []
 
 
-async def test_a_child_is_told_its_keys_and_its_input_stays_open(autojump_clock):
+async def test_a_child_gets_its_keys_and_its_input_stays_open(autojump_clock):
     async with kept(1) as made:
-        await trio.sleep(FIRST_LOOK_S + 1)
+        await trio.sleep(FIRST_CHECK_S + 1)
         (child,) = made.children
         assert await child.input.receive_some(1000) == KEYS.encode()
         with trio.move_on_after(STUCK_S - 5) as waited:
@@ -156,7 +156,7 @@ async def test_those_that_others_started_count(autojump_clock):
     async with kept(2) as made:
         foreign = FakeChild(1000)
         made.register(foreign)
-        await trio.sleep(FIRST_LOOK_S + 1)
+        await trio.sleep(FIRST_CHECK_S + 1)
         assert len(made.children) == 1
         made.register(made.children[0])
         await trio.sleep(100)
@@ -168,7 +168,7 @@ async def test_those_that_others_started_count(autojump_clock):
 
 async def test_never_more_run_than_are_to_be_however_few_register(autojump_clock):
     async with kept(2) as made:
-        await trio.sleep(FIRST_LOOK_S)
+        await trio.sleep(FIRST_CHECK_S)
         for _ in range(50):
             made.keeper.wake()
             await trio.sleep(1)
@@ -177,7 +177,7 @@ async def test_never_more_run_than_are_to_be_however_few_register(autojump_clock
 
 async def test_one_that_is_killed_is_followed_by_another_at_once_twenty_times(autojump_clock):
     async with kept(1) as made:
-        await trio.sleep(FIRST_LOOK_S + 1)
+        await trio.sleep(FIRST_CHECK_S + 1)
         for number in range(20):
             child = made.children[number]
             made.register(child)
@@ -193,7 +193,7 @@ async def test_one_that_ends_before_the_broker_sees_its_connection_close_is_foll
     autojump_clock,
 ):
     async with kept(1) as made:
-        await trio.sleep(FIRST_LOOK_S + 1)
+        await trio.sleep(FIRST_CHECK_S + 1)
         (child,) = made.children
         made.register(child)
         child.kill()
@@ -211,21 +211,21 @@ async def test_what_cannot_start_is_tried_ever_more_seldom(autojump_clock):
         return child
 
     async with kept(1, stillborn) as made:
-        await trio.sleep(FIRST_LOOK_S + 200)
+        await trio.sleep(FIRST_CHECK_S + 200)
         pauses = [round(b - a, 1) for a, b in itertools.pairwise(made.starts)]
         assert pauses[:6] == [0.5, 1, 2, 4, 8, 16]
-        assert set(pauses[6:]) == {LOOK_INTERVAL_S}
+        assert set(pauses[6:]) == {CHECK_INTERVAL_S}
         assert all(child.reaped for child in made.children)
         made.register(FakeChild(1000))
         made.servers.channel_closed(FakeChannel())
         count = len(made.children)
-        await trio.sleep(LOOK_INTERVAL_S + 1)
+        await trio.sleep(CHECK_INTERVAL_S + 1)
         assert len(made.children) == count  # the one that others started suffices
 
 
 async def test_once_one_has_registered_the_pause_is_short_again(autojump_clock):
     async with kept(1) as made:
-        await trio.sleep(FIRST_LOOK_S + 1)
+        await trio.sleep(FIRST_CHECK_S + 1)
         for _ in range(4):
             made.children[-1].end(1)
             await trio.sleep(10)
@@ -247,14 +247,14 @@ async def test_a_process_that_the_system_refuses_is_tried_again(
         return FakeChild(pid)
 
     async with kept(1, start) as made:
-        await trio.sleep(FIRST_LOOK_S + 5)
+        await trio.sleep(FIRST_CHECK_S + 5)
         assert len(made.children) == 1
     assert caplog.text.count("Cannot allocate memory") == 2
 
 
 async def test_when_it_stops_all_are_ended_and_reaped(autojump_clock):
     async with kept(3) as made:
-        await trio.sleep(FIRST_LOOK_S + 1)
+        await trio.sleep(FIRST_CHECK_S + 1)
         stop_s = trio.current_time()
     assert [child.returncode for child in made.children] == [-signal.SIGTERM] * 3
     assert all(child.reaped for child in made.children)
@@ -266,7 +266,7 @@ async def test_when_it_stops_all_are_ended_and_reaped(autojump_clock):
 
 async def test_one_that_does_not_stop_is_killed_after_a_grace(autojump_clock):
     async with kept(2, lambda pid: FakeChild(pid, stubborn=pid == 1)) as made:
-        await trio.sleep(FIRST_LOOK_S + 1)
+        await trio.sleep(FIRST_CHECK_S + 1)
         stop_s = trio.current_time()
     assert [child.returncode for child in made.children] == [-signal.SIGKILL, -signal.SIGTERM]
     assert all(child.reaped for child in made.children)
@@ -286,7 +286,7 @@ async def test_a_stop_while_one_is_being_started_ends_that_one(autojump_clock):
     made.keeper._open_process = open_slowly
     async with trio.open_nursery() as outer, trio.open_nursery() as nursery:
         nursery.start_soon(made.keeper.run)
-        await trio.sleep(FIRST_LOOK_S + 1)
+        await trio.sleep(FIRST_CHECK_S + 1)
         nursery.cancel_scope.cancel()
         outer.start_soon(_later, slow.set)
     assert made.children[0].reaped
@@ -300,20 +300,20 @@ async def _later(act: Callable[[], None]) -> None:
 
 async def test_when_all_hang_they_are_started_again(autojump_clock):
     async with kept(2, lambda pid: FakeChild(pid, stubborn=True)) as made:
-        await trio.sleep(FIRST_LOOK_S + STUCK_S - 1)
+        await trio.sleep(FIRST_CHECK_S + STUCK_S - 1)
         assert len(made.children) == 2
-        await trio.sleep(LOOK_INTERVAL_S)
+        await trio.sleep(CHECK_INTERVAL_S)
         assert [child.returncode for child in made.children] == [-signal.SIGKILL] * 2 + [None] * 2
 
 
-async def test_while_one_of_them_is_registered_nobody_is_ended(autojump_clock):
+async def test_while_one_of_them_is_registered_none_is_ended(autojump_clock):
     async with kept(2) as made:
-        await trio.sleep(FIRST_LOOK_S + 1)
+        await trio.sleep(FIRST_CHECK_S + 1)
         made.register(made.children[1])
         await trio.sleep(10 * STUCK_S)
         assert [child.returncode for child in made.children] == [None, None]
         made.servers.channel_closed(made.children[1].channel)
-        await trio.sleep(STUCK_S - LOOK_INTERVAL_S)
+        await trio.sleep(STUCK_S - CHECK_INTERVAL_S)
         assert len(made.children) == 2
 
 
@@ -322,7 +322,7 @@ async def test_what_a_child_says_is_in_our_log_its_last_words_too(
 ):
     caplog.set_level(logging.INFO)
     async with kept(1) as made:
-        await trio.sleep(FIRST_LOOK_S + 1)
+        await trio.sleep(FIRST_CHECK_S + 1)
         (child,) = made.children
         await child.output.send_all(b"2026-01-01 10:00:00,123 INFO trocket: ready\nTraceb")
         await trio.sleep(1)
@@ -338,7 +338,7 @@ async def test_what_a_child_says_is_in_our_log_its_last_words_too(
 
 async def test_a_child_that_says_too_much_waits(autojump_clock, caplog: pytest.LogCaptureFixture):
     async with kept(1) as made:
-        await trio.sleep(FIRST_LOOK_S + 1)
+        await trio.sleep(FIRST_CHECK_S + 1)
         await made.children[0].output.send_all(b"x\n" * 100_000)
         before = len(caplog.records)
         await trio.sleep(10)
@@ -365,10 +365,10 @@ def test_lines_are_cut_cleaned_and_have_their_own_level(caplog: pytest.LogCaptur
     ]
 
 
-# What a child is told
+# The keys of a child
 
 
-def told(config: BrokerConfig, port: int = 10911) -> dict[str, str]:
+def keys_of(config: BrokerConfig, port: int = 10911) -> dict[str, str]:
     entries = parse_properties(child_properties(config, port))
     assert len({entry.key for entry in entries}) == len(entries)
     return {entry.key: entry.value for entry in entries}
@@ -385,14 +385,14 @@ def told(config: BrokerConfig, port: int = 10911) -> dict[str, str]:
     ],
 )
 def test_a_child_listens_where_its_broker_does_and_finds_it_there(bound: str, broker: str):
-    assert told(BrokerConfig(broker_ip1="mq.example.org", bind_address=bound)) == {
+    assert keys_of(BrokerConfig(broker_ip1="mq.example.org", bind_address=bound)) == {
         "connectWhichBroker": broker,
         "filterServerIP": "mq.example.org",
         "bindAddress": bound,
     }
 
 
-def test_a_child_is_told_what_the_operator_set_and_files_by_their_whole_path():
+def test_a_child_gets_the_operators_keys_and_files_by_their_whole_path():
     config = BrokerConfig(
         broker_ip1="h",
         filter_classes_file="filters.json",
@@ -400,7 +400,7 @@ def test_a_child_is_told_what_the_operator_set_and_files_by_their_whole_path():
         filter_batch_timeout_millis=500,
         namesrv_addr="n:1",
     )
-    assert {key: value for key, value in told(config).items() if "ilter" in key} == {
+    assert {key: value for key, value in keys_of(config).items() if "ilter" in key} == {
         "filterServerIP": "h",
         "filterClassesFile": str(Path.cwd() / "filters.json"),
         "javaFilterEnable": "true",
@@ -439,7 +439,7 @@ async def test_a_broker_keeps_them_from_its_start_to_its_end(autojump_clock):
         return children[-1]
 
     async with embedded_broker(filter_server_nums=1, open_process=start) as broker:
-        await trio.sleep(FIRST_LOOK_S + 1)
+        await trio.sleep(FIRST_CHECK_S + 1)
         assert len(children) == 1
         assert b"connectWhichBroker=127.0.0.1:10911\n" in await children[0].input.receive_some(999)
         client = await broker.connect()
@@ -512,7 +512,7 @@ def test_what_is_run_is_a_constant():
 async def test_a_real_child_gets_its_keys_and_little_else_is_replaced_and_stopped(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ):
-    monkeypatch.setattr(module, "FIRST_LOOK_S", 0.0)
+    monkeypatch.setattr(module, "FIRST_CHECK_S", 0.0)
     monkeypatch.setenv("SECRET", "s")
     report = tmp_path / "report"
     use_reporting_child(monkeypatch, report)
@@ -543,7 +543,7 @@ import sys, trio
 from trocket.broker import filter_server_keeper as module
 from trocket.broker.config import BrokerConfig
 from trocket.broker.filter_server_manager import FilterServerManager
-module.FIRST_LOOK_S = 0.0
+module.FIRST_CHECK_S = 0.0
 module.COMMAND = (sys.executable, "-c", sys.argv[1])
 servers = FilterServerManager(on_change=lambda: None)
 config = BrokerConfig(broker_ip1="h", filter_server_nums=1)

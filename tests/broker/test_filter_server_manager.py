@@ -23,7 +23,7 @@ class Table(FilterServerManager):
         self.changes.append(self.addresses)
 
 
-def test_a_filter_server_is_there_from_its_first_301_and_told_of_once():
+def test_a_filter_server_is_registered_from_its_first_301_and_notified_once():
     table, channel = Table(), FakeChannel()
     table.register(channel, "127.0.0.1:40747", now_s=0)
     table.register(channel, "127.0.0.1:40747", now_s=10)

@@ -16,7 +16,7 @@ HOST = "127.0.0.1"
 
 @pytest.fixture
 def taken() -> Iterator[int]:
-    """A port that somebody listens on."""
+    """A port that is in use."""
     with closing(socket.create_server((HOST, 0))) as listener:
         yield listener.getsockname()[1]
 
@@ -59,7 +59,7 @@ def test_a_master_listens_for_slaves_on_this_machine_only_and_a_slave_not_at_all
 def test_brokers_beside_one_another_need_no_slaves(taken: int, caplog) -> None:
     assert listen_for_slaves(MessageStoreConfig(), taken - 1) == []
     (record,) = caplog.records
-    assert "no slave can connect, set haListenPort" in record.message
+    assert "set haListenPort to a free port" in record.message
     assert str(taken) in record.message
 
 

@@ -1,4 +1,4 @@
-"""What a slave asks a master of any version, and what it makes of the answers."""
+"""Requests of a slave to a master of any version, and the use of the answers."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Master:
     Attributes:
       answers: by request code; another code is refused as not supported.
       asked: port, code and ext fields of each request.
-      closed: ports where nobody listens.
+      closed: ports without a listener.
     """
 
     def __init__(self, nursery: trio.Nursery) -> None:
@@ -49,7 +49,7 @@ class Master:
     async def connect(self, host: str, port: int) -> trio.abc.Stream:
         await trio.lowlevel.checkpoint()
         if port in self.closed:
-            raise ConnectionRefusedError("nobody listens")
+            raise ConnectionRefusedError("nothing listens")
         near, far = trio.testing.memory_stream_pair()
 
         def process(request, channel):
@@ -154,7 +154,7 @@ async def test_a_table_that_never_stands_still_is_given_up(autojump_clock):
         for number in range(PAGES_MAX + 1)
     ]
     async with asking({TOPICS: paged(pages, 9)}) as (api, _):
-        with pytest.raises(RemoteProtocolError, match="has not come whole in 200 pages"):
+        with pytest.raises(RemoteProtocolError, match="is not complete after 200 pages"):
             await api.topics()
 
 

@@ -75,7 +75,7 @@ def test_what_is_due_is_what_a_plain_list_says(data):
 
 
 def traced_bytes(count, work):
-    """Bytes that are kept of each of so many."""
+    """Bytes per open transaction."""
     tracemalloc.start()
     try:
         kept = work()

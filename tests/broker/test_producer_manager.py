@@ -71,4 +71,4 @@ def test_the_groups_of_one_connection_are_bounded(monkeypatch, caplog):
     channel = FakeChannel()
     assert [table.register(f"g{n}", client(channel)) for n in range(3)] == [True, True, False]
     assert set(table.group_table) == {"g0", "g1"}
-    assert "has 2 groups already" in caplog.text
+    assert "already has 2 groups" in caplog.text

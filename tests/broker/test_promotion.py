@@ -193,7 +193,7 @@ async def test_an_end_that_was_not_copied_is_asked_about_again(autojump_clock):
         assert check.ext_fields["transactionId"] == "K1"
 
 
-async def test_a_slave_delivers_nothing_and_asks_nobody(autojump_clock):
+async def test_a_slave_delivers_nothing_and_asks_no_producer(autojump_clock):
     async with group() as made:
         master, slave = await pair(made)
         client = await master.connect()

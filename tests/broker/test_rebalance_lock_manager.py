@@ -52,7 +52,7 @@ def test_only_the_holder_unlocks():
     assert locks.try_lock_batch("g", Q, "c2", now_s=0) == Q
 
 
-def test_a_group_is_all_expired_when_nobody_holds_anything():
+def test_a_group_without_locks_is_all_expired():
     locks = RebalanceLockManager()
     assert locks.is_all_expired("g", now_s=0)
     locks.try_lock_batch("g", Q[:1], "c1", now_s=0)

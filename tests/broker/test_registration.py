@@ -57,14 +57,14 @@ async def test_the_first_name_server_that_knows_a_master_counts(autojump_clock):
         made = Namesrvs(nursery)
         await nursery.start(made.client.run)
         await nursery.start(made.registrar.run)
-        for told, counts in (
+        for answered, counts in (
             ({A: None, B: None}, None),
             ({A: None, B: OLD}, OLD),
             ({A: NEW, B: OLD}, NEW),
             ({A: None, B: OLD}, OLD),
             ({A: None, B: None}, None),
         ):
-            made.masters = told
+            made.masters = answered
             await made.registrar.register_all()
             assert made.heard[-1] == counts
         nursery.cancel_scope.cancel()

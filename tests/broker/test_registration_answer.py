@@ -1,4 +1,4 @@
-"""What name servers answer."""
+"""Answers of name servers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Brokers in their roles: found by the name server, refused, told of by 907."""
+"""Brokers in their roles: found by the name server, refused, reported by 907."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ async def test_the_ha_address_that_is_registered_is_broker_ip_2_and_ha_listen_po
 
 async def test_ha_master_address_counts_more_than_what_the_name_server_says(autojump_clock):
     async with group() as made:
-        master = await made.master(ha_listen_port=20_000)  # where nobody is
+        master = await made.master(ha_listen_port=20_000)  # where no slave is
         slave = await made.slave(ha_master_address=f"{HOST}:{master.port + 1}")
         client = await master.connect()
         await client.ask(SEND, send_fields(), b"x")
@@ -148,9 +148,9 @@ async def test_907_of_a_master_names_its_slaves_and_how_far_they_are(autojump_cl
         await trio.testing.wait_all_tasks_blocked()
         end = master.running.store.max_physical_offset
         assert end > 0
-        told = await status(client)
-        (one,) = told.ha_connection_info
-        assert (told.master_commit_log_max_offset, told.in_sync_slave_nums) == (end, 1)
+        info = await status(client)
+        (one,) = info.ha_connection_info
+        assert (info.master_commit_log_max_offset, info.in_sync_slave_nums) == (end, 1)
         assert (one.addr, one.in_sync, one.diff) == (f"{HOST}:40000", True, 0)
         assert (one.slave_ack_offset, one.transfer_from_where) == (end, end)
         await slave.stop()
@@ -166,9 +166,9 @@ async def test_907_of_a_slave_names_its_master(autojump_clock):
         await client.ask(SEND, send_fields(), b"x")
         await made.has_log(slave, master)
         await trio.sleep(2)
-        told = await status(await slave.connect())
-        one = told.ha_client_runtime_info
-        assert (told.master, told.ha_connection_info) == (False, [])
+        info = await status(await slave.connect())
+        one = info.ha_client_runtime_info
+        assert (info.master, info.ha_connection_info) == (False, [])
         assert one.master_addr == f"{HOST}:{master.port + 1}"
         assert one.max_offset == master.running.store.max_physical_offset
         now_ms = START_MS + int(trio.current_time() * 1000)

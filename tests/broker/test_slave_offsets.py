@@ -1,4 +1,4 @@
-"""Whose offset counts at a slave: its master's, or that of a client that was there."""
+"""The offsets of a slave: its master's, or those that clients committed there."""
 
 from __future__ import annotations
 
@@ -52,9 +52,9 @@ def test_what_a_client_has_committed_here_does_not_go_back_with_an_older_table()
     slave = Slave()
     slave.hear(50)
     slave.table.commit_offset("CG", "T", 0, 100)  # the master was away
-    for told, counts in ((50, 100), (99, 100), (100, 100), (120, 120), (60, 60)):
-        slave.hear(told)
-        assert slave.now == {0: counts}, told
+    for copied, counts in ((50, 100), (99, 100), (100, 100), (120, 120), (60, 60)):
+        slave.hear(copied)
+        assert slave.now == {0: counts}, copied
 
 
 def test_so_does_a_group_that_the_master_has_not_heard_of() -> None:

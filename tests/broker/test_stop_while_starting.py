@@ -1,4 +1,4 @@
-"""A broker that is told to stop while it starts ends like any other."""
+"""A broker that is stopped while it starts ends like any other."""
 
 from __future__ import annotations
 

@@ -18,17 +18,17 @@ from trocket.store.errors import StoreIOError
 
 
 class Table(TopicConfigManager):
-    """A table that remembers what it saved and told."""
+    """A table that records its saves and notifications."""
 
     def __init__(self, **config):
         self.files = []
         self.is_full = False
-        self.told = []
+        self.changes = []
         super().__init__(
             BrokerConfig(**{"broker_cluster_name": "C", "broker_name": "broker-a", **config}),
             clock=ManualClock(5_000),
             save=self._save,
-            on_change=self.told.append,
+            on_change=self.changes.append,
         )
 
     def _save(self, name, text):
@@ -87,7 +87,7 @@ def test_a_second_send_finds_the_topic_of_the_first():
     topic = table.first_send("T", 2)
     assert table.first_send("T", 7) is topic
     assert table.topic_config_table["T"] is topic
-    assert len(table.files) == len(table.told) == table.data_version.counter == 1
+    assert len(table.files) == len(table.changes) == table.data_version.counter == 1
 
 
 @pytest.mark.parametrize("pattern", ["NoSuchTopic", "SELF_TEST_TOPIC"])
@@ -139,14 +139,14 @@ def test_an_update_of_several_topics_is_one_change():
     table = Table()
     table.update([TopicConfig(topic_name="A"), TopicConfig(topic_name="B")])
     assert table.data_version.counter == 1
-    assert [[t.topic_name for t in told] for told in table.told] == [["A", "B"]]
+    assert [[t.topic_name for t in changes] for changes in table.changes] == [["A", "B"]]
 
 
 def test_an_update_with_one_topic_that_is_not_allowed_changes_nothing():
     table = Table()
     with pytest.raises(RequestRefused):
         table.update([TopicConfig(topic_name="A"), TopicConfig(topic_name="B", perm=8)])
-    assert (table.select("A"), table.files, table.told) == (None, [], [])
+    assert (table.select("A"), table.files, table.changes) == (None, [], [])
 
 
 @pytest.mark.parametrize(
@@ -270,12 +270,12 @@ def test_a_topic_of_a_first_send_is_refused_until_it_is_saved(caplog):
             table.first_send("A")
         assert refused.value.code == ResponseCode.SERVICE_NOT_AVAILABLE
     assert caplog.text.count("could not be saved") == 1
-    assert (table.told, table.select("A")) == ([], None)
+    assert (table.changes, table.select("A")) == ([], None)
     table.is_full = False
     table.file.save_again()
     assert b'"A":{' in table.files[-1][1]
     assert table.first_send("A") is table.select("A")
-    assert len(table.told) == 1
+    assert len(table.changes) == 1
 
 
 def test_a_change_of_a_topic_counts_only_when_it_is_saved():
@@ -312,4 +312,4 @@ async def test_an_administrator_hears_that_a_change_could_not_be_saved():
     table.delete(["A"])
     with pytest.raises(StoreIOError):
         await table.file.saved()
-    assert table.told == [[]]
+    assert table.changes == [[]]

@@ -167,12 +167,12 @@ async def test_a_taken_port_stops_the_start_with_its_address():
             await controller.run()
 
 
-async def test_over_tcp_brokers_are_told_of_another_smallest_id(tmp_path):
-    told = []
+async def test_over_tcp_brokers_are_notified_of_another_smallest_id(tmp_path):
+    received = []
     got_it = trio.Event()
 
     def on_notification(request, _channel):
-        told.append(request.ext_fields)
+        received.append(request.ext_fields)
         got_it.set()
 
     config = NamesrvConfig(
@@ -202,7 +202,7 @@ async def test_over_tcp_brokers_are_told_of_another_smallest_id(tmp_path):
             put = {"namespace": "NS", "key": "k", "value": "v"}
             assert (await client.call(address, RemotingCommand(100, ext_fields=put), 5)).code == 0
         nursery.cancel_scope.cancel()
-    assert told == [
+    assert received == [
         {"minBrokerId": "0", "minBrokerAddr": "127.0.0.1:1", "haBrokerAddr": "a-0:10912"}
     ]
     saved = (tmp_path / "deep" / "kv.json").read_bytes()

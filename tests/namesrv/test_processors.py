@@ -1,4 +1,4 @@
-"""What each request does and how it is refused; the recorded ones are in the golden test."""
+"""Effects and refusals of each request; the recorded ones are in the golden test."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def test_a_broker_before_3_0_11_registers_its_topic_table_alone(harness):
     assert harness.routes.topics.topics() == ["T", "U"]
 
 
-def test_a_slave_is_told_its_master(harness):
+def test_a_slave_gets_its_master(harness):
     register(harness)
     answer = register(harness, broker_id=1)
     assert answer.ext_fields == {"masterAddr": "a-0:10911", "haServerAddr": "a-0:10912"}
@@ -160,7 +160,7 @@ def test_heartbeats_and_questions_for_the_version_keep_a_broker(harness, code):
     assert harness.routes.expire(now_ms=220_000).brokers == ()
 
 
-def test_the_version_of_a_broker_is_compared_and_told(harness):
+def test_the_version_of_a_broker_is_compared_and_returned(harness):
     def ask(counter):
         body = version(counter).to_body()
         return harness.serve(RemotingCommand(322, ext_fields=register_fields(), body=body))
@@ -177,7 +177,7 @@ def test_a_question_for_the_version_without_one_is_refused(harness):
     assert answer.code == ResponseCode.SYSTEM_ERROR
 
 
-def test_the_members_of_a_group_are_told_and_an_unknown_group_is_empty(harness):
+def test_the_members_of_a_group_are_listed_and_an_unknown_group_is_empty(harness):
     register(harness)
     register(harness, broker_id=1)
     known = harness.ask(901, clusterName="C", brokerName="a")

@@ -81,8 +81,8 @@ FILLERS = ("filler-1", "filler-2")
 
 
 def register(harness, cluster, name, address):
-    told = registration(name, 0, FILLERS, cluster_name=cluster, broker_addr=address)
-    at_once(harness.routes.register_broker_in_steps(told, channel=harness.channel, now_ms=0))
+    registered = registration(name, 0, FILLERS, cluster_name=cluster, broker_addr=address)
+    at_once(harness.routes.register_broker_in_steps(registered, channel=harness.channel, now_ms=0))
 
 
 def catch_up(harness, request, recorded):
@@ -97,8 +97,8 @@ def catch_up(harness, request, recorded):
             harness.kv.put("ORDER_TOPIC_CONFIG", "deleted", "broker-g:1")
             for key in harness.kv.items("ORDER_TOPIC_CONFIG"):
                 harness.kv.delete("ORDER_TOPIC_CONFIG", key)
-        told = RegisterBrokerBody.from_body(request.body).topic_config_serialize_wrapper
-        if len(told.topic_config_table) == 1 and not routes.broker_addrs(header.broker_name):
+        registered = RegisterBrokerBody.from_body(request.body).topic_config_serialize_wrapper
+        if len(registered.topic_config_table) == 1 and not routes.broker_addrs(header.broker_name):
             register(harness, header.cluster_name, header.broker_name, header.broker_addr)
             return True
     elif code == RequestCode.GET_ROUTEINFO_BY_TOPIC and recorded.code == 0:

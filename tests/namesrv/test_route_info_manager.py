@@ -29,7 +29,7 @@ def _channel(name, broker_id):
 
 
 def channel_of(name, broker_id=0):
-    return _channel(name, broker_id)  # always the same object: that is how they are told apart
+    return _channel(name, broker_id)  # always the same object: they are compared by identity
 
 
 def register(routes, name, broker_id=0, *args, channel=None, now_ms=0, delete=False, **more):
@@ -152,7 +152,7 @@ def test_an_unchanged_data_version_changes_no_topic_but_adds_missing_ones(routes
     assert routes.topics.queues("T")["a"].read_queue_nums == 8
 
 
-def test_a_slave_registers_no_topics_while_there_is_a_master_and_is_told_of_it(routes):
+def test_a_slave_registers_no_topics_while_there_is_a_master_and_gets_its_address(routes):
     assert register(routes, "a").master_addr is None
     result = register(routes, "a", 1, ["T", "SLAVE"])
     assert (result.master_addr, result.ha_server_addr) == (address("a"), "a-0:10912")
@@ -469,10 +469,10 @@ def test_the_topic_of_member_groups_never_shows_an_acting_master(routes):
     assert list(route.broker_datas[0].broker_addrs) == [1]
 
 
-# Who is told of another smallest id
+# Notifications of another smallest id
 
 
-def test_former_brokers_are_told_of_a_new_smallest_id(routes):
+def test_earlier_brokers_are_notified_of_a_new_smallest_id(routes):
     register(routes, "a", 1, acting=True)
     register(routes, "a", 2, acting=True)
     result = register(routes, "a", 0, acting=True)
@@ -483,7 +483,7 @@ def test_former_brokers_are_told_of_a_new_smallest_id(routes):
     assert register(routes, "a", 0, acting=True).change is None
 
 
-def test_the_rest_is_told_once_when_the_smallest_ids_go_together(routes):
+def test_the_rest_is_notified_once_when_the_smallest_ids_go_together(routes):
     for broker_id in (0, 1, 2):
         register(routes, "a", broker_id, acting=True)
     removal = routes.remove_brokers([addr_info("a"), addr_info("a", 1)])
@@ -492,7 +492,7 @@ def test_the_rest_is_told_once_when_the_smallest_ids_go_together(routes):
     )
 
 
-def test_nobody_is_told_when_another_id_goes_or_the_group_does_not_act_or_is_gone(routes):
+def test_no_broker_is_notified_when_another_id_goes_or_the_group_does_not_act_or_is_gone(routes):
     for broker_id in (0, 1):
         register(routes, "a", broker_id, acting=True)
         register(routes, "b", broker_id, acting=False)

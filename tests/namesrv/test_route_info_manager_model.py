@@ -65,14 +65,16 @@ class RoutesAreTheirModel(RuleBasedStateMachine):
     )  # fmt: skip
     def register(self, name, cluster, broker_id, address, topics, channel):
         self.counter += 1
-        told = registration(
+        registered = registration(
             name, broker_id, topics, counter=self.counter, cluster_name=cluster,
             broker_addr=address,
         )  # fmt: skip
         others = {key[0] for key, b in self.model.brokers.items() if b.name == name} - {cluster}
         try:
             now_ms = self.now_ms
-            at_once(self.routes.register_broker_in_steps(told, channel=channel, now_ms=now_ms))
+            at_once(
+                self.routes.register_broker_in_steps(registered, channel=channel, now_ms=now_ms)
+            )
         except RequestRefused:
             assert others
             return

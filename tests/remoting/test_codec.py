@@ -193,7 +193,7 @@ BAD = [
     pytest.param((FRAME_SIZE_MAX + 1).to_bytes(4, "big") + bytes(4), "16777217", id="too long"),
     pytest.param(b"\0\0\0\x10\0\0\0\x0d", "header length 13", id="header past frame"),
     pytest.param(
-        b"\0\x7f\0\0\0\x70\0\0", "header of 7340032 bytes, at most", id="header too large"
+        b"\0\x7f\0\0\0\x70\0\0", "header of 7340032 bytes, the limit is", id="header too large"
     ),
     pytest.param(frame_of(b"{}", serialize_type=7), "serialization 7", id="serialize type"),
     pytest.param(frame_of(b"{"), "JSON header", id="cut json"),

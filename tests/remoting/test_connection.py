@@ -436,7 +436,7 @@ async def test_connections_past_the_limit_are_closed(caplog: pytest.LogCaptureFi
             with pytest.raises(RemotingConnectError):
                 await second.call(address, RemotingCommand(ECHO), 5)
             nursery.cancel_scope.cancel()
-    assert "refused: 1 connections" in caplog.text
+    assert "the connection is refused, because 1 are open" in caplog.text
 
 
 @pytest.mark.parametrize("address", ["", "host", "host:", ":1", "host:x", "host:70000"])

@@ -35,7 +35,7 @@ NOISE = st.text(alphabet="{}[]:,\"'\\u0123456789abdefnrstxv.-+ EL/*\n$_\ud83dÃ©ð
 
 
 def nested(depth: int, *, tolerant: bool) -> str:
-    """So many objects inside one another; tolerant: not as JSON has them."""
+    """Nested objects; tolerant: not plain JSON."""
     key = "0" if tolerant else '"0"'
     return f"{{{key}:" * depth + "1" + "}" * depth
 
@@ -183,7 +183,7 @@ def test_many_brackets_that_are_not_nested_are_read() -> None:
 def test_a_document_that_is_too_long_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fastjson, "SIZE_MAX", 10)
     assert loads(b"[1,2,3,45]") == [1, 2, 3, 45]
-    with pytest.raises(RemoteProtocolError, match="JSON of 11 bytes, at most 10"):
+    with pytest.raises(RemoteProtocolError, match="JSON of 11 bytes, the limit is 10"):
         loads(b"[1,2,3,456]")
 
 

@@ -61,7 +61,7 @@ def test_a_host_of_20_bytes_reads_as_the_declaration_says(ip, port):
     "ip", ["localhost", "", "1.2.3", "1.2.3.4.5", "::g", "1.2.3.4:80", "1.2.3.4%eth0"]
 )
 def test_what_is_no_address_is_refused(ip):
-    with pytest.raises(LocalProtocolError, match="no address"):
+    with pytest.raises(LocalProtocolError, match="not an IP address"):
         host_bytes(ip, 1)
 
 

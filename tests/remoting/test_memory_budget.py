@@ -51,7 +51,7 @@ def test_the_largest_holders_are_closed_until_the_rest_fits(
     (line,) = caplog.messages
     assert line == (
         "large: closed: it holds 60 bytes of half frames, more than any other; all connections "
-        "hold 110 bytes, at most 100 are allowed; remotingBytesMax sets the sum of all shares"
+        "hold 110 bytes, the limit is 100; remotingBytesMax sets the sum of all shares"
     )
 
 

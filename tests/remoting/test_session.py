@@ -128,7 +128,7 @@ def test_a_second_answer_is_unsolicited():
     assert unsolicited.answer.code == 5
 
 
-def test_an_answer_to_nothing_is_unsolicited_and_harms_nobody():
+def test_an_answer_without_a_request_is_unsolicited_and_harmless():
     ours = session()
     request = ask(ours, "a")
     stranger = RemotingCommand(0, opaque=77, flag=1)
@@ -190,7 +190,7 @@ def test_sessions_may_share_their_numbers():
 def test_one_opaque_waits_once():
     ours = session()
     ours.expect(7, ECHO, "a")
-    with pytest.raises(LocalProtocolError, match="opaque 7 waits already"):
+    with pytest.raises(LocalProtocolError, match="opaque 7 is waiting"):
         ours.expect(7, ECHO, "b")
     assert results(ours.receive_data(encode(RemotingCommand(0, opaque=7, flag=1)))) == [("a", 0)]
     ours.expect(7, ECHO, "b")
@@ -200,7 +200,7 @@ def test_the_number_of_requests_is_bounded():
     ours = session()
     for opaque in range(1, REQUESTS_MAX + 1):
         ours.expect(opaque, ECHO, "a")
-    with pytest.raises(RemotingConnectError, match="65535 requests wait already"):
+    with pytest.raises(RemotingConnectError, match="65535 requests wait for answers"):
         ours.request(RemotingCommand(ECHO), "b")
     ours.forget(1)
     ours.request(RemotingCommand(ECHO), "b")
@@ -293,7 +293,7 @@ def test_an_end_within_a_frame_says_so_and_frees_it():
 
 
 def test_errors_are_not_shared():
-    """Each is raised in a task of its own, with a traceback of its own."""
+    """Each is raised in another task, with another traceback."""
     ours = session()
     ask(ours, "a")
     ask(ours, "b")

@@ -126,12 +126,14 @@ def test_a_body_that_does_not_inflate_is_an_error_or_a_row_with_the_reason() -> 
     put(store, b"bad", sys_flag=flag)
     store.commit()
     store.close()
-    with pytest.raises(CorruptStoreError, match="topic T, queue 0, offset 1: the body is no zlib"):
+    with pytest.raises(
+        CorruptStoreError, match="topic T, queue 0, offset 1: the body is not a zlib"
+    ):
         rows(disk)
     good, bad = rows(disk, mode="permissive")
     assert (good["body"], good["valid"], good["_corrupt"]) == (b"good" * 99, True, None)
     assert (bad["body"], bad["valid"]) == (b"bad", False)
-    assert bad["_corrupt"].startswith("the body is no zlib stream")
+    assert bad["_corrupt"].startswith("the body is not a zlib stream")
     assert bad["_raw"].endswith(b"bad\x01T\0\0")
     assert [row["body"] for row in rows(disk, decompress="false")][1] == b"bad"
     # Bodies are not requested, so there is no error.

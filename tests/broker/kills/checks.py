@@ -1,4 +1,4 @@
-"""What must be on a machine that outlives another one."""
+"""Checks of the data on a machine that outlives another one."""
 
 from __future__ import annotations
 

@@ -88,15 +88,15 @@ class Load:
     def wait(self, is_done: Callable[[], bool]) -> None:
         """Wait until something is so; looked at after each answer.
 
-        Raises: AssertionError: it is not within 30 s, or nobody sends any more.
+        Raises: AssertionError: it is not within 30 s, or no sender runs any more.
         """
         with self._changed:
             done = self._changed.wait_for(lambda: is_done() or not self._is_sending(), DEADLINE_S)
             assert done, f"not within {DEADLINE_S:g} s; {self.story()}"
-            assert is_done(), f"nobody sends any more; {self.story()}"
+            assert is_done(), f"no sender runs any more; {self.story()}"
 
     def wait_for(self, code: int, more: int) -> None:
-        """Wait for so many more messages that are answered so."""
+        """Wait for more messages with these answers."""
         until = self.count(code) + more
         self.wait(lambda: self.count(code) >= until)
 

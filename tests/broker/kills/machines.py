@@ -37,7 +37,7 @@ class NameServer:
     """From it a slave learns where its master is. It is not killed here.
 
     Args:
-      folder: of its own.
+      folder: the machine's.
 
     Attributes:
       address: HOST:PORT.

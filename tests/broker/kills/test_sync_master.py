@@ -96,7 +96,7 @@ class Moment:
         self.comes()
         self.pair.slave.kill_broker()
         self.load.wait_for(NO_SLAVE, self.random.randrange(1, 200))
-        self.load.together = 1  # nobody slows the master down now
+        self.load.together = 1  # the master is no longer slowed down
         self.pair.slave.start_broker()
         self.load.together = TOGETHER
         self.comes()

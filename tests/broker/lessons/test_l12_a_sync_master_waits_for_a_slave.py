@@ -14,7 +14,7 @@ def read(text: str) -> MessageStoreConfig:
     return read_broker_config(entries, BrokerConfig(), MessageStoreConfig())[1]
 
 
-def test_a_file_that_would_have_a_sync_master_wait_for_nobody_is_refused() -> None:
+def test_a_file_with_which_a_sync_master_would_wait_for_no_slave_is_refused() -> None:
     with pytest.raises(ConfigError, match="line 2: inSyncReplicas=1 with brokerRole=SYNC_MASTER"):
         read("brokerRole=SYNC_MASTER\ninSyncReplicas=1")
 

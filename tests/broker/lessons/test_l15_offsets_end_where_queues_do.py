@@ -42,8 +42,8 @@ async def test_offsets_of_messages_that_are_lost_go_back_to_the_end(autojump_clo
         fields = pull_fields(sysFlag=4, queueOffset=1)
         (message,) = decode_messages((await client.ask(PULL, fields)).body)
     assert message.body == b"new"
-    told = [each for each in caplog.records if "to the queue's end" in each.message]
-    assert len(told) == 1
+    logged = [each for each in caplog.records if "to the queue's end" in each.message]
+    assert len(logged) == 1
 
 
 async def test_offsets_within_their_queues_stay(autojump_clock):
@@ -99,7 +99,7 @@ async def test_a_new_master_has_no_offsets_beyond_what_it_has_of_the_log(autojum
         assert messages[-1].body == b"new"
 
 
-async def test_nobody_becomes_a_master_by_itself(autojump_clock):
+async def test_no_slave_becomes_a_master_by_itself(autojump_clock):
     """Two of them would lose the messages of one."""
     async with group() as made:
         master, slave = await made.master(), await made.slave()

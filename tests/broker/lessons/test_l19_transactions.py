@@ -80,7 +80,7 @@ async def test_a_store_that_refuses_is_asked_with_pauses(autojump_clock, monkeyp
         assert len(await asked(client)) == 1
 
 
-async def test_a_message_that_nobody_can_be_asked_about_stops_no_other(autojump_clock):
+async def test_a_message_without_a_producer_to_ask_stops_no_other(autojump_clock):
     async with embedded_broker() as broker:
         client = await producer(broker)
         store = broker.controller.store
@@ -135,7 +135,7 @@ async def test_a_long_immunity_does_not_outlast_the_file(autojump_clock):
 
 
 @pytest.mark.slow
-async def test_what_nobody_was_there_for_is_parked_before_its_file_is_deleted(autojump_clock):
+async def test_a_message_without_a_producer_is_parked_before_its_file_is_deleted(autojump_clock):
     async with embedded_broker(file_reserved_time=1) as broker:
         client = await broker.connect()
         await prepare(client)

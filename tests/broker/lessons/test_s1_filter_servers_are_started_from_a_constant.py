@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trocket.broker.config import BrokerConfig, read_broker_config
-from trocket.broker.filter_server_keeper import FIRST_LOOK_S, child_properties
+from trocket.broker.filter_server_keeper import FIRST_CHECK_S, child_properties
 from trocket.common.config import key_of, parse_properties, to_properties
 from trocket.common.filter_policy import FilterPolicy
 from trocket.filtersrv.config import read_filtersrv_config
@@ -60,17 +60,17 @@ def test_the_texts_of_the_configuration_are_known():
 @pytest.mark.parametrize("value", HOSTILE)
 @pytest.mark.parametrize("name", TEXTS)
 def test_a_value_stays_the_value_of_its_own_key(name: str, value: str):
-    told = read_back(child_properties(BrokerConfig(**{name: value}), 10911))
-    extra = told.keys() - {"connectWhichBroker", "filterServerIP", "bindAddress"}
+    read = read_back(child_properties(BrokerConfig(**{name: value}), 10911))
+    extra = read.keys() - {"connectWhichBroker", "filterServerIP", "bindAddress"}
     assert len(extra) == (name in SENT)
     if name == "filter_classes_file":
-        assert told["filterClassesFile"] == str(Path(value).absolute())
+        assert read["filterClassesFile"] == str(Path(value).absolute())
     elif name in SENT:
-        assert list(told.values())[-1] == value
+        assert list(read.values())[-1] == value
     elif name == "broker_ip1":
-        assert told["filterServerIP"] == value
+        assert read["filterServerIP"] == value
     elif name == "bind_address":
-        assert told["bindAddress"] == value
+        assert read["bindAddress"] == value
 
 
 @given(st.builds(FilterPolicy, **dict.fromkeys(sorted(SENT), st.text())))
@@ -105,7 +105,7 @@ async def test_what_is_run_is_the_same_whatever_the_configuration_holds(
     others = ("broker_name", "broker_cluster_name", "region_id", "msg_trace_topic_name")
     hostile = dict.fromkeys((*texts, *others), value)
     async with embedded_broker(filter_server_nums=1, **hostile):
-        await trio.sleep(FIRST_LOOK_S + 1)
+        await trio.sleep(FIRST_CHECK_S + 1)
     ((command, options),) = ran
     assert command == [sys.executable, "-m", "trocket.filtersrv", "--config-from-stdin"]
     assert not options.get("shell")

@@ -1,4 +1,4 @@
-"""Who is connected, what is handed on to a client, and offsets that are set back."""
+"""Lists of connected clients, requests forwarded to a client, and resets of offsets."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ async def serve(client, seen, code=0, body=b""):
             await client.reply(command.answer(code, "as asked", {"seen": "yes"}, body))
 
 
-async def test_a_groups_clients_and_subscriptions_are_told(autojump_clock):
+async def test_a_groups_clients_and_subscriptions_are_listed(autojump_clock):
     async with embedded_broker() as broker:
         await member(broker)
         await member(broker, "c@2")
@@ -127,7 +127,7 @@ async def test_a_client_answers_what_is_handed_on_to_it(autojump_clock):
         (RUNNING_INFO, {"clientId": "c@9"}, "The Consumer <CG> <c@9> not online"),
         (RUNNING_INFO, {"consumerGroup": "G"}, "The Consumer <G> <c@1> not online"),
         (DIRECTLY, {"msgId": "7F00000100002A9F00000000000F4240"}, "there is no message at 1000000"),
-        (DIRECTLY, {"msgId": "x"}, "no message id: 'x'"),
+        (DIRECTLY, {"msgId": "x"}, "not a message id: 'x'"),
     ],
 )
 async def test_what_cannot_be_handed_on_is_refused(code, changed, remark, autojump_clock):
@@ -139,7 +139,7 @@ async def test_what_cannot_be_handed_on_is_refused(code, changed, remark, autoju
         assert remark in answer.remark
 
 
-async def test_a_client_that_does_not_answer_or_goes_is_told_of(autojump_clock):
+async def test_a_client_that_does_not_answer_or_disconnects_is_reported(autojump_clock):
     fields = {"consumerGroup": "CG", "clientId": "c@1"}
     async with embedded_broker() as broker:
         client = await member(broker)
@@ -167,7 +167,7 @@ async def test_a_client_that_does_not_answer_or_goes_is_told_of(autojump_clock):
         (0, "true", 0),
     ],
 )
-async def test_a_groups_clients_are_told_where_to_go_on(timestamp, force, offset, autojump_clock):
+async def test_a_groups_clients_get_their_new_offsets(timestamp, force, offset, autojump_clock):
     seen: list[RemotingCommand] = []
     async with (
         embedded_broker(default_topic_queue_nums=1) as broker,
@@ -187,11 +187,11 @@ async def test_a_groups_clients_are_told_where_to_go_on(timestamp, force, offset
     assert fastjson.loads(answer.body) == fastjson.loads(
         b'{"offsetTable":{{"brokerName":"b","queueId":0,"topic":"T"}:%d}}' % offset
     )
-    (told,) = [each for each in seen if each.code == RESET_CLIENT]
-    assert told.is_oneway
-    assert told.body == answer.body
-    assert (told.ext_fields["group"], told.ext_fields["topic"]) == ("CG", "T")
-    assert told.ext_fields["queueId"] == "-1"  # all of them
+    (command,) = [each for each in seen if each.code == RESET_CLIENT]
+    assert command.is_oneway
+    assert command.body == answer.body
+    assert (command.ext_fields["group"], command.ext_fields["topic"]) == ("CG", "T")
+    assert command.ext_fields["queueId"] == "-1"  # all of them
     assert answer.remark == "not set any response code"  # as Apache's
 
 

@@ -38,7 +38,7 @@ def test_a_further_heartbeat_makes_nothing_and_is_answered_at_once():
     broker.heartbeat(channel)
     saves = broker.saves
     assert broker.heartbeat(channel).code == 0
-    assert (broker.registrations, broker.saves, channel.told) == ([1], saves, ["g"])
+    assert (broker.registrations, broker.saves, channel.notified) == ([1], saves, ["g"])
 
 
 def test_a_heartbeat_of_many_new_groups_is_saved_once():
@@ -90,7 +90,7 @@ def test_pull_consumers_can_be_rejected(rejected, registered):
     assert (broker.consumers.get_consumer_group_info("g") is not None) is registered
 
 
-def test_a_group_may_not_want_to_be_told():
+def test_a_group_may_switch_notifications_off():
     broker = Broker()
     broker.groups.update(
         [SubscriptionGroupConfig(group_name="g", notify_consumer_ids_changed_enable=False)]
@@ -100,7 +100,7 @@ def test_a_group_may_not_want_to_be_told():
         broker.heartbeat(channel)
     fields = {"clientID": "c1", "consumerGroup": "g"}
     broker.ask(RequestCode.UNREGISTER_CLIENT, fields, channel=leaving)
-    assert (staying.told, leaving.told) == ([], [])
+    assert (staying.notified, leaving.notified) == ([], [])
 
 
 def beat(broker, channel, fingerprint, *, is_without_sub=False):
@@ -196,7 +196,7 @@ def sql(text, topic="T", version=1):
         (
             SubscriptionData(topic="T", sub_string="a", expression_type="GROOVY"),
             23,
-            "'GROOVY' is no type of expressions; TAG and SQL92 are",
+            "'GROOVY' is not an expression type; use TAG or SQL92",
         ),
     ],
 )

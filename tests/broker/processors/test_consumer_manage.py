@@ -20,7 +20,7 @@ def broker_with_topic():
     return broker
 
 
-def test_the_members_of_a_group_are_told():
+def test_the_members_of_a_group_are_listed():
     broker = Broker()
     for name in ("c1", "c2"):
         broker.heartbeat(FakeChannel(), heartbeat(name, consumer("g", subscription("T"))))

@@ -226,7 +226,7 @@ async def test_an_answer_that_comes_late_still_ends_the_newest_copy(autojump_clo
         assert len(await stored(client)) == 1
 
 
-async def test_nobody_there_to_be_asked_is_no_check(autojump_clock):
+async def test_without_a_producer_no_check_is_counted(autojump_clock):
     async with embedded_broker() as broker:
         client = await broker.connect()
         await prepare(client)
@@ -306,12 +306,12 @@ async def test_what_the_store_refuses_stays_open(autojump_clock, caplog, monkeyp
             refusing.setattr(store, "put", lambda *args, **more: refused)
             assert (await client.ask(END, end_fields(half, COMMIT))).code == 14
             await trio.sleep(9)
-        told = [each for each in caplog.records if "are checked later" in each.message]
+        logged = [each for each in caplog.records if "are checked later" in each.message]
         await trio.sleep(2)
         (check,) = await asked(client)
         assert (await client.ask(END, check_end_fields(check, COMMIT))).code == 0
         assert len(await stored(client)) == 1
-    assert len(told) == 1
+    assert len(logged) == 1
 
 
 async def test_what_a_failed_write_took_back_stays_open_and_is_open_after_a_restart(caplog):

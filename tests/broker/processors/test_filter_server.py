@@ -1,4 +1,4 @@
-"""301: filter servers that come, stay and go, and what the name servers are told."""
+"""301: registered and removed filter servers, and the lists that the name servers get."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class NameServer(RemotingClient):
 
     def __init__(self) -> None:
         super().__init__()
-        self.told: list[tuple[float, list[str]]] = []
+        self.lists: list[tuple[float, list[str]]] = []
         self._connection = Channel(StreamTransport(trio.testing.memory_stream_pair()[0]), Turn())
 
     async def channel(self, address: str) -> Channel:
@@ -95,11 +95,11 @@ class NameServer(RemotingClient):
     ) -> RemotingCommand:
         if command.code == REGISTER_BROKER:
             body = RegisterBrokerBody.from_body(command.body)
-            self.told.append((trio.current_time(), body.filter_server_list))
+            self.lists.append((trio.current_time(), body.filter_server_list))
         return command.answer()
 
 
-async def test_the_name_servers_are_told_at_once_who_came_and_who_went(autojump_clock):
+async def test_changed_filter_servers_are_registered_at_once(autojump_clock):
     name_server = NameServer()
     async with embedded_broker(client=name_server, namesrv_addr="n:1") as broker:
         await trio.sleep(7)
@@ -108,6 +108,6 @@ async def test_the_name_servers_are_told_at_once_who_came_and_who_went(autojump_
         await trio.sleep(1)
         await client.stream.aclose()
         await trio.sleep(1)
-        assert name_server.told == [(0, []), (7, [ADDRESS]), (8, [])]
+        assert name_server.lists == [(0, []), (7, [ADDRESS]), (8, [])]
         await trio.sleep(30)
-        assert len(name_server.told) == 4  # and as often as ever
+        assert len(name_server.lists) == 4  # and as often as ever

@@ -77,7 +77,7 @@ def test_a_deleted_group_keeps_its_offsets_unless_they_shall_go_too(fields, offs
     assert broker.offsets.query_offset("g", "T", 0) == offset
 
 
-def test_one_group_is_told_and_asking_for_an_unknown_one_creates_nothing():
+def test_one_group_is_returned_and_a_query_of_an_unknown_one_creates_nothing():
     broker = Broker()
     create(broker, "g", retry_queue_nums=2)
     answer = broker.ask(RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG, {"group": "g"})
@@ -87,7 +87,7 @@ def test_one_group_is_told_and_asking_for_an_unknown_one_creates_nothing():
     assert not broker.groups.contains("h")
 
 
-def test_groups_are_told_all_at_once_or_in_pages():
+def test_groups_are_returned_all_at_once_or_in_pages():
     broker = Broker()
     create(broker, "g")
     broker.groups.forbidden_table["g"] = {"T": 1}

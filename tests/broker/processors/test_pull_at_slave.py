@@ -22,7 +22,7 @@ FAR = {"access_message_in_memory_max_ratio": 0}
 
 
 async def pair(made: Group, count: int = 3, **options: object) -> tuple[Node, Node]:
-    """A master with so many messages, and a slave that has them."""
+    """A master with messages, and a slave that has copied them."""
     master = await made.master(slave_read_enable=True)
     client = await master.connect()
     for number in range(count):
@@ -67,7 +67,7 @@ async def test_the_group_says_which_slave(options, broker_id):
         assert (await pull(client)).ext_fields["suggestWhichBrokerId"] == broker_id
 
 
-async def test_an_offset_behind_the_end_is_moved_and_nobody_is_sent_away():
+async def test_an_offset_past_the_end_is_moved_and_no_consumer_is_sent_away():
     async with embedded_broker(slave_read_enable=True, **FAR) as broker:
         client = await broker.connect()
         await client.ask(SEND, send_fields(), b"x")

@@ -263,7 +263,7 @@ async def test_a_file_that_cannot_be_read_does_not_keep_the_broker_from_starting
     disk.open(FILE, create=True).pwrite(b"[]", 0)
     async with embedded_broker(disk, **ON) as broker:
         await subscribe(await broker.connect(), ("T", "price > 10", 1))
-    assert "consumers register their expressions anew" in caplog.text
+    assert "consumers register their expressions again" in caplog.text
     assert "CG" in saved(disk)
 
 

@@ -75,7 +75,7 @@ async def test_a_lite_pull_is_a_pull_unless_it_is_forbidden() -> None:
         assert bodies_of(await client.ask(PULL, pull_fields())) == [b"one"]
 
 
-async def test_a_groups_sys_flag_is_told() -> None:
+async def test_a_groups_sys_flag_is_in_the_answer() -> None:
     async with embedded_broker() as broker:
         broker.controller.groups.update(
             [SubscriptionGroupConfig(group_name="CG", group_sys_flag=5)]
@@ -165,7 +165,7 @@ async def test_messages_of_other_tags_do_not_wake_a_held_pull_but_move_it_on(
     assert answer.ext_fields["nextBeginOffset"] == "4"
 
 
-async def test_a_held_pull_of_other_tags_is_told_where_to_go_on_when_its_time_is_over(
+async def test_a_held_pull_of_other_tags_gets_the_next_offset_when_it_times_out(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     async with embedded_broker() as broker:

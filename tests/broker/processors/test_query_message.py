@@ -267,7 +267,7 @@ async def test_messages_of_a_time_are_found_both_ends_included(
 @pytest.mark.parametrize(
     ("key", "topic"), [("none", "T"), ("k", "Unknown"), ("K", "T"), ("", "T"), ("k", "../T")]
 )
-async def test_what_is_not_there_is_told_as_rocketmq_does_and_creates_nothing(
+async def test_missing_messages_are_answered_as_rocketmq_does_and_create_nothing(
     key: str, topic: str
 ) -> None:
     async with embedded_broker() as broker:
@@ -385,7 +385,7 @@ async def test_a_damaged_message_is_refused_in_words_and_all_else_is_served() ->
 
 
 @pytest.mark.parametrize("code", [QUERY, VIEW])
-async def test_a_store_that_cannot_be_read_is_told_and_the_broker_goes_on(
+async def test_a_store_that_cannot_be_read_is_reported_and_the_broker_keeps_serving(
     code: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with embedded_broker() as broker:

@@ -1,4 +1,4 @@
-"""What slaves ask: the answers as Apache's broker gives them, and as its slave reads them."""
+"""Requests of slaves: the same answers as Apache's broker, readable by its slave."""
 
 from __future__ import annotations
 

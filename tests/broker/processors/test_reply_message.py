@@ -1,4 +1,4 @@
-"""Replies to requests: pushed to who asked, stored, and refused where nobody is."""
+"""Replies to requests: pushed to the requester, stored, and refused if it is not connected."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ async def test_replies_are_not_stored_where_the_file_says_so(autojump_clock):
         ("", "reply message properties[REPLY_TO_CLIENT] is null"),
     ],
 )
-async def test_a_reply_to_nobody_is_refused(properties, remark, autojump_clock):
+async def test_a_reply_without_a_requester_is_refused(properties, remark, autojump_clock):
     async with embedded_broker() as broker:
         client = await broker.connect()
         answer = await client.ask(REPLY_V2, send_fields(REPLY_TOPIC, i=properties), b"pong")

@@ -1,4 +1,4 @@
-"""What processors share."""
+"""Helpers of processors."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ async def test_what_cannot_be_saved_is_a_refusal():
         await until_saved(Table())
 
 
-def test_an_administrator_is_told_of_a_full_disk():
+def test_an_administrators_change_is_refused_on_a_full_disk():
     broker = Broker()
     broker.is_full = True
     answer = broker.create_topic("T")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import trio
 
-from trocket.broker.processors.send_back import Verdict, judge
+from trocket.broker.processors.send_back import RetryDecision, decide_retry
 from trocket.remoting.bodies import MessageQueue
 from trocket.remoting.codec import RemotingCommand
 from trocket.remoting.message_codec import decode_messages
@@ -22,19 +22,19 @@ RETRY_DELAYS_S = [10, 30, *(60 * n for n in range(1, 11)), 1200, 1800, 3600, 720
 @pytest.mark.parametrize(
     ("tries", "level", "tries_max", "verdict"),
     [
-        (0, 0, 16, Verdict(False, 3)),
-        (5, 0, 16, Verdict(False, 8)),
-        (15, 0, 16, Verdict(False, 18)),
-        (16, 0, 16, Verdict(True, 0)),
-        (17, 4, 16, Verdict(True, 0)),
-        (2, 4, 16, Verdict(False, 4)),
-        (0, -1, 16, Verdict(True, 0)),
-        (0, 0, 0, Verdict(True, 0)),
-        (40, 0, 100, Verdict(False, 43)),
+        (0, 0, 16, RetryDecision(False, 3)),
+        (5, 0, 16, RetryDecision(False, 8)),
+        (15, 0, 16, RetryDecision(False, 18)),
+        (16, 0, 16, RetryDecision(True, 0)),
+        (17, 4, 16, RetryDecision(True, 0)),
+        (2, 4, 16, RetryDecision(False, 4)),
+        (0, -1, 16, RetryDecision(True, 0)),
+        (0, 0, 0, RetryDecision(True, 0)),
+        (40, 0, 100, RetryDecision(False, 43)),
     ],
 )
 def test_a_message_is_tried_again_until_the_tries_are_used_up(tries, level, tries_max, verdict):
-    assert judge(tries, level, tries_max) == verdict
+    assert decide_retry(tries, level, tries_max) == verdict
 
 
 def back_fields(message, group="G", **more):

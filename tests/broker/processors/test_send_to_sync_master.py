@@ -1,4 +1,4 @@
-"""What a SYNC_MASTER answers: success when a slave has it, else that it is stored all the same."""
+"""Answers of a SYNC_MASTER: success if a slave has the message, else the code of the slave."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ async def test_a_batch_waits_as_one(autojump_clock):
 
 
 async def test_what_is_sent_back_waits_and_is_a_success_in_any_case(autojump_clock):
-    """Who is told another code stores the message again."""
+    """A client that gets another code would store the message again."""
     async with group() as made:
         master = await made.master(**SYNC)
         client = await master.connect()
@@ -229,7 +229,7 @@ async def test_with_sync_flush_both_have_it_on_the_device(autojump_clock):
             assert store.flusher.flushed_offset == store.max_physical_offset > 0
 
 
-async def test_when_the_slave_is_gone_the_next_sends_are_told_so(autojump_clock):
+async def test_when_the_slave_is_gone_the_next_sends_get_its_code(autojump_clock):
     async with group() as made:
         master = await made.master(**SYNC)
         slave = await made.slave()

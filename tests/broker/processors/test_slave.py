@@ -1,4 +1,4 @@
-"""What a slave refuses, and in which words."""
+"""Refusals of a slave, with RocketMQ's remarks."""
 
 from __future__ import annotations
 
@@ -56,9 +56,9 @@ def test_a_recall_is_refused_as_on_a_master_where_there_are_none() -> None:
 async def test_a_slave_answers_so_and_makes_no_topic() -> None:
     async with embedded_broker(**SLAVE) as broker:
         client = await broker.connect()
-        for code, told in REFUSED.items():
+        for code, refusal in REFUSED.items():
             answer = await client.ask(code, send_fields("NEW"), b"x")
-            assert (answer.code, answer.remark) == told, code
+            assert (answer.code, answer.remark) == refusal, code
         assert "NEW" not in broker.controller.topics.topic_config_table
         assert broker.controller.store.max_physical_offset == 0
 

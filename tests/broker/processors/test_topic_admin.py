@@ -171,7 +171,7 @@ def test_what_is_not_an_administrators_is_not_deleted(topic, remark):
     assert "SCHEDULE_TOPIC_XXXX" in broker.topics.topic_config_table
 
 
-def test_one_topic_is_told_and_an_unknown_one_is_not():
+def test_one_topic_is_returned_and_an_unknown_one_is_refused():
     broker = Broker()
     broker.create_topic("T", 2)
     answer = broker.ask(RequestCode.GET_TOPIC_CONFIG, {"topic": "T", "lo": "true"})
@@ -181,7 +181,7 @@ def test_one_topic_is_told_and_an_unknown_one_is_not():
     assert (answer.code, answer.remark) == (17, "No topic in this broker. topic: U")
 
 
-def test_all_topics_are_told_where_nobody_asks_for_pages():
+def test_all_topics_are_returned_unless_pages_are_requested():
     broker = Broker()
     answer = broker.ask(RequestCode.GET_ALL_TOPIC_CONFIG)
     body = json.loads(answer.body)

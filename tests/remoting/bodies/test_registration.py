@@ -89,8 +89,8 @@ def test_any_deflated_bytes_give_a_registration_or_the_documented_error(body: by
 @pytest.mark.parametrize(
     ("body", "reason"),
     [
-        (b"x", "is no zlib stream|ends in the middle"),
-        (b"xyz", "is no zlib stream"),
+        (b"x", "is not a zlib stream|ends in the middle"),
+        (b"xyz", "is not a zlib stream"),
         (deflated(b"{}", 0, b"[]")[:-3], "ends in the middle"),
         (deflated(), "is cut off"),
         (deflated(b"{}"), "is cut off"),

@@ -210,9 +210,9 @@ def send_back_forgotten(patch: Patch) -> None:
 
 def dead_too_soon(patch: Patch) -> None:
     """One try less than the consumer asked for."""
-    judge = send_back.judge
+    decide = send_back.decide_retry
     patch.setattr(
-        send_back, "judge", lambda times, level, times_max: judge(times, level, times_max - 1)
+        send_back, "decide_retry", lambda times, level, limit: decide(times, level, limit - 1)
     )
 
 
@@ -264,7 +264,7 @@ def asked_before_fsync(patch: Patch) -> None:
         for check in checks:
             self._ask(check)
 
-    patch.setattr(TransactionService, "_ask_when_stored", broken)
+    patch.setattr(TransactionService, "_ask_when_flushed", broken)
 
 
 def offsets_beyond_the_end(patch: Patch) -> None:
