@@ -184,6 +184,6 @@ async def _outcome(given: TransactionState | Awaitable[TransactionState]) -> Tra
     state = await given if inspect.isawaitable(given) else given
     if not isinstance(state, TransactionState):
         raise ConfigurationError(
-            f"a local transaction or check gave {state!r}; it gives a TransactionState"
+            f"the local transaction or check returned {state!r}: return a TransactionState"
         )
     return state
