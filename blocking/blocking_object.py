@@ -65,7 +65,7 @@ class BlockingObject(Generic[InnerT]):
         self._check_process()
         with self._lifecycle:
             if self._loop_object is not None or self._is_closed:
-                raise ClosedError(f"{self} is opened once; make another")
+                raise ClosedError(f"{self} can be opened only once; create another one")
             loop_object = self._enter(self._inner)
             try:
                 loop_object.open()

@@ -77,8 +77,8 @@ class TransactionProducer(Producer):
         Returns: the result of the send and the state that the broker was sent.
         Raises:
           MessageRefusedError: the message is delayed, or no broker would accept it.
-          The errors of `send`, before `local` is called.
-          Any exception of `local`, after UNKNOWN was sent to the broker.
+          the errors of `send`, before `local` is called.
+          any exception of `local`, after UNKNOWN was sent to the broker.
         """
         loop_object = self._opened()
         inner = self._inner

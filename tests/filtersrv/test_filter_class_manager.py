@@ -1,4 +1,4 @@
-"""Which filter a group has, who may upload, and where else classes come from."""
+"""Filter classes by group: permission to upload, and other sources of classes."""
 
 from __future__ import annotations
 
@@ -199,7 +199,7 @@ async def test_there_are_only_so_many_classes(monkeypatch):
     await manager.upload(b"class Keep: 2")
 
 
-async def test_the_broker_is_asked_for_classes_that_nobody_uploads(autojump_clock):
+async def test_the_broker_is_asked_for_classes_that_were_not_uploaded(autojump_clock):
     mine = ExpressionFilter("a = 1")
     manager = Manager({"a.Keep": mine})
     await refused(manager.find("T", "g"), "not registered")

@@ -121,7 +121,7 @@ async def test_what_is_no_filter_is_refused_and_leaves_no_process(source: str, t
     assert worker._process is None
 
 
-async def test_an_exception_is_told_with_its_line_and_keeps_the_process() -> None:
+async def test_an_exception_is_reported_with_its_line_and_keeps_the_process() -> None:
     async with compiled(PYTHON, KEEP_FIFTH) as worker:
         before = pid_of(worker)
         with pytest.raises(FilterError, match=r"Wanted: KeyError: 'number' \(line 4\)$"):
@@ -221,7 +221,7 @@ async def test_a_cancelled_batch_leaves_no_answer_for_the_next_one() -> None:
 
 @pytest.mark.parametrize("checkpoints", range(12))
 async def test_a_batch_can_be_cancelled_anywhere(checkpoints: int) -> None:
-    """After so many turns of the loop: whatever was under way, nothing is mixed up."""
+    """Cancelled after a number of loop steps: answers are not mixed up, whatever was running."""
     async with compiled(PYTHON, KEEP_FIFTH) as worker:
         batch = [message(properties={"number": str(index)}) for index in range(5)]
         for _ in range(5):

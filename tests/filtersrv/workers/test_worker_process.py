@@ -62,8 +62,8 @@ def test_a_worker_ends_when_its_filter_server_is_killed(doing: str) -> None:
             os.close(worker)
 
 
-async def test_a_worker_of_somebody_else_starts_nothing() -> None:
-    """Its parent has ended before it could ask to be told of that."""
+async def test_a_worker_of_another_process_starts_nothing() -> None:
+    """A program whose parent ended before it could ask for the death signal."""
 
     class Orphan(type(PROGRAM)):  # type: ignore[misc]
         def settings(self):

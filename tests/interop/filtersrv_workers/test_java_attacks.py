@@ -185,7 +185,7 @@ async def test_no_name_is_looked_up() -> None:
         ("Runtime.getRuntime().halt(3); return true;", 3),
     ],
 )
-async def test_a_class_that_ends_its_process_is_told_of(body: str, status: int) -> None:
+async def test_a_class_that_ends_its_process_is_reported(body: str, status: int) -> None:
     outcome = await attack(body)
     assert outcome == f"com.example.Wanted: its process ended with status {status}"
 
