@@ -358,7 +358,7 @@ class Client:
     async def _connect_for_all(self, address: str, asked_s: float) -> Connection:
         """Connect for all tasks that wait for the address: they share one attempt and its failure.
 
-        Without this, each task would wait for a time-out of its own when a broker is down.
+        Without this, each task would wait for its own time-out when a broker is down.
         """
         failed_s, failure = self._failures.get(address, (-inf, None))
         if failure is not None and failed_s >= asked_s:

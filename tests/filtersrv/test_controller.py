@@ -198,7 +198,7 @@ async def test_a_broker_that_knows_no_filter_servers_ends_it(autojump_clock):
         with pytest.raises(BaseExceptionGroup) as failed:
             async with filter_server(broker):
                 pytest.fail("it started")
-        assert failed.group_contains(UnknownToBrokerError, match="takes no filter servers")
+        assert failed.group_contains(UnknownToBrokerError, match="does not support filter servers")
 
 
 async def test_a_broker_that_is_not_there_yet_is_tried_again(autojump_clock):

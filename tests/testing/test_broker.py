@@ -297,7 +297,7 @@ def test_use_before_and_after() -> None:
         broker.create_topic("T")
     with pytest.raises(EmbeddedBrokerError, match="the broker is closed"):
         _ = broker.faults
-    with pytest.raises(EmbeddedBrokerError, match=r"make another Broker\(\)"):
+    with pytest.raises(EmbeddedBrokerError, match=r"create another Broker\(\)"):
         broker.start()
     assert "closed" in repr(broker)
 

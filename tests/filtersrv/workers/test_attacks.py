@@ -288,14 +288,14 @@ BITS = frames.BITS
     ],
 )
 async def test_garbage_in_the_pipe_ends_the_process(body: str) -> None:
-    assert await attack(body, ANSWER) == "com.example.Wanted: wrote to its pipe what is no answer"
+    assert await attack(body, ANSWER) == "com.example.Wanted: its process sent an invalid answer"
 
 
 async def test_an_answer_of_its_own_making_is_only_about_the_messages_it_was_asked_about() -> None:
     forged = f"os.write(4, HEAD.pack({BITS}, 2, 1) + b'\\1')\nreturn False"
     # Taken for the answer, or found out by the second one; in no case taken for the next one.
     outcome = await attack(forged, ANSWER)
-    assert outcome in ("[True]", "com.example.Wanted: wrote to its pipe what is no answer")
+    assert outcome in ("[True]", "com.example.Wanted: its process sent an invalid answer")
 
 
 async def test_half_an_answer_is_not_waited_for_longer_than_a_whole_one() -> None:

@@ -33,7 +33,7 @@ pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.usefixtures("ja
 
 DENIED = "Permission denied|Operation not permitted|AccessDeniedException|Not permitted"
 OVERRAN = f"com.example.Wanted: took more than {SHORT_S * 1000:.0f} ms for 1 messages"
-GARBAGE = "com.example.Wanted: wrote to its pipe what is no answer"
+GARBAGE = "com.example.Wanted: its process sent an invalid answer"
 
 
 @pytest.fixture
