@@ -133,7 +133,8 @@ class BlockingObject(Generic[InnerT]):
 
         Raises: ClosedError: not open, or closed. ForkedError: opened in the parent process.
         """
-        self._check_process()
+        if process.generation() != self._generation:
+            self._check_process()  # raises
         loop_object = self._loop_object
         if loop_object is None:
             raise ClosedError(f"{self} is not open: use `with`, or `open`")
@@ -142,7 +143,7 @@ class BlockingObject(Generic[InnerT]):
         return loop_object
 
     def _check_process(self) -> None:
-        process.check_generation(self._generation, str(self), self._pid)
+        process.check_generation(self._generation, self, self._pid)
 
     def _call(
         self, function: Callable[P, Coroutine[Any, Any, T]], *args: P.args, **kwargs: P.kwargs

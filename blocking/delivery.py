@@ -30,7 +30,11 @@ class Delivery(DeliveryState[Exception]):
     __slots__ = ("_buffer", "size")
 
     def __init__(self, message: Message, size: int, buffer: SendBuffer) -> None:
-        super().__init__(message)
+        # The fields of DeliveryState by hand: its __init__ would cost as much as all of these.
+        self.message: Message = message
+        self._result: SendResult | None = None
+        self._error: Exception | None = None
+        self._is_looked_at = False
         self.size: int = size
         self._buffer = buffer
 
@@ -65,7 +69,7 @@ class SendBuffer:
         self._waiters: dict[Delivery, list[Waiter[None]]] = {}
         # Waking a thread is dear: it finds room for this many messages.
         self._free_count = max(count_max // PART, 1)
-        self._wanting = 0
+        self._is_wanted = False  # a thread waits, and was not notified since
         self._is_closed = False
 
     # For calling threads
@@ -83,7 +87,8 @@ class SendBuffer:
             if self._is_closed:
                 raise ClosedError("the producer was closed meanwhile")
             self._under_way.add(delivery)
-            in_flight.enter(size)
+            in_flight.count += 1
+            in_flight.size += size
 
     def drain(self) -> None:
         """Wait until everything is confirmed or given up.
@@ -135,13 +140,12 @@ class SendBuffer:
             if self._waiters:
                 for waiter in self._waiters.pop(delivery, ()):
                     waiter.set(None)
-            if self._wanting and in_flight.has_room(0, self._free_count):
+            if self._is_wanted and in_flight.has_room(0, self._free_count):
+                # Once: it takes some messages until the thread runs.
+                self._is_wanted = False
                 self._condition.notify_all()
 
     def _wait_until(self, is_there: Callable[[], bool]) -> None:
-        self._wanting += 1
-        try:
-            while not is_there():
-                self._condition.wait(WAIT_S)
-        finally:
-            self._wanting -= 1
+        while not is_there():
+            self._is_wanted = True
+            self._condition.wait(WAIT_S)

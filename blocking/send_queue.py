@@ -49,6 +49,7 @@ class SendQueue:
 
     def __init__(self, inner: AsyncProducer, buffer: SendBuffer) -> None:
         self._inner = inner
+        self._sender = inner.sender
         self._buffer = buffer
         self._queue: deque[QueuedSend] = deque()
         self._is_woken = False
@@ -57,6 +58,8 @@ class SendQueue:
         self._sending_count = 0
         self._idle = asyncio.Event()
         self._loop_object: LoopObject
+        # Bound once: each object that a message under way needs is one more for the collector.
+        self._take_end = self._on_end
 
     def put(self, loop_object: LoopObject, send: QueuedSend) -> None:
         """Have a message sent; its Delivery is in the buffer."""
@@ -97,9 +100,8 @@ class SendQueue:
     def _begin_send(self, send: QueuedSend) -> bool:
         """The usual case, without a task; False: something has to be waited for first."""
         try:
-            sending = self._sending(send)
-            on_end = partial(self._on_end, send.delivery)
-            if not self._inner.sender.begin(sending, self._loop_object.spawn, on_end):
+            on_end = partial(self._take_end, send.delivery)
+            if not self._sender.begin(self._sending(send), self._loop_object.spawn, on_end):
                 return False
             self._sending_count += 1
         except Exception as error:  # noqa: BLE001 - the delivery's
@@ -107,7 +109,7 @@ class SendQueue:
         return True
 
     def _sending(self, send: QueuedSend) -> Sending:
-        sender = self._inner.sender
+        sender = self._sender
         outgoing = sender.packer.message(send.delivery.message)
         return sender.sending(outgoing, send.queue, timeout_s=send.timeout_s)
 
@@ -116,8 +118,8 @@ class SendQueue:
         try:
             # Awaited here, not in another task: what is behind it stays behind it.
             if send.context is None:
-                on_end = partial(self._on_end, delivery)
-                await self._inner.sender.begin_when_ready(
+                on_end = partial(self._take_end, delivery)
+                await self._sender.begin_when_ready(
                     self._sending(send), self._loop_object.spawn, on_end
                 )
                 self._sending_count += 1

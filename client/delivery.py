@@ -9,7 +9,7 @@ import anyio
 
 from .core.in_flight import DeliveryState, InFlight
 from .errors import ClientError
-from .message import SendResult
+from .message import Message, SendResult
 
 
 class Delivery(DeliveryState[ClientError]):
@@ -22,7 +22,15 @@ class Delivery(DeliveryState[ClientError]):
       message: the message given to `send_soon`.
     """
 
-    __slots__ = ()
+    __slots__ = ("_event",)
+
+    def __init__(self, message: Message) -> None:
+        # The fields of DeliveryState by hand: its __init__ would cost as much as all of these.
+        self.message: Message = message
+        self._result: SendResult | None = None
+        self._error: ClientError | None = None
+        self._is_looked_at = False
+        self._event: anyio.Event | None = None
 
     async def wait(self) -> SendResult:
         """Wait until the message is confirmed, and return the result.
@@ -30,9 +38,9 @@ class Delivery(DeliveryState[ClientError]):
         Raises: as `Producer.send`, if the message was given up.
         """
         if not self.is_done:
-            if self._waiter is None:
-                self._waiter = anyio.Event()
-            await self._waiter.wait()
+            if self._event is None:
+                self._event = anyio.Event()
+            await self._event.wait()
         return self._outcome()
 
     def __await__(self) -> Generator[Any, Any, SendResult]:
@@ -41,8 +49,8 @@ class Delivery(DeliveryState[ClientError]):
     def settle(self, result: SendResult | None, error: ClientError | None) -> None:
         """Set the outcome, confirmed (`result`) or given up (`error`); called once."""
         self._result, self._error = result, error
-        if self._waiter is not None:
-            self._waiter.set()
+        if self._event is not None:
+            self._event.set()
 
 
 class SendBuffer(InFlight[ClientError]):

@@ -18,12 +18,12 @@ def generation() -> int:
     return _generation
 
 
-def check_generation(made_in: int, name: str, pid: int) -> None:
+def check_generation(made_in: int, name: object, pid: int) -> None:
     """Check that an object was created in this process.
 
     Args:
       made_in: the generation in which the object was created.
-      name: name of the object, for the error message.
+      name: name of the object for the error message, or the object, whose `str` is used.
       pid: id of the process that created it.
 
     Raises: ForkedError: it was created in the parent of this process.

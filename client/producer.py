@@ -67,6 +67,8 @@ class Producer(Participant):
         super().__init__(client, client_options, group, check_producer_group)
         self._sender = Sender(self._client, self._group, config)
         self._buffer = SendBuffer(config.send_buffer_count_max, config.send_buffer_size_max)
+        # Bound once: each object that a message under way needs is one more for the collector.
+        self._take_end = self._finish
         self._replies = RequestReply(self._client, self._group, self._sender)
         self._processors: dict[int, Processor] = {
             RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT: self._replies.on_reply
@@ -251,7 +253,7 @@ class Producer(Participant):
             await self._buffer.wait_for_room(size)
         sending = sender.sending(outgoing, queue, timeout_s=timeout_s)
         delivery = Delivery(message)
-        on_end = partial(self._finish, delivery, size)
+        on_end = partial(self._take_end, delivery, size)
         if not sender.begin(sending, self._spawn, on_end):
             # Awaited here and not in a background task, so that messages keep their order.
             await sender.begin_when_ready(sending, self._spawn, on_end)

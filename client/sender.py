@@ -61,6 +61,8 @@ class Sender:
             first_index=partial(random.getrandbits, 31),
         )
         self.packer: Packer = Packer(client, group, config)
+        # Bound once: each object that a message under way needs is one more for the collector.
+        self._take_answer = self._on_answer
 
     def sending(
         self,
@@ -170,7 +172,15 @@ class Sender:
         connection = client.open_connection(address) if address else None
         if connection is None or connection.is_backed_up:
             return False
-        self._submit(sending, connection, spawn, on_end)
+        # As `_submit`, without its call: most sends come this way.
+        sending.address = connection.address
+        opaque = client.next_opaque()
+        connection.submit(
+            sending.outgoing.encode(sending.queue, opaque),
+            opaque,
+            partial(self._take_answer, sending, spawn, on_end),
+            sending.timeout_s,
+        )
         return True
 
     async def begin_when_ready(self, sending: Sending, spawn: Spawn, on_end: OnEnd) -> None:
@@ -199,7 +209,7 @@ class Sender:
         connection.submit(
             sending.outgoing.encode(sending.queue, opaque),
             opaque,
-            partial(self._on_answer, sending, spawn, on_end),
+            partial(self._take_answer, sending, spawn, on_end),
             sending.timeout_s,
         )
 

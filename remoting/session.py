@@ -66,7 +66,7 @@ class State(Enum):
     CLOSED = "closed"
 
 
-class Answered(msgspec.Struct, Generic[W], frozen=True):
+class Answered(msgspec.Struct, Generic[W], frozen=True, gc=False):
     """The answer to a request of ours, with what its owner gave as its waiter."""
 
     waiter: W
@@ -89,8 +89,11 @@ class Unsolicited(msgspec.Struct, frozen=True):
     answer: RemotingCommand
 
 
-class _Pending(msgspec.Struct, Generic[W], frozen=True):
-    """A request that waits for its answer."""
+class _Pending(msgspec.Struct, Generic[W], frozen=True, gc=False):
+    """A request that waits for its answer.
+
+    The garbage collector need not look for cycles through it: `close` ends them all.
+    """
 
     waiter: W
     code: int

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from typing import Any, Final, Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 from ..errors import ClientError, MessageRefusedError, UndeliveredError
 from ..message import Message, SendResult
@@ -27,12 +27,10 @@ class DeliveryState(Generic[ErrorT]):
       message: the message given to `send_soon`.
     """
 
-    __slots__ = ("_error", "_is_looked_at", "_result", "_waiter", "message")
+    __slots__ = ("_error", "_is_looked_at", "_result", "message")
 
     def __init__(self, message: Message) -> None:
         self.message: Message = message
-        # Used by subclasses to wait for the outcome.
-        self._waiter: Any = None
         self._result: SendResult | None = None
         self._error: ErrorT | None = None
         self._is_looked_at = False

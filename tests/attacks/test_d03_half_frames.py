@@ -249,9 +249,10 @@ def test_a_broker_with_little_address_space_outlives_half_frames(
             try:
                 assert set(acknowledged) <= set(bodies(later))
             except PeerError as error:
-                # The heap keeps its addresses, so that no file can be mapped: docs/operations.md.
-                assert budget
-                assert "no room in memory to map the file" in str(error)
+                # The heap may keep its addresses, so that no file can be mapped, where the budget
+                # is too large: docs/operations.md.
+                if not budget or "no room in memory to map the file" not in str(error):
+                    raise
         broker.stop_broker()  # raises if it ended before, or not with status 0
         broker.start_broker()
         with WireClient(broker.broker_address) as later:
