@@ -299,5 +299,5 @@ async def test_between_the_batches_it_does_not_run() -> None:
 @pytest.mark.parametrize("name", ["../../etc/Wanted", "a;id", "-version", "@args", "a/b", "a b"])
 async def test_what_looks_like_a_path_or_a_shells_is_no_class_name(name: str) -> None:
     worker = WorkerFilter(JAVA, name, b"", PATIENT)
-    with pytest.raises(FilterCompileError, match="no class name"):
+    with pytest.raises(FilterCompileError, match="not a class name"):
         await worker.compile()
