@@ -115,14 +115,6 @@ TOPIC_RULES: Final[Mapping[RequestCode, frozenset[TopicKind]]] = {
 """The kinds of topics that a request may name; it is refused with any other."""
 
 
-class Verdict(Enum):
-    """What becomes of a property, or of the message that has it."""
-
-    STORED = "the property is stored as it came"
-    STRIPPED = "the message is stored without the property"
-    REFUSED = "the message is refused"
-
-
 STRIPPED_NAMES: Final = (
     PROPERTY_REAL_TOPIC,
     PROPERTY_REAL_QUEUE_ID,
@@ -153,18 +145,6 @@ _WAITING_NAMES: Final = (
 )
 """Properties by which a client asks for a message that waits."""
 
-_STRIPPING: Final = dict.fromkeys(STRIPPED_NAMES, Verdict.STRIPPED)
-_BATCH: Final = dict.fromkeys((*STRIPPED_NAMES, *_WAITING_NAMES), Verdict.REFUSED)
-
-PROPERTY_RULES: Final[Mapping[RequestCode, Mapping[str, Verdict]]] = {
-    RequestCode.SEND_MESSAGE: _STRIPPING,
-    RequestCode.SEND_MESSAGE_V2: _STRIPPING,
-    RequestCode.SEND_REPLY_MESSAGE: _STRIPPING,
-    RequestCode.SEND_REPLY_MESSAGE_V2: _STRIPPING,
-    # The messages of a batch lie inside its body, and the batch is stored whole or not at all.
-    RequestCode.SEND_BATCH_MESSAGE: _BATCH,
-}
-"""What a send may say of itself; a property that is not listed is stored."""
 
 _STRIPPED_TOKENS: Final = tuple((name, name.encode() + b"\1") for name in STRIPPED_NAMES)
 _TIMER_OUT: Final = PROPERTY_TIMER_OUT_MS.encode()

@@ -112,15 +112,6 @@ class BloomFilter:
             positions.append(combined % self.bit_count)
         return tuple(positions)
 
-    def is_valid(self, positions: Sequence[int] | None, bit_count: int) -> bool:
-        """Whether positions, with the count that was stored with them, are of such a filter."""
-        return (
-            positions is not None
-            and bit_count == self.bit_count
-            and len(positions) == self.hash_count
-            and all(0 <= position < bit_count for position in positions)
-        )
-
     def new_bits(self) -> bytearray:
         """A bit map with no bit set."""
         return bytearray(self.bit_count // 8)

@@ -10,7 +10,6 @@ Java counterpart: common/ConfigManager.java with RemotingSerializable.toJson of 
 from __future__ import annotations
 
 import itertools
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -18,9 +17,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from ..remoting import fastjson
 from ..remoting.bodies import Body, DataVersion
-from ..remoting.errors import RemoteProtocolError
 from ..remoting.steps import STEP_ITEMS, Steps, in_parts
 
 TOPICS: Final = "topics.json"
@@ -56,27 +53,6 @@ T = TypeVar("T")
 
 _encode = msgspec.json.encode
 _SCALARS: Final = frozenset((str, int, bool, type(None)))
-_BARE_KEY: Final = re.compile(rb"([{,]\s*)([0-9]+)\s*:")
-
-
-def parse(text: bytes) -> dict[str, Any]:
-    """Read one of the files above, as any version of RocketMQ wrote it.
-
-    Files have no limit of size, unlike what comes from the wire: bare keys are quoted first, so
-    that the fast parser reads them.
-
-    Raises: ValueError: it is not one object of fastjson's.
-    """
-    try:
-        tree = msgspec.json.decode(_BARE_KEY.sub(rb'\1"\2":', text))
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        try:
-            tree = fastjson.loads(text)
-        except RemoteProtocolError as error:
-            raise ValueError(str(error)) from error
-    if not isinstance(tree, dict):
-        raise ValueError(f"it holds a {type(tree).__name__}, not an object")
-    return tree
 
 
 def pretty(value: Json) -> bytes:

@@ -13,7 +13,8 @@ from typing import Any, Final
 import msgspec
 
 from ..common.sql92.expression import Expression
-from .config_text import Json, Written, parse, pretty
+from ..store.disk.json_config import parse
+from .config_text import Json, Written, pretty
 
 SQL92: Final = "SQL92"
 """The one type of expression besides tags. Source: common/filter/ExpressionType.java."""

@@ -21,16 +21,9 @@ import msgspec
 from ..remoting.bodies import DataVersion
 from ..remoting.steps import STEP_ITEMS, Steps, at_once, in_parts, json_members
 from ..store.clock import Clock
+from ..store.disk.json_config import parse
 from ..store.state.state_file import Save, StateFile
-from .config_text import (
-    CONSUMER_OFFSETS,
-    Json,
-    next_version,
-    parse,
-    pretty,
-    written,
-    written_in_steps,
-)
+from .config_text import CONSUMER_OFFSETS, Json, next_version, pretty, written, written_in_steps
 from .table_numbers import correct_offsets, correct_version, whole_number
 from .transactions import TRANSACTION_GROUP
 
@@ -124,10 +117,6 @@ class ConsumerOffsetManager:
         table = self.offset_table.get(f"{topic}@{group}")
         return -1 if table is None else table.get(queue_id, -1)
 
-    def query_offsets(self, group: str, topic: str) -> dict[int, int]:
-        """Offset by queue id of a group on a topic, a copy; empty: nothing is known."""
-        return dict(self.offset_table.get(f"{topic}@{group}", ()))
-
     def commit_pull_offset(self, group: str, topic: str, queue_id: int, offset: int) -> None:
         """Note from where a group pulled last; the arguments are `commit_offset`'s."""
         key = f"{topic}@{group}"
@@ -136,12 +125,6 @@ class ConsumerOffsetManager:
             table = self.pull_offset_table[key] = {}
         table[queue_id] = offset
         self.file.is_dirty = True
-
-    def query_pull_offset(self, group: str, topic: str, queue_id: int) -> int:
-        """From where a group pulled last; what it has consumed where it never pulled; or -1."""
-        table = self.pull_offset_table.get(f"{topic}@{group}")
-        offset = None if table is None else table.get(queue_id)
-        return self.query_offset(group, topic, queue_id) if offset is None else offset
 
     def _pairs(self, keys: Iterable[str]) -> Iterator[tuple[str, str, str]]:
         for key in keys:
@@ -190,35 +173,6 @@ class ConsumerOffsetManager:
             for key in keys_of(table, name):
                 logger.info("the offsets of %s are dropped: %s", key, table.pop(key))
                 self.file.is_dirty = True
-
-    def scan_unsubscribed_topic(
-        self,
-        is_subscribed: Callable[[str, str], bool],
-        min_offset: Callable[[str, int], int],
-    ) -> list[str]:
-        """Forget what nobody subscribes to and whose messages are all gone.
-
-        Args:
-          is_subscribed: whether a group (first) is connected and subscribes to a topic (second).
-          min_offset: first queue offset still in the store, of topic and queue id.
-        Returns: the keys `topic@group` that went.
-        Source: ConsumerOffsetManager.scanUnsubscribedTopic.
-        """
-        gone = [
-            key
-            for key, topic, group in self._pairs(list(self.offset_table))
-            if self.offset_table[key]
-            and not is_subscribed(group, topic)
-            and all(
-                offset <= min_offset(topic, queue_id)
-                for queue_id, offset in self.offset_table[key].items()
-            )
-        ]
-        for key in gone:
-            logger.warning("nobody subscribes to %s any more, its offsets are dropped", key)
-            del self.offset_table[key]
-            self.file.is_dirty = True
-        return gone
 
     def correct(self, max_offset: Callable[[str, int], int]) -> None:
         """Bring offsets back to the ends of their queues.

@@ -17,8 +17,9 @@ from ..common.java_integers import INT64_MAX
 from ..remoting.bodies import DataVersion
 from ..remoting.steps import one_step
 from ..store.clock import Clock
+from ..store.disk.json_config import parse
 from ..store.state.state_file import Save, StateFile
-from .config_text import DELAY_OFFSETS, next_version, parse, pretty, written
+from .config_text import DELAY_OFFSETS, next_version, pretty, written
 from .table_numbers import correct_version, whole_number
 
 logger = logging.getLogger(__name__)

@@ -133,10 +133,6 @@ class ProducerManager:
         """About how many bytes the producers of a connection take, whose names are bounded."""
         return CLIENT_SIZE * len(self._groups_of.get(channel, ()))
 
-    def is_online(self, group: str) -> bool:
-        """Whether a group has a connected producer."""
-        return group in self._groups
-
     def find_channel(self, client_id: str) -> ClientChannel | None:
         """The connection on which a client registered last; None: it is not connected."""
         return self._channel_of_client.get(client_id)

@@ -28,18 +28,11 @@ from ..remoting.errors import RequestRefused
 from ..remoting.response_codes import ResponseCode
 from ..remoting.steps import Steps, at_once
 from ..store.clock import Clock
+from ..store.disk.json_config import parse
 from ..store.errors import StoreIOError
 from ..store.state.state_file import Save, StateFile
 from .attributes import GROUP_ATTRIBUTES, alter_attributes
-from .config_text import (
-    SUBSCRIPTION_GROUPS,
-    Json,
-    WrittenBodies,
-    next_version,
-    parse,
-    pretty,
-    written,
-)
+from .config_text import SUBSCRIPTION_GROUPS, Json, WrittenBodies, next_version, pretty, written
 from .table_numbers import correct_groups, correct_version
 from .topic_queues import MASTERS_TABLE, mended_group
 

@@ -33,6 +33,7 @@ from ..store.clock import Clock
 from ..store.errors import CorruptRecordError, StoreError, StoreIOError
 from ..store.format import TIMER_FILE_SIZE
 from ..store.message_store import MessageStore
+from ..store.offsets import START
 from .admission import NotDeliverableError
 from .due_task import DELIVERY_LAG_MS, DueTask
 from .inner_message import TOO_LARGE, InnerMessage, InnerPuts
@@ -114,7 +115,7 @@ class TimerMessageService:
         if disk.exists(self._path):
             file = disk.open(self._path)
             try:
-                page = TimerCheckpoint.from_page(file.pread(TIMER_FILE_SIZE, 0))
+                page = TimerCheckpoint.from_page(file.pread(TIMER_FILE_SIZE, START))
             finally:
                 file.close()
             self._known = page.correct(
@@ -359,7 +360,7 @@ class TimerMessageService:
         disk.make_folder(folder)
         file = disk.open(self._path, create=True)
         try:
-            file.pwrite(page, 0)
+            file.pwrite(page, START)
             file.sync()
         finally:
             file.close()

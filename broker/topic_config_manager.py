@@ -36,10 +36,11 @@ from ..remoting.errors import RequestRefused
 from ..remoting.response_codes import ResponseCode
 from ..remoting.steps import Steps, at_once
 from ..store.clock import Clock
+from ..store.disk.json_config import parse
 from ..store.errors import StoreIOError
 from ..store.state.state_file import Save, StateFile
 from .attributes import TOPIC_ATTRIBUTES, alter_attributes
-from .config_text import TOPICS, WrittenBodies, next_version, parse, pretty, written
+from .config_text import TOPICS, WrittenBodies, next_version, pretty, written
 from .table_numbers import correct_topics, correct_version
 from .topic_limit import limit_remark, warn_near_limit
 from .topic_queues import (

@@ -59,12 +59,11 @@ def group_show(
 ) -> None:
     """Show a group's settings on each broker, its members and its subscriptions."""
 
-    async def ask(admin: Admin) -> tuple[GroupInfo, str, GroupClients, str]:
-        info, first = await whole_or_part(admin.group(name))
-        clients, second = await whole_or_part(admin.clients(name))
-        return info, first, clients, second
+    async def ask(admin: Admin) -> tuple[tuple[GroupInfo, str], tuple[GroupClients, str]]:
+        info = await whole_or_part(admin.group(name))
+        return info, await whole_or_part(admin.clients(name))
 
-    info, first, clients, second = administer(url, timeout_s, ask)
+    (info, first), (clients, second) = administer(url, timeout_s, ask)
     if as_json:
         emit({"name": info.name, "settings": info.settings, "members": clients})
     else:

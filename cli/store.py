@@ -9,7 +9,6 @@ import contextlib
 import json
 import sys
 from collections.abc import Callable, Iterator
-from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..common.terminal import say
+from .session import read_time
 from .store_view import (
     message_line,
     print_plan,
@@ -71,7 +71,9 @@ ToOffset = Annotated[
 ]
 Since = Annotated[
     str,
-    typer.Option("--since", metavar="TIME", help="Stored at or after: ISO 8601 or ms since 1970."),
+    typer.Option(
+        "--since", metavar="TIME", help="Stored at or after: ISO 8601, ms since 1970, or 2h (ago)."
+    ),
 ]
 Until = Annotated[str, typer.Option("--until", metavar="TIME", help="Stored at or before.")]
 Limit = Annotated[int | None, typer.Option("--limit", min=0, help="So many at most.")]
@@ -469,29 +471,20 @@ def _selection(
     until: str,
     limit: int | None,
 ) -> Selection:
+    from ..store.clock import SystemClock
     from ..store.offline.selection import Selection
 
+    now_ms = SystemClock().wall_ms()
     return Selection(
         topic=topic,
         queue_id=queue,
         key=key,
         start=from_offset,
         stop=to_offset,
-        since_ms=_time_ms(since, "--since"),
-        until_ms=_time_ms(until, "--until"),
+        since_ms=read_time(since, "--since", now_ms) if since else None,
+        until_ms=read_time(until, "--until", now_ms) if until else None,
         limit=limit,
     )
-
-
-def _time_ms(text: str, flag: str) -> int | None:
-    if not text:
-        return None
-    if text.isascii() and text.isdigit():
-        return int(text)
-    try:
-        return int(datetime.fromisoformat(text).timestamp() * 1000)
-    except (ValueError, OverflowError, OSError):
-        usage(f"{flag}: {text!r} is neither ISO 8601 (2026-11-21T06:00:00) nor milliseconds")
 
 
 def _conf(path: str) -> dict[str, str] | None:

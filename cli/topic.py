@@ -54,12 +54,11 @@ def topic_show(
 ) -> None:
     """Show a topic's settings on each broker, and what its queues hold."""
 
-    async def ask(admin: Admin) -> tuple[TopicInfo, str, list[QueueOffsets], str]:
-        info, first = await whole_or_part(admin.topic(name))
-        offsets, second = await whole_or_part(admin.offsets(name))
-        return info, first, offsets, second
+    async def ask(admin: Admin) -> tuple[tuple[TopicInfo, str], tuple[list[QueueOffsets], str]]:
+        info = await whole_or_part(admin.topic(name))
+        return info, await whole_or_part(admin.offsets(name))
 
-    info, first, offsets, second = administer(url, timeout_s, ask)
+    (info, first), (offsets, second) = administer(url, timeout_s, ask)
     if as_json:
         emit({"name": info.name, "brokers": info.brokers, "queues": offsets})
     else:

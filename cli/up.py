@@ -13,7 +13,7 @@ import argparse
 import json
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .. import __version__
 from ..broker.config import BrokerConfig, read_broker_config, with_machine
@@ -268,9 +268,16 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _configured(
-    options: argparse.Namespace, folder: str
-) -> tuple[NamesrvConfig, BrokerConfig, MessageStoreConfig, list[str]]:
+class _Configured(NamedTuple):
+    """The settings of the servers, and warnings about the files that they are from."""
+
+    namesrv: NamesrvConfig
+    broker: BrokerConfig
+    store: MessageStoreConfig
+    warnings: list[str]
+
+
+def _configured(options: argparse.Namespace, folder: str) -> _Configured:
     """What counts, from low to high: defaults, files, flags. NAMESRV_ADDR plays no part here.
 
     Args:
@@ -308,7 +315,7 @@ def _configured(
         host_name=host_name(),
         local_address=local_address if told in EVERYWHERE else lambda: told,
     )
-    return namesrv, broker, store, [*namesrv_warnings, *broker_warnings]
+    return _Configured(namesrv, broker, store, [*namesrv_warnings, *broker_warnings])
 
 
 def _port(given: int | None, configured: int, flag: str) -> int:

@@ -1,13 +1,14 @@
-"""The harness that compares brokers: Apache's and ours, with Apache's clients and tools as judges.
+"""The interoperability harness: brokers of Apache and ours, compared by Apache's clients and tools.
 
-`peers` makes a name server with a broker of a kind and version, whose processes `process` watches
-and `guard` outlives; `clients/` has small programs of Java, Go, Python and C++'s wheel, compiled on
-first use into `cache`. What is asked: `scenarios` (features under faults, which `relay` makes),
-`wire_differ` (single requests), `store_differ` (files), `mqadmin`, `oracle` (Apache's classes).
-Each gives `jobs`, `runner` plays them, `report` shows their cells.
+`peers` starts a name server and a broker of one kind and version; `process` watches their processes
+and `guard` ends them when the harness is killed. `clients/` has small programs in Java, Go, Python
+and for the C++ client's wheel, compiled on first use into `cache`. The comparisons are `scenarios`
+(features under faults, which `relay` injects), `wire_differ` (single requests), `store_differ`
+(files), `mqadmin` and `oracle` (Apache's classes). Each provides `jobs`, `cases` runs them under
+pytest, `report` shows their cells.
 
-Layer: below cli, above everything else; uses only public things (commands, sockets, files). The
-tests and the benchmarks use it. Nothing here is imported by a running broker.
+Layer: below cli, above everything else; it uses public interfaces only (commands, sockets, files).
+The tests and the benchmarks use it. A running broker imports nothing from here.
 
-Not done: the Dashboard and the exporter.
+Not covered: the Dashboard and the exporter.
 """

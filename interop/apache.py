@@ -1,8 +1,8 @@
-"""Apache's own name server and broker from the official jars, 4.2.0 to 5.5.0.
+"""Apache's name server and broker, run from the official jars, 4.2.0 to 5.5.0.
 
-Everything a run writes stays in its folder: store, configuration and, by `user.home`, the logs.
-4.x reads conf/logback_*.xml under ROCKETMQ_HOME, written here; 5.x has its own in the jars.
-4.2.0 is the last version with a filter server, which filters by Java classes that clients send.
+Everything a run writes stays in its folder: store, configuration and, through `user.home`, the
+logs. 4.x reads conf/logback_*.xml under ROCKETMQ_HOME, written here; 5.x has its own in the jars.
+4.2.0 is the last version with a filter server, which filters with Java classes sent by clients.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ LOGBACK = """<configuration>
 </configuration>
 """
 BROKER_LOGGER = "RocketmqBroker"
-"""The logger by which 4.2.0's broker says that it has booted; later ones say it on stdout."""
+"""The logger to which 4.2.0's broker reports that it has booted; later ones print it on stdout."""
 NO_LOGGER = "nothing"
 
 MAPPED_SINCE = (4, 5)
-"""Versions before spell it mapedFileSizeCommitLog, and pass over what is spelled otherwise."""
+"""Earlier versions spell it mapedFileSizeCommitLog and ignore the other spelling."""
 
 UPDATE_BROKER_CONFIG = 25
 DEFAULT_TOPIC = "TBW102"
@@ -68,9 +68,9 @@ def broker_conf_text(keys: Mapping[str, object]) -> str:
 def ask_route(
     namesrv_address: str, *, timeout_s: float = ANSWER_TIMEOUT_S
 ) -> TopicRouteData | None:
-    """What a name server knows of the topic that each broker of Apache's has; None: nothing.
+    """The route of the topic that every Apache broker has; None: the name server knows none.
 
-    Raises: PeerError: it does not answer, or not with a route.
+    Raises: PeerError: the name server does not answer, or its answer is not a route.
     """
     with WireClient(namesrv_address, timeout_s=timeout_s) as client:
         answer = client.call(GET_ROUTEINFO_BY_TOPIC, {"topic": DEFAULT_TOPIC})
@@ -79,7 +79,7 @@ def ask_route(
     try:
         return TopicRouteData.from_body(answer.body)
     except RemoteProtocolError as error:
-        raise PeerError(f"{namesrv_address} does not answer with a route: {error}") from error
+        raise PeerError(f"{namesrv_address} answered with no valid route: {error}") from error
 
 
 class ApacheCluster(LocalCluster):
@@ -89,7 +89,7 @@ class ApacheCluster(LocalCluster):
       version: such as "5.5.0"; the jars are fetched when missing.
       folder: everything of this run; two clusters never share one.
       broker_java, namesrv_java: options of each JVM; small and quick by default.
-      broker_keys: added to broker.conf, over what is set here; None takes a key out. A broker
+      broker_keys: added to broker.conf, over what is set here; None removes a key. A broker
         without `namesrvAddr` runs alone: `start_broker`, never `start`.
       filter_server: start a filter server beside the broker; up to 4.2.0 only. It ends with the
         broker, as it does by itself some seconds later.
@@ -112,9 +112,10 @@ class ApacheCluster(LocalCluster):
         self._java = {"namesrv": namesrv_java, "broker": broker_java, "filtersrv": JAVA_SMALL}
         conf = folder / "conf"
         conf.mkdir(parents=True, exist_ok=True)
-        says_by_log = version_numbers(version) < (4, 3)
+        # Written for every version; 5.x ignores these files.
+        reports_in_log = version_numbers(version) < (4, 3)
         for name in STARTUP:
-            logger = BROKER_LOGGER if says_by_log and name == "broker" else NO_LOGGER
+            logger = BROKER_LOGGER if reports_in_log and name == "broker" else NO_LOGGER
             text = LOGBACK.format(name=name, on_console=logger)
             (conf / f"logback_{name}.xml").write_text(text)
         store = folder / "store"
@@ -139,7 +140,9 @@ class ApacheCluster(LocalCluster):
         (conf / "namesrv.conf").write_text(broker_conf_text(listen))
         if filter_server:
             if not has_filter_server(version):
-                raise PeerError(f"Apache's {version} has no filter server; 4.2.0 was the last")
+                raise PeerError(
+                    f"Apache RocketMQ {version} has no filter server; 4.2.0 is the last with one"
+                )
             self._jars["filtersrv"] = fetch_jars(version, "filtersrv")
             filter_keys = {
                 "namesrvAddr": self.namesrv_address,
@@ -162,7 +165,7 @@ class ApacheCluster(LocalCluster):
         self._running[name] = process
 
     def _log_tail(self, name: str) -> str:
-        """The last lines of a process's own log, which is where it says why it does not start."""
+        """The last lines of a process's log file, which holds the reason of a failed start."""
         logs = self.folder / "logs"
         found = [
             path
@@ -177,13 +180,13 @@ class ApacheCluster(LocalCluster):
         return "\n".join([f"log of {name}:", *lines])
 
     def start_broker(self) -> None:
-        """Start the broker, and wait until the name server, if it runs, knows it.
+        """Start the broker, and wait until the name server, if it runs, has its registration.
 
-        It registers itself before it reports success, but that may fail; it tries again after 10 s.
+        The broker registers before it reports success, but that may fail; it retries after 10 s.
 
-        With a filter server, clients get its address when this returns.
+        With a filter server, routes contain its address when this returns.
 
-        Raises: PeerError: it did not report success.
+        Raises: PeerError: the broker did not report success.
         """
         if "broker" not in self._running:
             self._launch("broker")
@@ -194,22 +197,25 @@ class ApacheCluster(LocalCluster):
             self._wait_filter_server()
 
     def _wait_filter_server(self) -> None:
-        """Wait until the name server gives out the filter server's address.
+        """Wait until the name server's routes contain the filter server's address.
 
-        It registers with the broker 3 s after its start, and the broker passes it on with its own
-        registration, each 30 s and when its permission is set.
+        It registers with the broker 3 s after its start. The broker forwards it with each of its
+        registrations: every 30 s, and when its permission is set, which is done here.
         """
         deadline_s = time.monotonic() + START_TIMEOUT_S
         pause = threading.Event()
         while not self.filter_servers():
             if time.monotonic() > deadline_s:
-                raise PeerError(f"no filter server registered itself at {self.broker_address}")
+                raise PeerError(
+                    f"no filter server registered with {self.broker_address}"
+                    f" in {START_TIMEOUT_S:.0f} s"
+                )
             pause.wait(0.5)
             with WireClient(self.broker_address) as client:
                 client.call(UPDATE_BROKER_CONFIG, {}, b"brokerPermission=6").checked()
 
     def filter_servers(self) -> list[str]:
-        """HOST:PORT of the filter servers that clients are told of.
+        """HOST:PORT of the filter servers in the broker's route.
 
         Raises: PeerError: the name server does not answer.
         """
@@ -231,7 +237,7 @@ class ApacheCluster(LocalCluster):
 
 
 def version_numbers(version: str) -> tuple[int, ...]:
-    """(4, 2, 0) of "4.2.0". Raises: PeerError: it is no such version."""
+    """(4, 2, 0) for "4.2.0". Raises: PeerError: a part is not a number."""
     try:
         return tuple(int(part) for part in version.split("."))
     except ValueError as error:
@@ -239,5 +245,5 @@ def version_numbers(version: str) -> tuple[int, ...]:
 
 
 def has_filter_server(version: str) -> bool:
-    """Whether a version of Apache's has a filter server. Raises: PeerError: it is no version."""
+    """Whether a version of Apache's has a filter server. Raises: PeerError: not a version."""
     return version_numbers(version) < (4, 3)

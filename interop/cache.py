@@ -1,4 +1,4 @@
-"""Where what was fetched and built is kept, so that only the first run waits for it."""
+"""The cache folder of fetched jars and built programs, which only the first run waits for."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 CACHE_VARIABLE = "TROCKET_INTEROP_CACHE"
-"""Names the folder; some 600 MB come together there."""
+"""Environment variable with the folder, which grows to some 600 MB."""
 
 
 def _cache_folder() -> Path:
@@ -21,4 +21,4 @@ def _cache_folder() -> Path:
 
 
 CACHE_FOLDER = _cache_folder()
-"""`.jars` in a checkout (outside git), else a folder of the user's caches."""
+"""`.jars` in a checkout (ignored by git), else a folder among the user's caches."""

@@ -1,7 +1,7 @@
-"""The environment of the C++ client's Python wheel, and the program that plays scenarios with it.
+"""The virtual environment of the C++ client's Python wheel, and the scenario program run in it.
 
-The wheel has no source of its own here; it is fetched from PyPI into `cpp-wheel` of the cache
-folder, into an environment of its own: it needs nothing of ours, and ours nothing of it.
+The wheel is installed from PyPI into a separate environment, `cpp-wheel` of the cache folder: it
+shares no package with trocket.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ def missing_for_cpp() -> str | None:
 
 
 def cpp_python() -> Path:
-    """The interpreter of the wheel's environment, which is made when it is missing.
+    """The interpreter of the wheel's environment, which is created when it is missing.
 
-    Raises: PeerError: the wheel cannot be installed, or does not load here.
+    Raises: PeerError: the wheel cannot be installed, or cannot be imported.
     """
     folder = CACHE_FOLDER / "cpp-wheel"
     python = folder / "bin" / "python"

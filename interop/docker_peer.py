@@ -1,12 +1,12 @@
-"""Apache's name server and broker from the official images, each in a container of its own.
+"""Apache's name server and broker from the official images, each in its own container.
 
-The engine must be on this machine: the cluster's folder is mounted, and ports are published on the
-loopback address. Java is process 1 of each container, unlike with the scripts of the images, so
-that a stop (SIGTERM) reaches the broker's shutdown hook. Containers run as the user of this
-process, so what they write can be removed.
+The engine must run on this machine: the cluster's folder is mounted, and ports are published on the
+loopback address. Java is process 1 of each container, unlike with the images' scripts, so that a
+stop (SIGTERM) reaches the broker's shutdown hook. Containers run as the user of this process, so
+that their files can be removed.
 
-As a program it removes what a cluster of one name left: `python -m trocket.interop.docker_peer
-NAME`; the `guard` runs that when the harness was killed.
+`python -m trocket.interop.docker_peer NAME` removes what a cluster of that name left; the `guard`
+runs it when the harness was killed.
 
 Source: apache/rocketmq-docker, image-build/Dockerfile-ubuntu and the scripts beside it.
 """
@@ -33,11 +33,11 @@ from .process import PeerError
 from .wire import WireClient
 
 LOCAL_ENGINE = "unix:///var/run/docker.sock"
-"""Where the package looks when DOCKER_HOST is not set."""
+"""The engine that the package uses when DOCKER_HOST is not set."""
 IMAGE = "apache/rocketmq"
 LABEL = "trocket.interop"
 HOME = "/trocket"
-"""Where the cluster's folder is in the containers."""
+"""The mount point of the cluster's folder in the containers."""
 IMAGE_GROUP = "3000"
 """The group that may read the image's ROCKETMQ_HOME, whatever user runs there."""
 NAMESRV_PORT = 9876
@@ -46,7 +46,7 @@ GET_BROKER_RUNTIME_INFO = 28
 START_TIMEOUT_S = 120.0
 STOP_TIMEOUT_S = 60
 ENGINE_TIMEOUT_S = 180
-"""Of one call to the engine: longer than a stop."""
+"""For one call to the engine; longer than a stop takes."""
 LOG_LINES_KEPT = 15
 
 _LAUNCH = (
@@ -67,7 +67,7 @@ def open_engine() -> Any:
         raise PeerError(text) from error
     host = os.environ.get("DOCKER_HOST") or LOCAL_ENGINE
     if host.startswith("unix://"):
-        # Looked at first, since the package loses an open socket when nobody listens there.
+        # Probed first: the package leaks an open socket when no engine listens there.
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
             try:
                 probe.connect(host.removeprefix("unix://"))
@@ -85,7 +85,7 @@ def open_engine() -> Any:
 
 @contextlib.contextmanager
 def engine_errors(what: str) -> Iterator[None]:
-    """Turn what the engine's client raises inside into PeerError."""
+    """Turn errors of the engine's client, raised inside, into PeerError."""
     import docker.errors
     import requests
 
@@ -96,7 +96,7 @@ def engine_errors(what: str) -> Iterator[None]:
 
 
 class _Container:
-    """A part of a cluster as the cluster sees it (`peer.Part`)."""
+    """A name server or broker in its container, as a `peer.Part`."""
 
     def __init__(self, container: Any, what: str) -> None:
         self._container = container
@@ -105,7 +105,7 @@ class _Container:
     @property
     def pid(self) -> int:
         """Its process on this machine. Raises: PeerError: the engine refused."""
-        with engine_errors(f"looking for the process of {self._what}"):
+        with engine_errors(f"finding the process of {self._what}"):
             self._container.reload()
         return int(self._container.attrs["State"]["Pid"])
 
@@ -129,13 +129,13 @@ class _Container:
 class DockerCluster(LocalCluster):
     """A name server and a broker in containers (see `peer.Cluster`).
 
-    Containers and their network are made by the first `start` and removed by `close`.
+    The first `start` creates the containers and their network, `close` removes them.
 
     Args:
       version: a tag of the image: "5.3.3".
       folder: configuration, store and logs.
-      broker_keys: added to broker.conf, over what is set here; None takes a key out.
-      engine: as from `open_engine`, which is asked if it is None; closed with the cluster.
+      broker_keys: added to broker.conf, over what is set here; None removes a key.
+      engine: as from `open_engine`, which is called if it is None; closed with the cluster.
     Raises: PeerError: no engine answers.
     """
 
@@ -187,7 +187,7 @@ class DockerCluster(LocalCluster):
         with engine_errors(f"making the containers of {self.label}"):
             self._pull()
             self._engine.networks.create(self.name, driver="bridge", labels={LABEL: self.name})
-            # The VIP port beside the broker's own is where older clients send to.
+            # Older clients send to the VIP port, two below the broker's.
             broker_ports = (self._broker_port, self._broker_port - 2)
             ports = {
                 "namesrv": {f"{NAMESRV_PORT}/tcp": ("127.0.0.1", self._namesrv_port)},
@@ -219,9 +219,9 @@ class DockerCluster(LocalCluster):
             self._engine.images.pull(repository, tag=tag)
 
     def _launch(self, name: str) -> None:
-        """Start a container, made before if need be, and wait until it answers.
+        """Start a container, created if need be, and wait until its server answers.
 
-        Raises: PeerError: the engine refused, or it does not answer in time.
+        Raises: PeerError: the engine refused, or the server did not answer in time.
         """
         if not self._containers:
             self._create()
@@ -236,13 +236,13 @@ class DockerCluster(LocalCluster):
                 container.reload()
                 late = time.monotonic() > deadline_s
                 if late or container.status != "running":
-                    reason = f"{START_TIMEOUT_S} s passed" if late else f"it is {container.status}"
+                    state = f"after {START_TIMEOUT_S} s" if late else f"it is {container.status}"
                     log = container.logs(tail=LOG_LINES_KEPT).decode(errors="replace")
-                    raise PeerError(f"{container.name} does not answer, {reason}\n{log}")
+                    raise PeerError(f"{container.name} does not answer: {state}\n{log}")
                 pause.wait(0.1)
 
     def _namesrv_answers(self) -> bool:
-        """A port that is published takes connections before anybody listens behind it."""
+        # A published port takes connections before the server behind it listens.
         try:
             ask_route(self.namesrv_address)
         except PeerError:
@@ -262,7 +262,7 @@ class DockerCluster(LocalCluster):
 
 
 def remove_cluster(engine: Any, name: str) -> None:
-    """Remove the containers and the network of one cluster, as far as they are there.
+    """Remove the containers and the network of one cluster; missing ones are ignored.
 
     Raises: PeerError: the engine refused.
     """

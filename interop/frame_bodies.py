@@ -1,7 +1,7 @@
-"""The body of a frame as a few words, for a line. Pure; whatever the bytes, it gives a text.
+"""A frame's body as a short text for one line. Pure; any bytes give a text.
 
-What is known is decoded (heartbeats, routes, locks, records, batches, offsets); other JSON and
-other text is shown as it is, cut short; the rest is hex.
+Known bodies are decoded (heartbeats, routes, locks, records, batches, offsets); other JSON and
+text is shown as it is, truncated; the rest is hex.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from ..remoting.request_codes import RequestCode
 BODY_CHARS_MAX: Final = 600
 """Characters of a body in a line."""
 HEX_BYTES_MAX: Final = 24
-"""Bytes of a body that is no text."""
+"""Bytes shown of a body that is not text."""
 TEXT_BYTES_MAX: Final = 64
-"""Bytes of one message's body."""
+"""Bytes shown of one message's body."""
 INFLATED_SIZE_MAX: Final = 4 << 20
-"""Bytes of a compressed body that is inflated to be shown."""
+"""Bytes to which a compressed body is inflated at most."""
 ITEMS_MAX: Final = 8
-"""Records, queues, brokers of a body that are named; the others are counted."""
+"""Records, queues or brokers listed of a body; the others are counted."""
 
 Reader: TypeAlias = Callable[[bytes], str]
 
@@ -50,10 +50,10 @@ def shortened(text: str, chars_max: int) -> str:
 
 
 def body_text(command: RemotingCommand, request_code: int | None) -> str:
-    """What a frame's body holds.
+    """The text for a frame's body.
 
     Args:
-      request_code: of the frame, or of the request that it answers; None: not known.
+      request_code: of the frame, or of the request that it answers; None: unknown.
     """
     body = command.body
     if request_code is None:
@@ -80,7 +80,7 @@ def _is_batch(command: RemotingCommand, request_code: int) -> bool:
 
 
 def plain_text(body: bytes) -> str:
-    """Text as it is, anything else as hex; cut short."""
+    """Text as it is, anything else as hex; truncated."""
     try:
         text = body.decode()
     except UnicodeDecodeError:
@@ -185,7 +185,7 @@ def _consumer_offsets(body: bytes) -> str:
 
 
 def _consume_stats(body: bytes) -> str:
-    """Answer to 208: `offsetTable`, queues (objects as keys) to what is there and consumed."""
+    """Answer to 208: `offsetTable`, queues (objects as keys) to broker and consumer offsets."""
     table = _member(fastjson.loads(body), "offsetTable")
     found = []
     for queue, offsets in table.items():

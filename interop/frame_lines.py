@@ -1,13 +1,12 @@
-"""A frame as one line for people, or as one JSON object for programs. Pure.
+"""Frames as text: one line for people, or one JSON object for programs. Pure.
 
 ::
 
     12:01:02.345 c1 > SEND_MESSAGE_V2 310 #17 JAVA V5_5_0 {a=G, b=Orders, e=0} body 5 B "hello"
     12:01:02.347 c1 < SUCCESS 0 to #17 SEND_MESSAGE_V2 {msgId=7F00…, queueOffset=3}
 
-`c1` is the connection, `>` goes to the server, `<` comes from it; `#17` is the opaque. Nothing here
-raises on what bytes hold: what is no frame is shown as hex. Secrets (`SECRETS`) are covered with
-stars of their length.
+`c1` is the connection, `>` goes to the server, `<` comes from it; `#17` is the opaque. Malformed
+bytes raise nothing: they are shown as hex. Secrets (`SECRETS`) are masked with as many stars.
 """
 
 from __future__ import annotations
@@ -37,10 +36,10 @@ FIELD_CHARS_MAX: Final = 120
 FIELDS_MAX: Final = 40
 """Fields of a header in a line."""
 HEX_BYTES_MAX: Final = 48
-"""Bytes that are shown in hex of what is no frame."""
+"""Bytes shown in hex of data that is not a frame."""
 
 SECRETS: Final = frozenset({"secretkey", "signature", "securitytoken", "password"})
-"""Names whose values are covered, in any case of letters: fields of a header, members of a body."""
+"""Names of header fields and body members whose values are masked; case does not matter."""
 
 _STAR: Final = b"*"
 _NAMES: Final = b"|".join(name.encode() for name in sorted(SECRETS))
@@ -52,11 +51,11 @@ _RESPONSES: Final = {int(code): code.name for code in ResponseCode}
 
 
 def frame_line(frame: SeenFrame | bytes, *, request_code: int | None = None) -> str:
-    """One line, without a line's end.
+    """One line, without a newline.
 
     Args:
-      frame: as a relay told of it; or the bytes of a whole frame, which gives a line without time.
-      request_code: with bytes of an answer: of its request, so that the body can be read.
+      frame: as reported by a relay, or the bytes of a whole frame; the line has no time then.
+      request_code: for the bytes of an answer, that of its request, needed to decode the body.
     """
     seen = frame if isinstance(frame, SeenFrame) else _seen(frame, request_code)
     time_text = f"{clock_text(seen.at_ms)} " if seen.at_ms else ""
@@ -74,7 +73,7 @@ def frame_line(frame: SeenFrame | bytes, *, request_code: int | None = None) -> 
 
 
 def _seen(data: bytes, request_code: int | None) -> SeenFrame:
-    """Bytes that somebody has kept; which way they went follows from the frame."""
+    """A frame given as bytes only; its response flag says in which direction it went."""
     try:
         command = decode_frame(data)
     except RemoteProtocolError:
@@ -132,7 +131,7 @@ def _fields_text(fields: Mapping[str, str]) -> str:
 
 
 def _one_line(text: str) -> str:
-    """The text without anything that moves a cursor: what separates properties becomes blanks."""
+    """The text without control characters; the separators of properties become `=` and `;`."""
     return "".join(
         char if char.isprintable() else {"\x01": "=", "\x02": ";"}.get(char, " ") for char in text
     )
@@ -150,9 +149,9 @@ def _stars(match: re.Match[bytes]) -> bytes:
 
 
 def covered(frame: bytes) -> bytes:
-    """A whole frame with stars in the place of its secrets, of the same size.
+    """A whole frame with its secrets masked by stars; the size stays the same.
 
-    Raises: RemoteProtocolError: it is no whole frame.
+    Raises: RemoteProtocolError: the bytes are not a whole frame.
     """
     command = decode_frame(frame)
     body_at = len(frame) - len(command.body)
@@ -171,9 +170,10 @@ def covered(frame: bytes) -> bytes:
 def frame_object(frame: SeenFrame | bytes, *, request_code: int | None = None) -> dict[str, Any]:
     """A frame as an object for JSON; arguments as for `frame_line`.
 
-    What the recordings beside the checkout (golden/wire) have too is called as there: `dir`,
-    `peer`, `to`, `code`, `request_code`, `opaque`, `pair`, `serialize`, `oneway`, `header_text`,
-    `body_len`, `frame_hex`. What is no frame has `error` instead of all that comes of a header.
+    Members that the recordings beside the checkout (golden/wire) have too have the same names:
+    `dir`, `peer`, `to`, `code`, `request_code`, `opaque`, `pair`, `serialize`, `oneway`,
+    `header_text`, `body_len`, `frame_hex`. Bytes that are not a frame have `error` instead of the
+    members of a header.
     """
     seen = frame if isinstance(frame, SeenFrame) else _seen(frame, request_code)
     sender, receiver = (seen.client, seen.server)[:: 1 if seen.to_server else -1]
@@ -191,7 +191,7 @@ def frame_object(frame: SeenFrame | bytes, *, request_code: int | None = None) -
         command = decode_frame(data)
     except RemoteProtocolError as error:
         return {**found, "error": error.reason, "frame_hex": seen.data.hex()}
-    # A server's own requests count for themselves.
+    # A server numbers its own requests, so its opaques may equal the client's.
     is_servers = seen.to_server is command.is_response
     names = _RESPONSES if command.is_response else _REQUESTS
     code = command.code if command.is_response else request_code_of(command)
@@ -218,7 +218,7 @@ def frame_object(frame: SeenFrame | bytes, *, request_code: int | None = None) -
 
 
 def _header_text(command: RemotingCommand, data: bytes) -> str:
-    """JSON: the header as it stands in the frame; ROCKETMQ: as JSON would have it."""
+    """A JSON header as it stands in the frame; a ROCKETMQ header converted to JSON."""
     if command.serialize_type == SerializeType.JSON:
         return data[8 : len(data) - len(command.body)].decode("utf-8", "replace")
     header: dict[str, object] = {

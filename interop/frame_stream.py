@@ -1,7 +1,7 @@
-"""The frames in the bytes that pass between a client and a server, as whoever looks on sees them.
+"""Frames in the bytes observed between a client and a server. Pure.
 
-Nothing is judged and nothing raises: what is no frame is given as the bytes it is. Pure. Also here:
-putting other broker addresses into a name server's answers, with all other bytes kept.
+Nothing is validated and nothing raises: bytes that are not a frame are passed on as they are. Also
+here: the replacement of broker addresses in a name server's answers.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ..remoting.request_codes import RequestCode, code_of_short
 from ..remoting.schema import derive_struct
 
 REQUESTS_WAITING_MAX: Final = 4096
-"""Requests of one direction whose answers are awaited; the oldest is forgotten first."""
+"""Pending requests remembered for one direction; beyond it the oldest is dropped."""
 
 _START: Final = derive_struct(FRAME)
 _LENGTH: Final = derive_struct(FRAME, until="length")
@@ -28,14 +28,14 @@ _HEADER_SIZE_MASK: Final = 0xFFFFFF
 
 @dataclass(frozen=True, slots=True)
 class SeenFrame:
-    """A frame as its sender sent it, or bytes that are none.
+    """A frame as its sender sent it, or bytes that are not a frame.
 
     Attributes:
       data: with the length word.
-      offset: of its first byte, from the start of its direction of the connection.
-      to_server: which direction.
+      offset: of its first byte in its direction of the connection.
+      to_server: the direction.
       is_frame: false: no frame begins here, or the connection ended within it.
-      request_code: of a request, or of the one that an answer belongs to; None: not known.
+      request_code: of the request, or of the request that an answer belongs to; None: unknown.
       connection: a number, 1 for the first one.
       client, server: HOST:PORT of both ends.
       at_ms: when it was complete, ms since 1970.
@@ -52,10 +52,10 @@ class SeenFrame:
     at_ms: int = 0
 
 
-class FrameCutter:
-    """Cuts one direction of a connection into frames, whichever way its bytes come.
+class FrameSplitter:
+    """Splits one direction of a connection into frames, however its bytes arrive.
 
-    A length that no frame can have ends it: all bytes from there on are no frames.
+    After an impossible length the direction is out of sync: no later bytes are taken for frames.
     """
 
     def __init__(self) -> None:
@@ -70,14 +70,14 @@ class FrameCutter:
 
     @property
     def unfinished(self) -> tuple[int, int | None]:
-        """Where the frame begins that is not complete, and its size; None: not known (yet)."""
+        """Offset of the incomplete frame, and its size; None: not known yet."""
         if self._is_lost or len(self._partial) < _LENGTH.size:
             return self._offset, None
         (length,) = _LENGTH.unpack_from(self._partial)
         return self._offset, length + _LENGTH.size
 
     def receive_data(self, data: bytes) -> list[tuple[int, bytes, bool]]:
-        """Take bytes; what is complete by now, as (offset, bytes, whether it is a frame)."""
+        """Add bytes and return what is complete, as (offset, bytes, is it a frame)."""
         self._partial += data
         found: list[tuple[int, bytes, bool]] = []
         while self._partial:
@@ -90,7 +90,7 @@ class FrameCutter:
         return found
 
     def _size_of_first(self) -> int | None:
-        """Bytes to be given next; None: more have to come."""
+        """Size of the next piece to return; None: more bytes are needed."""
         there = len(self._partial)
         if not self._is_lost:
             if there < _LENGTH.size:
@@ -105,42 +105,42 @@ class FrameCutter:
         return there
 
     def receive_eof(self) -> list[tuple[int, bytes, bool]]:
-        """Nothing more comes: the bytes of the frame that was not complete."""
+        """End the direction and return the bytes of an incomplete frame."""
         rest, self._partial = bytes(self._partial), bytearray()
         offset, self._offset = self._offset, self._offset + len(rest)
         return [(offset, rest, False)] if rest else []
 
 
 class Conversation:
-    """Both directions of one connection: knows to which request an answer belongs.
+    """Both directions of one connection; matches answers with their requests.
 
     Args:
-      seen: says what all its frames have in common: connection, client, server.
+      seen: a template with what all its frames share: connection, client, server.
     """
 
     def __init__(self, seen: SeenFrame | None = None) -> None:
         self._seen = seen if seen is not None else SeenFrame(b"", 0, True)
-        self._cutters = {True: FrameCutter(), False: FrameCutter()}
+        self._splitters = {True: FrameSplitter(), False: FrameSplitter()}
         self._waiting: dict[bool, OrderedDict[int, int]] = {
             True: OrderedDict(),
             False: OrderedDict(),
         }
 
-    def cutter(self, to_server: bool) -> FrameCutter:
-        """The cutter of one direction."""
-        return self._cutters[to_server]
+    def splitter(self, to_server: bool) -> FrameSplitter:
+        """The splitter of one direction."""
+        return self._splitters[to_server]
 
     def receive_data(self, to_server: bool, data: bytes, at_ms: int = 0) -> list[SeenFrame]:
-        """Take bytes of one direction; the frames that are complete by now."""
-        found = self._cutters[to_server].receive_data(data)
-        return [self._looked_at(to_server, at_ms, *each) for each in found]
+        """Add bytes of one direction and return the frames that are complete."""
+        found = self._splitters[to_server].receive_data(data)
+        return [self._seen_frame(to_server, at_ms, *each) for each in found]
 
     def receive_eof(self, to_server: bool, at_ms: int = 0) -> list[SeenFrame]:
-        """One direction has ended; the bytes of a frame that was not complete."""
-        found = self._cutters[to_server].receive_eof()
-        return [self._looked_at(to_server, at_ms, *each) for each in found]
+        """End one direction and return the bytes of an incomplete frame."""
+        found = self._splitters[to_server].receive_eof()
+        return [self._seen_frame(to_server, at_ms, *each) for each in found]
 
-    def _looked_at(
+    def _seen_frame(
         self, to_server: bool, at_ms: int, offset: int, data: bytes, is_frame: bool
     ) -> SeenFrame:
         code = self._request_code(to_server, data) if is_frame else None
@@ -160,7 +160,7 @@ class Conversation:
         except RemoteProtocolError:
             return None
         if command.is_response:
-            # Asked in the other direction.
+            # The request went in the other direction.
             return self._waiting[not to_server].pop(command.opaque, None)
         code = request_code_of(command)
         if not command.is_oneway:
@@ -172,7 +172,7 @@ class Conversation:
 
 
 def request_code_of(request: RemotingCommand) -> int:
-    """A request's code; the binary header has its low 16 bits only."""
+    """A request's code; a binary header has only its low 16 bits."""
     if request.serialize_type == SerializeType.ROCKETMQ:
         return code_of_short(request.code)
     return request.code
@@ -182,7 +182,7 @@ def request_code_of(request: RemotingCommand) -> int:
 
 
 def broker_addresses(request_code: int | None, body: bytes) -> list[str]:
-    """The broker addresses in an answer to 105 or 106, each once; none in anything else."""
+    """The distinct broker addresses in an answer to 105 or 106; other frames have none."""
     if request_code not in (
         RequestCode.GET_ROUTEINFO_BY_TOPIC,
         RequestCode.GET_BROKER_CLUSTER_INFO,
@@ -213,13 +213,12 @@ def _brokers(tree: object) -> list[dict[object, object]]:
 
 
 def with_broker_addresses(frame: SeenFrame, new_address: Callable[[str], str]) -> bytes:
-    """A frame's bytes with other broker addresses in it, if it is an answer to 105 or 106.
+    """A frame's bytes with its broker addresses replaced, if it is an answer to 105 or 106.
 
-    The addresses are replaced as texts, in quotes; all else, header included, stays as it is but
-    for the frame's length.
+    Addresses are replaced as quoted texts; all other bytes stay as they are, except the length.
 
     Args:
-      new_address: called once with each address in the frame, HOST:PORT.
+      new_address: maps an address of the frame, HOST:PORT, to its replacement.
     """
     if not frame.is_frame or frame.to_server:
         return frame.data
@@ -232,7 +231,7 @@ def with_broker_addresses(frame: SeenFrame, new_address: Callable[[str], str]) -
     }
     if not texts:
         return frame.data
-    # At once: a new address may be one that stands further on.
+    # In one pass: a new address may equal one that is still to be replaced.
     pattern = b"|".join(re.escape(text) for text in texts)
     body = re.sub(pattern, lambda found: texts[found.group()], body)
     length = body_at - _LENGTH.size + len(body)

@@ -1,7 +1,7 @@
-"""Builds the program in interop/clients/go, which plays the scenarios as users of the Go client.
+"""The build of the scenario program of the Go client, interop/clients/go.
 
-It lies in `go` of the cache folder. go.mod names version 2.1.2 of the client and wants Go 1.19,
-Debian 12's.
+The binary lies in `go` of the cache folder. go.mod pins version 2.1.2 of the client and needs
+Go 1.19, the version of Debian 12.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from .process import PeerError
 GO_FOLDER = Path(__file__).resolve().parent / "clients" / "go"
 BUILD_TIMEOUT_S = 600.0
 GO_ENVIRONMENT = {"CGO_ENABLED": "0", "GOTOOLCHAIN": "local", "GOFLAGS": "-buildvcs=false"}
-"""For every build: without cgo no C compiler is needed."""
-USUAL_PLACE = "/usr/local/go/bin"
-"""Where Go's own archive goes, which is not always in PATH."""
+"""Environment of every build; without cgo no C compiler is needed."""
+DEFAULT_INSTALL = "/usr/local/go/bin"
+"""Where Go's archive is usually unpacked, which is not always in PATH."""
 
 
 def go_tool() -> str | None:
     """The path of `go`, or None."""
-    return shutil.which("go") or shutil.which("go", path=USUAL_PLACE)
+    return shutil.which("go") or shutil.which("go", path=DEFAULT_INSTALL)
 
 
 def build_go() -> Path:
-    """The built program, built when its sources changed.
+    """The path of the program, built again when its sources changed.
 
-    Raises: PeerError: there is no Go, or it failed (its last lines are in the text).
+    Raises: PeerError: Go is missing, or the build failed (the text has its last lines).
     """
     tool = go_tool()
     if tool is None:

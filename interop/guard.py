@@ -1,20 +1,20 @@
-"""Nothing stays behind when the harness ends, not even when it is killed (SIGKILL).
+"""The guard process, which cleans up when the harness ends, even by SIGKILL.
 
-One small process for each process of the harness, started with the first thing to be watched. It
-reads from a pipe what is to be ended and removed, and what no longer is; when the pipe ends, which
-no way of dying prevents, it does so:
+Each process of the harness has one guard, started when the first resource is registered. The guard
+reads registrations and their removals from a pipe. When the pipe closes, which happens however the
+harness ends, it cleans up in this order:
 
-1. process groups that are still registered, if their leader is the one that was registered: process
-   ids are given again, start times are not;
-2. on Linux, whatever has this guard's token in its environment: what those processes started, and
-   what was started a moment before the harness died, too late to be registered;
-3. commands, such as one that removes containers;
-4. folders.
+1. kill registered process groups, if the leader's start time is still the registered one: process
+   ids are reused;
+2. on Linux, kill every process with this guard's token in its environment: children of those
+   processes, and processes started just before the harness died, too late to be registered;
+3. run registered commands, such as one that removes containers;
+4. remove registered folders.
 
-This file is a program too, run by its path without the package: it imports the standard library
-only. psutil could read /proc for it, but must not: the guard compares start times that two
-processes have read, and psutil counts them from the wall clock, which may be set in between. A
-parent that was killed is no parent any more, so psutil does not know its children either.
+This file is also a program, run by its path without the package: it imports the standard library
+only. psutil could read /proc for it, but must not: the guard compares start times read by two
+processes, and psutil derives them from the wall clock, which may be set in between. A killed
+process is no longer a parent, so psutil cannot find its children either.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ from pathlib import Path
 from typing import Any
 
 TOKEN_VARIABLE = "TROCKET_INTEROP_GUARD"
-"""In the environment of every process of the harness: whose it is."""
+"""In the environment of every process of the harness: the token of its guard."""
 FOLDER_PREFIX = "trocket-interop-"
 END_TIMEOUT_S = 30.0
-"""How long the guard waits for what it has killed, and a harness at its end for its guard."""
+"""How long the guard waits for killed processes, and an ending harness for its guard."""
 COMMAND_TIMEOUT_S = 60.0
 PAUSE_S = 0.05
 
@@ -48,7 +48,7 @@ _PROC = Path("/proc")
 
 
 class Guard:
-    """The harness's end of the pipe. For several threads; of no use in a forked child."""
+    """The harness's end of the pipe. Thread-safe; unusable in a forked child."""
 
     def __init__(self) -> None:
         self.token = secrets.token_hex(16)
@@ -58,52 +58,52 @@ class Guard:
         self._pipe = -1  # its writing end
 
     def watch_process(self, pid: int) -> None:
-        """End this process and its group, which it leads, if we do not come to it ourselves."""
+        """Register the leader of a process group, to be killed with its group."""
         self._watch(f"process {pid}", ["process", pid, start_time_ticks(pid)])
 
     def forget_process(self, pid: int) -> None:
-        """It has ended, and has been waited for."""
+        """Unregister a process that has ended and was waited for."""
         self._forget(f"process {pid}")
 
     def watch_folder(self, folder: Path) -> None:
-        """Remove this folder if we do not come to it ourselves; it need not be there yet."""
+        """Register a folder to be removed; it need not exist yet."""
         self._watch(f"folder {folder}", ["folder", str(folder.absolute())])
 
     def forget_folder(self, folder: Path) -> None:
-        """It has been removed."""
+        """Unregister a folder that was removed."""
         self._forget(f"folder {folder}")
 
     def watch_command(self, command: Sequence[str]) -> None:
-        """Run this, never through a shell, if we do not come to it ourselves."""
+        """Register a command to be run, never through a shell."""
         self._watch(f"command {json.dumps(command)}", ["command", list(command)])
 
     def forget_command(self, command: Sequence[str]) -> None:
-        """It has been done."""
+        """Unregister a command that was run."""
         self._forget(f"command {json.dumps(command)}")
 
     def environment(self) -> dict[str, str]:
-        """What a process of ours has in its environment, so that it is known as ours."""
+        """Environment variables for a child process, by which the guard recognizes it."""
         with self._lock:
             self._start()
         return {TOKEN_VARIABLE: self.token}
 
     def close(self) -> None:
-        """End the guard, which ends what is still registered, and wait for it."""
+        """Close the pipe and wait for the guard, which cleans up what is still registered."""
         with self._lock:
             process = self._process
             self._watched.clear()
-            self._let_go()
+            self._close_pipe()
         if process is not None:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(END_TIMEOUT_S)
 
     def leave(self) -> None:
-        """Let go of the pipe in a forked child: the guard is its parent's."""
+        """Close the pipe in a forked child: the guard belongs to its parent."""
         if self._process is not None:
-            self._process.returncode = 0  # not the child's to wait for
-        self._let_go()
+            self._process.returncode = 0  # the guard is not a child of this process
+        self._close_pipe()
 
-    def _let_go(self) -> None:
+    def _close_pipe(self) -> None:
         self._process = None
         if self._pipe >= 0:
             os.close(self._pipe)
@@ -113,23 +113,23 @@ class Guard:
         with self._lock:
             self._watched[key] = entry
             self._start()
-            self._tell(["watch", key, entry])
+            self._send(["watch", key, entry])
 
     def _forget(self, key: str) -> None:
         with self._lock:
             if self._watched.pop(key, None) is not None:
                 self._start()
-                self._tell(["forget", key])
+                self._send(["forget", key])
 
     def _start(self) -> None:
-        """Start the guard when there is none, or none any more, and tell it everything."""
+        """Start the guard if it does not run, and send it all registrations."""
         if self._process is not None and self._process.poll() is None:
             return
         environment = {name: value for name, value in os.environ.items() if name != TOKEN_VARIABLE}
-        self._let_go()
+        self._close_pipe()
         reading, self._pipe = os.pipe()
         try:
-            # -I -S: nothing in the environment or beside it changes it, and it starts soon.
+            # -I -S: neither the environment nor site packages change it, and it starts quickly.
             self._process = subprocess.Popen(
                 [sys.executable, "-I", "-S", __file__, self.token],
                 cwd="/",
@@ -142,11 +142,11 @@ class Guard:
         finally:
             os.close(reading)
         for key, entry in self._watched.items():
-            self._tell(["watch", key, entry])
+            self._send(["watch", key, entry])
 
-    def _tell(self, line: list[Any]) -> None:
+    def _send(self, line: list[Any]) -> None:
         rest = json.dumps(line).encode() + b"\n"
-        # A guard that has just ended is started again, and told everything, by the next call.
+        # If the guard has just ended, the next call starts it again with all registrations.
         with contextlib.suppress(BrokenPipeError):
             while rest:
                 rest = rest[os.write(self._pipe, rest) :]
@@ -165,8 +165,8 @@ def temporary_folder(parent: Path | None = None) -> Iterator[Path]:
     """A new folder that is removed at the end, however this process ends.
 
     Args:
-      parent: where, an existing folder; None: where temporary files go.
-    Raises: OSError: it cannot be made.
+      parent: an existing folder; None: the system's folder for temporary files.
+    Raises: OSError: the folder cannot be created.
     """
     folder = (parent or Path(tempfile.gettempdir())) / f"{FOLDER_PREFIX}{secrets.token_hex(8)}"
     _guard.watch_folder(folder)
@@ -180,7 +180,7 @@ def temporary_folder(parent: Path | None = None) -> Iterator[Path]:
 
 
 def start_time_ticks(pid: int) -> int | None:
-    """When a process started, in clock ticks since the machine did.
+    """Start time of a process, in clock ticks since boot.
 
     None: there is no such process, or the system has no /proc.
 
@@ -191,9 +191,9 @@ def start_time_ticks(pid: int) -> int | None:
 
 
 def _stat(pid: int) -> list[str]:
-    """The fields of /proc/PID/stat from the third, its state, on; [] if there is none.
+    """The fields of /proc/PID/stat from the third (the state) on; [] if there is no such process.
 
-    The second is the program's name, which may hold blanks and brackets.
+    The second field is the program's name, which may contain blanks and brackets.
     """
     try:
         text = (_PROC / str(pid) / "stat").read_text(errors="replace")
@@ -203,7 +203,7 @@ def _stat(pid: int) -> list[str]:
 
 
 def _in_child() -> None:
-    """A forked child has no guard yet; it gets its own with the first thing to be watched."""
+    """Replace the guard in a forked child; the new one starts with the first registration."""
     global _guard
     _guard.leave()
     _guard = Guard()
@@ -213,11 +213,11 @@ atexit.register(lambda: _guard.close())
 os.register_at_fork(after_in_child=_in_child)
 
 
-# ---- the guard itself --------------------------------------------------------------------
+# ---- the guard process -------------------------------------------------------------------
 
 
 def main(token: str) -> None:
-    """Read what is registered until the pipe ends, then end and remove what still is."""
+    """Read registrations until the pipe closes, then clean up what is still registered."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     watched = read_watched(sys.stdin.buffer)
@@ -240,12 +240,12 @@ def main(token: str) -> None:
 
 
 def read_watched(lines: Iterable[bytes]) -> list[list[Any]]:
-    """What is registered when the lines end; a last line that was cut off is passed over."""
+    """The registrations left when the lines end; an incomplete last line is ignored."""
     watched: dict[str, list[Any]] = {}
     for line in lines:
         if line.endswith(b"\n"):
-            what, key, *entry = json.loads(line)
-            if what == "watch":
+            verb, key, *entry = json.loads(line)
+            if verb == "watch":
                 watched[key] = entry[0]
             else:
                 watched.pop(key, None)
@@ -253,9 +253,9 @@ def read_watched(lines: Iterable[bytes]) -> list[list[Any]]:
 
 
 def end_groups(leaders: Iterable[tuple[int, int | None]]) -> None:
-    """Kill the groups of these leaders, given with their start times, and wait until they are gone.
+    """Kill the process groups of these leaders, given with their start times, and wait for them.
 
-    One whose id has been given to another process since is left alone.
+    A leader whose process id was reused meanwhile is left alone.
     """
     killed = []
     for pid, ticks in leaders:
@@ -267,10 +267,9 @@ def end_groups(leaders: Iterable[tuple[int, int | None]]) -> None:
 
 
 def end_marked(token: str) -> None:
-    """Kill whatever has the token in its environment, until nothing has; Linux only.
+    """Kill every process with the token in its environment, until none is left; Linux only.
 
-    Looked for once more after a pause: a child on its way to its program still has its parent's
-    environment.
+    Scans until three scans found none: a child between fork and exec may be missed by one.
     """
     mark = f"{TOKEN_VARIABLE}={token}".encode()
     deadline_s = time.monotonic() + END_TIMEOUT_S
@@ -290,7 +289,7 @@ def _marked(mark: bytes) -> list[int]:
     for folder in _PROC.iterdir():
         if folder.name.isdigit():
             with contextlib.suppress(OSError):
-                # None of a process that has ended: a zombie has no environment.
+                # The environment of a zombie is empty, so it is never found.
                 if mark in (folder / "environ").read_bytes().split(b"\0"):
                     found.append(int(folder.name))
     return found
@@ -298,12 +297,12 @@ def _marked(mark: bytes) -> list[int]:
 
 def _wait_gone(pids: list[int]) -> None:
     deadline_s = time.monotonic() + END_TIMEOUT_S
-    while any(_is_there(pid) for pid in pids) and time.monotonic() < deadline_s:
+    while any(_is_alive(pid) for pid in pids) and time.monotonic() < deadline_s:
         _pause()
 
 
-def _is_there(pid: int) -> bool:
-    """Whether a process can still do anything: a zombie that nobody waits for cannot."""
+def _is_alive(pid: int) -> bool:
+    """Whether a process can still run; a zombie whose parent does not wait for it cannot."""
     if _PROC.is_dir():
         return _stat(pid)[:1] not in ([], ["Z"], ["X"])
     try:

@@ -1,7 +1,7 @@
 """Official Java producers and push consumers, driven over stdin and stdout.
 
 The Java side is interop/clients/java/src/Peer.java, whose header lists commands and events. One JVM
-holds any number of producers and consumers, told apart by their ids.
+holds any number of producers and consumers, each with an id.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ ANSWER_TIMEOUT_S = 30.0
 class MessageSeen:
     """One message as a producer or a consumer of the official client reported it.
 
-    `by` is the id of that producer or consumer; `key` names the message's body for ever, over all
-    attempts to send it ("p1-17"); `unique` is the client's UNIQ_KEY of the attempt. A oneway send
-    knows no place: `queue_id` and `queue_offset` are -1.
+    `by` is the id of that producer or consumer; `key` identifies the body over all attempts to
+    send it ("p1-17"); `unique` is the client's UNIQ_KEY of the attempt. For a oneway send
+    `queue_id` and `queue_offset` are unknown: -1.
     """
 
     by: str
@@ -46,12 +46,12 @@ class MessageSeen:
 class JavaPeer:
     """A JVM with the official client of one version. Use it as a context manager.
 
-    What was reported so far stands in `acknowledged`, `sent_oneway`, `received` (by consumer id),
+    Reports are collected in `acknowledged`, `sent_oneway`, `received` (by consumer id),
     `keys_by_group` (distinct keys by consumer group) and `failure_texts` (failed attempts); read
-    them in `wait`, or when nothing is under way.
+    them inside `wait`, or when nothing is running.
 
     Args:
-      version: of rocketmq-client, such as "4.9.7"; jars and classes are made when missing.
+      version: of rocketmq-client, such as "4.9.7"; missing jars and classes are fetched and built.
       folder: for its logs.
     Raises: PeerError: it could not be built or started.
     """
@@ -122,7 +122,7 @@ class JavaPeer:
         self.wait(lambda: self._states.get(by) == state, timeout_s=timeout_s, what=f"{by} {state}")
 
     def wait(self, ready: Callable[[], bool], *, timeout_s: float, what: str) -> None:
-        """Wait until `ready` is true; it is asked again after every report, so keep it cheap.
+        """Wait until `ready` is true; it is called after every report, so keep it cheap.
 
         Raises: PeerError: the JVM ended, the time passed, or a command failed in it.
         """
@@ -168,12 +168,12 @@ class JavaPeer:
         rate_per_s: float = 0.0,
         deadline_s: int = 120,
     ) -> None:
-        """Start a producer of its own; it goes on until all is acknowledged or the deadline.
+        """Start a new producer; it sends until all is acknowledged or the deadline passes.
 
         Args:
           by: its id, also the first part of every key.
           mode: "sync", "async", "oneway" or "batch".
-          tags: given to the messages in turn, separated by commas; empty for none.
+          tags: separated by commas, used in turn; empty for none.
           rate_per_s: messages per second at most; 0 for no limit.
         Raises: PeerError: the JVM has ended.
         """
@@ -195,7 +195,7 @@ class JavaPeer:
         )
 
     def wait_sent(self, *bys: str, timeout_s: float) -> None:
-        """Wait until these producers have finished. Raises: PeerError: they have not in time."""
+        """Wait until these producers have finished. Raises: PeerError: the timeout passed."""
 
         def all_done() -> bool:
             return all(self._states.get(by) == "done" for by in bys)
@@ -214,11 +214,11 @@ class JavaPeer:
         cached_max: int = 0,
         hold_after: int = 0,
     ) -> None:
-        """Start a push consumer that takes what arrives from each queue's start.
+        """Start a push consumer that begins at each queue's start.
 
         Args:
-          cached_max: messages of a queue in its memory at which it pulls no more; 0: its default.
-          hold_after: take so many messages only, until `go_on`; 0: all.
+          cached_max: cached messages of a queue at which it stops pulling; 0: its default.
+          hold_after: messages to consume before it blocks until `resume`; 0: no limit.
         Raises: PeerError: it could not be started.
         """
         self.received[by] = []
@@ -237,17 +237,17 @@ class JavaPeer:
         )
         self._wait_state(by, "consuming", ANSWER_TIMEOUT_S)
 
-    def go_on(self, by: str) -> None:
-        """Let a push consumer take all. Raises: PeerError: the JVM has ended."""
-        self._send_command(op="go_on", id=by)
+    def resume(self, by: str) -> None:
+        """Let a consumer blocked by `hold_after` continue. Raises: PeerError: the JVM has ended."""
+        self._send_command(op="resume", id=by)
 
     def stop_consuming(self, by: str) -> None:
-        """Shut a push consumer down (it unregisters). Raises: PeerError: it did not answer."""
+        """Shut a push consumer down; it unregisters. Raises: PeerError: it did not answer."""
         self._send_command(op="stop", id=by)
         self._wait_state(by, "stopped", ANSWER_TIMEOUT_S)
 
     def received_by_group(self, group: str) -> list[MessageSeen]:
-        """Everything that the consumers of one group received, repeats included."""
+        """All messages that the consumers of one group received, duplicates included."""
         return [
             seen for by, of in self._groups.items() if of == group for seen in self.received[by]
         ]

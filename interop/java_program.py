@@ -1,4 +1,4 @@
-"""Runs one of the small programs in interop/clients/java/src to the line that ends it."""
+"""One-shot runs of the Java programs in interop/clients/java/src."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from .maven import JAVA_OPENS, JAVA_SMALL, compile_java
 from .process import LineProcess
 
-JAVA_42_SHARES = tuple(
+SHARED_WITH_JAVA_42 = tuple(
     f"{name}.java"
     for name in (
         "Features",
@@ -25,16 +25,16 @@ JAVA_42_SHARES = tuple(
         "Through",
     )
 )
-"""What of src the client of 4.2.0 can be compiled with; what differs is in src-4.2."""
+"""Files of src that compile with the client of 4.2.0; the others have a version in src-4.2."""
 
 
 def java_command(
     version: str, program: str, *arguments: str, folder: Path, options: tuple[str, ...] = ()
 ) -> list[str]:
-    """The command that runs a program, compiled when it changed; arguments as for `run_java`."""
+    """The command that runs a program, compiled if it changed; arguments as for `run_java`."""
     command = ["java", *JAVA_SMALL, *JAVA_OPENS, f"-Duser.home={folder}", *options]
     if version.startswith("4.2."):
-        classes = compile_java(version, folder="src-4.2", also=JAVA_42_SHARES)
+        classes = compile_java(version, folder="src-4.2", also=SHARED_WITH_JAVA_42)
     else:
         classes = compile_java(version)
     return [*command, "-cp", classes, program, *arguments]
@@ -49,14 +49,14 @@ def run_java(
     is_done: Callable[[str, list[str]], bool],
     options: tuple[str, ...] = (),
 ) -> list[str]:
-    """What a program printed until it was done; it is killed then.
+    """Run a program until it is done, kill it, and return the lines it printed.
 
     Args:
       version: of rocketmq-client.
       folder: for its logs.
-      is_done: asked with each line and all lines until then.
+      is_done: called with each line and all lines so far.
       options: of the JVM.
-    Raises: PeerError: it ended, or was not done in time.
+    Raises: PeerError: the program ended early, or was not done in time.
     """
     command = java_command(version, program, *arguments, folder=folder, options=options)
     lines: list[str] = []

@@ -1,8 +1,8 @@
-"""What every part of the harness gives to pytest (see `cases`): jobs that end in cells.
+"""Jobs: the units of work that parts of the harness give to pytest (see `cases`).
 
-A job is what is started and stopped together, mostly one broker with what is asked of it. Jobs know
-before they start which cells they will give, so that a job that breaks down fails those it still
-owed, and a selection leaves out jobs that owe nothing.
+A job starts and stops its processes together, usually one broker and its clients. It declares its
+cells before it runs: a job that fails takes its unfinished cells with it, and a selection drops
+jobs without cells.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from pathlib import Path
 
 from .report.cells import Cell, Verdict
 
-Tell = Callable[[Cell], None]
-"""Called with each cell as soon as it is known, from whichever thread."""
+OnCell = Callable[[Cell], None]
+"""Called with each cell as soon as its verdict is known, from any thread."""
 
 
 @dataclass(frozen=True)
@@ -22,24 +22,24 @@ class Job:
     """One job.
 
     Attributes:
-      name: for people: "scenarios of java-5.5.0 on trocket".
-      owed: the cells it will give, their verdict SKIPPED; a selection may have taken some out.
-      play: called as `play(owed, folder, tell)` with the cells that are wanted and a folder of its
-        own that is removed afterwards. It leaves no process behind, whatever it raises.
-      group: jobs of one group share something that is played once, so one process plays them all.
+      name: for people: "scenarios on trocket, kill".
+      owed: the cells it will report, with the verdict SKIPPED; a selection may have removed some.
+      play: called as `play(owed, folder, on_cell)` with the selected cells and a new folder, which
+        is removed afterwards. It leaves no process running, whatever it raises.
+      group: jobs of one group share a result that is computed once, so one process runs them all.
     """
 
     name: str
     owed: tuple[Cell, ...]
-    play: Callable[[Sequence[Cell], Path, Tell], None]
+    play: Callable[[Sequence[Cell], Path, OnCell], None]
     group: str = ""
 
     def selected(self, wanted: Callable[[Cell], bool]) -> Job | None:
-        """The same job for a part of its cells; None when none is wanted."""
+        """This job restricted to some of its cells; None when none is wanted."""
         owed = tuple(cell for cell in self.owed if wanted(cell))
         return replace(self, owed=owed) if owed else None
 
 
 def failed(cells: Sequence[Cell], detail: str) -> list[Cell]:
-    """These cells as failures for one reason."""
+    """These cells, failed with this detail."""
     return [replace(cell, verdict=Verdict.FAILED, detail=detail) for cell in cells]

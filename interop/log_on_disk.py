@@ -1,4 +1,4 @@
-"""What a store holds, read from its files alone: what every broker must serve of it."""
+"""Records and consume queues of a data folder, read without a broker: what brokers must serve."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Place = tuple[str, int, int]
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """One record: its place, where it is in the log, the SHA-1 of its bytes, and what finds it."""
+    """One record: its queue position, physical offset, the SHA-1 of its bytes, and its keys."""
 
     place: Place
     physical_offset: int
@@ -30,7 +30,7 @@ class Stored:
 
     @classmethod
     def of(cls, record: bytes) -> Stored:
-        """Of a record's bytes. Raises: RemoteProtocolError: they are no record, or damaged."""
+        """Decode a record. Raises: RemoteProtocolError: the bytes are malformed or damaged."""
         message = decode_record(record)
         properties = message.properties
         return cls(
@@ -44,21 +44,20 @@ class Stored:
 
 
 def read_log(folder: Path) -> list[Stored]:
-    """All records of a store in their order (see `read_records`)."""
+    """All records of a store in log order (see `read_records`)."""
     return [stored for stored, _ in read_records(folder)]
 
 
 def read_messages(folder: Path) -> list[MessageExt]:
-    """The same as messages, with all their fields."""
+    """All records of a store in log order, decoded as messages."""
     return [decode_record(record) for _, record in read_records(folder)]
 
 
 def read_records(folder: Path) -> Iterator[tuple[Stored, bytes]]:
-    """All records of a store in their order, up to the first bytes that are none.
+    """All records of a store in log order, up to the first bytes that are not a record.
 
-    A record whose writer was killed half way through is one only if its body is whole: a checksum
-    of more Apache's broker does not write, so it serves what was torn behind the body, and ours
-    serves what Apache's left.
+    A record torn by a kill counts if its body is whole: Apache's broker checksums the body only, so
+    it serves a record that was torn behind it, and ours serves what Apache's left.
     """
     expected = 0
     for path in sorted((folder / "commitlog").iterdir()):
@@ -67,6 +66,7 @@ def read_records(folder: Path) -> Iterator[tuple[Stored, bytes]]:
         expected = start + path.stat().st_size
         if path.stat().st_size == 0:  # Apache's broker was killed while it made its next file
             return
+        # The log continues in the next file only behind a whole last record or the filler.
         with path.open("rb") as file, mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) as data:
             whole = False
             for record in _records(data):
@@ -84,7 +84,7 @@ def read_records(folder: Path) -> Iterator[tuple[Stored, bytes]]:
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """One unit of a consume queue: where its message lies, and the code of its tags."""
+    """One unit of a consume queue: physical offset and size of its record, and its tags code."""
 
     physical_offset: int
     size: int
@@ -92,7 +92,7 @@ class Unit:
 
 
 def read_queues(folder: Path) -> dict[tuple[str, int], list[Unit]]:
-    """The units of each consume queue with messages, by topic and queue id, in their order."""
+    """The units of each non-empty consume queue, by topic and queue id, in order."""
     queues: dict[tuple[str, int], list[Unit]] = {}
     for path in sorted((folder / "consumequeue").glob("*/*")):
         units: list[Unit] = []
@@ -106,7 +106,7 @@ def read_queues(folder: Path) -> dict[tuple[str, int], list[Unit]]:
 
 
 def _records(data: mmap.mmap) -> Iterator[bytes | None]:
-    """The records of one file; None when its filler is reached: the log goes on in the next."""
+    """The records of one file, then None if the log continues in the next file."""
     position = 0
     while position + RECORD_PREFIX.size <= len(data):
         size, magic = RECORD_PREFIX.unpack_from(data, position)
@@ -121,7 +121,7 @@ def _records(data: mmap.mmap) -> Iterator[bytes | None]:
 
 
 def by_place(records: Iterable[Stored]) -> dict[Place, Stored]:
-    """The same, by topic, queue id and queue offset; each place is held once."""
+    """Index records by topic, queue id and queue offset, which must be distinct."""
     records = list(records)
     places = {record.place: record for record in records}
     assert len(places) == len(records), "two records have one place"
@@ -129,7 +129,7 @@ def by_place(records: Iterable[Stored]) -> dict[Place, Stored]:
 
 
 def by_queue(records: Iterable[Stored]) -> dict[tuple[str, int], list[Stored]]:
-    """The same, by topic and queue id, in the order of the log."""
+    """Group records by topic and queue id, in log order."""
     queues: dict[tuple[str, int], list[Stored]] = defaultdict(list)
     for record in records:
         queues[record.place[:2]].append(record)

@@ -1,8 +1,8 @@
-"""The official jars, fetched by Maven into a cache folder, and our Java sources compiled with them.
+"""The official jars, fetched by Maven, and our Java sources compiled against them.
 
-They lie in `VERSION/SET` of the cache folder; a set is a profile of the pom:
-client, server, filtersrv, tools or example. A folder is complete when it stands under its own name:
-jars are copied beside it and the folder is renamed.
+Jars lie in `VERSION/SET` of the cache folder; a set is a profile of the pom: client, server,
+filtersrv, tools or example. Folders are filled under a temporary name and renamed, so a folder
+under its final name is complete.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ JAVA_OPENS = (
     "--add-opens=java.base/java.nio=ALL-UNNAMED",
     "--add-opens=java.base/java.lang=ALL-UNNAMED",
 )
-"""What RocketMQ 4.x needs on Java 17: without them its shutdown dies before the last flush."""
+"""Needed by RocketMQ 4.x on Java 17: without them its shutdown fails before the last flush."""
 
 JAVA_SMALL = ("-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 """Options of a JVM that should start quickly and stay small."""
 JAVA_BROKER = ("-Xmx768m", *JAVA_SMALL[1:])
-"""Of a broker: with less, messages of 4 MiB from several clients break its connections."""
+"""For a broker: with less heap, messages of 4 MiB from several clients break its connections."""
 
 
 def missing_tool() -> str | None:
-    """The reason why Java peers cannot run here ("no javac in PATH"), or None when they can."""
+    """Why Java peers cannot run here ("no javac in PATH"), or None if they can."""
     for tool in ("java", "javac", "mvn"):
         if shutil.which(tool) is None:
             return f"no {tool} in PATH (Java 17 and Maven are needed)"
@@ -46,17 +46,17 @@ def missing_tool() -> str | None:
 
 
 def has_jars(version: str, jar_set: str, *, cache: Path = CACHE_FOLDER) -> bool:
-    """Whether the jars of one set are there already (see `fetch_jars`)."""
+    """Whether the jars of one set are in the cache (see `fetch_jars`)."""
     return (cache / version / jar_set).is_dir()
 
 
 def fetch_jars(version: str, jar_set: str, *, cache: Path = CACHE_FOLDER) -> Path:
-    """The folder with the jars of one set, fetched by Maven when it is not there yet.
+    """The folder with the jars of one set, fetched by Maven if it is not in the cache.
 
     Args:
       version: a RocketMQ version on Maven Central, such as "5.5.0".
       jar_set: "client", "server", "filtersrv" (4.2.0), "tools" or "example".
-    Raises: PeerError: Maven failed (its last lines are in the text).
+    Raises: PeerError: Maven failed (the text has its last lines).
     """
     folder = cache / version / jar_set
     if folder.is_dir():
@@ -68,7 +68,7 @@ def fetch_jars(version: str, jar_set: str, *, cache: Path = CACHE_FOLDER) -> Pat
         command += [f"-Drocketmq.version={version}", "dependency:copy-dependencies"]
         command += ["-DincludeScope=runtime", f"-DoutputDirectory={fresh}"]
         _run(command, MAVEN_TIMEOUT_S, f"fetching {jar_set} jars {version}")
-        _settle(fresh, folder)
+        _rename_into_place(fresh, folder)
     return folder
 
 
@@ -80,11 +80,11 @@ def compile_java(
     jar_set: str = "client",
     cache: Path = CACHE_FOLDER,
 ) -> str:
-    """The class path of our Java sources with official jars, compiled when they changed.
+    """The class path of our Java sources and the official jars; compiles if sources changed.
 
     Args:
       folder: beside the pom: "src", "src-4.2", or "oracle", which needs the "server" jars.
-      also: files of "src" that are compiled with it.
+      also: files of "src" to compile with them.
     Raises: PeerError: Maven or javac failed.
     """
     jars = fetch_jars(version, jar_set, cache=cache)
@@ -99,7 +99,7 @@ def compile_java(
             command = ["javac", "-nowarn", "-proc:none", "-cp", f"{jars}/*", "-d", str(fresh)]
             command += [str(source) for source in sources]
             _run(command, COMPILE_TIMEOUT_S, f"compiling against {version}")
-            _settle(fresh, classes)
+            _rename_into_place(fresh, classes)
     return f"{classes}{os.pathsep}{jars}/*"
 
 
@@ -120,8 +120,8 @@ def _run(command: list[str], timeout_s: float, what: str) -> None:
         raise PeerError(f"{what}: {command[0]} ended with {result.returncode}\n{last}")
 
 
-def _settle(fresh: Path, folder: Path) -> None:
-    """Give the finished folder its name; another process that was quicker has made the same."""
+def _rename_into_place(fresh: Path, folder: Path) -> None:
+    """Rename the finished folder; one made meanwhile by another process has the same content."""
     try:
         fresh.rename(folder)
     except OSError:

@@ -1,7 +1,7 @@
-"""Apache's mqadmin against a broker after a small load, compared with what it prints with Apache's.
+"""Apache's mqadmin run against a loaded broker; its output is compared with that for Apache's.
 
-All commands of one version run in one JVM (interop/clients/java/src/Admin.java). The broker that
-all are measured by is Apache's of `REFERENCE`; it is asked once, whoever is compared with it.
+All commands of one version run in one JVM (interop/clients/java/src/Admin.java). `REFERENCE` names
+the Apache broker that the others are compared with; its session is run once for all of them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pathlib import Path
 
 from ..remoting.bodies.route import ClusterInfo
 from ..remoting.request_codes import RequestCode
-from .jobs import Job, Tell
+from .jobs import Job, OnCell
 from .maven import JAVA_OPENS, JAVA_SMALL, compile_java, fetch_jars
 from .mqadmin_outline import differences, failure, keys, outline
 from .mqadmin_table import COMMANDS, Command, commands_of
@@ -46,24 +46,24 @@ HEART_BEAT = 34
 GET_BROKER_CLUSTER_INFO = 106
 NOT_SUPPORTED = 3
 OF_NAMESRV = frozenset((100, 101, 102, 105, 106, 205, 206, 216, 318, 319, 327))
-"""Codes that mqadmin sends to the name server; all others go to the broker."""
+"""Request codes that mqadmin sends to the name server; all others go to the broker."""
 
 START_TIMEOUT_S = 60.0
 ROUTE_TIMEOUT_S = 20.0
 COMMAND_TIMEOUT_S = 30.0
 PROBE_TIMEOUT_S = 5.0
 LINES_SHOWN_MAX = 30
-CUT_OFF = "not done in time, or its JVM ended"
+CUT_OFF = "timed out, or its JVM ended"
 EOL = "\n"
-NOT_OURS = "mqadmin would change settings of a cluster that somebody else runs"
+NOT_OURS = "mqadmin would change settings of an external cluster"
 
 LOGBACK = """<configuration><root level="OFF"/></configuration>
 """
 
 
 @dataclass(frozen=True)
-class Printed:
-    """What one command did: `text` of both streams, `is_whole` unless it was cut off in time."""
+class CommandOutput:
+    """The output of one command: `text` of both streams; `is_whole`: it ended in time."""
 
     text: str
     is_whole: bool
@@ -72,7 +72,7 @@ class Printed:
 
 @dataclass(frozen=True)
 class Names:
-    """What stands in the braces of a command's line, and what is the same in every outline."""
+    """The values of the placeholders of command lines, which outlines replace again."""
 
     topic: str
     group: str
@@ -93,8 +93,8 @@ class Names:
         words = command.line_of(version).split()
         return [*(word.format_map(vars(self)) for word in words), "-n", self.namesrv]
 
-    def stand_ins(self) -> dict[str, str]:
-        """What differs between two clusters, and what it is called in outlines."""
+    def placeholders(self) -> dict[str, str]:
+        """Values that differ between two clusters, with their placeholders in outlines."""
         return {
             self.folder: "FOLDER",
             self.broker: "BROKER",
@@ -106,22 +106,23 @@ class Names:
 
 @dataclass(frozen=True)
 class Session:
-    """What all commands of some versions printed with one broker.
+    """The output of all commands of some versions with one broker.
 
     Attributes:
-      unserved: by command, those of its request codes that our servers do not serve: a command
-        may hide that it was refused, and print as many lines.
+      printed: by version and command.
+      unserved: by command, the request codes that our servers do not serve; a command may hide
+        that it was refused and print as many lines.
     """
 
     names: Names
-    printed: dict[tuple[str, str], Printed] = field(default_factory=dict)
+    printed: dict[tuple[str, str], CommandOutput] = field(default_factory=dict)
     unserved: dict[str, list[int]] = field(default_factory=dict)
 
 
 def jobs(brokers: Sequence[str], versions: Sequence[str]) -> list[Job]:
-    """A job for each broker: its cells are the commands of mqadmin of these versions.
+    """A job for each broker; its cells are the commands of mqadmin in these versions.
 
-    Raises: PeerError: there is no such broker.
+    Raises: PeerError: a broker's name is unknown.
     """
     reference = _Reference(versions)
     return [_job(parse_peer(broker).name, versions, reference) for broker in brokers]
@@ -134,10 +135,10 @@ def _job(broker: str, versions: Sequence[str], reference: _Reference) -> Job:
         for command in commands_of(version)
     )
 
-    def play(cells: Sequence[Cell], folder: Path, tell: Tell) -> None:
+    def play(cells: Sequence[Cell], folder: Path, on_cell: OnCell) -> None:
         if parse_peer(broker).kind == "external":
             for cell in cells:
-                tell(replace(cell, detail=NOT_OURS))
+                on_cell(replace(cell, detail=NOT_OURS))
             return
         apaches = reference.session(folder / "reference")
         own = apaches
@@ -145,14 +146,14 @@ def _job(broker: str, versions: Sequence[str], reference: _Reference) -> Job:
             own = play_session(broker, versions, folder / "own")
         for cell in cells:
             version = cell.client.removeprefix("mqadmin-")
-            tell(_judge(cell, BY_NAME[cell.feature], version, own, apaches))
+            on_cell(_compare(cell, BY_NAME[cell.feature], version, own, apaches))
 
     name = f"mqadmin {', '.join(versions)} on {broker}"
     return Job(name, owed, play, group="what mqadmin prints with Apache's broker")
 
 
 class _Reference:
-    """The session with Apache's broker, played when it is first wanted, by whoever wants it."""
+    """The session with Apache's broker, run once by the first job that needs it."""
 
     def __init__(self, versions: Sequence[str]) -> None:
         self._versions = versions
@@ -169,19 +170,20 @@ class _Reference:
 # ---- verdicts ----------------------------------------------------------------------------
 
 
-def _judge(cell: Cell, command: Command, version: str, own: Session, apaches: Session) -> Cell:
+def _compare(cell: Cell, command: Command, version: str, own: Session, apaches: Session) -> Cell:
     mine = own.printed[version, command.name]
     cell = replace(cell, seconds=mine.seconds, verdict=Verdict.PASSED, detail="")
     call = f"$ mqadmin {' '.join(own.names.arguments(command, version))}"
     why = failure(mine.text) if mine.is_whole else f"{CUT_OFF}: {mine.text.partition(EOL)[0]}"
     if is_apaches(cell.broker):
+        # Apache's brokers are checked against the table: it says which commands must fail.
         is_as_expected = bool(why) == command.fails_in(version)
         if is_as_expected or (own is not apaches and not why):
             return replace(cell, detail=f"fails, as expected: {why}" if why else "")
         if own is not apaches:
             return replace(cell, verdict=Verdict.SKIPPED, detail=f"{cell.broker} cannot: {why}")
         frames = (call, *_shown(mine.text))
-        detail = why or "it was done, and Apache's broker was expected to refuse it"
+        detail = why or "it succeeded, but Apache's broker was expected to refuse it"
         return replace(cell, verdict=Verdict.FAILED, detail=detail, frames=frames)
     unserved = own.unserved.get(command.name, [])
     if unserved:
@@ -194,14 +196,14 @@ def _judge(cell: Cell, command: Command, version: str, own: Session, apaches: Se
     if command.fewer_keys and keys(got) < keys(expected):
         return replace(cell, verdict=Verdict.QUIRK, detail=command.fewer_keys)
     lines = differences(expected, got)
-    detail = "\n".join([why or f"prints other lines than with {REFERENCE} (-)", *lines])
+    detail = "\n".join([why or f"output differs from that with {REFERENCE} (-)", *lines])
     frames = (call, *_shown(mine.text))
     return replace(cell, verdict=Verdict.FAILED, detail=detail, frames=frames)
 
 
 def _outline(command: Command, version: str, session: Session) -> list[str]:
     printed = session.printed[version, command.name]
-    return outline(printed.text, command, session.names.stand_ins())
+    return outline(printed.text, command, session.names.placeholders())
 
 
 def _code_name(code: int) -> str:
@@ -214,14 +216,14 @@ def _code_name(code: int) -> str:
 def _shown(printed: str) -> list[str]:
     lines = printed.rstrip().splitlines()
     more = len(lines) - LINES_SHOWN_MAX
-    return [*lines[:LINES_SHOWN_MAX], *([f"and {more} lines more"] if more > 0 else [])]
+    return [*lines[:LINES_SHOWN_MAX], *([f"and {more} more lines"] if more > 0 else [])]
 
 
 # ---- a session ---------------------------------------------------------------------------
 
 
 def play_session(broker: str, versions: Sequence[str], folder: Path) -> Session:
-    """Start a cluster, load it, and play every command of each version in turn.
+    """Start a cluster, load it, and run every command of each version in turn.
 
     Raises: PeerError: the cluster or a JVM did not start, or the load was refused.
     """
@@ -234,7 +236,7 @@ def play_session(broker: str, versions: Sequence[str], folder: Path) -> Session:
                 for command, printed in _play(version, names, folder / version, keep_alive):
                     session.printed[version, command.name] = printed
             if parse_peer(broker).kind == "trocket":
-                # Asked last: what is served may do something, even when asked without fields.
+                # Probed last: a served request may have effects, even without fields.
                 session.unserved.update(_ask_unserved(cluster))
             return session
     finally:
@@ -250,19 +252,19 @@ def _ask_unserved(cluster: Cluster) -> dict[str, list[int]]:
 
 
 def _is_served(cluster: Cluster, code: int) -> bool:
-    """Whether the server that a request goes to does anything but answer "not supported"."""
+    """Whether the server of a request answers anything else than "not supported"."""
     address = cluster.namesrv_address if code in OF_NAMESRV else cluster.broker_address
     try:
         with WireClient(address, timeout_s=PROBE_TIMEOUT_S) as wire:
             return wire.call(code, {}).code != NOT_SUPPORTED
     except PeerError:
-        # It is known, and was more than the server can answer without fields.
+        # The code is served: the server failed on the missing fields.
         return True
 
 
 def _play(
     version: str, names: Names, folder: Path, keep_alive: Callable[[], None]
-) -> list[tuple[Command, Printed]]:
+) -> list[tuple[Command, CommandOutput]]:
     folder.mkdir(parents=True, exist_ok=True)
     played = []
     admin: AdminJvm | None = None
@@ -277,10 +279,10 @@ def _play(
             except PeerError as error:
                 text, is_whole = str(error), False
             if not is_whole or admin.has_ended:
-                # No reason to leave the others out.
+                # The next command gets a new JVM.
                 admin.close()
                 admin = None
-            played.append((command, Printed(text, is_whole, time.monotonic() - began_s)))
+            played.append((command, CommandOutput(text, is_whole, time.monotonic() - began_s)))
             _remove_bodies(text)
     finally:
         if admin is not None:
@@ -289,7 +291,7 @@ def _play(
 
 
 def _remove_bodies(printed: str) -> None:
-    """Take away the files of messages' bodies that mqadmin writes below /tmp and leaves there."""
+    """Remove the files of message bodies that mqadmin leaves below /tmp."""
     for line in printed.splitlines():
         if line.startswith("Message Body Path:"):
             path = Path(line.partition(":")[2].strip())
@@ -298,9 +300,9 @@ def _remove_bodies(printed: str) -> None:
 
 
 class AdminJvm:
-    """A JVM that plays mqadmin's commands one after the other; see Admin.java.
+    """A JVM that runs mqadmin's commands one after the other; see Admin.java.
 
-    `has_ended`: the last command ended it, as wrong arguments do.
+    `has_ended`: the last command ended the JVM, as wrong arguments do.
 
     Raises: PeerError: it did not start.
     """
@@ -339,8 +341,10 @@ class AdminJvm:
         return self._process.wait(first, timeout_s=timeout_s, what="its answer")
 
     def play(self, arguments: Sequence[str], enough: str = "") -> tuple[str, bool]:
-        """What a command printed, and whether it came to its end (or printed enough) in time.
+        """The output of a command, and whether it ended (or printed enough) in time.
 
+        Args:
+          enough: a pattern; output that matches it ends a command that would run forever.
         Raises: PeerError: the JVM ended.
         """
         words = [str(int(COMMAND_TIMEOUT_S * 1000)), enough, *arguments]
@@ -348,7 +352,7 @@ class AdminJvm:
         return self._next(3 * COMMAND_TIMEOUT_S)
 
     def close(self) -> None:
-        """Kill it."""
+        """Kill the JVM."""
         self._process.kill()
 
 
@@ -357,9 +361,10 @@ class AdminJvm:
 
 @contextlib.contextmanager
 def _loaded(cluster: Cluster, folder: Path) -> Iterator[tuple[Names, Callable[[], None]]]:
-    """Topics, messages, a group with offsets, a producer and a consumer that are connected.
+    """A load: topics, messages, a group with offsets, a connected producer and consumer.
 
-    Gives the names, and what keeps the two connected: a broker drops clients that say nothing.
+    Yields the names, and a function that sends the heartbeat of the two: a broker drops silent
+    clients.
     """
     folder.mkdir(parents=True, exist_ok=True)
     with WireClient(cluster.broker_address) as wire:
@@ -428,7 +433,7 @@ def _connect(wire: WireClient) -> Callable[[], None]:
 
 
 def _send(wire: WireClient, number: int) -> str:
-    """Send one message; the id that the broker gives it."""
+    """Send one message and return its offset message id."""
     unique_id = UNIQUE_ID.format(number)
     properties = {"KEYS": f"key{number}", "TAGS": f"Tag{number % 2}", "UNIQ_KEY": unique_id}
     text = "".join(f"{name}\x01{value}\x02" for name, value in properties.items())

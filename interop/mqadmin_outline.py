@@ -1,6 +1,6 @@
-"""What mqadmin printed, without what differs from run to run: pure.
+"""Outlines of mqadmin's output: without what differs from run to run. Pure.
 
-The order of lines is left out, for mqadmin prints maps in the order of Java's hash tables.
+Lines are sorted, because mqadmin prints maps in the order of Java's hash tables.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from .mqadmin_table import Command
 _NOISE = re.compile(
     r"\s+at |\s+\.\.\. \d+ |See https?:|For more inf|SLF4J|RocketMQLog|WARNING:|\s*$"
 )
-"""Lines of stack traces, links, and what logging says of itself."""
+"""Stack traces, links, and messages of the logging itself."""
 
 _VOLATILE = tuple(
     (re.compile(pattern), word)
@@ -24,7 +24,7 @@ _VOLATILE = tuple(
         (r"\b127\.0\.0\.1:\d+", "CLIENT"),
         (r"(?<=[\s/@])\d+@\S+|(?<=[= \[])[\w.]+#[\w#@.]+", "INSTANCE"),
         (r"\b\d+\.\d+(?:E-?\d+)?\b|\bNaN\b", "RATE"),
-        # What a broker writes for itself takes room in the log, too.
+        # A broker's own records shift all offsets in the commit log.
         (r"(?<=commitLogOffset=)\d+|(?<=^CommitLog Offset:)\s+\d+|(?<=physicOffset=)\d+", " PLACE"),
         (r"Timeout: .*", "Timeout"),
         (r"(?<=bodyCRC=)\d+", "CRC"),
@@ -46,11 +46,11 @@ _FAILED = re.compile(
 
 
 def outline(printed: str, command: Command, names: Mapping[str, str]) -> list[str]:
-    """The lines that must be alike, sorted.
+    """The lines to compare, sorted.
 
     Args:
-      names: what addresses, brokers and folders of this run are called in every outline, longest
-        first where one is in another.
+      names: placeholders by the addresses, brokers and folders of this run; where one contains
+        another, the longest first.
     """
     lines = []
     for line in printed.splitlines():
@@ -73,14 +73,14 @@ def _sorted_members(found: re.Match[str]) -> str:
 
 
 def _is_own(line: str, names: Mapping[str, str]) -> bool:
-    """Whether a line is about a topic of RocketMQ's own: brokers and clusters have topics, too."""
+    """Whether a line is about an internal topic; every broker and cluster has one, too."""
     return _OWN.search(line) is not None or line.strip() in names
 
 
 def failure(printed: str) -> str:
-    """Why a command failed, in its own words; empty when it did not.
+    """The error that a command printed; empty if it succeeded.
 
-    mqadmin ends with 0 whatever happens, so what it prints is all there is.
+    mqadmin always ends with status 0, so its output is the only sign of a failure.
     """
     found = [match[0].strip() for match in _FAILED.finditer(printed)]
     causes = [text for text in found if text.startswith("Caused by")]
@@ -88,10 +88,10 @@ def failure(printed: str) -> str:
 
 
 def keys(lines: Sequence[str]) -> set[str]:
-    """What stands before " = ", or a line that has none."""
+    """The key of each `key = value` line; a line without " = " whole."""
     return {line.partition(" = ")[0] for line in lines}
 
 
 def differences(expected: Sequence[str], got: Sequence[str]) -> list[str]:
-    """Lines of only one of two outlines: `- ` with Apache, `+ ` with the other."""
+    """Lines in only one of two outlines: `- ` for Apache's, `+ ` for the other."""
     return [line for line in difflib.ndiff(expected, got) if line.startswith(("- ", "+ "))]

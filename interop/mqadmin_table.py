@@ -1,11 +1,11 @@
-"""mqadmin's commands as data: how each is called, and which request codes it needs.
+"""mqadmin's commands as data: the arguments of each, and the request codes it needs.
 
-Of the 89 commands of 5.5.0, the 67 that concern a plain single broker. Left out are those of
-containers and controllers, of epochs and the master's flush offset, of cold data, RocksDB, static
-and compacted topics, and copyUser and copyAcl, which need two brokers.
+Of the 89 commands of 5.5.0, the 67 that concern a plain single broker. Left out are those for
+containers and controllers, epochs and the master's flush offset, cold data, RocksDB, static and
+compacted topics, and copyUser and copyAcl, which need two brokers.
 
-Source: RocketMQ 5.3.3 tools/command/MQAdminStartup.java and the commands' options; what each sends
-was traced through DefaultMQAdminExtImpl and MQClientAPIImpl.
+Source: RocketMQ 5.3.3 tools/command/MQAdminStartup.java and the commands' options; the requests of
+each were traced through DefaultMQAdminExtImpl and MQClientAPIImpl.
 """
 
 from __future__ import annotations
@@ -21,18 +21,19 @@ class Command:
     """One call of one command.
 
     Attributes:
-      line: the arguments, the command's name first, with names in braces (see `mqadmin.Names`).
-      codes: the requests it cannot do without.
+      line: the arguments, beginning with the command's name; placeholders in braces (see
+        `mqadmin.Names`).
+      codes: the requests it needs.
       since: the first major version whose mqadmin has it.
-      old_line: the arguments that mqadmin of 4.x takes, if they are others.
-      fails_when_old: mqadmin of 4.x fails with the answers of Apache's 5.x.
-      is_refused: it fails with Apache's broker, too, as that is configured here, and with a client
-        that does not answer the broker's own questions.
-      numbers: whether numbers are compared: not when they are rates, times or sizes on disk.
-      own_topics: whether lines with RocketMQ's own topics and groups are left out: brokers differ
-        in which they have.
-      enough: for a command that goes on for ever, a pattern in what it has printed by then.
-      fewer_keys: where the docs say why ours prints fewer `key = value` lines, or empty.
+      old_line: the arguments for mqadmin 4.x, if they differ.
+      fails_when_old: mqadmin 4.x fails with the answers of Apache's 5.x.
+      is_refused: it fails with Apache's broker too, as that is configured here and with a client
+        that does not answer the broker's requests.
+      numbers: whether numbers are compared; not if they are rates, times or sizes on disk.
+      own_topics: whether lines about internal topics and groups are ignored; brokers differ in
+        which they have.
+      enough: for a command that never ends, a pattern that ends it when its output matches.
+      fewer_keys: the place in the docs that says why ours prints fewer `key = value` lines.
     """
 
     line: str
@@ -48,19 +49,18 @@ class Command:
 
     @property
     def name(self) -> str:
-        """The command's name."""
         return self.line.partition(" ")[0]
 
     def line_of(self, version: str) -> str:
-        """The arguments that mqadmin of this version takes."""
+        """The arguments for mqadmin of this version."""
         return self.old_line if self.old_line and version < NEW else self.line
 
     def fails_in(self, version: str) -> bool:
-        """Whether mqadmin of this version fails with Apache's 5.x, as that is configured here."""
+        """Whether mqadmin of this version fails with Apache's 5.x as configured here."""
         return self.is_refused or (self.fails_when_old and version < NEW)
 
 
-LOOKING = (
+QUERIES = (
     Command("clusterList", (28, 106), fails_when_old=True, numbers=False),
     Command("topicList", (206,), own_topics=True),
     Command("topicRoute -t {topic}", (105,)),
@@ -164,14 +164,14 @@ EXPORTS = (
 LAST = (
     Command("deleteSubGroup -c {cluster} -g {group}New", (106, 207)),
     Command("deleteTopic -c {cluster} -t {topic}New", (106, 215, 216)),
-    # It goes on watching in threads of its own, so nothing comes after it.
+    # Last: its threads keep watching after it returns.
     Command("startMonitoring", (203, 206, 208)),
 )
 
-COMMANDS = (*LOOKING, *MESSAGES, *CHANGES, *ACCOUNTS, *EXPORTS, *LAST)
-"""In the order in which they are played: what one changes, later ones see."""
+COMMANDS = (*QUERIES, *MESSAGES, *CHANGES, *ACCOUNTS, *EXPORTS, *LAST)
+"""In execution order: later commands see the changes of earlier ones."""
 
 
 def commands_of(version: str) -> list[Command]:
-    """Those that mqadmin of this version has."""
+    """The commands that mqadmin of this version has."""
     return [command for command in COMMANDS if command.since <= version]

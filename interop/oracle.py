@@ -1,4 +1,4 @@
-"""Apache's own classes in a JVM, asked one thing after the other.
+"""The oracle: Apache's classes in a JVM, called through a line protocol.
 
 ::
 
@@ -6,8 +6,8 @@
         oracle.ask("hash_code", text="Aa")                      # 2112
         oracle.ask_all([("hash_code", {"text": text}) for text in texts])
 
-The Java side is interop/clients/java/oracle/Oracle.java, whose `ask` lists the operations and what
-each needs. Bytes are hex in both directions.
+The Java side is interop/clients/java/oracle/Oracle.java, whose `ask` lists the operations and their
+fields. Bytes are hex in both directions.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from .process import LineProcess, PeerError
 START_TIMEOUT_S: Final = 60.0
 ANSWER_TIMEOUT_S: Final = 60.0
 ASKED_TOGETHER_MAX: Final = 1000
-"""Questions that are on their way at the same time."""
+"""Questions sent before their answers are awaited."""
 SHOWN_CHARS_MAX: Final = 500
-"""Of a question, in an error text."""
+"""Characters of a question in an error text."""
 
 Question: TypeAlias = tuple[str, Mapping[str, object]]
-"""An operation and what it needs."""
+"""An operation and its fields."""
 
 
 class RefusedError(PeerError):
@@ -41,18 +41,18 @@ class RefusedError(PeerError):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What Apache's classes say: a value, or the exception that they raised ("" for none)."""
+    """The result of Apache's classes: a value, or the exception they raised ("" for none)."""
 
     value: Any
     error: str = ""
 
 
 class Oracle:
-    """A JVM with the classes of one version. Use it as a context manager; not for several threads.
+    """A JVM with the classes of one version. Use it as a context manager; not thread-safe.
 
     Args:
-      version: 4.9.7 or 5.5.0; jars and classes are made when missing.
-      folder: for its logs; None: one that is removed at the end.
+      version: 4.9.7 or 5.5.0; missing jars and classes are fetched and built.
+      folder: for its logs; None: a temporary one.
     Raises: PeerError: it could not be built or started.
     """
 
@@ -103,7 +103,7 @@ class Oracle:
         self._answers[found["id"]] = Answer(found.get("ok"), found.get("error", ""))
 
     def ask(self, op: str, **fields: object) -> Any:
-        """One operation's value.
+        """The value of one operation.
 
         Raises:
           RefusedError: Apache's class raised an exception.
@@ -115,7 +115,7 @@ class Oracle:
         return answer.value
 
     def ask_all(self, questions: Iterable[Question]) -> list[Answer]:
-        """The answers to many questions, in their order, in less time than one by one.
+        """The answers to many questions, in order; pipelined, so faster than one by one.
 
         Raises: PeerError: the JVM ended, or did not answer for `ANSWER_TIMEOUT_S`.
         """
@@ -143,7 +143,7 @@ class Oracle:
             self._process.write_line(line)
 
         def answered() -> bool | None:
-            # They are answered in their order.
+            # Answers come in the order of the questions.
             return True if wanted[-1] in self._answers else None
 
         self._process.wait(answered, timeout_s=timeout_s, what=what)

@@ -1,6 +1,6 @@
-"""What our code and Apache's classes make of the same things, compared.
+"""Checks that compare results of our code with those of Apache's classes.
 
-Each check takes an `Oracle` and a value, and gives what differs in words; "": nothing does.
+Each check takes an `Oracle` and a value, and returns the difference as text; "" if there is none.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import ipaddress
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from ..broker.bloom import BloomFilter
 from ..client.core.allocation import (
@@ -49,21 +49,21 @@ from .oracle import Oracle
 from .process import PeerError
 
 STORED_TAIL: Final = "\x02"
-"""What ends properties; Apache's 4.9 leaves it out after the last one."""
+"""The separator after each property; Apache's 4.9 omits it after the last one."""
 
 UNIQUE_ID_AGE_MS: Final = 60_000
-"""How old a unique id is that is read; how long the reading may take."""
+"""The age of the unique ids decoded here, which also bounds how long the decoding may take."""
 
 SQL_NEW_WORDS: Final = re.compile(r"(?i)contains|startswith|endswith")
-"""Words of a filter that Apache's 4.x does not know."""
+"""Keywords that Apache's 4.x does not have."""
 
 SHOWN_CHARS_MAX: Final = 600
 
 
 def difference(what: str, ours: object, theirs: object) -> str:
-    """One line for two values that should be equal; "": they are.
+    """One line for two values that should be equal; "" if they are.
 
-    Of two mappings with the same keys, only what differs is in it.
+    Of two mappings with the same keys it shows only the differing members.
     """
     if ours == theirs:
         return ""
@@ -85,7 +85,7 @@ def _is_old(oracle: Oracle) -> bool:
 
 
 def check_frame(oracle: Oracle, command: RemotingCommand) -> str:
-    """Each side reads what the other one writes; binary headers have the same bytes too."""
+    """Each side decodes the other's frame; binary headers have the same bytes, too."""
     ours = encode(command)
     name = SerializeType(command.serialize_type).name
     theirs = bytes.fromhex(
@@ -109,7 +109,7 @@ def check_frame(oracle: Oracle, command: RemotingCommand) -> str:
         "opaque": command.opaque,
         "version": command.version,
         "language": LanguageCode(command.language).name,
-        # Nothing and an empty text are one in a binary header; Apache reads them as null.
+        # A binary header cannot tell null from an empty text; Apache reads both as null.
         "remark": command.remark or None,
         "serialize": name,
         "ext": {name: value or None for name, value in command.ext_fields.items()},
@@ -144,7 +144,7 @@ def _comparable(command: RemotingCommand) -> tuple[object, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A record to be; hosts as (IP address, port). No compression bit in `sys_flag`."""
+    """The fields of a record; hosts as (IP address, port). No compression bit in `sys_flag`."""
 
     topic: str
     queue_id: int
@@ -163,7 +163,7 @@ class Record:
 
 
 def check_record(oracle: Oracle, record: Record) -> str:
-    """The same bytes, and each side reads them in the same way."""
+    """Both sides encode the same bytes and decode the same fields."""
     hosts = [host_bytes(*record.born_host), host_bytes(*record.store_host)]
     properties = properties_to_bytes(record.properties)
     if _is_old(oracle):
@@ -184,6 +184,7 @@ def check_record(oracle: Oracle, record: Record) -> str:
         reconsume_times=record.reconsume_times,
         prepared_transaction_offset=record.prepared_offset,
     )
+    # Our encoder sets the IPv6 bits of sysFlag by itself; Apache's takes them as given.
     v6_bits = sum(bit for host, bit in zip(hosts, (0x10, 0x20), strict=True) if len(host) == 20)
     asked = {
         "topic": record.topic,
@@ -208,7 +209,7 @@ def check_record(oracle: Oracle, record: Record) -> str:
 
 
 def _read_records(oracle: Oracle, record: bytes) -> str:
-    """Both read two records that stand one after the other."""
+    """Both sides decode two adjacent records."""
     found = oracle.ask("records_decode", hex=(record * 2).hex())
     if len(found) != 2 or found[0] != found[1]:
         return difference("records read", 2, found)
@@ -233,7 +234,7 @@ def _read_records(oracle: Oracle, record: bytes) -> str:
         "body_crc": message.body_crc,
         "size": message.store_size,
         "properties": message.properties,
-        # The producer's, when there is one.
+        # The producer's unique key, if there is one.
         "message_id": message.unique_key or message.offset_message_id,
     }
     theirs = found[0]
@@ -245,12 +246,12 @@ def _read_records(oracle: Oracle, record: bytes) -> str:
 
 
 def _plain_ip(text: str) -> str:
-    """Java writes all groups of an IPv6 address."""
+    """The shortest form of an address; Java writes all groups of an IPv6 address."""
     return str(ipaddress.ip_address(text))
 
 
 def check_batch(oracle: Oracle, messages: Sequence[Message]) -> str:
-    """Each side reads the other's batch; the same bytes, but for 4.9's last separator."""
+    """Each side decodes the other's batch; the bytes are equal, except 4.9's last separator."""
     ours = encode_batch(messages)
     asked = [
         {"body": each.body.hex(), "flag": each.flag, "properties": each.properties}
@@ -273,14 +274,12 @@ def check_batch(oracle: Oracle, messages: Sequence[Message]) -> str:
 
 
 def check_properties(oracle: Oracle, properties: Mapping[str, str]) -> str:
-    """The same text."""
     theirs = oracle.ask("properties_to_string", properties=dict(properties))
     ours = properties_to_string(properties)
     return difference("text", ours.removesuffix(STORED_TAIL) if _is_old(oracle) else ours, theirs)
 
 
 def check_properties_text(oracle: Oracle, text: str) -> str:
-    """The same properties in any text."""
     theirs = oracle.ask("string_to_properties", text=text)
     return difference("properties", properties_from_string(text), theirs)
 
@@ -288,13 +287,13 @@ def check_properties_text(oracle: Oracle, text: str) -> str:
 # ---- filters -------------------------------------------------------------------------------------
 
 SqlVerdict = tuple[str, str]
-"""What the evaluator says, and what the broker makes of it."""
+"""The evaluator's result, and whether the broker takes it for a match."""
 
 SQL_REFUSED: SqlVerdict = ("refused", "refused")
 
 
 def our_sql_verdict(expression: str, properties: dict[str, str]) -> SqlVerdict:
-    """What our filter says, from the parsed properties and from the stored ones."""
+    """The verdict of our filter; parsed and stored properties must give the same."""
     try:
         compiled = compile_expression(expression)
     except FilterSyntaxError:
@@ -312,7 +311,7 @@ def our_sql_verdict(expression: str, properties: dict[str, str]) -> SqlVerdict:
 
 
 def sql_verdicts(oracle: Oracle, pairs: Sequence[tuple[str, dict[str, str]]]) -> list[SqlVerdict]:
-    """What Apache's classes say of each expression and properties."""
+    """The verdicts of Apache's classes for pairs of an expression and properties."""
     answers = oracle.ask_all(
         (op, {"expr": expression, "props": properties})
         for expression, properties in pairs
@@ -333,7 +332,7 @@ def sql_verdicts(oracle: Oracle, pairs: Sequence[tuple[str, dict[str, str]]]) ->
 def check_sql(oracle: Oracle, pair: tuple[str, dict[str, str]]) -> str:
     """Both refuse an expression, or give the same result.
 
-    What has words that are not known to the version is not asked.
+    Expressions with keywords that the version does not have are passed over.
     """
     if _is_old(oracle) and SQL_NEW_WORDS.search(pair[0]):
         return ""
@@ -341,9 +340,9 @@ def check_sql(oracle: Oracle, pair: tuple[str, dict[str, str]]) -> str:
     return difference(f"{pair[0]!r} of {pair[1]!r}", our_sql_verdict(*pair), theirs)
 
 
-def check_bloom(oracle: Oracle, of: tuple[int, int, str]) -> str:
+def check_bloom(oracle: Oracle, case: tuple[int, int, str]) -> str:
     """Size of a filter by error rate (percent) and expected count, and a text's positions in it."""
-    error_rate, count, text = of
+    error_rate, count, text = case
     theirs = oracle.ask("bloom", error_rate=error_rate, count=count, text=text)
     made = BloomFilter.create(error_rate, count)
     ours = {
@@ -367,7 +366,7 @@ def check_hash_codes(oracle: Oracle, text: str) -> str:
 
 
 def check_offset_id(oracle: Oracle, place: tuple[str, int, int]) -> str:
-    """The id of a store host and a physical offset, and what is read from it."""
+    """The id of a store host and a physical offset, encoded and decoded."""
     ip, port, offset = place
     ours = encode_offset_id(host_bytes(ip, port), offset)
     theirs = oracle.ask("offset_id_encode", ip=ip, port=port, offset=offset)
@@ -378,16 +377,29 @@ def check_offset_id(oracle: Oracle, place: tuple[str, int, int]) -> str:
     )
 
 
-def check_unique_id(oracle: Oracle, made: tuple[bytes, int, int, int]) -> str:
-    """What is read from our id and from Apache's own.
+class UniqueIdSource(NamedTuple):
+    """The input of a unique id.
 
-    Args:
-      made: IP address as 4 or 16 bytes, process id, loader hash, now in ms since 1970.
+    Attributes:
+      ip: 4 or 16 bytes.
+      pid: of the process.
+      loader_hash: the hash code of Java's class loader.
+      now_ms: ms since 1970.
     """
-    ip, pid, loader_hash, now_ms = made
+
+    ip: bytes
+    pid: int
+    loader_hash: int
+    now_ms: int
+
+
+def check_unique_id(oracle: Oracle, source: UniqueIdSource) -> str:
+    """The fields decoded from an id of ours and from one of Apache's."""
+    now_ms = source.now_ms
     read_at_ms = now_ms + UNIQUE_ID_AGE_MS
-    # Either side takes an id of this very millisecond for one of the last month.
-    ours = UniqueIdGenerator(ip, pid, loader_hash).next_id(now_ms - UNIQUE_ID_AGE_MS)
+    generator = UniqueIdGenerator(source.ip, source.pid, source.loader_hash)
+    # An id of the current millisecond is taken for one of last month by both sides.
+    ours = generator.next_id(now_ms - UNIQUE_ID_AGE_MS)
     theirs = oracle.ask("unique_id_encode")
     is_theirs_recent = abs(unique_id_time_ms(theirs, read_at_ms) - now_ms) < UNIQUE_ID_AGE_MS
     return _first(
@@ -397,7 +409,7 @@ def check_unique_id(oracle: Oracle, made: tuple[bytes, int, int, int]) -> str:
             {**_our_reading(theirs, read_at_ms), "time": None},
             {**_their_reading(oracle, theirs), "time": None},
         ),
-        "" if is_theirs_recent else f"{theirs}: we do not read that it was made at {now_ms}",
+        "" if is_theirs_recent else f"{theirs}: we do not decode its time as {now_ms}",
     )
 
 
@@ -415,8 +427,8 @@ def _their_reading(oracle: Oracle, unique_id: str) -> dict[str, object]:
 
 
 @dataclass(frozen=True, slots=True)
-class Shared:
-    """Queues that members of a group share.
+class AllocationCase:
+    """The input of a queue allocation among the members of a group.
 
     Attributes:
       strategy: RocketMQ's name; "MACHINE_ROOM_NEARBY-AVG": inside rooms by AVG.
@@ -435,7 +447,7 @@ class Shared:
 
 
 class _RoomsInNames:
-    """As Oracle.java has it: the room stands before the first "@"."""
+    """The room is the part before the first "@", as in Oracle.java."""
 
     def broker_deploy_in(self, queue: MessageQueue) -> str:
         return queue.broker_name.partition("@")[0]
@@ -444,44 +456,44 @@ class _RoomsInNames:
         return client_id.partition("@")[0]
 
 
-def _strategy(name: str, shared: Shared) -> AllocateMessageQueueStrategy:
+def _strategy(name: str, case: AllocationCase) -> AllocateMessageQueueStrategy:
     if name.startswith("MACHINE_ROOM_NEARBY-"):
-        inner = _strategy(name.partition("-")[2], shared)
+        inner = _strategy(name.partition("-")[2], case)
         return AllocateMachineRoomNearby(inner, _RoomsInNames())
     made: dict[str, Callable[[], AllocateMessageQueueStrategy]] = {
         "AVG": AllocateMessageQueueAveragely,
         "AVG_BY_CIRCLE": AllocateMessageQueueAveragelyByCircle,
-        "CONSISTENT_HASH": lambda: AllocateMessageQueueConsistentHash(shared.nodes),
-        "CONFIG": lambda: AllocateMessageQueueByConfig(shared.configured),
-        "MACHINE_ROOM": lambda: AllocateMessageQueueByMachineRoom(shared.rooms),
+        "CONSISTENT_HASH": lambda: AllocateMessageQueueConsistentHash(case.nodes),
+        "CONFIG": lambda: AllocateMessageQueueByConfig(case.configured),
+        "MACHINE_ROOM": lambda: AllocateMessageQueueByMachineRoom(case.rooms),
     }
     return made[name]()
 
 
-def check_allocation(oracle: Oracle, shared: Shared) -> str:
-    """The same queues in the same order, or both refuse."""
+def check_allocation(oracle: Oracle, case: AllocationCase) -> str:
+    """Both sides allocate the same queues in the same order, or both refuse."""
     try:
-        strategy = _strategy(shared.strategy, shared)
-        queues = strategy.allocate("g", shared.client_id, shared.queues, shared.client_ids)
+        strategy = _strategy(case.strategy, case)
+        queues = strategy.allocate("g", case.client_id, case.queues, case.client_ids)
         ours: Any = _triples(queues)
     except ValueError:
         ours = "refused"
-    name, _, inner = shared.strategy.partition("-")
+    name, _, inner = case.strategy.partition("-")
     fields = {
         "strategy": name,
         "inner": inner,
         "group": "g",
-        "client_id": shared.client_id,
-        "queues": _triples(shared.queues),
-        "client_ids": list(shared.client_ids),
-        "rooms": sorted(shared.rooms),
-        "configured": _triples(shared.configured),
-        "nodes": shared.nodes,
+        "client_id": case.client_id,
+        "queues": _triples(case.queues),
+        "client_ids": list(case.client_ids),
+        "rooms": sorted(case.rooms),
+        "configured": _triples(case.configured),
+        "nodes": case.nodes,
     }
     (answer,) = oracle.ask_all([("allocate", fields)])
     if answer.error and not answer.error.startswith("IllegalArgumentException"):
-        raise PeerError(f"{shared}: {answer.error}")
-    return difference(repr(shared), ours, "refused" if answer.error else answer.value)
+        raise PeerError(f"{case}: {answer.error}")
+    return difference(repr(case), ours, "refused" if answer.error else answer.value)
 
 
 def _triples(queues: Sequence[MessageQueue]) -> list[list[object]]:
@@ -489,7 +501,7 @@ def _triples(queues: Sequence[MessageQueue]) -> list[list[object]]:
 
 
 def check_signature(oracle: Oracle, signed: tuple[Credentials, Mapping[str, str], bytes]) -> str:
-    """The fields of a request once it is signed."""
+    """Both sides add the same fields to a signed request."""
     credentials, fields, body = signed
     ours = dict(fields)
     sign(ours, body, credentials.access_key, credentials.secret_key, credentials.security_token)

@@ -1,7 +1,7 @@
-"""The cells of the oracle: each operation of ours against Apache's own classes, on random values.
+"""The oracle's jobs: each operation of ours against Apache's classes, on random values.
 
-A seed gives the same values again. The same checks run on Hypothesis's values in
-tests/interop/test_oracle.py.
+The same seed gives the same values. tests/interop/test_oracle.py runs the same checks on values of
+Hypothesis.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ..remoting.errors import LocalProtocolError, RemoteProtocolError
 from ..remoting.message import Message
 from ..store.clock import SystemClock
 from . import oracle_checks as checks
-from .jobs import Job, Tell, failed
+from .jobs import Job, OnCell, failed
 from .oracle import Oracle
 from .process import PeerError
 from .report.cells import Cell, Kind, Verdict
@@ -59,7 +59,7 @@ _STRATEGIES: Final = (
 
 
 class Values:
-    """Random values of what is compared, the edges of ranges among them.
+    """Random values for the checks, including the edges of ranges.
 
     Args:
       seed: the same one gives the same values.
@@ -86,7 +86,7 @@ class Values:
         return self._random.choice(kinds)
 
     def properties(self) -> dict[str, str]:
-        """Some properties; none of them empty."""
+        """Up to five properties; no value is empty."""
         names = self._random.sample(_NAMES, self._random.randint(0, 5))
         return {name: self.text() or "x" for name in names}
 
@@ -116,7 +116,7 @@ class Values:
         )
 
     def _field_name(self) -> str:
-        """Without characters of four bytes: with an escape, Apache 5.5.0 cannot read its own."""
+        """A text without characters of four bytes: Apache 5.5.0 cannot decode its own escapes."""
         return "".join(char for char in self.text() if ord(char) < 0x10000)
 
     def record(self) -> checks.Record:
@@ -146,7 +146,7 @@ class Values:
         ]
 
     def properties_text(self) -> str:
-        """Properties as a careless peer may write them."""
+        """Encoded properties, malformed as a careless peer may write them."""
         parts = [self._random.choice((self.text(), "\x01", "\x02", "a\x01b\x02")) for _ in range(9)]
         return "".join(parts)
 
@@ -163,14 +163,15 @@ class Values:
         """A store host and a physical offset."""
         return *self.host(), self.number(64, signed=False)
 
-    def unique_id(self) -> tuple[bytes, int, int, int]:
-        """Who makes a unique id, and when: now."""
+    def unique_id(self) -> checks.UniqueIdSource:
+        """The input of a unique id of now."""
         ip = self._random.choice((self._random.randbytes(4), b"\x20\x01" + bytes(13) + b"\x07"))
         now_ms = SystemClock().wall_ms()
-        return ip, self._random.getrandbits(16), self._random.getrandbits(32), now_ms
+        pid, loader_hash = self._random.getrandbits(16), self._random.getrandbits(32)
+        return checks.UniqueIdSource(ip, pid, loader_hash, now_ms)
 
-    def shared(self) -> checks.Shared:
-        """Queues of some brokers, members of some rooms."""
+    def allocation(self) -> checks.AllocationCase:
+        """Queues of one to five brokers, one to five members in up to three rooms."""
         pick = self._random
         rooms = [f"room{number}" for number in range(pick.randint(1, 3))]
         brokers = [f"{pick.choice(rooms)}@b{number}" for number in range(pick.randint(1, 4))]
@@ -183,7 +184,7 @@ class Values:
         )
         client_ids = sorted(f"{pick.choice(rooms)}@{pick.randint(0, 9)}" for _ in range(5))
         client_ids = client_ids[: pick.randint(1, 5)]
-        return checks.Shared(
+        return checks.AllocationCase(
             pick.choice(_STRATEGIES),
             pick.choice((*client_ids, "room0@stranger")),
             tuple(queues),
@@ -194,7 +195,7 @@ class Values:
         )
 
     def signed(self) -> tuple[Credentials, dict[str, str], bytes]:
-        """An account, and the fields and the body of its request."""
+        """Credentials, and the fields and the body of a request."""
         token = self.text() or None
         credentials = Credentials(self.text() or "me", self.text() or "secret", token)
         fields = {name: self.text() for name in (self.text() for _ in range(6)) if name}
@@ -203,13 +204,13 @@ class Values:
 
 @dataclass(frozen=True)
 class Operation:
-    """One thing that both sides can do.
+    """An operation that both sides implement.
 
     Attributes:
-      feature: the cell's.
-      make: gives a value.
-      check: compares what both make of it.
-      count: how many values.
+      feature: of its cell.
+      make: generates a value.
+      check: compares both results for a value.
+      count: how many values are checked.
     """
 
     feature: str
@@ -230,10 +231,10 @@ OPERATIONS: Final = (
     Operation("hash codes", Values.text, checks.check_hash_codes, 500),
     Operation("offset message ids", Values.offset_id, checks.check_offset_id),
     Operation("unique message ids", Values.unique_id, checks.check_unique_id, 50),
-    Operation("queue allocation", Values.shared, checks.check_allocation, 600),
+    Operation("queue allocation", Values.allocation, checks.check_allocation, 600),
     Operation("ACL signatures", Values.signed, checks.check_signature),
 )
-"""Everything that is compared, in the order of the report."""
+"""All operations, in the order of the report."""
 
 
 def jobs(versions: Sequence[str], *, seed: int = SEED) -> list[Job]:
@@ -241,7 +242,7 @@ def jobs(versions: Sequence[str], *, seed: int = SEED) -> list[Job]:
 
     Args:
       versions: such as "5.5.0"; 4.9.7 and 5.5.0 are known to work.
-      seed: of the values; it stands in the details of a failure.
+      seed: of the values; the detail of a failure contains it.
     """
     return [_job(version, seed) for version in versions]
 
@@ -252,23 +253,23 @@ def _job(version: str, seed: int) -> Job:
         for each in OPERATIONS
     )
 
-    def play(wanted: Sequence[Cell], folder: Path, tell: Tell) -> None:
+    def play(wanted: Sequence[Cell], folder: Path, on_cell: OnCell) -> None:
         by_feature = {each.feature: each for each in OPERATIONS}
         left = list(wanted)
         try:
             with Oracle(version, folder) as oracle:
                 while left:
-                    tell(_played(left[0], by_feature[left[0].feature], oracle, seed))
+                    on_cell(_checked(left[0], by_feature[left[0].feature], oracle, seed))
                     del left[0]
         except PeerError as error:
             for cell in failed(left, str(error)):
-                tell(cell)
+                on_cell(cell)
 
     return Job(f"Apache's classes of {version}", owed, play)
 
 
-def _played(cell: Cell, operation: Operation, oracle: Oracle, seed: int) -> Cell:
-    """The cell of an operation: the first difference that is found."""
+def _checked(cell: Cell, operation: Operation, oracle: Oracle, seed: int) -> Cell:
+    """The cell of an operation with its verdict; its detail is the first difference."""
     began_s = time.monotonic()
     values = Values(seed)
     verdict, detail = Verdict.PASSED, ""

@@ -1,4 +1,4 @@
-"""A name server with one broker, as tests and benchmarks use it, and the base of those run here."""
+"""The interface of a cluster under test: a name server with one broker; the base of local ones."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from .ports import free_broker_port, free_port
 
 
 class Cluster(Protocol):
-    """One name server and one broker on the loopback address, in processes of their own.
+    """One name server and one broker on the loopback address, in separate processes.
 
-    Made stopped; `start` and `start_broker` return when clients can send. Ports and folders stay
-    the same over restarts. Not for several threads at once.
+    Created stopped; `start` and `start_broker` return when clients can send. Ports and folders stay
+    the same over restarts. Not thread-safe.
     """
 
     label: str
-    """What it is, for reports: "trocket" or "apache-5.5.0"."""
+    """Its name in reports: "trocket" or "apache-5.5.0"."""
 
     @property
     def namesrv_address(self) -> str:
@@ -32,13 +32,13 @@ class Cluster(Protocol):
         """All processes, the broker's first."""
 
     def start(self) -> None:
-        """Start what is not running and wait until it is ready. Raises PeerError."""
+        """Start what does not run and wait until it is ready. Raises PeerError."""
 
     def start_broker(self) -> None:
         """Start the broker again after `stop_broker` or `kill_broker`. Raises PeerError."""
 
     def stop_broker(self) -> None:
-        """Stop the broker in an orderly way (SIGTERM) and wait. Raises PeerError."""
+        """Stop the broker gracefully (SIGTERM) and wait. Raises PeerError."""
 
     def kill_broker(self) -> None:
         """Kill the broker (SIGKILL) and wait until it is gone."""
@@ -48,7 +48,7 @@ class Cluster(Protocol):
 
 
 class Part(Protocol):
-    """A name server, a broker or a filter server that was started: a process, or a container."""
+    """A started name server, broker or filter server: a process or a container."""
 
     @property
     def pid(self) -> int:
@@ -65,13 +65,13 @@ class LocalCluster(abc.ABC):
     """A `Cluster` on free ports of this machine.
 
     Args:
-      label: what it is, for reports.
-      folder: everything of this run.
+      label: its name in reports.
+      folder: holds all files of this run.
       stop_timeout_s: how long a part may take to end after SIGTERM.
     """
 
     PARTS = ("broker", "namesrv", "filtersrv")
-    """The names of what may run, the broker's first."""
+    """The names of the parts, the broker's first."""
 
     def __init__(self, label: str, folder: Path, *, stop_timeout_s: float) -> None:
         self.label = label
@@ -93,15 +93,15 @@ class LocalCluster(abc.ABC):
 
     @property
     def pids(self) -> list[int]:
-        """All processes that were started, the broker's first."""
+        """The processes that were started, the broker's first."""
         return [self._running[name].pid for name in self.PARTS if name in self._running]
 
     @abc.abstractmethod
     def _launch(self, name: str) -> None:
-        """Start one part, note it in `_running`, and wait until it is ready. Raises PeerError."""
+        """Start one part, add it to `_running`, and wait until it is ready. Raises PeerError."""
 
     def start(self) -> None:
-        """Start the name server, then the broker; each is waited for.
+        """Start the name server, then the broker, and wait for both.
 
         Raises: PeerError: one of them ended, or was not ready in time.
         """
@@ -125,7 +125,7 @@ class LocalCluster(abc.ABC):
     def stop_broker(self) -> None:
         """Stop the broker by SIGTERM.
 
-        Raises: PeerError: it did not end in time, or ours ended with another exit code than 0.
+        Raises: PeerError: it did not end in time, or our broker's exit code is not 0.
         """
         self._stop("broker")
 
@@ -134,7 +134,7 @@ class LocalCluster(abc.ABC):
         self._kill("broker")
 
     def close(self) -> None:
-        """Kill all: what must be flushed is stopped before with `stop_broker`."""
+        """Kill all parts; use `stop_broker` before if the broker must flush."""
         self.kill_broker()
         for name in list(self._running):
             self._kill(name)

@@ -1,13 +1,13 @@
-"""Which clusters the harness can ask, each under one name, and how to make one.
+"""The clusters that the harness can test, each under one name, and their construction.
 
     trocket              our own `trocket up`
     apache-5.5.0 ...     Apache's name server and broker from the official jars, and the filter
                          server with 4.2.0, the last version that has one
     docker-5.3.3 ...     the same from the official images
-    rocketmq://HOST:PORT a cluster that somebody else runs, by its name server
+    rocketmq://HOST:PORT an external cluster, given by its name server
 
-The names in `PEERS` are those that are tried; of any other version the jars or the image are
-fetched in the same way.
+The names in `PEERS` are tested; the jars or the image of any other version are fetched in the same
+way.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from .trocket_peer import TrocketCluster
 from .wire import WireClient
 
 APACHE_VERSIONS = ("5.5.0", "5.3.3", "4.9.7", "4.8.0", "4.2.0")
-"""Those that the tests start, newest first."""
+"""The versions that the tests start, newest first."""
 DOCKER_VERSIONS = ("5.3.3", "4.9.7")
 
 EXTERNAL_SCHEME = "rocketmq://"
@@ -43,8 +43,8 @@ ANSWER_TIMEOUT_S = 5.0
 PATIENT = MappingProxyType(
     {"mappedFileSizeCommitLog": 64 << 20, "waitTimeMillsInSendQueue": 10_000}
 )
-"""Keys of Apache's brokers: on a busy machine they refuse what waited 200 ms, and drop it if it was
-oneway; and a commit log of 1 GiB takes long to make."""
+"""Keys for Apache's brokers: on a busy machine they refuse requests that waited 200 ms, and drop
+oneway ones; and allocating log files of 1 GiB takes long."""
 
 _VERSION = re.compile(r"\d+\.\d+\.\d+")
 _ADDRESS = re.compile(r"(?P<host>[^\s/:?#@]+)(?::(?P<port>\d{1,5}))?/?")
@@ -58,7 +58,7 @@ class Peer:
       name: "apache-5.5.0".
       kind: "trocket", "apache", "docker" or "external".
       version: of its name server and broker; "" for an external cluster.
-      about: for a list of peers, one line.
+      about: one line for a list of peers.
     """
 
     name: str
@@ -68,15 +68,15 @@ class Peer:
 
 
 def parse_peer(name: str) -> Peer:
-    """The peer of one name, whether it can run here or not.
+    """The peer with this name, whether or not it can run here.
 
-    Raises: PeerError: there is no such peer; it says which there are.
+    Raises: PeerError: the name is unknown; the text lists the known ones.
     """
     if name == "trocket":
         return Peer(name, "trocket", __version__, "this trocket's own name server and broker")
     if name.startswith(EXTERNAL_SCHEME):
         _external_address(name)
-        return Peer(name, "external", "", "a cluster that somebody else runs")
+        return Peer(name, "external", "", "a cluster not run by the harness")
     kind, _, version = name.partition("-")
     if kind in ("apache", "docker") and _VERSION.fullmatch(version):
         source = "the official jars" if kind == "apache" else f"the image apache/rocketmq:{version}"
@@ -92,20 +92,20 @@ PEERS = (
     *(f"apache-{version}" for version in APACHE_VERSIONS),
     *(f"docker-{version}" for version in DOCKER_VERSIONS),
 )
-"""The names of all peers that are tried."""
+"""The names of all peers that are tested."""
 
 
 def peer_version(name: str) -> str:
-    """The version of a peer's broker; "" for an external cluster. Raises: PeerError: no such."""
+    """The version of a peer's broker; "" if external. Raises: PeerError: the name is unknown."""
     return parse_peer(name).version
 
 
 def check_peer(name: str) -> str | None:
-    """Why a peer cannot run here ("no java in PATH"), or None when it can.
+    """Why a peer cannot run here ("no java in PATH"), or None if it can.
 
-    An external cluster and the Docker engine are asked whether they answer.
+    Connects to an external cluster or the Docker engine to see whether it answers.
 
-    Raises: PeerError: there is no such peer.
+    Raises: PeerError: the name is unknown.
     """
     peer = parse_peer(name)
     if peer.kind == "apache":
@@ -129,10 +129,10 @@ def open_cluster(
 
     Args:
       name: one of `PEERS`, another version, or the URL of an external cluster.
-      folder: everything of this run; of its own, made when it is missing.
-      keys: of broker.conf, over what is set here; None takes a key out. An external cluster keeps
-        those of its owner. `filterServerNums` makes 4.2.0 run with one filter server.
-    Raises: PeerError: there is no such peer, its jars cannot be fetched, or no engine answers.
+      folder: holds all files of this run and of no other; created if missing.
+      keys: for broker.conf, over what is set here; None removes a key. Ignored for an external
+        cluster. `filterServerNums` makes 4.2.0 run with one filter server.
+    Raises: PeerError: the name is unknown, its jars cannot be fetched, or no engine answers.
     """
     peer = parse_peer(name)
     if peer.kind == "external":
@@ -142,7 +142,7 @@ def open_cluster(
         broker_keys = {**PATIENT, **keys}
         filter_server = False
         if has_filter_server(peer.version):
-            # The broker would look for a shell script to start them with.
+            # The broker would start filter servers by a shell script, which the jars lack.
             filter_server = bool(broker_keys.pop("filterServerNums", 0))
         return ApacheCluster(
             peer.version, folder, broker_keys=broker_keys, filter_server=filter_server
@@ -158,13 +158,13 @@ def open_cluster(
 
 
 class ExternalCluster:
-    """A cluster that somebody else runs (see `peer.Cluster`): asked, never started nor stopped.
+    """A `peer.Cluster` not run by the harness, which never starts nor stops it.
 
-    Its one broker is the first master by name.
+    Its broker is the first master by name.
 
     Args:
-      url: rocketmq://HOST:PORT of its name server; without a port, 9876.
-    Raises: PeerError: it is no such URL.
+      url: rocketmq://HOST:PORT of its name server; the default port is 9876.
+    Raises: PeerError: the URL is malformed.
     """
 
     def __init__(self, url: str) -> None:
@@ -179,41 +179,46 @@ class ExternalCluster:
 
     @property
     def broker_address(self) -> str:
-        """HOST:PORT of the broker. Raises: PeerError: the name server does not tell."""
+        """HOST:PORT of the broker. Raises: PeerError: the name server did not return it."""
         if self._broker_address is None:
             self._broker_address = self._ask_broker_address()
         return self._broker_address
 
     @property
     def pids(self) -> list[int]:
-        """None of its processes is ours."""
+        """Empty: its processes are unknown."""
         return []
 
     def start(self) -> None:
-        """Look whether it answers. Raises: PeerError: it does not, and is not ours to start."""
+        """Check that it answers. Raises: PeerError: it does not; the harness cannot start it."""
         try:
             self._broker_address = self._ask_broker_address()
             WireClient(self._broker_address, timeout_s=ANSWER_TIMEOUT_S).close()
         except PeerError as error:
-            raise PeerError(f"{self.label} is not ours to start: {error}") from error
+            raise PeerError(
+                f"{self.label} does not answer, and the harness cannot start it: {error}"
+            ) from error
 
     def start_broker(self) -> None:
-        """The same as `start`. Raises: PeerError: it does not answer."""
+        """Check that it answers, as `start` does. Raises: PeerError: it does not."""
         self.start()
 
     def stop_broker(self) -> None:
-        """Raises: PeerError: always, for the cluster is not ours."""
+        """Raises: PeerError: always; the harness does not run this cluster."""
         self._refuse("stop")
 
     def kill_broker(self) -> None:
-        """Raises: PeerError: always, for the cluster is not ours."""
+        """Raises: PeerError: always; the harness does not run this cluster."""
         self._refuse("kill")
 
     def close(self) -> None:
-        """Nothing: it goes on without us."""
+        """Do nothing: the cluster keeps running."""
 
     def _refuse(self, what: str) -> NoReturn:
-        raise PeerError(f"{self.label} is not ours to {what}; use a peer that the harness starts")
+        raise PeerError(
+            f"the harness does not run {self.label} and cannot {what} it;"
+            " use a peer that the harness starts"
+        )
 
     def _ask_broker_address(self) -> str:
         with WireClient(self._namesrv_address, timeout_s=ANSWER_TIMEOUT_S) as client:
@@ -222,7 +227,7 @@ class ExternalCluster:
             brokers = ClusterInfo.from_body(body).broker_addr_table
         except RemoteProtocolError as error:
             raise PeerError(
-                f"{self._namesrv_address} does not tell its brokers: {error}"
+                f"{self._namesrv_address} returned no valid list of brokers: {error}"
             ) from error
         for broker_name in sorted(brokers):
             if 0 in brokers[broker_name].broker_addrs:

@@ -1,8 +1,7 @@
-"""Free ports on the loopback address, for processes that are told where to listen.
+"""Free ports on the loopback address, for servers that are started with a given port.
 
-They lie below the range from which systems take ports for outgoing connections (32768 on Linux,
-49152 elsewhere): a broker that is stopped and started again minutes later must find its port free.
-A port is given once by one process.
+They lie below the ephemeral range (from 32768 on Linux, from 49152 elsewhere): a broker that is
+restarted minutes later must find its port free. One process returns each port only once.
 """
 
 from __future__ import annotations
@@ -16,14 +15,14 @@ from .process import PeerError
 ATTEMPTS_MAX = 1000
 FIRST, LAST = 15_000, 32_000
 
-_random = random.SystemRandom()  # other processes look for ports at the same moment
+_random = random.SystemRandom()  # other processes search for ports at the same time
 _given: set[int] = set()
 
 
 def free_port(*, offsets: tuple[int, ...] = (0,)) -> int:
-    """A port P for which P + offset is free for each of `offsets` (all were bound a moment ago).
+    """A port P such that P and P + offset, for each of `offsets`, could just be bound.
 
-    A broker takes more than one: its VIP port P - 2 and, with Apache 4.9, its HA port P + 1.
+    A broker uses more than one: its VIP port P - 2 and, with Apache 4.9, its HA port P + 1.
 
     Raises: PeerError: none was found in 1,000 attempts.
     """
@@ -41,7 +40,7 @@ def free_port(*, offsets: tuple[int, ...] = (0,)) -> int:
 
 def _can_bind(stack: contextlib.ExitStack, port: int) -> bool:
     listener = stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_STREAM))
-    # As servers do: a port whose last connections are still being forgotten is free.
+    # As servers do: a port with connections in TIME_WAIT counts as free.
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind(("127.0.0.1", port))
@@ -51,7 +50,7 @@ def _can_bind(stack: contextlib.ExitStack, port: int) -> bool:
 
 
 def free_broker_port() -> int:
-    """A port for a broker: its VIP port (P - 2) and its HA port (P + 1) are free too.
+    """A port P for a broker whose VIP port (P - 2) and HA port (P + 1) are free, too.
 
     Raises: PeerError: none was found.
     """

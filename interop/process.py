@@ -1,8 +1,8 @@
-"""Processes that report by lines on stdout: start, wait for a line, measure, stop, kill.
+"""Child processes that report by lines on stdout: start, wait for a line, stop, kill.
 
-Threads, not trio: a peer is watched from plain tests and benchmarks, whose own work is waiting.
-One reader thread per process; every wait has a deadline. Processes still alive when the
-interpreter ends are killed, and by the `guard` when the interpreter itself is.
+Threads, not trio: the callers are synchronous tests and benchmarks. One reader thread per process;
+every wait has a deadline. Processes still running when the interpreter exits are killed; if the
+interpreter is killed, the `guard` does so.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from .guard import guard
 T = TypeVar("T")
 
 READER_TIMEOUT_S = 10.0
-"""How long the last lines of a process that has ended are waited for."""
+"""How long to wait for the last lines of a process that has ended."""
 LINES_KEPT_MAX = 400
-"""Lines of stdout kept for error texts; all of them are in the log file."""
+"""Lines of stdout kept for error texts; the log file has all of them."""
 
 _alive: weakref.WeakSet[LineProcess] = weakref.WeakSet()
 _alive_lock = threading.Lock()
@@ -35,7 +35,7 @@ _ending = threading.Event()
 
 
 class PeerError(Exception):
-    """A peer process did not start, did not say what was expected in time, or ended on its own."""
+    """A peer did not start, did not answer as expected in time, or ended unexpectedly."""
 
 
 class LineProcess:
@@ -46,11 +46,11 @@ class LineProcess:
 
     Args:
       command: program and arguments; never passed through a shell.
-      folder: where the logs go and the working directory; created when missing.
-      name: a file name's stem.
-      environment: added to this process's own environment.
+      folder: the working directory, also for the logs; created if missing.
+      name: the stem of the logs' names.
+      environment: added to the environment of this process.
       on_line: called in the reader thread, under the lock of `wait`, with each line without its
-        end; must not raise.
+        newline; must not raise.
     Raises: PeerError: the program could not be started.
     """
 
@@ -99,7 +99,6 @@ class LineProcess:
 
     @property
     def running(self) -> bool:
-        """Whether the process has not ended."""
         return self._process.poll() is None
 
     def _read(self) -> None:
@@ -122,7 +121,7 @@ class LineProcess:
     def write_line(self, line: str) -> None:
         """Send one line to the process's stdin.
 
-        Raises: PeerError: the process has ended.
+        Raises: PeerError: the process has closed its stdin, or ended.
         """
         stdin = self._process.stdin
         assert stdin is not None
@@ -133,9 +132,9 @@ class LineProcess:
             raise PeerError(f"{self.name} no longer reads: {error}\n{self.tail()}") from error
 
     def wait_line(self, matches: Callable[[str], bool], *, timeout_s: float) -> str:
-        """Wait for a line of stdout (one already there counts) and return it.
+        """Wait for a line of stdout (one already printed counts) and return it.
 
-        Raises: PeerError: the process ended, or the time passed, without such a line.
+        Raises: PeerError: the process ended, or the timeout passed, without such a line.
         """
         return self.wait(lambda: self._find(matches), timeout_s=timeout_s, what="the line")
 
@@ -145,12 +144,12 @@ class LineProcess:
     def wait(self, ready: Callable[[], T | None], *, timeout_s: float, what: str) -> T:
         """Wait until `ready` returns something other than None and return that.
 
-        `ready` is asked once now and after each line; it is called with the lock held, so what
-        `on_line` stores is seen whole.
+        `ready` is called now and after each line, with the lock held, so it sees consistent results
+        of `on_line`.
 
         Args:
-          what: what is waited for, for the error text.
-        Raises: PeerError: the process ended, or `timeout_s` passed, and it still was None.
+          what: the expected event, for the error text.
+        Raises: PeerError: the process ended, or `timeout_s` passed, while `ready` returned None.
         """
         deadline_s = time.monotonic() + timeout_s
         with self._changed:
@@ -162,7 +161,7 @@ class LineProcess:
                 if self._ended or rest_s <= 0:
                     break
                 self._changed.wait(rest_s)
-        reason = "ended" if self._ended else f"passed {timeout_s} s"
+        reason = "ended" if self._ended else f"ran for {timeout_s} s"
         raise PeerError(f"{self.name} {reason} without {what}\n{self.tail()}")
 
     def tail(self, line_count_max: int = 15) -> str:
@@ -175,9 +174,9 @@ class LineProcess:
         return "\n".join([f"stdout of {self.name}:", *out, f"stderr of {self.name}:", *err])
 
     def stop(self, *, timeout_s: float = 30.0) -> int:
-        """Ask the process to end (SIGTERM), wait, and return its exit code (negative: a signal).
+        """Stop the process by SIGTERM, wait, and return its exit code (negative: a signal).
 
-        Raises: PeerError: it was still there after `timeout_s`; it is killed then.
+        Raises: PeerError: it did not end within `timeout_s`, and was killed.
         """
         if self.running:
             self._process.send_signal(signal.SIGTERM)
@@ -190,9 +189,9 @@ class LineProcess:
             self._close()
 
     def kill(self) -> None:
-        """End the process, and what it started, at once (SIGKILL); wait until it is gone."""
+        """Kill the process and its group (SIGKILL) and wait for it."""
         if self.running:
-            # It leads its group, and is not waited for yet: the group is its own for sure.
+            # It leads its group and has not been reaped, so the id cannot have been reused.
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
@@ -206,7 +205,7 @@ class LineProcess:
         guard().forget_process(self._process.pid)
         self._reader.join(READER_TIMEOUT_S)
         pipes = [self._process.stdin]
-        # What the process started may hold its stdout open; closing it would wait for the reader.
+        # A child of the process may hold stdout open; closing it would block on the reader.
         if not self._reader.is_alive():
             pipes.append(self._process.stdout)
         for pipe in pipes:
@@ -216,9 +215,9 @@ class LineProcess:
 
 
 def end_all() -> None:
-    """Kill every process that is running, and each that is started from now on.
+    """Kill every running process, and each that is started from now on.
 
-    Whoever waits for one gets a PeerError: so a run ends early.
+    A thread that waits for one gets a PeerError, which ends the run early.
     """
     _ending.set()
     _kill_all()
@@ -226,7 +225,7 @@ def end_all() -> None:
 
 @atexit.register
 def _kill_all() -> None:
-    """Leave no process behind when the interpreter ends with some still running."""
+    """Kill the processes that still run when the interpreter exits."""
     with _alive_lock:
         processes = list(_alive)
     for process in processes:

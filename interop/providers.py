@@ -1,6 +1,6 @@
-"""Which part of the harness gives the jobs of which kind, and what it is asked for.
+"""The providers of jobs by kind of cell, and the selection of a run.
 
-Each part is imported when its jobs are wanted: none needs the others.
+A provider's package is imported only when its jobs are wanted.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ from .peers import parse_peer
 from .report.cells import Kind
 
 BROKERS = ("trocket", "apache-5.5.0")
-"""Without `--broker`: ours, and the one that it is measured by."""
+"""The default of `--broker`: ours, and the one that it is compared with."""
 
 TOOLS_VERSIONS = ("5.5.0", "4.9.7")
-"""Of mqadmin, and of the Java programs that decode what we encode."""
+"""Versions of mqadmin, and of Apache's classes in the oracle."""
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """What a run is to be about.
+    """The selection of a run.
 
     Attributes:
       brokers: names that `peers.parse_peer` knows.
       clients: of scenarios; None for all.
       faults: of scenarios; None for all.
-      is_fast: leave out what takes long.
+      is_fast: leave out slow cells.
     """
 
     brokers: Sequence[str] = BROKERS
@@ -38,12 +38,12 @@ class Wanted:
 
     @property
     def ours(self) -> list[str]:
-        """The brokers that are to be like Apache's."""
+        """The trocket brokers, which are compared with Apache's."""
         return [name for name in self.brokers if parse_peer(name).kind == "trocket"]
 
     @property
     def apaches(self) -> list[str]:
-        """Apache's, that the others are compared with; started here."""
+        """Apache's brokers that the harness starts, which ours is compared with."""
         return [name for name in self.brokers if parse_peer(name).kind in ("apache", "docker")]
 
 
@@ -91,12 +91,12 @@ PROVIDERS: Mapping[Kind, Callable[[Wanted], list[Job]]] = MappingProxyType(
 
 
 def find_jobs(kinds: Iterable[Kind], wanted: Wanted, select: Sequence[str] = ()) -> list[Job]:
-    """The jobs of a run, each with the cells that are wanted of it.
+    """The jobs of a run, each with its selected cells.
 
     Args:
-      select: parts of names of cells (`Cell.name`); a cell is wanted with any of them in its name,
-        whatever the case, or when there are none.
-    Raises: PeerError: there is no such broker or client.
+      select: parts of cell names (`Cell.name`), case-insensitive; a cell with any of them in its
+        name is selected, or every cell if there are none.
+    Raises: PeerError: a broker or client is unknown.
     """
     parts = [part.lower() for part in select]
 

@@ -1,19 +1,19 @@
-"""A TCP relay between clients and servers: it breaks connections at will and tells what passed.
+"""A TCP relay between clients and servers: it injects network faults and reports frames.
 
 ::
 
     faults = Faults(delay_s=0.05, jitter_s=0.02)
     with ClusterRelay(cluster.namesrv_address, faults=faults) as relay:
         client = connect(relay.namesrv_address)     # its brokers come through the relay too
-        faults.cut()                                # every connection is gone
+        faults.cut()                                # closes every connection
         faults.delay_s = 0.0                        # from now on
 
-Brokers tell name servers their own addresses, and clients go there directly. So a `ClusterRelay`
-puts the address of a relay of its own in the place of each broker's address in the name server's
-answers, and opens these relays when they are first needed. `Relay` is for one server alone.
+Brokers register their own addresses with name servers, and clients connect to these. A
+`ClusterRelay` therefore replaces each broker's address in the name server's answers with that of a
+relay, which it opens on first use. `Relay` is for a single server.
 
-Both have a thread of their own; all methods may be called from any thread, callbacks come from the
-relay's. One relay serves a handful of connections: it is for tests, not for throughput.
+Each runs in a separate thread. All methods are thread-safe; callbacks are called in the relay's
+thread. A relay is for tests with a handful of connections, not for throughput.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ VIP_OFFSET: Final = -2
 """A broker's VIP port is two below its port. Source: MixAll.brokerVIPChannel."""
 
 
-class _Listening:
-    """What both relays are: a loop that listens, from when it is made until `close`."""
+class _RelayBase:
+    """The loop and first port of a relay, listening from its creation until `close`."""
 
     def __init__(
         self,
@@ -71,20 +71,20 @@ class _Listening:
         self.close()
 
     def close(self) -> None:
-        """Close everything. Raises: PeerError: something in the relay broke."""
+        """Close all ports and connections. Raises: PeerError: the relay's thread failed."""
         self._loop.close()
 
 
-class Relay(_Listening):
-    """A relay to one server; it serves from when it is made until `close`.
+class Relay(_RelayBase):
+    """A relay to one server; it serves from its creation until `close`.
 
     Args:
-      target: HOST:PORT of the server; it need not be there yet.
+      target: HOST:PORT of the server; it need not run yet.
       faults: none by default; one object may serve several relays.
       on_frame: see `OnFrame`.
-      host: where to listen.
+      host: the address to listen on.
       port: 0: a free one.
-    Raises: ValueError: the target is no HOST:PORT. OSError: the port is taken.
+    Raises: ValueError: the target is not HOST:PORT. OSError: the port is in use.
     """
 
     def __init__(
@@ -100,21 +100,21 @@ class Relay(_Listening):
 
     @property
     def address(self) -> str:
-        """HOST:PORT for clients."""
+        """HOST:PORT that clients connect to."""
         return self._address
 
 
-class ClusterRelay(_Listening):
-    """A relay to a name server and to all brokers that clients are told of.
+class ClusterRelay(_RelayBase):
+    """A relay to a name server and to all brokers in its routes.
 
-    Not relayed: what goes to a broker's address that comes from elsewhere, as from the store host
-    in a message's id; brokers' own traffic with their name servers and with each other.
+    Not relayed: connections to a broker address from another source, such as the store host in a
+    message id; traffic of brokers with their name servers and with each other.
 
     Args:
       namesrv_address: HOST:PORT of the real one.
-      faults, on_frame, host: as with `Relay`; they hold for name server and brokers.
-      port: for the name server's relay; 0: a free one.
-    Raises: ValueError: the address is no HOST:PORT. OSError: the port is taken.
+      faults, on_frame, host: as with `Relay`, for name server and brokers.
+      port: of the name server's relay; 0: a free one.
+    Raises: ValueError: the address is not HOST:PORT. OSError: the port is in use.
     """
 
     def __init__(
@@ -132,15 +132,15 @@ class ClusterRelay(_Listening):
 
     @property
     def namesrv_address(self) -> str:
-        """HOST:PORT for clients, in place of the name server's."""
+        """HOST:PORT that clients use instead of the name server's."""
         return self._address
 
     def broker_address(self, real_address: str) -> str:
-        """The relay's address of a broker; it is opened when it is the first time.
+        """The address of a broker's relay, which is opened on first use.
 
         Args:
           real_address: HOST:PORT.
-        Raises: ValueError: it is no HOST:PORT. PeerError: no port is free.
+        Raises: ValueError: it is not HOST:PORT. PeerError: no port is free, or the relay is closed.
         """
         found: list[str] = []
         self._loop.call(lambda: found.append(self._relayed(real_address)))

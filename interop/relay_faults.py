@@ -1,4 +1,4 @@
-"""What goes wrong in a relay between clients and servers: set before or while it serves."""
+"""Network faults of a relay, set before or while it serves."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Callable
 from typing import Protocol
 
 
-class Faulty(Protocol):
-    """What a relay does when its faults change; called from any thread, done on return."""
+class FaultListener(Protocol):
+    """A relay, notified when its faults change; called from any thread, effective on return."""
 
     def wake(self) -> None:
-        """Look at the faults again."""
+        """Check the faults again."""
 
     def apply_refusal(self) -> None:
         """Close or open the ports."""
@@ -20,21 +20,21 @@ class Faulty(Protocol):
         """Close all connections."""
 
     def abandon(self, to_server: bool | None) -> None:
-        """Let nothing pass on the connections that are there, in this direction or in both."""
+        """Forward nothing more on the present connections, in one direction or (None) both."""
 
 
 class Faults:
-    """What goes wrong in one or more relays; may be changed at any time.
+    """The faults of one or more relays; may be changed at any time.
 
     Args: as the attributes.
 
     Attributes:
-      delay_s: every byte arrives so much later, in each direction.
-      jitter_s: up to so much is added to the delay of each chunk, at random; the order stays.
-      split_bytes: what is passed on goes in pieces of so many bytes; 0: as it came.
+      delay_s: latency added to every byte, in each direction.
+      jitter_s: maximum of the random delay added to each chunk; the order stays.
+      split_bytes: size of the pieces in which data is forwarded; 0: as it came.
       split_pause_s: between the pieces.
-      seed: of what is random; made up if not given, so print it.
-      cut_count: connections that `cut` and `cut_next` have ended.
+      seed: of the random numbers; random if not given, so print it.
+      cut_count: connections closed by `cut` and `cut_next`.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class Faults:
         self._is_held = False
         self._is_refusing = False
         self._cut_within: tuple[int, bool | None] | None = None
-        self._relays: list[Faulty] = []
+        self._relays: list[FaultListener] = []
 
     def __repr__(self) -> str:
         parts = [f"delay_s={self.delay_s}", f"jitter_s={self.jitter_s}"]
@@ -65,7 +65,7 @@ class Faults:
 
     @property
     def is_held(self) -> bool:
-        """Whether nothing passes."""
+        """Whether nothing is forwarded."""
         return self._is_held
 
     @property
@@ -74,80 +74,78 @@ class Faults:
         return self._is_refusing
 
     def hold(self) -> None:
-        """Let nothing pass until `release`; connections stay open, and new ones are taken."""
+        """Forward nothing until `release`; connections stay open, new ones are accepted."""
         self._is_held = True
-        self._tell(lambda relay: relay.wake())
+        self._notify(lambda relay: relay.wake())
 
     def release(self) -> None:
-        """Let everything pass again, what came in the meantime too."""
+        """Forward again, beginning with what came in the meantime."""
         self._is_held = False
-        self._tell(lambda relay: relay.wake())
+        self._notify(lambda relay: relay.wake())
 
     def refuse(self) -> None:
-        """Refuse new connections (the port is closed) until `accept`; those there are stay."""
+        """Refuse new connections (the port is closed) until `accept`; present ones stay."""
         self._is_refusing = True
-        self._tell(lambda relay: relay.apply_refusal())
+        self._notify(lambda relay: relay.apply_refusal())
 
     def accept(self) -> None:
-        """Take new connections again."""
+        """Accept new connections again."""
         self._is_refusing = False
-        self._tell(lambda relay: relay.apply_refusal())
+        self._notify(lambda relay: relay.apply_refusal())
 
     def cut(self) -> None:
-        """Close every connection at once, on both sides; what is on its way is lost."""
-        self._tell(lambda relay: relay.cut())
+        """Close every connection at once, on both sides; data in transit is lost."""
+        self._notify(lambda relay: relay.cut())
 
     def cut_next(self, byte_count: int, *, to_server: bool | None = None) -> None:
-        """Cut a connection within its next frame: so many bytes of it pass, then it is closed.
+        """Close a connection within its next frame, after `byte_count` bytes of the frame.
 
-        Counts once, for the first frame that begins; of a frame that is not longer, all but the
-        last byte pass. Where bytes pass that are no frames, so many more of them do.
+        Applies once, to the first frame that begins. Of a shorter frame all but the last byte is
+        forwarded. Bytes that are not a frame count as one without end.
 
         Args:
           byte_count: 0 or more.
-          to_server: only a frame in this direction; None: in any.
+          to_server: only a frame in this direction; None: in either.
+        Raises: ValueError: `byte_count` is negative.
         """
         if byte_count < 0:
             raise ValueError(f"cut_next after {byte_count} bytes")
         self._cut_within = (byte_count, to_server)
 
     def abandon(self, *, to_server: bool | None = None) -> None:
-        """Let nothing pass any more on the connections that are there, the end of one included.
+        """Make the present connections half-open: forward nothing more, not even their end.
 
-        So each side finds its connection open and the other one silent, as when a machine or what
-        tracks connections between them is gone. New connections are as ever; `cut` closes all.
+        Each side finds its connection open and the other side silent, as when a machine or a
+        stateful firewall between them is gone. New connections are not affected; `cut` closes all.
 
         Args:
           to_server: only in this direction; None: in both.
         """
-        self._tell(lambda relay: relay.abandon(to_server))
+        self._notify(lambda relay: relay.abandon(to_server))
 
     # ---- for the relays ------------------------------------------------------------------
 
-    def join(self, relay: Faulty) -> None:
-        """Tell this relay of changes from now on."""
+    def add_listener(self, relay: FaultListener) -> None:
+        """Notify this relay of changes from now on."""
         self._relays.append(relay)
 
-    def leave(self, relay: Faulty) -> None:
-        """Do so no longer."""
+    def remove_listener(self, relay: FaultListener) -> None:
+        """Notify this relay no longer."""
         if relay in self._relays:
             self._relays.remove(relay)
 
     def next_delay_s(self) -> float:
-        """How much later the next bytes are to arrive."""
+        """The delay of the next chunk, jitter included."""
         return self.delay_s + (self._random.uniform(0, self.jitter_s) if self.jitter_s else 0.0)
 
     def take_cut(self, to_server: bool) -> int | None:
-        """After how many bytes the frame that begins now is cut; None: it is not.
-
-        Once asked, a cut that waited for such a frame is over.
-        """
+        """Take the planned cut for a frame that begins now: its byte count; None: there is none."""
         wanted = self._cut_within
         if wanted is None or wanted[1] not in (None, to_server):
             return None
         self._cut_within = None
         return wanted[0]
 
-    def _tell(self, do: Callable[[Faulty], None]) -> None:
+    def _notify(self, do: Callable[[FaultListener], None]) -> None:
         for relay in list(self._relays):
             do(relay)

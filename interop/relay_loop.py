@@ -1,7 +1,7 @@
-"""What runs in a relay's thread: a trio loop with ports, connections and the bytes in them.
+"""The trio loop in a relay's thread: its ports and connections.
 
 Each direction of a connection has a task that receives and one that sends, with a bounded channel
-between them: a delay makes bytes late, it does not make them fewer per second.
+between them: so a delay adds latency and leaves the throughput as it is.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ from .relay_faults import Faults
 CHUNK_SIZE: Final = 64 << 10
 """Bytes read at once."""
 CHUNKS_WAITING_MAX: Final = 256
-"""Chunks of one direction on their way; beyond, the sender waits, as with any full network."""
+"""Chunks of one direction in transit; beyond, the sender waits: TCP's backpressure."""
 CONNECT_TIMEOUT_S: Final = 5.0
 CLOSE_TIMEOUT_S: Final = 10.0
 ALIVE_CHECK_S: Final = 0.2
-"""How often someone who waits for the loop looks whether it is still there."""
+"""How often a thread that waits for the loop checks that it still runs."""
 BACKLOG: Final = 128
 
 OnFrame = Callable[[SeenFrame], None]
-"""Called in the relay's thread with each frame, as its sender sent it, before it is passed on; must
+"""Called in the relay's thread with each frame, as its sender sent it, before it is forwarded; must
 not raise. It may call the methods of `Faults`."""
 
 Rewritten = Callable[[SeenFrame], bytes]
-"""From a frame of the server's to the bytes that are passed on in its place."""
+"""Maps a frame of the server to the bytes that are forwarded instead."""
 
 
 class RelayLoop:
-    """A trio loop in a thread, with any number of listening ports; one for each relay object."""
+    """A trio loop in a thread, with any number of listening ports; each relay has one."""
 
     def __init__(self, faults: Faults, on_frame: OnFrame | None) -> None:
         self.faults = faults
@@ -54,14 +54,14 @@ class RelayLoop:
         self._thread = threading.Thread(target=self._run, name="relay", daemon=True)
         self._thread.start()
         self._is_ready.wait()
-        faults.join(self)
+        faults.add_listener(self)
 
     # ---- from any thread -----------------------------------------------------------------
 
     def call(self, do: Callable[[], None]) -> None:
-        """Do something in the loop and wait for it; nothing if the loop has ended.
+        """Call a function in the loop and wait for it; do nothing if the loop has ended.
 
-        Raises: what it raised.
+        Raises: whatever `do` raised.
         """
         if threading.current_thread() is self._thread:
             do()
@@ -72,7 +72,7 @@ class RelayLoop:
         def run() -> None:
             try:
                 do()
-            except Exception as error:  # noqa: BLE001 - raised again where it was asked for
+            except Exception as error:  # noqa: BLE001 - raised again in the calling thread
                 errors.append(error)
             done.set()
 
@@ -84,7 +84,7 @@ class RelayLoop:
             raise errors[0]
 
     def listen(self, host: str, port: int, target: str, rewritten: Rewritten | None = None) -> None:
-        """Open a port whose connections go to `target`. Raises: OSError: it is taken."""
+        """Open a port whose connections go to `target`. Raises: OSError: the port is in use."""
 
         def do() -> None:
             listener = _Listener(self, host, port, target, rewritten)
@@ -94,7 +94,7 @@ class RelayLoop:
         self.call(do)
 
     def wake(self) -> None:
-        """Let those who wait for a change look again."""
+        """Wake the tasks that wait for a change of the faults."""
 
         def do() -> None:
             self._changed.set()
@@ -122,7 +122,7 @@ class RelayLoop:
         self.call(do)
 
     def abandon(self, to_server: bool | None) -> None:
-        """Let nothing pass on the connections that are there, in this direction or in both."""
+        """Forward nothing more on the present connections, in one direction or (None) both."""
 
         def do() -> None:
             for connection in self._connections:
@@ -131,12 +131,12 @@ class RelayLoop:
         self.call(do)
 
     def close(self) -> None:
-        """End the thread and everything in it. Raises: PeerError: something in it broke."""
-        self.faults.leave(self)
+        """End the thread. Raises: PeerError: an error had ended the loop before."""
+        self.faults.remove_listener(self)
         self.call(lambda: self.nursery.cancel_scope.cancel())
         self._thread.join(CLOSE_TIMEOUT_S)
         if self._error is not None:
-            raise PeerError(f"the relay broke: {self._error!r}") from self._error
+            raise PeerError(f"the relay failed: {self._error!r}") from self._error
 
     # ---- in the loop ---------------------------------------------------------------------
 
@@ -165,7 +165,7 @@ class RelayLoop:
     async def relay(
         self, client: trio.SocketStream, target: str, rewritten: Rewritten | None
     ) -> None:
-        """Serve one connection to its end."""
+        """Serve one connection until it ends."""
         host, port = split_address(target)
         self._connection_count += 1
         number = self._connection_count
@@ -191,13 +191,13 @@ class RelayLoop:
         try:
             await connection.run()
         except Exception as error:  # noqa: BLE001 - a task's top; raised again by close
-            # Kept here: closing the streams might put a cancellation in its place.
+            # Saved here: closing the streams may replace it by a cancellation.
             self._error = error
             self.nursery.cancel_scope.cancel()
 
 
 class _Listener:
-    """One port, and the server that its connections go to."""
+    """A port and the server that its connections go to."""
 
     def __init__(
         self, loop: RelayLoop, host: str, port: int, target: str, rewritten: Rewritten | None
@@ -211,7 +211,7 @@ class _Listener:
         self.apply_refusal()
 
     def _bound(self) -> trio.socket.SocketType:
-        """The port, taken but closed: who connects is refused."""
+        """The port, bound but not listening, so that connections are refused."""
         family = socket.AF_INET6 if ":" in self._address[0] else socket.AF_INET
         plain = socket.socket(family, socket.SOCK_STREAM)
         try:
@@ -223,7 +223,7 @@ class _Listener:
         return trio.socket.from_stdlib_socket(plain)
 
     def apply_refusal(self) -> None:
-        """Close or open the port as the faults say; it is never given up."""
+        """Refuse or accept connections as the faults say; the port stays bound."""
         refusing = self._loop.faults.is_refusing
         if refusing and self._is_listening:
             self._socket.close()
@@ -233,15 +233,15 @@ class _Listener:
         self._is_listening = not refusing
 
     def close(self) -> None:
-        """Give the port up."""
+        """Close the port."""
         self._socket.close()
 
     async def serve(self) -> None:
-        """Take connections until the loop ends."""
+        """Accept connections until the loop ends."""
         while True:
             while not self._is_listening:
                 await self._loop.wait_changed()
-            # Closed by `apply_refusal`, or the client went before it was taken.
+            # Closed by `apply_refusal`, or reset by the client before it was accepted.
             with contextlib.suppress(trio.ClosedResourceError, ConnectionError):
                 accepted, _ = await self._socket.accept()
                 self._loop.nursery.start_soon(
@@ -250,7 +250,7 @@ class _Listener:
 
 
 class _Connection:
-    """A client's connection and the one to the server that belongs to it."""
+    """A client's connection and the matching one to the server."""
 
     def __init__(
         self,
@@ -264,13 +264,13 @@ class _Connection:
         self._faults = loop.faults
         self._conversation = conversation
         self._scope = trio.CancelScope()
-        self._ways = {
-            True: _Way(client, server, None),
-            False: _Way(server, client, rewritten),
+        self._directions = {
+            True: _Direction(client, server, None),
+            False: _Direction(server, client, rewritten),
         }
 
     async def run(self) -> None:
-        """Pass on what comes, until both sides have ended or the connection is cut."""
+        """Forward until both sides have ended or the connection is cut."""
         with self._scope:
             async with trio.open_nursery() as nursery:
                 for to_server in (True, False):
@@ -283,46 +283,46 @@ class _Connection:
         if not self._scope.cancel_called:
             self._faults.cut_count += 1
             self._scope.cancel()
-            for way in self._ways.values():
-                way.sink.socket.close()
+            for direction in self._directions.values():
+                direction.sink.socket.close()
 
     def abandon(self, to_server: bool | None) -> None:
-        """Let nothing pass any more in this direction, or in both; the connection stays open."""
-        for direction, way in self._ways.items():
-            way.is_abandoned |= to_server in (None, direction)
+        """Forward nothing more in one direction or (None) both; the connection stays open."""
+        for is_to_server, direction in self._directions.items():
+            direction.is_abandoned |= to_server in (None, is_to_server)
 
     async def _receive(
         self, to_server: bool, put: trio.MemorySendChannel[tuple[float, bytes]]
     ) -> None:
-        way = self._ways[to_server]
+        direction = self._directions[to_server]
         due_s = 0.0
         with put:
-            while data := await way.receive():
-                # Never before what came earlier.
+            while data := await direction.receive():
+                # Jitter must not reorder chunks.
                 due_s = max(due_s, trio.current_time() + self._faults.next_delay_s())
-                for piece in self._looked_at(to_server, data):
+                for piece in self._inspect(to_server, data):
                     await put.send((due_s, piece))
             rest = self._conversation.receive_eof(to_server, self._loop.clock.wall_ms())
-            self._tell(rest)
-            if way.rewritten is not None:
+            self._report(rest)
+            if direction.rewritten is not None:
                 for frame in rest:
                     await put.send((due_s, frame.data))
 
-    def _looked_at(self, to_server: bool, data: bytes) -> list[bytes]:
-        """What is passed on for data that came; frames in it are told of."""
-        way = self._ways[to_server]
-        begin = self._conversation.cutter(to_server).position
+    def _inspect(self, to_server: bool, data: bytes) -> list[bytes]:
+        """Report the frames in received data, plan a cut, and return the bytes to forward."""
+        direction = self._directions[to_server]
+        begin = self._conversation.splitter(to_server).position
         frames = self._conversation.receive_data(to_server, data, self._loop.clock.wall_ms())
-        self._tell(frames)
-        if way.rewritten is not None:
-            pieces = [way.rewritten(frame) for frame in frames]
+        self._report(frames)
+        if direction.rewritten is not None:
+            pieces = [direction.rewritten(frame) for frame in frames]
             for frame, piece in zip(frames, pieces, strict=True):
                 if frame.is_frame:
-                    self._plan_cut(to_server, way.planned_size, len(piece))
-                way.planned_size += len(piece)
+                    self._plan_cut(to_server, direction.planned_size, len(piece))
+                direction.planned_size += len(piece)
             return pieces
         starts = [(frame.offset, len(frame.data) if frame.is_frame else None) for frame in frames]
-        last, last_size = self._conversation.cutter(to_server).unfinished
+        last, last_size = self._conversation.splitter(to_server).unfinished
         if last_size is not None:
             starts.append((last, last_size))
         for offset, size in starts:
@@ -330,67 +330,67 @@ class _Connection:
                 self._plan_cut(to_server, offset, size)
         return [data]
 
-    def _tell(self, frames: list[SeenFrame]) -> None:
+    def _report(self, frames: list[SeenFrame]) -> None:
         if self._loop.on_frame is not None:
             for frame in frames:
                 self._loop.on_frame(frame)
 
     def _plan_cut(self, to_server: bool, offset: int, size: int | None) -> None:
-        """Cut the frame that begins at `offset` of what is passed on, if that is wanted.
+        """Apply a wanted cut to the frame at `offset` of the forwarded bytes.
 
         Args:
-          size: None: these bytes are no frame.
+          size: None: these bytes are not a frame.
         """
-        way = self._ways[to_server]
-        byte_count = self._faults.take_cut(to_server) if way.cut_at is None else None
+        direction = self._directions[to_server]
+        byte_count = self._faults.take_cut(to_server) if direction.cut_at is None else None
         if byte_count is not None:
-            way.cut_at = offset + (byte_count if size is None else min(byte_count, size - 1))
+            direction.cut_at = offset + (byte_count if size is None else min(byte_count, size - 1))
 
     async def _send(
         self, to_server: bool, take: trio.MemoryReceiveChannel[tuple[float, bytes]]
     ) -> None:
-        way = self._ways[to_server]
+        direction = self._directions[to_server]
         try:
             async for due_s, data in take:
                 await trio.sleep_until(due_s)
-                await self._pass_on(way, data)
-            await self._wait_released(way)
-            if way.is_broken:
-                await way.sink.aclose()
+                await self._forward(direction, data)
+            await self._wait_released(direction)
+            if direction.is_broken:
+                await direction.sink.aclose()
             else:
-                await way.sink.send_eof()
+                await direction.sink.send_eof()
         except (trio.BrokenResourceError, trio.ClosedResourceError):
-            # Nobody takes it any more: the other side is to know.
+            # The receiver is gone: end the sender's connection, too.
             self._scope.cancel()
 
-    async def _pass_on(self, way: _Way, data: bytes) -> None:
-        left = len(data) if way.cut_at is None else way.cut_at - way.passed_size
+    async def _forward(self, direction: _Direction, data: bytes) -> None:
+        left = len(data) if direction.cut_at is None else direction.cut_at - direction.passed_size
         rest = memoryview(data)[:left]
         while rest:
-            await self._wait_released(way)
+            await self._wait_released(direction)
             size = self._faults.split_bytes or len(rest)
-            await way.sink.send_all(rest[:size])
-            way.passed_size += len(rest[:size])
+            await direction.sink.send_all(rest[:size])
+            direction.passed_size += len(rest[:size])
             rest = rest[size:]
             if rest and self._faults.split_pause_s:
                 await trio.sleep(self._faults.split_pause_s)
         if left < len(data):
             self.cut()
 
-    async def _wait_released(self, way: _Way) -> None:
-        while self._faults.is_held or way.is_abandoned:
+    async def _wait_released(self, direction: _Direction) -> None:
+        while self._faults.is_held or direction.is_abandoned:
             await self._loop.wait_changed()
 
 
-class _Way:
+class _Direction:
     """One direction of a connection.
 
     Attributes:
-      cut_at: bytes that pass before the connection is cut; None: all.
-      passed_size: bytes that have passed.
-      planned_size: bytes that are to pass, of those rewritten.
-      is_broken: the source did not end in an orderly way.
-      is_abandoned: nothing passes any more.
+      cut_at: bytes to forward before the connection is cut; None: no limit.
+      passed_size: bytes forwarded so far.
+      planned_size: bytes to forward, of rewritten frames.
+      is_broken: the source did not end gracefully.
+      is_abandoned: nothing more is forwarded.
     """
 
     def __init__(
@@ -406,7 +406,7 @@ class _Way:
         self.is_abandoned = False
 
     async def receive(self) -> bytes:
-        """What comes next; nothing: the source has ended."""
+        """The next bytes; empty: the source has ended."""
         try:
             return await self.source.receive_some(CHUNK_SIZE)
         except (trio.BrokenResourceError, trio.ClosedResourceError):

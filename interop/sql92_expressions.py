@@ -1,7 +1,7 @@
 """Random SQL92 filters and property sets. Pure: the same seed gives the same ones.
 
-Most of the expressions compile, many do not, and all kinds of numbers, texts and words of the
-language are in them, those at the edges more often than elsewhere.
+Most expressions compile, many do not. They use all kinds of numbers, texts and keywords, and edge
+cases more often than chance would.
 """
 
 from __future__ import annotations
@@ -40,19 +40,19 @@ SPACES = [" ", " ", " ", " ", "  ", "\t", "\n", "\r\n", "\f", "/**/", "/* ' */",
 RUBBISH = [
     *_words("( ) , ' = <> < > <= >= != == + - -- /* . ; x 1 NOT AND OR IS NULL IN BETWEEN TRUE"),
     *_words("LIKE CONTAINS '' 'a' / * \" \\ 1.5 $ é §"),
-    # The last ones are an s and a k in another case, to some.
+    # Unicode's case folding makes an "s" and a "k" of letters in the last two.
     *["\0", "\v", "\xa0", "i\u017f", "\u212a"],
 ]
 
 
 class Expressions:
-    """Random expressions. Args: seed: the same one gives the same expressions."""
+    """A generator of random expressions. Args: seed: the same one gives the same expressions."""
 
     def __init__(self, seed: int) -> None:
         self._random = random.Random(seed)
 
     def pairs(self, expression_count: int) -> list[Pair]:
-        """So many expressions, each with some property sets."""
+        """This many expressions, each with `SETS_PER_EXPRESSION` property sets."""
         return [
             (expression, self.properties())
             for expression in [self.expression() for _ in range(expression_count)]
@@ -60,7 +60,7 @@ class Expressions:
         ]
 
     def properties(self) -> dict[str, str]:
-        """A property set; a value is often there twice."""
+        """A property set; values often repeat, so that comparisons can be true."""
         pick = self._random
         few = [pick.choice(VALUES) for _ in range(2)]
         if pick.random() < 0.4:
@@ -107,7 +107,7 @@ class Expressions:
             if token.isalpha() and token.isupper() and len(token) > 1:
                 token = pick.choice([token, token, token.lower(), token.title()])
             yield token
-            # Without a space some tokens grow together, which is then the same for both.
+            # Without a space some tokens merge, for both parsers alike.
             if pick.random() < 0.95:
                 yield pick.choice(SPACES)
 
@@ -140,7 +140,7 @@ class Expressions:
         return [*tokens, ")"]
 
     def _condition(self, depth: int) -> list[str]:
-        """A condition that probably compiles."""
+        """A condition, which probably compiles."""
         pick = self._random
         if depth > 0:
             kind = pick.randrange(5)
@@ -195,7 +195,7 @@ class Expressions:
         return self._name() if self._random.random() < 0.3 else self._number()
 
     def _any(self, depth: int) -> list[str]:
-        """An expression by the grammar alone; its types may be anything."""
+        """An expression that follows the grammar only; its types may be wrong."""
         pick = self._random
         if depth <= 0:
             return self._literal()

@@ -1,7 +1,7 @@
-"""Our own servers as processes: name server and broker in one (`trocket up`) or each its own, and a
-filter server beside a broker of anybody's.
+"""Our servers as processes: `trocket up`, a separate name server and broker, or a filter server.
 
-A broker starts filter servers of its own by its key `filterServerNums`.
+The filter server may belong to an Apache broker. A broker also starts filter servers itself, by its
+key `filterServerNums`.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ COMMAND = (sys.executable, "-m", "trocket.cli.main")
 START_TIMEOUT_S = 30.0
 STOP_TIMEOUT_S = 30.0
 UNBUFFERED = {"PYTHONUNBUFFERED": "1"}
-"""The line that is waited for must come when it is printed, into a pipe too."""
+"""Keeps Python from buffering the awaited line when stdout is a pipe."""
 
 
 class OurProcess(LineProcess):
-    """A process of ours, which answers SIGTERM with exit code 0."""
+    """A trocket process, which must end with exit code 0 on SIGTERM."""
 
     def stop(self, *, timeout_s: float = STOP_TIMEOUT_S) -> int:
-        """Stop it by SIGTERM; 0.
+        """Stop it by SIGTERM and return 0.
 
-        Raises: PeerError: it was still there after `timeout_s`, or ended with another code.
+        Raises: PeerError: it did not end within `timeout_s`, or ended with another code.
         """
         code = super().stop(timeout_s=timeout_s)
         if code != 0:
@@ -38,12 +38,12 @@ class OurProcess(LineProcess):
 class TrocketCluster(LocalCluster):
     """`trocket up`: name server and broker in one process (see `peer.Cluster`).
 
-    Stopping or killing the broker therefore takes the name server along.
+    Stopping or killing the broker therefore ends the name server, too.
 
     Args:
-      folder: everything of this run: the logs and, in `home`, the data.
-      options: further options of `trocket up`, before it starts.
-      command: what stands before `up`, such as the interpreter of another checkout.
+      folder: holds all files of this run: the logs and, in `home`, the data.
+      options: further options of `trocket up`.
+      command: the words before `up`, such as the interpreter of another checkout.
     """
 
     def __init__(
@@ -68,13 +68,13 @@ class TrocketCluster(LocalCluster):
 
 
 class TrocketBroker(LocalCluster):
-    """`trocket broker` without a name server, on a data folder that may be there already.
+    """`trocket broker` without a name server, on a data folder that may exist already.
 
     Args:
-      folder: where its configuration and logs go.
+      folder: for its configuration and logs.
       store: the data folder.
-      broker_keys: added to broker.conf, over what is set here; None takes a key out.
-      command: what stands before `broker -c FILE`, such as a program that limits memory.
+      broker_keys: added to broker.conf, over what is set here; None removes a key.
+      command: the words before `broker -c FILE`, such as a program that limits memory.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class TrocketBroker(LocalCluster):
         (folder / "broker.conf").write_text(broker_conf_text(keys))
 
     def _more_keys(self) -> dict[str, object]:
-        """Of broker.conf, for what runs beside the broker."""
+        """Further keys of broker.conf, set by subclasses."""
         return {}
 
     def start(self) -> None:
@@ -108,9 +108,9 @@ class TrocketBroker(LocalCluster):
         self.start_broker()
 
     def _launch(self, name: str) -> None:
-        """Start it and wait until it says that it has booted.
+        """Start a part and wait until it reports that it has booted.
 
-        Raises: PeerError: it ended, or did not say so in 30 s.
+        Raises: PeerError: it ended, or did not report so in 30 s.
         """
         command = [*self._command, name, "-c", str(self.folder / f"{name}.conf")]
         process = self._running[name] = OurProcess(
@@ -120,11 +120,11 @@ class TrocketBroker(LocalCluster):
 
 
 class TrocketPair(TrocketBroker):
-    """`trocket namesrv` and `trocket broker`, each a process of its own (see `peer.Cluster`).
+    """`trocket namesrv` and `trocket broker` as separate processes (see `peer.Cluster`).
 
     Args:
-      folder: everything of this run.
-      broker_keys: added to broker.conf; None takes a key out.
+      folder: holds all files of this run.
+      broker_keys: added to broker.conf; None removes a key.
     """
 
     def __init__(self, folder: Path, *, broker_keys: Mapping[str, object] | None = None) -> None:
@@ -136,7 +136,7 @@ class TrocketPair(TrocketBroker):
         return {"namesrvAddr": self.namesrv_address}
 
     def start(self) -> None:
-        """Start the name server, then the broker; each is waited for.
+        """Start the name server, then the broker, and wait for both.
 
         Raises: PeerError: one of them did not report success.
         """
@@ -145,14 +145,14 @@ class TrocketPair(TrocketBroker):
 
 
 class TrocketFilterServer:
-    """`trocket filtersrv` beside a broker, which may be Apache's up to 4.8.
+    """`trocket filtersrv` for a broker, which may be Apache's up to 4.8.
 
-    Each start takes another port, as with RocketMQ.
+    Each start uses another port, as with RocketMQ.
 
     Args:
-      folder: everything of this run.
+      folder: holds all files of this run.
       broker_address: HOST:PORT of the broker.
-      keys: added to filtersrv.conf; None takes a key out.
+      keys: added to filtersrv.conf; None removes a key.
     """
 
     def __init__(
@@ -172,18 +172,18 @@ class TrocketFilterServer:
 
     @property
     def address(self) -> str:
-        """HOST:PORT that consumers are told; "" until it was started."""
+        """HOST:PORT that the broker gives to consumers; "" before the first start."""
         return self._address
 
     @property
     def pids(self) -> list[int]:
-        """The one process, when it was started; not those that run filters."""
+        """Its process if it was started, without the workers that run filters."""
         return [] if self._process is None else [self._process.pid]
 
     def start(self) -> None:
-        """Start it and wait until it says that it has booted; the broker knows it then.
+        """Start it and wait until it reports that it has booted; it is registered then.
 
-        Raises: PeerError: it ended, or did not say so in 30 s.
+        Raises: PeerError: it ended, or did not report so in 30 s.
         """
         if self._process is not None:
             return

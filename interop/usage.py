@@ -1,4 +1,4 @@
-"""What a process has used, by psutil: CPU seconds and resident memory."""
+"""CPU time and resident memory of a process, read with psutil."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .process import PeerError
 def cpu_seconds(pid: int) -> float:
     """User plus system CPU seconds of a process and all its threads, in steps of a clock tick.
 
-    Raises: PeerError: there is no such process, or it may not be looked at.
+    Raises: PeerError: there is no such process, or access is denied.
     """
     with _reading("the CPU time", pid):
         times = psutil.Process(pid).cpu_times()
@@ -30,9 +30,9 @@ def resident_bytes(pid: int) -> int:
 
 
 def anonymous_bytes(pid: int) -> int:
-    """The part of a process's resident memory that is not file pages, in bytes. Linux only.
+    """Resident memory of a process without file pages, in bytes. Linux only.
 
-    Mapped commit log pages count in `resident_bytes` though the kernel may drop them; these do not.
+    `resident_bytes` also counts pages of mapped commit logs, which the kernel may drop.
 
     Raises: PeerError: as `cpu_seconds`.
     """

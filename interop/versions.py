@@ -1,4 +1,4 @@
-"""What took part in a run, by name: a report that does not say it is worth little."""
+"""The versions of everything that took part in a run, for its report."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ TIMEOUT_S = 20.0
 
 
 def collect_versions(brokers: Iterable[str], cells: Iterable[Cell]) -> dict[str, str]:
-    """The versions of ours, of the tools, of the brokers and of the clients that have cells."""
+    """Versions by name: trocket, the tools, the brokers, and the clients that have cells."""
     versions = {"trocket": __version__, "python": platform.python_version()}
-    java = _said(["java", "-version"], r'version "([^"]+)"')
+    java = _tool_version(["java", "-version"], r'version "([^"]+)"')
     if java:
         versions["java"] = java
     go = go_tool()
-    go_version = _said([go, "version"], r"go(\d[^ ]*)") if go else ""
+    go_version = _tool_version([go, "version"], r"go(\d[^ ]*)") if go else ""
     if go_version:
         versions["go"] = go_version
     for kind in ("apache", "docker"):
@@ -40,8 +40,8 @@ def collect_versions(brokers: Iterable[str], cells: Iterable[Cell]) -> dict[str,
     return versions
 
 
-def _said(command: Sequence[str], pattern: str) -> str:
-    """What a tool says of its version, or empty: it is not there, or says something else."""
+def _tool_version(command: Sequence[str], pattern: str) -> str:
+    """The version that a tool prints; empty if it is missing or prints something else."""
     if shutil.which(command[0]) is None:
         return ""
     try:

@@ -1,7 +1,7 @@
-"""A plain client of one broker: one socket, JSON headers, blocking calls with a deadline.
+"""An independent client of one broker: one socket, JSON headers, blocking calls with a deadline.
 
-Knows the wire's description only, none of our own codec: what a broker sends is judged by bytes
-that something else has framed. Records in bodies are left as the bytes they are.
+It implements the protocol without our codec, so that a bug of the codec cannot hide itself. Records
+in bodies stay bytes.
 
 Source: frames recorded from the 5.5.0 client; RocketMQ 5.3.3 remoting/protocol/RequestCode.java,
 header/*.java, common/sysflag/PullSysFlag.java.
@@ -44,7 +44,7 @@ QUERY_NOT_FOUND = 22
 
 PULL_COUNT = 32
 WITH_SUBSCRIPTION = 0x4
-"""Bit of a pull's sysFlag: what to filter by comes with the pull, no heartbeat is needed."""
+"""Bit of a pull's sysFlag: the pull contains its subscription, so no heartbeat is needed."""
 
 TIMEOUT_S = 30.0
 BUSY_S = 30.0
@@ -57,7 +57,7 @@ _RECORD_SIZE = struct.Struct(">i")
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a broker answered: response code, remark ("" for none), fields, body."""
+    """A broker's answer: response code, remark ("" for none), fields, body."""
 
     code: int
     remark: str
@@ -65,7 +65,7 @@ class Answer:
     body: bytes
 
     def checked(self) -> Answer:
-        """Itself. Raises: PeerError: the code is not SUCCESS."""
+        """The answer itself. Raises: PeerError: the code is not SUCCESS."""
         if self.code != SUCCESS:
             raise PeerError(f"answered with code {self.code}: {self.remark}")
         return self
@@ -73,7 +73,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Outgoing:
-    """One send: the properties' text as the wire has it, `KEYS\\x01k\\x02TAGS\\x01t\\x02`.
+    """One send; `properties` as encoded on the wire, `KEYS\\x01k\\x02TAGS\\x01t\\x02`.
 
     `batch`: the body is an encoded batch, and the properties are those of the batch.
     """
@@ -89,7 +89,7 @@ class Outgoing:
 
 @dataclass(frozen=True, slots=True)
 class Acknowledged:
-    """Where a send was stored, as its answer says; `physical_offset` is of its (first) record."""
+    """The place of a stored send, from its answer; `physical_offset` is of its (first) record."""
 
     topic: str
     queue_id: int
@@ -98,12 +98,12 @@ class Acknowledged:
 
 
 class WireClient:
-    """One connection to one broker. Use it as a context manager; not for several threads.
+    """One connection to one broker. Use it as a context manager; not thread-safe.
 
     Args:
       address: HOST:PORT.
       timeout_s: of each socket operation.
-    Raises: PeerError: nobody listens there; from the methods: no answer, or not the one hoped for.
+    Raises: PeerError: the connection is refused; from the methods: no answer, or an unexpected one.
     """
 
     def __init__(self, address: str, *, timeout_s: float = TIMEOUT_S) -> None:
@@ -129,14 +129,14 @@ class WireClient:
         self.close()
 
     def close(self) -> None:
-        """End the connection."""
+        """Close the connection."""
         self._stream.close()
         self._socket.close()
 
     # ---- any request ---------------------------------------------------------------------
 
     def send_request(self, code: int, fields: Mapping[str, object], body: bytes = b"") -> int:
-        """Send a request without waiting; its opaque. Raises: PeerError: the connection broke."""
+        """Send a request and return its opaque. Raises: PeerError: the connection broke."""
         self._opaque += 1
         header = json.dumps(
             {
@@ -150,19 +150,19 @@ class WireClient:
             }
         ).encode()
         try:
-            # In one piece: two writes would wait for each other's acknowledgement.
+            # In one write: a second one would wait for the acknowledgement of the first.
             lengths = _LENGTHS.pack(4 + len(header) + len(body), len(header))
             self._socket.sendall(lengths + header + body)
         except OSError as error:
-            raise PeerError(f"{self._address} takes nothing more: {error}") from error
+            raise PeerError(f"sending to {self._address} failed: {error}") from error
         return self._opaque
 
     def receive(self) -> tuple[int, Answer]:
         """The next answer and the opaque of its request.
 
-        Requests of the broker's own (it may tell of consumers) are passed over.
+        Requests from the broker, such as its notifications about consumers, are ignored.
 
-        Raises: PeerError: the connection ended or nothing came in time.
+        Raises: PeerError: the connection ended, or nothing came in time.
         """
         while True:
             try:
@@ -175,7 +175,7 @@ class WireClient:
                 raise PeerError(f"no answer from {self._address}: {error}") from error
             size = mark & 0xFFFFFF
             if len(content) < length - 4 or mark >> 24 != 0:
-                raise PeerError(f"{self._address} broke off, or its header is no JSON")
+                raise PeerError(f"{self._address} sent a partial frame, or a header not in JSON")
             header = json.loads(content[:size])
             if header.get("flag", 0) & 1:
                 fields = header.get("extFields") or {}
@@ -183,17 +183,20 @@ class WireClient:
                 return header["opaque"], answer
 
     def call(self, code: int, fields: Mapping[str, object], body: bytes = b"") -> Answer:
-        """One request and its answer, whatever its code."""
+        """Send a request and return its answer, whatever its code.
+
+        Raises: PeerError: no answer, or one to another request.
+        """
         opaque = self.send_request(code, fields, body)
         answered, answer = self.receive()
         if answered != opaque:
-            raise PeerError(f"{self._address} answered {answered}, asked was {opaque}")
+            raise PeerError(f"{self._address} answered request {answered} instead of {opaque}")
         return answer
 
     # ---- sending -------------------------------------------------------------------------
 
     def start_send(self, message: Outgoing) -> int:
-        """Send a message without waiting for its answer; the opaque."""
+        """Send a message without waiting for its answer, and return its opaque."""
         fields = {
             "a": "interop",
             "b": message.topic,
@@ -212,12 +215,14 @@ class WireClient:
         return self.send_request(code, fields, message.body)
 
     def send_all(self, messages: Iterable[Outgoing], *, together: int = 64) -> list[Acknowledged]:
-        """Send so many messages at a time and wait for their answers; the places in their order.
+        """Send all messages and return their places, in order.
 
-        What a busy broker refuses, Apache's on a machine with other work, is sent again, behind the
-        others.
+        Sends that a busy broker refuses are repeated, behind the others of their burst; Apache's
+        refuses when other processes load the machine.
 
-        Raises: PeerError: one was refused, or as busy for 30 s.
+        Args:
+          together: messages in a burst, sent before their answers are awaited.
+        Raises: PeerError: a send failed, or was refused as busy for 30 s.
         """
         places: list[Acknowledged] = []
         for batch in _chunks(messages, together):
@@ -226,7 +231,7 @@ class WireClient:
             deadline_s = time.monotonic() + BUSY_S
             while left:
                 asked = {self.start_send(batch[number]): number for number in left}
-                answers |= {asked[opaque]: told for opaque, told in (self.receive() for _ in left)}
+                answers |= {asked[opaque]: got for opaque, got in (self.receive() for _ in left)}
                 if time.monotonic() > deadline_s:
                     break
                 left = [number for number in left if answers[number].code == SYSTEM_BUSY]
@@ -241,7 +246,7 @@ class WireClient:
     def pull(
         self, group: str, topic: str, queue_id: int, queue_offset: int, *, count: int = PULL_COUNT
     ) -> Answer:
-        """One pull of all tags that is answered at once, whatever its code."""
+        """One pull of all tags, answered at once, whatever its code."""
         fields = {
             "consumerGroup": group,
             "topic": topic,
@@ -258,9 +263,9 @@ class WireClient:
         return self.call(PULL_MESSAGE, fields)
 
     def pull_all(self, group: str, topic: str, queue_id: int) -> Iterator[bytes]:
-        """Every record of a queue, from its min offset on, as the broker's bytes.
+        """Every record of a queue from its min offset on, as raw bytes.
 
-        Raises: PeerError: a pull failed or does not get on.
+        Raises: PeerError: a pull failed, or did not advance.
         """
         offset = self.min_offset(topic, queue_id)
         end = self.max_offset(topic, queue_id)
@@ -271,12 +276,12 @@ class WireClient:
             yield from split_records(answer.body)
             before, offset = offset, int(answer.fields["nextBeginOffset"])
             if offset <= before:
-                raise PeerError(f"{topic}/{queue_id}: after {before} comes {offset}")
+                raise PeerError(f"{topic}/{queue_id}: nextBeginOffset {offset} after {before}")
 
     def query_message(
         self, topic: str, key: str, *, unique: bool = False, count: int = 64
     ) -> list[bytes]:
-        """The records that a look-up by key (or by unique key) finds, in the broker's order."""
+        """The records found by key, or by unique key, in the broker's order."""
         fields: dict[str, object] = {
             "topic": topic,
             "key": key,
@@ -296,26 +301,26 @@ class WireClient:
         return int(answer.fields.get("offset", answer.fields.get("timestamp", "")))
 
     def min_offset(self, topic: str, queue_id: int) -> int:
-        """First queue offset still there."""
+        """The smallest queue offset that is still stored."""
         return self._queue_number(GET_MIN_OFFSET, topic, queue_id)
 
     def max_offset(self, topic: str, queue_id: int) -> int:
-        """Next queue offset."""
+        """The offset that the next message will get."""
         return self._queue_number(GET_MAX_OFFSET, topic, queue_id)
 
     def offset_by_time(self, topic: str, queue_id: int, timestamp_ms: int) -> int:
-        """Queue offset by store timestamp."""
+        """The queue offset for a store timestamp."""
         more = {"timestamp": timestamp_ms}
         return self._queue_number(SEARCH_OFFSET_BY_TIMESTAMP, topic, queue_id, **more)
 
     def earliest_store_time(self, topic: str, queue_id: int) -> int:
-        """Store timestamp of the queue's first message, ms."""
+        """Store timestamp of the queue's first message, in ms."""
         return self._queue_number(GET_EARLIEST_MSG_STORETIME, topic, queue_id)
 
     # ---- tables --------------------------------------------------------------------------
 
     def consumer_offset(self, group: str, topic: str, queue_id: int) -> int | None:
-        """What the broker keeps for a group; None: nothing."""
+        """The committed offset of a group; None: there is none."""
         answer = self.call(
             QUERY_CONSUMER_OFFSET,
             {
@@ -330,7 +335,7 @@ class WireClient:
         return int(answer.checked().fields["offset"])
 
     def commit_offset(self, group: str, topic: str, queue_id: int, offset: int) -> None:
-        """Keep a consumer's offset on the broker."""
+        """Commit a group's offset."""
         fields = {
             "consumerGroup": group,
             "topic": topic,
@@ -354,7 +359,7 @@ class WireClient:
         self.call(UPDATE_AND_CREATE_TOPIC, fields).checked()
 
     def create_group(self, group: str, **members: object) -> None:
-        """Create or change a consumer group; `members` by their names in the body."""
+        """Create or change a consumer group; `members` with their names in the JSON body."""
         body = json.dumps({"groupName": group, **members}).encode()
         self.call(UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, {}, body).checked()
 
@@ -374,10 +379,10 @@ class WireClient:
 
 
 def acknowledged(message: Outgoing, answer: Answer) -> Acknowledged:
-    """Where a send that was answered with success is.
+    """The place of a send, from its successful answer.
 
-    The message id of an answer is the broker's address and the physical offset, 8 bytes, in hex;
-    for a batch, ids with commas between.
+    An answer's message id is the broker's address and the physical offset (8 bytes) in hex; for a
+    batch, several ids separated by commas.
     """
     return Acknowledged(
         message.topic,
@@ -388,7 +393,7 @@ def acknowledged(message: Outgoing, answer: Answer) -> Acknowledged:
 
 
 def split_records(body: bytes) -> Iterator[bytes]:
-    """The records of a body, each as it is; a record begins with its size.
+    """The records of a body as raw bytes; each begins with its size.
 
     Raises: PeerError: the sizes do not add up to the body.
     """
@@ -417,9 +422,9 @@ def _chunks(messages: Iterable[Outgoing], size: int) -> Iterator[list[Outgoing]]
 
 
 def wait_for_route(namesrv_address: str, topic: str, *, timeout_s: float) -> None:
-    """Wait until a name server tells where a topic is.
+    """Wait until a name server has a route for a topic.
 
-    Raises: PeerError: it does not answer, or does not know in time.
+    Raises: PeerError: it does not answer, or has no route in time.
     """
     until_s = time.monotonic() + timeout_s
     never = threading.Event()
@@ -427,7 +432,7 @@ def wait_for_route(namesrv_address: str, topic: str, *, timeout_s: float) -> Non
         while wire.call(GET_ROUTEINFO_BY_TOPIC, {"topic": topic}).code != SUCCESS:
             if time.monotonic() > until_s:
                 raise PeerError(
-                    f"the name server {namesrv_address} knows no broker with {topic}"
+                    f"the name server {namesrv_address} has no route for {topic}"
                     f" after {timeout_s:.0f} s"
                 )
             never.wait(0.1)

@@ -31,6 +31,7 @@ from ..store.clock import Clock
 from ..store.disk.json_config import save_json, save_text
 from ..store.disk.os_disk import Disk
 from ..store.errors import StoreError
+from ..store.offsets import START
 from ..store.state.state_file import StateFile
 from ..store.state.state_files import StateFiles, Write
 from .config import NamesrvConfig
@@ -235,7 +236,7 @@ class NamesrvController:
         if self._disk.exists(self._config_path):
             file = self._disk.open(self._config_path)
             try:
-                content = file.pread(file.size(), 0)
+                content = file.pread(file.size(), START)
             finally:
                 file.close()
         return edit_properties(content, self._changed_settings)

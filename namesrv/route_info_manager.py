@@ -68,24 +68,6 @@ class RouteInfoManager:
 
     # Brokers come
 
-    def register_broker(
-        self,
-        registration: BrokerRegistration,
-        *,
-        channel: object,
-        now_ms: int,
-        delete_missing_topics: bool = False,
-    ) -> RegisterBrokerResult:
-        """`register_broker_in_steps` at once. Raises: RequestRefused: as that."""
-        return at_once(
-            self.register_broker_in_steps(
-                registration,
-                channel=channel,
-                now_ms=now_ms,
-                delete_missing_topics=delete_missing_topics,
-            )
-        )
-
     def register_broker_in_steps(
         self,
         registration: BrokerRegistration,

@@ -249,8 +249,7 @@ class Channel:
             self._dirty = True
             self._turn.dirty.append(self)
             if not self._turn.active:
-                self._turn.dirty.remove(self)
-                self.flush()
+                self._turn.flush()
 
     def write_all(self, frames: list[bytes]) -> None:
         """Write a turn's answers, inside the turn."""
@@ -278,10 +277,6 @@ class Channel:
             return
         except MemoryError:
             self.run_out_of_memory("sending answers to it")
-            return
-        except Exception as error:  # noqa: BLE001 - our bug: the writer has others to write to
-            _failures.note("sending to a client", "Its connection is closed", error)
-            self.close(f"sending failed: {type(error).__name__}")
             return
         self._outbox = left
         if not left:

@@ -8,7 +8,6 @@ Source: LanguageCode of rocketmq-remoting 5.5.0.
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import Final
 
 
 class LanguageCode(IntEnum):
@@ -28,7 +27,3 @@ class LanguageCode(IntEnum):
     OMS = 11
     RUST = 12
     NODE_JS = 13
-
-
-LANGUAGE_BY_NAME: Final[dict[str, LanguageCode]] = {code.name: code for code in LanguageCode}
-"""From the name in a JSON header; a name that is not here is read as OTHER."""

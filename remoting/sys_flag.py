@@ -25,11 +25,6 @@ COMPRESSION_TYPE_MASK = 0x700
 COMPRESSION_TYPE_SHIFT = 8
 
 
-def transaction_value(sys_flag: int) -> int:
-    """The transaction bits: one of the four TRANSACTION_*_TYPE."""
-    return sys_flag & TRANSACTION_MASK
-
-
 def reset_transaction_value(sys_flag: int, transaction_type: int) -> int:
     """The flag with its transaction bits replaced by a TRANSACTION_*_TYPE."""
     return sys_flag & ~TRANSACTION_MASK | transaction_type

@@ -66,12 +66,14 @@ class Turn:
         finally:
             self.active = False
             if self.dirty:
-                dirty, self.dirty = self.dirty, []
-                for channel in dirty:
-                    try:
-                        channel.flush()
-                    except Exception as error:  # noqa: BLE001 - the others are flushed
-                        self._failures.note(
-                            "sending to a client", "Its connection is closed", error
-                        )
-                        channel.close("sending failed")
+                self.flush()
+
+    def flush(self) -> None:
+        """Send what was written; a channel that fails by a bug of ours is closed."""
+        dirty, self.dirty = self.dirty, []
+        for channel in dirty:
+            try:
+                channel.flush()
+            except Exception as error:  # noqa: BLE001 - the others are flushed
+                self._failures.note("sending to a client", "Its connection is closed", error)
+                channel.close(f"sending failed: {type(error).__name__}")

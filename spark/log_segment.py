@@ -33,6 +33,7 @@ from ..remoting.record_schema import (
 from ..store.disk.os_disk import DiskFile
 from ..store.log.log_bytes import LogPart, last_nonzero, record_candidates
 from ..store.log.log_reader import CANDIDATE_CHUNK, RECORD_SIZE_MAX, Hole, LogReader
+from ..store.offsets import Position
 from .record_columns import RecordColumns, is_blank, walk
 
 CHUNK: Final = 4 * 1024 * 1024
@@ -65,11 +66,11 @@ class BoundedFile:
         self._file = file
         self._limit = limit
 
-    def pread(self, size: int, position: int) -> bytes:
+    def pread(self, size: int, position: Position) -> bytes:
         """Read up to `size` bytes; fewer where they end."""
         return self._file.pread(max(min(size, self._limit - position), 0), position)
 
-    def next_data(self, position: int) -> int:
+    def next_data(self, position: Position) -> Position:
         """Where the next bytes that were ever written may start, from a position on."""
         return self._file.next_data(position)
 
@@ -137,17 +138,17 @@ class LogSegment:
         Raises:
           StoreIOError: the file cannot be read.
         """
-        return self._file.pread(RAW_SHOWN, hole.start - self._base)
+        return self._file.pread(RAW_SHOWN, Position(hole.start - self._base))
 
     def _block(self, at: int, end: int) -> tuple[Block | None, int]:
         """The records from `at` on in one chunk, and where the next one begins."""
-        chunk = self._file.pread(CHUNK, at)
+        chunk = self._file.pread(CHUNK, Position(at))
         starts, after = walk(chunk, 0, end - at)
         if not len(starts):
             size = self._size_at(chunk)
             if size <= len(chunk):
                 return None, at
-            chunk = self._file.pread(size, at)
+            chunk = self._file.pread(size, Position(at))
             starts, after = walk(chunk, 0, end - at)
         records = RecordColumns(chunk, starts)
         count = self._good_count(records, chunk, at)
@@ -181,11 +182,11 @@ class LogSegment:
         return count
 
     def _is_record(self, at: int) -> bool:
-        head = self._file.pread(RECORD_PREFIX.size, at)
+        head = self._file.pread(RECORD_PREFIX.size, Position(at))
         size = self._size_at(head)
         if not RECORD_SIZE_MIN <= size <= self._limit - at:
             return False
-        chunk = self._file.pread(size, at)
+        chunk = self._file.pread(size, Position(at))
         records = RecordColumns(chunk, np.zeros(1, np.int64))
         return len(chunk) == size and self._good_count(records, chunk, at) == 1
 
@@ -196,7 +197,7 @@ class LogSegment:
             if self._is_newest or not remaining:
                 return None
             return Hole(start, start + remaining, f"the file ends {remaining} bytes early")
-        head = self._file.pread(RECORD_PREFIX.size, at)
+        head = self._file.pread(RECORD_PREFIX.size, Position(at))
         if is_blank(head, at=0, remaining=remaining) or self._is_record(at):
             return None
         found = self._next_record(at + 1)

@@ -16,6 +16,7 @@ from ..store.disk.numbered import numbered
 from ..store.disk.os_disk import Disk, DiskFile
 from ..store.format import CONSUME_QUEUE_UNIT, UNIT_SIZE
 from ..store.offline.layout import queue_folders
+from ..store.offsets import Position
 from .arrow import dtype_of
 from .errors import OptionError
 from .record_columns import RecordColumns
@@ -95,7 +96,7 @@ class QueueUnits:
             if not len(rows):
                 continue
             first, last = int(at[rows].min()), int(at[rows].max())
-            raw = file.pread(last + UNIT_SIZE - first, first - base)
+            raw = file.pread(last + UNIT_SIZE - first, Position(first - base))
             units = np.frombuffer(raw, _UNIT, len(raw) // UNIT_SIZE)
             indices = (at[rows] - first) // UNIT_SIZE
             is_there = indices < len(units)

@@ -38,6 +38,7 @@ from ..store.offline.json_files import (
     read_json,
 )
 from ..store.offline.layout import NoStoreError, queue_folders, read_layout
+from ..store.offsets import Position
 from ..store.queues.batch_consume_queue import BatchUnit
 from ..store.recovery.checkpoint import read_checkpoint
 from .arrow import dtype_of, repeated, schema_of, timestamps, type_of
@@ -195,7 +196,7 @@ def _queue_columns(file: DiskFile, at: TableFile) -> Iterator[tuple[Columns, int
         yield from _batch_queue_columns(file, at)
         return
     position = 0
-    while raw := file.pread(CHUNK_ROWS * UNIT_SIZE, position):
+    while raw := file.pread(CHUNK_ROWS * UNIT_SIZE, Position(position)):
         units = np.frombuffer(raw, _UNIT, len(raw) // UNIT_SIZE)
         # Zeros were never written, and other units only fill the room before a queue's first.
         used = np.flatnonzero((units["size"] > 0) & (units["size"] != PRE_BLANK_SIZE))
@@ -214,7 +215,7 @@ def _queue_columns(file: DiskFile, at: TableFile) -> Iterator[tuple[Columns, int
 
 def _batch_queue_columns(file: DiskFile, at: TableFile) -> Iterator[tuple[Columns, int]]:
     position = 0
-    while raw := file.pread(CHUNK_ROWS * BATCH_UNIT_SIZE, position):
+    while raw := file.pread(CHUNK_ROWS * BATCH_UNIT_SIZE, Position(position)):
         places = range(0, len(raw) - BATCH_UNIT_SIZE + 1, BATCH_UNIT_SIZE)
         units = [unit for place in places if (unit := BatchUnit.from_bytes(raw, place)).size > 0]
         if units:
@@ -255,7 +256,7 @@ def _index_columns(file: DiskFile, at: TableFile) -> Iterator[tuple[Columns, int
     entries_at = INDEX_HEADER_SIZE + at.counts.slot_count * SLOT_SIZE
     while number < end:
         raw = file.pread(
-            min(CHUNK_ROWS, end - number) * ENTRY_SIZE, entries_at + number * ENTRY_SIZE
+            min(CHUNK_ROWS, end - number) * ENTRY_SIZE, Position(entries_at + number * ENTRY_SIZE)
         )
         count = len(raw) // ENTRY_SIZE
         if not count:

@@ -425,20 +425,6 @@ class MessageStore:
             return -1
         return self._reader.store_time_at(queue, queue_offset, log_end=self.max_physical_offset)
 
-    def physical_offset_at(self, topic: str, queue_id: int, queue_offset: int) -> PhysicalOffset:
-        """Physical offset of one message; -1 if there is none.
-
-        Raises:
-          StoreIOError: a file could not be read.
-          CorruptRecordError: the message is damaged.
-        """
-        queue = self._queues.get((topic, queue_id))
-        if queue is None or not queue.min_offset <= queue_offset < queue.max_offset:
-            return PhysicalOffset(-1)
-        return PhysicalOffset(
-            self._reader.unit_at(queue, queue_offset, self.max_physical_offset)[0]
-        )
-
     def tags_code_at(self, topic: str, queue_id: int, queue_offset: int) -> int:
         """The tags code in one message's queue unit (delivery time, ms, in SCHEDULE_TOPIC_XXXX).
 

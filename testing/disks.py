@@ -13,6 +13,7 @@ from typing import Protocol
 from ..store.disk.memory_disk import Fault, MemoryDisk
 from ..store.disk.os_disk import Disk, OsDisk, OsFile, Space, explain
 from ..store.errors import StoreIOError
+from ..store.offsets import Position
 from .errors import EmbeddedBrokerError
 
 LOG_FOLDER = "/commitlog/"
@@ -72,7 +73,7 @@ class _File(OsFile):
         super().__init__(path, create=create)
         self._disk = disk
 
-    def pwrite(self, data: bytes | bytearray | memoryview, position: int) -> None:
+    def pwrite(self, data: bytes | bytearray | memoryview, position: Position) -> None:
         if self._disk.has_effect("pwrite", self.path):
             super().pwrite(data, position)
 

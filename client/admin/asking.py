@@ -134,8 +134,8 @@ async def ask_all(calls: Mapping[K, Callable[[], Awaitable[T]]]) -> Answers[K, T
     return answers
 
 
-class Asking:
-    """What all verbs stand on.
+class Brokers:
+    """The brokers that a client reaches, and the names by which they know its topics and groups.
 
     Args:
       client: open.
@@ -149,19 +149,19 @@ class Asking:
         """The client: its own, or the shared one."""
         return self._client
 
-    def _full(self, name: str) -> str:
+    def full(self, name: str) -> str:
         """A topic or group as brokers know it."""
         return self._client.with_namespace(name)
 
-    def _short(self, name: str) -> str:
+    def short(self, name: str) -> str:
         """A topic or group as the program knows it."""
         return self._client.without_namespace(name)
 
-    def _is_ours(self, full: str) -> bool:
+    def is_ours(self, full: str) -> bool:
         """Whether a topic or group is in the client's namespace; without one, all are."""
-        return not self._client.namespace or self._short(full) != full
+        return not self._client.namespace or self.short(full) != full
 
-    async def _brokers(self, cluster: str | None = None) -> list[BrokerInfo]:
+    async def find(self, cluster: str | None = None) -> list[BrokerInfo]:
         """All brokers, or those of a cluster, sorted.
 
         Raises: ConfigurationError: there is no such cluster; ClientError: no name server answers.
@@ -179,12 +179,12 @@ class Asking:
             raise ConfigurationError(f"there is no cluster {cluster!r}; there are: {names}")
         return found
 
-    async def _brokers_to_change(self, cluster: str | None) -> list[BrokerInfo]:
+    async def find_to_change(self, cluster: str | None) -> list[BrokerInfo]:
         """The brokers to make a topic or group on.
 
         Raises: ConfigurationError: there are several clusters, and none was named, or no broker.
         """
-        brokers = await self._brokers(cluster)
+        brokers = await self.find(cluster)
         clusters = sorted({broker.cluster for broker in brokers})
         if len(clusters) > 1:
             raise ConfigurationError(f"which cluster? There are several: {', '.join(clusters)}")
@@ -192,11 +192,11 @@ class Asking:
             raise ConfigurationError("the name server knows no broker")
         return brokers
 
-    async def _route(self, full_topic: str) -> TopicRouteData:
+    async def route(self, full_topic: str) -> TopicRouteData:
         """Where a topic is, asked anew. Raises: RouteNotFoundError; ConnectError."""
         return await self._client.route(full_topic, is_fresh=True)
 
-    async def _ask_brokers(
+    async def ask(
         self,
         brokers: Iterable[BrokerInfo],
         ask: Callable[[BrokerInfo, str], Awaitable[T]],

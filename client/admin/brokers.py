@@ -11,22 +11,26 @@ from ...remoting.bodies import KVTable
 from ...remoting.request_codes import RequestCode
 from ..client import reading_answer
 from ..errors import BadAnswerError, ConfigurationError
-from .asking import Asking, NotFoundError
+from .asking import Brokers, NotFoundError
 from .results import ClusterView
 
 
-class BrokerVerbs(Asking):
+class BrokerVerbs:
     """The part of `Admin` about brokers.
 
     `broker` is a broker's name (of its master then) or its `host:port`.
     """
+
+    def __init__(self, brokers: Brokers) -> None:
+        self._brokers = brokers
+        self._client = brokers.client
 
     async def cluster(self) -> ClusterView:
         """All brokers of all clusters.
 
         Raises: ServerError; ConnectError: no name server answers.
         """
-        return ClusterView(self._client.url.name_servers, tuple(await self._brokers()))
+        return ClusterView(self._client.url.name_servers, tuple(await self._brokers.find()))
 
     async def broker_runtime_info(self, broker: str) -> dict[str, str]:
         """How a broker is: RocketMQ's names and texts, such as "putTps" and "bootTimestamp".
@@ -72,7 +76,7 @@ class BrokerVerbs(Asking):
     async def _address(self, broker: str) -> str:
         if ":" in broker:
             return broker
-        brokers = await self._brokers()
+        brokers = await self._brokers.find()
         for each in brokers:
             if each.name == broker and each.address is not None:
                 return each.address

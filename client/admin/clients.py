@@ -29,7 +29,7 @@ from ...remoting.response_codes import ResponseCode
 from ..client import reading_answer
 from ..errors import ServerError
 from ..message import ReceivedMessage
-from .asking import Answers, Asking, NotFoundError, brokers_of
+from .asking import Answers, Brokers, NotFoundError, brokers_of
 from .results import (
     BrokerInfo,
     ClientInfo,
@@ -44,16 +44,20 @@ FORWARD_TIMEOUT_S = 12.0
 """Seconds for what a broker hands on to a client, for which it waits 10 s itself."""
 
 
-class ClientVerbs(Asking):
+class ClientVerbs:
     """The part of `Admin` about who is connected."""
+
+    def __init__(self, brokers: Brokers) -> None:
+        self._brokers = brokers
+        self._client = brokers.client
 
     async def clients(self, group: str) -> GroupClients:
         """The members of a consumer group that are connected, to whichever broker.
 
         Raises: BrokersError; ServerError; ConnectError.
         """
-        full = self._full(group)
-        answers = await self._consumer_connections(full, await self._brokers())
+        full = self._brokers.full(group)
+        answers = await self.consumer_connections(full, await self._brokers.find())
         found = {name: body for name, body in answers.values.items() if body is not None}
         newest: dict[str, SubscriptionData] = {}
         for body in found.values():
@@ -62,7 +66,7 @@ class ClientVerbs(Asking):
                     newest[topic] = data
         first = next(iter(found.values()), ConsumerConnection())
         result = GroupClients(
-            self._short(full),
+            self._brokers.short(full),
             _merged({name: body.connection_set for name, body in found.items()}),
             tuple(self._subscription(newest[topic]) for topic in sorted(newest)),
             str(first.consume_type or ""),
@@ -72,7 +76,7 @@ class ClientVerbs(Asking):
         answers.check(f"the clients of group {group}", result)
         return result
 
-    async def _consumer_connections(
+    async def consumer_connections(
         self, full: str, brokers: Iterable[BrokerInfo]
     ) -> Answers[str, ConsumerConnection | None]:
         """By broker name; None: no member of the group is connected there."""
@@ -88,10 +92,12 @@ class ClientVerbs(Asking):
                 body = ConsumerConnection.from_body(answer.body)
             return body if body.connection_set else None
 
-        return await self._ask_brokers(brokers, ask)
+        return await self._brokers.ask(brokers, ask)
 
     def _subscription(self, data: SubscriptionData) -> SubscriptionInfo:
-        return SubscriptionInfo(self._short(data.topic), data.sub_string, data.expression_type)
+        return SubscriptionInfo(
+            self._brokers.short(data.topic), data.sub_string, data.expression_type
+        )
 
     async def producers(self, group: str, topic: str | None = None) -> tuple[ClientInfo, ...]:
         """The producers of a group that are connected, sorted by client id.
@@ -102,10 +108,10 @@ class ClientVerbs(Asking):
         Raises: RouteNotFoundError: there is no such topic. BrokersError; ServerError; ConnectError.
         """
         if topic is None:
-            brokers = await self._brokers()
+            brokers = await self._brokers.find()
         else:
-            brokers = brokers_of(await self._route(self._full(topic)))
-        header = GetProducerConnectionListRequestHeader(producer_group=self._full(group))
+            brokers = brokers_of(await self._brokers.route(self._brokers.full(topic)))
+        header = GetProducerConnectionListRequestHeader(producer_group=self._brokers.full(group))
 
         async def ask(broker: BrokerInfo, address: str) -> list[Connection]:
             code = RequestCode.GET_PRODUCER_CONNECTION_LIST
@@ -119,7 +125,7 @@ class ClientVerbs(Asking):
             with reading_answer(address):
                 return ProducerConnection.from_body(answer.body).connection_set
 
-        answers = await self._ask_brokers(brokers, ask)
+        answers = await self._brokers.ask(brokers, ask)
         merged = _merged(answers.values)
         answers.check(f"the producers of group {group}", merged)
         return merged
@@ -134,7 +140,7 @@ class ClientVerbs(Asking):
 
         Raises: NotFoundError: it is not connected. BrokersError; ServerError: it did not answer.
         """
-        full = self._full(group)
+        full = self._brokers.full(group)
         address = await self._broker_of_client(full, client_id)
         header = GetConsumerRunningInfoRequestHeader(
             consumer_group=full, client_id=client_id, jstack_enable=with_stacks
@@ -159,7 +165,7 @@ class ClientVerbs(Asking):
         Raises: NotFoundError: the consumer is not connected to the message's broker. ServerError;
           ConnectError.
         """
-        full = self._full(group)
+        full = self._brokers.full(group)
         broker_name = message.queue.broker_name
         address = await self._broker_of_client(full, client_id, broker_name)
         header = ConsumeMessageDirectlyRequestHeader(
@@ -187,8 +193,10 @@ class ClientVerbs(Asking):
         self, full: str, client_id: str, broker_name: str | None = None
     ) -> str:
         """Address of a broker that a consumer is connected to."""
-        brokers = [broker for broker in await self._brokers() if broker_name in (None, broker.name)]
-        answers = await self._consumer_connections(full, brokers)
+        brokers = [
+            broker for broker in await self._brokers.find() if broker_name in (None, broker.name)
+        ]
+        answers = await self.consumer_connections(full, brokers)
         for broker in brokers:
             body = answers.values.get(broker.name)
             if body is not None and any(c.client_id == client_id for c in body.connection_set):
@@ -197,7 +205,8 @@ class ClientVerbs(Asking):
         answers.check(f"looking for client {client_id}", None)
         where = f" to {broker_name}" if broker_name is not None else ""
         raise NotFoundError(
-            f"no consumer of the group {self._short(full)} with id {client_id} is connected{where}"
+            f"no consumer of the group {self._brokers.short(full)} with id {client_id} is "
+            f"connected{where}"
         )
 
     def _running_info(self, client_id: str, answer: RemotingCommand) -> RunningInfo:
@@ -207,7 +216,7 @@ class ClientVerbs(Asking):
         ]
         queues = [
             QueueState(
-                self._short(str(queue.get("topic", ""))),
+                self._brokers.short(str(queue.get("topic", ""))),
                 str(queue.get("brokerName", "")),
                 _integer(queue.get("queueId")),
                 _members(values),
@@ -223,7 +232,7 @@ class ClientVerbs(Asking):
             tuple(map(self._subscription, subscriptions)),
             tuple(queues),
             {
-                self._short(topic): _members(status)
+                self._brokers.short(topic): _members(status)
                 for topic, status in _members(tree.get("statusTable")).items()
             },
             None if stacks is None else str(stacks),

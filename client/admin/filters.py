@@ -20,7 +20,7 @@ from ..core.topics import check_consumer_group
 from ..errors import ConfigurationError, RouteNotFoundError
 from ..filter_servers import filter_servers_of, put_class
 from ..producer import configured
-from .asking import Answers, Asking, NotFoundError, ask_all
+from .asking import Answers, Brokers, NotFoundError, ask_all
 from .results import FilterClassInfo
 
 PUT_TIMEOUT_S: Final = 40.0
@@ -50,8 +50,12 @@ class _Classes(Body, rename="camel"):
     classes: list[_Class] = msgspec.field(default_factory=list)
 
 
-class FilterVerbs(Asking):
+class FilterVerbs:
     """The part of `Admin` about class filters."""
+
+    def __init__(self, brokers: Brokers) -> None:
+        self._brokers = brokers
+        self._client = brokers.client
 
     async def put_filter_class(
         self, group: str, topic: str, filter_class: FilterClass
@@ -70,11 +74,11 @@ class FilterVerbs(Asking):
           ServerError: the filter server refuses it, or cannot compile it; BrokersError: some do,
           and `partial` has the others. ConnectError.
         """
-        full_group = self._full(configured(check_consumer_group, group))
+        full_group = self._brokers.full(configured(check_consumer_group, group))
         configured(check_filter_class, filter_class)
         if filter_class.source is None:
             raise ConfigurationError(f"the class {filter_class.class_name} is put without a source")
-        full_topic = self._full(topic)
+        full_topic = self._brokers.full(topic)
         timeout_s = max(self._client.timeout_s, PUT_TIMEOUT_S)
 
         async def put(address: str) -> None:
@@ -108,20 +112,20 @@ class FilterVerbs(Asking):
             info
             for infos in answers.values.values()
             for info in infos
-            if topic is None or info.topic == self._short(self._full(topic))
+            if topic is None or info.topic == self._brokers.short(self._brokers.full(topic))
         ]
         found.sort(key=lambda info: (info.server, info.topic, info.group))
         answers.check("listing filter classes", found, WHO)
         return found
 
     def _is_of(self, found: _Class) -> bool:
-        return self._is_ours(found.topic) and self._is_ours(found.consumer_group)
+        return self._brokers.is_ours(found.topic) and self._brokers.is_ours(found.consumer_group)
 
     def _filter_class(self, address: str, found: _Class) -> FilterClassInfo:
         return FilterClassInfo(
             address,
-            self._short(found.topic),
-            self._short(found.consumer_group),
+            self._brokers.short(found.topic),
+            self._brokers.short(found.consumer_group),
             found.class_name,
             found.class_crc,
             found.language,
@@ -140,7 +144,7 @@ class FilterVerbs(Asking):
           `partial` has the others. ConnectError.
         """
         header = RemoveMessageFilterClassRequestHeader(
-            consumer_group=self._full(group), topic=self._full(topic)
+            consumer_group=self._brokers.full(group), topic=self._brokers.full(topic)
         )
 
         async def remove(address: str) -> None:
@@ -155,7 +159,7 @@ class FilterVerbs(Asking):
     async def _filter_servers(self, topic: str | None) -> list[str]:
         """The filter servers of a topic, or of all brokers; never none. Raises: NotFoundError."""
         if topic is not None:
-            found = filter_servers_of(await self._route(self._full(topic)))
+            found = filter_servers_of(await self._brokers.route(self._brokers.full(topic)))
             where = f"no broker of the topic {topic}"
         else:
             found = await self._all_filter_servers()
@@ -167,9 +171,9 @@ class FilterVerbs(Asking):
     async def _all_filter_servers(self) -> list[str]:
         """Only routes name them, and each broker has a topic that is called as it is."""
         found: set[str] = set()
-        for name in {broker.name for broker in await self._brokers()}:
+        for name in {broker.name for broker in await self._brokers.find()}:
             try:
-                found.update(filter_servers_of(await self._route(name)))
+                found.update(filter_servers_of(await self._brokers.route(name)))
             except RouteNotFoundError:
                 continue
         return sorted(found)

@@ -15,7 +15,7 @@ from ..client import reading_answer
 from ..core.topics import check_consumer_group, dlq_topic
 from ..errors import ConfigurationError
 from ..producer import configured
-from .asking import TOOLS_GROUP, Answers, NotFoundError
+from .asking import TOOLS_GROUP, Answers, Brokers, NotFoundError
 from .results import BrokerInfo, GroupInfo
 from .topics import TopicVerbs
 
@@ -34,8 +34,13 @@ SYSTEM_GROUPS: Final = frozenset(
 """Groups that brokers have from the start. Source: SubscriptionGroupManager.init, MixAll."""
 
 
-class GroupVerbs(TopicVerbs):
+class GroupVerbs:
     """The part of `Admin` about consumer groups."""
+
+    def __init__(self, brokers: Brokers, topics: TopicVerbs) -> None:
+        self._brokers = brokers
+        self._client = brokers.client
+        self._topics = topics
 
     async def groups(self, *, is_all: bool = False) -> list[str]:
         """Names of the consumer groups that brokers have settings of, sorted.
@@ -50,10 +55,10 @@ class GroupVerbs(TopicVerbs):
         for table in answers.values.values():
             names |= table.keys()
         shown = sorted(
-            self._short(name)
+            self._brokers.short(name)
             for name in names
-            if (is_all and (self._is_ours(name) or _is_system(name)))
-            or (self._is_ours(name) and not _is_system(name))
+            if (is_all and (self._brokers.is_ours(name) or _is_system(name)))
+            or (self._brokers.is_ours(name) and not _is_system(name))
         )
         answers.check("listing groups", shown)
         return shown
@@ -63,12 +68,12 @@ class GroupVerbs(TopicVerbs):
 
         Raises: NotFoundError: no broker has; BrokersError; ServerError; ConnectError.
         """
-        full = self._full(name)
+        full = self._brokers.full(name)
         answers = await self._group_tables()
         settings = {
             broker: table[full] for broker, table in answers.values.items() if full in table
         }
-        info = GroupInfo(self._short(full), settings)
+        info = GroupInfo(self._brokers.short(full), settings)
         answers.check(f"the settings of group {name}", info)
         if not settings:
             raise NotFoundError(f"no broker knows the consumer group {name}")
@@ -82,7 +87,7 @@ class GroupVerbs(TopicVerbs):
             with reading_answer(address):
                 return SubscriptionGroupWrapper.from_body(answer.body).subscription_group_table
 
-        return await self._ask_brokers(await self._brokers(), ask)
+        return await self._brokers.ask(await self._brokers.find(), ask)
 
     async def create_group(
         self, /, name: str, *, cluster: str | None = None, **settings: Any
@@ -96,7 +101,7 @@ class GroupVerbs(TopicVerbs):
         Raises: ConfigurationError: an illegal name, no such setting, or which cluster is meant is
           not clear. ServerError; BrokersError: some brokers have it now, and some do not.
         """
-        full = self._full(configured(check_consumer_group, name))
+        full = self._brokers.full(configured(check_consumer_group, name))
         known = set(SubscriptionGroupConfig.__struct_fields__) - {"group_name"}
         unknown = sorted(settings.keys() - known)
         if unknown:
@@ -110,8 +115,8 @@ class GroupVerbs(TopicVerbs):
             code = RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP
             await self._client.request(address, code, body=body)
 
-        brokers = await self._brokers_to_change(cluster)
-        answers = await self._ask_brokers(brokers, ask, is_change=True)
+        brokers = await self._brokers.find_to_change(cluster)
+        answers = await self._brokers.ask(brokers, ask, is_change=True)
         answers.check(f"creating group {name}", None)
 
     async def delete_group(
@@ -131,8 +136,8 @@ class GroupVerbs(TopicVerbs):
 
         Raises: NotFoundError: no broker has it. ServerError; BrokersError: some still have it.
         """
-        full = self._full(name)
-        brokers = await self._brokers(cluster)
+        full = self._brokers.full(name)
+        brokers = await self._brokers.find(cluster)
         tables = await self._group_tables()
         tables.check(f"deleting group {name}", None)
         brokers = [broker for broker in brokers if full in tables.values.get(broker.name, {})]
@@ -145,11 +150,11 @@ class GroupVerbs(TopicVerbs):
         async def ask(broker: BrokerInfo, address: str) -> None:
             await self._client.request(address, RequestCode.DELETE_SUBSCRIPTIONGROUP, header)
 
-        answers = await self._ask_brokers(brokers, ask, is_change=True)
+        answers = await self._brokers.ask(brokers, ask, is_change=True)
         answers.check(f"deleting group {name}", None)
         if with_topics:
             for topic in (retry_topic(full), dlq_topic(full)):
-                await self._delete_topic_if_there(topic)
+                await self._topics.delete_if_there(topic)
 
 
 def _is_system(full: str) -> bool:

@@ -31,7 +31,7 @@ from ..errors import (
 from ..message import ReceivedMessage
 from ..producer import configured
 from ..pulling import max_offset
-from .asking import Answers, NotFoundError, ask_all, brokers_of, queues_of
+from .asking import Answers, Brokers, NotFoundError, ask_all, brokers_of, queues_of
 from .looking import PULL_COUNT, first_offset_at, look
 from .results import BrokerInfo
 from .topics import TopicVerbs
@@ -42,8 +42,13 @@ TIME_MAX: Final[int] = INT64_MAX
 _PORT_MAX: Final = 65_535
 
 
-class MessageVerbs(TopicVerbs):
+class MessageVerbs:
     """The part of `Admin` about single messages."""
+
+    def __init__(self, brokers: Brokers, topics: TopicVerbs) -> None:
+        self._brokers = brokers
+        self._client = brokers.client
+        self._topics = topics
 
     async def message(self, message_id: str, topic: str | None = None) -> ReceivedMessage:
         """A message by its id: the one that its producer gave it, or the broker's.
@@ -64,10 +69,10 @@ class MessageVerbs(TopicVerbs):
         place = _place(message_id)
         if place is not None:
             return await self._message_at(message_id, place, topic)
-        topics = await self.topics() if topic is None else [topic]
+        topics = await self._topics.topics() if topic is None else [topic]
         failed: Answers[str, None] = Answers()
         for each in topics:
-            full = self._full(each)
+            full = self._brokers.full(each)
             try:
                 answers = await self._look_up(full, message_id, COUNT, 0, TIME_MAX, is_id=True)
             except RouteNotFoundError:
@@ -88,7 +93,7 @@ class MessageVerbs(TopicVerbs):
     ) -> ReceivedMessage:
         host = f"[{place.ip}]" if ":" in place.ip else place.ip
         address = f"{host}:{place.port}"
-        full = None if topic is None else self._full(topic)
+        full = None if topic is None else self._brokers.full(topic)
         header = ViewMessageRequestHeader(topic=full, offset=place.physical_offset)
         code = RequestCode.VIEW_MESSAGE_BY_ID
         try:
@@ -104,9 +109,9 @@ class MessageVerbs(TopicVerbs):
         if len(found) != 1:
             raise BadAnswerError(address, f"{len(found)} messages instead of one")
         if full is not None and found[0].topic != full:
-            topics = f"{self._short(found[0].topic)}, not {topic}"
+            topics = f"{self._brokers.short(found[0].topic)}, not {topic}"
             raise NotFoundError(f"the message {message_id} is in the topic {topics}")
-        names = [b.name for b in await self._brokers() if address in b.addresses.values()]
+        names = [b.name for b in await self._brokers.find() if address in b.addresses.values()]
         return self._received(found[0], names[0] if names else address)
 
     async def messages_by_key(
@@ -128,7 +133,7 @@ class MessageVerbs(TopicVerbs):
         """
         if not key or count < 1:
             raise ConfigurationError("a look-up needs a key and a count of 1 or more")
-        full = self._full(configured(check_topic, topic))
+        full = self._brokers.full(configured(check_topic, topic))
         answers = await self._look_up(full, key, count, begin_ms, end_ms, is_id=False)
         found = _sorted(answers)
         answers.check(f"looking for key {key} in topic {topic}", found)
@@ -137,7 +142,7 @@ class MessageVerbs(TopicVerbs):
     async def _look_up(
         self, full: str, key: str, count: int, begin_ms: int, end_ms: int, *, is_id: bool
     ) -> Answers[str, list[ReceivedMessage]]:
-        brokers = brokers_of(await self._route(full))
+        brokers = brokers_of(await self._brokers.route(full))
         header = QueryMessageRequestHeader(
             topic=full,
             key=key,
@@ -171,7 +176,7 @@ class MessageVerbs(TopicVerbs):
                 and (message.unique_key == key or (not is_id and key in _keys(message)))
             ]
 
-        return await self._ask_brokers(brokers, ask)
+        return await self._brokers.ask(brokers, ask)
 
     async def messages_by_time(
         self,
@@ -191,8 +196,8 @@ class MessageVerbs(TopicVerbs):
         """
         if count < 1 or begin_ms < 0:
             raise ConfigurationError("a look-up needs a time since 1970 and a count of 1 or more")
-        full = self._full(topic)
-        queues = queues_of(full, await self._route(full))
+        full = self._brokers.full(topic)
+        queues = queues_of(full, await self._brokers.route(full))
 
         def call(queue: MessageQueue) -> Callable[[], Awaitable[list[ReceivedMessage]]]:
             return lambda: self._pull_span(queue, begin_ms, end_ms, count)
@@ -206,7 +211,7 @@ class MessageVerbs(TopicVerbs):
         self, group: str, begin_ms: int = 0, end_ms: int = TIME_MAX, *, count: int = COUNT
     ) -> list[ReceivedMessage]:
         """What a group gave up; as `messages_by_time`. None if it never gave up anything."""
-        topic = dlq_topic(self._full(group))
+        topic = dlq_topic(self._brokers.full(group))
         try:
             return await self.messages_by_time(topic, begin_ms, end_ms, count=count)
         except RouteNotFoundError:
@@ -231,7 +236,7 @@ class MessageVerbs(TopicVerbs):
 
     def _received(self, ext: MessageExt, broker_name: str) -> ReceivedMessage:
         queue = MessageQueue(ext.topic, broker_name, ext.queue_id)
-        return ReceivedMessage(ext, queue, self._short(ext.topic))
+        return ReceivedMessage(ext, queue, self._brokers.short(ext.topic))
 
 
 def _place(message_id: str) -> OffsetId | None:

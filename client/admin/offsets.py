@@ -31,12 +31,13 @@ from ..errors import (
 )
 from ..producer import configured
 from ..pulling import broker_of, commit_offset, max_offset, min_offset, offset_table
-from .asking import Answers, ask_all, brokers_of, is_not_supported, queues_of
+from .asking import Answers, Brokers, ask_all, brokers_of, is_not_supported, queues_of
 from .brokers import BrokerVerbs
 from .clients import ClientVerbs
 from .groups import GroupVerbs
 from .looking import first_offset_at, look
 from .results import BrokerInfo, GroupLag, QueueLag, QueueOffsets, QueueReset
+from .topics import TopicVerbs
 
 SERVER_SIDE_RESET: Final = "useServerSideResetOffset"
 """The setting of 5.x brokers that change offsets themselves, whether consumers are there or not."""
@@ -44,22 +45,37 @@ SERVER_SIDE_RESET: Final = "useServerSideResetOffset"
 T = TypeVar("T")
 
 
-class OffsetVerbs(ClientVerbs, GroupVerbs, BrokerVerbs):
+class OffsetVerbs:
     """The part of `Admin` about offsets."""
+
+    def __init__(
+        self,
+        brokers: Brokers,
+        topics: TopicVerbs,
+        groups: GroupVerbs,
+        clients: ClientVerbs,
+        broker_verbs: BrokerVerbs,
+    ) -> None:
+        self._brokers = brokers
+        self._client = brokers.client
+        self._topics = topics
+        self._groups = groups
+        self._clients = clients
+        self._broker_verbs = broker_verbs
 
     async def offsets(self, topic: str) -> list[QueueOffsets]:
         """What each queue of a topic holds, sorted by broker name and queue id.
 
         Raises: RouteNotFoundError: there is no such topic. BrokersError; ServerError; ConnectError.
         """
-        full = self._full(topic)
-        queues = queues_of(full, await self._route(full), is_writable_too=True)
+        full = self._brokers.full(topic)
+        queues = queues_of(full, await self._brokers.route(full), is_writable_too=True)
 
         async def ask(queue: MessageQueue) -> QueueOffsets:
             begin = await min_offset(self._client, queue)
             end = await max_offset(self._client, queue)
             last_ms = await self._last_store_ms(queue, end) if begin < end else None
-            short = self._short(queue.topic)
+            short = self._brokers.short(queue.topic)
             return QueueOffsets(short, queue.broker_name, queue.queue_id, begin, end, last_ms)
 
         answers = await _ask_queues(queues, ask)
@@ -85,19 +101,19 @@ class OffsetVerbs(ClientVerbs, GroupVerbs, BrokerVerbs):
           such topic. BrokersError: `partial` has the other brokers' queues. ServerError;
           ConnectError.
         """
-        full = self._full(configured(check_group, group))
+        full = self._brokers.full(configured(check_group, group))
         queues: list[MessageQueue] = []
         if topic is not None:
-            full_topic = self._full(topic)
-            queues = queues_of(full_topic, await self._route(full_topic))
+            full_topic = self._brokers.full(topic)
+            queues = queues_of(full_topic, await self._brokers.route(full_topic))
         else:
             for each in sorted(await self._topics_of_group(full)):
                 try:
-                    queues += queues_of(each, await self._route(each))
+                    queues += queues_of(each, await self._brokers.route(each))
                 except RouteNotFoundError:
                     continue  # deleted meanwhile, or a retry topic not made yet
         answers = await self._lags(full, queues)
-        result = GroupLag(self._short(full), tuple(answers.values.values()))
+        result = GroupLag(self._brokers.short(full), tuple(answers.values.values()))
         answers.check(f"the lag of group {group}", result)
         return result
 
@@ -109,7 +125,7 @@ class OffsetVerbs(ClientVerbs, GroupVerbs, BrokerVerbs):
             # In this order: what arrives meanwhile makes no lag below zero.
             begin = await min_offset(self._client, queue)
             end = await max_offset(self._client, queue)
-            short = self._short(queue.topic)
+            short = self._brokers.short(queue.topic)
             return QueueLag(short, queue.broker_name, queue.queue_id, committed, begin, end)
 
         return await _ask_queues(queues, ask)
@@ -128,24 +144,24 @@ class OffsetVerbs(ClientVerbs, GroupVerbs, BrokerVerbs):
 
         Raises: NotFoundError: with nothing, and there is no such group.
         """
-        brokers = await self._brokers()
-        connections = await self._consumer_connections(full, brokers)
-        connections.check(f"the topics of group {self._short(full)}", None)
+        brokers = await self._brokers.find()
+        connections = await self._clients.consumer_connections(full, brokers)
+        connections.check(f"the topics of group {self._brokers.short(full)}", None)
         topics: set[str] = set()
         for body in connections.values.values():
             if body is not None:
                 topics |= body.subscription_table.keys()
-        kept = await self._ask_brokers(brokers, self._topics_with_offsets(full))
+        kept = await self._brokers.ask(brokers, self._topics_with_offsets(full))
         unknown = [broker for broker in brokers if is_not_supported_by(kept, broker.name)]
         for broker in unknown:
             del kept.errors[broker.name]
-        kept.check(f"the topics of group {self._short(full)}", None)
+        kept.check(f"the topics of group {self._brokers.short(full)}", None)
         for names in kept.values.values():
             topics |= names
         if unknown:
             topics |= await self._topics_by_asking_each(full, unknown)
         if not topics:
-            await self.group(full)  # raises when there is none
+            await self._groups.group(full)  # raises when there is none
         return topics
 
     def _topics_with_offsets(self, full: str) -> Callable[[BrokerInfo, str], Awaitable[set[str]]]:
@@ -161,7 +177,7 @@ class OffsetVerbs(ClientVerbs, GroupVerbs, BrokerVerbs):
 
     async def _topics_by_asking_each(self, full: str, brokers: list[BrokerInfo]) -> set[str]:
         """For brokers that do not serve 343: who consumes each topic there is."""
-        names = await self._topic_names(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
+        names = await self._topics.topic_names(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
         addresses = {broker.name: broker.address for broker in brokers}
 
         def call(topic: str, address: str) -> Callable[[], Awaitable[bool]]:
@@ -182,7 +198,7 @@ class OffsetVerbs(ClientVerbs, GroupVerbs, BrokerVerbs):
                 error = next(iter(answers.errors.values()))
                 failed: Answers[str, None] = Answers()
                 failed.errors[name] = error
-                failed.check(f"the topics of group {self._short(full)}", None)
+                failed.check(f"the topics of group {self._brokers.short(full)}", None)
             topics |= {topic for topic, is_there in answers.values.items() if is_there}
         return topics
 
@@ -223,8 +239,11 @@ class OffsetVerbs(ClientVerbs, GroupVerbs, BrokerVerbs):
             raise ConfigurationError(f"`to` is 'begin' or 'end', not {to!r}")
         if timestamp_ms is not None and timestamp_ms < 0:
             raise ConfigurationError(f"a time is not negative: {timestamp_ms}")
-        full, full_topic = self._full(configured(check_group, group)), self._full(topic)
-        route = await self._route(full_topic)
+        full, full_topic = (
+            self._brokers.full(configured(check_group, group)),
+            self._brokers.full(topic),
+        )
+        route = await self._brokers.route(full_topic)
         queues = queues_of(full_topic, route)
         if offsets is not None:
             queues = _chosen(queues, {self._of_topic(q): o for q, o in offsets.items()})
@@ -239,7 +258,7 @@ class OffsetVerbs(ClientVerbs, GroupVerbs, BrokerVerbs):
             else:
                 find = min_offset if to == "begin" else max_offset
                 after = await find(self._client, queue)
-            short = self._short(queue.topic)
+            short = self._brokers.short(queue.topic)
             return QueueReset(short, queue.broker_name, queue.queue_id, before, after)
 
         plans = await _ask_queues(queues, plan)
@@ -257,7 +276,7 @@ class OffsetVerbs(ClientVerbs, GroupVerbs, BrokerVerbs):
         )
 
     def _of_topic(self, queue: MessageQueue) -> MessageQueue:
-        return MessageQueue(self._full(queue.topic), queue.broker_name, queue.queue_id)
+        return MessageQueue(self._brokers.full(queue.topic), queue.broker_name, queue.queue_id)
 
     async def _carry_out(
         self,
@@ -271,8 +290,8 @@ class OffsetVerbs(ClientVerbs, GroupVerbs, BrokerVerbs):
         for queue, planned in plans.items():
             by_broker.setdefault(queue.broker_name, {})[queue] = planned
         brokers = [broker for broker in brokers if broker.name in by_broker]
-        connections = await self._consumer_connections(full, brokers)
-        connections.check(f"resetting group {self._short(full)}", [])
+        connections = await self._clients.consumer_connections(full, brokers)
+        connections.check(f"resetting group {self._brokers.short(full)}", [])
 
         async def reset(broker: BrokerInfo, address: str) -> list[QueueReset]:
             mine = by_broker[broker.name]
@@ -282,10 +301,10 @@ class OffsetVerbs(ClientVerbs, GroupVerbs, BrokerVerbs):
                 return await self._reset_queues(full, address, mine)
             return await self._reset_online(full, address, mine, timestamp_ms)
 
-        answers = await self._ask_brokers(brokers, reset, is_change=True)
+        answers = await self._brokers.ask(brokers, reset, is_change=True)
         done = [each for part in answers.values.values() for each in part]
         done.sort(key=lambda each: (each.broker_name, each.queue_id))
-        answers.check(f"resetting group {self._short(full)}", done)
+        answers.check(f"resetting group {self._brokers.short(full)}", done)
         return done
 
     async def _write(
@@ -307,15 +326,16 @@ class OffsetVerbs(ClientVerbs, GroupVerbs, BrokerVerbs):
     ) -> list[QueueReset]:
         """Have the broker set single queues."""
         try:
-            settings = await self.broker_config(address)
+            settings = await self._broker_verbs.broker_config(address)
         except ClientError as error:
             if not is_not_supported(error):
                 raise
             settings = {}
         if settings.get(SERVER_SIDE_RESET) != "true":
             raise ConfigurationError(
-                f"consumers of the group {self._short(full)} are connected, and would overwrite "
-                "single offsets: stop them first, or reset to a time, the begin or the end"
+                f"consumers of the group {self._brokers.short(full)} are connected, and "
+                "would overwrite single offsets: stop them first, or reset to a time, the begin or "
+                "the end"
             )
         for queue, planned in plans.items():
             header = ResetQueueOffsetRequestHeader(

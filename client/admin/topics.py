@@ -28,15 +28,19 @@ from ..client import reading_answer
 from ..core.topics import check_topic, is_dlq_topic, is_retry_topic
 from ..errors import ClientError, ConfigurationError, RouteNotFoundError
 from ..producer import configured
-from .asking import Asking, NotFoundError, ask_all, brokers_of, is_not_supported
+from .asking import Brokers, NotFoundError, ask_all, brokers_of, is_not_supported
 from .results import NO_ATTRIBUTES, BrokerInfo, TopicInfo, TopicOnBroker
 
 QUEUES = 8
 """Queues of a new topic on each broker. RocketMQ: those of mqadmin's updateTopic."""
 
 
-class TopicVerbs(Asking):
+class TopicVerbs:
     """The part of `Admin` about topics."""
+
+    def __init__(self, brokers: Brokers) -> None:
+        self._brokers = brokers
+        self._client = brokers.client
 
     async def topics(self, *, is_all: bool = False) -> list[str]:
         """Names of the topics, sorted.
@@ -46,21 +50,22 @@ class TopicVerbs(Asking):
 
         Raises: ServerError; ConnectError: no name server answers.
         """
-        names = await self._topic_names(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
+        names = await self.topic_names(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
         if is_all:
-            shown = {name for name in names if self._is_ours(name) or _is_system(name)}
-            return sorted(map(self._short, shown))
-        system = await self._topic_names(RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS)
+            shown = {name for name in names if self._brokers.is_ours(name) or _is_system(name)}
+            return sorted(map(self._brokers.short, shown))
+        system = await self.topic_names(RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS)
         # A broker makes one for each cluster's replies.
         system |= {f"{name}_REPLY_TOPIC" for name in system}
         return sorted(
-            self._short(name)
+            self._brokers.short(name)
             for name in names - system
-            if self._is_ours(name)
+            if self._brokers.is_ours(name)
             and not (_is_system(name) or is_retry_topic(name) or is_dlq_topic(name))
         )
 
-    async def _topic_names(self, code: RequestCode) -> set[str]:
+    async def topic_names(self, code: RequestCode) -> set[str]:
+        """Full names of the topics that a name server lists for a request without a header."""
         answer = await self._client.request_name_server(code)
         with reading_answer(";".join(self._client.url.name_servers)):
             return set(TopicList.from_body(answer.body).topic_list)
@@ -71,8 +76,8 @@ class TopicVerbs(Asking):
         Raises: RouteNotFoundError: there is no such topic. BrokersError: `partial` has what the
           name server knows of the brokers that failed. ServerError; ConnectError.
         """
-        full = self._full(name)
-        route = await self._route(full)
+        full = self._brokers.full(name)
+        route = await self._brokers.route(full)
         brokers = brokers_of(route)
         by_name = {broker.name: broker for broker in brokers}
         on_broker = {}
@@ -90,7 +95,7 @@ class TopicVerbs(Asking):
         async def ask(broker: BrokerInfo, address: str) -> TopicConfig:
             return await self._topic_config(address, full)
 
-        answers = await self._ask_brokers(brokers, ask)
+        answers = await self._brokers.ask(brokers, ask)
         for broker in brokers:
             config = answers.values.get(broker.name)
             if config is not None:
@@ -104,7 +109,9 @@ class TopicVerbs(Asking):
                     config.order,
                     config.attributes,
                 )
-        info = TopicInfo(self._short(full), tuple(on_broker[each] for each in sorted(on_broker)))
+        info = TopicInfo(
+            self._brokers.short(full), tuple(on_broker[each] for each in sorted(on_broker))
+        )
         answers.check(f"the settings of topic {name}", info)
         return info
 
@@ -153,7 +160,7 @@ class TopicVerbs(Asking):
         Raises: ConfigurationError: an illegal name or number, or which cluster is meant is not
           clear. ServerError; BrokersError: some brokers have it now, and some do not.
         """
-        full = self._full(configured(check_topic, name))
+        full = self._brokers.full(configured(check_topic, name))
         read_queues = queues if read_queues is None else read_queues
         if min(queues, read_queues) < 1:
             raise ConfigurationError(f"a topic has at least one queue, not {queues}/{read_queues}")
@@ -175,8 +182,8 @@ class TopicVerbs(Asking):
         async def ask(broker: BrokerInfo, address: str) -> None:
             await self._client.request(address, RequestCode.UPDATE_AND_CREATE_TOPIC, header)
 
-        brokers = await self._brokers_to_change(cluster)
-        answers = await self._ask_brokers(brokers, ask, is_change=True)
+        brokers = await self._brokers.find_to_change(cluster)
+        answers = await self._brokers.ask(brokers, ask, is_change=True)
         self._client.forget_route(full)
         answers.check(f"creating topic {name}", None)
 
@@ -189,8 +196,8 @@ class TopicVerbs(Asking):
         Raises: RouteNotFoundError: there is no such topic. ServerError; BrokersError: some brokers
           or name servers still have it.
         """
-        full = self._full(name)
-        brokers = brokers_of(await self._route(full))
+        full = self._brokers.full(name)
+        brokers = brokers_of(await self._brokers.route(full))
         if cluster is not None:
             brokers = [broker for broker in brokers if broker.cluster == cluster]
             if not brokers:
@@ -200,7 +207,7 @@ class TopicVerbs(Asking):
         async def ask(broker: BrokerInfo, address: str) -> None:
             await self._client.request(address, RequestCode.DELETE_TOPIC_IN_BROKER, header)
 
-        answers = await self._ask_brokers(brokers, ask, is_change=True)
+        answers = await self._brokers.ask(brokers, ask, is_change=True)
         # A broker that still has it registers it again.
         answers.check(f"deleting topic {name}", None)
         forget = DeleteTopicFromNamesrvRequestHeader(topic=full, cluster_name=cluster)
@@ -216,7 +223,8 @@ class TopicVerbs(Asking):
         self._client.forget_route(full)
         answers.check(f"deleting topic {name}", None)
 
-    async def _delete_topic_if_there(self, full: str) -> None:
+    async def delete_if_there(self, full: str) -> None:
+        """As `delete_topic`, but a topic that is not there is no error."""
         with contextlib.suppress(RouteNotFoundError):
             await self.delete_topic(full)
 

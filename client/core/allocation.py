@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 from bisect import bisect_left
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -307,14 +307,3 @@ def _text_of(queue: MessageQueue) -> str:
         f"MessageQueue [topic={queue.topic}, brokerName={queue.broker_name},"
         f" queueId={queue.queue_id}]"
     )
-
-
-STRATEGIES: Final[Mapping[str, AllocateMessageQueueStrategy]] = {
-    strategy.name: strategy
-    for strategy in (
-        AllocateMessageQueueAveragely(),
-        AllocateMessageQueueAveragelyByCircle(),
-        AllocateMessageQueueConsistentHash(),
-    )
-}
-"""The strategies that take no arguments, by name."""

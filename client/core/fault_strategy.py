@@ -23,8 +23,6 @@ NOT_AVAILABLE_DURATION_MS: Final = (0, 0, 2000, 5000, 6000, 10_000, 30_000)
 ISOLATION_LATENCY_MS: Final = 10_000
 """Latency that a failed send counts as. Source: MQFaultStrategy.updateFaultItem."""
 
-DETECT_INTERVAL_MS: Final = 2000
-"""Interval of checks of an unreachable broker. Source: ClientConfig.detectInterval."""
 
 _POSITIVE: Final = 0x7FFFFFFF
 
@@ -61,15 +59,13 @@ class FaultItem:
     """The state of a broker, as far as sends have shown it.
 
     Attributes:
-      current_latency_ms: latency of the last send.
-      available_from_ms: time until which the broker is avoided, by the caller's clock.
-      check_at_ms: time of the next check, if it is unreachable.
-      is_reachable: whether the last send or check reached the broker.
+      current_latency_ms: of the last send.
+      available_from_ms: it is avoided before, on the caller's clock.
+      is_reachable: whether the last send got through.
     """
 
     current_latency_ms: float = 0
     available_from_ms: float = 0
-    check_at_ms: float = 0
     is_reachable: bool = True
 
 
@@ -117,31 +113,6 @@ class LatencyFaultTolerance:
         """Whether the last send or check reached a broker; unknown brokers count as reachable."""
         item = self.items.get(broker_name)
         return item is None or item.is_reachable
-
-    def take_due_checks(self, now_ms: float, interval_ms: float = DETECT_INTERVAL_MS) -> list[str]:
-        """The unreachable brokers that are due for a check; the next one is `interval_ms` later.
-
-        The caller reports the result by `set_reachable`, or by `remove` if the broker has no
-        address any more. (Java also checks reachable brokers, and ignores the result.)
-        """
-        due = [
-            name
-            for name, item in self.items.items()
-            if not item.is_reachable and now_ms >= item.check_at_ms
-        ]
-        for name in due:
-            self.items[name].check_at_ms = now_ms + interval_ms
-        return due
-
-    def set_reachable(self, broker_name: str) -> None:
-        """Record that a check reached a broker."""
-        item = self.items.get(broker_name)
-        if item is not None:
-            item.is_reachable = True
-
-    def remove(self, broker_name: str) -> None:
-        """Forget a broker."""
-        self.items.pop(broker_name, None)
 
 
 class FaultStrategy:

@@ -15,7 +15,6 @@ from ...common.topic_names import (
     RETRY_TOPIC_PREFIX,
     is_system_group,
     is_system_topic,
-    retry_topic,
 )
 
 NAMESPACE_SEPARATOR: Final = "%"
@@ -53,34 +52,6 @@ def without_namespace(resource: str, namespace: str | None) -> str:
     prefix, name = _split(resource)
     head = namespace + NAMESPACE_SEPARATOR
     return prefix + name[len(head) :] if name.startswith(head) else resource
-
-
-def without_any_namespace(resource: str) -> str:
-    """The name of a topic or group without its namespace, whatever that is."""
-    namespace = namespace_of(resource)
-    if not namespace:
-        return resource
-    prefix, name = _split(resource)
-    return prefix + name[len(namespace) + 1 :]
-
-
-def namespace_of(resource: str) -> str:
-    """The namespace of a topic or group; "" if it has none."""
-    if _is_system(resource):
-        return ""
-    name = _split(resource)[1]
-    head, separator, _ = name.partition(NAMESPACE_SEPARATOR)
-    return head if separator else ""
-
-
-def retry_topic_with_namespace(namespace: str | None, group: str) -> str:
-    """The retry topic of a group in a namespace.
-
-    Args:
-      namespace: namespace of the client; None or "": none.
-      group: name of the group, not empty; it may have the namespace already.
-    """
-    return retry_topic(with_namespace(namespace, group))
 
 
 def _split(resource: str) -> tuple[str, str]:

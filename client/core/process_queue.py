@@ -15,10 +15,6 @@ from typing import Final, Generic, Protocol, TypeVar
 
 REBALANCE_LOCK_MAX_LIVE_MS: Final = 30_000
 """Time after which a lock that was not renewed counts as expired."""
-REBALANCE_LOCK_INTERVAL_MS: Final = 20_000
-"""Interval of renewing locks."""
-PULL_MAX_IDLE_MS: Final = 120_000
-"""Time without a pull after which a queue counts as stuck."""
 
 _HOLES_COUNT_MIN: Final = 1024  # fewer offsets of settled messages cost too little to remove
 
@@ -284,7 +280,3 @@ class ProcessQueue(Generic[MessageT]):
     def is_lock_expired(self, now_ms: float) -> bool:
         """Whether the lock was granted more than 30 s ago, so another client may have it."""
         return now_ms - self.last_lock_ms > REBALANCE_LOCK_MAX_LIVE_MS
-
-    def is_pull_expired(self, now_ms: float) -> bool:
-        """Whether the last pull was more than 120 s ago, so pulling is stuck."""
-        return now_ms - self.last_pull_ms > PULL_MAX_IDLE_MS

@@ -52,11 +52,6 @@ class TopicPublishInfo:
     queues: tuple[MessageQueue, ...]
     is_ordered: bool = False
 
-    @property
-    def is_ok(self) -> bool:
-        """Whether there are queues."""
-        return bool(self.queues)
-
 
 def publish_info(topic: str, route: TopicRouteData) -> TopicPublishInfo:
     """The writable queues of a topic.

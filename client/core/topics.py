@@ -108,29 +108,6 @@ def check_send_topic(topic: str) -> None:
         )
 
 
-def check_message(
-    topic: str,
-    body: bytes | None,
-    *,
-    body_size_max: int = MESSAGE_SIZE_MAX,
-    multi_dispatch: str | None = None,
-) -> None:
-    """Check that brokers would accept a message.
-
-    Args:
-      topic: topic of the message.
-      body, body_size_max: see `check_body`.
-      multi_dispatch: the property INNER_MULTI_DISPATCH, if there is one.
-
-    Raises: ValueError: as `check_send_topic` and `check_body`, or `multi_dispatch` has a slash.
-    Source: Validators.checkMessage.
-    """
-    check_send_topic(topic)
-    check_body(topic, body, body_size_max)
-    if multi_dispatch is not None and "/" in multi_dispatch:
-        raise ValueError(f"INNER_MULTI_DISPATCH {multi_dispatch!r} has a slash, which is forbidden")
-
-
 def check_body(topic: str, body: bytes | None, body_size_max: int) -> None:
     """Check that brokers would accept a body.
 

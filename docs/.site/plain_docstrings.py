@@ -2,8 +2,8 @@
 
 They are Google's, with less to write: sections follow one another without blank lines and are
 indented by two, `Raises` often stands in one line, `Keys` are a TypedDict's, `options` are the
-`**options`, and a colon more announces an example. A blocking class's `forwarded(AsyncClass.verb)`
-is shown as the method that it is.
+`**options`, and a colon more announces an example. A blocking class's `forwarded(AsyncClass.verb)`,
+or `Admin`'s of one of its parts, is shown as the method that it is.
 """
 
 from __future__ import annotations
@@ -28,17 +28,25 @@ class PlainDocstrings(Extension):
     def on_package(self, *, pkg: Module, **kwargs: Any) -> None:
         """Called by griffe."""
         for each in [each for each in _objects(pkg) if isinstance(each, Attribute)]:
-            forward = FORWARDED.fullmatch(str(each.value))
-            if forward is not None and isinstance(each.parent, Class):
-                twin = pkg.modules_collection[each.resolve(forward[1])]
-                each.parent.set_member(each.name, _method(each.name, twin.all_members[forward[2]]))
+            verb = _forwarded(pkg, each)
+            if verb is not each and isinstance(each.parent, Class):
+                each.parent.set_member(each.name, _method(each.name, verb))
         for each in _objects(pkg):
             if each.docstring is not None:
                 each.docstring.value = rewritten(each.docstring.value, _parameters(each))
 
 
+def _forwarded(pkg: Module, member: Object) -> Object:
+    """The verb that a member forwards to, by however many classes; others: the member."""
+    forward = FORWARDED.fullmatch(str(getattr(member, "value", "")))
+    if forward is None:
+        return member
+    part = pkg.modules_collection[member.resolve(forward[1])]
+    return _forwarded(pkg, part.all_members[forward[2]])
+
+
 def _method(name: str, verb: Object) -> Function:
-    """The verb of an async class as a method of the blocking class."""
+    """The verb of another class as a method."""
     method = Function(name, parameters=verb.parameters, returns=verb.returns, lineno=verb.lineno)
     if verb.docstring is not None:
         text = verb.docstring

@@ -1,4 +1,4 @@
-"""The call of pytest on the cells, and the run that comes out of it."""
+"""The call of pytest on the cells, and the run that results from it."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ from ...store.clock import SystemClock
 from ..report.cells import Cell, Run, Verdict
 from .plugin import JOBS, VERSIONS, cell_of, test_id
 
-ENDED = "the run was ended before"
+ENDED = "the run ended before this cell was reached"
 PLUGINS: Final = (
     "xdist.plugin",
     "pytest_metadata.plugin",
     "pytest_html.plugin",
     f"{__package__}.plugin",
 )
-"""Those of the environment are not asked: they might change the order, or read other settings."""
+"""No plugins of the environment are loaded: they might change the order or read other settings."""
 NO_AUTOLOAD = "PYTEST_DISABLE_PLUGIN_AUTOLOAD"
 
 
 @dataclass(frozen=True)
 class Options:
-    """What pytest is called with.
+    """The options of the call.
 
     Attributes:
       interop: options of `plugin`.
-      parallel: test processes; 1: this process plays everything.
+      parallel: test processes; 1: this process runs everything.
       junit, html: files to write.
     """
 
@@ -60,24 +60,24 @@ class Options:
 
 
 def call(options: Options) -> tuple[Run, bool]:
-    """Run the tests; the run, and whether a signal ended it early.
+    """Run the tests and return the run, and whether a signal ended it early.
 
     Raises:
-      RuntimeError: pytest itself broke down; what it printed says why.
+      RuntimeError: pytest ended with an internal or usage error, which it has printed.
       ModuleNotFoundError: a package of the extra `interop` is not installed.
     """
     for name in PLUGINS:
         import_module(name)  # pytest would hide which package is missing
-    gatherer = _Gatherer()
+    collector = _CellCollector()
     with _environment(NO_AUTOLOAD, "1"), _term_as_ctrl_c():
-        status = pytest.main(options.arguments(), plugins=[gatherer])
+        status = pytest.main(options.arguments(), plugins=[collector])
     if status in (pytest.ExitCode.INTERNAL_ERROR, pytest.ExitCode.USAGE_ERROR):
         raise RuntimeError(f"pytest ended with {pytest.ExitCode(status).name}")
-    return gatherer.run(), status == pytest.ExitCode.INTERRUPTED
+    return collector.run(), status == pytest.ExitCode.INTERRUPTED
 
 
-class _Gatherer:
-    """A plugin of the process that reports: gathers the cells of all processes."""
+class _CellCollector:
+    """A plugin of the reporting process: collects the cells of all processes."""
 
     def __init__(self) -> None:
         self._began_s = time.monotonic()
@@ -88,25 +88,25 @@ class _Gatherer:
         self._has_workers = False
 
     def pytest_sessionstart(self, session: pytest.Session) -> None:
-        """Note what is owed."""
+        """Take the expected cells from the jobs."""
         self._versions = session.config.stash[VERSIONS]
         owed = (cell for job in session.config.stash[JOBS] for cell in job.owed)
         self._owed = {test_id(cell): cell for cell in owed}
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodeready(self) -> None:
-        """Note that other processes play."""
+        """Note that xdist's workers run the tests."""
         self._has_workers = True
 
     def pytest_keyboard_interrupt(self) -> None:
-        """Let the test processes end their jobs now; xdist would wait for ten seconds."""
-        # What else this process has started, its guard, takes no notice.
+        """Interrupt the test processes now; xdist would wait for ten seconds."""
+        # The guard, also a child of this process, ignores SIGINT.
         for child in psutil.Process().children() if self._has_workers else ():
             with contextlib.suppress(psutil.NoSuchProcess):
                 child.send_signal(signal.SIGINT)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Note the cell of a test, or that its process broke down."""
+        """Take the cell of a test; without one its process has crashed."""
         name = report.nodeid.partition("[")[2].rpartition("]")[0]
         cell = cell_of(report)
         if cell is None and report.failed and name in self._owed:
@@ -116,7 +116,7 @@ class _Gatherer:
             self._found[name] = cell
 
     def run(self) -> Run:
-        """All cells in the order of the matrix; those that were not reached are skipped."""
+        """All cells in the order of the matrix; cells that were not reached are skipped."""
         started_at = self._started_at.isoformat(timespec="seconds").replace("+00:00", "Z")
         cells = (
             self._found.get(name, replace(cell, verdict=Verdict.SKIPPED, detail=ENDED))
@@ -140,7 +140,7 @@ def _environment(name: str, value: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _term_as_ctrl_c() -> Iterator[None]:
-    """While it is entered, SIGTERM does what SIGINT does: pytest ends, and writes its reports."""
+    """Handle SIGTERM like SIGINT while entered: pytest ends and writes its reports."""
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         yield

@@ -1,6 +1,6 @@
-"""A pytest plugin that makes a test of each cell which its options ask for.
+"""A pytest plugin that makes a test of each cell selected by its options.
 
-With several processes (pytest-xdist) the cells of a job stay together in one: a job is played once.
+With several processes (pytest-xdist) the cells of a job stay in one process: a job runs once.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ import msgspec
 import pytest
 
 from ..guard import temporary_folder
-from ..jobs import Job, Tell
+from ..jobs import Job, OnCell
 from ..process import PeerError
 from ..providers import BROKERS, Wanted, find_jobs
 from ..report.cells import Cell, Kind, Run, Verdict
 from ..report.text import SIGNS, explained, printable
 from ..versions import collect_versions
-from .playing import Plays
+from .job_runner import JobRunner
 
 if TYPE_CHECKING:
     from xdist.scheduler import LoadScopeScheduling
@@ -30,24 +30,25 @@ VERSIONS: Final = pytest.StashKey[dict[str, str]]()
 RESULT: Final = pytest.StashKey[Cell]()
 
 
-# ---- what is played ----------------------------------------------------------------------
+# ---- collection and execution ------------------------------------------------------------
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the options, which are those of `trocket interop run`."""
     group = parser.getgroup("interop", "cells of trocket.interop")
     some: dict[str, Any] = {"action": "append", "default": [], "metavar": "NAME"}
-    group.addoption("--interop-kind", choices=list(Kind), help="only these; else all", **some)
-    group.addoption("--interop-broker", help="; ".join((*BROKERS, "unless said")), **some)
-    group.addoption("--interop-client", help="clients of scenarios; else all", **some)
-    group.addoption("--interop-fault", help="faults of scenarios; else all", **some)
-    group.addoption("--interop-cell", help="only cells with this in their names", **some)
-    group.addoption("--interop-fast", action="store_true", help="leave out what takes long")
-    group.addoption("--interop-run", help="nothing is played: show these runs again", **some)
+    default = " and ".join(BROKERS)
+    group.addoption("--interop-kind", choices=list(Kind), help="select kinds (all)", **some)
+    group.addoption("--interop-broker", help=f"select brokers ({default})", **some)
+    group.addoption("--interop-client", help="select clients of scenarios (all)", **some)
+    group.addoption("--interop-fault", help="select faults of scenarios (all)", **some)
+    group.addoption("--interop-cell", help="select cells with this text in their names", **some)
+    group.addoption("--interop-fast", action="store_true", help="leave out slow cells")
+    group.addoption("--interop-run", help="report these earlier runs again, run nothing", **some)
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Find the jobs. Raises: pytest.UsageError: there is no such broker, client or fault."""
+    """Find the jobs. Raises: pytest.UsageError: a broker, client or fault is unknown."""
     _find_jobs(config)
     if config.pluginmanager.has_plugin("pytest_metadata.plugin"):
         from pytest_metadata.plugin import metadata_key
@@ -81,20 +82,20 @@ def _find_jobs(config: pytest.Config) -> None:
 
 
 def jobs_of_run(run: Run) -> list[Job]:
-    """Jobs that tell what an earlier run found, one for each kind and broker."""
+    """Jobs that report the cells of an earlier run, one for each kind and broker."""
     found: dict[str, list[Cell]] = defaultdict(list)
     for cell in run.cells:
         found[f"{cell.kind} of {cell.broker}"].append(cell)
 
-    def play(owed: Sequence[Cell], folder: Path, tell: Tell) -> None:
+    def play(owed: Sequence[Cell], folder: Path, on_cell: OnCell) -> None:
         for cell in owed:
-            tell(cell)
+            on_cell(cell)
 
     return [Job(name, tuple(cells), play) for name, cells in found.items()]
 
 
 def test_id(cell: Cell) -> str:
-    """What stands in brackets after a test's name: the cell's name, as pytest leaves it alone."""
+    """The id of a cell's test: its name, limited to characters that pytest leaves unchanged."""
     return "".join(sign if " " <= sign <= "~" and sign != "\\" else "?" for sign in cell.name)
 
 
@@ -103,35 +104,35 @@ test_id.__test__ = False  # type: ignore[attr-defined]
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Make a test of each cell."""
-    if "judge_cell" in metafunc.fixturenames:
+    if "check_cell" in metafunc.fixturenames:
         cells = [cell for job in metafunc.config.stash[JOBS] for cell in job.owed]
-        metafunc.parametrize("judge_cell", cells, ids=map(test_id, cells), indirect=True)
+        metafunc.parametrize("check_cell", cells, ids=map(test_id, cells), indirect=True)
 
 
 @pytest.fixture(scope="session")
-def plays(request: pytest.FixtureRequest) -> Iterator[Plays]:
-    """The jobs, for the cells that were collected."""
+def runner(request: pytest.FixtureRequest) -> Iterator[JobRunner]:
+    """A runner of the jobs, restricted to the collected cells."""
     items = (item for item in request.session.items if isinstance(item, pytest.Function))
-    wanted = {_cell(item).name for item in items if "judge_cell" in item.fixturenames}
+    wanted = {_cell(item).name for item in items if "check_cell" in item.fixturenames}
     chosen = [job.selected(lambda cell: cell.name in wanted) for job in request.config.stash[JOBS]]
     with temporary_folder() as folder:
-        made = Plays([job for job in chosen if job is not None], folder)
+        made = JobRunner([job for job in chosen if job is not None], folder)
         yield made
         made.close()
 
 
 def _cell(item: pytest.Function) -> Cell:
-    cell: Cell = item.callspec.params["judge_cell"]  # type: ignore[assignment]
+    cell: Cell = item.callspec.params["check_cell"]  # type: ignore[assignment]
     return cell
 
 
 @pytest.fixture
-def judge_cell(request: pytest.FixtureRequest, plays: Plays) -> Callable[[], None]:
-    """Lets a test pass, fail or be skipped as its cell does; plays the cell's job if need be."""
+def check_cell(request: pytest.FixtureRequest, runner: JobRunner) -> Callable[[], None]:
+    """A function that passes, fails or skips the test with its cell's verdict."""
 
-    def judge() -> None:
+    def check() -> None:
         node: pytest.Item = request.node
-        cell = node.stash[RESULT] = plays.result(request.param)
+        cell = node.stash[RESULT] = runner.result(request.param)
         if cell.verdict is Verdict.FAILED:
             pytest.fail(explained(cell), pytrace=False)
         if cell.verdict is Verdict.SKIPPED:
@@ -139,7 +140,7 @@ def judge_cell(request: pytest.FixtureRequest, plays: Plays) -> Callable[[], Non
         if cell.verdict is Verdict.QUIRK:
             node.user_properties.append(("deliberate difference", printable(cell.detail)))
 
-    return judge
+    return check
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -159,14 +160,14 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> LoadScope
     return JobsTogether(config, log)
 
 
-# ---- what is reported --------------------------------------------------------------------
+# ---- reporting ---------------------------------------------------------------------------
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Give the report its cell, which goes with it to the process that reports."""
+    """Attach the cell to the report, which carries it to the reporting process."""
     report = yield
     cell = item.stash.get(RESULT, None)
     if cell is not None and report.when == "call":
@@ -176,13 +177,13 @@ def pytest_runtest_makereport(
 
 
 def cell_of(report: pytest.TestReport) -> Cell | None:
-    """The cell of a test that was run."""
+    """The cell attached to a report; None: the test did not run to its end."""
     fields = getattr(report, "cell", None)
     return None if fields is None else msgspec.convert(fields, Cell)
 
 
 def pytest_report_teststatus(report: pytest.TestReport) -> tuple[str, str, object] | None:
-    """Count deliberate differences by themselves."""
+    """Count deliberate differences as a category of their own."""
     cell = cell_of(report)
     if cell is None or cell.verdict is not Verdict.QUIRK:
         return None
@@ -190,12 +191,12 @@ def pytest_report_teststatus(report: pytest.TestReport) -> tuple[str, str, objec
 
 
 def pytest_report_header(config: pytest.Config) -> str:
-    """Say what takes part."""
+    """Print the versions."""
     versions = ", ".join(f"{name} {version}" for name, version in config.stash[VERSIONS].items())
     return f"versions: {printable(versions)}"
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_metadata(metadata: dict[str, object], config: pytest.Config) -> None:
-    """Leave the table of the page to what takes part (see `pytest_configure`)."""
+    """Show only the versions in the page's table (see `pytest_configure`)."""
     metadata.clear()

@@ -1,1 +1,1 @@
-"""What a run of the harness found, and the ways it is shown."""
+"""The results of a run, and their reports."""

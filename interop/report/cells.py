@@ -1,7 +1,7 @@
-"""What the harness finds, whichever part of it asked: cells of one matrix, and the run around them.
+"""Cells, the results of every part of the harness, and the run that contains them. Pure.
 
-Pure. Every part (scenarios, wire differ, store differ, mqadmin, oracle) gives cells; the reporters
-take them. A run is one JSON document, `Run.to_json`, from which every page can be made again.
+Each part (scenarios, wire differ, store differ, mqadmin, oracle) produces cells; reports show them.
+A run is one JSON document, `Run.to_json`, from which every report can be made again.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ import msgspec
 
 NO_FAULT = "none"
 OURS = "trocket"
-"""The broker that is to be like Apache's."""
+"""The broker that is compared with Apache's."""
 
 _APACHES_NAME = re.compile(r"(apache|docker)-[0-9.]+")
 
 
 class Kind(StrEnum):
-    """Which part of the harness asked."""
+    """The part of the harness that a cell belongs to."""
 
     SCENARIO = "scenario"
     WIRE = "wire"
@@ -33,14 +33,14 @@ class Kind(StrEnum):
 
 
 class Verdict(StrEnum):
-    """How a cell ended."""
+    """The result of a cell."""
 
     PASSED = "passed"
     QUIRK = "quirk"
-    """It differs from Apache's, deliberately: `detail` names the row of docs/quirks.md."""
+    """It differs from Apache's deliberately: `detail` names the row of docs/quirks.md."""
     FAILED = "failed"
     SKIPPED = "skipped"
-    """It was not tried; `detail` says why."""
+    """It did not run; `detail` says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class Cell:
       client: "java-5.5.0", "go-2.1.2", "python-trio", "wire", "mqadmin-4.9.7".
       broker: as `Cluster.label`; the store differ has "apache-5.5.0 over trocket".
       fault: "none", "restart", "kill", "namesrv-gone", "slow-network".
-      detail: what differed, why it was skipped, or empty.
+      detail: the differences, the reason of a skip, or empty.
       frames: the failing requests and answers, decoded, one line each.
     """
 
@@ -68,7 +68,7 @@ class Cell:
 
     @property
     def name(self) -> str:
-        """One text for people and for `--select`: "scenario/send_sync/java-5.5.0/trocket/none"."""
+        """Its id, which `--select` searches: "scenario/send_sync/java-5.5.0/trocket/none"."""
         return "/".join((self.kind, self.feature, self.client, self.broker, self.fault))
 
 
@@ -79,7 +79,7 @@ class Run:
     Attributes:
       started_at: ISO 8601, UTC.
       versions: of what took part, by name: "trocket", "java", "go", "apache-5.5.0", "python".
-      cells: in the order of the matrix, whatever order they were played in.
+      cells: in the order of the matrix, not of execution.
     """
 
     started_at: str
@@ -88,7 +88,7 @@ class Run:
     cells: tuple[Cell, ...] = field(default_factory=tuple)
 
     def counts(self) -> dict[Verdict, int]:
-        """Cells by verdict; each verdict is there."""
+        """Number of cells by verdict, including verdicts without cells."""
         found = Counter(cell.verdict for cell in self.cells)
         return {verdict: found[verdict] for verdict in Verdict}
 
@@ -99,7 +99,7 @@ class Run:
 
     @property
     def worse(self) -> list[Cell]:
-        """Apache's cells that passed where ours did not; none of a kind that ours is not in."""
+        """Apache's cells that passed where ours did not, of the kinds that have cells of ours."""
         ours = [cell for cell in self.cells if cell.broker == OURS]
         kinds = {cell.kind for cell in ours}
         apaches = [cell for cell in self.cells if cell.kind in kinds and is_apaches(cell.broker)]
@@ -111,12 +111,12 @@ class Run:
 
     @classmethod
     def from_json(cls, data: bytes) -> Run:
-        """A run as `to_json` wrote it. Raises: ValueError: the data is no run; it says where."""
+        """Decode a run. Raises: ValueError: the data is not a run; the text names the place."""
         return msgspec.json.decode(data, type=cls)
 
     @classmethod
     def together(cls, runs: Sequence[Run]) -> Run:
-        """One or more runs as one: a long matrix may be played in parts.
+        """Merge one or more runs, the parts of a long matrix.
 
         Of cells with the same name the last one counts, at the place of the first.
         """
@@ -132,12 +132,12 @@ class Run:
 
 
 def is_apaches(broker: str) -> bool:
-    """Whether a broker is Apache's own: "apache-5.5.0", "docker-4.9.7"."""
+    """Whether a broker is Apache's: "apache-5.5.0", "docker-4.9.7"."""
     return _APACHES_NAME.fullmatch(broker) is not None
 
 
 def worse_than(ours: Iterable[Cell], apaches: Iterable[Cell]) -> list[Cell]:
-    """The cells of ours that failed, or are missing, though Apache's passed.
+    """Apache's cells that passed while the matching one of ours failed or is missing.
 
     Cells are matched by kind, feature, client and fault.
     """

@@ -1,4 +1,4 @@
-"""Kinds of cells in words, and cells that ended for one reason."""
+"""Titles and descriptions of kinds of cells, and cells grouped by reason."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ KIND_TITLES: Mapping[Kind, str] = {
 }
 
 KIND_ABOUT: Mapping[Kind, str] = {
-    Kind.SCENARIO: "What clients do with messages, and how it ends: on each broker, with faults.",
+    Kind.SCENARIO: "Features of the clients on each broker, without and with faults.",
     Kind.WIRE: "The same requests to two brokers, their answers compared field by field.",
-    Kind.STORE: "Files that one broker wrote, opened and served by another.",
-    Kind.MQADMIN: "Apache's mqadmin: exit, headings and rows against what it prints with Apache.",
-    Kind.ORACLE: "What we encode, decoded by Apache's own classes, and the reverse.",
+    Kind.STORE: "Files written by one broker, opened and served by another.",
+    Kind.MQADMIN: "The output of Apache's mqadmin, compared with its output for Apache's broker.",
+    Kind.ORACLE: "Data that we encode, decoded by Apache's classes, and the reverse.",
 }
 
 
-def alike(cells: Iterable[Cell]) -> list[tuple[str, list[Cell]]]:
-    """Cells by their detail: one reason, and all it is the reason of, in the order of the run."""
+def by_reason(cells: Iterable[Cell]) -> list[tuple[str, list[Cell]]]:
+    """Group cells by their detail, in the order of the run."""
     found: dict[str, list[Cell]] = {}
     for cell in cells:
         found.setdefault(cell.detail, []).append(cell)

@@ -1,4 +1,4 @@
-"""A run as docs/compatibility.md: what works with ours, beside the same with Apache's brokers."""
+"""The report in Markdown, docs/compatibility.md: our broker's results beside those of Apache's."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ import re
 from collections.abc import Iterable, Sequence
 
 from .cells import NO_FAULT, OURS, Cell, Kind, Run, Verdict, is_apaches
-from .kinds import KIND_ABOUT, KIND_TITLES, alike
+from .kinds import KIND_ABOUT, KIND_TITLES, by_reason
 from .text import MEANINGS, SIGNS, duration, printable
 
 _ESCAPED = re.compile(r"([\\`*\[\]<>|#]|(?<!\w)_|_(?!\w))")
 
 ABOUT = """\
-What Apache's clients, tools and files do with trocket, and the same with Apache's own brokers. This
+Results of Apache's clients, tools and files with trocket, beside those with Apache's brokers. This
 page is made by `trocket interop report RUN.json --markdown FILE` from a run of the harness.
 """
 LEGEND = """\
-In the tables: {meanings}. Numbers say how many cells of a row ended so, where not all ended alike.
+In the tables: {meanings}. Where the verdicts in a field differ, numbers count the cells.
 """
 NAMES_MAX = 6
 """Features named beside a reason; the rest is counted."""
@@ -34,14 +34,14 @@ def to_markdown(run: Run) -> str:
         cells = [cell for cell in run.cells if cell.kind is kind]
         if cells:
             lines += _kind(kind, cells)
-    lines += _reasons(run, Verdict.FAILED, "What failed")
+    lines += _reasons(run, Verdict.FAILED, "Failures")
     lines += _reasons(run, Verdict.QUIRK, "Deliberate differences")
-    lines += _reasons(run, Verdict.SKIPPED, "What was not tried")
+    lines += _reasons(run, Verdict.SKIPPED, "Skipped")
     return "\n".join(lines).rstrip() + "\n"
 
 
 def _text(text: str) -> str:
-    """One line of plain text as Markdown that shows it as it is, in a table's cell too."""
+    """One line of plain text, escaped for Markdown and its tables."""
     return _ESCAPED.sub(r"\\\1", " ".join(printable(text).split()))
 
 
@@ -69,7 +69,7 @@ def _kind(kind: Kind, cells: list[Cell]) -> list[str]:
     """A row for each feature (for its group, where it has one), a column for each client."""
     ours = [cell for cell in cells if not is_apaches(cell.broker)]
     apaches = [cell for cell in cells if is_apaches(cell.broker)]
-    # A store's broker says who opens whose files, and is no other client of the same broker.
+    # For the store the broker says who opens whose files; it does not denote another broker.
     brokers = list(dict.fromkeys(cell.broker for cell in ours))
     columns = list(dict.fromkeys((cell.broker, cell.client) for cell in ours))
     others = list(dict.fromkeys(cell.broker for cell in apaches))
@@ -81,19 +81,19 @@ def _kind(kind: Kind, cells: list[Cell]) -> list[str]:
         where = (cell.broker,) if is_apaches(cell.broker) else (cell.broker, cell.client)
         found.setdefault((_group(cell), *where), []).append(cell)
     for feature in features:
-        told = [_told(found.get((feature, *column), [])) for column in columns]
-        told += [_told(found.get((feature, broker), [])) for broker in others]
-        rows.append([_text(feature), *told])
+        row = [_signs(found.get((feature, *column), [])) for column in columns]
+        row += [_signs(found.get((feature, broker), [])) for broker in others]
+        rows.append([_text(feature), *row])
     return [f"## {KIND_TITLES[kind]}", "", KIND_ABOUT[kind], "", *_table(rows), ""]
 
 
 def _group(cell: Cell) -> str:
-    """A feature's group, such as a request code of the wire; alone, the feature itself."""
+    """A feature's group, such as a request code of the wire; without one, the feature itself."""
     return cell.feature.partition(": ")[0]
 
 
-def _told(cells: list[Cell]) -> str:
-    """`✓`, or `✓ 3 ✗ 1`: the faults and the members of a group are counted together."""
+def _signs(cells: list[Cell]) -> str:
+    """`✓`, or `✓ 3 ✗ 1`: faults and members of a group are counted together."""
     if not cells:
         return ""
     verdicts = [cell.verdict for cell in cells]
@@ -108,14 +108,14 @@ def _reasons(run: Run, verdict: Verdict, title: str) -> list[str]:
     if not cells:
         return []
     lines = [f"## {title}", ""]
-    for detail, same in alike(cells):
-        reason = _text(detail.partition("\n")[0]) or "no reason was told"
+    for detail, same in by_reason(cells):
+        reason = _text(detail.partition("\n")[0]) or "no reason given"
         lines.append(f"- {reason}: {_names(same)}")
     return [*lines, ""]
 
 
 def _names(cells: Iterable[Cell]) -> str:
-    """Which cells: features, with what all of them do not share said of each."""
+    """The names of cells, at most `NAMES_MAX`."""
     names = list(dict.fromkeys(_name(cell) for cell in cells))
     more = f" and {len(names) - NAMES_MAX} more" if len(names) > NAMES_MAX else ""
     return "; ".join(names[:NAMES_MAX]) + more

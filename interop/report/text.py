@@ -1,4 +1,4 @@
-"""What reports share: signs of verdicts, text that every format can hold, numbers for people."""
+"""Text shared by reports: signs of verdicts, escaping, durations."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ MEANINGS: Mapping[Verdict, str] = MappingProxyType(
     {
         Verdict.PASSED: "as with Apache",
         Verdict.QUIRK: "deliberately different",
-        Verdict.FAILED: "differs, or broke down",
-        Verdict.SKIPPED: "not tried",
+        Verdict.FAILED: "differs, or an error",
+        Verdict.SKIPPED: "not run",
     }
 )
 
 _NOT_IN_XML = re.compile("[^\t\n\x20-\x7e\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-"""What XML 1.0 has no way to write, and what HTML would drop: controls, lone surrogates."""
+"""Characters that XML 1.0 cannot contain or HTML would drop: controls, lone surrogates."""
 
 
 def printable(text: str) -> str:
-    """Text with what cannot be shown written as `\\x00` or `\\ud800`; line ends are kept."""
+    """Text with unprintable characters escaped as `\\x00` or `\\ud800`; newlines are kept."""
     return _NOT_IN_XML.sub(_escaped, text.replace("\r\n", "\n"))
 
 
@@ -41,7 +41,7 @@ def _escaped(found: re.Match[str]) -> str:
 
 
 def duration(seconds: float) -> str:
-    """`0.4 s`, `12 s`, `3 min 20 s`, with spaces that do not break."""
+    """`0.4 s`, `12 s`, `3 min 20 s`, with non-breaking spaces."""
     if seconds < 10:
         return f"{seconds:.1f}\N{NO-BREAK SPACE}s"
     minutes, rest = divmod(round(seconds), 60)
@@ -50,5 +50,5 @@ def duration(seconds: float) -> str:
 
 
 def explained(cell: Cell) -> str:
-    """All that is known about a cell's end: its detail and its frames, line by line."""
+    """A cell's detail and frames, line by line."""
     return printable("\n".join(filter(None, (cell.detail, *cell.frames))))

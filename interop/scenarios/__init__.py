@@ -1,1 +1,1 @@
-"""What messaging features do, as data, and the programs that play them."""
+"""Scenarios: messaging features as data, and the programs that run them."""

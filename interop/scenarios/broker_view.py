@@ -1,4 +1,4 @@
-"""What a broker says of a topic and its group, asked over the wire."""
+"""Queries for a broker's state of a topic and its group, over the wire."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ READER = "scenarios_reader"
 
 
 def left_behind(wire: WireClient, group: str, topics: Mapping[str, int]) -> list[str]:
-    """Where a group is not at a queue's end, as `faults.Kept` has it.
+    """The queues in which a group lags, as in `faults.BrokerState`.
 
     Args:
-      topics: all topics of the group, with how many queues each has.
+      topics: the queue count of each topic of the group.
     Raises: PeerError: the broker does not answer.
     """
     behind = []
@@ -30,9 +30,9 @@ def left_behind(wire: WireClient, group: str, topics: Mapping[str, int]) -> list
 
 
 def stored_bodies(wire: WireClient, topic: str, queue_count: int) -> list[str]:
-    """The bodies of all that a topic has.
+    """The bodies of all messages of a topic.
 
-    Raises: PeerError: the broker does not answer, or what it stores is no record.
+    Raises: PeerError: the broker does not answer, or a stored record is malformed.
     """
     return [
         _body(record)
@@ -45,4 +45,4 @@ def _body(record: bytes) -> str:
     try:
         return decode_record(record).body.decode()
     except (RemoteProtocolError, UnicodeDecodeError) as error:
-        raise PeerError(f"a stored record cannot be read: {error}") from error
+        raise PeerError(f"a stored record cannot be decoded: {error}") from error

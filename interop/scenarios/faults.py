@@ -1,9 +1,9 @@
-"""Scenarios that go on while something happens to the broker, and the judge of what they tell.
+"""Scenarios that run through a fault, and the evaluation of what their programs report. Pure.
 
-Pure. A program sends and consumes before, during and after a fault, repeating each send until it
-is acknowledged, and tells everything: `Told`. With what the broker has afterwards, `Kept`, it is
-judged here, once for all clients. How many sends failed and how often a message came differs from
-run to run; the facts that are judged hold whatever the timing.
+A program sends and consumes before, during and after a fault, repeats each send until it is
+acknowledged, and reports everything: `ProgramReport`. Together with the broker's state afterwards,
+`BrokerState`, it is evaluated here, in one place for all clients. The number of failed sends and of
+duplicates differs from run to run; the evaluated facts do not depend on timing.
 """
 
 from __future__ import annotations
@@ -34,29 +34,29 @@ KEYS = 4
 SENT_BEFORE = SENT_AFTER = 20
 TRIES = 3
 LEVEL_MS = (1000, 5000)
-"""What a delay level waits; keys take turns."""
+"""The delays of the delay levels, which keys use in turn."""
 COMMITTED_KEYS = frozenset({"0", "2"})
-"""Whose transactions are committed (those of 2 when asked about); the others are rolled back."""
+"""Keys with committed transactions (those of 2 on a check); the others are rolled back."""
 LISTED_MAX = 8
 
 
 class Fault(StrEnum):
-    """What happens."""
+    """A fault that is injected while scenarios run."""
 
     NONE = NO_FAULT
     RESTART = "restart"
-    """The broker is stopped in an orderly way and started again."""
+    """The broker is stopped gracefully and started again."""
     KILL = "kill"
     """The broker is killed with SIGKILL and started again."""
     NAMESRV_GONE = "namesrv-gone"
-    """The name server is away for a while; the broker stays."""
+    """The name server is down for a while; the broker keeps running."""
     SLOW_NETWORK = "slow-network"
-    """What goes to and fro is late, in small pieces, and connections are cut."""
+    """Data is delayed and split into small pieces, and connections are cut."""
 
 
 ALL_FAULTS: tuple[str, ...] = tuple(Fault)
 GENTLE = frozenset({Fault.NONE, Fault.NAMESRV_GONE})
-"""Under these nothing is sent or handed out twice."""
+"""Faults under which no message may be stored or delivered twice."""
 
 
 class Send(StrEnum):
@@ -76,21 +76,21 @@ class Consume(StrEnum):
     CONCURRENT = "concurrent"
     ORDERLY = "orderly"
     RETRY = "retry"
-    """Each message is refused twice."""
+    """Each message is rejected twice."""
     SQL = "sql"
     PULL = "pull"
 
 
 RETRIED = {**FOUR_QUEUES, "%RETRY%{}": 1}
-"""There from the start: a client may look for new topics only every 30 s."""
+"""Topics created in advance: a client may poll for new topics only every 30 s."""
 
 
 @dataclass(frozen=True)
 class FaultScenario:
-    """One way to send and to consume.
+    """A combination of sending and consuming.
 
-    Attributes: as `table.Scenario` has them, and
-      left_out: clients that have the feature but cannot be asked for it, with the reason.
+    Attributes: those of `table.Scenario`, and
+      left_out: clients that have the feature but are excluded, with the reason.
     """
 
     name: str
@@ -103,11 +103,11 @@ class FaultScenario:
 
     @property
     def argument(self) -> str:
-        """What a program is told: NAME:SEND:CONSUME."""
+        """The program's argument: NAME:SEND:CONSUME."""
         return f"{self.name}:{self.send}:{self.consume}"
 
     def facts(self, fault: str) -> dict[str, Any]:
-        """What must come out, with any client on any broker."""
+        """The expected facts, for any client on any broker."""
         facts: dict[str, Any] = {
             "acknowledged": {"before": SENT_BEFORE, "after": SENT_AFTER},
             "sent_during": True,
@@ -140,10 +140,10 @@ FAULT_SCENARIOS = (
         Consume.CONCURRENT,
         WITH_JAVA_42,
         left_out={
-            # Its program would end, with all other scenarios in it.
+            # The panic would end its program, with all other scenarios in it.
             GO: "this client panics when an asynchronous send times out (client.go:730)",
-            # The next request takes the place of the send that is tried again, whose answer is
-            # then nobody's: with Apache's brokers, too.
+            # The next request reuses the opaque of the retried send, whose answer is then dropped:
+            # with Apache's brokers, too.
             JAVA_42: "this client gives an asynchronous send that it tries again the opaque id of"
             " its next request (RemotingCommand.createNewRequestId), and may forget the callback",
         },
@@ -165,7 +165,7 @@ FAULT_SCENARIOS = (
 
 
 class Received(msgspec.Struct, frozen=True, array_like=True):
-    """A message as it came: `age_ms` is since its producer made it."""
+    """A received message; `age_ms`: since its producer created it."""
 
     body: str
     tries: int
@@ -176,14 +176,14 @@ class Received(msgspec.Struct, frozen=True, array_like=True):
     age_ms: int
 
 
-class Told(msgspec.Struct, frozen=True):
-    """What a program tells.
+class ProgramReport(msgspec.Struct, frozen=True):
+    """What a program reports.
 
     Attributes:
-      acknowledged: bodies of sends that succeeded, in that order.
+      acknowledged: bodies of successful sends, in order.
       counts: how many of them before, during and after the fault.
       failed: sends that failed and were repeated: "BODY: ERROR".
-      received: everything that came, in its order.
+      received: all received messages, in order.
     """
 
     acknowledged: list[str]
@@ -192,62 +192,68 @@ class Told(msgspec.Struct, frozen=True):
     received: list[Received]
 
     @classmethod
-    def of(cls, facts: Mapping[str, Any]) -> Told:
-        """From a program's facts. Raises: ValueError: it told something else; it says where."""
+    def of(cls, facts: Mapping[str, Any]) -> ProgramReport:
+        """Decode a program's facts. Raises: ValueError: malformed; the text names the place."""
         return msgspec.convert(facts, cls)
 
 
 @dataclass(frozen=True)
-class Kept:
-    """What the broker has at the end.
+class BrokerState:
+    """The broker's state at the end.
 
     Attributes:
-      bodies: of the scenario's topic.
-      left_behind: "TOPIC/QUEUE: OFFSET of MAX" where the group is not at the queue's end.
+      bodies: the stored messages of the scenario's topic.
+      left_behind: "TOPIC/QUEUE: OFFSET of MAX" for each queue in which the group lags.
     """
 
     bodies: Sequence[str]
     left_behind: Sequence[str] = ()
 
 
-def judge(scenario: FaultScenario, fault: str, told: Told, kept: Kept) -> dict[str, Any]:
-    """The facts, named as in `FaultScenario.facts`."""
-    tried = {*told.acknowledged, *(text.partition(":")[0] for text in told.failed)}
-    wanted = [body for body in told.acknowledged if _is_wanted(scenario, body)]
+def evaluate(
+    scenario: FaultScenario, fault: str, report: ProgramReport, state: BrokerState
+) -> dict[str, Any]:
+    """The facts to compare with those of `FaultScenario.facts`."""
+    # A failed send may have been stored, so its message may be received, but need not be.
+    tried = {*report.acknowledged, *(text.partition(":")[0] for text in report.failed)}
+    wanted = [body for body in report.acknowledged if _is_wanted(scenario, body)]
+    # Under RETRY earlier tries are rejected: only the last one consumes the message.
     last_try = TRIES - 1 if scenario.consume is Consume.RETRY else 0
-    came = {one.body for one in told.received if one.tries >= last_try}
-    before, during, after = (*told.counts, 0, 0, 0)[:3]
+    came = {one.body for one in report.received if one.tries >= last_try}
+    before, during, after = (*report.counts, 0, 0, 0)[:3]
     facts: dict[str, Any] = {
         "acknowledged": {"before": before, "after": after},
         "lost": _some(body for body in wanted if body not in came),
-        "not_stored": _some(set(wanted).difference(kept.bodies)),
-        "never_sent": _some({one.body for one in told.received} - tried),
-        "changed": _some(_changes(one) for one in told.received if _changes(one)),
-        "left_behind": list(kept.left_behind),
+        "not_stored": _some(set(wanted).difference(state.bodies)),
+        "never_sent": _some({one.body for one in report.received} - tried),
+        "changed": _some(_changes(one) for one in report.received if _changes(one)),
+        "left_behind": list(state.left_behind),
     }
     if fault != Fault.NONE:
         facts["sent_during"] = during >= KEYS
     if fault in GENTLE:
-        facts["repeated"] = _some(_repeated(told, kept))
+        facts["repeated"] = _some(_repeated(report, state))
     if scenario.consume is Consume.ORDERLY:
-        facts["overtaken"] = _some(_overtaken(told.received))
+        facts["overtaken"] = _some(_overtaken(report.received))
     if scenario.consume is Consume.RETRY:
-        facts["tries"] = _tries(told.received)
+        facts["tries"] = _tries(report.received)
     if scenario.send is Send.DELAYED:
-        facts["early"] = _some(f"{m.body} after {m.age_ms} ms" for m in told.received if _early(m))
+        facts["early"] = _some(
+            f"{m.body} after {m.age_ms} ms" for m in report.received if _early(m)
+        )
     if scenario.send is Send.TRANSACTION:
         facts["rolled_back_but_came"] = _some(
-            one.body for one in told.received if not _is_wanted(scenario, one.body)
+            one.body for one in report.received if not _is_wanted(scenario, one.body)
         )
     return facts
 
 
-def summary(told: Told, kept: Kept) -> str:
-    """What differs from run to run, in one line."""
-    stored = sum(times - 1 for times in Counter(kept.bodies).values())
-    came = sum(times - 1 for times in _times_come(told).values())
+def summary(report: ProgramReport, state: BrokerState) -> str:
+    """The counts that differ from run to run, in one line."""
+    stored = sum(times - 1 for times in Counter(state.bodies).values())
+    came = sum(times - 1 for times in _times_come(report).values())
     return (
-        f"{len(told.acknowledged)} acknowledged, {len(told.failed)} sends failed,"
+        f"{len(report.acknowledged)} acknowledged, {len(report.failed)} sends failed,"
         f" {stored} stored again, {came} came again"
     )
 
@@ -256,13 +262,13 @@ def _is_wanted(scenario: FaultScenario, body: str) -> bool:
     return scenario.send is not Send.TRANSACTION or body.partition("/")[0] in COMMITTED_KEYS
 
 
-def _times_come(told: Told) -> Counter[tuple[str, int]]:
-    return Counter((one.body, one.tries) for one in told.received)
+def _times_come(report: ProgramReport) -> Counter[tuple[str, int]]:
+    return Counter((one.body, one.tries) for one in report.received)
 
 
-def _repeated(told: Told, kept: Kept) -> Iterable[str]:
-    yield from (f"{body} stored" for body, times in Counter(kept.bodies).items() if times > 1)
-    yield from (f"{body} came" for (body, _), times in _times_come(told).items() if times > 1)
+def _repeated(report: ProgramReport, state: BrokerState) -> Iterable[str]:
+    yield from (f"{body} stored" for body, times in Counter(state.bodies).items() if times > 1)
+    yield from (f"{body} came" for (body, _), times in _times_come(report).items() if times > 1)
 
 
 def _changes(one: Received) -> str:
@@ -273,7 +279,7 @@ def _changes(one: Received) -> str:
 
 
 def _overtaken(received: Iterable[Received]) -> Iterable[str]:
-    """Messages that came before an earlier one of their key had come; repeats count for nothing."""
+    """Messages received before an earlier one of their key; duplicates are ignored."""
     next_steps: dict[str, int] = defaultdict(int)
     for one in received:
         key, _, text = one.body.partition("/")
@@ -284,7 +290,7 @@ def _overtaken(received: Iterable[Received]) -> Iterable[str]:
 
 
 def _tries(received: Iterable[Received]) -> list[list[int]]:
-    """Each set of tries that some message had."""
+    """The distinct sets of tries over all messages."""
     tries: dict[str, set[int]] = defaultdict(set)
     for one in received:
         tries[one.body].add(one.tries)
@@ -296,7 +302,7 @@ def _early(one: Received) -> bool:
 
 
 def _some(texts: Iterable[str]) -> list[str]:
-    """The first few of them, sorted, and how many there are more."""
+    """The first of them, sorted, and the number of the others."""
     found = sorted(texts)
     more = len(found) - LISTED_MAX
     return [*found[:LISTED_MAX], *([f"and {more} more"] if more > 0 else [])]

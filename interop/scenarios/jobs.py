@@ -1,7 +1,7 @@
-"""The scenarios as a part of the matrix: feature by client by broker by fault.
+"""The jobs of scenarios: cells by feature, client, broker and fault.
 
-A job plays all scenarios of all clients on one broker with one fault. What cannot be played gives
-its cells as skipped, with the reason.
+A job runs the scenarios of all clients on one broker with one fault. Scenarios that cannot run give
+skipped cells with the reason.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 
 from ..cpp_program import missing_for_cpp
 from ..go_program import go_tool
-from ..jobs import Job, Tell, failed
+from ..jobs import Job, OnCell, failed
 from ..maven import missing_tool
 from ..peer import Cluster
 from ..peers import Peer, check_peer, open_cluster, parse_peer
@@ -23,29 +23,29 @@ from ..process import PeerError
 from ..report.cells import Cell, Kind, Verdict
 from ..trocket_peer import TrocketPair
 from ..wire import Outgoing, WireClient
+from .fault_injector import FaultInjector
 from .faults import ALL_FAULTS, FAULT_SCENARIOS, Fault, FaultScenario
-from .happening import Happening
 from .play import OnOutcome, play
 from .programs import KEYS, Outcome, Playable
 from .table import CLIENTS, CPP, GO, JAVA_5, PYTHON, SCENARIOS, TROCKET, Scenario
-from .verdicts import judged, reason_to_skip, with_verdict
+from .verdicts import reason_to_skip, with_outcome, with_verdict
 
 FAST_FAULTS: Mapping[str, tuple[str, ...]] = {
     Fault.KILL: (PYTHON[1],),
     Fault.RESTART: (JAVA_5,),
 }
-"""In the fast cut: the faults and who meets them."""
+"""The faults of a fast run, and their clients."""
 
-TOUCHING_BROKERS = (Fault.RESTART, Fault.KILL, Fault.NAMESRV_GONE)
+STOPPING_FAULTS = (Fault.RESTART, Fault.KILL, Fault.NAMESRV_GONE)
 
 WARM_TOPIC = "interop_warm"
 WARM_COUNT = 4000
-"""Messages that are sent and pulled before the first scenario on a broker that has just started."""
+"""Messages sent and pulled before the first scenario on a newly started JVM broker."""
 AT_ONCE = max(2, os.cpu_count() or 1)
-"""Clients that play their features at the same time on a broker in a JVM.
+"""Clients that run their features concurrently on a broker in a JVM.
 
-With all at once its first sends take more than clients wait (3 s), so they send again, and features
-fail that are not broken. Under a fault all are needed at once, and its scenarios bear repeats.
+With all at once its first sends take longer than clients wait (3 s): they send again, and features
+fail that work. Under a fault all run at once, because its scenarios tolerate duplicates.
 """
 
 Table = Mapping[tuple[str, str], Scenario | FaultScenario]
@@ -59,14 +59,14 @@ def jobs(
     faults: Sequence[str] = ALL_FAULTS,
     is_fast: bool = False,
 ) -> list[Job]:
-    """A job for each broker and fault, and one for each broker's features without any.
+    """A job for each broker and fault, and one for each broker's features without a fault.
 
     Args:
       brokers: names of `peers.PEERS`, other versions, URLs.
       clients: of `table.CLIENTS`; None: all.
       faults: of `faults.ALL_FAULTS`.
-      is_fast: of the faults only those of `FAST_FAULTS`, each with a client or two.
-    Raises: ValueError: there is no such client or fault; PeerError: there is no such broker.
+      is_fast: restrict faults to those of `FAST_FAULTS` and their clients.
+    Raises: ValueError: a client or fault is unknown; PeerError: a broker is unknown.
     """
     wanted = CLIENTS if clients is None else tuple(clients)
     for name in wanted:
@@ -82,7 +82,7 @@ def jobs(
             if is_fast and fault != Fault.NONE:
                 some = tuple(name for name in wanted if name in FAST_FAULTS.get(fault, ()))
             if some and fault == Fault.NONE:
-                # Apart: all at once are more than a small machine does in their time.
+                # A separate job: a small machine cannot run both at once within the timeouts.
                 found.append(_job(broker, fault, some, SCENARIOS))
             if some:
                 found.append(_job(broker, fault, some, FAULT_SCENARIOS))
@@ -99,7 +99,7 @@ def missing_for(client: str) -> str | None:
 
 
 def open_apart(peer: Peer, fault: str, folder: Path) -> Cluster:
-    """A stopped cluster to which a fault can happen. Raises: PeerError: as `open_cluster`."""
+    """A stopped cluster that supports the fault. Raises: PeerError: as `open_cluster`."""
     if peer.name == TROCKET and fault != Fault.NONE:
         return TrocketPair(folder, broker_keys=KEYS)
     return open_cluster(peer.name, folder, KEYS)
@@ -132,31 +132,32 @@ def _play(
     table: Table,
     owed: Sequence[Cell],
     folder: Path,
-    tell: Tell,
+    on_cell: OnCell,
 ) -> None:
-    nobody = _cannot_happen(peer, fault) or check_peer(peer.name)
+    peer_reason = _unsupported(peer, fault) or check_peer(peer.name)
     missing = {client: missing_for(client) for client in {cell.client for cell in owed}}
     wanted: dict[str, list[Playable]] = {}
     cells: dict[tuple[str, str], Cell] = {}
     for cell in owed:
         scenario = table[cell.client, cell.feature]
-        why = reason_to_skip(scenario, cell.client, cell.broker) or nobody or missing[cell.client]
-        if why is not None:
-            tell(with_verdict(cell, Verdict.SKIPPED, why))
+        reason = reason_to_skip(scenario, cell.client, cell.broker)
+        reason = reason or peer_reason or missing[cell.client]
+        if reason is not None:
+            on_cell(with_verdict(cell, Verdict.SKIPPED, reason))
         else:
             wanted.setdefault(cell.client, []).append(scenario)
             cells[cell.client, cell.feature] = cell
 
     def on_outcome(client: str, scenario: Playable, outcome: Outcome) -> None:
         cell = cells.pop((client, scenario.name))
-        tell(judged(cell, table[client, scenario.name], outcome))
+        on_cell(with_outcome(cell, table[client, scenario.name], outcome))
 
     try:
         if wanted:
             _play_on(peer, fault, wanted, folder, on_outcome)
     except PeerError as error:
         for cell in failed(list(cells.values()), str(error)):
-            tell(cell)
+            on_cell(cell)
 
 
 def _play_on(
@@ -168,16 +169,16 @@ def _play_on(
 ) -> None:
     """Raises: PeerError: the cluster does not start."""
     cluster = open_apart(peer, fault, folder / "cluster")
-    # On somebody else's cluster an earlier run has left its topics.
+    # An external cluster may have the topics of an earlier run.
     mark = f"run{random.SystemRandom().getrandbits(32):08x}_" if peer.kind == "external" else ""
     is_jvm = peer.kind in ("apache", "docker")
     try:
         cluster.start()
         if is_jvm:
             _warm_up(cluster)
-        with Happening(fault, cluster) as happening:
+        with FaultInjector(fault, cluster) as injector:
             for some in _rounds(wanted, AT_ONCE if is_jvm else len(wanted)):
-                play(some, cluster, folder, happening=happening, on_outcome=on_outcome, mark=mark)
+                play(some, cluster, folder, injector=injector, on_outcome=on_outcome, mark=mark)
     finally:
         cluster.close()
 
@@ -185,7 +186,7 @@ def _play_on(
 def _rounds(
     wanted: Mapping[str, Sequence[Playable]], at_once: int
 ) -> Iterator[Mapping[str, Sequence[Playable]]]:
-    """What is played together: all that meets a fault, else so many clients at a time."""
+    """The clients to run together: all for scenarios with faults, else `at_once` of them."""
     clients = sorted(wanted, key=CLIENTS.index)
     if any(isinstance(one, FaultScenario) for some in wanted.values() for one in some):
         at_once = len(clients)
@@ -194,7 +195,7 @@ def _rounds(
 
 
 def _warm_up(cluster: Cluster) -> None:
-    """Let the JVM compile what every message passes."""
+    """Send and pull until the JVM has compiled the code that every message runs through."""
     message = Outgoing(WARM_TOPIC, 0, bytes(100), "KEYS\x01k\x02TAGS\x01t\x02")
     with WireClient(cluster.broker_address) as wire:
         wire.create_topic(WARM_TOPIC, queue_count=1)
@@ -203,9 +204,9 @@ def _warm_up(cluster: Cluster) -> None:
             pass
 
 
-def _cannot_happen(peer: Peer, fault: str) -> str | None:
-    if peer.kind == "external" and fault in TOUCHING_BROKERS:
-        return f"{peer.name} is not ours to stop"
+def _unsupported(peer: Peer, fault: str) -> str | None:
+    if peer.kind == "external" and fault in STOPPING_FAULTS:
+        return f"the harness does not run {peer.name} and cannot stop it"
     if peer.kind == "docker" and fault == Fault.NAMESRV_GONE:
-        return f"{peer.name} cannot lose its name server alone"
+        return f"the name server of {peer.name} cannot be stopped alone"
     return None

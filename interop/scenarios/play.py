@@ -1,8 +1,8 @@
-"""Plays the scenarios of all clients on one broker at once, and a fault in the middle.
+"""The run of all clients' scenarios on one broker, with a fault in the middle.
 
-Scenarios of the fault table come to the point "ready", going on all the time; when all have, the
-fault happens, and they are let past it. They come to "done" when everything they wait for has come;
-the broker is asked then, as long as it takes a group to commit what it has consumed.
+Scenarios of the fault table report the point "ready" and keep sending; when all have reported, the
+fault is injected, and they are resumed. They report "done" when they have received everything; the
+broker's state is queried then, repeatedly until the group has committed its offsets.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from ..peer import Cluster
 from ..process import PeerError
 from ..wire import WireClient
 from .broker_view import left_behind, stored_bodies
-from .faults import Fault, FaultScenario, Kept, Told, judge, summary
-from .happening import Happening
+from .fault_injector import FaultInjector
+from .faults import BrokerState, Fault, FaultScenario, ProgramReport, evaluate, summary
 from .programs import Outcome, Playable, Program, create_topics, prefix, topic_names
 from .table import CLIENTS
 
 TIMEOUT_S = 180.0
-"""Of scenarios without a fault."""
+"""For scenarios without a fault."""
 READY_TIMEOUT_S = 120.0
 THROUGH_TIMEOUT_S = 600.0
 SETTLE_TIMEOUT_S = 20.0
-"""How long a group may take to commit: clients do so every second or every 5 s."""
+"""How long a group may take to commit; clients do so every second or every 5 s."""
 TICK_S = 0.25
 TAIL_MAX = 3000
 
@@ -43,36 +43,36 @@ def play(
     cluster: Cluster,
     folder: Path,
     *,
-    happening: Happening | None = None,
+    injector: FaultInjector | None = None,
     on_outcome: OnOutcome | None = None,
     mark: str = "",
 ) -> dict[Key, Outcome]:
-    """Play them on a cluster that has been started; each has an outcome.
+    """Run scenarios on a started cluster and return their outcomes; each has one.
 
     Args:
       scenarios: by client.
-      folder: for what programs write.
-      happening: the fault; None: nothing happens.
+      folder: for the programs' files.
+      injector: injects the fault; None: there is none.
       on_outcome: called with each outcome as soon as it is known, in this thread.
-      mark: what the names of all topics and groups begin with.
-    Raises: PeerError: the broker does not take the topics.
+      mark: prefix of the names of all topics and groups.
+    Raises: PeerError: the broker refuses to create the topics.
     """
-    happening = happening or Happening(Fault.NONE, cluster)
-    director = _Director(scenarios, cluster, happening, on_outcome, mark)
+    injector = injector or FaultInjector(Fault.NONE, cluster)
+    coordinator = _Coordinator(scenarios, cluster, injector, on_outcome, mark)
     with contextlib.ExitStack() as stack:
-        director.start(folder, stack)
-        director.run()
-    return director.outcomes
+        coordinator.start(folder, stack)
+        coordinator.run()
+    return coordinator.outcomes
 
 
-class _Director:
-    """Hears what programs tell, one thing after the other, and says what they wait for."""
+class _Coordinator:
+    """Handles the programs' reports one by one, and resumes programs that wait."""
 
     def __init__(
         self,
         scenarios: Mapping[str, Sequence[Playable]],
         cluster: Cluster,
-        happening: Happening,
+        injector: FaultInjector,
         on_outcome: OnOutcome | None,
         mark: str,
     ) -> None:
@@ -83,30 +83,33 @@ class _Director:
             for scenario in scenarios[client]
         }
         self._cluster = cluster
-        self._happening = happening
+        self._injector = injector
         self._on_outcome = on_outcome
         self._mark = mark
-        self._heard: queue.SimpleQueue[tuple[str, dict[str, Any]]] = queue.SimpleQueue()
+        self._reports: queue.SimpleQueue[tuple[str, dict[str, Any]]] = queue.SimpleQueue()
         self._programs: dict[str, Program] = {}
         self._ended: set[str] = set()
         self._unready = {
             key for key, one in self._scenarios.items() if isinstance(one, FaultScenario)
         }
-        self._happened = not self._unready
+        self._is_injected = not self._unready
         self._settling: dict[Key, float] = {}
-        self._kept: dict[Key, Kept] = {}
+        self._states: dict[Key, BrokerState] = {}
         self._started_s = time.monotonic()
 
     # ---- the programs --------------------------------------------------------------------
 
     def start(self, folder: Path, stack: contextlib.ExitStack) -> None:
-        """Start the programs, to be killed with the stack; Go's last, others hide its build."""
+        """Start the programs, to be killed with the stack.
+
+        In the order of `CLIENTS`: Go's build runs while the JVMs start.
+        """
         by_client: dict[str, list[Playable]] = {}
         for (client, _), scenario in self._scenarios.items():
             by_client.setdefault(client, []).append(scenario)
         for client, some in by_client.items():
             create_topics(self._cluster, prefix(client, self._mark), some)
-        namesrv = self._happening.namesrv_address
+        namesrv = self._injector.namesrv_address
         for client, some in by_client.items():
             try:
                 program = Program(
@@ -115,7 +118,7 @@ class _Director:
                     before=prefix(client, self._mark),
                     namesrv=namesrv,
                     folder=folder / client,
-                    on_told=lambda *told: self._heard.put(told),
+                    on_report=lambda *report: self._reports.put(report),
                 )
             except PeerError as error:
                 self._give_up(client, str(error))
@@ -124,56 +127,56 @@ class _Director:
             self._programs[client] = program
 
     def run(self) -> None:
-        """Until each scenario has an outcome."""
+        """Handle reports until each scenario has an outcome."""
         self._started_s = time.monotonic()
         limit_s = THROUGH_TIMEOUT_S if self._unready else TIMEOUT_S
         while len(self.outcomes) < len(self._scenarios):
-            for client, told in self._next():
-                self._hear(client, told)
-            self._look_at_programs()
-            self._let_happen()
-            self._look_at_settling()
+            for client, report in self._next():
+                self._handle(client, report)
+            self._check_programs()
+            self._inject_fault_if_ready()
+            self._check_settling()
             if time.monotonic() - self._started_s > limit_s:
                 for client in list(self._programs):
-                    self._give_up(client, f"not in time, {limit_s:.0f} s")
+                    self._give_up(client, f"no outcome in {limit_s:.0f} s")
 
     def _next(self) -> Iterator[tuple[str, dict[str, Any]]]:
         with contextlib.suppress(queue.Empty):
-            yield self._heard.get(timeout=TICK_S)
+            yield self._reports.get(timeout=TICK_S)
             while True:
-                yield self._heard.get_nowait()
+                yield self._reports.get_nowait()
 
-    def _hear(self, client: str, told: dict[str, Any]) -> None:
-        if "end" in told:
+    def _handle(self, client: str, report: dict[str, Any]) -> None:
+        if "end" in report:
             self._ended.add(client)
-            self._give_up(client, "its program ended without a word of it")
-        elif "unreadable" in told:
-            self._give_up(client, told["unreadable"])
-        elif "at" in told:
-            self._reached((client, told["scenario"]), told["at"])
+            self._give_up(client, "its program ended without reporting it")
+        elif "unreadable" in report:
+            self._give_up(client, report["unreadable"])
+        elif "at" in report:
+            self._reached((client, report["scenario"]), report["at"])
         else:
-            self._finish((client, told["scenario"]), told)
+            self._finish((client, report["scenario"]), report)
 
     def _reached(self, key: Key, point: str) -> None:
         if point == "ready":
             self._unready.discard(key)
-            if self._happened:
-                self._let_go_on(key, "ready")
+            if self._is_injected:
+                self._resume(key, "ready")
         elif point == "done" and key in self._scenarios:
             self._settling[key] = time.monotonic() + SETTLE_TIMEOUT_S
 
-    def _let_go_on(self, key: Key, point: str) -> None:
+    def _resume(self, key: Key, point: str) -> None:
         program = self._programs[key[0]]
-        # That a program has ended is found by looking at it, with its last lines.
+        # `_check_programs` will find that the program has ended, and report its last lines.
         with contextlib.suppress(PeerError):
-            program.let_go_on(key[1], point)
+            program.resume(key[1], point)
 
-    def _look_at_programs(self) -> None:
+    def _check_programs(self) -> None:
         for client, program in self._programs.items():
             if client not in self._ended and not program.running:
-                # What it said before it ended comes first.
-                for other, told in self._drained():
-                    self._hear(other, told)
+                # First handle what it reported before it ended.
+                for other, report in self._drained():
+                    self._handle(other, report)
                 self._ended.add(client)
                 self._give_up(client, f"its program ended\n{program.tail()[-TAIL_MAX:]}")
 
@@ -181,27 +184,27 @@ class _Director:
         found = []
         with contextlib.suppress(queue.Empty):
             while True:
-                found.append(self._heard.get_nowait())
+                found.append(self._reports.get_nowait())
         return found
 
     # ---- the fault -----------------------------------------------------------------------
 
-    def _let_happen(self) -> None:
+    def _inject_fault_if_ready(self) -> None:
         waited_s = time.monotonic() - self._started_s
-        if self._happened or (self._unready and waited_s < READY_TIMEOUT_S):
+        if self._is_injected or (self._unready and waited_s < READY_TIMEOUT_S):
             return
-        self._happened = True
+        self._is_injected = True
         try:
-            self._happening.happen()
+            self._injector.inject()
         except PeerError as error:
             for client in list(self._programs):
-                self._give_up(client, f"{self._happening.fault}: {error}"[:TAIL_MAX])
+                self._give_up(client, f"{self._injector.fault}: {error}"[:TAIL_MAX])
             return
         for key, scenario in self._scenarios.items():
             if isinstance(scenario, FaultScenario) and key not in self.outcomes:
-                self._let_go_on(key, "ready")
+                self._resume(key, "ready")
 
-    def _look_at_settling(self) -> None:
+    def _check_settling(self) -> None:
         if not self._settling:
             return
         try:
@@ -211,53 +214,55 @@ class _Director:
                     topics = topic_names(topic, self._scenarios[key])
                     behind = left_behind(wire, topic, topics)
                     if not behind or time.monotonic() > until_s:
-                        self._kept[key] = Kept(stored_bodies(wire, topic, topics[topic]), behind)
+                        self._states[key] = BrokerState(
+                            stored_bodies(wire, topic, topics[topic]), behind
+                        )
                         del self._settling[key]
-                        self._let_go_on(key, "done")
+                        self._resume(key, "done")
         except PeerError as error:
             for key in list(self._settling):
                 del self._settling[key]
-                self._tell(key, Outcome({}, f"the broker cannot be asked: {error}"))
+                self._report(key, Outcome({}, f"querying the broker failed: {error}"))
 
     # ---- outcomes ------------------------------------------------------------------------
 
-    def _finish(self, key: Key, told: dict[str, Any]) -> None:
+    def _finish(self, key: Key, report: dict[str, Any]) -> None:
         scenario = self._scenarios.get(key)
         if scenario is None:
             return
-        seconds = told.get("ms", 0) / 1000
-        outcome = Outcome(told["facts"], told.get("error", ""), seconds=seconds)
+        seconds = report.get("ms", 0) / 1000
+        outcome = Outcome(report["facts"], report.get("error", ""), seconds=seconds)
         if isinstance(scenario, FaultScenario):
             self._unready.discard(key)
             self._settling.pop(key, None)
-            outcome = self._judged(scenario, key, outcome)
-        self._tell(key, outcome)
+            outcome = self._evaluated(scenario, key, outcome)
+        self._report(key, outcome)
 
-    def _judged(self, scenario: FaultScenario, key: Key, outcome: Outcome) -> Outcome:
+    def _evaluated(self, scenario: FaultScenario, key: Key, outcome: Outcome) -> Outcome:
         if outcome.error:
             return Outcome({}, outcome.error, seconds=outcome.seconds)
-        kept = self._kept.get(key)
-        if kept is None:
-            return Outcome({}, "it ended before the broker was asked")
+        state = self._states.get(key)
+        if state is None:
+            return Outcome({}, "it ended before the broker's state was queried")
         try:
-            told = Told.of(outcome.facts)
+            report = ProgramReport.of(outcome.facts)
         except ValueError as error:
-            return Outcome({}, f"its program told something else: {error}")
-        facts = judge(scenario, self._happening.fault, told, kept)
-        note = summary(told, kept)
-        if self._happening.fault == Fault.NONE:
+            return Outcome({}, f"its program's report is malformed: {error}")
+        facts = evaluate(scenario, self._injector.fault, report, state)
+        note = summary(report, state)
+        if self._injector.fault == Fault.NONE:
             note = ""
         return Outcome(facts, "", note, outcome.seconds)
 
     def _give_up(self, client: str, error: str) -> None:
-        """What a client has not told of by now will never come."""
+        """Fail the scenarios of a client that have no outcome yet."""
         for key in self._scenarios:
             if key[0] == client and key not in self.outcomes:
                 self._unready.discard(key)
                 self._settling.pop(key, None)
-                self._tell(key, Outcome({}, error))
+                self._report(key, Outcome({}, error))
 
-    def _tell(self, key: Key, outcome: Outcome) -> None:
+    def _report(self, key: Key, outcome: Outcome) -> None:
         if key not in self.outcomes:
             self.outcomes[key] = outcome
             if self._on_outcome is not None:

@@ -1,4 +1,4 @@
-"""One program per client plays its scenarios, all at once, and tells of them line by line."""
+"""The programs of the clients: one per client, which runs its scenarios and reports by lines."""
 
 from __future__ import annotations
 
@@ -23,43 +23,43 @@ KEYS: Mapping[str, object] = {
     "enablePropertyFilter": True,
     "traceTopicEnable": True,
     "recallMessageEnable": True,
-    # Apache 5.5.0 notes ends three seconds later: with a shorter time it asks about what has ended.
+    # Apache 5.5.0 records ends three seconds later: with a shorter time it checks ended ones.
     "transactionTimeOut": 8000,
     "transactionCheckInterval": 3000,
     "mappedFileSizeCommitLog": 64 << 20,
     "mappedFileSizeConsumeQueue": 20 * 10_000,
-    # The shortest that Apache's takes: a name server that was away hears of the broker again.
+    # The minimum of Apache's: a restarted name server gets the broker's registration in time.
     "registerNameServerPeriod": 10_000,
 }
-"""Of broker.conf: what the scenarios need."""
+"""Keys of broker.conf that the scenarios need."""
 
 ROUTE_TIMEOUT_S = 60.0
 
-OnTold = Callable[[str, dict[str, Any]], None]
-"""Called in a thread of the program's with its client and what a line says; must not raise."""
+OnReport = Callable[[str, dict[str, Any]], None]
+"""Called in the reader thread with the client and the decoded line; must not raise."""
 
 
 class Playable(Protocol):
-    """A scenario, whichever table it is from."""
+    """A scenario of either table."""
 
     @property
     def name(self) -> str:
-        """As the programs know it."""
+        """Its name in the programs."""
 
     @property
     def argument(self) -> str:
-        """What a program is told."""
+        """The program's argument for it."""
 
     @property
     def topics(self) -> Mapping[str, int]:
-        """Created before, with so many queues; `{}` stands for the scenario's own name."""
+        """Queue counts of the topics to create; `{}` stands for the scenario's own name."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a scenario: `error` is what stood in its way, or empty.
+    """The result of a scenario; `error`: why it could not finish, or empty.
 
-    `note` says what differs from run to run, for people.
+    `note` has counts that differ from run to run.
     """
 
     facts: dict[str, Any]
@@ -69,12 +69,12 @@ class Outcome:
 
 
 def prefix(client: str, mark: str = "") -> str:
-    """What the names of a client's topics and groups begin with; `mark` is the run's."""
+    """The prefix of a client's topics and groups; `mark` is that of the run."""
     return mark + client.replace(".", "").replace("-", "_") + "_"
 
 
 def topic_names(prefixed: str, scenario: Playable) -> dict[str, int]:
-    """The topics that a scenario needs, and how many queues each has.
+    """Queue counts of the topics that a scenario needs.
 
     Args:
       prefixed: the scenario's own topic.
@@ -83,11 +83,11 @@ def topic_names(prefixed: str, scenario: Playable) -> dict[str, int]:
 
 
 def create_topics(cluster: Cluster, before: str, scenarios: Iterable[Playable]) -> None:
-    """Create what the scenarios of a client need, and wait until the name server knows it.
+    """Create the topics of a client's scenarios, and wait for their routes.
 
     Args:
-      before: what its names begin with.
-    Raises: PeerError: the broker refuses, or does not tell its name server in time.
+      before: the prefix of the names.
+    Raises: PeerError: the broker refuses, or the name server has no route in time.
     """
     topics: dict[str, int] = {}
     for scenario in scenarios:
@@ -95,23 +95,23 @@ def create_topics(cluster: Cluster, before: str, scenarios: Iterable[Playable]) 
     with WireClient(cluster.broker_address) as wire:
         for topic, queue_count in topics.items():
             wire.create_topic(topic, queue_count=queue_count)
-    # Apache's 4.x answers before it has told its name server, and some clients ask only once.
+    # Apache's 4.x answers before it registers the topic, and some clients ask for routes only once.
     for topic in topics:
         wait_for_route(cluster.namesrv_address, topic, timeout_s=ROUTE_TIMEOUT_S)
 
 
 def command_of(client: str, arguments: Sequence[str], folder: Path) -> list[str]:
-    """The command of a client's program, built when its sources changed.
+    """The command of a client's program, built if its sources changed.
 
-    Raises: PeerError: it could not be built, or what builds it is not here.
+    Raises: PeerError: the build failed, or a tool is missing.
     """
     if client == GO:
         return [str(build_go()), *arguments]
     if client == CPP:
         return [str(cpp_python()), str(CPP_PROGRAM), *arguments]
     if client in PYTHON:
-        door = client.removeprefix("python-")
-        return [sys.executable, "-m", "trocket.interop.clients.python", door, *arguments]
+        api = client.removeprefix("python-")
+        return [sys.executable, "-m", "trocket.interop.clients.python", api, *arguments]
     version = client.removeprefix("java-")
     return java_command(version, "Scenarios", *arguments, folder=folder, options=JAVA_OPTIONS)
 
@@ -120,10 +120,10 @@ class Program:
     """The running program of one client.
 
     Args:
-      before: what the names of its topics and groups begin with.
-      namesrv: HOST:PORT, of the cluster's name server or of what stands before it.
-      folder: for its logs and what the client keeps in its user's home.
-      on_told: see `OnTold`.
+      before: the prefix of its topics and groups.
+      namesrv: HOST:PORT of the cluster's name server, or of a relay to it.
+      folder: for its logs, and the home folder of the client.
+      on_report: see `OnReport`.
     Raises: PeerError: it could not be built or started.
     """
 
@@ -135,10 +135,10 @@ class Program:
         before: str,
         namesrv: str,
         folder: Path,
-        on_told: OnTold,
+        on_report: OnReport,
     ) -> None:
         self.client = client
-        self._on_told = on_told
+        self._on_report = on_report
         arguments = [namesrv, before, *(scenario.argument for scenario in scenarios)]
         self._process = LineProcess(
             command_of(client, arguments, folder),
@@ -149,23 +149,22 @@ class Program:
         )
 
     def _on_line(self, line: str) -> None:
-        # Clients' logging may write to stdout too.
+        # The client's logging may also write to stdout.
         if line == "end":
-            self._on_told(self.client, {"end": True})
+            self._on_report(self.client, {"end": True})
         elif line.startswith(('{"scenario":', '{"at":')):
             try:
-                told = json.loads(line)
+                report = json.loads(line)
             except ValueError as error:
-                told = {"unreadable": f"{error}: {line[:200]}"}
-            self._on_told(self.client, told)
+                report = {"unreadable": f"{error}: {line[:200]}"}
+            self._on_report(self.client, report)
 
     @property
     def running(self) -> bool:
-        """Whether it has not ended."""
         return self._process.running
 
-    def let_go_on(self, name: str, point: str) -> None:
-        """Let a scenario pass a point. Raises: PeerError: the program has ended."""
+    def resume(self, name: str, point: str) -> None:
+        """Let a scenario continue from a point. Raises: PeerError: the program has ended."""
         self._process.write_line(f"{name} {point}")
 
     def tail(self) -> str:
@@ -173,5 +172,5 @@ class Program:
         return self._process.tail()
 
     def kill(self) -> None:
-        """End it."""
+        """Kill the program."""
         self._process.kill()

@@ -1,8 +1,8 @@
-"""The table: what each messaging feature of each official client does, on Apache's broker as here.
+"""The table of scenarios: the expected facts of each messaging feature, by client and broker.
 
-A scenario is played by interop/clients/java/src/*Scenario*.java (those of 4.2.0 are in src-4.2),
-interop/clients/go/*.go, interop/clients/python and interop/clients/cpp; its facts are said once,
-here. Where a client or a broker deliberately differs, `differs` says so.
+Scenarios are implemented in interop/clients/java/src/*Scenario*.java (for 4.2.0 in src-4.2),
+interop/clients/go/*.go, interop/clients/python and interop/clients/cpp; the facts expected of all
+of them stand here. Where a client or a broker deliberately differs, `differs` says so.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ JAVA_4 = "java-4.9.7"
 GO = "go-2.1.2"
 JAVA = (JAVA_5, JAVA_4)
 PYTHON = ("python-asyncio", "python-trio", "python-blocking")
-"""Ours, by each of its doors."""
+"""Our client, by each of its APIs."""
 ALL = (*JAVA, GO, *PYTHON)
-"""Those that have almost every feature."""
+"""The clients that have almost every feature."""
 JAVA_42 = "java-4.2.0"
 CPP = "cpp-python-0.4.4"
 """The C++ client by its Python wheel, rocketmq 0.4.4."""
@@ -29,7 +29,7 @@ OFFICIAL = (*JAVA, GO)
 APACHE_4 = "apache-4.9.7"
 APACHES_4 = (APACHE_4, "apache-4.8.0", "apache-4.2.0")
 TROCKET = "trocket"
-"""As `Cluster.label` has it; any other broker is Apache's."""
+"""The `Cluster.label` of our broker; any other broker is Apache's."""
 
 OWN_TOPIC: Mapping[str, int] = {"{}": 1}
 
@@ -37,11 +37,11 @@ LITE_PULL_IS_NEW = tuple(f"{JAVA_5} on {broker}" for broker in APACHES_4)
 """Lite pull consumers of 5.x pull by LITE_PULL_MESSAGE 361, which brokers of 4.x refuse."""
 
 LEFT_OUT = object()
-"""In `differs`: this fact is not told."""
+"""In `differs`: this fact is not reported."""
 
 
 def same_broker(peer: str) -> str:
-    """The name that the tables have for a broker: an image holds what the jars do."""
+    """A broker's name in the tables: an image has the same software as the jars."""
     return peer.replace("docker-", "apache-", 1) if peer.startswith("docker-") else peer
 
 
@@ -50,13 +50,13 @@ class Scenario:
     """One feature.
 
     Attributes:
-      name: as the programs know it.
-      expected: the facts that a program tells.
+      name: its name in the programs.
+      expected: the facts that a program must report.
       clients: those that have the feature.
-      topics: created before, with so many queues; `{}` stands for the scenario's own name.
-      differs: other facts, by client, by "on PEER", or by "CLIENT on PEER"; later ones count more.
-      not_on: brokers that lack the feature, or "CLIENT on BROKER" where only that pair does.
-      quirk: the row of docs/quirks.md that says why, where `differs` names our own broker.
+      topics: queue counts of topics created in advance; `{}` stands for the scenario's own name.
+      differs: other facts, by client, by "on PEER", or by "CLIENT on PEER", in rising precedence.
+      not_on: brokers that lack the feature, or "CLIENT on BROKER" for a single pair.
+      quirk: the row of docs/quirks.md for a difference of our broker in `differs`.
     """
 
     name: str
@@ -69,16 +69,16 @@ class Scenario:
 
     @property
     def argument(self) -> str:
-        """What a program is told."""
+        """The program's argument: the name."""
         return self.name
 
     def is_quirk(self, client: str, peer: str) -> bool:
-        """Whether what is expected there is a deliberate difference of our own broker."""
+        """Whether the expected facts are a deliberate difference of our broker."""
         keys = (f"on {TROCKET}", f"{client} on {TROCKET}")
         return peer == TROCKET and any(key in self.differs for key in keys)
 
     def facts(self, client: str, peer: str) -> dict[str, Any]:
-        """What is expected from a client on a broker."""
+        """The facts expected from a client on a broker."""
         peer = same_broker(peer)
         differing = (
             self.differs.get(key, {}) for key in (client, f"on {peer}", f"{client} on {peer}")
@@ -110,7 +110,7 @@ SENDING = (
                 [f"body-{n}", f"Tag{n}", f"key-{n} shared", f"red-{n}", n, 0] for n in range(3)
             ],
         },
-        # The wheel does not tell the broker's ids.
+        # The wheel does not return the broker's ids.
         differs={CPP: {"same_offset_ids": LEFT_OUT}},
         clients=CLIENTS,
     ),
@@ -127,14 +127,14 @@ SENDING = (
             "status": "SEND_OK",
             "offset": 0,
             "received": [[f"body-{n}", f"Tag{n}", f"key-{n}", n] for n in range(5)],
-            "ids_told": 5,
+            "ids_returned": 5,
             "ids_stored": 5,
-            "offset_ids_told": 5,
+            "offset_ids_returned": 5,
         },
         differs={
             # This client gives no unique keys to the messages of a batch.
-            GO: {"ids_told": 0},
-            # It gives one to the batch too, which 4.x writes over those of the messages.
+            GO: {"ids_returned": 0},
+            # It gives one to the batch, too, with which 4.x replaces those of the messages.
             f"{JAVA_5} on {APACHE_4}": {"ids_stored": 1},
         },
         clients=WITH_JAVA_42,
@@ -157,7 +157,7 @@ SENDING = (
     Scenario(
         "send_too_large",
         {"refused_by_client": 13, "refused_by_broker": 13, "next": "SEND_OK", "received": ["next"]},
-        # This client does not look at the size.
+        # This client does not check the size.
         differs={GO: {"refused_by_client": LEFT_OUT}},
         clients=WITH_JAVA_42,
     ),
@@ -184,13 +184,13 @@ SENDING = (
         "send_namespace",
         {"status": "SEND_OK", "received": ["inside"], "topic_without_namespace": True},
         topics={"space%{}": 1},
-        # This client leaves the namespace on what it hands out.
+        # This client does not strip the namespace from the topic.
         differs={GO: {"topic_without_namespace": False}},
     ),
 )
 
 DEAD_TOPICS = {"{}": 1, "%RETRY%{}": 1, "%DLQ%{}": 1}
-"""They are there from the start: a client may look for new topics only every 30 s."""
+"""Topics created in advance: a client may poll for new topics only every 30 s."""
 
 CONSUMING = (
     Scenario(
@@ -255,7 +255,7 @@ CONSUMING = (
             "ends": [0, 10, 0, 10],
             "kept": 7,
         },
-        # This client's pulls wait at a queue's end, and it tells nothing of ends and times.
+        # This client's pulls block at a queue's end, and it cannot query offsets.
         differs={
             GO: {
                 "pulled": [
@@ -265,7 +265,7 @@ CONSUMING = (
                 ],
                 "ends": LEFT_OUT,
             },
-            # 4.x gives the last message for a time after it, 5.x the place behind it.
+            # For a time after the last message 4.x returns its offset, 5.x the next one.
             f"on {APACHE_4}": {"ends": [0, 10, 0, 9]},
             f"{GO} on {APACHE_4}": {"ends": LEFT_OUT},
         },
@@ -308,7 +308,7 @@ LATER = (
         "later_orderly",
         {"came": [["poison", 0], ["poison", 1], ["next", 0]], "dead": ["poison", 2]},
         topics=DEAD_TOPICS,
-        # Java's 5.x counts the try that made it give up, too; Go's tries once more.
+        # Java's 5.x also counts the last try; Go's tries once more.
         differs={
             JAVA_4: {"dead": ["poison", 1]},
             JAVA_42: {"dead": ["poison", 1]},
@@ -380,7 +380,7 @@ ASKING = (
         "trace",
         {"kinds": ["Pub", "SubAfter", "SubBefore"], "found_by_id": True},
         clients=OFFICIAL,
-        # Seen, and the cause not looked for: not all that this client traces gets there.
+        # Observed, cause unknown: some trace records of this client are missing.
         not_on=tuple(f"{JAVA_5} on {broker}" for broker in APACHES_4),
     ),
 )

@@ -1,4 +1,4 @@
-"""Makes a cell of what was expected and what was told. Pure."""
+"""Verdicts of scenario cells from expected and reported facts. Pure."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from .table import Scenario, same_broker
 FACT_MAX = 600
 """Characters of one fact in a difference."""
 ERROR_MAX = 4000
-ABSENT = "(not told)"
+ABSENT = "(missing)"
 UNEXPECTED = "(nothing)"
 
 
-def difference(expected: Mapping[str, Any], told: Mapping[str, Any]) -> str:
-    """The facts that differ, expected and told below each other; empty when none does."""
+def difference(expected: Mapping[str, Any], reported: Mapping[str, Any]) -> str:
+    """The facts that differ, expected and reported below each other; empty if none does."""
     lines = []
-    for name in [*expected, *(name for name in told if name not in expected)]:
-        if name in expected and name in told and expected[name] == told[name]:
+    for name in [*expected, *(name for name in reported if name not in expected)]:
+        if name in expected and name in reported and expected[name] == reported[name]:
             continue
         lines.append(f"{name}:")
         lines.append(f"  expected {_text(expected, name, UNEXPECTED)}")
-        lines.append(f"  told     {_text(told, name, ABSENT)}")
+        lines.append(f"  reported {_text(reported, name, ABSENT)}")
     return "\n".join(lines)
 
 
 def reason_to_skip(scenario: Scenario | FaultScenario, client: str, broker: str) -> str | None:
-    """Why a scenario is not tried there, as far as the tables say."""
+    """Why the tables exclude a scenario for a client and broker; None: they do not."""
     if client not in scenario.clients:
         return f"{client} lacks it"
     kind = same_broker(broker)
@@ -46,21 +46,21 @@ def reason_to_skip(scenario: Scenario | FaultScenario, client: str, broker: str)
 def expected_facts(
     scenario: Scenario | FaultScenario, client: str, broker: str, fault: str
 ) -> dict[str, Any]:
-    """What must come out."""
+    """The facts that a program must report."""
     if isinstance(scenario, FaultScenario):
         return scenario.facts(fault)
     return scenario.facts(client, broker)
 
 
-def judged(cell: Cell, scenario: Scenario | FaultScenario, outcome: Outcome) -> Cell:
-    """The cell with what became of its scenario."""
+def with_outcome(cell: Cell, scenario: Scenario | FaultScenario, outcome: Outcome) -> Cell:
+    """The cell with the verdict of its scenario's outcome."""
     expected = expected_facts(scenario, cell.client, cell.broker, cell.fault)
     differing = difference(expected, outcome.facts)
     cell = replace(cell, seconds=outcome.seconds)
     if outcome.error:
-        # What was told before something stood in the way may say what it was.
-        told = f"\n{differing}" if outcome.facts else ""
-        return with_verdict(cell, Verdict.FAILED, outcome.error[:ERROR_MAX] + told)
+        # Facts reported before the error may help to explain it.
+        facts = f"\n{differing}" if outcome.facts else ""
+        return with_verdict(cell, Verdict.FAILED, outcome.error[:ERROR_MAX] + facts)
     if differing:
         note = f"\n{outcome.note}" if outcome.note else ""
         return with_verdict(cell, Verdict.FAILED, differing + note)
@@ -70,7 +70,6 @@ def judged(cell: Cell, scenario: Scenario | FaultScenario, outcome: Outcome) -> 
 
 
 def with_verdict(cell: Cell, verdict: Verdict, detail: str) -> Cell:
-    """The same cell, ended like this."""
     return replace(cell, verdict=verdict, detail=detail)
 
 

@@ -1,4 +1,4 @@
-"""All scripts, each with JSON and with ROCKETMQ headers, and what they cover."""
+"""The catalogue: all scripts, each with JSON and with ROCKETMQ headers, and their coverage."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ _MAKERS = (
 
 
 def catalogue() -> list[Script]:
-    """Every script, in the order in which they are played."""
+    """Every script, in the order of execution."""
     return [make(header) for make in _MAKERS for header in SerializeType]
 
 
 def coverage(scripts: Iterable[Script]) -> Counter[tuple[str, int, bool]]:
-    """How many requests there are for a server, a code, and whether they are erroneous.
+    """Number of requests by server, code, and whether they are erroneous.
 
-    A request counts once, whatever headers it is sent with.
+    A request counts once, whichever headers it is sent with.
     """
     seen = {
         (step.server.value, step.code.value, step.erroneous, script.name, step.name)

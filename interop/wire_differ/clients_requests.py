@@ -1,4 +1,4 @@
-"""Clients that come and go, are told of, and are asked; this script plays them."""
+"""Scripts that play clients: heartbeats, notifications, and requests from the broker."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from functools import partial
 
 from ...remoting.codec import SerializeType
 from ...remoting.request_codes import RequestCode as Code
-from .making import (
+from .builders import (
     BORN_MS,
     Names,
     bad,
@@ -20,15 +20,15 @@ from .making import (
     subscription,
     unique_key,
 )
-from .normalise import clock, java_words, offset_ids, physical_offsets, unordered
-from .request import BodyKind, FromServer, Request, Script, Step, taken
+from .normalise import clock, java_exception_text, offset_ids, physical_offsets, unordered
+from .request import BodyKind, ClientAnswer, FromServer, Request, Script, Step, answer_field
 
 STATE = json_body({"properties": {"PROP_CLIENT_VERSION": "V5_5_0"}, "subscriptionSet": []})
 DIRECTLY = json_body({"autoCommit": True, "consumeResult": "CR_SUCCESS", "spentTimeMills": 3})
 
 
 def clients(header: SerializeType) -> Script:
-    """Two consumers of a group and a producer."""
+    """Two consumers of a group and a producer register, are listed and leave."""
     names = Names("clients", header)
     topic, group, producers = names("topic"), names("group"), names("producers")
     one, two = names("one"), names("two")
@@ -87,29 +87,29 @@ def clients(header: SerializeType) -> Script:
 def _refused(names: Names, group: str) -> tuple[Request, ...]:
     who = Code.QUERY_TOPIC_CONSUME_BY_WHO
     list_code, unregister = Code.GET_CONSUMER_LIST_BY_GROUP, Code.UNREGISTER_CLIENT
-    nobody = {"consumerGroup": names("nobody")}
+    missing = {"consumerGroup": names("missing")}
     producer = Code.GET_PRODUCER_CONNECTION_LIST
     illegal = heartbeat_body(names("x"), group="a b")
     return (
         refused("a body that is no JSON", Code.HEART_BEAT, body=b"{"),
         refused("no body", Code.HEART_BEAT),
         bad("an illegal group", Code.HEART_BEAT, body=illegal, connection="other"),
-        bad("a group that nobody knows", list_code, nobody, expect=1),
+        bad("a group that nobody knows", list_code, missing, expect=1),
         refused("without a group", list_code),
-        bad("a group that nobody knows", Code.GET_CONSUMER_CONNECTION_LIST, nobody, expect=206),
+        bad("a group that nobody knows", Code.GET_CONSUMER_CONNECTION_LIST, missing, expect=206),
         refused("without a group", Code.GET_CONSUMER_CONNECTION_LIST),
-        bad("a group that nobody knows", producer, {"producerGroup": names("nobody")}, expect=1),
+        bad("a group that nobody knows", producer, {"producerGroup": names("missing")}, expect=1),
         refused("without a group", producer),
-        bad("a topic that nobody knows", who, {"topic": names("nobody")}, body_kind=BodyKind.JSON),
+        bad("a topic that nobody knows", who, {"topic": names("missing")}, body_kind=BodyKind.JSON),
         refused("without a topic", who),
         bad("a client that nobody knows", unregister,
-            {"clientID": names("nobody"), "consumerGroup": group}, connection="other"),
+            {"clientID": names("missing"), "consumerGroup": group}, connection="other"),
         refused("without a client", unregister, {"consumerGroup": group}),
     )  # fmt: skip
 
 
 def checked(header: SerializeType) -> Script:
-    """Subscriptions that a client has checked before it begins."""
+    """Subscriptions that a client has the broker check before it starts."""
     names = Names("checked", header)
     code = Code.CHECK_CLIENT_CONFIG
 
@@ -138,7 +138,7 @@ def asked(header: SerializeType) -> Script:
     reset = Code.INVOKE_BROKER_TO_RESET_OFFSET
     body = heartbeat_body(client_id, group=group, subscriptions=(subscription(topic),))
     who = {"consumerGroup": group, "clientId": client_id}
-    one_message = {**who, "msgId": taken("first", "msgId"), "brokerName": "broker-a"}
+    one_message = {**who, "msgId": answer_field("first", "msgId"), "brokerName": "broker-a"}
     from_server = partial(FromServer, connection="one")
     text = properties(UNIQ_KEY=unique_key(names, 1))
     place = {"group": group, "topic": topic, "timestamp": BORN_MS, "isForce": True}
@@ -148,7 +148,7 @@ def asked(header: SerializeType) -> Script:
         clock("body.*.store_timestamp_ms"),
         physical_offsets("body.*.physical_offset"),
     )
-    running = from_server(name="of a client", code=run, answer=(0, None, {}, STATE))
+    running = from_server(name="of a client", code=run, answer=ClientAnswer(body=STATE))
     steps: tuple[Step, ...] = (
         create_topic(topic),
         create_group(group),
@@ -158,7 +158,7 @@ def asked(header: SerializeType) -> Script:
         Request("by the broker", run, {**who, "jstackEnable": False}, body_kind=BodyKind.JSON,
                 meanwhile=(running,)),
         Request("by the broker", directly, one_message, body_kind=BodyKind.JSON, meanwhile=(
-            from_server(name="at a client", code=directly, answer=(0, None, {}, DIRECTLY),
+            from_server(name="at a client", code=directly, answer=ClientAnswer(body=DIRECTLY),
                         body_kind=BodyKind.RECORDS, normalisers=message),
         )),
         Request("queue 0", Code.UPDATE_CONSUMER_OFFSET, {**committed, "queueId": 0}),
@@ -177,8 +177,8 @@ def _refused_asks(
 ) -> tuple[Request, ...]:
     run, directly = Code.GET_CONSUMER_RUNNING_INFO, Code.CONSUME_MESSAGE_DIRECTLY
     reset = Code.INVOKE_BROKER_TO_RESET_OFFSET
-    group = {"consumerGroup": names("nobody")}
-    client = {"clientId": names("nobody")}
+    group = {"consumerGroup": names("missing")}
+    client = {"clientId": names("missing")}
     no_time = {name: value for name, value in place.items() if name != "timestamp"}
     return (
         bad("a client that nobody knows", run, {**who, **client}, expect=1),
@@ -186,15 +186,15 @@ def _refused_asks(
         refused("without a client", run, group),
         bad("a client that nobody knows", directly, {**one_message, **client}, expect=1),
         bad("a message that is none", directly, {**one_message, "msgId": "xyz"}, expect=1,
-            normalisers=(java_words(),)),
-        bad("a topic that nobody knows", reset, {**place, "topic": names("nobody")}, expect=17),
-        bad("a group that nobody knows", reset, {**place, "group": names("nobody")}, expect=1),
+            normalisers=(java_exception_text(),)),
+        bad("a topic that nobody knows", reset, {**place, "topic": names("missing")}, expect=17),
+        bad("a group that nobody knows", reset, {**place, "group": names("missing")}, expect=1),
         refused("without a time", reset, no_time),
     )  # fmt: skip
 
 
 def filter_servers(header: SerializeType) -> Script:
-    """A filter server that tells where it listens; Apache's has them up to 4.9.5 and 5.1.0."""
+    """The registration of a filter server, which Apache's serves up to 4.9.5 and 5.1.0."""
     names = Names("filterservers", header)
     code = Code.REGISTER_FILTER_SERVER
     here = {"filterServerAddr": "127.0.0.1:40747"}
@@ -209,4 +209,4 @@ def filter_servers(header: SerializeType) -> Script:
 
 
 SCRIPTS = (clients, checked, asked, filter_servers)
-"""Each makes a script for one kind of header."""
+"""Each creates a script for one kind of header."""

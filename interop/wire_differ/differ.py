@@ -1,4 +1,4 @@
-"""The wire differ as jobs of the harness: the catalogue on ours and on each of Apache's."""
+"""The jobs of the wire differ: the catalogue, run on our broker and on each of Apache's."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
-from ..jobs import Job, Tell, failed
+from ..jobs import Job, OnCell, failed
 from ..peer import Cluster
 from ..peers import open_cluster, peer_version
 from ..process import PeerError
 from ..report.cells import Cell, Kind, Verdict
+from .builders import BROKER_NAME, CLUSTER
 from .catalogue import catalogue
 from .frames import exchange_lines
 from .known_bugs import KNOWN_BUGS, KnownBug, explained
-from .making import BROKER_NAME, CLUSTER
 from .normalise import Side
 from .player import Outcome, Player
 from .request import Request, Script, Step, served_in
@@ -26,7 +26,7 @@ from .tree import Difference, differences
 NEEDED_FEATURE = "known differences: each of them is there"
 
 NEWEST = "99"
-"""For a cluster whose version nobody tells."""
+"""The version assumed of a cluster whose version is unknown."""
 
 BROKER_KEYS: Mapping[str, object] = {
     "brokerClusterName": CLUSTER,
@@ -40,12 +40,12 @@ BROKER_KEYS: Mapping[str, object] = {
     "transactionCheckInterval": 1000,
     "transactionCheckMax": 1,
 }
-"""What both brokers are started with: what is off by default is on, a transaction is parked after
-a question instead of fifteen, and 222 reaches the clients. All else is compared as it comes."""
+"""Configuration of both brokers: features that are off by default are on, a transaction is parked
+after one check instead of fifteen, and 222 is sent on to clients. All else is the default."""
 
 
 def jobs(ours: str | Sequence[str], apaches: Sequence[str]) -> list[Job]:
-    """A job for each pair of ours and Apache's: its cells are the requests of the catalogue.
+    """A job for each pair of ours and Apache's; its cells are the requests of the catalogue.
 
     Args:
       ours, apaches: names of peers, as `open_cluster` takes them.
@@ -62,19 +62,20 @@ def _job(ours: str, apache: str) -> Job:
         Cell(Kind.WIRE, name, "wire", broker, Verdict.SKIPPED) for name in (*names, NEEDED_FEATURE)
     )
 
-    def play(wanted: Sequence[Cell], folder: Path, tell: Tell) -> None:
-        Differ(ours, apache, scripts, wanted, tell).play(folder)
+    def play(wanted: Sequence[Cell], folder: Path, on_cell: OnCell) -> None:
+        Differ(ours, apache, scripts, wanted, on_cell).play(folder)
 
     return Job(f"wire: {broker}", owed, play)
 
 
 class Differ:
-    """Plays scripts on two clusters and tells a cell for each wanted step.
+    """Plays scripts on two clusters and reports a cell for each wanted step.
 
     Args:
-      first, second: names of peers; the second is the one that is right.
-      scripts: all there are.
-      wanted: the cells to tell; a script with none of them is not played.
+      first, second: names of peers; the second is the reference.
+      scripts: the whole catalogue.
+      wanted: the cells to report; scripts with none of them are not played.
+      on_cell: called with each cell.
     """
 
     def __init__(
@@ -83,12 +84,12 @@ class Differ:
         second: str,
         scripts: Sequence[Script],
         wanted: Sequence[Cell],
-        tell: Tell,
+        on_cell: OnCell,
     ) -> None:
         self._peers = (first, second)
         self._scripts = scripts
         self._owed = {cell.feature: cell for cell in wanted}
-        self._tell = tell
+        self._on_cell = on_cell
         self._version = peer_version(second) or NEWEST
         self._bugs = [bug for bug in KNOWN_BUGS if bug.is_of(self._version)]
         self._used: list[KnownBug] = []
@@ -104,12 +105,12 @@ class Differ:
                     for name in self._peers
                 ]
                 starts = [pool.submit(cluster.start) for cluster in clusters]
-                wait(starts)  # both: what is stopped must not be about to start
+                wait(starts)  # for both: a cluster must not be closed while it starts
                 for start in starts:
                     start.result()
             except (PeerError, OSError) as error:
                 for cell in failed(list(self._owed.values()), str(error)):
-                    self._tell(cell)
+                    self._on_cell(cell)
                 return
             players = [Player(_side(cluster)) for cluster in clusters]
             for script in chosen:
@@ -118,7 +119,7 @@ class Differ:
                 plays = [pool.submit(player.play, played) for player in players]
                 first, second = (play.result() for play in plays)
                 self._compare(script, first, second, time.monotonic() - started_s)
-        self._tell_needed(chosen)
+        self._report_needed(chosen)
 
     def _open(self, name: str, folder: Path) -> Cluster:
         return open_cluster(name, folder, BROKER_KEYS)
@@ -140,12 +141,13 @@ class Differ:
                 continue
             cell = replace(cell, seconds=seconds / len(features))
             if name not in first:
+                # `Script.for_version` left the step out.
                 detail = f"Apache's has it {served_in(step)}"
-                self._tell(replace(cell, verdict=Verdict.SKIPPED, detail=detail))
+                self._on_cell(replace(cell, verdict=Verdict.SKIPPED, detail=detail))
                 continue
-            self._tell(self._judged(cell, step, first[name], second[name]))
+            self._on_cell(self._compared(cell, step, first[name], second[name]))
 
-    def _judged(self, cell: Cell, step: Step, first: Outcome, second: Outcome) -> Cell:
+    def _compared(self, cell: Cell, step: Step, first: Outcome, second: Outcome) -> Cell:
         found = found_between(step, first, second)
         if not found:
             return replace(cell, verdict=Verdict.PASSED)
@@ -159,30 +161,30 @@ class Differ:
         rows = "; ".join(bug.row for bug in bugs)
         return replace(cell, verdict=Verdict.QUIRK, detail=rows)
 
-    def _tell_needed(self, chosen: Sequence[Script]) -> None:
+    def _report_needed(self, chosen: Sequence[Script]) -> None:
         cell = self._owed.get(NEEDED_FEATURE)
         if cell is None:
             return
         if len(chosen) < len(self._scripts):
-            detail = "only a part of the catalogue was played"
-            self._tell(replace(cell, verdict=Verdict.SKIPPED, detail=detail))
+            detail = "only part of the catalogue was played"
+            self._on_cell(replace(cell, verdict=Verdict.SKIPPED, detail=detail))
             return
         idle = [f"{', '.join(bug.requests)}: {bug.row}" for bug in self._bugs_not_seen()]
         verdict = Verdict.FAILED if idle else Verdict.PASSED
-        self._tell(replace(cell, verdict=verdict, detail="\n".join(idle)))
+        self._on_cell(replace(cell, verdict=verdict, detail="\n".join(idle)))
 
     def _bugs_not_seen(self) -> Iterable[KnownBug]:
         return (bug for bug in self._bugs if bug not in self._used)
 
 
 def found_between(step: Step, first: Outcome, second: Outcome) -> list[Difference]:
-    """What differs between two outcomes of a step, and what neither should have been."""
+    """The differences between two outcomes of a step, including an unexpected common code."""
     if first.broken or second.broken:
-        return [Difference(("connection",), first.broken or "well", second.broken or "well")]
+        return [Difference(("connection",), first.broken or "ok", second.broken or "ok")]
     found = differences(first.tree, second.tree)
     expect = step.expect if isinstance(step, Request) else None
     if expect is not None and first.code == second.code != expect:
-        found.append(Difference(("code",), first.code, f"{second.code}, expected was {expect}"))
+        found.append(Difference(("code",), first.code, f"{second.code}, expected {expect}"))
     return found
 
 

@@ -1,4 +1,4 @@
-"""Both sides' frames as lines for people."""
+"""The frames of both sides as lines of a report."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .player import Outcome
 
 
 def exchange_lines(labels: tuple[str, str], outcomes: tuple[Outcome, Outcome]) -> Iterator[str]:
-    """The request and the answer of each side, as far as there are any."""
+    """The request, the answer and the error of each side, as far as it has them."""
     for label, outcome in zip(labels, outcomes, strict=True):
         code = None
         if outcome.asked is not None:

@@ -1,4 +1,4 @@
-"""Consumer groups that an administrator makes, changes, lists and deletes; offsets and locks."""
+"""Scripts for consumer groups: administration, offsets and locks."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from functools import partial
 
 from ...remoting.codec import SerializeType
 from ...remoting.request_codes import RequestCode as Code
-from .making import (
+from .builders import (
     Names,
     bad,
     create_group,
@@ -22,7 +22,7 @@ from .request import BodyKind, FieldValue, Request, Script
 
 
 def groups(header: SerializeType) -> Script:
-    """The life of groups on a broker."""
+    """Groups are created, changed, listed and deleted."""
     names = Names("groups", header)
     group, topic = names("plain"), names("topic")
     one = partial(Request, code=Code.GET_SUBSCRIPTIONGROUP_CONFIG, body_kind=BodyKind.JSON)
@@ -66,7 +66,7 @@ def groups(header: SerializeType) -> Script:
         refused("a body that is no JSON", create, body=b"{"),
         refused("no body", create),
         bad("a group that is not there", Code.GET_SUBSCRIPTIONGROUP_CONFIG,
-            {"group": names("nobody")}, expect=26),
+            {"group": names("missing")}, expect=26),
         refused("without a group", Code.GET_SUBSCRIPTIONGROUP_CONFIG),
         refused("a version that is no JSON", every_code, {**page, "dataVersion": "{"},
                 since="5.5.0"),
@@ -76,7 +76,7 @@ def groups(header: SerializeType) -> Script:
         bad("of a group that was deleted", Code.QUERY_CONSUMER_OFFSET,
             {**offset, "setZeroIfNotFound": False}, expect=22),
         Request("a group", delete, {"groupName": names("list1")}),
-        bad("a group that is not there", delete, {"groupName": names("nobody")}),
+        bad("a group that is not there", delete, {"groupName": names("missing")}),
         refused("without a name", delete),
     )  # fmt: skip
     return Script("groups", header, steps)
@@ -87,7 +87,7 @@ def offsets(header: SerializeType) -> Script:
     names = Names("offsets", header)
     topic, group = names("topic"), names("group")
     queue: dict[str, FieldValue] = {"topic": topic, "queueId": 0}
-    nowhere: dict[str, FieldValue] = {"topic": names("nobody"), "queueId": 0}
+    nowhere: dict[str, FieldValue] = {"topic": names("missing"), "queueId": 0}
     mine: dict[str, FieldValue] = {**queue, "consumerGroup": group}
     query, update = Code.QUERY_CONSUMER_OFFSET, Code.UPDATE_CONSUMER_OFFSET
     most, least = Code.GET_MAX_OFFSET, Code.GET_MIN_OFFSET
@@ -134,15 +134,15 @@ def offsets(header: SerializeType) -> Script:
 def _refused_offsets(names: Names, mine: dict[str, FieldValue]) -> tuple[Request, ...]:
     query, update = Code.QUERY_CONSUMER_OFFSET, Code.UPDATE_CONSUMER_OFFSET
     wrong = partial(bad, code=update)
-    nowhere = {**mine, "topic": names("nobody")}
+    nowhere = {**mine, "topic": names("missing")}
     return (
         bad("a topic that nobody knows", query, {**nowhere, "setZeroIfNotFound": False}, expect=22),
         bad("a group that nobody knows", query,
-            {**mine, "consumerGroup": names("nobody"), "setZeroIfNotFound": False}, expect=22),
+            {**mine, "consumerGroup": names("missing"), "setZeroIfNotFound": False}, expect=22),
         refused("without a group", query, {"topic": "t", "queueId": 0}),
         wrong("a topic that nobody knows", fields={**nowhere, "commitOffset": 1}, expect=17),
         wrong("a group that nobody knows",
-              fields={**mine, "consumerGroup": names("nobody"), "commitOffset": 1}, expect=26),
+              fields={**mine, "consumerGroup": names("missing"), "commitOffset": 1}, expect=26),
         wrong("a queue that is not there", fields={**mine, "queueId": 9, "commitOffset": 1},
               expect=29),
         wrong("a negative offset", fields={**mine, "commitOffset": -3}, expect=29),
@@ -194,4 +194,4 @@ def locks(header: SerializeType) -> Script:
 
 
 SCRIPTS = (groups, offsets, locks)
-"""Each makes a script for one kind of header."""
+"""Each creates a script for one kind of header."""

@@ -1,8 +1,7 @@
-"""Where an answer of Apache's is a bug that we do not repeat, or where ours differs on purpose.
+"""Known differences: bugs of Apache's that we do not repeat, and deliberate differences of ours.
 
-Each entry names a row of docs/quirks.md (or docs/namesrv.md), and each must be needed: one that
-covers nothing in a whole run is an error, so that a bug that Apache has mended, or a difference
-that is gone, leaves this list.
+Each entry names a row of docs/quirks.md (or docs/namesrv.md). An entry that covers nothing in a
+whole run is an error, so that a bug fixed by Apache, or a difference that is gone, leaves the list.
 """
 
 from __future__ import annotations
@@ -19,16 +18,16 @@ from .tree import MISSING, Difference
 
 @dataclass(frozen=True, kw_only=True)
 class KnownBug:
-    """A difference that is meant.
+    """An expected difference.
 
     Attributes:
-      requests: which ones, as "CODE: name"; `*` and `?` as in file names.
-      paths: what differs, as normalisers name it; all differences of a request must be covered.
+      requests: as "CODE: name", with the wildcards `*` and `?`.
+      paths: the differing values, as in normalisers; all differences of a request must be covered.
       row: the beginning of the row of docs/quirks.md, or of the item of docs/namesrv.md.
       source: an issue or a pull request of apache/rocketmq, a lesson (L7), or Apache's file.
-      codes: pairs of our and Apache's response code that may differ so.
-      ours_absent, theirs_absent: covers only what ours, or Apache's, has not.
-      since, before: versions of Apache's that do so.
+      codes: accepted pairs of our and Apache's response code.
+      ours_absent, theirs_absent: covers only values that are absent in ours, or in Apache's.
+      since, before: the range of Apache's versions with this difference.
     """
 
     requests: tuple[str, ...]
@@ -42,15 +41,15 @@ class KnownBug:
     before: str = "99"
 
     def is_of(self, version: str) -> bool:
-        """Whether a version of Apache's does so."""
+        """Whether a version of Apache's has this difference."""
         return version_key(self.since) <= version_key(version) < version_key(self.before)
 
     def names(self, request: str) -> bool:
-        """Whether it is about this request, "CODE: name"."""
+        """Whether it applies to this request, "CODE: name"."""
         return any(fnmatchcase(request, pattern) for pattern in self.requests)
 
     def covers(self, difference: Difference) -> bool:
-        """Whether this is what differs."""
+        """Whether it covers this difference."""
         if difference.path == ("code",):
             return (difference.first, difference.second) in self.codes
         if self.ours_absent and difference.first is not MISSING:
@@ -63,7 +62,7 @@ class KnownBug:
 def explained(
     request: str, found: Sequence[Difference], bugs: Sequence[KnownBug]
 ) -> list[KnownBug] | None:
-    """The entries that cover all these differences of a request; None: one is not covered."""
+    """The entries that cover all differences of a request; None: one is not covered."""
     about = [bug for bug in bugs if bug.names(request)]
     used: list[KnownBug] = []
     for difference in found:
@@ -338,7 +337,7 @@ _BEFORE_5 = (
         paths=("body.subscriptionGroupTable.*",),
         ours_absent=True,
         row=_NEWER,
-        source="a group with an attribute that nobody knows is made",
+        source="a group with an unknown attribute is created",
         before="5.0",
     ),
 )
@@ -358,4 +357,3 @@ KNOWN_BUGS: tuple[KnownBug, ...] = (
     *_OF_FILTER_SERVERS,
     *_BEFORE_5,
 )
-"""All of them."""

@@ -1,4 +1,7 @@
-"""A connection to a server that may also ask: answers by their opaque, requests in their order."""
+"""A blocking connection to a server that sends requests, too.
+
+Answers are kept by opaque, and the server's requests in order, until a script asks for them.
+"""
 
 from __future__ import annotations
 
@@ -16,16 +19,16 @@ from ..process import PeerError
 ANSWER_TIMEOUT_S = 10.0
 _CHUNK = 256 * 1024
 _numbers = opaques()
-"""One row of numbers for all connections: an answer on the wrong one is seen."""
+"""One sequence for all connections, so that an answer on the wrong one is noticed."""
 
 
 class Link:
-    """One socket. Use it as a context manager; not for several threads.
+    """One connection. Use it as a context manager; not thread-safe.
 
     Args:
       address: HOST:PORT.
-    Raises: PeerError: nobody listens there; from the methods: the connection broke, or what is
-      waited for did not come in time.
+    Raises: PeerError: the connection is refused; from the methods: the connection broke, or the
+      awaited frame did not come in time.
     """
 
     def __init__(self, address: str) -> None:
@@ -54,7 +57,10 @@ class Link:
         self._socket.close()
 
     def ask(self, command: RemotingCommand) -> int:
-        """Send a request; its opaque, which is set here."""
+        """Set a request's opaque, send it, and return the opaque.
+
+        Raises: PeerError: the connection broke.
+        """
         try:
             frame = self._session.request(command, None)
         except RemotingError as error:
@@ -63,7 +69,7 @@ class Link:
         return command.opaque
 
     def send(self, command: RemotingCommand) -> None:
-        """Send a frame as it is."""
+        """Send a frame as it is, with its opaque."""
         self._send(encode(command))
 
     def _send(self, frame: bytes) -> None:
@@ -78,7 +84,7 @@ class Link:
         return self._answers.pop(opaque)
 
     def request(self, code: int, timeout_s: float = ANSWER_TIMEOUT_S) -> RemotingCommand:
-        """The server's next request with this code; those before it stay."""
+        """The server's next request with this code; other requests stay queued."""
         self._wait(lambda: self._with_code(code) is not None, timeout_s, f"request {code}")
         found = self._with_code(code)
         assert found is not None
@@ -86,7 +92,7 @@ class Link:
         return found
 
     def unasked(self) -> list[RemotingCommand]:
-        """Answers that came and that nobody has taken: to oneway requests, or a second one."""
+        """Answers that no step took: to oneway requests, or a second answer."""
         return list(self._answers.values())
 
     def _with_code(self, code: int) -> RemotingCommand | None:

@@ -1,4 +1,4 @@
-"""Single messages: looked up, sent back, and those of transactions."""
+"""Scripts for single messages: lookups, messages sent back, transactions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ...remoting.errors import RemoteProtocolError
 from ...remoting.message_codec import decode_messages
 from ...remoting.request_codes import RequestCode as Code
 from ...store.clock import SystemClock
-from .making import (
+from .builders import (
     STORED,
     Names,
     bad,
@@ -26,7 +26,7 @@ from .making import (
     unique_key,
 )
 from .normalise import after, any_queue, clock, offset_ids, only, physical_offsets
-from .request import BodyKind, FromServer, Played, Request, Script, place_of, taken
+from .request import BodyKind, FromServer, Played, Request, Script, answer_field, send_offset
 
 PLACE = (offset_ids("fields.msgId"),)
 LONG_MAX = 0x7FFF_FFFF_FFFF_FFFF
@@ -47,11 +47,11 @@ AGAIN = (
     physical_offsets("body.*.prepared_transaction_offset"),
     clock("body.*.born_timestamp_ms"),
 )
-"""For records that were made of others."""
+"""For records that the broker made from other records."""
 
 
 def look_ups(header: SerializeType) -> Script:
-    """Messages by key and by their place."""
+    """Lookups by key and by physical offset."""
     names = Names("lookup", header)
     topic = names("topic")
     key = unique_key(names, 1)
@@ -79,20 +79,24 @@ def look_ups(header: SerializeType) -> Script:
         look_up(name="the newest", fields={**fields, "maxNum": 1}),
         look_up(name="by unique key", fields=unique),
         wrong(name="a key that none has", fields={**fields, "key": "k3"}),
-        wrong(name="a topic that nobody knows", fields={**fields, "topic": names("nobody")}),
+        wrong(name="a topic that nobody knows", fields={**fields, "topic": names("missing")}),
         wrong(name="a time before", fields={**fields, "endTimestamp": 1000}),
         wrong(name="none at all", fields={**fields, "maxNum": 0}),
         wrong(name="a negative count", fields={**fields, "maxNum": -1}),
         wrong(name="by tag", fields={**fields, "key": "A", "indexType": "T"}, expect=3),
         refused("without a key", Code.QUERY_MESSAGE, no_key),
-        view(name="a message", fields={"offset": place_of("first")}),
+        view(name="a message", fields={"offset": send_offset("first")}),
         view(
-            name="a message with its topic", fields={"offset": place_of("second"), "topic": topic}
+            name="a message with its topic",
+            fields={"offset": send_offset("second"), "topic": topic},
         ),
         bad("beyond the end", Code.VIEW_MESSAGE_BY_ID, {"offset": LONG_MAX // 2}, expect=1),
         bad("a negative offset", Code.VIEW_MESSAGE_BY_ID, {"offset": -5}, expect=1),
         bad(
-            "inside a message", Code.VIEW_MESSAGE_BY_ID, {"offset": place_of("first", 3)}, expect=1
+            "inside a message",
+            Code.VIEW_MESSAGE_BY_ID,
+            {"offset": send_offset("first", 3)},
+            expect=1,
         ),
         refused("without an offset", Code.VIEW_MESSAGE_BY_ID),
     )
@@ -104,7 +108,7 @@ def _found(count: int) -> Callable[[RemotingCommand], bool]:
 
 
 def sent_back(header: SerializeType) -> Script:
-    """Messages that a consumer could not consume."""
+    """Messages that a consumer sends back because it failed to consume them."""
     names = Names("back", header)
     topic, group, dead = names("topic"), names("group"), names("dead")
     key = properties(TAGS="A", UNIQ_KEY=unique_key(names, 1))
@@ -112,10 +116,10 @@ def sent_back(header: SerializeType) -> Script:
 
     def back(who: str, level: int, **changed: object) -> dict[str, object]:
         return {
-            "offset": place_of("first"),
+            "offset": send_offset("first"),
             "group": who,
             "delayLevel": level,
-            "originMsgId": taken("first", "msgId"),
+            "originMsgId": answer_field("first", "msgId"),
             "originTopic": topic,
             "unitMode": False,
             "maxReconsumeTimes": 16,
@@ -156,12 +160,12 @@ def sent_back(header: SerializeType) -> Script:
 
 
 def _now_ms(_: Played) -> int:
-    """Apache judges by the client's time whether an end comes in time."""
+    """The time in a request: Apache compares the client's clock with the transaction's timeout."""
     return SystemClock().wall_ms()
 
 
 def half_properties(producers: str, key: str) -> str:
-    """The properties of a half message that is not asked about in the time of a run."""
+    """The properties of a half message that is not checked during a run."""
     immune = {"CHECK_IMMUNITY_TIME_IN_SECONDS": "600"}
     return properties(TRAN_MSG="true", PGROUP=producers, UNIQ_KEY=key, **immune)
 
@@ -183,12 +187,12 @@ def transactions(header: SerializeType) -> Script:
     def end(of: str, kind: int, **changed: object) -> dict[str, object]:
         return {
             "producerGroup": producers,
-            "tranStateTableOffset": taken(of, "queueOffset"),
-            "commitLogOffset": place_of(of),
+            "tranStateTableOffset": answer_field(of, "queueOffset"),
+            "commitLogOffset": send_offset(of),
             "commitOrRollback": kind,
             "fromTransactionCheck": False,
-            "msgId": taken(of, "transactionId"),
-            "transactionId": taken(of, "transactionId"),
+            "msgId": answer_field(of, "transactionId"),
+            "transactionId": answer_field(of, "transactionId"),
             "topic": topic,
             "bname": "broker-a",
             **changed,
@@ -234,7 +238,7 @@ def transactions(header: SerializeType) -> Script:
 
 
 def checks(header: SerializeType) -> Script:
-    """A transaction that its producer is asked about until it is parked, and then once more."""
+    """A transaction that is checked until it is parked, resumed, and checked once more."""
     names = Names("check", header)
     topic, producers, group = names("topic"), names("producers"), names("group")
     key = unique_key(names, 1)
@@ -299,4 +303,4 @@ def checks(header: SerializeType) -> Script:
 
 
 SCRIPTS = (look_ups, sent_back, transactions, checks)
-"""Each makes a script for one kind of header."""
+"""Each creates a script for one kind of header."""

@@ -1,4 +1,4 @@
-"""What is asked of the name server: brokers that come and go, routes, lists of topics."""
+"""Scripts for the name server: registration of brokers, routes, lists of topics."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from functools import partial
 
 from ...remoting.codec import SerializeType
 from ...remoting.request_codes import RequestCode as Code
-from .making import Names, json_body
-from .normalise import any_broker, java_words, only, place, unordered
+from .builders import Names, json_body
+from .normalise import any_broker, java_exception_text, only, place, unordered
 from .request import BodyKind, FieldValue, Request, Script, Server
 
 NAMESRV = Server.NAMESRV
 BROKER = "broker"
-"""The connection of the broker that is played: with it goes its registration."""
+"""The connection of the played broker; the registration ends with it."""
 
 VERSION = {"counter": 7, "stateVersion": 0, "timestamp": 1_700_000_000_000}
 OLD_CLIENT = 395
@@ -48,7 +48,7 @@ def registration(names: Names, body: bytes, **changed: FieldValue) -> dict[str, 
 
 
 def identity(names: Names, broker_id: int = 0) -> dict[str, FieldValue]:
-    """Who a played broker is."""
+    """The identity of a played broker."""
     port = 10911 if names.prefix.endswith("j") else 20911
     return {
         "brokerName": names("a"),
@@ -76,18 +76,18 @@ def registration_body(topics: list[dict[str, object]]) -> bytes:
 
 asked = partial(Request, server=NAMESRV)
 bad = partial(asked, erroneous=True)
-refused = partial(bad, expect=1, normalisers=(java_words(),))
+refused = partial(bad, expect=1, normalisers=(java_exception_text(),))
 route = partial(
     asked,
     code=Code.GET_ROUTEINFO_BY_TOPIC,
     body_kind=BodyKind.JSON,
     normalisers=(unordered("body.brokerDatas", "body.queueDatas"),),
 )
-"""Requests to the name server; wrong ones; those that it cannot read; looks for a route."""
+"""Builders of requests to the name server: valid, erroneous, malformed, and for a route."""
 
 
 def topic_list(name: str, code: Code, names: Names, **fields: FieldValue) -> Request:
-    """One of the lists of topics, compared for this script's."""
+    """A request for a list of topics, of which this script's are compared."""
     mine = (
         only(names.prefix, "body.topicList"),
         unordered("body.topicList"),
@@ -97,7 +97,7 @@ def topic_list(name: str, code: Code, names: Names, **fields: FieldValue) -> Req
 
 
 def brokers(header: SerializeType) -> Script:
-    """A broker registers, lives, loses its write permission and goes."""
+    """A broker registers, sends heartbeats, loses its write permission and unregisters."""
     names = Names("brokers", header)
     steps = (
         *_registrations(names),
@@ -145,18 +145,18 @@ def _registrations(names: Names) -> tuple[Request, ...]:
 def _signs_of_life(names: Names) -> tuple[Request, ...]:
     query, heartbeat = Code.QUERY_DATA_VERSION, Code.BROKER_HEARTBEAT
     who = identity(names)
-    nobody = {**who, "brokerAddr": "192.0.2.9:1"}
+    missing = {**who, "brokerAddr": "192.0.2.9:1"}
     other = json_body({**VERSION, "counter": 8})
     version = json_body(VERSION)
     return (
         asked("the same version", query, who, version, body_kind=BodyKind.JSON),
         asked("another version", query, who, other, body_kind=BodyKind.JSON),
-        bad("a broker that nobody knows", query, nobody, version, body_kind=BodyKind.JSON),
+        bad("a broker that nobody knows", query, missing, version, body_kind=BodyKind.JSON),
         refused("a version that is no JSON", query, who, b"{"),
         refused("without an address", query, {"brokerName": names("a")}, version),
         asked("a broker", heartbeat, who),
         asked("oneway", heartbeat, who, oneway=True, expect=None),
-        bad("a broker that nobody knows", heartbeat, nobody),
+        bad("a broker that nobody knows", heartbeat, missing),
         refused("without an address", heartbeat, {"brokerName": names("a")}),
     )
 
@@ -164,12 +164,12 @@ def _signs_of_life(names: Names) -> tuple[Request, ...]:
 def _members(names: Names) -> tuple[Request, ...]:
     members, cluster = Code.GET_BROKER_MEMBER_GROUP, Code.GET_BROKER_CLUSTER_INFO
     known = {"clusterName": names("cluster"), "brokerName": names("a")}
-    nobody = {"clusterName": names("cluster"), "brokerName": names("nobody")}
+    missing = {"clusterName": names("cluster"), "brokerName": names("missing")}
     mine = (only(names.prefix, "body.brokerAddrTable", "body.clusterAddrTable"),)
     info = partial(asked, code=cluster, body_kind=BodyKind.JSON, normalisers=mine)
     return (
         asked("two members", members, known, body_kind=BodyKind.JSON),
-        bad("a name that nobody knows", members, nobody, body_kind=BodyKind.JSON),
+        bad("a name that nobody knows", members, missing, body_kind=BodyKind.JSON),
         refused("without a name", members),
         info(name="with the broker"),
         info(name="a body that nobody reads", body=b"{", erroneous=True),
@@ -179,15 +179,15 @@ def _members(names: Names) -> tuple[Request, ...]:
 def _permissions(names: Names) -> tuple[Request, ...]:
     wipe, add = Code.WIPE_WRITE_PERM_OF_BROKER, Code.ADD_WRITE_PERM_OF_BROKER
     known = {"brokerName": names("a")}
-    nobody = {"brokerName": names("nobody")}
+    missing = {"brokerName": names("missing")}
     topic = {"topic": names("plain")}
     return (
         asked("of a broker", wipe, known),
         route(name="a topic without write permission", fields=topic),
         asked("to a broker", add, known),
         route(name="a topic with write permission again", fields=topic),
-        bad("of a broker that nobody knows", wipe, nobody),
-        bad("to a broker that nobody knows", add, nobody),
+        bad("of a broker that nobody knows", wipe, missing),
+        bad("to a broker that nobody knows", add, missing),
         refused("without a name", wipe),
         refused("without a name", add),
     )
@@ -213,7 +213,7 @@ def _departures(names: Names) -> tuple[Request, ...]:
 
 
 def topics(header: SerializeType) -> Script:
-    """Topics that are registered and deleted by hand, and lists of what is not there."""
+    """Topics registered and deleted by an administrator, and lists for missing names."""
     names = Names("nstopics", header)
     body = registration_body([topic_config(names("plain")), topic_config(names("other"))])
     queue = {
@@ -225,7 +225,7 @@ def topics(header: SerializeType) -> Script:
     }
     queues = json_body({"brokerDatas": [], "filterServerTable": {}, "queueDatas": [queue]})
     register, delete = Code.REGISTER_TOPIC_IN_NAMESRV, Code.DELETE_TOPIC_IN_NAMESRV
-    cluster = {"cluster": names("nobody")}
+    cluster = {"cluster": names("missing")}
     fresh = {"topic": names("fresh")}
     of_cluster = {**fresh, "clusterName": names("cluster")}
     gone = {"topic": names("plain")}
@@ -251,7 +251,7 @@ def topics(header: SerializeType) -> Script:
         asked("of a cluster", delete, of_cluster),
         asked("everywhere", delete, gone),
         bad("a topic that was deleted", Code.GET_ROUTEINFO_BY_TOPIC, gone, expect=17),
-        bad("a topic that is not there", delete, {"topic": names("nobody")}),
+        bad("a topic that is not there", delete, {"topic": names("missing")}),
         refused("without a topic", delete),
         bad(
             "a cluster that nobody knows",
@@ -273,7 +273,7 @@ def configuration(header: SerializeType) -> Script:
     """KV items and the name server's own settings."""
     names = Names("kv", header)
     item = {"namespace": names("space"), "key": names("key")}
-    nobody = {**item, "key": names("nobody")}
+    missing = {**item, "key": names("missing")}
     put, get, delete = Code.PUT_KV_CONFIG, Code.GET_KV_CONFIG, Code.DELETE_KV_CONFIG
     space, update = Code.GET_KVLIST_BY_NAMESPACE, Code.UPDATE_NAMESRV_CONFIG
     show = partial(
@@ -288,16 +288,16 @@ def configuration(header: SerializeType) -> Script:
     steps = (
         asked("an item", put, {**item, "value": "a=b;ü"}),
         asked("an item", get, item),
-        bad("an item that is not there", get, nobody, expect=22),
+        bad("an item that is not there", get, missing, expect=22),
         refused("without a key", get, {"namespace": "n"}),
         asked("a namespace", space, {"namespace": names("space")}, body_kind=BodyKind.JSON),
-        bad("a namespace that nobody uses", space, {"namespace": names("nobody")}, expect=22),
+        bad("a namespace that nobody uses", space, {"namespace": names("missing")}, expect=22),
         refused("without a namespace", space),
         asked("an item", delete, item),
         bad("an item that is not there", delete, item),
         refused("without a key", delete, {"namespace": "n"}),
         bad("an item that was deleted", get, item, expect=22),
-        refused("without a value", put, nobody),
+        refused("without a value", put, missing),
         asked("a key", update, body=b"orderMessageEnable=false\n"),
         bad("a key that must not be changed", update, body=b"kvConfigPath=/tmp/x\n", expect=16),
         bad("a key that nobody knows", update, body=b"nonsense=1\n", expect=16),
@@ -309,4 +309,4 @@ def configuration(header: SerializeType) -> Script:
 
 
 SCRIPTS = (brokers, topics, configuration)
-"""Each makes a script for one kind of header."""
+"""Each creates a script for one kind of header."""

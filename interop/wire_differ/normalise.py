@@ -1,11 +1,11 @@
-"""What two servers may answer differently without being different.
+"""Normalisers: replacements of values in which two equivalent answers differ.
 
-A normaliser changes the values at some paths of a decoded answer; each says in its docstring why
-such values differ. What no normaliser of a request names must be equal. A normaliser that replaces
-a value looks at it first: what is no time of now, no id of that broker, stays and is a difference.
+A normaliser changes the values at some paths of a decoded answer; its docstring says why they
+differ. All other values must be equal. A normaliser validates a value before it replaces it: a time
+that is not the current one, or an id of another broker, stays and shows as a difference.
 
-A path is the names of members from the top, such as `fields.msgId` or `body.*.store_timestamp_ms`;
-`*` is any one member and a last `**` any further ones.
+A path is a sequence of member names, such as `fields.msgId` or `body.*.store_timestamp_ms`; `*` is
+any one member and a final `**` any further ones.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Tree: TypeAlias = object
 
 _CLOCK = SystemClock()
 CLOCK_SPAN_MS = 3_600_000
-"""How far from now a time may be that was read off the clock during a run."""
+"""Maximum distance from now of a time taken during a run."""
 
 _JAVA_ERROR = re.compile(r"\b[A-Z]\w*(?:Exception|Error)\b|^java\.|Exception:|^Cannot invoke ")
 _HEX_ID = re.compile(r"[0-9A-F]{32}|[0-9A-F]{56}")
@@ -34,12 +34,12 @@ _HELP_PAGE = re.compile(r"See https?://rocketmq\.apache\.org/\S+")
 
 @dataclass
 class Side:
-    """One of the two clusters, as far as its answers tell of it.
+    """One of the two clusters, with what normalisers need of it.
 
     Attributes:
       label: "trocket" or "apache-5.5.0".
       broker_address, namesrv_address: HOST:PORT.
-      clients: HOST:PORT of the client's own end of each connection, by its name.
+      clients: HOST:PORT of the client's end of each connection, by the connection's name.
     """
 
     label: str
@@ -49,11 +49,11 @@ class Side:
 
     @property
     def is_apache(self) -> bool:
-        """Whether it is RocketMQ's own."""
+        """Whether it is Apache's."""
         return self.label.startswith(("apache", "docker"))
 
     def address_names(self) -> dict[str, str]:
-        """What each address of this side is called in a normalised answer."""
+        """Placeholders by address, as used in normalised answers."""
         host, _, port = self.broker_address.rpartition(":")
         names = {address: f"<client {name}>" for name, address in self.clients.items()}
         names[self.broker_address] = "<broker>"
@@ -64,12 +64,12 @@ class Side:
 
 @dataclass(frozen=True)
 class Normaliser:
-    """Changes values of an answer at some paths.
+    """Changes the values at some paths of an answer.
 
     Attributes:
-      name: of the function that made it.
-      paths: where; none: at the top.
-      change: called with the value found there and the side that said it.
+      name: of the function that created it.
+      paths: none: the whole answer.
+      change: called with each value and the side of the answer.
     """
 
     name: str
@@ -77,7 +77,7 @@ class Normaliser:
     change: Callable[[Tree, Side], Tree]
 
     def apply(self, tree: Tree, side: Side) -> Tree:
-        """The tree with what it changes changed."""
+        """A tree with the values at the paths changed."""
         if not self.paths:
             return self.change(tree, side)
         for path in self.paths:
@@ -86,7 +86,7 @@ class Normaliser:
 
 
 def matches(path: tuple[str, ...], pattern: tuple[str, ...]) -> bool:
-    """Whether a path is one that a pattern means."""
+    """Whether a path matches a pattern."""
     if pattern and pattern[-1] == "**":
         return len(path) >= len(pattern) - 1 and matches(path[: len(pattern) - 1], pattern[:-1])
     return len(path) == len(pattern) and all(
@@ -129,7 +129,7 @@ def _changed_inside(
 
 
 def own_addresses() -> Normaliser:
-    """Both clusters run on this machine at ports of their own: addresses have names instead."""
+    """Both clusters run on this machine with different ports: placeholders replace addresses."""
 
     def change(tree: Tree, side: Side) -> Tree:
         names = side.address_names()
@@ -139,28 +139,27 @@ def own_addresses() -> Normaliser:
     return Normaliser("own_addresses", (), change)
 
 
-def speaker() -> Normaliser:
-    """Language, version and kind of header say which program wrote a frame, not what it answers:
-    Apache answers in JSON unless it is told otherwise, ours in the request's own kind."""
+def sender_identity() -> Normaliser:
+    """Language, version and kind of header identify the program that wrote a frame: Apache answers
+    in JSON unless configured otherwise, ours in the kind of the request."""
     paths = ("language", "version", "serialize_type")
-    return Normaliser("speaker", paths, lambda value, _: "<speaker>")
+    return Normaliser("sender_identity", paths, lambda value, _: "<sender>")
 
 
-def nothing_said() -> Normaliser:
-    """A JSON header may have an empty object of fields or none, and an empty remark or none, which
-    no client tells apart and the ROCKETMQ header cannot say; Apache's depends on how a processor
-    began its answer."""
+def empty_as_absent() -> Normaliser:
+    """A JSON header may have empty or no fields, and an empty or no remark. Clients treat both
+    alike, and the ROCKETMQ header cannot express it; with Apache it depends on the processor."""
 
     def change(tree: Tree, _: Side) -> Tree:
         if not isinstance(tree, dict):
             return tree
         return {**tree, "fields": tree["fields"] or {}, "remark": tree["remark"] or None}
 
-    return Normaliser("nothing_said", (), change)
+    return Normaliser("empty_as_absent", (), change)
 
 
 def help_pages() -> Normaliser:
-    """The page that a remark sends people to moved between versions of Apache's."""
+    """The help page named in a remark moved between versions of Apache's."""
 
     def change(value: Tree, _: Side) -> Tree:
         return _HELP_PAGE.sub("See <a page>", value) if isinstance(value, str) else value
@@ -168,15 +167,20 @@ def help_pages() -> Normaliser:
     return Normaliser("help_pages", ("remark",), change)
 
 
-EVERYWHERE: tuple[Normaliser, ...] = (own_addresses(), speaker(), nothing_said(), help_pages())
-"""What is done to every answer. The opaque is the client's own and is not part of a tree."""
+EVERYWHERE: tuple[Normaliser, ...] = (
+    own_addresses(),
+    sender_identity(),
+    empty_as_absent(),
+    help_pages(),
+)
+"""Applied to every answer. The opaque is chosen by the client and not part of a tree."""
 
 
-# ---- values that are made anew each time ---------------------------------------------------
+# ---- values that differ in each run --------------------------------------------------------
 
 
 def clock(*paths: str) -> Normaliser:
-    """Milliseconds of the server's clock: the two were not asked at the same instant."""
+    """Milliseconds of the server's clock: the two were not queried at the same instant."""
 
     def change(value: Tree, _: Side) -> Tree:
         number = _number(value)
@@ -188,7 +192,7 @@ def clock(*paths: str) -> Normaliser:
 
 
 def offset_ids(*paths: str) -> Normaliser:
-    """Message ids hold the broker's address and a place in its log, which other records share."""
+    """Message ids contain the broker's address and a physical offset (see `physical_offsets`)."""
 
     def change(value: Tree, side: Side) -> Tree:
         if not isinstance(value, str):
@@ -206,7 +210,7 @@ def _offset_id_name(text: str, side: Side) -> str:
 
 
 def physical_offsets(*paths: str) -> Normaliser:
-    """A place in the log depends on every record before it, the broker's own among them."""
+    """A physical offset depends on every earlier record, including the broker's internal ones."""
 
     def change(value: Tree, _: Side) -> Tree:
         number = _number(value)
@@ -216,7 +220,7 @@ def physical_offsets(*paths: str) -> Normaliser:
 
 
 def unique_keys(*paths: str) -> Normaliser:
-    """A unique key that the broker makes has its address, process and time in it."""
+    """A unique key generated by the broker contains its address, process and time."""
 
     def change(value: Tree, _: Side) -> Tree:
         is_key = isinstance(value, str) and _HEX_ID.fullmatch(value) is not None
@@ -226,7 +230,7 @@ def unique_keys(*paths: str) -> Normaliser:
 
 
 def recall_handles(*paths: str) -> Normaliser:
-    """A recall handle has the time at which its message is due, which counts from the send."""
+    """A recall handle contains the delivery time, which is relative to the send."""
 
     def change(value: Tree, _: Side) -> Tree:
         try:
@@ -239,8 +243,8 @@ def recall_handles(*paths: str) -> Normaliser:
 
 
 def sizes(*paths: str) -> Normaliser:
-    """A record is as long as what the broker puts into it: the unique key that it makes is longer
-    where its machine has an IPv6 address only."""
+    """A record's size depends on properties that the broker adds: a generated unique key is longer
+    on a machine with only an IPv6 address."""
 
     def change(value: Tree, _: Side) -> Tree:
         return "<size>" if isinstance(value, int) and value > 0 else value
@@ -249,7 +253,7 @@ def sizes(*paths: str) -> Normaliser:
 
 
 def data_versions(*paths: str) -> Normaliser:
-    """A table's version counts the changes of all scripts and has the time of the last one."""
+    """A table's version counts the changes by all scripts and has the time of the last one."""
 
     def change(value: Tree, _: Side) -> Tree:
         if not isinstance(value, dict) or not {"counter", "timestamp"} <= value.keys():
@@ -260,7 +264,7 @@ def data_versions(*paths: str) -> Normaliser:
 
 
 def any_queue(*paths: str) -> Normaliser:
-    """A queue that the broker drew: the two draw differently."""
+    """A queue that the broker chose at random: the two choose differently."""
 
     def change(value: Tree, _: Side) -> Tree:
         number = _number(value)
@@ -270,7 +274,7 @@ def any_queue(*paths: str) -> Normaliser:
 
 
 def counts(*paths: str) -> Normaliser:
-    """How many there are of something that other scripts and the broker itself make, too."""
+    """A count to which other scripts and the broker itself contribute."""
 
     def change(value: Tree, _: Side) -> Tree:
         number = _number(value)
@@ -280,7 +284,7 @@ def counts(*paths: str) -> Normaliser:
 
 
 def place(*paths: str) -> Normaliser:
-    """Where a server listens and keeps its files is given to it; the two must not share it."""
+    """A server's ports and folders are configured, and must differ between the two."""
 
     def change(value: Tree, _: Side) -> Tree:
         return "<place>" if isinstance(value, str) and value else value
@@ -289,7 +293,7 @@ def place(*paths: str) -> Normaliser:
 
 
 def any_broker(*paths: str) -> Normaliser:
-    """The address of whichever broker stands first in a Java map: this script's or the real one."""
+    """The address of the first broker in a Java map, either this script's or the real one."""
 
     def change(value: Tree, _: Side) -> Tree:
         is_address = isinstance(value, str) and re.fullmatch(r"<broker>|[\d.]+:\d+", value)
@@ -298,11 +302,11 @@ def any_broker(*paths: str) -> Normaliser:
     return Normaliser("any_broker", paths, change)
 
 
-# ---- order and surroundings ----------------------------------------------------------------
+# ---- order, and entries of other scripts ---------------------------------------------------
 
 
 def unordered(*paths: str) -> Normaliser:
-    """Java's hash sets and maps have no order: such a list is compared sorted."""
+    """Java's hash sets and maps have no order: such lists are sorted."""
 
     def change(value: Tree, _: Side) -> Tree:
         return sorted(value, key=repr) if isinstance(value, list) else value
@@ -311,8 +315,8 @@ def unordered(*paths: str) -> Normaliser:
 
 
 def only(named: str, *paths: str) -> Normaliser:
-    """A table of all names is compared for this script's own: other scripts and the server add
-    to it, each in its own time."""
+    """Of a table of all names only this script's are compared: other scripts and the server add
+    entries at any time."""
 
     def change(value: Tree, _: Side) -> Tree:
         if isinstance(value, dict):
@@ -324,12 +328,12 @@ def only(named: str, *paths: str) -> Normaliser:
     return Normaliser("only", paths, change)
 
 
-# ---- words ---------------------------------------------------------------------------------
+# ---- remarks -------------------------------------------------------------------------------
 
 
-def java_words() -> Normaliser:
-    """Where Apache tells the text of a Java exception, ours tells the same in words of its own:
-    the code must be equal, and there must be a remark."""
+def java_exception_text() -> Normaliser:
+    """Where Apache's remark is the text of a Java exception, ours describes the same error in other
+    words: the code must be equal, and there must be a remark."""
 
     def change(value: Tree, side: Side) -> Tree:
         if not isinstance(value, str) or not value:
@@ -338,11 +342,11 @@ def java_words() -> Normaliser:
             return value
         return "<what went wrong>"
 
-    return Normaliser("java_words", ("remark",), change)
+    return Normaliser("java_exception_text", ("remark",), change)
 
 
 def after(mark: str) -> Normaliser:
-    """A remark whose end holds a Java object's own text; all before is compared."""
+    """A remark that ends with the text of a Java object; the part before it is compared."""
 
     def change(value: Tree, _: Side) -> Tree:
         if not isinstance(value, str) or mark not in value:

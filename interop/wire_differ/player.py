@@ -1,4 +1,4 @@
-"""Plays a script on one cluster and gives what each step came to."""
+"""The player, which runs a script on one cluster and returns the outcome of each step."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ AGAIN_AFTER_S = 0.02
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one step came to on one side.
+    """The result of one step on one side.
 
     Attributes:
       tree: the answer after all normalisers; None: there was none, and none was expected.
       code: the response code; None: no answer.
-      broken: why there is no answer though there should be one; "" else.
-      asked, answered: the frames as they were, for reports.
+      broken: why an expected answer is missing; "" if it is not.
+      asked, answered: the original frames, for reports.
     """
 
     tree: Tree = None
@@ -38,10 +38,10 @@ class Outcome:
 
 
 class Player:
-    """Plays scripts on one cluster, one at a time.
+    """Runs scripts on one cluster, one at a time.
 
     Args:
-      side: the cluster; the addresses of the connections are noted there.
+      side: the cluster; gets the addresses of the connections.
     """
 
     def __init__(self, side: Side) -> None:
@@ -49,7 +49,7 @@ class Player:
         self._pause = threading.Event()
 
     def play(self, script: Script) -> dict[str, Outcome]:
-        """What each step came to, by its feature's name. Never raises for what a server does."""
+        """The outcome of each step, by its feature's name; errors of the server raise nothing."""
         self._outcomes: dict[str, Outcome] = {}
         self._script = script
         self._names = {id(step): name for name, step in script.features()}
@@ -59,7 +59,7 @@ class Player:
         with ExitStack() as self._stack:
             for step in script.steps:
                 self._step(step)
-            self._look_for_unasked()
+            self._check_unasked()
         return self._outcomes
 
     def _step(self, step: Step) -> None:
@@ -74,11 +74,11 @@ class Player:
             self._drop(step)
             if isinstance(step, Request):
                 for inner in step.meanwhile:
-                    reason = f"not tried: {step.name} came to nothing"
+                    reason = f"not run: {step.name} failed"
                     self._outcomes.setdefault(self._names[id(inner)], Outcome(broken=reason))
 
     def _drop(self, step: Step) -> None:
-        """Forget the connection of a step that went wrong: the next one begins anew."""
+        """Drop the connection of a failed step; the next step opens a new one."""
         server = step.server if isinstance(step, Request) else Server.BROKER
         self._links.pop((server, step.connection), None)
 
@@ -142,12 +142,11 @@ class Player:
         link = self._link(Server.BROKER, step.connection)
         asked = link.request(step.code)
         if step.answer is not None:
-            code, remark, fields, body = step.answer
             answer = RemotingCommand(
-                code,
-                fields,
-                body,
-                remark,
+                step.answer.code,
+                step.answer.fields,
+                step.answer.body,
+                step.answer.remark,
                 asked.opaque,
                 RESPONSE_FLAG,
                 language=LanguageCode.JAVA,
@@ -156,8 +155,8 @@ class Player:
             link.send(answer)
         return self._outcome(step, None, asked)
 
-    def _look_for_unasked(self) -> None:
-        """A oneway request that was answered, or one without an answer that got one, is broken."""
+    def _check_unasked(self) -> None:
+        """Mark requests as broken that got an answer though they expect none."""
         stray = [answer for link in self._links.values() for answer in link.unasked()]
         for name, step in self._script.features():
             silent = isinstance(step, Request) and (step.oneway or step.expect is None)

@@ -1,4 +1,4 @@
-"""Pulls that find something, that find nothing, that are held, and that are refused."""
+"""Scripts for pulls: with and without a result, suspended, and refused."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from functools import partial
 
 from ...remoting.codec import SerializeType
 from ...remoting.request_codes import RequestCode as Code
-from .making import (
+from .builders import (
     COMMIT,
     STORED,
     SUSPEND,
@@ -24,7 +24,7 @@ from .making import (
     subscription,
     unique_key,
 )
-from .normalise import java_words, offset_ids
+from .normalise import java_exception_text, offset_ids
 from .request import BodyKind, Request, Script
 
 pull = partial(Request, code=Code.PULL_MESSAGE, body_kind=BodyKind.RECORDS, normalisers=STORED)
@@ -52,7 +52,7 @@ def _sent(names: Names, topic: str) -> tuple[Request, ...]:
 
 
 def pulls(header: SerializeType) -> Script:
-    """What a pull may come to."""
+    """The possible results of a pull."""
     names = Names("pull", header)
     topic, group = names("topic"), names("group")
     fields = partial(pull_fields, group, topic)
@@ -139,7 +139,7 @@ def _refused_pulls(names: Names, topic: str, group: str) -> tuple[Request, ...]:
         bad(
             "a topic that nobody knows",
             Code.LITE_PULL_MESSAGE,
-            pull_fields(group, names("nobody")),
+            pull_fields(group, names("missing")),
             expect=17,
             since="5.0.0",
         ),
@@ -148,14 +148,14 @@ def _refused_pulls(names: Names, topic: str, group: str) -> tuple[Request, ...]:
             Code.LITE_PULL_MESSAGE,
             {name: value for name, value in all_fields.items() if name != "topic"},
             expect=1,
-            normalisers=(java_words(),),
+            normalisers=(java_exception_text(),),
             since="5.0.0",
         ),
     )
 
 
 def by_heartbeat(header: SerializeType) -> Script:
-    """Pulls by what the group's heartbeats said."""
+    """Pulls with the subscription from the group's heartbeats."""
     names = Names("pullhb", header)
     topic, group, client_id = names("topic"), names("group"), names("client")
     fields = partial(pull_fields, group, topic, sysFlag=0)
@@ -190,4 +190,4 @@ def by_heartbeat(header: SerializeType) -> Script:
 
 
 SCRIPTS = (pulls, by_heartbeat)
-"""Each makes a script for one kind of header."""
+"""Each creates a script for one kind of header."""

@@ -1,8 +1,7 @@
-"""What a catalogue of requests is made of: requests, what servers ask in turn, and scripts.
+"""The data types of the catalogue: requests to servers, requests from servers, and scripts.
 
-Data only. A script is played on two clusters; its names are the same on both, and no other
-script uses them. What a request takes from an earlier answer of its own side (an offset, a message
-id) is given as a function of `Played`.
+A script is played on two clusters with the same names, which no other script uses. A value that
+depends on an earlier answer of the same side (an offset, a message id) is a function of `Played`.
 """
 
 from __future__ import annotations
@@ -40,27 +39,27 @@ CODE_SINCE: Mapping[RequestCode, str] = MappingProxyType(
         RequestCode.GET_BROKER_HA_STATUS: "5.0.0",
     }
 )
-"""The versions of Apache's that a code came with; the others are older than 4.9."""
+"""The first version of Apache's with a code; codes not listed are older than 4.9."""
 
 CODE_SPANS: Mapping[RequestCode, tuple[tuple[str, str], ...]] = MappingProxyType(
     {RequestCode.REGISTER_FILTER_SERVER: (("4.0", "4.9.6"), ("5.0", "5.1.1"))}
 )
-"""Codes that Apache's has no more: from which versions on it had them, and before which ones."""
+"""Codes that Apache's has dropped: ranges of versions with them, as (first, first without)."""
 
 
 class Server(StrEnum):
-    """Whom a request is for."""
+    """The server that a request goes to."""
 
     BROKER = "broker"
     NAMESRV = "name server"
 
 
 class BodyKind(StrEnum):
-    """How a body is read before it is compared."""
+    """How a body is decoded before it is compared."""
 
     BYTES = "bytes"
     JSON = "json"
-    """JSON and what fastjson writes beyond it; compared as values."""
+    """JSON with the extensions of fastjson; compared as values."""
     RECORDS = "records"
     """Stored records, compared field by field."""
     PROPERTIES = "properties"
@@ -71,7 +70,7 @@ class BodyKind(StrEnum):
 
 @dataclass
 class Played:
-    """What one side has answered so far in a script.
+    """The answers of one side so far in a script.
 
     Attributes:
       side: whose answers these are.
@@ -82,12 +81,12 @@ class Played:
     answers: dict[str, RemotingCommand] = field(default_factory=dict)
 
     def field(self, request: str, name: str) -> str:
-        """A field of an earlier answer; "" where it has none, so that the request goes wrong."""
+        """A field of an earlier answer; "" if it is missing, so that the request fails."""
         answer = self.answers.get(request)
         return "" if answer is None else answer.ext_fields.get(name, "")
 
     def physical_offset(self, request: str) -> int:
-        """Where the message of an earlier send is in the commit log; -1 where there is none."""
+        """The physical offset of an earlier send's message; -1 if there is none."""
         try:
             return decode_offset_id(self.field(request, "msgId")).physical_offset
         except RemoteProtocolError:
@@ -100,19 +99,29 @@ Body: TypeAlias = bytes | Callable[[Played], bytes]
 
 
 @dataclass(frozen=True, kw_only=True)
+class ClientAnswer:
+    """The client's answer to a request from a server."""
+
+    code: int = 0
+    remark: str | None = None
+    fields: Mapping[str, str] = field(default_factory=dict)
+    body: bytes = b""
+
+
+@dataclass(frozen=True, kw_only=True)
 class FromServer:
-    """A request that a server sends to the client: waited for, compared, and answered.
+    """A request that a server sends to the client: awaited, compared, and answered.
 
     Attributes:
-      name: for people.
-      connection: on which one it comes.
-      answer: (code, remark, fields, body) of what the client answers; None: it is oneway.
+      name: for reports.
+      connection: the one on which it arrives.
+      answer: that of the client; None: it is oneway.
     """
 
     name: str
     code: RequestCode
     connection: str
-    answer: tuple[int, str | None, Mapping[str, str], bytes] | None = None
+    answer: ClientAnswer | None = None
     body_kind: BodyKind = BodyKind.BYTES
     normalisers: tuple[Normaliser, ...] = ()
     since: str = "4.0"
@@ -130,19 +139,19 @@ class FromServer:
 
 @dataclass(frozen=True)
 class Request:
-    """One request and what is expected of its answers.
+    """One request and the expectations on its answer.
 
     Attributes:
-      name: for people; no other one of its script with this code has it.
-      fields: the header's; values that are functions are called when it is sent.
+      name: for reports; unique among the requests of its script with this code.
+      fields: of the header; functions are called when the request is sent.
       expect: the response code on both sides; None: no answer, whether oneway or not.
-      erroneous: it is one that a server should refuse, or that asks for what is not there.
-      normalisers: beyond those that every answer has.
-      connection: a name; one connection for each name and server, opened at its first use.
-      meanwhile: what happens between this request and its answer.
-      until: the request is sent again until this says yes to an answer (its fields and body), for
-        at most 10 s: for what a server does a moment after it has answered.
-      since: the first version of Apache's that serves it so.
+      erroneous: a server should refuse it, or it asks for something missing.
+      normalisers: in addition to those of every answer.
+      connection: a name; each name and server has one connection, opened on first use.
+      meanwhile: steps between this request and its answer.
+      until: the request is repeated until this returns true for an answer, for at most 10 s: for
+        effects that follow the answer of an earlier request.
+      since: the first version of Apache's that serves it like this.
       version: MQVersion ordinal of the client.
     """
 
@@ -179,10 +188,10 @@ Step: TypeAlias = Request | FromServer
 
 @dataclass(frozen=True)
 class Script:
-    """Requests that are played one after the other on connections of their own.
+    """Requests that are played one after the other, on connections that no other script uses.
 
     Attributes:
-      header: how the headers of all of them are written.
+      header: the kind of header of all requests.
     """
 
     name: str
@@ -191,15 +200,14 @@ class Script:
 
     @property
     def label(self) -> str:
-        """The name with the kind of header."""
         return f"{self.name} ({self.header.name} header)"
 
     def for_version(self, version: str) -> Script:
-        """The script without what a version of Apache's does not serve yet."""
+        """The script without the steps that a version of Apache's does not serve."""
         return replace(self, steps=_served(self.steps, version_key(version)))
 
     def features(self) -> list[tuple[str, Step]]:
-        """Each step with its name in a report, those inside others too, in the order played."""
+        """Each step, including nested ones, with its name in a report, in order."""
         return [(f"{step.feature} [{self.label}]", step) for step in _flat(self.steps)]
 
 
@@ -231,7 +239,7 @@ def _has(code: RequestCode, version: tuple[int, ...]) -> bool:
 
 
 def served_in(step: Step) -> str:
-    """Which versions of Apache's serve a step, in words."""
+    """The versions of Apache's that serve a step, in words."""
     spans = CODE_SPANS.get(step.code)
     if spans is None:
         return f"since {step.served_since}"
@@ -239,15 +247,15 @@ def served_in(step: Step) -> str:
 
 
 def version_key(version: str) -> tuple[int, ...]:
-    """A version's numbers, for comparing: "4.9.7" is (4, 9, 7)."""
+    """A version's numbers, for comparison: (4, 9, 7) for "4.9.7"."""
     return tuple(int(part) for part in version.split(".") if part.isdigit())
 
 
-def taken(request: str, name: str) -> Callable[[Played], object]:
-    """A field's value: that field of the answer to an earlier request."""
+def answer_field(request: str, name: str) -> Callable[[Played], object]:
+    """A field's value, taken from the answer to an earlier request."""
     return lambda played: played.field(request, name)
 
 
-def place_of(request: str, beyond: int = 0) -> Callable[[Played], object]:
-    """A field's value: the physical offset that an earlier send was answered with."""
+def send_offset(request: str, beyond: int = 0) -> Callable[[Played], object]:
+    """A field's value: the physical offset of an earlier send, plus `beyond` bytes."""
     return lambda played: played.physical_offset(request) + beyond

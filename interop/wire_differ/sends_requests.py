@@ -1,4 +1,4 @@
-"""Sends, one message and many at a time, and the records that are read back."""
+"""Scripts for sends: single messages, batches and replies, with the records read back."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ...remoting.codec import SerializeType
 from ...remoting.message import Message
 from ...remoting.message_codec import encode_batch
 from ...remoting.request_codes import RequestCode as Code
-from .making import (
+from .builders import (
     CLUSTER,
     STORED,
     Names,
@@ -29,16 +29,16 @@ from .normalise import (
     after,
     any_queue,
     clock,
-    java_words,
+    java_exception_text,
     offset_ids,
     sizes,
     unique_keys,
 )
-from .request import BodyKind, FromServer, Request, Script
+from .request import BodyKind, ClientAnswer, FromServer, Request, Script
 
 PLACE = (offset_ids("fields.msgId"),)
 TOO_LARGE = bytes(4 * 1024 * 1024 + 1)
-"""One byte more than maxMessageSize's default."""
+"""One byte more than the default of maxMessageSize."""
 
 send = partial(Request, code=Code.SEND_MESSAGE_V2, body=b"x", normalisers=PLACE)
 send_v1 = partial(Request, code=Code.SEND_MESSAGE, normalisers=PLACE)
@@ -47,7 +47,7 @@ _wrong = partial(bad, code=Code.SEND_MESSAGE_V2, body=b"x")
 
 
 def sends(header: SerializeType) -> Script:
-    """Single messages: good ones, read back, and what is refused."""
+    """Single messages: valid ones, read back, and refused ones."""
     names = Names("send", header)
     topic, group = names("topic"), names("group")
     text = properties(KEYS="k1 k2", TAGS="A", UNIQ_KEY=unique_key(names, 1))
@@ -137,7 +137,7 @@ def _refused_sends(names: Names, topic: str, text: str) -> tuple[Request, ...]:
             normalisers=PLACE,
         ),
         create_topic(read_only, perm=4),
-        # Nothing but the route keeps producers from such a topic.
+        # Brokers accept it: only the route keeps producers from such a topic.
         send(
             name="a topic without write permission",
             fields=send_fields(read_only, text),
@@ -147,7 +147,7 @@ def _refused_sends(names: Names, topic: str, text: str) -> tuple[Request, ...]:
 
 
 def batches(header: SerializeType) -> Script:
-    """Batches, read back, and those that cannot be stored."""
+    """Batches: valid ones, read back, and refused ones."""
     names = Names("batch", header)
     topic, group = names("topic"), names("group")
     bodies = [
@@ -164,7 +164,13 @@ def batches(header: SerializeType) -> Script:
         create_group(group),
         send_batch(name="three messages", fields=fields, body=body),
         pull_until(group, topic, "a batch", 3),
-        wrong("cut short", fields=fields, body=body[:-3], expect=1, normalisers=(java_words(),)),
+        wrong(
+            "cut short",
+            fields=fields,
+            body=body[:-3],
+            expect=1,
+            normalisers=(java_exception_text(),),
+        ),
         wrong("too large", fields=fields, body=TOO_LARGE, expect=13),
         wrong("an illegal topic", fields=send_fields("a b", text, m=True), body=body, expect=29),
         wrong(
@@ -174,7 +180,7 @@ def batches(header: SerializeType) -> Script:
             expect=13,
         ),
         wrong("delayed messages", fields=fields, body=delayed, expect=13),
-        wrong("nothing", fields=fields, expect=1, normalisers=(java_words(),)),
+        wrong("nothing", fields=fields, expect=1, normalisers=(java_exception_text(),)),
     )
     return Script("batches", header, steps)
 
@@ -185,20 +191,20 @@ def replies(header: SerializeType) -> Script:
     topic = f"{CLUSTER}_REPLY_TOPIC"
     client_id = names("asker")
     text = properties(REPLY_TO_CLIENT=client_id, CORRELATION_ID="c1", UNIQ_KEY=unique_key(names, 1))
-    nobody = properties(REPLY_TO_CLIENT=names("nobody"), UNIQ_KEY=unique_key(names, 2))
+    missing = properties(REPLY_TO_CLIENT=names("missing"), UNIQ_KEY=unique_key(names, 2))
     place = (offset_ids("fields.msgId"), any_queue("fields.queueOffset"))
     pushed = FromServer(
         name="a reply",
         code=Code.PUSH_REPLY_MESSAGE_TO_CLIENT,
         connection="asker",
-        answer=(0, None, {}, b""),
+        answer=ClientAnswer(),
         normalisers=(clock("fields.storeTimestamp", "fields.properties.PUSH_REPLY_TIME"),),
     )
     failing = FromServer(
         name="a reply that the client refuses",
         code=Code.PUSH_REPLY_MESSAGE_TO_CLIENT,
         connection="asker",
-        answer=(1, "no", {}, b""),
+        answer=ClientAnswer(code=1, remark="no"),
         normalisers=pushed.normalisers,
     )
     steps = (
@@ -239,11 +245,11 @@ def replies(header: SerializeType) -> Script:
                 (Code.SEND_REPLY_MESSAGE, send_fields_v1),
                 (Code.SEND_REPLY_MESSAGE_V2, send_fields),
             )
-            for name, what in (("to nobody", nobody), ("to no client", properties(A="b")))
+            for name, what in (("to nobody", missing), ("to no client", properties(A="b")))
         ),
     )
     return Script("replies", header, steps)
 
 
 SCRIPTS = (sends, batches, replies)
-"""Each makes a script for one kind of header."""
+"""Each creates a script for one kind of header."""

@@ -1,4 +1,4 @@
-"""What slaves ask their master, asked by a client; topics and groups are asked for elsewhere."""
+"""Scripts for the requests of slaves to their master, except those for topics and groups."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from functools import partial
 
 from ...remoting.codec import SerializeType
 from ...remoting.request_codes import RequestCode as Code
-from .making import (
+from .builders import (
     Names,
     create_group,
     create_topic,
@@ -28,7 +28,7 @@ _CODES = (
 
 
 def slaves(header: SerializeType) -> Script:
-    """Offsets, timers and how replication goes; played while no timer message was sent."""
+    """Offsets, timers and the state of replication; played before any timer message is sent."""
     names = Names("slaves", header)
     topic, group = names("topic"), names("group")
     offset = {"consumerGroup": group, "topic": topic, "queueId": 0, "commitOffset": 1}
@@ -67,7 +67,7 @@ def slaves(header: SerializeType) -> Script:
         tables("modes of requests", Code.GET_ALL_MESSAGE_REQUEST_MODE),
         timers(name="how far timers are"),
         status(name="of a master without slaves"),
-        # Nobody reads what comes with such a request.
+        # Servers ignore fields and body of such a request.
         *(tables("with a body that is no JSON", code, body=b"{", erroneous=True, since="5.5.0")
           for code in _CODES),
         timers(name="with a body that is no JSON", body=b"{", erroneous=True),
@@ -77,4 +77,4 @@ def slaves(header: SerializeType) -> Script:
 
 
 SCRIPTS = (slaves,)
-"""Each makes a script for one kind of header."""
+"""Each creates a script for one kind of header."""

@@ -1,4 +1,4 @@
-"""Delayed and timed messages, and those that are taken back."""
+"""Scripts for delayed and timed messages and their recall."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from functools import partial
 
 from ...remoting.codec import SerializeType
 from ...remoting.request_codes import RequestCode as Code
-from .making import (
+from .builders import (
     BROKER_NAME,
     STORED,
     Names,
@@ -19,19 +19,19 @@ from .making import (
     send_fields,
     unique_key,
 )
-from .normalise import any_queue, clock, java_words, recall_handles
-from .request import FieldValue, Request, Script, taken
+from .normalise import any_queue, clock, java_exception_text, recall_handles
+from .request import FieldValue, Request, Script, answer_field
 from .sends_requests import PLACE, send
 
 _recall = partial(Request, code=Code.RECALL_MESSAGE, since="5.5.0")
 
 
 def timers(header: SerializeType) -> Script:
-    """Delayed and timed messages, and taking them back."""
+    """Delayed and timed messages are sent, delivered and recalled."""
     names = Names("timer", header)
     topic, group = names("topic"), names("group")
     key = unique_key(names, 1)
-    handle = taken("in an hour", "recallHandle")
+    handle = answer_field("in an hour", "recallHandle")
     timed = properties(TIMER_DELAY_SEC="3600", UNIQ_KEY=key)
     soon = properties(TIMER_DELAY_MS="1000", UNIQ_KEY=unique_key(names, 2))
     delayed = properties(DELAY="1", UNIQ_KEY=unique_key(names, 3))
@@ -84,10 +84,10 @@ def _refused(
     late = properties(TIMER_DELAY_SEC="99999999", UNIQ_KEY=unique_key(names, 1))
     return (
         wrong(name="a bad handle", fields={**who, "recallHandle": "xyz"}, expect=604),
-        wrong(name="without a handle", fields=who, expect=1, normalisers=(java_words(),)),
+        wrong(name="without a handle", fields=who, expect=1, normalisers=(java_exception_text(),)),
         wrong(
             name="a topic that nobody knows",
-            fields={**who, "topic": names("nobody"), "recallHandle": handle},
+            fields={**who, "topic": names("missing"), "recallHandle": handle},
             expect=17,
         ),
         wrong(
@@ -109,10 +109,10 @@ def _refused(
             send_fields(topic, properties(DELAY="x")),
             b"x",
             expect=1,
-            normalisers=(java_words(),),
+            normalisers=(java_exception_text(),),
         ),
     )
 
 
 SCRIPTS = (timers,)
-"""Each makes a script for one kind of header."""
+"""Each creates a script for one kind of header."""

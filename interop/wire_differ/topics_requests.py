@@ -1,4 +1,4 @@
-"""Topics that an administrator makes, changes, lists and deletes."""
+"""Scripts for the administration of topics."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from functools import partial
 
 from ...remoting.codec import SerializeType
 from ...remoting.request_codes import RequestCode as Code
-from .making import Names, bad, create_topic, json_body, refused, topic_fields
+from .builders import Names, bad, create_topic, json_body, refused, topic_fields
 from .normalise import counts, data_versions, only
 from .request import BodyKind, Request, Script, Server
 
@@ -14,7 +14,7 @@ NOWHERE = {"topic": "wd-no-such-topic"}
 
 
 def topics(header: SerializeType) -> Script:
-    """The life of topics on a broker."""
+    """Topics are created, changed, listed and deleted."""
     names = Names("topics", header)
     topic, fifo = names("plain"), names("fifo")
     one = partial(Request, code=Code.GET_TOPIC_CONFIG, body_kind=BodyKind.JSON)
@@ -40,7 +40,7 @@ def topics(header: SerializeType) -> Script:
         create_topic(topic, "a topic"),
         one(name="a topic", fields={"topic": topic}),
         one(name="a topic, logically", fields={"topic": topic, "lo": True}),
-        # Apache answers the creation before its name server knows.
+        # Apache answers before it registers the new topic with its name server.
         route(name="a topic that was made", until=lambda answer: answer.code == 0),
         create_topic(topic, "more queues", readQueueNums=5, writeQueueNums=4, perm=6, order=True),
         one(name="a topic with more queues", fields={"topic": topic}),
@@ -120,4 +120,4 @@ def _refused(names: Names) -> tuple[Request, ...]:
 
 
 SCRIPTS = (topics,)
-"""Each makes a script for one kind of header."""
+"""Each creates a script for one kind of header."""

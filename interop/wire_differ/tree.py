@@ -1,4 +1,4 @@
-"""A frame as a tree of plain values that two of them can be compared by."""
+"""Frames as trees of plain values, and the comparison of two trees."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .request import BodyKind
 
 
 class Missing:
-    """Stands for a member that one side has and the other has not."""
+    """Stands for a member that only the other side has."""
 
     def __repr__(self) -> str:
         return "absent"
@@ -29,10 +29,10 @@ MISSING = Missing()
 
 @dataclass(frozen=True)
 class Difference:
-    """One value that is not the same on both sides.
+    """One value that differs between both sides.
 
     Attributes:
-      path: the members from the top, such as ("fields", "offset").
+      path: the member names from the top, such as ("fields", "offset").
     """
 
     path: tuple[str, ...]
@@ -44,9 +44,9 @@ class Difference:
 
 
 def tree_of(command: RemotingCommand, body_kind: BodyKind) -> Tree:
-    """What is compared of a frame: all but its opaque.
+    """The compared part of a frame: all but its opaque.
 
-    The properties of a message are a table: their order means nothing.
+    The properties of a message become a table, because their order does not matter.
     """
     fields = None if command.ext_fields is NO_EXT_FIELDS else dict(command.ext_fields)
     return {
@@ -62,7 +62,7 @@ def tree_of(command: RemotingCommand, body_kind: BodyKind) -> Tree:
 
 
 def _with_properties(fields: dict[str, str]) -> dict[str, Tree]:
-    """A request that carries a message has its properties in one field, as text."""
+    """The fields, with the properties of a carried message decoded."""
     text = fields.get("properties", "")
     if "\x01" not in text:
         return dict(fields)
@@ -70,7 +70,7 @@ def _with_properties(fields: dict[str, str]) -> dict[str, Tree]:
 
 
 def body_tree(body: bytes, kind: BodyKind) -> Tree:
-    """A body as values; what cannot be read as its kind stays a text of its bytes."""
+    """A body as values; a body that cannot be decoded as its kind becomes a text."""
     if not body:
         return None
     try:
@@ -99,7 +99,7 @@ def _timer_checkpoint(body: bytes) -> Tree:
 
 
 def record_tree(record: MessageExt) -> dict[str, Tree]:
-    """Every field of a stored record; its hosts as HOST:PORT."""
+    """All fields of a stored record; hosts as HOST:PORT."""
     tree: dict[str, Tree] = {
         member.name: getattr(record, member.name)
         for member in members_of(record)
@@ -114,14 +114,14 @@ def record_tree(record: MessageExt) -> dict[str, Tree]:
 
 
 def normalised(tree: Tree, side: Side, normalisers: tuple[Normaliser, ...]) -> Tree:
-    """The tree after each of them, in their order."""
+    """The tree after all normalisers, applied in order."""
     for normaliser in normalisers:
         tree = normaliser.apply(tree, side)
     return tree
 
 
 def differences(first: Tree, second: Tree, path: tuple[str, ...] = ()) -> list[Difference]:
-    """Where two trees differ, the smallest parts that do; a number is no text and no boolean."""
+    """The smallest parts in which two trees differ; types count: 1 is neither "1" nor true."""
     if isinstance(first, dict) and isinstance(second, dict):
         names = [*first, *(name for name in second if name not in first)]
         found = []
@@ -142,7 +142,7 @@ def differences(first: Tree, second: Tree, path: tuple[str, ...] = ()) -> list[D
 
 
 def _plain(value: object) -> Tree:
-    """Values of a body with text keys: fastjson's bare numbers and objects as keys are named so."""
+    """Values with text keys only; keys that are bare numbers or objects (fastjson) become texts."""
     if isinstance(value, dict):
         return {_key(name): _plain(item) for name, item in value.items()}
     if isinstance(value, list):

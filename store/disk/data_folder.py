@@ -10,6 +10,7 @@ import os
 from pathlib import PurePosixPath
 
 from ..config import MessageStoreConfig
+from ..offsets import START
 from .os_disk import Disk
 
 logger = logging.getLogger(__name__)
@@ -39,7 +40,7 @@ def note_open(disk: Disk, config: MessageStoreConfig) -> None:
     root = config.store_path_root_dir
     file = disk.open(f"{root}/abort", create=True)
     try:
-        file.pwrite(str(os.getpid()).encode(), 0)
+        file.pwrite(str(os.getpid()).encode(), START)
     finally:
         file.close()
     # The folders' own names must be on the device before the first message is.

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ..errors import StoreIOError, StoreLockedError
+from ..offsets import Position
 from .os_disk import Space, explain
 
 Fault = Callable[[str, str], OSError | None]
@@ -36,7 +37,7 @@ class MemoryFile:
         """Bytes from its start to its end."""
         return len(self._data)
 
-    def pwrite(self, data: bytes | bytearray | memoryview, position: int) -> None:
+    def pwrite(self, data: bytes | bytearray | memoryview, position: Position) -> None:
         """Write all of `data` at `position`."""
         disk = self._disk
         disk.check("pwrite", self.path)
@@ -48,7 +49,7 @@ class MemoryFile:
             disk.journal.append((self.path, position, bytes(contents[position:end])))
         contents[position:end] = data
 
-    def pread(self, size: int, position: int) -> bytes:
+    def pread(self, size: int, position: Position) -> bytes:
         """Read up to `size` bytes; fewer only at the end of the file."""
         self._disk.check("pread", self.path)
         return bytes(memoryview(self._data)[position : position + size])
@@ -79,9 +80,9 @@ class MemoryFile:
     def drop_pages(self) -> None:
         """Nothing to give back."""
 
-    def next_data(self, position: int) -> int:
+    def next_data(self, position: Position) -> Position:
         """Every byte may be data."""
-        return min(position, len(self._data))
+        return Position(min(position, len(self._data)))
 
     def close(self) -> bool:
         """Count it as closed."""

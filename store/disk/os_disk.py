@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from ..errors import StoreIOError, StoreLockedError
+from ..offsets import Position
 from .folder_lock import FolderLock
 
 WHAT_TO_DO = {
@@ -57,10 +58,10 @@ class DiskFile(Protocol):
     def size(self) -> int:
         """Bytes from its start to its end."""
 
-    def pwrite(self, data: bytes | bytearray | memoryview, position: int) -> None:
+    def pwrite(self, data: bytes | bytearray | memoryview, position: Position) -> None:
         """Write all of `data` at `position` (bytes in this file)."""
 
-    def pread(self, size: int, position: int) -> bytes:
+    def pread(self, size: int, position: Position) -> bytes:
         """Read up to `size` bytes; fewer only at the end of the file."""
 
     def allocate(self, size: int) -> None:
@@ -78,7 +79,7 @@ class DiskFile(Protocol):
     def drop_pages(self) -> None:
         """Give the memory of mapped pages back; they are read again when needed."""
 
-    def next_data(self, position: int) -> int:
+    def next_data(self, position: Position) -> Position:
         """Where the next bytes that were ever written may start, >= position; size() if none."""
 
     def close(self) -> bool:
@@ -185,7 +186,7 @@ class OsFile:
         with _translated(self.path):
             return os.fstat(self._fd).st_size
 
-    def pwrite(self, data: bytes | bytearray | memoryview, position: int) -> None:
+    def pwrite(self, data: bytes | bytearray | memoryview, position: Position) -> None:
         """Write all of `data` at `position`."""
         self._written = None
         try:
@@ -195,7 +196,7 @@ class OsFile:
         except OSError as error:
             raise StoreIOError(self.path, explain(error)) from error
 
-    def pread(self, size: int, position: int) -> bytes:
+    def pread(self, size: int, position: Position) -> bytes:
         """Read up to `size` bytes; fewer only at the end of the file."""
         try:
             return os.pread(self._fd, size, position)
@@ -236,14 +237,14 @@ class OsFile:
         if self._map is not None and hasattr(mmap, "MADV_DONTNEED"):
             self._map.madvise(mmap.MADV_DONTNEED)
 
-    def next_data(self, position: int) -> int:
+    def next_data(self, position: Position) -> Position:
         """Where the next bytes that were ever written may start."""
         if self._written is None:
             self._written = self._written_ranges()
         at = bisect_right(self._written, (position, self.size()))
         if at and position < self._written[at - 1][1]:
             return position
-        return self._written[at][0] if at < len(self._written) else self.size()
+        return Position(self._written[at][0] if at < len(self._written) else self.size())
 
     def _written_ranges(self) -> list[tuple[int, int]]:
         """What of the file is data, as (start, end) in order.

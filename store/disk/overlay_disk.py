@@ -11,6 +11,7 @@ Pages of 4 KiB are copied when they are first written to. Nothing survives the p
 from __future__ import annotations
 
 from ..errors import StoreIOError
+from ..offsets import START, Position
 from .os_disk import Disk, DiskFile, Space
 
 PAGE = 4096
@@ -52,7 +53,7 @@ class OverlayFile:
         layer = self._disk.layers.get(self.path)
         return layer.size if layer is not None else self._below().size()
 
-    def pwrite(self, data: bytes | bytearray | memoryview, position: int) -> None:
+    def pwrite(self, data: bytes | bytearray | memoryview, position: Position) -> None:
         """Write all of `data` at `position`, in memory."""
         layer, view = self._layer(), memoryview(data)
         layer.size = max(layer.size, position + len(data))
@@ -69,7 +70,7 @@ class OverlayFile:
                 page[start : start + len(part)] = part
             at += len(part)
 
-    def pread(self, size: int, position: int) -> bytes:
+    def pread(self, size: int, position: Position) -> bytes:
         """Read up to `size` bytes; fewer only at the end of the file."""
         layer = self._disk.layers.get(self.path)
         if layer is None:
@@ -103,15 +104,15 @@ class OverlayFile:
 
     def map(self) -> memoryview:
         """A copy of the whole file: nothing that is large goes through here."""
-        return memoryview(self.pread(self.size(), 0))
+        return memoryview(self.pread(self.size(), START))
 
     def drop_pages(self) -> None:
         """Nothing to give back."""
 
-    def next_data(self, position: int) -> int:
+    def next_data(self, position: Position) -> Position:
         """Where the next bytes that were ever written may start."""
         if self.path in self._disk.layers:
-            return min(position, self.size())
+            return Position(min(position, self.size()))
         return self._below().next_data(position)
 
     def close(self) -> bool:
@@ -137,7 +138,7 @@ class OverlayFile:
         count = min(layer.base_end - number * PAGE, PAGE)
         if count <= 0:
             return _ZEROS
-        return self._below().pread(count, number * PAGE).ljust(PAGE, b"\0")
+        return self._below().pread(count, Position(number * PAGE)).ljust(PAGE, b"\0")
 
     def _below(self) -> DiskFile:
         if self._base is None:
@@ -207,10 +208,10 @@ class OverlayDisk:
 
     def rename(self, source: str, target: str) -> None:
         """Give a file another name, replacing what had it; it is copied."""
-        data = self.open(source).pread(self.open(source).size(), 0)
+        data = self.open(source).pread(self.open(source).size(), START)
         self.unlink(source)
         self.unlink(target)
-        self.open(target, create=True).pwrite(data, 0)
+        self.open(target, create=True).pwrite(data, START)
 
     def unlink(self, path: str) -> None:
         """Remove a file; a missing one is fine."""

@@ -27,6 +27,7 @@ from ...remoting.sys_flag import (
 from ..errors import CopyError, StoreIOError
 from ..format import Key
 from ..log.log_reader import NOWHERE, LogReader, ScannedRecord
+from ..offsets import Position
 from ..queues.batch_consume_queue import inner_batch
 from ..queues.consume_queue import ConsumeQueue
 from ..queues.projection import LIGHT_PREFIX, Places, light_places
@@ -343,12 +344,12 @@ class ArrivedFile:
         self._arrived = arrived
         self._base = base
 
-    def pread(self, size: int, position: int) -> bytes:
+    def pread(self, size: int, position: Position) -> bytes:
         """Read up to `size` bytes."""
         at = self._base + position - self._arrived.start
         return self._arrived.buffer[at : at + size]
 
-    def next_data(self, position: int) -> int:
+    def next_data(self, position: Position) -> Position:
         """All that has come counts as written."""
         return position
 

@@ -14,6 +14,7 @@ from zlib import crc32
 import trio
 
 from ..log.commit_log import CommitLog
+from ..offsets import Position
 
 CHECKED_SIZE = 8 * 1024 * 1024
 """Bytes compared at the end of a slave's log: the longest usual record (maxMessageSize, 4 MiB) with
@@ -45,7 +46,7 @@ async def checksum(log: CommitLog, start: int, end: int) -> int | None:
         size = min(end - start, _SLICE, base + log.file_size - start)
         if base not in log.files:
             return None
-        crc = crc32(log.files[base].pread(size, start - base), crc)
+        crc = crc32(log.files[base].pread(size, Position(start - base)), crc)
         start += size
         await trio.lowlevel.checkpoint()
     return crc

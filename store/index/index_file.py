@@ -31,6 +31,7 @@ from ..format import (
     SLOT,
     SLOT_SIZE,
 )
+from ..offsets import START, Position
 from ..recovery.checkpoint import IndexProgress
 
 PENDING_BYTES_MAX = 64 * 1024
@@ -119,7 +120,7 @@ class IndexFile:
         file = self._disk.open(self.path, create=True)
         try:
             file.resize(self.entries_position + self.index_count_max * ENTRY_SIZE)
-            file.pwrite(_open_header(end_timestamp_ms, end_physical_offset), 0)
+            file.pwrite(_open_header(end_timestamp_ms, end_physical_offset), START)
         except StoreIOError:
             file.close()
             self._disk.unlink(self.path)
@@ -145,7 +146,7 @@ class IndexFile:
         self.has_right_size = size == wanted
         if size != wanted:
             return f"it is {size} bytes long, with the configured counts it would be {wanted}"
-        header = self._file.pread(INDEX_HEADER_SIZE, 0)
+        header = self._file.pread(INDEX_HEADER_SIZE, START)
         self.header_crc = zlib.crc32(header)
         (
             self.begin_timestamp_ms,
@@ -227,7 +228,9 @@ class IndexFile:
         assert self._file is not None
         index = self._rebuilt_index
         count = min(REBUILD_COUNT, self.index_count - index)
-        raw = self._file.pread(count * ENTRY_SIZE, self.entries_position + index * ENTRY_SIZE)
+        raw = self._file.pread(
+            count * ENTRY_SIZE, Position(self.entries_position + index * ENTRY_SIZE)
+        )
         if len(raw) != count * ENTRY_SIZE:
             raise self._too_short(index)
         words = array("i", raw)
@@ -250,9 +253,11 @@ class IndexFile:
         slots = self._anonymous_slots()
         position, size = INDEX_HEADER_SIZE, self.slot_count * SLOT_SIZE
         while position < INDEX_HEADER_SIZE + size:
-            position = min(self._file.next_data(position), INDEX_HEADER_SIZE + size)
+            position = min(self._file.next_data(Position(position)), INDEX_HEADER_SIZE + size)
             position -= (position - INDEX_HEADER_SIZE) % SLOT_SIZE
-            raw = self._file.pread(min(SLOTS_CHUNK, INDEX_HEADER_SIZE + size - position), position)
+            raw = self._file.pread(
+                min(SLOTS_CHUNK, INDEX_HEADER_SIZE + size - position), Position(position)
+            )
             if not raw:
                 break
             values = array("i", raw[: len(raw) // SLOT_SIZE * SLOT_SIZE])
@@ -270,8 +275,8 @@ class IndexFile:
         """Have the file say again that it holds nothing: its slots are about to be overwritten."""
         assert self._file is not None
         header = _open_header(self.begin_timestamp_ms, self.begin_physical_offset)
-        if self._file.pread(INDEX_HEADER_SIZE, 0) != header:
-            self._file.pwrite(header, 0)
+        if self._file.pread(INDEX_HEADER_SIZE, START) != header:
+            self._file.pwrite(header, START)
             self._file.sync()
 
     def is_full(self) -> bool:
@@ -336,7 +341,7 @@ class IndexFile:
         """
         if self._pending:
             assert self._file is not None
-            position = self.entries_position + self._pending_index * ENTRY_SIZE
+            position = Position(self.entries_position + self._pending_index * ENTRY_SIZE)
             self._file.pwrite(self._pending, position)
             self._pending = bytearray()
             self._pending_index = self.index_count
@@ -360,7 +365,7 @@ class IndexFile:
             values = array("i", raw)
             if sys.byteorder == "little":
                 values.byteswap()
-            self._file.pwrite(values.tobytes(), INDEX_HEADER_SIZE + first * SLOT_SIZE)
+            self._file.pwrite(values.tobytes(), Position(INDEX_HEADER_SIZE + first * SLOT_SIZE))
         self._sync(self._file)
         header = INDEX_HEAD.pack(
             self.begin_timestamp_ms,
@@ -370,7 +375,7 @@ class IndexFile:
             self.hash_slot_count,
             self.index_count,
         )
-        self._file.pwrite(header, 0)
+        self._file.pwrite(header, START)
         self._sync(self._file)
         self.header_crc = zlib.crc32(header)
         self._slots = None
@@ -461,7 +466,7 @@ class IndexFile:
         if slots is not None:
             return int(slots[slot])
         assert self._file is not None
-        raw = self._file.pread(SLOT_SIZE, INDEX_HEADER_SIZE + slot * SLOT_SIZE)
+        raw = self._file.pread(SLOT_SIZE, Position(INDEX_HEADER_SIZE + slot * SLOT_SIZE))
         if len(raw) < SLOT_SIZE:
             raise self._too_short(0)
         return int(SLOT.unpack(raw)[0])
@@ -472,7 +477,7 @@ class IndexFile:
             key_hash, physical_offset, seconds, previous = ENTRY.unpack_from(self._pending, at)
         else:
             assert self._file is not None
-            position = self.entries_position + index * ENTRY_SIZE
+            position = Position(self.entries_position + index * ENTRY_SIZE)
             raw = self._file.pread(ENTRY_SIZE, position)
             if len(raw) < ENTRY_SIZE:
                 raise self._too_short(index)

@@ -18,6 +18,7 @@ from ...remoting.message_codec import MAGIC_BLANK, RECORD_PREFIX
 from ..disk.numbered import numbered
 from ..disk.os_disk import Disk, DiskFile
 from ..errors import CorruptRecordError, StoreIOError
+from ..offsets import START, Position
 from .log_bytes import CHUNK, all_zero, chunks
 from .log_files import LogFile, LogFilePool, open_count_max
 
@@ -90,7 +91,7 @@ class CommitLog:
             file = self.disk.open(path)
             size = file.size()
             if size != self.file_size:
-                if base == newest and size < self.file_size and is_zero(file, 0, size):
+                if base == newest and size < self.file_size and is_zero(file, START, size):
                     file.close()
                     self.unfinished_path = path
                     continue
@@ -222,7 +223,7 @@ class CommitLog:
                 with self._making:
                     if base in self.files or self.prepared_base != base:
                         return
-                    file.pwrite(_ZEROS[: self.file_size - position], position)
+                    file.pwrite(_ZEROS[: self.file_size - position], Position(position))
                 if number % WARM_SYNC_CHUNKS == 0:
                     file.sync()
             file.sync()
@@ -245,7 +246,7 @@ class CommitLog:
         base = physical_offset - physical_offset % self.file_size
         self.unsynced.add(base)
         file = self._open.get(base) or self._pool.use(base, self.files[base].path)
-        file.pwrite(data, physical_offset - base)
+        file.pwrite(data, Position(physical_offset - base))
 
     def zero_ahead(self, end: int, size: int) -> None:
         """Write zeros behind the log's end, where there are too few: the fsyncs to come are then of
@@ -336,7 +337,7 @@ class CommitLog:
             stop = min(end, base + self.file_size)
             file = self.files[base]
             for position in range(physical_offset - base, stop - base, ZEROS_CHUNK):
-                file.pwrite(bytes(min(ZEROS_CHUNK, stop - base - position)), position)
+                file.pwrite(bytes(min(ZEROS_CHUNK, stop - base - position)), Position(position))
             file.sync()
             physical_offset = stop
 
@@ -347,7 +348,7 @@ class CommitLog:
           StoreIOError: it could not be read or written.
         """
         for offset, chunk in chunks(self, physical_offset):
-            position = offset % self.file_size
+            position = Position(offset % self.file_size)
             self.files[offset - position].pwrite(chunk, position)
 
     def remove_from(self, base: int) -> None:
@@ -401,14 +402,14 @@ class CommitLog:
         return self.path_of(physical_offset - physical_offset % self.file_size)
 
 
-def is_zero(file: DiskFile, start: int, end: int) -> bool:
+def is_zero(file: DiskFile, start: Position, end: int) -> bool:
     """Whether all bytes in [start, end) of a file are 0."""
     position = file.next_data(start)
     while position < end:
         chunk = file.pread(min(CHUNK, end - position), position)
         if not chunk or not all_zero(chunk):
             return not chunk
-        position = file.next_data(position + len(chunk))
+        position = file.next_data(Position(position + len(chunk)))
     return True
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from ...remoting.message_codec import MAGIC_BLANK, RECORD_PREFIX, RECORD_SIZE_MIN
 from ..clock import LATEST_MS
 from ..disk.os_disk import Disk, DiskFile
+from ..offsets import Position
 from .commit_log import CommitLog
 from .log_bytes import LogPart, record_candidates
 from .log_reader import record_at
@@ -96,7 +97,7 @@ def _last_timestamp_ms(file: DiskFile, base: int, end: int, file_size: int) -> i
         start = max(chunk_end - _CHUNK, 0)
         candidates = [*record_candidates(log, base + start, base + chunk_end)]
         for offset in reversed(candidates):
-            if _is_last(file, offset - base, end, file_size):
+            if _is_last(file, Position(offset - base), end, file_size):
                 found_ms = _timestamp_ms(log, offset)
                 if found_ms >= 0:
                     return found_ms
@@ -104,7 +105,7 @@ def _last_timestamp_ms(file: DiskFile, base: int, end: int, file_size: int) -> i
     return -1
 
 
-def _is_last(file: DiskFile, position: int, end: int, file_size: int) -> bool:
+def _is_last(file: DiskFile, position: Position, end: int, file_size: int) -> bool:
     """Whether what begins here goes up to `end`, or to the blank that goes up to the file's end."""
     size, _ = RECORD_PREFIX.unpack(file.pread(_PREFIX_SIZE, position))
     after = position + size

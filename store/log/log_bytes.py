@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple, Protocol
 
 from ...remoting.record_schema import MAGIC_V1, MAGIC_V2, RECORD_PREFIX
+from ..offsets import Position
 
 CHUNK = 1024 * 1024
 EVERYWHERE = 1 << 62
@@ -31,10 +32,10 @@ _ZEROS = bytes(CHUNK)
 class Readable(Protocol):
     """One file's bytes."""
 
-    def pread(self, size: int, position: int) -> bytes:
+    def pread(self, size: int, position: Position) -> bytes:
         """Read up to `size` bytes; fewer only where they end."""
 
-    def next_data(self, position: int) -> int:
+    def next_data(self, position: Position) -> Position:
         """Where the next bytes that were ever written may start, from a position on."""
 
 
@@ -75,11 +76,11 @@ def chunks(
         stop = min(file_size, end - base)
         while position < stop:
             # A copy that leaves out blocks of zeros may begin just before the block.
-            position = max(file.next_data(position) - overlap, position)
+            position = max(file.next_data(Position(position)) - overlap, position)
             if position >= stop:
                 break
             size = min(CHUNK, file_size - position, stop - position + overlap)
-            chunk = file.pread(size, position)
+            chunk = file.pread(size, Position(position))
             if not chunk:
                 break
             yield base + position, chunk
@@ -139,7 +140,7 @@ def has_unwritten_sector(log: ReadableLog, start: int, end: int) -> bool:
         if file is None:
             position = base + log.file_size
             continue
-        first = position - base
+        first = Position(position - base)
         chunk = file.pread(CHUNK - first % SECTOR, first)
         if not chunk:
             position = base + log.file_size

@@ -14,6 +14,7 @@ from collections.abc import Callable
 
 from ..disk.os_disk import Disk, DiskFile, errno_of
 from ..errors import StoreIOError
+from ..offsets import Position
 
 OPEN_LOG_FILES_MAX = 64
 """Commit log files open at a time. A mapped one costs two descriptors before Python 3.13, so these
@@ -160,11 +161,11 @@ class LogFile:
         """Bytes from its start to its end."""
         return self.pool.use(self.base, self.path).size()
 
-    def pwrite(self, data: bytes | bytearray | memoryview, position: int) -> None:
+    def pwrite(self, data: bytes | bytearray | memoryview, position: Position) -> None:
         """Write all of `data` at `position`."""
         self.pool.use(self.base, self.path).pwrite(data, position)
 
-    def pread(self, size: int, position: int) -> bytes:
+    def pread(self, size: int, position: Position) -> bytes:
         """Read up to `size` bytes; fewer only at the end of the file."""
         return self.pool.use(self.base, self.path).pread(size, position)
 
@@ -198,7 +199,7 @@ class LogFile:
         if file is not None:
             file.drop_pages()
 
-    def next_data(self, position: int) -> int:
+    def next_data(self, position: Position) -> Position:
         """Where the next bytes that were ever written may start."""
         return self.pool.use(self.base, self.path).next_data(position)
 

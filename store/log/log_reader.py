@@ -40,6 +40,7 @@ from ...remoting.message_codec import (
 )
 from ...remoting.record_schema import TOPIC_LENGTH_V2
 from ..disk.topic_path import topic_path
+from ..offsets import Position
 from .log_bytes import CHUNK, EVERYWHERE, ReadableLog, record_candidates
 
 TOPICS_MAX = 65_536
@@ -352,7 +353,7 @@ class LogReader:
         if offset < self._chunk_at or offset + size > self._chunk_at + len(self._chunk):
             if self._progress is not None:
                 self._progress(offset)
-            position = offset % self._log.file_size
+            position = Position(offset % self._log.file_size)
             want = max(size, self._chunk_size)
             if self._stop is not None:
                 want = max(min(want, self._stop() - offset), size)

@@ -10,6 +10,7 @@ from ..disk.numbered import numbered, size_of
 from ..disk.os_disk import Disk
 from ..format import BATCH_UNIT_SIZE
 from ..log.log_reader import LogRecord
+from ..offsets import Position
 from ..queues.batch_consume_queue import BatchUnit, unit_of_record
 from ..queues.consume_queue import QueueFiles
 from ..queues.projection import Places
@@ -118,7 +119,7 @@ class BatchCheck:
             queue.window = b""
             if base in queue.bases:
                 file = self._files.get(f"{queue.folder}/{base:020d}")
-                queue.window = file.pread(WINDOW_COUNT * BATCH_UNIT_SIZE, position - base)
+                queue.window = file.pread(WINDOW_COUNT * BATCH_UNIT_SIZE, Position(position - base))
             queue.window_number = queue.number
             at = 0
             if len(queue.window) < BATCH_UNIT_SIZE:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 
 from ..disk.os_disk import Disk
 from ..errors import StoreIOError
+from ..offsets import START, Position
 
 CHUNK = 1024 * 1024
 BLOCK = 4096
@@ -60,16 +61,16 @@ def copy_file(
         try:
             size = reader.size()
             writer.resize(size)
-            position = reader.next_data(0)
+            position = reader.next_data(START)
             while position < size:
                 chunk = reader.pread(CHUNK, position)
                 if not chunk:
                     break
                 for start, block in _blocks(chunk):
-                    writer.pwrite(block, position + start)
+                    writer.pwrite(block, Position(position + start))
                 if copied is not None:
                     copied(len(chunk))
-                position = reader.next_data(position + len(chunk))
+                position = reader.next_data(Position(position + len(chunk)))
             writer.sync()
         finally:
             writer.close()

@@ -22,6 +22,7 @@ from ..format import (
 )
 from ..log.commit_log import CommitLog
 from ..log.log_reader import record_at
+from ..offsets import Position
 from ..queues.batch_consume_queue import BatchUnit
 from ..queues.consume_queue import QueueFiles
 from ..queues.consume_queue_ext import EXT_ADDRESS_MAX
@@ -128,7 +129,7 @@ def _batch_units(disk: Disk, files: QueueFiles, folder: str) -> Iterator[BatchUn
     for path in numbered(disk, folder).values():
         file, position = files.get(path), 0
         while True:
-            data = file.pread(CHUNK_COUNT * BATCH_UNIT_SIZE, position)
+            data = file.pread(CHUNK_COUNT * BATCH_UNIT_SIZE, Position(position))
             for at in range(0, len(data) - BATCH_UNIT_SIZE + 1, BATCH_UNIT_SIZE):
                 unit = BatchUnit.from_bytes(data, at)
                 if unit.size <= 0:
@@ -169,7 +170,7 @@ def dump_index(
                 end = min(max(header.index_count, 1), counts.index_count_max)
                 while number < end:
                     taken = min(CHUNK_COUNT, end - number)
-                    raw = file.pread(taken * ENTRY_SIZE, entries_at + number * ENTRY_SIZE)
+                    raw = file.pread(taken * ENTRY_SIZE, Position(entries_at + number * ENTRY_SIZE))
                     for key_hash, offset, seconds, previous in ENTRY.iter_unpack(raw):
                         if count == selection.limit:
                             return

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
-from enum import Enum
 from types import TracebackType
 from typing import Any, Protocol
 
@@ -20,19 +19,12 @@ import msgspec
 from ...remoting.message import MessageExt
 from ..disk.os_disk import Disk, DiskFile
 from ..errors import StoreError, StoreIOError
+from ..offsets import Position
 from .selection import Bodies, as_json, readable_body
 
 BUFFER_BYTES = 1024 * 1024
 PARQUET_ROWS = 5000
 PARQUET_BYTES = 32 * 1024 * 1024
-
-
-class Format(Enum):
-    """What is written."""
-
-    JSONL = "jsonl"
-    JSON = "json"
-    PARQUET = "parquet"
 
 
 class ExportError(StoreError):
@@ -83,7 +75,7 @@ class NewFile:
 
     def _flush(self) -> None:
         if self._file is not None and self._buffer:
-            self._file.pwrite(self._buffer, self._position)
+            self._file.pwrite(self._buffer, Position(self._position))
             self._position += len(self._buffer)
             self._buffer = bytearray()
 

@@ -16,6 +16,7 @@ from ..disk.os_disk import Disk, DiskFile
 from ..format import ENTRY, ENTRY_SIZE, INDEX_HEADER_SIZE, SLOT_SIZE
 from ..log.commit_log import CommitLog
 from ..log.log_reader import LogRecord, record_at
+from ..offsets import Position
 from .findings import Findings, Severity
 from .index_counts import Header, IndexCounts, key_hashes, read_header, tag_hash
 
@@ -254,7 +255,7 @@ class IndexCheck:
             return
         header = read_header(file)
         if header.index_count <= 1:
-            first = file.pread(ENTRY_SIZE, _entries_at(counts) + ENTRY_SIZE)
+            first = file.pread(ENTRY_SIZE, Position(_entries_at(counts) + ENTRY_SIZE))
             is_unfinished = any(first) or path.endswith(f"/{self._unfinished}")
             (self.unfinished_paths if is_unfinished else self.empty_paths).append(path)
             return
@@ -267,7 +268,9 @@ class IndexCheck:
         entry = None
         while number < header.index_count:
             count = min(CHUNK_COUNT, header.index_count - number)
-            raw = file.pread(count * ENTRY_SIZE, _entries_at(counts) + number * ENTRY_SIZE)
+            raw = file.pread(
+                count * ENTRY_SIZE, Position(_entries_at(counts) + number * ENTRY_SIZE)
+            )
             for key_hash, offset, _, previous in ENTRY.iter_unpack(raw):
                 if key_hash < 0 or offset < 0:
                     problems.note("nowhere", number, f"hash {key_hash}, offset {offset}")
@@ -291,7 +294,7 @@ class IndexCheck:
         words = _WORD_BYTES // SLOT_SIZE
         for first in range(0, len(newest), words):
             expected = newest[first : first + words]
-            position = INDEX_HEADER_SIZE + first * SLOT_SIZE
+            position = Position(INDEX_HEADER_SIZE + first * SLOT_SIZE)
             found = array("i", file.pread(len(expected) * SLOT_SIZE, position))
             if sys.byteorder == "little":
                 found.byteswap()

@@ -19,6 +19,7 @@ from ..disk.os_disk import Disk, DiskFile
 from ..format import ENTRY, ENTRY_SIZE, INDEX_HEAD, INDEX_HEADER_SIZE, SLOT_SIZE
 from ..log.commit_log import CommitLog
 from ..log.log_reader import LogRecord, record_at
+from ..offsets import START, Position
 from .log_walk import LogWalk
 
 TRIED_COUNT = 200
@@ -63,7 +64,7 @@ def read_header(file: DiskFile) -> Header:
     Raises:
       StoreIOError: the file cannot be read.
     """
-    raw = file.pread(INDEX_HEADER_SIZE, 0).ljust(INDEX_HEADER_SIZE, b"\0")
+    raw = file.pread(INDEX_HEADER_SIZE, START).ljust(INDEX_HEADER_SIZE, b"\0")
     return Header(*INDEX_HEAD.unpack(raw))
 
 
@@ -192,8 +193,8 @@ def _find(file: DiskFile, wanted: bytes) -> Iterator[int]:
     """Where some bytes stand in a file."""
     position = 0
     while True:
-        position = max(file.next_data(position) - len(wanted), position)
-        chunk = file.pread(_CHUNK, position)
+        position = max(file.next_data(Position(position)) - len(wanted), position)
+        chunk = file.pread(_CHUNK, Position(position))
         at = chunk.find(wanted)
         while at >= 0:
             yield position + at
@@ -209,7 +210,7 @@ def _explains(file: DiskFile, counts: IndexCounts, header: Header) -> bool:
         return False
     entries_at = INDEX_HEADER_SIZE + counts.slot_count * SLOT_SIZE
     count = min(header.index_count - 1, TRIED_COUNT)
-    raw = file.pread(count * ENTRY_SIZE, entries_at + ENTRY_SIZE)
+    raw = file.pread(count * ENTRY_SIZE, Position(entries_at + ENTRY_SIZE))
     if len(raw) < ENTRY_SIZE or ENTRY.unpack_from(raw)[1] != header.begin_physical_offset:
         return False
     raw = raw[: len(raw) // ENTRY_SIZE * ENTRY_SIZE]

@@ -6,16 +6,13 @@ too: Apache wrote it.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
-import msgspec
-
 from ...remoting import fastjson
-from ...remoting.errors import RemoteProtocolError
-from ..disk.json_config import unsealed
+from ..disk.json_config import parse, unsealed
 from ..disk.os_disk import Disk
+from ..offsets import START
 
 CONSUMER_OFFSETS = "consumerOffset.json"
 DELAY_OFFSETS = "delayOffset.json"
@@ -23,8 +20,6 @@ TOPICS = "topics.json"
 
 WITHOUT_EXTENSION: Final = {"transactionMetrics", "timermetrics"}
 """Files of Apache's that hold JSON under another name."""
-
-_BARE_KEY: Final = re.compile(rb"([{,]\s*)(-?[0-9]+)\s*:")
 
 
 class JsonFile(NamedTuple):
@@ -54,7 +49,7 @@ def read_json(disk: Disk, path: str) -> JsonFile:
     """
     file = disk.open(path)
     try:
-        raw = file.pread(file.size(), 0)
+        raw = file.pread(file.size(), START)
     finally:
         file.close()
     text, is_right = unsealed(raw)
@@ -66,25 +61,6 @@ def read_json(disk: Disk, path: str) -> JsonFile:
         return JsonFile(text, parse(text), "")
     except ValueError as error:
         return JsonFile(text, None, str(error))
-
-
-def parse(text: bytes) -> dict[str, Any]:
-    """An object as any version of RocketMQ wrote it; bare keys become texts or numbers.
-
-    Raises:
-      ValueError: it is no object.
-    """
-    tree: object
-    try:
-        tree = msgspec.json.decode(_BARE_KEY.sub(rb'\1"\2":', text))
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        try:
-            tree = fastjson.loads(text)
-        except RemoteProtocolError as error:
-            raise ValueError(str(error)) from error
-    if not isinstance(tree, dict):
-        raise ValueError(f"it holds a {type(tree).__name__}, not an object")
-    return tree
 
 
 def consumer_offsets(tree: Mapping[str, Any]) -> dict[tuple[str, str, int], int]:

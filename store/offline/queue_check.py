@@ -16,6 +16,7 @@ from ..errors import StoreIOError
 from ..format import PRE_BLANK_SIZE, Key, Unit
 from ..log.commit_log import CommitLog
 from ..log.log_reader import NOWHERE, LogRecord, record_at
+from ..offsets import Position
 from ..queues.consume_queue_ext import ExtUnit
 from ..queues.projection import Place, Places
 from ..queues.unit_check import UnitFault, unit_fault
@@ -293,7 +294,7 @@ class QueueCheck:
             return None
         file = self._disk.open(path)
         try:
-            return ExtUnit.from_bytes(file.pread(_EXT_SIZE_MAX, position - base), 0)
+            return ExtUnit.from_bytes(file.pread(_EXT_SIZE_MAX, Position(position - base)), 0)
         finally:
             file.close()
 

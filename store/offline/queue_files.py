@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from ..disk.numbered import numbered, size_of
 from ..disk.os_disk import Disk
 from ..format import PRE_BLANK_SIZE, UNIT, UNIT_SIZE, Key, Unit
+from ..offsets import Position
 from ..queues.consume_queue import QueueFiles
 from .findings import Findings, Severity
 from .layout import queue_folders
@@ -128,7 +129,7 @@ class QueuesOnDisk:
         if base not in queue.bases:
             return b""
         size = min(count_max * UNIT_SIZE, base + self.file_size - position)
-        data = self._files.get(f"{queue.folder}/{base:020d}").pread(size, position - base)
+        data = self._files.get(f"{queue.folder}/{base:020d}").pread(size, Position(position - base))
         return data[: len(data) // UNIT_SIZE * UNIT_SIZE]
 
     def written(self, queue: QueueOnDisk, start: int, stop: int) -> Iterator[tuple[int, Unit]]:

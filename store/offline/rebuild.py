@@ -11,6 +11,7 @@ from ..disk.topic_path import topic_path
 from ..errors import CorruptRecordError
 from ..format import BATCH_UNIT_SIZE, PRE_BLANK_SIZE, UNIT, UNIT_SIZE, Key
 from ..log.log_reader import LogRecord
+from ..offsets import START, Position
 from ..queues.batch_consume_queue import unit_of_record
 from ..queues.consume_queue import PRE_BLANK, QueueFiles
 from ..queues.projection import Places
@@ -141,7 +142,9 @@ class QueueBuilder:
                 base = position - position % files.file_size
                 size = min(len(tail) - at, base + files.file_size - position)
                 path = f"{self._folder(key)}/{base:020d}"
-                files.get(path, create=True).pwrite(bytes(tail[at : at + size]), position - base)
+                files.get(path, create=True).pwrite(
+                    bytes(tail[at : at + size]), Position(position - base)
+                )
                 self._paths.add((is_batch, path))
                 position += size
                 at += size
@@ -180,10 +183,10 @@ def cut_units(disk: Disk, folder: str, file_size: int, physical_end: int) -> Non
         try:
             if file.size() != file_size:
                 file.resize(file_size)
-            data = file.pread(file_size, 0)
+            data = file.pread(file_size, START)
             for number, (physical_offset, size, _) in enumerate(UNIT.iter_unpack(data)):
                 if size <= 0 or (size != PRE_BLANK_SIZE and physical_offset + size > physical_end):
-                    position = number * UNIT_SIZE
+                    position = Position(number * UNIT_SIZE)
                     file.pwrite(bytes(file_size - position), position)
                     is_cut = True
                     break

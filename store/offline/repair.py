@@ -22,6 +22,7 @@ from ..errors import StoreError, StoreIOError
 from ..format import Key
 from ..log.log_reader import message_at, record_at
 from ..message_store import MessageStore
+from ..offsets import Position
 from ..queues.projection import SCHEDULE_TOPIC, Places
 from ..queues.queue_ends import FILE_NAME as QUEUE_ENDS
 from ..queues.queue_ends import REBUILD, QueueEnds, write_queue_ends
@@ -296,7 +297,7 @@ class Repair:
         finally:
             file.close()
 
-    def _open_log(self, physical_offset: int) -> tuple[str, int]:
+    def _open_log(self, physical_offset: int) -> tuple[str, Position]:
         """(path, position in it) of a byte; a missing file is made."""
         layout, disk = self._layout, self._disk
         path = layout.log_path(physical_offset)
@@ -309,7 +310,7 @@ class Repair:
                 file.close()
         else:
             self._keep(path)
-        return path, physical_offset % layout.log_file_size
+        return path, Position(physical_offset % layout.log_file_size)
 
     def _write(self, physical_offset: int, data: bytes) -> None:
         path, position = self._open_log(physical_offset)

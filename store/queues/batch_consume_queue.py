@@ -14,7 +14,7 @@ about it. Files are named by the byte offset of their first unit, beginning with
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from ...common.message_properties import find_property
@@ -22,8 +22,9 @@ from ...remoting.sys_flag import INNER_BATCH
 from ..errors import CorruptRecordError
 from ..format import BATCH_UNIT, BATCH_UNIT_SIZE, PRE_BLANK_SIZE, UNIT
 from ..log.log_reader import LogRecord
+from ..offsets import Position
 from ..status import BoundaryType
-from .consume_queue import ConsumeQueue, QueueFiles, wipe
+from .consume_queue import ConsumeQueue, QueueFiles, halve, wipe
 
 logger = logging.getLogger(__name__)
 
@@ -153,6 +154,8 @@ class BatchConsumeQueue(ConsumeQueue):
 
     is_plain = False
     is_batch = True
+    _size_key = "mapperFileSizeBatchConsumeQueue"
+    _size_error = CorruptRecordError
 
     __slots__ = ("tail_unit",)
 
@@ -188,10 +191,7 @@ class BatchConsumeQueue(ConsumeQueue):
           CorruptRecordError: a file has another size than configured, or one is missing between
             two others.
         """
-        self.file_offsets = []
-        for name in self.files.disk.list(self.folder):
-            if name.isascii() and name.isdigit():
-                self._load_file(f"{self.folder}/{name}", int(name))
+        self._find_files()
         units_per_file = self.files.file_size // BATCH_UNIT_SIZE
         self.tail.clear()
         self.tail_unit = 0
@@ -200,26 +200,8 @@ class BatchConsumeQueue(ConsumeQueue):
             self.files.remove(self.path_of(self.file_offsets.pop()))
         if self.file_offsets:
             low = self._first_of_newest()
-            self.tail_unit = _halve(low, low + units_per_file, self._is_written)
+            self.tail_unit = halve(low, low + units_per_file, self._is_written)
         self._note_end(0)
-
-    def _load_file(self, path: str, start: int) -> None:
-        size = self.files.file_size
-        found = self.files.get(path).size()
-        if found == 0:  # made when the process died
-            self.files.remove(path)
-        elif found != size:
-            raise CorruptRecordError(
-                path,
-                0,
-                f"the file is not {size} bytes long; set mapperFileSizeBatchConsumeQueue to the "
-                "size it was written with, or remove this folder while the broker is down to have "
-                "it rebuilt",
-            )
-        elif self.file_offsets and start != self.file_offsets[-1] + size:
-            raise CorruptRecordError(path, start, "the queue file before this one is missing")
-        else:
-            self.file_offsets.append(start)
 
     def physical_end(self) -> int:
         """First byte of the log after the last record of this queue; 0 when it has none."""
@@ -264,7 +246,7 @@ class BatchConsumeQueue(ConsumeQueue):
         Raises:
           StoreIOError: a file could not be read.
         """
-        number = _halve(
+        number = halve(
             self._first_unit,
             self._unit_end,
             lambda middle: self._unit(middle).end_offset <= queue_offset,
@@ -281,7 +263,7 @@ class BatchConsumeQueue(ConsumeQueue):
         Raises:
           StoreIOError: a file could not be read.
         """
-        number = _halve(
+        number = halve(
             self._first_unit,
             self._unit_end,
             lambda middle: self._unit(middle).end_offset <= queue_offset,
@@ -303,7 +285,7 @@ class BatchConsumeQueue(ConsumeQueue):
             file = self.files.get(path, create=True)
             if base not in self.file_offsets:
                 self.file_offsets.append(base)
-            file.pwrite(bytes(self.tail[:take]), position - base)
+            file.pwrite(bytes(self.tail[:take]), Position(position - base))
             self.files.unsynced.add(path)
             del self.tail[:take]
             self.tail_unit += take // BATCH_UNIT_SIZE
@@ -357,7 +339,7 @@ class BatchConsumeQueue(ConsumeQueue):
             unit = self._unit(number)
             return unit.physical_offset + unit.size <= physical_end
 
-        self._truncate(_halve(self._first_unit, self._unit_end, stays))
+        self._truncate(halve(self._first_unit, self._unit_end, stays))
 
     def cut_at(self, queue_offset: int) -> None:
         """Forget the units of records with messages from a queue offset on, on disk too (zeros).
@@ -366,7 +348,7 @@ class BatchConsumeQueue(ConsumeQueue):
           StoreIOError: a file could not be read or written.
         """
         self._truncate(
-            _halve(
+            halve(
                 self._first_unit,
                 self._unit_end,
                 lambda middle: self._unit(middle).end_offset <= queue_offset,
@@ -392,7 +374,7 @@ class BatchConsumeQueue(ConsumeQueue):
         Raises:
           StoreIOError: a file could not be read.
         """
-        number = _halve(
+        number = halve(
             self._first_unit,
             self._unit_end,
             lambda middle: 0 <= self._unit(middle).physical_offset < min_physical_offset,
@@ -423,7 +405,7 @@ class BatchConsumeQueue(ConsumeQueue):
                 return True
             return not after and unit.store_timestamp_ms == timestamp_ms
 
-        number = _halve(self._first_unit, self._unit_end, is_before)
+        number = halve(self._first_unit, self._unit_end, is_before)
         if not after:
             number = max(number - 1, self._first_unit)
         if number == self._unit_end:
@@ -460,7 +442,7 @@ class BatchConsumeQueue(ConsumeQueue):
         position = number * BATCH_UNIT_SIZE
         base = position // self.files.file_size * self.files.file_size
         size = count * BATCH_UNIT_SIZE
-        return self.files.get(self.path_of(base)).pread(size, position - base)
+        return self.files.get(self.path_of(base)).pread(size, Position(position - base))
 
     def _is_written(self, number: int) -> bool:
         unit = BatchUnit.from_bytes(self._pread(number, 1))
@@ -497,7 +479,9 @@ class BatchConsumeQueue(ConsumeQueue):
             if base > position or (base == position and base != self.file_offsets[0]):
                 self.files.remove(path)
                 self.file_offsets.remove(base)
-            elif base + size > position and wipe(self.files.get(path), max(position - base, 0)):
+            elif base + size > position and wipe(
+                self.files.get(path), Position(max(position - base, 0))
+            ):
                 self.files.unsynced.add(path)
 
     def _note_end(self, if_empty: int) -> None:
@@ -511,14 +495,3 @@ class BatchConsumeQueue(ConsumeQueue):
     def _note_tail(self) -> None:
         first = BatchUnit.from_bytes(self.tail).base_offset if self.tail else self.next_offset
         self.tail_offset = first
-
-
-def _halve(low: int, high: int, is_before: Callable[[int], bool]) -> int:
-    """The first number in [low, high) for which `is_before` is false; `high` when there is none."""
-    while low < high:
-        middle = (low + high) // 2
-        if is_before(middle):
-            low = middle + 1
-        else:
-            high = middle
-    return low

@@ -19,11 +19,14 @@ Offsets:
 from __future__ import annotations
 
 import logging
+from bisect import bisect_left
 from collections import OrderedDict
+from collections.abc import Callable
 
 from ..disk.os_disk import Disk, DiskFile
 from ..errors import CorruptRecordError, StoreIOError
 from ..format import PRE_BLANK_SIZE, UNIT, UNIT_SIZE
+from ..offsets import START, Position
 
 logger = logging.getLogger(__name__)
 
@@ -47,7 +50,7 @@ class QueueSizeError(CorruptRecordError):
     """A queue file has another size than configured."""
 
 
-def wipe(file: DiskFile, position: int) -> bool:
+def wipe(file: DiskFile, position: Position) -> bool:
     """Have only zeros in a file from a position on; what is zero already is not written.
 
     Returns: whether anything was written.
@@ -61,8 +64,13 @@ def wipe(file: DiskFile, position: int) -> bool:
         if chunk.count(0) != len(chunk):
             file.pwrite(bytes(len(chunk)), at)
             wrote = True
-        at = file.next_data(at + len(chunk))
+        at = file.next_data(Position(at + len(chunk)))
     return wrote
+
+
+def halve(low: int, high: int, is_before: Callable[[int], bool]) -> int:
+    """The first number in [low, high) for which `is_before` is false; `high` when there is none."""
+    return low + bisect_left(range(low, high), True, key=lambda number: not is_before(number))
 
 
 class QueueFiles:
@@ -189,6 +197,8 @@ class ConsumeQueue:
 
     is_plain = True
     is_batch = False
+    _size_key = "mappedFileSizeConsumeQueue"
+    _size_error: type[CorruptRecordError] = QueueSizeError
 
     __slots__ = (
         "cold_end",
@@ -246,28 +256,7 @@ class ConsumeQueue:
           CorruptRecordError: a file has another size than configured, or one is missing between
             two others.
         """
-        size = self.files.file_size
-        self.file_offsets = []
-        for name in self.files.disk.list(self.folder):
-            path = f"{self.folder}/{name}"
-            if not (name.isascii() and name.isdigit()):
-                continue
-            found = self.files.get(path).size()
-            if found == 0:  # made when the process died
-                self.files.remove(path)
-                continue
-            if found != size:
-                raise QueueSizeError(
-                    path,
-                    0,
-                    f"the file is {found} bytes long and not {size}; set "
-                    "mappedFileSizeConsumeQueue to the size it was written with, or remove this "
-                    "folder while the broker is down to have it rebuilt",
-                )
-            start = int(name)
-            if self.file_offsets and start != self.file_offsets[-1] + size:
-                raise CorruptRecordError(path, start, "the queue file before this one is missing")
-            self.file_offsets.append(start)
+        self._find_files()
         if not self.file_offsets:
             self._set_end(0)
             return
@@ -276,14 +265,30 @@ class ConsumeQueue:
         while last > 0 and not self._is_written(self.file_offsets[last] // UNIT_SIZE):
             last -= 1
         base = self.file_offsets[last] // UNIT_SIZE
-        low, high = base, base + size // UNIT_SIZE
-        while low < high:
-            middle = (low + high) // 2
-            if self._is_written(middle):
-                low = middle + 1
-            else:
-                high = middle
-        self._set_end(low)
+        end = base + self.files.file_size // UNIT_SIZE
+        self._set_end(halve(base, end, self._is_written))
+
+    def _find_files(self) -> None:
+        size = self.files.file_size
+        self.file_offsets = []
+        for name in [n for n in self.files.disk.list(self.folder) if n.isascii() and n.isdigit()]:
+            path = f"{self.folder}/{name}"
+            found = self.files.get(path).size()
+            if found == 0:  # made when the process died
+                self.files.remove(path)
+                continue
+            if found != size:
+                raise self._size_error(
+                    path,
+                    0,
+                    f"the file is {found} bytes long and not {size}; set {self._size_key} to the "
+                    "size it was written with, or remove this folder while the broker is down to "
+                    "have it rebuilt",
+                )
+            start = int(name)
+            if self.file_offsets and start != self.file_offsets[-1] + size:
+                raise CorruptRecordError(path, start, "the queue file before this one is missing")
+            self.file_offsets.append(start)
 
     def physical_end(self) -> int:
         """First byte of the log after the last message of this queue; 0 when it has none."""
@@ -334,7 +339,7 @@ class ConsumeQueue:
                 return b""
             page_end = min(queue_offset + max(count, PAGE_COUNT), file_end, tail_offset)
             page = files.get(self.path_of(base)).pread(
-                (page_end - queue_offset) * UNIT_SIZE, queue_offset * UNIT_SIZE - base
+                (page_end - queue_offset) * UNIT_SIZE, Position(queue_offset * UNIT_SIZE - base)
             )
             files.keep_page(self.key, queue_offset, page)
             from_file = page[: count * UNIT_SIZE]
@@ -359,9 +364,9 @@ class ConsumeQueue:
             if new:
                 if not self.file_offsets and position > base:
                     blanks = (position - base) // UNIT_SIZE
-                    file.pwrite(PRE_BLANK * blanks, 0)
+                    file.pwrite(PRE_BLANK * blanks, START)
                 self.file_offsets.append(base)
-            file.pwrite(bytes(self.tail[:take]), position - base)
+            file.pwrite(bytes(self.tail[:take]), Position(position - base))
             self.files.unsynced.add(path)
             del self.tail[:take]
             self.tail_offset += take // UNIT_SIZE
@@ -480,7 +485,7 @@ class ConsumeQueue:
             if base > position or (base == position and base != self.file_offsets[0]):
                 self.files.remove(path)
                 self.file_offsets.remove(base)
-            elif base + size > position and wipe(self.files.get(path), position - base):
+            elif base + size > position and wipe(self.files.get(path), Position(position - base)):
                 self.files.unsynced.add(path)
 
     @property
@@ -582,7 +587,9 @@ class ConsumeQueue:
 
     def _is_written(self, queue_offset: int) -> bool:
         base = queue_offset * UNIT_SIZE // self.files.file_size * self.files.file_size
-        data = self.files.get(self.path_of(base)).pread(UNIT_SIZE, queue_offset * UNIT_SIZE - base)
+        data = self.files.get(self.path_of(base)).pread(
+            UNIT_SIZE, Position(queue_offset * UNIT_SIZE - base)
+        )
         physical_offset, size, _ = UNIT.unpack(data)
         return bool(physical_offset >= 0 and size > 0)
 

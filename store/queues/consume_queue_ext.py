@@ -20,6 +20,7 @@ from typing import NamedTuple
 
 from ..errors import CorruptRecordError, StoreIOError
 from ..format import EXT_END, EXT_HEAD, EXT_HEAD_SIZE, UNIT, UNIT_SIZE
+from ..offsets import Position
 from .consume_queue import ConsumeQueue, QueueFiles, QueueSizeError, wipe
 
 logger = logging.getLogger(__name__)
@@ -175,7 +176,7 @@ class ConsumeQueueExt:
             file = self._files.get(path, create=True)
             if base not in self._file_offsets:
                 self._file_offsets.append(base)
-            file.pwrite(bytes(self._tail[:take]), position - base)
+            file.pwrite(bytes(self._tail[:take]), Position(position - base))
             self._files.unsynced.add(path)
             del self._tail[:take]
             self.written_end += take
@@ -192,7 +193,7 @@ class ConsumeQueueExt:
             if base >= end:
                 self._files.remove(path)
                 self._file_offsets.remove(base)
-            elif base + size > end and wipe(self._files.get(path), end - base):
+            elif base + size > end and wipe(self._files.get(path), Position(end - base)):
                 self._files.unsynced.add(path)
         self._tail.clear()
         self.end = self.written_end = end
@@ -274,7 +275,7 @@ class ConsumeQueueExt:
         if base not in self._file_offsets:
             return b""
         count = min(size, self.written_end - position)
-        return self._files.get(self._path(base)).pread(count, position - base)
+        return self._files.get(self._path(base)).pread(count, Position(position - base))
 
     def _path(self, base: int) -> str:
         return f"{self.folder}/{base:020d}"

@@ -17,6 +17,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from ..disk.os_disk import Disk
+from ..offsets import START
 
 logger = logging.getLogger(__name__)
 
@@ -58,7 +59,7 @@ class DeletedTopics:
             return
         file = self._disk.open(self._path)
         try:
-            data = file.pread(file.size(), 0)
+            data = file.pread(file.size(), START)
         finally:
             file.close()
         try:
@@ -110,7 +111,7 @@ class DeletedTopics:
         self._disk.unlink(temporary)
         file = self._disk.open(temporary, create=True)
         try:
-            file.pwrite(b"%08x\n%s" % (zlib.crc32(text), text), 0)
+            file.pwrite(b"%08x\n%s" % (zlib.crc32(text), text), START)
             file.sync()
         finally:
             file.close()

@@ -22,6 +22,7 @@ from typing import Any
 
 from ..disk.os_disk import Disk
 from ..format import Key
+from ..offsets import START
 
 logger = logging.getLogger(__name__)
 
@@ -134,7 +135,7 @@ def read_queue_ends(disk: Disk, root: str) -> QueueEnds | None:
         return None
     file = disk.open(path)
     try:
-        return QueueEnds.from_bytes(file.pread(file.size(), 0))
+        return QueueEnds.from_bytes(file.pread(file.size(), START))
     except ValueError as error:
         logger.warning("%s does not count: %s", path, error)
         return None
@@ -153,7 +154,7 @@ def write_queue_ends(disk: Disk, root: str, ends: QueueEnds) -> None:
     disk.unlink(temporary)
     file = disk.open(temporary, create=True)
     try:
-        file.pwrite(ends.to_bytes(), 0)
+        file.pwrite(ends.to_bytes(), START)
         file.sync()
     finally:
         file.close()

@@ -81,7 +81,8 @@ class QueryResult(NamedTuple):
 
 
 Collected = tuple[GetMessageStatus, int, int, list[memoryview], int, int]
-"""(status, units used, last one's physical offset, buffers, size, count)."""
+"""(status, units used, last one's physical offset, buffers, size, count). A plain tuple, which does
+not leave this module: a NamedTuple makes a get of 2 us take 0.6 us more."""
 
 
 class LogEnd(Protocol):

@@ -29,6 +29,7 @@ from ..errors import CorruptRecordError, StoreIOError
 from ..format import PRE_BLANK_SIZE, UNIT, UNIT_SIZE, Unit
 from ..log.commit_log import CommitLog
 from ..log.log_reader import LogReader, LogRecord, record_at
+from ..offsets import Position
 from ..queues.batch_consume_queue import BatchConsumeQueue, BatchUnit, unit_of_record
 from ..queues.consume_queue import ConsumeQueue
 from ..queues.projection import LIGHT_PREFIX, Place, Places
@@ -284,7 +285,7 @@ class RecordCheck:
 
     def _read(self, physical_offset: int, size: int) -> bytes:
         """Bytes of one log file; fewer when it does not hold so many from there on."""
-        position = physical_offset % self._log.file_size
+        position = Position(physical_offset % self._log.file_size)
         file = self._log.files.get(physical_offset - position)
         if file is None or size > self._log.file_size - position:
             return b""

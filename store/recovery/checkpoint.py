@@ -28,6 +28,7 @@ from ..format import (
     INDEX_PROGRESS_MAGIC,
     INDEX_PROGRESS_POSITION,
 )
+from ..offsets import START
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +168,7 @@ def read_checkpoint(disk: Disk, path: str) -> Checkpoint:
         return Checkpoint()
     file = disk.open(path)
     try:
-        return Checkpoint.from_page(file.pread(CHECKPOINT_FILE_SIZE, 0))
+        return Checkpoint.from_page(file.pread(CHECKPOINT_FILE_SIZE, START))
     finally:
         file.close()
 
@@ -181,7 +182,7 @@ def write_checkpoint(disk: Disk, path: str, checkpoint: Checkpoint) -> None:
     is_new = not disk.exists(path)
     file = disk.open(path, create=True)
     try:
-        file.pwrite(checkpoint.to_page(), 0)
+        file.pwrite(checkpoint.to_page(), START)
         file.sync()
     finally:
         file.close()

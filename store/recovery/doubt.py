@@ -16,6 +16,7 @@ import logging
 
 from ..disk.os_disk import Disk
 from ..errors import StoreIOError
+from ..offsets import START
 
 logger = logging.getLogger(__name__)
 
@@ -38,7 +39,7 @@ def read_doubt(disk: Disk, root: str, log_end: int) -> int:
         return -1
     file = disk.open(path)
     try:
-        text = file.pread(20, 0)
+        text = file.pread(20, START)
     finally:
         file.close()
     found = int(text) if text.isdigit() else -1
@@ -59,7 +60,7 @@ def note_doubt(disk: Disk, root: str, physical_offset: int) -> None:
     try:
         file = disk.open(f"{root}/{FILE_NAME}", create=True)
         try:
-            file.pwrite(b"%020d" % physical_offset, 0)
+            file.pwrite(b"%020d" % physical_offset, START)
         finally:
             file.close()
     except StoreIOError as error:

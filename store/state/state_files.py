@@ -74,19 +74,12 @@ class StateFiles:
 
     def load(self, name: str, decode: Callable[[bytes], T]) -> T | None:
         """Read a file; see `load_newest`."""
-        used = b""
-
-        def parse(text: bytes) -> T:
-            nonlocal used
-            used = text
-            return decode(text)
-
-        found = load_newest(self._disk, self._path(name), parse)
+        found = load_newest(self._disk, self._path(name), lambda text: (decode(text), text))
         if found is None:
             return None
-        value, is_spare = found
+        (value, text), is_spare = found
         if is_spare:
-            self._from_spare[name] = used
+            self._from_spare[name] = text
         return value
 
     def load_spare(self, name: str, decode: Callable[[bytes], T]) -> T | None:
@@ -94,19 +87,12 @@ class StateFiles:
 
         Returns: what `decode` made of it; None: it is not there, or has no entry either.
         """
-        spare = f"{name}.bak"
-        used = b""
-
-        def parse(text: bytes) -> T:
-            nonlocal used
-            used = text
-            return decode(text)
-
-        found = load_newest(self._disk, self._path(spare), parse)
-        if found is None or not found[0]:
+        path = self._path(f"{name}.bak")
+        found = load_newest(self._disk, path, lambda text: (decode(text), text))
+        if found is None or not found[0][0]:
             return None
-        self._from_spare[name] = used
-        return found[0]
+        value, self._from_spare[name] = found[0]
+        return value
 
     def replace_damaged(self) -> None:
         """Write again the files in whose place a `.bak` was read; a failure is logged.

@@ -56,7 +56,8 @@ _pack_length = PROPERTIES_LENGTH.pack
 _pack_unit = UNIT.pack
 _NOT_V6 = -49  # ~(BORNHOST_V6 | STOREHOSTADDRESS_V6)
 BatchEntry: TypeAlias = tuple[int, bytes, bytes, int]
-"""(flag, body, properties, tags code) of one message of a batch."""
+"""(flag, body, properties, tags code) of one message of a batch. A plain tuple: each message of a
+batch makes one in 0.4 us, and a NamedTuple takes as long again."""
 
 _NO_MAGIC = 0
 _NOWHERE, _NO_PLACE = PhysicalOffset(-1), QueueOffset(-1)

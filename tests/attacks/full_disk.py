@@ -46,7 +46,7 @@ KEYS: dict[str, object] = {
 
 
 class TmpfsDisk:
-    """A small file system of its own."""
+    """A small separate file system."""
 
     command = COMMAND
 

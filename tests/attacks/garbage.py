@@ -1,7 +1,7 @@
 """Files of a broker's data folder, replaced by garbage: what the broker makes of them.
 
 A broker leaves a folder with messages of every kind. One file of it, whichever the disk has, is
-replaced. A start must then give every message that was acknowledged, or tell of the loss in a
+replaced. A start must then give every message that was acknowledged, or report the loss in a
 warning, or refuse with an error that names a file. Sends get sane store times. The start after that
 has nothing to complain of, or refuses as the one before.
 """
@@ -90,7 +90,7 @@ class Left:
 
 
 def copy_of(disk: MemoryDisk) -> MemoryDisk:
-    """The same files, locked by nobody."""
+    """The same files, without the lock."""
     copy = MemoryDisk()
     copy.contents = {path: bytearray(data) for path, data in disk.contents.items()}
     copy.folders = set(disk.folders)
@@ -188,7 +188,7 @@ def _replaced(disk: MemoryDisk, path: str, kind: str, random: Random) -> str:
     return f"{kind} {path}{detail}"
 
 
-class Told(logging.Handler):
+class LogCapture(logging.Handler):
     """Warnings and errors of the broker."""
 
     def __init__(self) -> None:
@@ -204,9 +204,9 @@ class Told(logging.Handler):
 
 
 @contextmanager
-def told() -> Iterator[Told]:
-    """What the broker says while the block runs."""
-    logger, handler = logging.getLogger("trocket"), Told()
+def captured_log() -> Iterator[LogCapture]:
+    """Captures the broker's log while the block runs."""
+    logger, handler = logging.getLogger("trocket"), LogCapture()
     propagate, logger.propagate = logger.propagate, False
     logger.addHandler(handler)
     try:
@@ -230,7 +230,7 @@ class Outcome:
 
     Attributes:
       refusal: why it did not start; "": it did.
-      lines: what was told.
+      lines: the captured log.
       lost: acknowledged messages that are not there, or cannot be read.
       wrong: what must never be.
       read_only: it started read-only.
@@ -253,7 +253,7 @@ async def start(disk: MemoryDisk, left: Left, *, clean: bool, first: bool) -> Ou
     """
     outcome = Outcome()
     disk.process_death()
-    with told() as said:
+    with captured_log() as said:
         try:
             async with embedded_broker(disk=disk, **OPTIONS) as broker:
                 outcome.lines = list(said.lines)  # what the start itself says

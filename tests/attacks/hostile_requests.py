@@ -16,6 +16,7 @@ from trocket.namesrv.registration import BrokerRegistration
 from trocket.remoting.bodies import DataVersion, SubscriptionGroupConfig, TopicConfig
 from trocket.remoting.codec import RemotingCommand, encode
 from trocket.remoting.message_batch import BATCH_COUNT_MAX
+from trocket.remoting.steps import at_once
 
 TOPICS = 50_000
 GROUPS = 20_000
@@ -58,7 +59,8 @@ def fill_name_server(name_server: NamesrvController) -> None:
         data_version=DataVersion(),
         topics=[TopicConfig(f"topic-{i}", 4, 4) for i in range(TOPICS)],
     )
-    name_server.routes.register_broker(registration, channel=object(), now_ms=START_MS)
+    routes = name_server.routes
+    at_once(routes.register_broker_in_steps(registration, channel=object(), now_ms=START_MS))
 
 
 def joined(item: bytes, count: int) -> bytes:

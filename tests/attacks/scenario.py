@@ -326,7 +326,7 @@ class Scenario:
 
 
 def play(points: Points, settings: Mapping[str, object], seed: int) -> Scenario:
-    """Run the scenario in a loop of its own, in virtual time, with an order of tasks by seed."""
+    """Run the scenario in a separate loop, in virtual time, with an order of tasks by seed."""
     scenario = Scenario(points, settings)
 
     async def main() -> None:

@@ -108,7 +108,7 @@ class Play:
         self._heard(topic, dict(answer.ext_fields), answer.code, bodies)
 
     async def _send_back(self, client: Client) -> None:
-        """A message of its own, which is dead at once, and of which the group is new maybe."""
+        """A new message, which is dead at once, perhaps of a new group."""
         body = self._body()
         sent = await client.ask(SEND, send_fields("Base"), body)
         if sent.code != 0:

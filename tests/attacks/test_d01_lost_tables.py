@@ -1,6 +1,6 @@
 """Messages were lost in silence where `topics.json`, or its folder, was gone or held nothing.
 
-The broker started, its log had the messages, and nobody could read them: TOPIC_NOT_EXIST. Now the
+The broker started, its log had the messages, and reads failed with TOPIC_NOT_EXIST. Now the
 topics are made again from the consume queues, and the log says what the loss of each table means.
 """
 

@@ -1,6 +1,6 @@
 """Defect D2: a client wrote records that the broker keeps for itself, and the broker believed it.
 
-A plain send to rmq_sys_wheel_timer with a REAL_TOPIC of its own made the broker write an op
+A plain send to rmq_sys_wheel_timer with a REAL_TOPIC made the broker write an op
 message. After a restart another producer's open transaction had ended, and its message was lost.
 The walk below tries each cell of the tables in `broker/admission.py`.
 """
@@ -10,17 +10,17 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from enum import Enum
 
 import pytest
 import trio
 
 from trocket.broker.admission import (
-    PROPERTY_RULES,
     STRIPPED_NAMES,
+    TIMER_NAMES,
     TOPIC_RULES,
     TopicKind,
     TopicKinds,
-    Verdict,
 )
 from trocket.remoting.message import Message
 from trocket.remoting.message_codec import (
@@ -74,6 +74,28 @@ V1_NAMES = {
     "e": "queueId", "f": "sysFlag", "g": "bornTimestamp", "h": "flag", "i": "properties",
     "j": "reconsumeTimes", "k": "unitMode", "m": "batch",
 }  # fmt: skip
+
+
+class Verdict(Enum):
+    """What becomes of a property, or of the message that has it."""
+
+    STORED = "the property is stored as it came"
+    STRIPPED = "the message is stored without the property"
+    REFUSED = "the message is refused"
+
+
+_STRIPPING = dict.fromkeys(STRIPPED_NAMES, Verdict.STRIPPED)
+PROPERTY_RULES = {
+    RequestCode.SEND_MESSAGE: _STRIPPING,
+    RequestCode.SEND_MESSAGE_V2: _STRIPPING,
+    RequestCode.SEND_REPLY_MESSAGE: _STRIPPING,
+    RequestCode.SEND_REPLY_MESSAGE_V2: _STRIPPING,
+    # The messages of a batch lie inside its body, and the batch is stored whole or not at all.
+    RequestCode.SEND_BATCH_MESSAGE: dict.fromkeys(
+        (*STRIPPED_NAMES, *TIMER_NAMES, "DELAY", "TIMER_DEL_UNIQKEY", "TRAN_MSG"), Verdict.REFUSED
+    ),
+}
+"""What a send may say of itself; a property that is not listed is stored."""
 SENDS = sorted(PROPERTY_RULES)
 
 

@@ -73,7 +73,7 @@ async def test_a_long_expression_is_refused_in_a_short_step() -> None:
 
 
 async def hold_pulls(broker: Broker, connections: int, pulls: int) -> list[Client]:
-    """Hold pulls of one queue by a tag that nobody sends."""
+    """Hold pulls of one queue by a tag that is never sent."""
     clients = []
     fields = {name: str(value) for name, value in pull_fields("T", subscription="never").items()}
     for _ in range(connections):

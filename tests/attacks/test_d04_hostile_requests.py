@@ -45,7 +45,7 @@ GROWING = frozenset({17, 18, 21, 34, 43, 200, 201, 207, 215, 225, 300, 317})
 
 
 async def play(server: RemotingServer, attacks: list[Attack], times: StepTimes) -> dict[str, float]:
-    """Send each attack on a connection of its own, and close that when it is through.
+    """Send each attack on a separate connection, and close that afterwards.
 
     Returns: the longest step, seconds, by name.
     """

@@ -15,7 +15,7 @@ import trio
 
 from trocket.remoting.message_codec import decode_messages
 from trocket.remoting.numbers import QUEUE_COUNT_MAX
-from trocket.store.disk.json_config import load_json, unsealed
+from trocket.store.disk.json_config import load_newest, unsealed
 from trocket.store.disk.memory_disk import MemoryDisk
 from trocket.store.errors import CorruptRecordError
 
@@ -135,7 +135,7 @@ async def test_a_bak_that_was_read_is_the_file_again(autojump_clock, caplog):
     async with broker_of(disk) as client:
         assert "is used instead" in caplog.text
         caplog.clear()
-        load_json(disk, path, bytes)
+        load_newest(disk, path, bytes)
         assert caplog.text == ""
         assert await pulled(client) == [b"body"]
 

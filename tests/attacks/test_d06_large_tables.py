@@ -241,7 +241,7 @@ async def test_near_the_limit_the_log_warns_and_at_it_new_topics_are_refused(
 
 
 async def ask_master(processors, ask):
-    """What a slave's question comes to, over a connection to a master with these processors."""
+    """A slave's question, sent over a connection to a master with these processors."""
     near, far = trio.testing.memory_stream_pair()
 
     async def connect(host, port):

@@ -85,7 +85,7 @@ async def test_a_held_pull_is_answered_as_its_request_was_written(
 async def test_held_subscriptions_stay_below_their_share(
     autojump_clock: trio.testing.MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Each pull brings tags of its own, as many as one may have."""
+    """Each pull brings other tags, as many as one may have."""
     async with embedded_broker(remoting_bytes_max=BUDGET_MIN) as broker:
         producer = await with_topic(broker)
         assert broker.controller.server is not None

@@ -1,4 +1,4 @@
-"""The defect: 100,000 held pulls by a tag that nobody sends took 1 s of the loop for each send.
+"""The defect: 100,000 held pulls by a tag that is never sent took 1 s of the loop for each send.
 
 What is tested is counted work: how many pulls are tried in one go, in which order, and which are
 not tried at all.

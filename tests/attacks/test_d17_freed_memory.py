@@ -1,4 +1,4 @@
-"""What strangers' frames had taken stayed the process's after they were gone: 215 MB of 35.
+"""Memory taken by strangers' frames stayed with the process after they were gone: 215 MB of 35.
 
 Once a block of 16 MiB was freed glibc takes the later ones out of its heap, and what is free in the
 heap's middle is not given back.

@@ -55,7 +55,7 @@ async def test_a_pull_with_an_offset_past_the_end_is_served_and_does_not_store_i
         # What comes next is still the group's.
         answer = await client.ask(PULL, fields | {"queueOffset": offset})
         assert answer.code == ResponseCode.PULL_OFFSET_MOVED
-        assert broker.controller.offsets.query_pull_offset("CG", "T", 0) <= END
+        assert broker.controller.offsets.pull_offset_table.get("T@CG", {}).get(0, 0) <= END
 
 
 async def test_the_end_itself_is_taken_however_it_comes(autojump_clock):

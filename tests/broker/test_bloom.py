@@ -74,19 +74,3 @@ def test_a_bit_map_of_another_size_is_refused():
         bloom.hash_to((1, 2, 3), bytearray(13))
     with pytest.raises(ValueError, match="a bit map of 120 bits where 112 are wanted"):
         bloom.is_hit((1, 2, 3), bytes(15))
-
-
-@pytest.mark.parametrize(
-    ("positions", "bit_count", "valid"),
-    [
-        ((1, 2, 111), 112, True),
-        ([1, 1, 1], 112, True),
-        ((1, 2), 112, False),
-        ((1, 2, 3), 120, False),
-        (None, 112, False),
-        ((1, 2, 112), 112, False),
-        ((-1, 2, 3), 112, False),
-    ],
-)
-def test_positions_of_another_filter_are_told_apart(positions, bit_count, valid):
-    assert BloomFilter.create().is_valid(positions, bit_count) is valid

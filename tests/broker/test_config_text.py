@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trocket.broker.config_text import next_version, page, parse, pretty, written
+from trocket.broker.config_text import next_version, page, pretty, written
 from trocket.remoting.bodies import DataVersion, TopicConfig
+from trocket.store.disk.json_config import parse
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.text(),

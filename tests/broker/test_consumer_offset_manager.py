@@ -34,7 +34,7 @@ def test_what_is_committed_is_found_and_nothing_else():
     assert table.query_offset("g", "T", 1) == -1
     assert table.query_offset("g", "U", 0) == -1
     assert table.query_offset("h", "T", 0) == -1
-    assert (table.query_offsets("g", "T"), table.query_offsets("h", "T")) == ({0: 7}, {})
+    assert table.offset_table == {"T@g": {0: 7}}
 
 
 @pytest.mark.parametrize(
@@ -68,13 +68,11 @@ def test_an_offset_may_go_back_and_the_log_says_so(caplog):
     assert "T@g queue 0 goes back from 7 to 3" in caplog.text
 
 
-def test_pull_offsets_stand_apart_and_fall_back_on_what_was_consumed():
+def test_pull_offsets_stand_apart():
     table = Table()
     table.commit_offset("g", "T", 0, 7)
-    assert table.query_pull_offset("g", "T", 0) == 7
     table.commit_pull_offset("g", "T", 0, 9)
-    assert table.query_pull_offset("g", "T", 0) == 9
-    assert table.query_pull_offset("g", "T", 1) == -1
+    assert table.pull_offset_table == {"T@g": {0: 9}}
     assert table.query_offset("g", "T", 0) == 7
 
 
@@ -142,23 +140,10 @@ def test_what_could_not_be_saved_is_saved_next_time():
     assert table.file.persist_changed()
 
 
-def test_offsets_whose_messages_are_gone_are_dropped_when_nobody_subscribes():
-    table = Table()
-    for group, offset in (("gone", 5), ("behind", 5), ("subscribed", 5), ("ahead", 6)):
-        table.commit_offset(group, "T", 0, offset)
-    table.commit_offset("behind", "T", 1, 6)
-
-    def is_subscribed(group, topic):
-        return (group, topic) == ("subscribed", "T")
-
-    assert table.scan_unsubscribed_topic(is_subscribed, lambda topic, queue_id: 5) == ["T@gone"]
-    assert table.which_group_by_topic("T") == {"behind", "subscribed", "ahead"}
-
-
 def test_the_file_of_4_9_is_read():
     table = Table()
     assert table.decode(b'{\n\t"offsetTable":{\n\t\t"T@g":{0:15,1:16\n\t\t}\n\t}\n}') == 1
-    assert table.query_offsets("g", "T") == {0: 15, 1: 16}
+    assert table.offset_table == {"T@g": {0: 15, 1: 16}}
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,10 @@ import tarfile
 
 import pytest
 
-from trocket.broker.config_text import DELAY_OFFSETS, parse
+from trocket.broker.config_text import DELAY_OFFSETS
 from trocket.broker.delay_offset_manager import DelayOffsetManager
 from trocket.store.clock import ManualClock
+from trocket.store.disk.json_config import parse
 from trocket.store.errors import StoreIOError
 
 STORES = [

@@ -29,7 +29,7 @@ class Slave:
 
     @property
     def now(self) -> dict[int, int]:
-        return self.table.query_offsets("CG", "T")
+        return dict(self.table.offset_table.get("T@CG", {}))
 
 
 def test_the_masters_offsets_are_taken_over_and_saved() -> None:

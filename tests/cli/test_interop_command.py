@@ -14,7 +14,7 @@ import pytest
 
 from trocket.cli.main import main
 from trocket.interop import providers
-from trocket.interop.jobs import Job, Tell
+from trocket.interop.jobs import Job, OnCell
 from trocket.interop.report.cells import Cell, Kind, Run, Verdict
 
 from .conftest import Command
@@ -37,9 +37,9 @@ def give(monkeypatch: pytest.MonkeyPatch, *jobs: Job) -> None:
 
 
 def job(name: str, verdict: Verdict, *cells: Cell, detail: str = "") -> Job:
-    def play(wanted: Sequence[Cell], folder: Path, tell: Tell) -> None:
+    def play(wanted: Sequence[Cell], folder: Path, on_cell: OnCell) -> None:
         for cell in wanted:
-            tell(told(cell, verdict, detail))
+            on_cell(told(cell, verdict, detail))
 
     return Job(name, cells, play)
 

@@ -175,7 +175,9 @@ def test_dump_lists_the_other_files_as_json_lines(
     assert out
 
 
-def test_times_are_iso_or_milliseconds(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_times_are_iso_or_milliseconds_or_so_long_ago(
+    root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     status, out, _ = run(capsys, "dump", root, "--since", "2020-01-01T00:00:00+00:00", "--json")
     rows = [json.loads(line) for line in out.splitlines()]
     assert len(rows) == COUNT
@@ -184,8 +186,11 @@ def test_times_are_iso_or_milliseconds(root: Path, capsys: pytest.CaptureFixture
     assert (status, out) == (0, "")
     status, out, _ = run(capsys, "dump", root, "--until", "2020-01-01", "--json")
     assert (status, out) == (0, "")
+    for ago, count in (("0s", 0), ("30000d", COUNT)):
+        status, out, _ = run(capsys, "dump", root, "--since", ago, "--json")
+        assert (status, len(out.splitlines())) == (0, count)
     status, _, err = run(capsys, "dump", root, "--since", "yesterday")
-    assert (status, "ISO 8601" in err) == (2, True)
+    assert (status, "--since: 'yesterday' is no time" in err) == (2, True)
 
 
 def test_dump_of_a_damaged_store_lists_the_rest_and_ends_with_1(

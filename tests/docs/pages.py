@@ -5,7 +5,7 @@ A ```python block is a complete program, unless a comment stands directly above 
     <!-- not run: REASON -->     it must still compile, and what it imports of trocket must exist
     <!-- pytest OPTIONS -->      a module of tests
     <!-- goes on -->             it goes on from the program or module before it
-    <!-- until SIGTERM -->       a program that ends well when it is told to
+    <!-- until SIGTERM -->       a program that ends with status 0 on SIGTERM
 
 A ```sh block is only looked at, unless `<!-- run -->` stands directly above it.
 

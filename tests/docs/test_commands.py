@@ -95,7 +95,7 @@ def parse(app: Any, words: list[str], monkeypatch: pytest.MonkeyPatch, *, is_who
         return "not parsed"
     try:
         app.main(words, prog_name="trocket", standalone_mode=False)
-    except Exception as error:  # noqa: BLE001 - typer has a click of its own, or not
+    except Exception as error:  # noqa: BLE001 - some versions of typer bundle click
         kind = type(error).__name__
         if kind == "NoArgsIsHelpError" or (kind == "MissingParameter" and not is_whole):
             return ""

@@ -74,3 +74,8 @@ def test_a_forwarded_verb_is_shown_as_the_method_that_it_is(site: Path) -> None:
     assert "count_max" in poll
     assert "seconds to wait for the first" in poll
     assert "forwarded" not in page
+    page = (site / "reference/admin/index.html").read_text(encoding="utf-8")
+    create = page[page.index('id="trocket.client.Admin.create_topic"') :][:12_000]
+    assert "read_queues" in create
+    assert "A name server knows it when this returns." in create
+    assert "forwarded" not in page

@@ -111,7 +111,7 @@ TARGETS: dict[str, tuple[Callable[[bytes], None], list[bytes]]] = {
 
 
 def main() -> int:
-    """Fuzz one target in this process, or each in a process of its own."""
+    """Fuzz one target in this process, or each in a separate process."""
     name = sys.argv[1] if len(sys.argv) > 1 else "all"
     seconds = sys.argv[2] if len(sys.argv) > 2 else "60"
     if name == "all":

@@ -42,7 +42,7 @@ def new_cluster(folder: Path, keys: Mapping[str, object]) -> Cluster:
     """A stopped cluster of the kind asked for by the environment.
 
     Args:
-      folder: of its own, not there yet.
+      folder: does not exist yet; for this cluster only.
       keys: of broker.conf.
     """
     return open_cluster(os.environ.get(PEER_VARIABLE, "trocket"), folder, keys)

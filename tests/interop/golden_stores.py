@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from trocket.broker.config_text import parse
+from trocket.store.disk.json_config import parse
 
 NAMES = [
     "4.9.7-edge",
@@ -80,7 +80,7 @@ def add_topics(store: Path, queues: set[Queue]) -> None:
 
 
 def write_topics(store: Path, counts: Mapping[str, int], *, version: Mapping[str, int]) -> None:
-    """Write a topics.json with so many queues of each topic."""
+    """Write a topics.json with these queue counts."""
     table = {
         topic: {
             "topicName": topic,

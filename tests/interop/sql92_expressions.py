@@ -1,4 +1,4 @@
-"""Random SQL92 filters judged by us and by Apache's own classes, for as long as one likes.
+"""Random SQL92 filters evaluated by us and by Apache's own classes, for as long as one likes.
 
     python -m tests.interop.sql92_expressions --seconds 300 --seed 7
 
@@ -22,7 +22,7 @@ VERSION = "5.5.0"
 EXPRESSIONS_PER_BATCH = 500
 
 
-def judged(oracle: Oracle, pairs: list[Pair]) -> Iterator[tuple[Pair, SqlVerdict, SqlVerdict]]:
+def evaluated(oracle: Oracle, pairs: list[Pair]) -> Iterator[tuple[Pair, SqlVerdict, SqlVerdict]]:
     """Each pair with our verdict and Apache's."""
     for pair, theirs in zip(pairs, sql_verdicts(oracle, pairs), strict=True):
         yield pair, our_sql_verdict(*pair), theirs
@@ -42,7 +42,7 @@ def main(arguments: list[str] | None = None) -> int:
         deadline_s = time.monotonic() + options.seconds
         while time.monotonic() < deadline_s:
             pairs = expressions.pairs(EXPRESSIONS_PER_BATCH)
-            for pair, ours, theirs in judged(oracle, pairs):
+            for pair, ours, theirs in evaluated(oracle, pairs):
                 if ours != theirs:
                     print(f"after {counts.total()} pairs: {pair!r}: ours {ours}, Apache's {theirs}")
                     return 1

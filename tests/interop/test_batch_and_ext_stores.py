@@ -150,7 +150,7 @@ def pull_tagged(client: WireClient, tag: str) -> Iterator[bytes]:
 
 @pytest.fixture
 def relay(tmp_path: Path) -> Iterator[Relay]:
-    """A store that nobody has opened yet."""
+    """A store that was never opened."""
     relay = Relay(tmp_path)
     yield relay
     relay.close()

@@ -191,7 +191,7 @@ def check_bits(filters: ConsumerFilterManager, found: list[Unit]) -> None:
 
 
 def take_bits_away(store: Path, unit: Unit) -> None:
-    """Let an extension unit say that nobody wants its message."""
+    """Let an extension unit say that no filter matches its message."""
     position = unit.address + (1 << 63)
     folder = store / "consumequeue_ext" / TOPIC / "0"
     size = SIZES["mapped_file_size_consume_queue_ext"]

@@ -102,7 +102,7 @@ def test_signed_requests_pass_and_others_do_not(cluster: ApacheCluster) -> None:
         async with Admin(url, credentials=RIGHT) as admin:
             while await admin.message(sent.message_id, topic="Secret") is None:  # noqa: ASYNC110
                 await anyio.sleep(0.1)  # the broker's index lags behind
-        for credentials in (WRONG, Credentials("nobody-here", PASSWORD), None):
+        for credentials in (WRONG, Credentials("unknown-key", PASSWORD), None):
             options = {} if credentials is None else {"credentials": credentials}
             async with Producer(url, retry_times=0, **options) as producer:
                 with pytest.raises((SendError, ServerError)) as caught:

@@ -141,7 +141,7 @@ def test_a_container_that_ends_is_an_error_with_its_log(
 ) -> None:
     engine.breaks_down = True
     with pytest.raises(
-        PeerError, match=r"(?s)namesrv does not answer, it is exited.*no such class"
+        PeerError, match=r"(?s)namesrv does not answer: it is exited.*no such class"
     ):
         cluster.start()
     cluster.close()

@@ -21,7 +21,7 @@ from trocket.interop.frame_lines import (
     frame_line,
     frame_object,
 )
-from trocket.interop.frame_stream import Conversation, FrameCutter, SeenFrame
+from trocket.interop.frame_stream import Conversation, FrameSplitter, SeenFrame
 from trocket.remoting.bodies import ConsumerData, HeartbeatData, ProducerData, SubscriptionData
 from trocket.remoting.codec import RemotingCommand, decode_frame, encode
 from trocket.remoting.hosts import host_bytes
@@ -370,12 +370,12 @@ def pieces(data: bytes, sizes: list[int]) -> Iterator[bytes]:
 def test_frames_are_cut_out_however_the_bytes_come(sizes: list[int], rest: bytes) -> None:
     frames = [command(34), command(310, b"body"), answer(0)]
     stream = b"".join(frames) + b"\xff\xff\xff\xff" + rest
-    cutter = FrameCutter()
-    found = [each for piece in pieces(stream, sizes) for each in cutter.receive_data(piece)]
-    found += cutter.receive_eof()
+    splitter = FrameSplitter()
+    found = [each for piece in pieces(stream, sizes) for each in splitter.receive_data(piece)]
+    found += splitter.receive_eof()
     assert b"".join(data for _, data, _ in found) == stream
     assert [data for _, data, is_frame in found if is_frame] == frames
-    assert cutter.position == len(stream)
+    assert splitter.position == len(stream)
     position = 0
     for offset, data, _ in found:
         assert offset == position

@@ -27,7 +27,7 @@ TIMEOUT_S = 60.0
 
 PEER = """
 import signal, subprocess, sys
-# In a session of its own: no process group tells whose it is.
+# In a new session, so that its process group does not show the owner.
 command = [sys.executable, "-c", "import signal; print(1, flush=True); signal.pause()"]
 child = subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True)
 child.stdout.readline()
@@ -111,7 +111,7 @@ def guards_of(pid: int) -> list[int]:
 
 
 class Harness:
-    """A process that uses the harness and has told what it started."""
+    """A process that uses the harness and has reported what it started."""
 
     def __init__(self, program: str, *arguments: str) -> None:
         self.process = subprocess.Popen(
@@ -120,7 +120,7 @@ class Harness:
             stderr=subprocess.DEVNULL,
         )
         assert self.process.stdout is not None
-        self.told: dict[str, Any] = json.loads(self.process.stdout.readline())
+        self.report: dict[str, Any] = json.loads(self.process.stdout.readline())
         (self.guard_pid,) = guards_of(self.process.pid)
 
     def end(self, number: int) -> None:
@@ -156,8 +156,8 @@ def test_a_killed_harness_leaves_no_process_and_no_folder(
     start: Callable[..., Harness], program: str, number: signal.Signals
 ) -> None:
     harness = start(program)
-    folder = Path(harness.told["folder"])
-    pids = harness.told["pids"]
+    folder = Path(harness.report["folder"])
+    pids = harness.report["pids"]
     assert pids
     assert all(is_there(pid) for pid in pids)
     assert list(folder.rglob("*.out"))
@@ -170,14 +170,14 @@ def test_a_killed_harness_leaves_no_process_and_no_folder(
 @pytest.mark.slow
 def test_a_forked_child_does_not_keep_the_guard_waiting(start: Callable[..., Harness]) -> None:
     harness = start(HARNESS_THAT_FORKS)
-    folder = Path(harness.told["folder"])
+    folder = Path(harness.report["folder"])
     assert folder.is_dir()
     try:
         harness.end(signal.SIGKILL)
         wait_until(lambda: not folder.exists(), f"{folder} is still there")
-        assert is_there(harness.told["child"])
+        assert is_there(harness.report["child"])
     finally:
-        os.kill(harness.told["child"], signal.SIGKILL)
+        os.kill(harness.report["child"], signal.SIGKILL)
 
 
 @pytest.mark.slow

@@ -85,12 +85,12 @@ def test_keys_are_what_stands_before_the_sign() -> None:
     assert keys(["a = 1", "b = 2", "=====A====="]) == {"a", "b", "=====A====="}
 
 
-def test_a_cluster_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
+def test_an_external_cluster_is_left_alone(tmp_path: Path) -> None:
     (job,) = jobs(["rocketmq://192.0.2.1:9876"], [VERSION])
-    told: list[Cell] = []
-    job.play(job.owed, tmp_path, told.append)
-    assert {(cell.verdict, cell.detail) for cell in told} == {(Verdict.SKIPPED, NOT_OURS)}
-    assert len(told) == 67
+    reported: list[Cell] = []
+    job.play(job.owed, tmp_path, reported.append)
+    assert {(cell.verdict, cell.detail) for cell in reported} == {(Verdict.SKIPPED, NOT_OURS)}
+    assert len(reported) == 67
 
 
 # ---- with Java ---------------------------------------------------------------------------
@@ -99,7 +99,7 @@ with_java = [pytest.mark.interop, pytest.mark.slow, pytest.mark.usefixtures("jav
 
 
 @pytest.fixture(scope="module")
-def told(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str], Cell]:
+def cells(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str], Cell]:
     """The cells of ours and of Apache's, by broker and command."""
     cells: list[Cell] = []
     for number, job in enumerate(jobs(["trocket", REFERENCE], [VERSION])):
@@ -114,26 +114,26 @@ class TestAllCommands:
     pytestmark = with_java
 
     def test_no_command_prints_anything_else_than_with_apache(
-        self, told: dict[tuple[str, str], Cell]
+        self, cells: dict[tuple[str, str], Cell]
     ) -> None:
-        failed = [cell for cell in told.values() if cell.verdict is Verdict.FAILED]
+        failed = [cell for cell in cells.values() if cell.verdict is Verdict.FAILED]
         assert [(cell.name, cell.detail, cell.frames) for cell in failed] == []
 
     def test_what_is_skipped_names_a_code_that_is_not_served(
-        self, told: dict[tuple[str, str], Cell]
+        self, cells: dict[tuple[str, str], Cell]
     ) -> None:
-        skipped = [cell for cell in told.values() if cell.verdict is Verdict.SKIPPED]
+        skipped = [cell for cell in cells.values() if cell.verdict is Verdict.SKIPPED]
         assert {cell.broker for cell in skipped} <= {"trocket"}
         for cell in skipped:
             assert cell.detail.startswith("needs request code ")
             assert cell.detail.endswith(", not served yet")
 
-    def test_what_we_serve_passes(self, told: dict[tuple[str, str], Cell]) -> None:
-        counts = Counter(cell.verdict for (broker, _), cell in told.items() if broker == "trocket")
+    def test_what_we_serve_passes(self, cells: dict[tuple[str, str], Cell]) -> None:
+        counts = Counter(cell.verdict for (broker, _), cell in cells.items() if broker == "trocket")
         assert counts[Verdict.PASSED] >= 30
         for feature in ("topicRoute", "queryMsgByKey", "sendMessage", "updateTopic", "printMsg"):
-            assert told["trocket", feature].verdict is Verdict.PASSED
-        assert told["trocket", "getNamesrvConfig"].verdict is Verdict.QUIRK
+            assert cells["trocket", feature].verdict is Verdict.PASSED
+        assert cells["trocket", "getNamesrvConfig"].verdict is Verdict.QUIRK
 
 
 class TestOneJvm:

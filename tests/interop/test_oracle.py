@@ -172,8 +172,8 @@ def test_offset_message_ids(oracle: Oracle, place: tuple[str, int, int]) -> None
 @examples
 @given(ips, st.integers(0, 2**16 - 1), st.integers(0, 2**32 - 1))
 def test_unique_message_ids(oracle: Oracle, ip, pid: int, loader_hash: int) -> None:
-    made = (ip.packed, pid, loader_hash, SystemClock().wall_ms())
-    assert checks.check_unique_id(oracle, made) == ""
+    source = checks.UniqueIdSource(ip.packed, pid, loader_hash, SystemClock().wall_ms())
+    assert checks.check_unique_id(oracle, source) == ""
 
 
 rooms = st.sampled_from(["r1", "r2", "r3"])
@@ -191,7 +191,7 @@ clients = st.builds(lambda room, name: f"{room}@{name}", rooms, st.sampled_from(
 @settings(max_examples=80)
 @given(
     st.builds(
-        checks.Shared,
+        checks.AllocationCase,
         strategy=st.sampled_from(
             ["AVG", "AVG_BY_CIRCLE", "CONSISTENT_HASH", "CONFIG", "MACHINE_ROOM"]
             + [f"MACHINE_ROOM_NEARBY-{inner}" for inner in ("AVG", "AVG_BY_CIRCLE")]
@@ -204,8 +204,8 @@ clients = st.builds(lambda room, name: f"{room}@{name}", rooms, st.sampled_from(
         nodes=st.integers(0, 20),
     )
 )
-def test_queue_allocation(oracle: Oracle, shared: checks.Shared) -> None:
-    assert checks.check_allocation(oracle, shared) == ""
+def test_queue_allocation(oracle: Oracle, case: checks.AllocationCase) -> None:
+    assert checks.check_allocation(oracle, case) == ""
 
 
 keys = st.text(min_size=1, max_size=20)
@@ -227,7 +227,7 @@ def test_acl_signatures(
 # ---- the oracle itself ---------------------------------------------------------------------------
 
 
-def test_what_apaches_class_refuses_is_told(oracle: Oracle) -> None:
+def test_what_apaches_class_refuses_is_reported(oracle: Oracle) -> None:
     with pytest.raises(RefusedError, match=r"nonsense in .*: IllegalArgumentException: no operat"):
         oracle.ask("nonsense")
     refused, fine = oracle.ask_all([("frame_decode", {"hex": "00"}), ("hash_code", {"text": "Aa"})])
@@ -235,7 +235,7 @@ def test_what_apaches_class_refuses_is_told(oracle: Oracle) -> None:
     assert refused.error != ""
 
 
-def test_a_jvm_that_is_gone_is_told(tmp_path: Path) -> None:
+def test_a_jvm_that_is_gone_is_reported(tmp_path: Path) -> None:
     with Oracle("5.5.0", tmp_path) as oracle:
         assert oracle.ask("hash_code", text="BB") == 2112
         os.kill(oracle.pid, signal.SIGKILL)
@@ -252,10 +252,10 @@ def test_a_difference_is_a_failed_cell(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr("trocket.interop.oracle_jobs.OPERATIONS", few)
     (job,) = jobs(["5.5.0"], seed=7)
     assert len(job.owed) == len(OPERATIONS)
-    told: list[Cell] = []
-    job.play(job.owed, tmp_path, told.append)
-    assert [cell.feature for cell in told] == [each.feature for each in OPERATIONS]
-    (wrong,) = [cell for cell in told if cell.verdict is not Verdict.PASSED]
+    reported: list[Cell] = []
+    job.play(job.owed, tmp_path, reported.append)
+    assert [cell.feature for cell in reported] == [each.feature for each in OPERATIONS]
+    (wrong,) = [cell for cell in reported if cell.verdict is not Verdict.PASSED]
     assert wrong.name == "oracle/hash codes/oracle/apache-5.5.0/none"
     assert wrong.verdict is Verdict.FAILED
     assert "hash code: ours" in wrong.detail

@@ -65,7 +65,7 @@ def test_a_process_of_ours_must_end_with_0(tmp_path: Path) -> None:
 
 def test_a_line_that_does_not_come_is_an_error_when_the_time_is_up(tmp_path: Path) -> None:
     process = start(tmp_path, ECHO)
-    with pytest.raises(PeerError, match=r"passed 0\.05 s without the line"):
+    with pytest.raises(PeerError, match=r"ran for 0\.05 s without the line"):
         process.wait_line(lambda line: line == "never", timeout_s=0.05)
     assert process.running
     assert process.stop() == -signal.SIGTERM

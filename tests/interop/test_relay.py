@@ -1,4 +1,4 @@
-"""The relay: what passes, what it breaks, and which addresses clients are told."""
+"""The relay: forwarding, faults, and the addresses given to clients."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def broker() -> Iterator[Broker]:
 
 
 class Seen:
-    """What a relay told of; may be waited for."""
+    """The frames that a relay reported; may be waited for."""
 
     def __init__(self) -> None:
         self.frames: list[SeenFrame] = []
@@ -324,7 +324,7 @@ def test_what_breaks_in_a_callback_is_told_at_the_end() -> None:
             connection.sendall(request(1))
             with contextlib.suppress(ConnectionError):
                 assert connection.recv(1) == b""
-        with pytest.raises(PeerError, match="the relay broke"):
+        with pytest.raises(PeerError, match="the relay failed"):
             relay.close()
 
 
@@ -365,8 +365,8 @@ def test_clients_are_told_the_relays_addresses_and_nothing_else_changes(broker: 
     (of_route,) = TopicRouteData.from_body(route.body).broker_datas
     (of_info,) = ClusterInfo.from_body(info.body).broker_addr_table.values()
     assert of_route.broker_addrs == of_info.broker_addrs == {0: relayed}
-    told = [decode_frame(frame.data) for frame in seen.frames if not frame.to_server]
-    for answer, original in zip((route, info), told, strict=True):
+    originals = [decode_frame(frame.data) for frame in seen.frames if not frame.to_server]
+    for answer, original in zip((route, info), originals, strict=True):
         assert broker.broker_address.encode() in original.body
         assert answer.body == original.body.replace(
             broker.broker_address.encode(), relayed.encode()
@@ -435,7 +435,7 @@ def test_answers_grow_with_the_relays_addresses_and_are_cut_in_their_middle() ->
     """What a server that echoes sends back are answers too: to the requests before them."""
     asked = encode(RemotingCommand(RequestCode.GET_BROKER_CLUSTER_INFO, opaque=3))
     body = b'{"brokerAddrTable":{"b":{"brokerAddrs":{0:"a:1",1:"a:12"},"brokerName":"a:1 b"}}}'
-    told = encode(RemotingCommand(0, body=body, opaque=3, flag=1))
+    answer = encode(RemotingCommand(0, body=body, opaque=3, flag=1))
     faults = Faults()
     with Echo() as echo, ClusterRelay(echo.address, faults=faults) as relay:
         addresses = [relay.broker_address(real).encode() for real in ("a:1", "a:12")]
@@ -443,7 +443,7 @@ def test_answers_grow_with_the_relays_addresses_and_are_cut_in_their_middle() ->
         new_body = new_body.replace(b'"a:1"', b'"%s"' % addresses[0])
         expected = asked + encode(RemotingCommand(0, body=new_body, opaque=3, flag=1))
         with opened(relay.namesrv_address) as connection:
-            connection.sendall(asked + told)
+            connection.sendall(asked + answer)
             assert received(connection, len(expected)) == expected
             faults.cut_next(10, to_server=False)
             connection.sendall(asked)

@@ -15,7 +15,7 @@ from trocket.interop.oracle_checks import SQL_REFUSED
 from trocket.interop.sql92_expressions import Expressions
 
 from ..common.sql92.sql92_cases import REFUSED, cases
-from .sql92_expressions import VERSION, judged
+from .sql92_expressions import VERSION, evaluated
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.usefixtures("java")]
 
@@ -33,13 +33,13 @@ def oracle(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Oracle]:
 def test_apache_gives_what_our_table_says(oracle: Oracle) -> None:
     table = list(cases())
     assert len(table) > 450
-    found = judged(oracle, [(expression, properties) for expression, properties, _ in table])
+    found = evaluated(oracle, [(expression, properties) for expression, properties, _ in table])
     for (pair, ours, theirs), (*_, result) in zip(found, table, strict=True):
         assert ours == theirs == (result, str(result == "true").lower()), pair
 
 
 def test_apache_refuses_what_our_table_says(oracle: Oracle) -> None:
-    for pair, ours, theirs in judged(oracle, [(expression, {}) for expression in REFUSED]):
+    for pair, ours, theirs in evaluated(oracle, [(expression, {}) for expression in REFUSED]):
         assert ours == theirs == SQL_REFUSED, pair
 
 
@@ -47,7 +47,7 @@ def test_random_expressions_give_the_same(oracle: Oracle) -> None:
     print(f"seed {SEED}: python -m tests.interop.sql92_expressions --seed {SEED}")
     pairs = Expressions(SEED).pairs(RANDOM_EXPRESSIONS)
     counts: Counter[str] = Counter()
-    for pair, ours, theirs in judged(oracle, pairs):
+    for pair, ours, theirs in evaluated(oracle, pairs):
         assert ours == theirs, pair
         counts[ours[0]] += 1
     assert counts.total() == 3000
@@ -61,7 +61,7 @@ def test_each_character_is_a_digit_to_both_or_to_none(oracle: Oracle) -> None:
     ]
     whole = [("a >= 0", {"a": character}) for character in characters]
     double = [("a > -1.5", {"a": f"{character}1"}) for character in characters]
-    for pair, ours, theirs in judged(oracle, whole + double):
+    for pair, ours, theirs in evaluated(oracle, whole + double):
         assert ours == theirs, pair
 
 

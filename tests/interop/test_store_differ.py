@@ -1,4 +1,4 @@
-"""What the store differ finds, in visits and logs made up here, and between real brokers."""
+"""The store differ: on made-up visits and logs, and between real brokers."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from trocket.interop import store_differ
 from trocket.interop.log_on_disk import Stored, Unit, by_queue, read_log, read_messages, read_queues
 from trocket.interop.process import PeerError
 from trocket.interop.report.cells import Cell, Kind, Verdict
-from trocket.interop.store_chain import GROUP_MEMBERS, MOMENTS, SIZES, TOPICS, Visit
-from trocket.interop.store_differ import CHECKS, jobs, judged
-from trocket.interop.store_twins import (
+from trocket.interop.store_differ import CHECKS, jobs, with_differences
+from trocket.interop.store_pair import (
     BATCH_ENTRY,
     BATCH_QUIRK,
     COMPARISONS,
-    Twins,
+    StorePair,
     compare_brokers_own,
     compare_queues,
     compare_records,
 )
+from trocket.interop.store_round_trip import GROUP_MEMBERS, MOMENTS, SIZES, TOPICS, Visit
 from trocket.interop.trocket_peer import TrocketBroker
 from trocket.interop.wire import Acknowledged, Outgoing, WireClient
 from trocket.remoting.message import MessageExt
@@ -32,8 +32,8 @@ from trocket.remoting.message import MessageExt
 COUNT = 1_100
 
 
-class MadeUpChain:
-    """As much of a chain as the checks look at."""
+class MadeUpRoundTrip:
+    """The part of a round trip that the checks use."""
 
     def __init__(self, version: str = "5.5.0", sizes: str = "small files") -> None:
         self.version = version
@@ -67,8 +67,8 @@ def made_up_visit() -> Visit:
     return visit
 
 
-def differences(what: str, visit: Visit, chain: MadeUpChain | None = None) -> list[str]:
-    return CHECKS[what](chain or MadeUpChain(), visit)  # type: ignore[arg-type]
+def differences(what: str, visit: Visit, round_trip: MadeUpRoundTrip | None = None) -> list[str]:
+    return CHECKS[what](round_trip or MadeUpRoundTrip(), visit)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("what", CHECKS)
@@ -137,12 +137,12 @@ def test_a_time_is_exact_but_with_4x() -> None:
     visit.times["Orders", 1, 1_011] = 0
     assert len(differences(what, visit)) == 1
     older = replace(visit, asked="apache-4.9.7")
-    assert differences(what, older, MadeUpChain("4.9.7")) == []
+    assert differences(what, older, MadeUpRoundTrip("4.9.7")) == []
     del older.times["Orders", 1, 99_999]
     older.times["Orders", 1, 1_011] = 3
-    assert len(differences(what, older, MadeUpChain("4.9.7", "default sizes"))) == 1
+    assert len(differences(what, older, MadeUpRoundTrip("4.9.7", "default sizes"))) == 1
     # Ours is exact over any store.
-    assert differences(what, replace(visit, asked="trocket"), MadeUpChain("4.9.7")) != []
+    assert differences(what, replace(visit, asked="trocket"), MadeUpRoundTrip("4.9.7")) != []
 
 
 def test_tables_that_changed_are_found() -> None:
@@ -161,9 +161,9 @@ def test_tables_that_changed_are_found() -> None:
 def test_the_jobs_owe_a_cell_for_each_check_of_each_moment() -> None:
     found = jobs(["trocket"], ["apache-5.5.0", "apache-4.9.7"])
     cells = [cell for job in found for cell in job.owed]
-    chain_count = len(MOMENTS) * len(CHECKS) * len(SIZES)
+    round_trip_count = len(MOMENTS) * len(CHECKS) * len(SIZES)
     # 4.x adds other properties than 5.x.
-    assert len(cells) == 2 * chain_count + len(COMPARISONS) + len(COMPARISONS) - 1
+    assert len(cells) == 2 * round_trip_count + len(COMPARISONS) + len(COMPARISONS) - 1
     assert len({cell.name for cell in cells}) == len(cells)
     assert {cell.kind for cell in cells} == {Kind.STORE}
     assert {cell.broker for cell in cells} == {
@@ -187,9 +187,9 @@ def test_brokers_whose_files_cannot_be_reached_have_no_jobs() -> None:
 CELL = Cell(Kind.STORE, "x", "wire", "trocket over apache-5.5.0", Verdict.SKIPPED)
 
 
-def test_a_cell_tells_the_first_differences_and_how_many_more() -> None:
-    assert judged(CELL, [], 2.0) == replace(CELL, verdict=Verdict.PASSED, seconds=2.0)
-    cell = judged(CELL, [f"d{number}" for number in range(9)])
+def test_a_cell_lists_the_first_differences_and_counts_the_others() -> None:
+    assert with_differences(CELL, [], 2.0) == replace(CELL, verdict=Verdict.PASSED, seconds=2.0)
+    cell = with_differences(CELL, [f"d{number}" for number in range(9)])
     assert cell.verdict is Verdict.FAILED
     assert cell.detail == "d0; d1; d2; d3; d4; and 4 more"
 
@@ -200,17 +200,17 @@ def test_without_room_the_cells_are_skipped_with_the_reason(
     usage = SimpleNamespace(free=5 << 30)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)
     job = next(job for job in jobs(["trocket"], ["apache-5.5.0"]) if "default" in job.name)
-    told: list[Cell] = []
-    job.play(job.owed, tmp_path, told.append)
-    assert [cell.name for cell in told] == [cell.name for cell in job.owed]
-    assert {cell.verdict for cell in told} == {Verdict.SKIPPED}
-    assert told[0].detail == "needs 8 GiB of free disk, 5 are"
+    reported: list[Cell] = []
+    job.play(job.owed, tmp_path, reported.append)
+    assert [cell.name for cell in reported] == [cell.name for cell in job.owed]
+    assert {cell.verdict for cell in reported} == {Verdict.SKIPPED}
+    assert reported[0].detail == "needs 8 GiB of free disk; there are 5"
 
 
 def test_a_chain_that_broke_down_tells_what_it_had_seen(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    class BrokenChain(MadeUpChain):
+    class BrokenRoundTrip(MadeUpRoundTrip):
         def __init__(self, version: str, sizes: str, folder: Path) -> None:
             super().__init__(version, sizes)
             self.visits: dict[str, Visit] = {}
@@ -221,13 +221,13 @@ def test_a_chain_that_broke_down_tells_what_it_had_seen(
             self.visits = dict(zip(MOMENTS, [whole, broken], strict=False))
             raise PeerError("gone")
 
-    monkeypatch.setattr(store_differ, "Chain", BrokenChain)
+    monkeypatch.setattr(store_differ, "RoundTrip", BrokenRoundTrip)
     job = jobs(["trocket"], ["apache-5.5.0"])[0]
-    told: list[Cell] = []
+    reported: list[Cell] = []
     with pytest.raises(PeerError, match="gone"):
-        job.play(job.owed[1:], tmp_path, told.append)
-    assert [cell.name for cell in told] == [cell.name for cell in job.owed[1 : len(CHECKS)]]
-    assert {cell.verdict for cell in told} == {Verdict.PASSED}
+        job.play(job.owed[1:], tmp_path, reported.append)
+    assert [cell.name for cell in reported] == [cell.name for cell in job.owed[1 : len(CHECKS)]]
+    assert {cell.verdict for cell in reported} == {Verdict.PASSED}
 
 
 # ---- two stores with one load ------------------------------------------------------------
@@ -257,7 +257,7 @@ def message(number: int, **changed: Any) -> MessageExt:
     return MessageExt(**{**fields, **changed})
 
 
-class MadeUpTwins:
+class MadeUpPair:
     """Two stores of 450 messages; those of one can be changed."""
 
     def __init__(self) -> None:
@@ -283,19 +283,19 @@ class MadeUpTwins:
 
 @pytest.mark.parametrize("what", COMPARISONS)
 def test_the_same_load_passes(what: str) -> None:
-    assert MadeUpTwins().texts(what) == []
+    assert MadeUpPair().texts(what) == []
 
 
 def test_when_by_whom_and_from_which_port_is_not_compared() -> None:
-    twins = MadeUpTwins()
-    twins.change(3, store_timestamp_ms=9, store_host=b"\x7f\0\0\1\0\0\0\7", born_host=b"12345678")
+    pair = MadeUpPair()
+    pair.change(3, store_timestamp_ms=9, store_host=b"\x7f\0\0\1\0\0\0\7", born_host=b"12345678")
     order = b"MSG_REGION\x01r\x02TAGS\x01a\x02UNIQ_KEY\x01u4"  # 4.x: another order, no last \x02
     size = 150 + len(order)
-    twins.change(4, properties_bytes=order, store_size=size)
+    pair.change(4, properties_bytes=order, store_size=size)
     for number in range(5, 450):
-        twins.change(number, physical_offset=200 * number - 1)
-    assert twins.texts("every record is the same") == []
-    assert twins.texts("brokers add the same properties") == []
+        pair.change(number, physical_offset=200 * number - 1)
+    assert pair.texts("every record is the same") == []
+    assert pair.texts("brokers add the same properties") == []
 
 
 @pytest.mark.parametrize(
@@ -309,39 +309,37 @@ def test_when_by_whom_and_from_which_port_is_not_compared() -> None:
     ],
 )
 def test_another_field_of_a_record_is_found(changed: dict[str, Any], text: str) -> None:
-    twins = MadeUpTwins()
-    twins.change(7, **changed)
-    found = twins.texts("every record is the same")
+    pair = MadeUpPair()
+    pair.change(7, **changed)
+    found = pair.texts("every record is the same")
     assert any(text in each for each in found), found
 
 
 def test_a_record_too_many_is_found() -> None:
-    twins = MadeUpTwins()
-    twins.logs["apaches"].append(message(450))
-    assert twins.texts("every record is the same") == [
-        "record 450: ours none, apache's Orders/8/34"
-    ]
+    pair = MadeUpPair()
+    pair.logs["apaches"].append(message(450))
+    assert pair.texts("every record is the same") == ["record 450: ours none, apache's Orders/8/34"]
 
 
 def test_the_brokers_own_properties_differ_by_a_quirk_only_in_batches() -> None:
-    twins = MadeUpTwins()
+    pair = MadeUpPair()
     without = b"UNIQ_KEY\x01u7\x02TAGS\x01a\x02"
-    twins.change(7, properties_bytes=without)
-    (found,) = compare_brokers_own(twins)  # type: ignore[arg-type]
+    pair.change(7, properties_bytes=without)
+    (found,) = compare_brokers_own(pair)  # type: ignore[arg-type]
     assert found.quirk == ""
-    twins.logs["ours"][7] = message(7, body=BATCH_ENTRY)
-    (found,) = compare_brokers_own(twins)  # type: ignore[arg-type]
+    pair.logs["ours"][7] = message(7, body=BATCH_ENTRY)
+    (found,) = compare_brokers_own(pair)  # type: ignore[arg-type]
     row = found.quirk.removeprefix("docs/quirks.md: ")
     assert f"| {row}" in (Path(__file__).parents[2] / "docs" / "quirks.md").read_text()
 
 
 def test_a_unit_that_stands_for_another_record_or_tag_is_found() -> None:
-    twins = MadeUpTwins()
-    units = twins.queues["apaches"]["Orders", 2]
+    pair = MadeUpPair()
+    units = pair.queues["apaches"]["Orders", 2]
     units[0] = replace(units[0], tags_code=98)
     units[1] = replace(units[1], size=units[1].size + 1)
     units.append(Unit(1, 1, 0))
-    assert twins.texts("every queue is the same") == [
+    assert pair.texts("every queue is the same") == [
         "('Orders', 2) unit 0: ours (2, True, 97), apache's (2, True, 98)",
         "('Orders', 2) unit 1: ours (15, True, 97), apache's (15, False, 97)",
         "('Orders', 2) unit 35: ours None, apache's (None, False, 0)",
@@ -377,9 +375,9 @@ def test_queues_are_read_from_their_files(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.interop
 @pytest.mark.parametrize("version", ["5.5.0", pytest.param("4.9.7", marks=pytest.mark.matrix)])
-def test_real_twins_differ_in_nothing_else(version: str, tmp_path: Path) -> None:
-    twins = Twins(version, tmp_path).run()
-    assert list(compare_records(twins)) == []
-    assert list(compare_queues(twins)) == []
+def test_two_real_stores_are_equal(version: str, tmp_path: Path) -> None:
+    pair = StorePair(version, tmp_path).run()
+    assert list(compare_records(pair)) == []
+    assert list(compare_queues(pair)) == []
     if version == "5.5.0":
-        assert {each.quirk for each in compare_brokers_own(twins)} == {BATCH_QUIRK}
+        assert {each.quirk for each in compare_brokers_own(pair)} == {BATCH_QUIRK}

@@ -1,7 +1,7 @@
 """Our broker and Apache's, 5.5.0 and 4.9.7, go on with each other's stores, message for message.
 
-Four chains (`store_chain`) run side by side, since most of their time is spent waiting for JVMs;
-each test judges one moment of one chain by one check of `store_differ`, as the harness does.
+Four round trips (`store_round_trip`) run concurrently, because they mostly wait for JVMs. Each test
+applies one check of `store_differ` to one moment of one round trip, as the harness does.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 import pytest
 
 from trocket.interop.maven import fetch_jars
-from trocket.interop.store_chain import FREE_BYTES_MIN, MOMENTS, SIZES, Chain, Visit
 from trocket.interop.store_differ import CHECKS
+from trocket.interop.store_round_trip import FREE_BYTES_MIN, MOMENTS, SIZES, RoundTrip, Visit
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.usefixtures("java")]
 
@@ -27,9 +27,9 @@ Started = dict[tuple[str, str], Future]
 
 
 @pytest.fixture(scope="module")
-def chains(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Started]:
-    """All chains, under way; those with default sizes only where there is room."""
-    folder = tmp_path_factory.mktemp("chains")
+def round_trips(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Started]:
+    """All round trips, running; those with default sizes only if the disk has room."""
+    folder = tmp_path_factory.mktemp("round_trips")
     started: Started = {}
     has_room = shutil.disk_usage(folder).free >= FREE_BYTES_MIN
     for version in VERSIONS:
@@ -37,31 +37,33 @@ def chains(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Started]:
     with ThreadPoolExecutor(len(VERSIONS) * len(SIZES)) as pool:
         for sizes in SIZES if has_room else ["small files"]:
             for version in VERSIONS:
-                chain = Chain(version, sizes, folder / f"{version}-{sizes.replace(' ', '-')}")
-                started[version, sizes] = pool.submit(chain.run)
+                round_trip = RoundTrip(
+                    version, sizes, folder / f"{version}-{sizes.replace(' ', '-')}"
+                )
+                started[version, sizes] = pool.submit(round_trip.run)
         yield started
     shutil.rmtree(folder)  # 8 GiB, and others come after
 
 
 @pytest.fixture(params=[(version, sizes) for version in VERSIONS for sizes in SIZES], ids=" ".join)
-def chain(request: pytest.FixtureRequest, chains: Started) -> Chain:
-    """One chain that has come to its end."""
-    under_way = chains.get(request.param)
+def round_trip(request: pytest.FixtureRequest, round_trips: Started) -> RoundTrip:
+    """A finished round trip."""
+    under_way = round_trips.get(request.param)
     if under_way is None:
         message = f"files of default size need {FREE_BYTES_MIN >> 30} GiB of free disk"
         if os.environ.get("CI") == "true":
             pytest.fail(message)
         pytest.skip(message)
-    finished: Chain = under_way.result(TIMEOUT_S)
+    finished: RoundTrip = under_way.result(TIMEOUT_S)
     return finished
 
 
 @pytest.fixture(params=MOMENTS)
-def visit(request: pytest.FixtureRequest, chain: Chain) -> Visit:
-    """What one broker said when it had opened the other's store."""
-    return chain.visits[request.param]
+def visit(request: pytest.FixtureRequest, round_trip: RoundTrip) -> Visit:
+    """The answers of a broker that has opened the other's store."""
+    return round_trip.visits[request.param]
 
 
 @pytest.mark.parametrize("what", CHECKS)
-def test_nothing_differs(what: str, chain: Chain, visit: Visit) -> None:
-    assert CHECKS[what](chain, visit) == []
+def test_nothing_differs(what: str, round_trip: RoundTrip, visit: Visit) -> None:
+    assert CHECKS[what](round_trip, visit) == []

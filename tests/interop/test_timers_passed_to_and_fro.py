@@ -1,4 +1,4 @@
-"""Timer messages that wait are delivered once by whoever has the store: ours, Apache's, ours."""
+"""Pending timer messages are delivered once by the broker with the store: ours, Apache's, ours."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from trocket.interop.apache import ApacheCluster
 from trocket.interop.maven import JAVA_SMALL, fetch_jars
-from trocket.interop.store_chain import APACHE_KEYS, FULL_DISKS, KEEP_ALL
+from trocket.interop.store_round_trip import APACHE_KEYS, FULL_DISKS, KEEP_ALL
 from trocket.interop.trocket_peer import TrocketBroker
 from trocket.interop.wire import Outgoing, WireClient
 from trocket.remoting.message_codec import decode_record

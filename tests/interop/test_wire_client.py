@@ -19,7 +19,7 @@ BUSY = 2
 
 @contextmanager
 def broker(refusals: dict[bytes, int]) -> Iterator[tuple[str, list[bytes]]]:
-    """A broker that refuses a body so many times as busy, and notes what it takes."""
+    """A broker that refuses a body as busy some times, and records what it accepts."""
     taken: list[bytes] = []
 
     def answer(request: RemotingCommand) -> RemotingCommand:

@@ -27,6 +27,7 @@ from trocket.remoting.bodies import (
 from trocket.remoting.codec import NO_EXT_FIELDS, decode_frame, encode
 from trocket.remoting.headers import RegisterBrokerRequestHeader, decode
 from trocket.remoting.request_codes import RequestCode
+from trocket.remoting.steps import at_once
 
 from .builders import registration
 from .harness import Harness
@@ -81,7 +82,7 @@ FILLERS = ("filler-1", "filler-2")
 
 def register(harness, cluster, name, address):
     told = registration(name, 0, FILLERS, cluster_name=cluster, broker_addr=address)
-    harness.routes.register_broker(told, channel=harness.channel, now_ms=0)
+    at_once(harness.routes.register_broker_in_steps(told, channel=harness.channel, now_ms=0))
 
 
 def catch_up(harness, request, recorded):

@@ -33,12 +33,13 @@ def channel_of(name, broker_id=0):
 
 
 def register(routes, name, broker_id=0, *args, channel=None, now_ms=0, delete=False, **more):
-    return routes.register_broker(
+    steps = routes.register_broker_in_steps(
         registration(name, broker_id, *args, **more),
         channel=channel or channel_of(name, broker_id),
         now_ms=now_ms,
         delete_missing_topics=delete,
     )
+    return at_once(steps)
 
 
 def perms(routes, topic_name="T"):

@@ -71,7 +71,8 @@ class RoutesAreTheirModel(RuleBasedStateMachine):
         )  # fmt: skip
         others = {key[0] for key, b in self.model.brokers.items() if b.name == name} - {cluster}
         try:
-            self.routes.register_broker(told, channel=channel, now_ms=self.now_ms)
+            now_ms = self.now_ms
+            at_once(self.routes.register_broker_in_steps(told, channel=channel, now_ms=now_ms))
         except RequestRefused:
             assert others
             return

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trocket.remoting.language_codes import LANGUAGE_BY_NAME, LanguageCode
+from trocket.remoting.language_codes import LanguageCode
 
 
 def test_languages_have_rocketmqs_numbers() -> None:
@@ -16,9 +16,3 @@ def test_languages_have_rocketmqs_numbers() -> None:
 
 def test_every_language_fits_the_byte_of_a_rocketmq_header() -> None:
     assert all(0 <= code <= 127 for code in LanguageCode)
-
-
-def test_every_language_is_found_by_its_name() -> None:
-    assert {name: code.name for name, code in LANGUAGE_BY_NAME.items()} == {
-        name: name for name in LanguageCode.__members__
-    }

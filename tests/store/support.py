@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from trocket.remoting.message_codec import decode_messages
+from trocket.remoting.record_schema import RECORD_HEAD
 from trocket.store.clock import ManualClock
 from trocket.store.config import FlushDiskType, MessageStoreConfig
 from trocket.store.disk.memory_disk import MemoryDisk
@@ -74,3 +75,9 @@ def bodies(store, topic="T", queue_id=0, **limits):
         assert result.next_begin_offset > offset
         offset = result.next_begin_offset
     return found
+
+
+def physical_offset_of(store, queue_offset):
+    """Physical offset of the record that has a message of queue 0 of T."""
+    record = store.get_message("T", 0, queue_offset, 1).buffers[0]
+    return RECORD_HEAD.unpack_from(record)[6]

@@ -26,7 +26,7 @@ from trocket.store.queues.batch_consume_queue import (
 from trocket.store.queues.consume_queue import QueueFiles
 from trocket.store.status import BoundaryType, GetMessageStatus, PutMessageStatus
 
-from .support import HOST, ROOT, open_store, put, visible_records
+from .support import HOST, ROOT, open_store, physical_offset_of, put, visible_records
 
 FOLDER = "/q/T/0"
 UNIQUE = b"UNIQ_KEY\x01AB\x02"
@@ -311,7 +311,7 @@ def test_a_store_stopped_at_any_commit_goes_on_as_if_it_had_not(seed):
     store.commit()
     assert read_all(store) == expected
     for offset in range(end):
-        physical = store.physical_offset_at("T", 0, offset)
+        physical = physical_offset_of(store, offset)
         (message,) = decode_messages(store.message_at(physical))
         assert message.queue_offset == max(base for base, _ in expected if base <= offset)
     store.close()
@@ -500,7 +500,7 @@ def test_old_files_go_with_the_log_and_offsets_stay():
     queue = store.queue_store.queues["T", 0]
     folder = f"{ROOT}/batchconsumequeue/T/0"
     assert len(disk.list(folder)) == 3
-    gone = store.physical_offset_at("T", 0, 14)  # record 7 of 13, in the second file
+    gone = physical_offset_of(store, 14)  # record 7 of 13, in the second file
     queue.follow_log(gone)
     while queue.delete_expired(gone):
         pass

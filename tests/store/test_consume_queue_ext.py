@@ -26,7 +26,7 @@ from trocket.store.queues.consume_queue_ext import (
     is_ext_address,
 )
 
-from .support import ROOT, open_store, put, send, small_config
+from .support import ROOT, open_store, physical_offset_of, put, send, small_config
 
 FOLDER = "/e/T/0"
 EXT_FOLDER = f"{ROOT}/consumequeue_ext/T/0"
@@ -409,7 +409,7 @@ def test_extension_files_that_no_message_needs_are_removed():
         send(store, tags_code=number)
     store.queue_store.write()
     assert len(disk.list(EXT_FOLDER)) == 5
-    store.queue_store.queues["T", 0].correct_min_offset(store.physical_offset_at("T", 0, 20))
+    store.queue_store.queues["T", 0].correct_min_offset(physical_offset_of(store, 20))
     assert disk.list(EXT_FOLDER) == [f"{at:020d}" for at in (400, 600, 800)]
     check(store, list(range(20, 40)))
     store.close()

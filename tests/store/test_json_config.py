@@ -7,11 +7,16 @@ import json
 
 import pytest
 
-from trocket.store.disk.json_config import load_json, save_json, save_text, sealed, unsealed
+from trocket.store.disk.json_config import load_newest, save_json, save_text, sealed, unsealed
 from trocket.store.disk.memory_disk import MemoryDisk
 from trocket.store.errors import CorruptRecordError, StoreIOError
 
 PATH = "/data/config/topics.json"
+
+
+def load(disk, path, parse):
+    found = load_newest(disk, path, parse)
+    return None if found is None else found[0]
 
 
 def saved(*texts):
@@ -23,33 +28,33 @@ def saved(*texts):
 
 def test_the_text_before_the_last_is_kept_as_bak():
     disk = saved(b'{"n":1}', b'{"n":2}')
-    assert load_json(disk, PATH, json.loads) == {"n": 2}
+    assert load(disk, PATH, json.loads) == {"n": 2}
     assert disk.contents[PATH + ".bak"] == sealed(b'{"n":1}', as_spare=True)
     assert disk.list("/data/config") == ["topics.json", "topics.json.bak"]
 
 
 def test_nothing_saved_is_none():
-    assert load_json(MemoryDisk(), PATH, json.loads) is None
+    assert load(MemoryDisk(), PATH, json.loads) is None
 
 
 @pytest.mark.parametrize("text", [b"", b"\0\0\0\0", b'{"n":'])
 def test_a_torn_file_falls_back_to_its_bak(text):
     disk = saved(b'{"n":1}', b'{"n":2}')
     disk.contents[PATH] = bytearray(text)
-    assert load_json(disk, PATH, json.loads) == {"n": 1}
+    assert load(disk, PATH, json.loads) == {"n": 1}
     del disk.contents[PATH]
-    assert load_json(disk, PATH, json.loads) == {"n": 1}
+    assert load(disk, PATH, json.loads) == {"n": 1}
 
 
 def test_an_older_text_is_never_used_without_a_word(caplog):
     disk = saved(b'{"n":1}', b'{"n":2}')
-    load_json(disk, PATH, json.loads)
+    load(disk, PATH, json.loads)
     assert not caplog.messages
     newest = disk.contents.pop(PATH)
-    load_json(disk, PATH, json.loads)
+    load(disk, PATH, json.loads)
     assert "topics.json is missing" in caplog.messages.pop()
     disk.contents[PATH], disk.contents[PATH + ".bak"] = disk.contents[PATH + ".bak"], newest
-    assert load_json(disk, PATH, json.loads) == {"n": 1}
+    assert load(disk, PATH, json.loads) == {"n": 1}
     assert "topics.json holds an older text" in caplog.messages.pop()
 
 
@@ -57,7 +62,7 @@ def test_two_bad_files_are_refused_and_not_taken_for_none():
     disk = saved(b'{"n":1}', b'{"n":2}')
     disk.contents[PATH] = disk.contents[PATH + ".bak"] = bytearray(b"{")
     with pytest.raises(CorruptRecordError, match=r"topics\.json"):
-        load_json(disk, PATH, json.loads)
+        load(disk, PATH, json.loads)
 
 
 def test_whichever_step_fails_or_loses_power_old_or_new_is_there():
@@ -79,7 +84,7 @@ def test_whichever_step_fails_or_loses_power_old_or_new_is_there():
             done = False
         disk.fault = None
         disk.power_loss()
-        found = load_json(disk, PATH, json.loads)
+        found = load(disk, PATH, json.loads)
         assert found == {"n": 2} if done else found in ({"n": 1}, {"n": 2})
         if done:
             break
@@ -114,14 +119,14 @@ def test_every_bit_of_a_saved_file_counts():
         changed[position // 8] ^= 1 << position % 8
         disk = saved(b'{"offset":1}', b'{"offset":12345}')
         disk.contents[PATH] = changed
-        assert load_json(disk, PATH, json.loads) in ({"offset": 1}, {"offset": 12345})
+        assert load(disk, PATH, json.loads) in ({"offset": 1}, {"offset": 12345})
 
 
 def test_a_file_that_apache_wrote_or_a_person_is_read():
     disk = MemoryDisk()
     save_text(disk, PATH, b'{"n":1}')
     assert disk.contents[PATH] == b'{"n":1}'
-    assert load_json(disk, PATH, json.loads) == {"n": 1}
+    assert load(disk, PATH, json.loads) == {"n": 1}
 
 
 def test_a_damaged_file_never_takes_the_place_of_a_whole_bak():
@@ -131,7 +136,7 @@ def test_a_damaged_file_never_takes_the_place_of_a_whole_bak():
         while not done:
             disk = saved(b'{"n":1}', b'{"n":2}')
             disk.contents[PATH][:] = damaged
-            assert load_json(disk, PATH, json.loads) == {"n": 1}
+            assert load(disk, PATH, json.loads) == {"n": 1}
             calls = iter(range(steps))
             disk.fault = lambda name, path: (
                 None if next(calls, None) is not None else OSError(errno.EIO, "")  # noqa: B023
@@ -142,9 +147,9 @@ def test_a_damaged_file_never_takes_the_place_of_a_whole_bak():
             except StoreIOError:
                 done = False
             disk.fault = None
-            assert load_json(disk, PATH, json.loads) in ({"n": 1}, {"n": 4})
+            assert load(disk, PATH, json.loads) in ({"n": 1}, {"n": 4})
             steps += 1
-        assert load_json(disk, PATH, json.loads) == {"n": 4}
+        assert load(disk, PATH, json.loads) == {"n": 4}
         assert steps > 5
 
 
@@ -152,7 +157,7 @@ def test_a_damaged_file_is_kept_for_a_person_to_look_at():
     disk = saved(b'{"n":1}', b'{"n":2}')
     edited = bytes(disk.contents[PATH]).replace(b"2", b"7")
     disk.contents[PATH][:] = edited
-    assert load_json(disk, PATH, json.loads) == {"n": 1}
+    assert load(disk, PATH, json.loads) == {"n": 1}
     save_json(disk, PATH, b'{"n":3}')
     assert disk.contents[f"{PATH}.damaged"] == edited
-    assert load_json(disk, PATH, json.loads) == {"n": 3}
+    assert load(disk, PATH, json.loads) == {"n": 3}

@@ -21,7 +21,7 @@ from trocket.store.services import checkpoint_now, run_services
 from trocket.store.status import GetMessageStatus, PutMessageStatus
 from trocket.store.store_state import StoreEvent
 
-from .support import bodies, open_store, put, send, visible_records
+from .support import bodies, open_store, physical_offset_of, put, send, visible_records
 
 HOUR_MS = 3_600_000
 FILE = 64 * 1024
@@ -86,7 +86,7 @@ async def test_expired_files_go_and_everything_begins_where_the_log_does(caplog)
     low = store.min_offset("T", 0)
     assert low > 0
     assert numbered(store) == before[low:]
-    assert store.physical_offset_at("T", 0, low) >= 2 * FILE
+    assert physical_offset_of(store, low) >= 2 * FILE
     said = [record.message for record in caplog.records if "/commitlog/" in record.message]
     assert len(said) == 2
     words = r"/0{20} is deleted, physical offsets 0 to 65535, newest message of 20231115221320000: "

@@ -1,4 +1,4 @@
-"""What the simulation turns off is turned on again for other tests."""
+"""Settings that the simulation turns off, restored for other tests."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ What the device surely has is kept apart from what was only asked of the kernel:
 all     kill -9: everything asked for happened
 cut     kill -9 in the middle of a write: `all`, and a first part of the next write
 none    power cut: only what was synced
-prefix  power cut: the first so many of the unsynced operations happened
+prefix  power cut: the first n of the unsynced operations happened
 torn    power cut: as prefix, and of the next write a first part that ends within a sector
 random  power cut: any mixture of unsynced sectors, names as far as the order above allows
 ======  =======================================================================================
@@ -247,7 +247,7 @@ class FileSystem:
         return image
 
     def first_image(self, kept: int) -> Image:
-        """A disk after a power cut that leaves the first so many of the unsynced operations."""
+        """A disk after a power cut that leaves the first n of the unsynced operations."""
         unsynced = self._sequences()
         return self._prefix_image(unsynced[kept] if kept < len(unsynced) else self.sequence + 1)
 

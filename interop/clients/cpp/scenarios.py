@@ -39,7 +39,7 @@ def say(value: dict[str, Any]) -> None:
 
 
 class Points:
-    """A line out, and a line in, SCENARIO POINT, when a scenario may go on."""
+    """Synchronisation points: a line out, and a line in, SCENARIO POINT, that resumes."""
 
     def __init__(self) -> None:
         self._passed: dict[str, threading.Event] = {}
@@ -62,7 +62,7 @@ POINTS = Points()
 
 
 class Inbox:
-    """What came so far, in its order; whoever waits has a deadline."""
+    """The items received so far, in order; waiting has a deadline."""
 
     def __init__(self) -> None:
         self.items: list[Any] = []
@@ -81,7 +81,7 @@ class Inbox:
 
 
 class Received:
-    """A message as it came: the library's own lives only as long as its callback."""
+    """A copy of a received message: the library's is valid only during its callback."""
 
     def __init__(self, message: Any) -> None:
         self.body = message.body.decode()
@@ -106,7 +106,7 @@ def _text(value: bytes | None) -> str:
 
 
 class Stage:
-    """What one scenario works with: its topic, which is also its group's name, and its facts."""
+    """The context of a scenario: its topic, which is also its group's name, and its facts."""
 
     def __init__(self, namesrv: str, topic: str, producer: Any) -> None:
         self.topic = topic
@@ -169,7 +169,7 @@ def bodies(messages: list[Received]) -> list[str]:
 
 
 def send_sync(stage: Stage) -> None:
-    told = [
+    results = [
         stage.producer.send_sync(
             stage.message(f"body-{n}", f"Tag{n}", f"key-{n} shared", colour=f"red-{n}")
         )
@@ -177,9 +177,9 @@ def send_sync(stage: Stage) -> None:
     ]
     got = stage.receive(3)
     stage.facts.update(
-        statuses=[status(result) for result in told],
-        offsets=[result.offset for result in told],
-        same_ids=[result.msg_id for result in told] == [m.id for m in got],
+        statuses=[status(result) for result in results],
+        offsets=[result.offset for result in results],
+        same_ids=[result.msg_id for result in results] == [m.id for m in got],
         received=[[m.body, m.tags, m.keys, m.colour, m.queue_offset, m.times] for m in got],
     )
 
@@ -254,7 +254,7 @@ def push_broadcasting(stage: Stage) -> None:
 
 
 def push_tags(stage: Stage) -> None:
-    """AaAa and BBBB have one hash, which is all that a queue knows of a tag."""
+    """AaAa and BBBB have one hash code, and a consume queue stores only the hash code."""
     for number, tag in enumerate(["A", "B", "C", "", "AaAa", "BBBB", "B"]):
         stage.producer.send_sync(stage.message(str(number), tag))
     got = stage.inbox(expression="A || B || AaAa").wait(4)
@@ -262,7 +262,7 @@ def push_tags(stage: Stage) -> None:
 
 
 def group_goes_on(stage: Stage) -> None:
-    """What was consumed stays so when a consumer ends and another one of its group begins."""
+    """A new consumer of a group resumes behind what an ended one consumed."""
     stage.send(*"01234")
     inbox = Inbox()
     first = stage.consumer(inbox.put, instance=f"{stage.topic}_first")
@@ -276,10 +276,10 @@ def group_goes_on(stage: Stage) -> None:
 def later_level(stage: Stage) -> None:
     message = stage.message("level-1", "Tag", "key")
     message.set_delay_time_level(1)
-    told = stage.producer.send_sync(message)
+    result = stage.producer.send_sync(message)
     got = stage.receive(1)[0]
     stage.facts.update(
-        status=status(told),
+        status=status(result),
         received=[got.body, got.tags, got.keys, got.topic == stage.topic, got.delay_level],
         early=got.age_ms < 1000,
     )
@@ -289,10 +289,7 @@ def later_level(stage: Stage) -> None:
 
 
 class Through:
-    """Sends and consumes on and on while something happens to the broker.
-
-    As interop/clients/python/through.py says.
-    """
+    """Sends and consumes through a fault of the broker, like interop/clients/python/through.py."""
 
     def __init__(self, stage: Stage, name: str, send: str, consume: str) -> None:
         self._stage = stage
@@ -359,7 +356,7 @@ class Through:
         self._came.add(message.body)
 
     def _wait_received(self) -> None:
-        """Until all that is acknowledged has come; what has not is told at the end."""
+        """Wait until all acknowledged messages are received; the harness reports missing ones."""
         end_s = time.monotonic() + RECEIVE_DEADLINE_S
         while not self._came.issuperset(self._acknowledged) and time.monotonic() < end_s:
             _never.wait(0.1)
@@ -393,7 +390,7 @@ def play(argument: str, namesrv: str, prefix: str, producer: Any) -> None:
         else:
             ALL[name](stage)
         stage.close()
-    except Exception:  # noqa: BLE001 - whatever it is, the table is told
+    except Exception:  # noqa: BLE001 - reported as the scenario's error
         outcome["error"] = traceback.format_exc()
     outcome["ms"] = round((time.monotonic() - started_s) * 1000)
     say(outcome)

@@ -92,14 +92,14 @@ func requestUnanswered(stage *Stage) error {
 		return err
 	}
 	_, err = made.Request(context.Background(), 3*time.Second,
-		stage.message("Tag", []string{"key"}, "nobody"))
+		stage.message("Tag", []string{"key"}, "no reply"))
 	stage.facts["timed_out"] = err != nil && strings.Contains(err.Error(), "timeout")
 	return nil
 }
 
 // administer: a topic is created, listed and deleted.
 func administer(stage *Stage) error {
-	told, err := stage.send(stage.message("", nil, "tells where the broker is"))
+	result, err := stage.send(stage.message("", nil, "has the broker's address"))
 	if err != nil {
 		return err
 	}
@@ -108,7 +108,7 @@ func administer(stage *Stage) error {
 		return err
 	}
 	defer func() { _ = made.Close() }()
-	id, err := primitive.UnmarshalMsgID([]byte(told.OffsetMsgID))
+	id, err := primitive.UnmarshalMsgID([]byte(result.OffsetMsgID))
 	if err != nil {
 		return err
 	}
@@ -153,7 +153,7 @@ func listed(made admin.Admin, topic string) (bool, error) {
 	return false, nil
 }
 
-// trace: the kinds of records that tell of one message.
+// trace: the kinds of the trace records of one message.
 func trace(stage *Stage) error {
 	config := &primitive.TraceConfig{
 		GroupName: stage.topic, Access: primitive.Local, Resolver: stage.resolver()}
@@ -174,7 +174,7 @@ func trace(stage *Stage) error {
 	if err != nil {
 		return err
 	}
-	told, err := made.SendSync(context.Background(),
+	result, err := made.SendSync(context.Background(),
 		stage.message("Tag", []string{"key"}, "traced"))
 	if err != nil {
 		return err
@@ -182,11 +182,11 @@ func trace(stage *Stage) error {
 	if _, err := traced.await(1); err != nil {
 		return err
 	}
-	all, err := records.until(func(all messages) bool { return len(kinds(all, told.MsgID)) >= 3 })
-	stage.facts["kinds"] = kinds(all, told.MsgID)
+	all, err := records.until(func(all messages) bool { return len(kinds(all, result.MsgID)) >= 3 })
+	stage.facts["kinds"] = kinds(all, result.MsgID)
 	found := false
 	for _, record := range all {
-		found = found || strings.Contains(record.GetKeys(), told.MsgID)
+		found = found || strings.Contains(record.GetKeys(), result.MsgID)
 	}
 	stage.facts["found_by_id"] = found
 	return err

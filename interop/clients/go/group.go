@@ -50,7 +50,7 @@ func groupFrom(stage *Stage, where consumer.ConsumeFromWhere) error {
 	return err
 }
 
-// groupGoesOn: what was consumed stays so when a consumer ends and another one begins.
+// groupGoesOn: a new consumer resumes behind what an ended one consumed.
 func groupGoesOn(stage *Stage) error {
 	if err := stage.sendTexts("0", "1", "2", "3", "4"); err != nil {
 		return err
@@ -96,10 +96,10 @@ func awaitNoted(made rocketmq.PushConsumer, topic string) error {
 	return fmt.Errorf("never noted: %v", made.GetOffsetDiffMap())
 }
 
-// got is a message and who got it.
+// got is a message and its consumer.
 type got struct{ who, body string }
 
-// groupRebalance: a queue belongs to one consumer; who comes takes a share, and leaves it behind.
+// groupRebalance: a new consumer gets a share of the queues, which returns when it leaves.
 func groupRebalance(stage *Stage) error {
 	inbox := newInbox[got]()
 	if _, err := stage.join("a", inbox); err != nil {
@@ -134,7 +134,7 @@ func (stage *Stage) join(who string, inbox *Inbox[got]) (rocketmq.PushConsumer, 
 	})
 }
 
-// settle notes how many queues each has, asked by a message to each until that is as wanted.
+// settle sends a message to each queue until each consumer has the wanted number of queues.
 func (stage *Stage) settle(name string, inbox *Inbox[got], wanted map[string]int) error {
 	over := time.Now().Add(settleTime)
 	for turn := 0; ; turn++ {

@@ -8,7 +8,7 @@ import (
 
 const deadline = 60 * time.Second
 
-// Inbox has what came so far, in its order; whoever waits has a deadline. For several goroutines.
+// Inbox has the items received so far, in order; waiting has a deadline. Goroutine-safe.
 type Inbox[T any] struct {
 	mutex   sync.Mutex
 	items   []T
@@ -33,7 +33,7 @@ func (inbox *Inbox[T]) all() ([]T, <-chan struct{}) {
 	return append([]T(nil), inbox.items...), inbox.changed
 }
 
-// await gives all that came, once it is at least so many.
+// await returns all items, once there are at least count of them.
 func (inbox *Inbox[T]) await(count int) ([]T, error) {
 	return inbox.until(func(all []T) bool { return len(all) >= count })
 }

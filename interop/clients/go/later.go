@@ -16,7 +16,7 @@ const timerStep = time.Second
 
 // laterRetry: a message that always fails: two more tries, then the dead letters.
 func laterRetry(stage *Stage) error {
-	told, err := stage.send(stage.message("Tag", []string{"key"}, "fails"))
+	result, err := stage.send(stage.message("Tag", []string{"key"}, "fails"))
 	if err != nil {
 		return err
 	}
@@ -28,7 +28,7 @@ func laterRetry(stage *Stage) error {
 	) (consumer.ConsumeResult, error) {
 		for _, m := range some {
 			tries.put([]any{m.ReconsumeTimes, m.Topic == stage.topic, m.GetTags(), m.GetKeys(),
-				m.MsgId == told.MsgID})
+				m.MsgId == result.MsgID})
 		}
 		if concurrently, ok := primitive.GetConcurrentlyCtx(ctx); ok {
 			concurrently.DelayLevelWhenNextConsume = 1
@@ -45,7 +45,7 @@ func laterRetry(stage *Stage) error {
 	}
 	stage.facts["dead"] = []any{body(dead), dead.ReconsumeTimes,
 		dead.GetProperty("RETRY_TOPIC") == stage.topic,
-		dead.GetProperty("ORIGIN_MESSAGE_ID") == told.OffsetMsgID}
+		dead.GetProperty("ORIGIN_MESSAGE_ID") == result.OffsetMsgID}
 	return nil
 }
 
@@ -99,7 +99,7 @@ func laterOrderly(stage *Stage) error {
 
 func laterLevel(stage *Stage) error {
 	message := stage.message("Tag", []string{"key"}, "level-1").WithDelayTimeLevel(1)
-	told, err := stage.send(message)
+	result, err := stage.send(message)
 	if err != nil {
 		return err
 	}
@@ -108,7 +108,7 @@ func laterLevel(stage *Stage) error {
 		return err
 	}
 	level, _ := strconv.Atoi(got[0].GetProperty("DELAY"))
-	stage.facts["status"] = status(told)
+	stage.facts["status"] = status(result)
 	stage.facts["received"] = []any{body(got[0]), got[0].GetTags(), got[0].GetKeys(),
 		got[0].Topic == stage.topic, level}
 	stage.facts["early"] = time.Now().UnixMilli()-got[0].BornTimestamp < 1000
@@ -215,11 +215,11 @@ func transaction(stage *Stage) error {
 	sent := map[string]any{}
 	for _, text := range []string{"rolls-back", "asks-rolls-back", "asks", "commits"} {
 		message := stage.message("Tag", []string{"key-" + text}, text)
-		told, err := made.SendMessageInTransaction(context.Background(), message)
+		result, err := made.SendMessageInTransaction(context.Background(), message)
 		if err != nil {
 			return err
 		}
-		sent[text] = []string{status(told.SendResult), states[told.State]}
+		sent[text] = []string{status(result.SendResult), states[result.State]}
 	}
 	stage.facts["sent"] = sent
 	got, err := stage.receive(2)

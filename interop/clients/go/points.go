@@ -22,8 +22,8 @@ func sayJSON(value any) {
 	say(string(line))
 }
 
-// points are those at which a scenario meets the harness: a line out, and a line in, SCENARIO POINT,
-// when it may go on.
+// points synchronise scenarios with the harness: a line out, and a line in, SCENARIO POINT, that
+// resumes.
 var points struct {
 	mutex  sync.Mutex
 	passed map[string]chan struct{}
@@ -49,7 +49,7 @@ func readPoints() {
 	}
 }
 
-// reach says that a scenario is there; what it gives is closed when the harness lets it go on.
+// reach reports a scenario's point; its channel is closed when the harness resumes it.
 func reach(name string, point string) <-chan struct{} {
 	sayJSON(map[string]string{"at": point, "scenario": name})
 	return passed(name + " " + point)

@@ -40,7 +40,7 @@ func pullQueue(stage *Stage) error {
 	if err := stage.sendNumbers(0, pullCount-1, 1); err != nil {
 		return err
 	}
-	told, err := stage.send(stage.message("", nil, fmt.Sprint(pullCount-1)))
+	sent, err := stage.send(stage.message("", nil, fmt.Sprint(pullCount-1)))
 	if err != nil {
 		return err
 	}
@@ -50,7 +50,7 @@ func pullQueue(stage *Stage) error {
 	}
 	pulled := []any{}
 	for _, ask := range [][2]int{{0, 4}, {4, 32}, {pullCount + 5, 32}} {
-		result, err := made.PullFrom(context.Background(), told.MessageQueue, int64(ask[0]), ask[1])
+		result, err := made.PullFrom(context.Background(), sent.MessageQueue, int64(ask[0]), ask[1])
 		if err != nil {
 			return err
 		}
@@ -58,7 +58,7 @@ func pullQueue(stage *Stage) error {
 			result.MinOffset, result.MaxOffset, bodies(result.GetMessageExts())})
 	}
 	stage.facts["pulled"] = pulled
-	return pullKept(stage, made, told.MessageQueue)
+	return pullKept(stage, made, sent.MessageQueue)
 }
 
 // pullKept: the queue is kept only once it has been given to the consumer.
@@ -110,7 +110,7 @@ func pullSubscribed(stage *Stage) error {
 	return nil
 }
 
-// poll gives what polls bring until there are so many, each acknowledged.
+// poll polls until it has count messages, acknowledging each.
 func poll(made rocketmq.PullConsumer, count int) []string {
 	texts := []string{}
 	for over := time.Now().Add(deadline); len(texts) < count && time.Now().Before(over); {

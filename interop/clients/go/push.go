@@ -161,7 +161,7 @@ func pushTwoTopics(stage *Stage) error {
 	return err
 }
 
-// pushTags: AaAa and BBBB have one hash, which is all that a queue knows of a tag.
+// pushTags: AaAa and BBBB have one hash code, and a consume queue stores only the hash code.
 func pushTags(stage *Stage) error {
 	for number, tag := range []string{"A", "B", "C", "", "AaAa", "BBBB", "B"} {
 		if _, err := stage.send(stage.message(tag, nil, fmt.Sprint(number))); err != nil {
@@ -171,7 +171,7 @@ func pushTags(stage *Stage) error {
 	return stage.receiveSelected(consumer.TAG, "A || B || AaAa", 4)
 }
 
-// pushSQL: the last message matches: with it all before have been filtered.
+// pushSQL: the last message matches: when it is received, all before it were filtered.
 func pushSQL(stage *Stage) error {
 	for number := 0; number <= 20; number++ {
 		message := stage.message("", nil, fmt.Sprint(number))

@@ -25,12 +25,12 @@ func sendSync(stage *Stage) error {
 		keys := []string{fmt.Sprint("key-", number), "shared"}
 		message := stage.message(fmt.Sprint("Tag", number), keys, fmt.Sprint("body-", number))
 		message.WithProperty("colour", fmt.Sprint("red-", number))
-		told, err := stage.send(message)
+		result, err := stage.send(message)
 		if err != nil {
 			return err
 		}
-		statuses, offsets = append(statuses, status(told)), append(offsets, told.QueueOffset)
-		ids, offsetIDs = append(ids, told.MsgID), append(offsetIDs, told.OffsetMsgID)
+		statuses, offsets = append(statuses, status(result)), append(offsets, result.QueueOffset)
+		ids, offsetIDs = append(ids, result.MsgID), append(offsetIDs, result.OffsetMsgID)
 	}
 	got, err := stage.receive(3)
 	if err != nil {
@@ -47,13 +47,13 @@ func sendSync(stage *Stage) error {
 	return nil
 }
 
-func same(told []string, got messages, of func(*primitive.MessageExt) string) bool {
+func same(expected []string, got messages, of func(*primitive.MessageExt) string) bool {
 	for number, message := range got {
-		if of(message) != told[number] {
+		if of(message) != expected[number] {
 			return false
 		}
 	}
-	return len(told) == len(got)
+	return len(expected) == len(got)
 }
 
 func sendAsync(stage *Stage) error {
@@ -116,7 +116,7 @@ func sendBatch(stage *Stage) error {
 		some = append(some,
 			stage.message(fmt.Sprint("Tag", number), keys, fmt.Sprint("body-", number)))
 	}
-	told, err := stage.send(some...)
+	result, err := stage.send(some...)
 	if err != nil {
 		return err
 	}
@@ -128,13 +128,13 @@ func sendBatch(stage *Stage) error {
 	for _, message := range got {
 		ids[message.MsgId] = true
 	}
-	stage.facts["status"], stage.facts["offset"] = status(told), told.QueueOffset
+	stage.facts["status"], stage.facts["offset"] = status(result), result.QueueOffset
 	stage.facts["received"] = each(got, func(m *primitive.MessageExt) any {
 		return []any{body(m), m.GetTags(), strings.TrimSpace(m.GetKeys()), m.QueueOffset}
 	})
-	stage.facts["ids_told"] = len(strings.FieldsFunc(told.MsgID, isComma))
+	stage.facts["ids_returned"] = len(strings.FieldsFunc(result.MsgID, isComma))
 	stage.facts["ids_stored"] = len(ids)
-	stage.facts["offset_ids_told"] = len(strings.FieldsFunc(told.OffsetMsgID, isComma))
+	stage.facts["offset_ids_returned"] = len(strings.FieldsFunc(result.OffsetMsgID, isComma))
 	return nil
 }
 
@@ -176,11 +176,11 @@ func sendBySelector(stage *Stage) error {
 }
 
 func sendAutoCreated(stage *Stage) error {
-	told, err := stage.send(stage.message("", nil, "first"))
+	result, err := stage.send(stage.message("", nil, "first"))
 	if err != nil {
 		return err
 	}
-	stage.facts["status"], stage.facts["offset"] = status(told), told.QueueOffset
+	stage.facts["status"], stage.facts["offset"] = status(result), result.QueueOffset
 	made, err := admin.NewAdmin(admin.WithResolver(stage.resolver()))
 	if err != nil {
 		return err
@@ -217,11 +217,11 @@ func sendTooLarge(stage *Stage) error {
 	} else {
 		return err
 	}
-	told, err := made.SendSync(context.Background(), stage.message("", nil, "next"))
+	result, err := made.SendSync(context.Background(), stage.message("", nil, "next"))
 	if err != nil {
 		return err
 	}
-	stage.facts["next"] = status(told)
+	stage.facts["next"] = status(result)
 	return stage.receiveSorted(1)
 }
 
@@ -263,7 +263,7 @@ func sendNamespace(stage *Stage) error {
 	if err != nil {
 		return err
 	}
-	told, err := made.SendSync(context.Background(),
+	result, err := made.SendSync(context.Background(),
 		stage.message("Tag", []string{"key"}, "inside"))
 	if err != nil {
 		return err
@@ -279,7 +279,7 @@ func sendNamespace(stage *Stage) error {
 	if err != nil {
 		return err
 	}
-	stage.facts["status"], stage.facts["received"] = status(told), bodies(got)
+	stage.facts["status"], stage.facts["received"] = status(result), bodies(got)
 	stage.facts["topic_without_namespace"] = got[0].Topic == stage.topic
 	return nil
 }

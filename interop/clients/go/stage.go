@@ -22,7 +22,7 @@ type facts map[string]any
 
 type messages = []*primitive.MessageExt
 
-// Stage is what one scenario works with: its topic, which is also its group's name, and its facts.
+// Stage is the context of a scenario: its topic, which is also its group's name, and its facts.
 type Stage struct {
 	namesrv string
 	topic   string
@@ -176,7 +176,7 @@ func (stage *Stage) push(of subscription, each listener) (rocketmq.PushConsumer,
 	return made, err
 }
 
-// leave ends a consumer that has an instance, and so a connection, of its own: this client does not
+// leave ends a consumer with a separate instance, and so a separate connection: this client does not
 // unregister, it only hangs up. Apache's broker may read a heartbeat from a connection that has just
 // closed, and then the one who left stays a member for 120 s: so none may be under way.
 func leave(made interface{ Shutdown() error }) error {

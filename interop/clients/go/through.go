@@ -28,11 +28,11 @@ const (
 	errorLimit = 200
 )
 
-// through sends and consumes on and on while something happens to the broker, and tells what came
-// of it.
+// through sends and consumes through a fault of the broker, and reports sends and received
+// messages.
 //
 // A step is one message of each of four keys. Sends that fail are repeated until they are
-// acknowledged, so what is told as acknowledged must have come.
+// acknowledged, so every message reported as acknowledged must be received.
 type through struct {
 	stage        *Stage
 	name         string
@@ -225,10 +225,10 @@ func (t *through) attempt(messages []*primitive.Message) []error {
 	}
 	var err error
 	if t.send == "transaction" {
-		var told *primitive.TransactionSendResult
-		told, err = t.transactions.SendMessageInTransaction(context.Background(), messages[0])
-		if err == nil && told.Status != primitive.SendOK {
-			err = fmt.Errorf("the half message: %v", told.Status)
+		var result *primitive.TransactionSendResult
+		result, err = t.transactions.SendMessageInTransaction(context.Background(), messages[0])
+		if err == nil && result.Status != primitive.SendOK {
+			err = fmt.Errorf("the half message: %v", result.Status)
 		}
 	} else {
 		_, err = t.producer.SendSync(context.Background(), messages...)
@@ -328,7 +328,7 @@ func (t *through) hasAll() bool {
 	return true
 }
 
-// awaitReceived: until all that is acknowledged has come; what has not is told at the end.
+// awaitReceived waits for all acknowledged messages; the harness reports missing ones.
 func (t *through) awaitReceived() {
 	for over := time.Now().Add(receiveDeadline); !t.hasAll() && time.Now().Before(over); {
 		time.Sleep(pause)

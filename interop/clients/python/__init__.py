@@ -1,1 +1,1 @@
-"""The scenarios as a user of our client writes them, by each of its doors."""
+"""The scenarios, written as a user of our client would, for each of its APIs."""

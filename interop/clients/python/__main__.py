@@ -1,12 +1,12 @@
 """Plays scenarios of messaging features, all at the same time, as users of the Python client.
 
-Arguments: the door (asyncio, trio or blocking), the name server's HOST:PORT, what the names of
-topics and groups begin with, and the scenarios' names. Prints for each {"scenario": NAME, "facts":
-{...}}, or "error" with what stood in its way, and at last the line "end", as the programs of the
-official clients do; interop/scenarios/ has what is expected.
+Arguments: the API (asyncio, trio or blocking), the name server's HOST:PORT, the prefix of
+topics and groups, and the scenarios' names. Prints for each {"scenario": NAME, "facts":
+{...}}, or "error" with an error text, and finally the line "end", as the programs of the
+official clients do; interop/scenarios/ has the expected facts.
 
-A name with colons, NAME:SEND:CONSUME, is played on and on while something happens to the broker:
-{"at": POINT, "scenario": NAME} says how far it is, and a line NAME POINT lets it go on.
+A name with colons, NAME:SEND:CONSUME, runs through a fault of the broker:
+{"at": POINT, "scenario": NAME} reports its progress, and a line NAME POINT resumes it.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ async def play(argument: str, stage: Stage, points: Points) -> None:
                     await Through(stage, points, name, *how).play()
                 else:
                     await ALL[name](stage)
-    except Exception as error:  # noqa: BLE001 - whatever it is, the table is told
+    except Exception as error:  # noqa: BLE001 - reported as the scenario's error
         outcome["error"] = "".join(traceback.format_exception(error))
     say(json.dumps(outcome))
 

@@ -1,4 +1,4 @@
-"""Looking messages up, and requests that are replied to, or not."""
+"""Scenarios: lookups of messages, and requests with and without a reply."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ REQUEST_TIMEOUT_S = 30.0
 
 
 async def query(stage: Stage) -> None:
-    told = [
+    results = [
         await stage.producer.send(stage.message(keys, "Tag", keys))
         for keys in ("one", "one two", "two")
     ]
     admin = await stage.enter(stage.door.admin(stage.namesrv))
     for key in ("one", "two"):
         stage.facts[f"by_key_{key}"] = await found(partial(by_key, admin, stage, key), 2)
-    stage.facts["by_unique_id"] = await found(lambda: by_id(admin, stage, told[2].message_id), 1)
+    stage.facts["by_unique_id"] = await found(lambda: by_id(admin, stage, results[2].message_id), 1)
     stage.facts["by_offset_id"] = await found(
-        lambda: by_id(admin, stage, told[2].offset_message_id), 1
+        lambda: by_id(admin, stage, results[2].offset_message_id), 1
     )
     if await by_key(admin, stage, "three") == []:
         # Java's client says so with an exception of this number.
@@ -42,7 +42,7 @@ async def by_id(admin: Any, stage: Stage, message_id: str) -> list[str]:
 
 
 async def found(question: Callable[[], Awaitable[list[str]]], count: int) -> list[str]:
-    """Asks until so many are found: an index is filled after the send."""
+    """Asks until `count` are found: the index is filled after the send."""
     with anyio.move_on_after(REQUEST_TIMEOUT_S):
         while len(answer := await question()) < count:  # noqa: ASYNC110 - only the broker knows
             await anyio.sleep(0.1)
@@ -70,7 +70,7 @@ async def request_reply(stage: Stage) -> None:
 async def request_unanswered(stage: Stage) -> None:
     asker = await stage.enter(stage.door.producer(stage.namesrv, group=stage.topic))
     try:
-        await asker.request(stage.message("nobody", "Tag", "key"), timeout_s=3.0)
+        await asker.request(stage.message("no reply", "Tag", "key"), timeout_s=3.0)
     except ReplyTimeoutError:
         stage.facts["timed_out"] = True
 

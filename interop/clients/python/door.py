@@ -1,4 +1,4 @@
-"""The doors of the client, made to look alike: the verbs and names behind them are the same."""
+"""The client's APIs (asyncio, trio, blocking) behind one awaitable interface."""
 
 from __future__ import annotations
 
@@ -102,5 +102,5 @@ async def open_door(
 
 
 async def settled(value: Any) -> Any:
-    """What a verb gave: those that need not wait are plain in one door and awaited in another."""
+    """The result of a method that only some of the APIs must await."""
     return await value if inspect.isawaitable(value) else value

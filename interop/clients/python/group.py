@@ -1,4 +1,4 @@
-"""Where a group begins, where it goes on, and who of it has which queues."""
+"""Scenarios: where a group begins and resumes, and how it shares queues."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def begin(where: ConsumeFromWhere) -> Play:
 
 
 async def goes_on(stage: Stage) -> None:
-    """What was consumed stays so when a consumer ends and another one of its group begins."""
+    """A new consumer of a group resumes behind what an ended one consumed."""
     await stage.send(*"01234")
     async with stage.consumer() as first:
         got = []
@@ -42,7 +42,7 @@ async def goes_on(stage: Stage) -> None:
 
 
 async def rebalance(stage: Stage) -> None:
-    """A queue belongs to one consumer; who comes takes a share, and leaves it behind."""
+    """A queue belongs to one consumer; a new one gets a share, which returns when it leaves."""
     inbox = Inbox()
 
     async def start(who: str) -> Any:
@@ -65,7 +65,7 @@ async def rebalance(stage: Stage) -> None:
 
 
 async def shares(stage: Stage, inbox: Inbox, wanted: dict[str, int]) -> dict[str, int]:
-    """How many queues each has, asked by a message to each queue until that is as wanted."""
+    """The queue count of each consumer, found by a message to each queue, until it is as wanted."""
     end_s = anyio.current_time() + SETTLE_S
     turn = 0
     while True:

@@ -1,4 +1,4 @@
-"""What comes later: again after a failure, after a delay level, at a time."""
+"""Scenarios: delayed messages, timers, and retries after failures."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def now_ms() -> int:
 
 async def retry(stage: Stage) -> None:
     """A message that always fails: two more tries, then the dead letters."""
-    told = await stage.producer.send(stage.message("fails", "Tag", "key"))
+    result = await stage.producer.send(stage.message("fails", "Tag", "key"))
     tries = Inbox()
 
     async def fail(message: Any) -> None:
@@ -34,7 +34,7 @@ async def retry(stage: Stage) -> None:
             m.topic == stage.topic,
             m.tags,
             " ".join(m.keys),
-            m.message_id == told.message_id,
+            m.message_id == result.message_id,
         ]
         for m in tries.items
     ]
@@ -42,7 +42,7 @@ async def retry(stage: Stage) -> None:
         letter.text,
         letter.reconsume_times,
         letter.properties["RETRY_TOPIC"] == stage.topic,
-        letter.properties["ORIGIN_MESSAGE_ID"] == told.offset_message_id,
+        letter.properties["ORIGIN_MESSAGE_ID"] == result.offset_message_id,
     ]
 
 
@@ -70,10 +70,10 @@ async def dead(stage: Stage) -> Any:
 
 
 async def level(stage: Stage) -> None:
-    told = await stage.producer.send(stage.message("level-1", "Tag", "key", delay_level=1))
+    result = await stage.producer.send(stage.message("level-1", "Tag", "key", delay_level=1))
     got = (await stage.receive(1))[0]
     stage.facts |= {
-        "status": told.status.name,
+        "status": result.status.name,
         "received": [
             got.text,
             got.tags,
@@ -103,7 +103,7 @@ async def timer(stage: Stage) -> None:
 
 
 async def recall(stage: Stage) -> None:
-    """A timer message is taken back, the one behind it comes."""
+    """A timer message is recalled, the one behind it is delivered."""
     now = now_ms()
     recalled = await stage.producer.send(
         stage.message("TIMER_DELIVER_MS", deliver_at_ms=now + 6000)

@@ -1,4 +1,4 @@
-"""Points at which a scenario meets the harness: a line out, and a line in when it may go on."""
+"""Synchronisation points with the harness: a line out, and a line in that resumes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import anyio.from_thread
 
 
 class Points:
-    """Reads stdin in a thread of its own: each line is `SCENARIO POINT`."""
+    """Reads stdin in a separate thread; each line is `SCENARIO POINT`."""
 
     def __init__(self, portal: anyio.from_thread.BlockingPortal) -> None:
         self._portal = portal
@@ -31,6 +31,6 @@ class Points:
         return self._passed.setdefault((name, point), anyio.Event())
 
     def reach(self, name: str, point: str) -> anyio.Event:
-        """Say that a scenario is there; what is set when the harness lets it go on."""
+        """Report a scenario's point; the event is set when the harness resumes it."""
         print(json.dumps({"at": point, "scenario": name}), flush=True)
         return self._event(name, point)

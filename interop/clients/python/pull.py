@@ -1,4 +1,4 @@
-"""Consumers that ask for messages themselves."""
+"""Scenarios: pull consumers."""
 
 from __future__ import annotations
 

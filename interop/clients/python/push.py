@@ -1,4 +1,4 @@
-"""What push consumers get, and how often."""
+"""Scenarios: push consumers."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ async def broadcasting(stage: Stage) -> None:
 
 
 async def tags(stage: Stage) -> None:
-    """AaAa and BBBB have one hash, which is all that a queue knows of a tag."""
+    """AaAa and BBBB have one hash code, and a consume queue stores only the hash code."""
     for number, tag in enumerate(["A", "B", "C", None, "AaAa", "BBBB", "B"]):
         await stage.producer.send(stage.message(str(number), tag))
     got = await (await stage.inbox("A || B || AaAa")).wait(4)
@@ -85,7 +85,7 @@ async def two_topics(stage: Stage) -> None:
 
 
 async def sql(stage: Stage) -> None:
-    """The last message matches: with it all before have been filtered."""
+    """The last message matches: when it is received, all before it have been filtered."""
     for number in range(21):
         properties = {"price": str(number), "region": "us" if number % 2 else "eu"}
         await stage.producer.send(stage.message(str(number), properties=properties))

@@ -1,4 +1,4 @@
-"""Each way to send; what was sent is consumed to see what became of it."""
+"""Scenarios: all ways to send; each consumes what it sent."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def bodies(messages: list[Any]) -> list[str]:
 
 
 async def sync(stage: Stage) -> None:
-    told = [
+    results = [
         await stage.producer.send(
             stage.message(
                 f"body-{n}", f"Tag{n}", f"key-{n} shared", properties={"colour": f"red-{n}"}
@@ -27,10 +27,10 @@ async def sync(stage: Stage) -> None:
     ]
     got = await stage.receive(3)
     stage.facts |= {
-        "statuses": [result.status.name for result in told],
-        "offsets": [result.queue_offset for result in told],
-        "same_ids": [r.message_id for r in told] == [m.message_id for m in got],
-        "same_offset_ids": [r.offset_message_id for r in told]
+        "statuses": [result.status.name for result in results],
+        "offsets": [result.queue_offset for result in results],
+        "same_ids": [r.message_id for r in results] == [m.message_id for m in got],
+        "same_offset_ids": [r.offset_message_id for r in results]
         == [m.offset_message_id for m in got],
         "received": [
             [
@@ -65,15 +65,15 @@ async def oneway(stage: Stage) -> None:
 
 async def batch(stage: Stage) -> None:
     messages = [stage.message(f"body-{n}", f"Tag{n}", f"key-{n}") for n in range(5)]
-    told = await stage.producer.send_batch(messages)
+    result = await stage.producer.send_batch(messages)
     got = await stage.receive(5)
     stage.facts |= {
-        "status": told.status.name,
-        "offset": told.queue_offset,
+        "status": result.status.name,
+        "offset": result.queue_offset,
         "received": [[m.text, m.tags, " ".join(m.keys), m.queue_offset] for m in got],
-        "ids_told": len(told.message_id.split(",")),
+        "ids_returned": len(result.message_id.split(",")),
         "ids_stored": len({m.message_id for m in got}),
-        "offset_ids_told": len(told.offset_message_id.split(",")),
+        "offset_ids_returned": len(result.offset_message_id.split(",")),
     }
 
 
@@ -96,10 +96,10 @@ async def by_selector(stage: Stage) -> None:
 
 
 async def auto_created(stage: Stage) -> None:
-    told = await stage.producer.send(stage.message("first"))
+    result = await stage.producer.send(stage.message("first"))
     stage.facts |= {
-        "status": told.status.name,
-        "offset": told.queue_offset,
+        "status": result.status.name,
+        "offset": result.queue_offset,
         "received": bodies(await stage.receive(1)),
         "queues": len(await stage.producer.queues(stage.topic)),
     }
@@ -161,10 +161,10 @@ async def namespace(stage: Stage) -> None:
     producer = await stage.enter(
         stage.door.producer(stage.namesrv, group=stage.topic, namespace="space", timeout_s=10.0)
     )
-    told = await producer.send(stage.message("inside", "Tag", "key"))
+    result = await producer.send(stage.message("inside", "Tag", "key"))
     got = await (await stage.listen(stage.consumer(namespace="space"))).wait(1)
     stage.facts |= {
-        "status": told.status.name,
+        "status": result.status.name,
         "received": bodies(got),
         "topic_without_namespace": got[0].topic == stage.topic,
     }

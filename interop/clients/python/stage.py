@@ -1,4 +1,4 @@
-"""What one scenario works with: its topic, which is also its group's name, clients and facts."""
+"""The context of a scenario: its topic, which is also its group's name, its clients and facts."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Play: TypeAlias = "Callable[[Stage], Awaitable[None]]"
 
 
 class Inbox:
-    """What came so far, in its order; whoever waits has a deadline."""
+    """The items received so far, in order; waiting has a deadline."""
 
     def __init__(self) -> None:
         self.items: list[Any] = []
@@ -32,7 +32,7 @@ class Inbox:
         self._arrival = anyio.Event()
 
     async def wait(self, enough: int | Callable[[list[Any]], bool]) -> list[Any]:
-        """All that came, once it is enough."""
+        """All items, once they are enough."""
         with anyio.move_on_after(DEADLINE_S):
             while not (enough(self.items) if callable(enough) else len(self.items) >= enough):
                 await self._arrival.wait()
@@ -41,7 +41,7 @@ class Inbox:
 
 
 class Stage:
-    """Use as a context manager: what it made ends with it."""
+    """The context of one scenario. Use it as a context manager: it closes its clients."""
 
     def __init__(self, door: AsyncDoor, namesrv: str, topic: str, producer: Any) -> None:
         self.door = door

@@ -1,7 +1,7 @@
-"""Sends and consumes on and on while something happens to the broker, and tells what came of it.
+"""Sends and consumes through a fault of the broker, and reports sends and received messages.
 
 A step is one message of each of four keys. Sends that fail are repeated until they are
-acknowledged, so what is told as acknowledged must have come.
+acknowledged, so every message reported as acknowledged must be received.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ STEP_PAUSE_S = 0.4
 AGAIN_S = 0.2
 SEND_DEADLINE_S = 90.0
 RECEIVE_DEADLINE_S = 170.0
-"""A connection that a client lost sight of counts as a member of its group for 120 s more."""
+"""A connection lost by its client stays a member of the group for 120 s."""
 TRIES = 3
-"""How often a consumer that refuses gets a message."""
+"""Deliveries of a message to a consumer that rejects it, the last included."""
 
 Send = Callable[["Through", list[Message]], Awaitable[None]]
 
@@ -194,7 +194,7 @@ class Through:
         return wanted - came
 
     async def _wait_received(self) -> None:
-        """Until all that is acknowledged has come; what has not is told at the end."""
+        """Wait until all acknowledged messages are received; the harness reports missing ones."""
         with anyio.move_on_after(RECEIVE_DEADLINE_S):
             while self._missing():  # noqa: ASYNC110 - it depends on two lists
                 await anyio.sleep(0.1)
@@ -206,7 +206,7 @@ FATES = (
     TransactionState.COMMIT,
     TransactionState.ROLLBACK,
 )
-"""How the transaction of each key ends; those of the last two are asked about."""
+"""The end of each key's transaction; the last two end on a check of the broker."""
 
 
 def _key(body: str) -> int:

@@ -1,4 +1,4 @@
-"""Transactions that commit, roll back, and are asked about."""
+"""Scenarios: transactions that commit, roll back, or are checked by the broker."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ async def play(stage: Stage) -> None:
     sent = {}
     for body in ("rolls-back", "asks-rolls-back", "asks", "commits"):
         message = stage.message(body, "Tag", f"key-{body}")
-        told = await producer.send_in_transaction(message, local)
-        sent[body] = [told.result.status.name, STATES[told.state]]
+        result = await producer.send_in_transaction(message, local)
+        sent[body] = [result.result.status.name, STATES[result.state]]
     inbox = await stage.inbox()
-    # What is asked about last has been asked about: the others had their turn.
+    # The last check has happened, so the others have, too.
     got = await inbox.wait(lambda items: len(items) >= 2 and len(asked) >= 2)
     stage.facts |= {
         "sent": sent,

@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from trocket.client.core.fault_strategy import (
     FaultStrategy,
-    LatencyFaultTolerance,
     RoundRobinIndex,
 )
 from trocket.client.core.routes import TopicPublishInfo
@@ -140,30 +139,6 @@ def test_the_best_brokers_there_are_are_taken(counts, slow, gone, last, start):
     seen = {strategy.select(info, index, now_ms=5, last_broker_name=last) for _ in range(40)}
     assert {queue.broker_name for queue in seen} == best
     assert seen == {queue for queue in info.queues if queue.broker_name in best}
-
-
-def test_an_unreachable_broker_is_asked_at_intervals_until_it_answers():
-    tolerance = LatencyFaultTolerance()
-    tolerance.update("a", 0, 0, reachable=False, now_ms=0)
-    tolerance.update("b", 0, 0, reachable=True, now_ms=0)
-    assert tolerance.take_due_checks(10) == ["a"]
-    assert tolerance.take_due_checks(2009) == []
-    assert tolerance.take_due_checks(2010) == ["a"]
-    assert not tolerance.is_reachable("a")
-    tolerance.set_reachable("a")
-    assert tolerance.is_reachable("a")
-    assert tolerance.take_due_checks(9999) == []
-    tolerance.set_reachable("unknown")
-    assert tolerance.items.keys() == {"a", "b"}
-
-
-def test_a_forgotten_broker_counts_as_good():
-    tolerance = LatencyFaultTolerance()
-    tolerance.update("a", 0, 100, reachable=False, now_ms=0)
-    tolerance.remove("a")
-    tolerance.remove("a")
-    assert tolerance.is_available("a", 0)
-    assert tolerance.is_reachable("a")
 
 
 def test_tables_of_ones_own_are_used_and_checked():

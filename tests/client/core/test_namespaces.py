@@ -7,10 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trocket.client.core.namespaces import (
-    namespace_of,
-    retry_topic_with_namespace,
     with_namespace,
-    without_any_namespace,
     without_namespace,
 )
 
@@ -26,9 +23,6 @@ def test_names_are_wrapped_and_unwrapped_as_by_apache(row):
     for namespace, wrapped in row["wrapped"].items():
         assert with_namespace(namespace, resource) == wrapped
         assert without_namespace(resource, namespace) == row["without"][namespace]
-        assert retry_topic_with_namespace(namespace, resource) == row["retry"][namespace]
-    assert without_any_namespace(resource) == row["bare"]
-    assert namespace_of(resource) == row["namespace"]
 
 
 @given(namespace=NAMES, prefix=PREFIXES, name=NAMES)
@@ -37,8 +31,6 @@ def test_unwrapping_undoes_wrapping(namespace, prefix, name):
     wrapped = with_namespace(namespace, resource)
     assert wrapped == f"{prefix}{namespace}%{name}"
     assert without_namespace(wrapped, namespace) == resource
-    assert without_any_namespace(wrapped) == resource
-    assert namespace_of(wrapped) == namespace
     assert with_namespace(namespace, wrapped) == wrapped
 
 
@@ -50,7 +42,4 @@ def test_without_a_namespace_names_stay(namespace, resource):
 
 
 def test_an_empty_name_stays_empty():
-    assert (
-        with_namespace("ns", "") == without_namespace("", "ns") == without_any_namespace("") == ""
-    )
-    assert namespace_of("") == ""
+    assert with_namespace("ns", "") == without_namespace("", "ns") == ""

@@ -219,7 +219,7 @@ def test_a_message_that_comes_again_while_it_is_consumed_counts_once():
     assert (queue.count, queue.size) == (0, 0)
 
 
-def test_locks_and_pulls_expire():
+def test_locks_expire():
     queue: ProcessQueue[Pulled] = ProcessQueue(1000)
     assert not queue.is_lock_expired(31_000)
     assert queue.is_lock_expired(31_001)
@@ -229,8 +229,4 @@ def test_locks_and_pulls_expire():
     queue.set_locked(False, now_ms=9000)
     assert not queue.is_locked
     assert queue.is_lock_expired(35_001)
-    assert not queue.is_pull_expired(121_000)
-    assert queue.is_pull_expired(121_001)
-    queue.last_pull_ms = 2000
-    assert not queue.is_pull_expired(122_000)
     assert (queue.is_dropped, queue.try_unlock_times) == (False, 0)

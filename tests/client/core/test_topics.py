@@ -13,9 +13,9 @@ from trocket.client.core.topics import (
     GROUP_LENGTH_MAX,
     MESSAGE_SIZE_MAX,
     PROPERTIES_SIZE_MAX,
+    check_body,
     check_consumer_group,
     check_group,
-    check_message,
     check_producer_group,
     check_properties_size,
     check_send_topic,
@@ -90,8 +90,6 @@ def test_only_a_broker_writes_to_its_own_topics(name):
     check_topic(name)
     with pytest.raises(ValueError, match=f"the topic {name} is reserved for RocketMQ"):
         check_send_topic(name)
-    with pytest.raises(ValueError, match="is reserved for RocketMQ"):
-        check_message(name, b"x")
 
 
 def test_placeholders_are_no_groups():
@@ -117,20 +115,15 @@ def test_placeholders_are_no_groups():
 )
 def test_a_message_that_no_broker_takes_is_refused(body, words):
     with pytest.raises(ValueError, match=words):
-        check_message("T", body, body_size_max=10)
+        check_body("T", body, 10)
 
 
 def test_a_message_that_brokers_take_passes():
-    check_message("T", bytes(10), body_size_max=10, multi_dispatch="%LMQ%a,%LMQ%b")
-    check_message("T", bytes(MESSAGE_SIZE_MAX))
+    check_body("T", bytes(10), 10)
+    check_body("T", bytes(MESSAGE_SIZE_MAX), MESSAGE_SIZE_MAX)
     assert MESSAGE_SIZE_MAX == 4 * 1024 * 1024
     with pytest.raises(ValueError, match="at most 4194304 are allowed"):
-        check_message("T", bytes(MESSAGE_SIZE_MAX + 1))
-
-
-def test_a_path_is_no_queue_to_dispatch_to():
-    with pytest.raises(ValueError, match="INNER_MULTI_DISPATCH 'a/b' has a slash"):
-        check_message("T", b"x", multi_dispatch="a/b")
+        check_body("T", bytes(MESSAGE_SIZE_MAX + 1), MESSAGE_SIZE_MAX)
 
 
 def test_properties_must_fit_a_record():

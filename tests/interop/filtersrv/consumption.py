@@ -1,4 +1,4 @@
-"""What one consumer got, and when."""
+"""The messages that one consumer received, with times."""
 
 from __future__ import annotations
 

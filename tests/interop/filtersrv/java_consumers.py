@@ -102,7 +102,7 @@ class JavaConsumers:
             raise PeerError(f"{self._version}: {'; '.join(self._errors)}")
 
     def wait_count(self, by: str, count: int, *, timeout_s: float) -> None:
-        """Wait until a consumer got so many distinct numbers. Raises: PeerError: it does not."""
+        """Wait for `count` distinct numbers at a consumer. Raises: PeerError: not in time."""
         seen = self.consumptions[by]
         self.wait(
             lambda: seen.distinct_count >= count, timeout_s=timeout_s, what=f"{count} for {by}"

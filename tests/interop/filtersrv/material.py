@@ -1,4 +1,4 @@
-"""What the tests send and filter: numbered messages, and classes that look at the number."""
+"""Material of the tests: numbered messages, and filter classes that use the number."""
 
 from __future__ import annotations
 
@@ -54,9 +54,9 @@ def numbered(number: int, topic: str = TOPIC) -> Outgoing:
     """The message of a number.
 
     Each five in a row go to one queue, so that a queue whose numbers fall ends with one that is
-    kept: who has got that one has been told of all before it.
+    kept: a consumer that has that one has passed all before it.
     """
-    # The expression of `filterClassesFile` cannot divide: it has a property of its own.
+    # The expression of `filterClassesFile` cannot divide: it uses another property.
     properties = f"number\x01{number}\x02rest\x01{number % STEP}\x02KEYS\x01{number}\x02"
     return Outgoing(topic, number // STEP % QUEUE_COUNT, str(number).encode(), properties)
 
@@ -64,7 +64,7 @@ def numbered(number: int, topic: str = TOPIC) -> Outgoing:
 def send_numbers(
     namesrv_address: str, broker_address: str, count: int = COUNT, *, topic: str = TOPIC
 ) -> None:
-    """Make a topic, and send so many numbers down to 0. Raises: PeerError: one was refused."""
+    """Create a topic, and send numbers down to 0. Raises: PeerError: one was refused."""
     with WireClient(broker_address) as wire:
         wire.create_topic(topic, queue_count=QUEUE_COUNT)
         wire.send_all(numbered(number, topic) for number in reversed(range(count)))

@@ -13,7 +13,7 @@ from .material import TOPIC
 async def consume(
     namesrv_address: str, group: str, filter_class: FilterClass, *, count: int, timeout_s: float
 ) -> Consumption:
-    """Consume TOPIC from its beginning until so many distinct numbers came, and commit.
+    """Consume TOPIC from its beginning until `count` distinct numbers came, and commit.
 
     Raises: trio.TooSlowError: they did not come in time.
     """

@@ -1,6 +1,6 @@
-"""Whose child is whose, and what is left over: on Linux, by /proc.
+"""The tree of processes, and processes left over: on Linux, by /proc.
 
-A filter's worker has an empty environment, a session and maybe a namespace of its own: nothing
+A filter's worker has an empty environment, a separate session and maybe a namespace: nothing
 marks it. So this process becomes the parent of all below it that lose theirs (a "subreaper").
 """
 
@@ -87,7 +87,7 @@ class Orphans:
         self._before = set(descendants(os.getpid()))
 
     def left(self, *known: int) -> list[int]:
-        """Children of ours that nobody started here; those that have ended are let go.
+        """Children of ours that were not started here; those that have ended are dropped.
 
         Args:
           known: started by the test itself.
@@ -113,7 +113,7 @@ class Orphans:
 
 @contextlib.contextmanager
 def watched_processes() -> Iterator[Orphans]:
-    """What is started below must be gone at the end, whoever started it; a test skips elsewhere."""
+    """What is started below must be gone at the end; a test skips elsewhere."""
     if sys.platform != "linux":
         pytest.skip("whose child is whose is read from /proc")
     libc = ctypes.CDLL(None, use_errno=True)

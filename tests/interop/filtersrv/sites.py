@@ -120,14 +120,14 @@ class Site:
         return [pid for server in self._servers for pid in server.pids]
 
     def start(self) -> None:
-        """Start all, and wait until clients are told of the filter servers."""
+        """Start all, and wait until routes contain the filter servers."""
         self.cluster.start()
         for server in self._servers:
             server.start()
         wait_until(self.is_whole, timeout_s=START_TIMEOUT_S, what="clients know all filter servers")
 
     def is_whole(self) -> bool:
-        """Whether clients are told of all filter servers."""
+        """Whether routes contain all filter servers."""
         if isinstance(self.cluster, ApacheCluster):
             # It tells its name server every 30 s, and when its permission is set.
             with WireClient(self.cluster.broker_address) as wire:
@@ -135,7 +135,7 @@ class Site:
         return len(self.filter_servers()) == self.kept_count + len(self._servers)
 
     def filter_servers(self) -> list[str]:
-        """HOST:PORT of those that clients are told of."""
+        """HOST:PORT of the filter servers in the route."""
         route = ask_route(self.cluster.namesrv_address)
         broker = self.cluster.broker_address
         return [] if route is None else route.filter_server_table.get(broker, [])

@@ -1,4 +1,4 @@
-"""What becomes of a whole group: nothing matches for it, or it has two versions of its class."""
+"""Whole groups: nothing matches, or the group has two versions of its class."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ class TwoVersions:
         return set().union(*(each.distinct() for each in self.seen.values()))
 
     def send(self) -> range:
-        """Send the next numbers, downwards: who has got their fifths has been told of all."""
+        """Send the next numbers, downwards: a consumer with their fifths has passed all."""
         numbers = range(self._next, self._next + CHUNK)
         self._next += CHUNK
         with WireClient(self._site.cluster.broker_address) as wire:

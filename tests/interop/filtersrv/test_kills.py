@@ -50,7 +50,7 @@ CHUNK = 200
 OUTSTANDING_MAX = 400
 """Messages that match and have not come: so few that there is always something under way."""
 CAME_SINCE_MAX = 60
-"""A kill comes when so many, or fewer, of the messages that were sent after the last one came."""
+"""A kill comes when at most this many of the messages sent since the last kill have come."""
 RECOVERY_TIMEOUT_S = 90.0
 ROUTE_TIMEOUT_S = 60.0
 JAVA_VERSION = "4.9.7"
@@ -143,7 +143,7 @@ class Feed:
             self.send(CHUNK)
 
     def send(self, count: int) -> None:
-        """Send so many, after those of which nobody knows whether they have arrived."""
+        """Send this many, behind those that may have arrived or not."""
         again, self._unsure = self._unsure, []
         fresh = range(self._next, self._next + count)
         self._next += count
@@ -314,7 +314,7 @@ def play(
 
 
 def flow(feed: Feed, consumer: Consumer, victims: Victims, wanted: int) -> float:
-    """Go on until so many have come of those that are sent from now on, and there is a victim.
+    """Consume until enough of the messages sent from now on have come, and there is a victim.
 
     Returns: seconds until the first came.
     """
@@ -342,7 +342,7 @@ def finish(feed: Feed, consumer: Consumer) -> None:
 
 
 def check_processes(site: Site, consumer: Consumer, orphans: Orphans) -> None:
-    """Nothing that was killed has left a process of its own."""
+    """Nothing that was killed has left a process."""
     orphans.wait_none(*site.pids, *consumer.pids)
     wait_until(
         lambda: len(kept_pids(site)) == site.kept_count,

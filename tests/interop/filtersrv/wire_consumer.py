@@ -60,7 +60,7 @@ class WireConsumer:
 
     @property
     def pids(self) -> list[int]:
-        """It has no process of its own."""
+        """It has no process."""
         return []
 
     def go_on(self, while_pulling: Callable[[], None] = lambda: None) -> None:

@@ -1,4 +1,4 @@
-"""What a hostile class in Java comes to; see tests/filtersrv/workers/test_attacks.py.
+"""Hostile filter classes in Java; see tests/filtersrv/workers/test_attacks.py.
 
 `failure_of` checks after each attack that no process is left and that a good message gets through.
 """

@@ -1,4 +1,4 @@
-"""What master and slave have in common: the log's bytes, what is read, topics, groups, offsets."""
+"""Comparison of master and slave: the log's bytes, what is read, topics, groups, offsets."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ class Cell(Protocol):
     """What one test looks at; to be hashed."""
 
     def play(self, folder: Path) -> str:
-        """Play it in a folder of its own; what it was, for people."""
+        """Run it in a new folder and return a description."""
 
 
 @pytest.fixture(scope="module")

@@ -86,7 +86,7 @@ def consume(peer: JavaPeer, group: str, pair: Pair, *, hold_after: int = 0) -> N
 
 
 def wait_received(peer: JavaPeer, group: str, count: int) -> None:
-    """Wait until a group has received so many different messages."""
+    """Wait until a group has received `count` different messages."""
     keys = peer.keys_by_group[group]
     peer.wait(lambda: len(keys) >= count, timeout_s=TIMEOUT_S, what=f"{count} messages in {group}")
 

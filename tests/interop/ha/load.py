@@ -31,7 +31,7 @@ def message(number: int) -> Outgoing:
 
 
 class Load:
-    """Sends so many messages in a thread. Use it as a context manager: it is over at the end.
+    """Sends `count` messages in a thread. Use it as a context manager: it is over at the end.
 
     Args:
       address: HOST:PORT of the master.

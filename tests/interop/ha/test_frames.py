@@ -1,4 +1,4 @@
-"""Where the connection of a master and its slave is cut: places are found however bytes come."""
+"""The places at which a replication connection is cut are found however its bytes come."""
 
 from __future__ import annotations
 

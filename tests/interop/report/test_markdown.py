@@ -50,7 +50,7 @@ def test_it_names_versions_counts_and_reasons() -> None:
     assert "3 cells, 2026-11-22, 1 min 01 s. java 17, go 1.26." in plain
     assert "| all | 1 | 2 | 0 | 0 |" in lines
     assert "- the reason of quirk: a (go on trocket); b (go on trocket, kill)" in lines
-    assert "## What failed" not in lines
+    assert "## Failures" not in lines
 
 
 def test_a_table_stays_a_table_whatever_the_cells_say() -> None:

@@ -1,11 +1,11 @@
-"""Cells that ended for one reason, and texts that every format can hold."""
+"""Cells grouped by reason, and escaped texts."""
 
 from __future__ import annotations
 
 import pytest
 
 from trocket.interop.report.cells import Cell, Kind, Verdict
-from trocket.interop.report.kinds import alike
+from trocket.interop.report.kinds import by_reason
 from trocket.interop.report.text import duration, printable
 
 
@@ -13,9 +13,9 @@ def cell(feature: str, client: str, broker: str, fault: str = "none", detail: st
     return Cell(Kind.SCENARIO, feature, client, broker, Verdict.PASSED, fault, detail)
 
 
-def test_cells_of_one_reason_are_told_together() -> None:
+def test_cells_of_one_reason_are_grouped() -> None:
     cells = [cell(name, "go", "trocket", detail=detail) for name, detail in ("ax", "by", "cx")]
-    assert alike(cells) == [("x", [cells[0], cells[2]]), ("y", [cells[1]])]
+    assert by_reason(cells) == [("x", [cells[0], cells[2]]), ("y", [cells[1]])]
 
 
 @pytest.mark.parametrize(
@@ -32,7 +32,7 @@ def test_what_cannot_be_shown_is_escaped(text: str, shown: str) -> None:
 
 
 def test_durations_are_for_people() -> None:
-    told = [
+    texts = [
         duration(seconds).replace("\N{NO-BREAK SPACE}", " ") for seconds in (0.04, 9.96, 59, 200)
     ]
-    assert told == ["0.0 s", "10.0 s", "59 s", "3 min 20 s"]
+    assert texts == ["0.0 s", "10.0 s", "59 s", "3 min 20 s"]

@@ -1,4 +1,4 @@
-"""Which cells the scenarios give, and what becomes of what a client told."""
+"""The cells of the scenarios, and their verdicts."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from trocket.interop.scenarios.table import (
     SCENARIOS,
     Scenario,
 )
-from trocket.interop.scenarios.verdicts import difference, judged, reason_to_skip
+from trocket.interop.scenarios.verdicts import difference, reason_to_skip, with_outcome
 
 SCENARIO = Scenario("feature", {"received": ["a", "b"], "status": "SEND_OK"})
 CELL = Cell(Kind.SCENARIO, "feature", JAVA_5, "trocket", Verdict.SKIPPED)
@@ -96,12 +96,14 @@ def test_what_a_client_lacks_is_skipped_with_the_reason(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("fault", ["restart", "kill", "namesrv-gone"])
-def test_somebody_elses_cluster_is_left_alone(tmp_path: Path, fault: str) -> None:
+def test_an_external_cluster_is_left_alone(tmp_path: Path, fault: str) -> None:
     (job,) = jobs(["rocketmq://127.0.0.1:1"], clients=["python-trio"], faults=[fault])
     cells: list[Cell] = []
     job.play(job.owed, tmp_path, cells.append)
     assert {cell.verdict for cell in cells} == {Verdict.SKIPPED}
-    assert {cell.detail for cell in cells} == {"rocketmq://127.0.0.1:1 is not ours to stop"}
+    assert {cell.detail for cell in cells} == {
+        "the harness does not run rocketmq://127.0.0.1:1 and cannot stop it"
+    }
     assert len(cells) == len(job.owed)
 
 
@@ -138,23 +140,23 @@ def test_what_a_client_cannot_do_without_harm_is_left_out() -> None:
 
 def test_what_differs_stands_side_by_side() -> None:
     expected = {"same": 1, "received": ["a"], "never": True}
-    told = {"same": 1, "received": ["a", "ü"], "more": 2}
-    assert difference(expected, told).splitlines() == [
+    reported = {"same": 1, "received": ["a", "ü"], "more": 2}
+    assert difference(expected, reported).splitlines() == [
         "received:",
         '  expected ["a"]',
-        '  told     ["a", "ü"]',
+        '  reported ["a", "ü"]',
         "never:",
         "  expected true",
-        "  told     (not told)",
+        "  reported (missing)",
         "more:",
         "  expected (nothing)",
-        "  told     2",
+        "  reported 2",
     ]
 
 
 def test_a_wrong_fact_fails_the_cell() -> None:
     wrong = Outcome({"received": ["b", "a"], "status": "SEND_OK"}, "", seconds=1.5)
-    cell = judged(CELL, SCENARIO, wrong)
+    cell = with_outcome(CELL, SCENARIO, wrong)
     assert (cell.verdict, cell.seconds) == (Verdict.FAILED, 1.5)
     assert "received" in cell.detail
     assert "status" not in cell.detail
@@ -162,26 +164,26 @@ def test_a_wrong_fact_fails_the_cell() -> None:
 
 def test_right_facts_pass_the_cell() -> None:
     right = Outcome({"received": ["a", "b"], "status": "SEND_OK"}, "", "a note")
-    cell = judged(CELL, SCENARIO, right)
+    cell = with_outcome(CELL, SCENARIO, right)
     assert (cell.verdict, cell.detail) == (Verdict.PASSED, "a note")
 
 
 def test_an_error_fails_the_cell_even_with_the_right_facts() -> None:
-    cell = judged(CELL, SCENARIO, Outcome(dict(SCENARIO.expected), "it broke"))
+    cell = with_outcome(CELL, SCENARIO, Outcome(dict(SCENARIO.expected), "it broke"))
     assert (cell.verdict, cell.detail.splitlines()[0]) == (Verdict.FAILED, "it broke")
 
 
 def test_an_empty_answer_is_not_right() -> None:
-    assert judged(CELL, SCENARIO, Outcome({}, "")).verdict is Verdict.FAILED
+    assert with_outcome(CELL, SCENARIO, Outcome({}, "")).verdict is Verdict.FAILED
 
 
 @pytest.mark.parametrize("key", ["on trocket", f"{JAVA_5} on trocket"])
 def test_a_difference_of_our_own_broker_is_a_quirk(key: str) -> None:
     ours = replace(SCENARIO, differs={key: {"status": "FLUSHED"}}, quirk="row 7")
-    told = Outcome({"received": ["a", "b"], "status": "FLUSHED"}, "")
-    cell = judged(CELL, ours, told)
+    reported = Outcome({"received": ["a", "b"], "status": "FLUSHED"}, "")
+    cell = with_outcome(CELL, ours, reported)
     assert (cell.verdict, cell.detail) == (Verdict.QUIRK, "row 7")
-    apaches = judged(replace(CELL, broker="apache-5.5.0"), ours, told)
+    apaches = with_outcome(replace(CELL, broker="apache-5.5.0"), ours, reported)
     assert apaches.verdict is Verdict.FAILED
 
 

@@ -37,7 +37,7 @@ def folder(version: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def cluster(version: str, folder: Path) -> Iterator[Cluster]:
-    """A running cluster; each test has topics of its own, and leaves the broker running."""
+    """A running cluster; each test uses other topics, and leaves the broker running."""
     # By default a broker of Apache's refuses SQL.
     cluster = open_cluster(f"apache-{version}", folder, {"enablePropertyFilter": True})
     try:

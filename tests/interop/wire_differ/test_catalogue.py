@@ -7,8 +7,8 @@ from collections import Counter
 
 import pytest
 
+from trocket.interop.wire_differ.builders import Names
 from trocket.interop.wire_differ.catalogue import catalogue, coverage
-from trocket.interop.wire_differ.making import Names
 from trocket.interop.wire_differ.normalise import Side
 from trocket.interop.wire_differ.request import Played, Request, served_in
 from trocket.remoting.codec import SerializeType

@@ -64,7 +64,7 @@ def test_a_path_is_what_its_pattern_says(path, pattern, expected):
         (normalise.place("x"), "/tmp/a", "<place>"),
         (normalise.place("x"), "", ""),
         (normalise.any_broker("x"), "192.0.2.7:20911", "<some broker>"),
-        (normalise.any_broker("x"), "nobody", "nobody"),
+        (normalise.any_broker("x"), "no address", "no address"),
         (normalise.recall_handles("x"), "xyz", "xyz"),
         (normalise.unordered("x"), ["b", "a"], ["a", "b"]),
         (normalise.only("my", "x"), ["my-a", "other"], ["my-a"]),
@@ -99,7 +99,7 @@ def test_an_offset_id_of_another_broker_stays():
     ],
 )
 def test_only_a_java_exception_stands_for_words(side, remark, expected):
-    assert after(normalise.java_words(), {"remark": remark}, side) == {"remark": expected}
+    assert after(normalise.java_exception_text(), {"remark": remark}, side) == {"remark": expected}
 
 
 def test_all_before_the_mark_of_a_remark_is_compared():
@@ -129,9 +129,9 @@ def test_what_every_answer_has_is_told_apart_from_what_it_says():
         "code": 1,
         "remark": None,
         "fields": {},
-        "language": "<speaker>",
-        "version": "<speaker>",
-        "serialize_type": "<speaker>",
+        "language": "<sender>",
+        "version": "<sender>",
+        "serialize_type": "<sender>",
     }
 
 

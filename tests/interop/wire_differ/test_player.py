@@ -16,11 +16,12 @@ from trocket.interop.wire_differ.normalise import Side
 from trocket.interop.wire_differ.player import Outcome, Player
 from trocket.interop.wire_differ.request import (
     BodyKind,
+    ClientAnswer,
     FromServer,
     Request,
     Script,
     Step,
-    taken,
+    answer_field,
 )
 from trocket.remoting.codec import FrameDecoder, RemotingCommand, SerializeType, encode
 from trocket.remoting.request_codes import RequestCode as Code
@@ -31,7 +32,7 @@ Serve = Callable[[RemotingCommand], list[RemotingCommand] | None]
 
 @contextlib.contextmanager
 def serving(serve: Serve) -> Iterator[str]:
-    """The address of a server that answers as it is told."""
+    """The address of a server that answers as the script says."""
     listener = socket.create_server(("127.0.0.1", 0))
     threads: list[threading.Thread] = []
 
@@ -66,7 +67,7 @@ def serving(serve: Serve) -> Iterator[str]:
 
 
 def play(serve: Serve, *steps: Step, header: SerializeType = SerializeType.JSON) -> list[Outcome]:
-    """What steps come to on such a server, in the order of their features."""
+    """The outcomes of steps on such a server, in the order of their features."""
     script = Script("s", header, steps)
     with serving(serve) as address:
         outcomes = Player(Side("apache-5.5.0", address, address)).play(script)
@@ -82,7 +83,7 @@ def test_an_answer_is_a_tree_and_later_requests_take_of_it(header):
     first, second = play(
         echo,
         Request("one", Code.PULL_MESSAGE, {"a": 1, "b": True}, b'{"x":1}', body_kind=BodyKind.JSON),
-        Request("two", Code.PULL_MESSAGE, {"again": taken("one", "a")}),
+        Request("two", Code.PULL_MESSAGE, {"again": answer_field("one", "a")}),
         header=header,
     )
     assert first.tree["fields"] == {"a": "1", "b": "true", "seen": "yes"}
@@ -135,14 +136,14 @@ def test_the_client_is_asked_while_a_request_waits():
         name="asked",
         code=Code.GET_CONSUMER_RUNNING_INFO,
         connection="main",
-        answer=(5, None, {}, b"state"),
+        answer=ClientAnswer(code=5, body=b"state"),
     )
     outer, inner = play(serve, Request("a", Code.GET_CONSUMER_RUNNING_INFO, meanwhile=(asked,)))
     assert inner.tree["fields"] == {"q": "1"}
     assert (outer.code, outer.tree["body"]) == (5, "state")
 
 
-def test_a_oneway_request_that_is_answered_is_told():
+def test_a_oneway_request_that_is_answered_is_reported():
     oneway = Request("a", Code.HEART_BEAT, oneway=True, expect=None)
     after = Request("b", Code.PULL_MESSAGE)
     assert play(echo, oneway, after)[0].broken == "it was answered"
@@ -159,7 +160,7 @@ def test_both_must_answer_as_expected_and_alike():
     ]
     both_wrong = Outcome({"code": 1}, 1)
     (found,) = found_between(step, both_wrong, both_wrong)
-    assert "expected was 0" in str(found)
+    assert "expected 0" in str(found)
     (found,) = found_between(step, good, Outcome(broken="closed"))
     assert (found.path, found.second) == (("connection",), "closed")
 

@@ -287,7 +287,7 @@ class Game:
                 quiet_rounds += 1
                 if quiet_rounds > 3 or not self.transactions.all:
                     break
-                moment = self.machine.now_ms + 31_000  # for transactions of which nobody knows
+                moment = self.machine.now_ms + 31_000  # for transactions without a known end
             await self._wait_until(moment)
         else:
             raise Broken("end", f"there is always something more, now {self.machine.now_ms}")

@@ -1,4 +1,4 @@
-"""What consumer groups have got and noted: N6, and that filters and order lose nothing. Pure."""
+"""Deliveries and offsets of consumer groups: N6, and that filters and order lose nothing. Pure."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Group:
         self._possible: defaultdict[Place, frozenset[int]] = defaultdict(_UNKNOWN)
         self._commits: defaultdict[Place, list[tuple[int, frozenset[int]]]] = defaultdict(list)
         self._looked_at: list[tuple[Place, int, int, frozenset[int]]] = []
-        self._told: list[tuple[Place, int]] = []
+        self._returned: list[tuple[Place, int]] = []
 
     def wants(self, message: MessageExt) -> bool:
         """Whether the broker's filter, which compares hash codes, lets a message through."""
@@ -101,11 +101,11 @@ class Group:
         """The broker says how far the group is; -1: it does not know."""
         possible = self._possible[place]
         if max(offset, 0) not in possible | ({0} if -1 in possible else set()):
-            text = f"{self.name} is told {place} {offset}, and committed {sorted(possible)}"
+            text = f"{self.name} was given {place} {offset}, and committed {sorted(possible)}"
             raise Broken("N6", text)
         if offset > 0:
             self._possible[place] = frozenset({offset})
-        self._told.append((place, offset))
+        self._returned.append((place, offset))
 
     def check(self, ends: dict[Place, int]) -> None:
         """What pulls and offsets have passed over, now that everything visible was read."""
@@ -118,13 +118,13 @@ class Group:
                         "N6", f"{self.name} pulled {place} {start}…{end} without {message.body!r}"
                     )
         self._looked_at.clear()
-        for place, offset in self._told:
+        for place, offset in self._returned:
             left_out = self._not_done(place, 0, offset)
             if left_out is not None:
                 raise Broken("N6", f"{self.name} at {place} {offset} never had {left_out.body!r}")
             if offset > ends.get(place, 0):
                 raise Broken("N6", f"{self.name} at {place} {offset}, its end is {ends.get(place)}")
-        self._told.clear()
+        self._returned.clear()
 
     def check_all_done(self) -> None:
         """At the very end: every message was consumed, or is among the dead letters."""
@@ -146,13 +146,13 @@ class Group:
     # ---- crashes -------------------------------------------------------------------------
 
     def crashed(self, crash_ms: int) -> None:
-        """Commits of the last seconds may be gone, and what was told is not checked any more."""
+        """Commits of the last seconds may be gone, and returned offsets are no longer checked."""
         for place, commits in self._commits.items():
             for commit_ms, offsets in commits:
                 if commit_ms > crash_ms - SAVED_MS:
                     self._possible[place] |= offsets
         self._looked_at.clear()
-        self._told.clear()
+        self._returned.clear()
 
     def lost(self, place: Place, end: int) -> None:
         """After a power cut under ASYNC_FLUSH a queue ends at `end`: so do the group's offsets."""

@@ -1,4 +1,4 @@
-"""Who may consume a queue in order: at most one client at a time. Pure."""
+"""Queue locks of orderly consumers: at most one client at a time. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ LOCK_MS = 60_000
 
 
 class Locks:
-    """The locks of one group, as its members were told."""
+    """The locks of one group, as its members know them."""
 
     def __init__(self) -> None:
         self._held: dict[Place, tuple[str, int]] = {}
@@ -21,7 +21,7 @@ class Locks:
         return member if now_ms - since_ms <= LOCK_MS else None
 
     def answered(self, place: Place, member: str, granted: bool, now_ms: int) -> None:
-        """A member asked for a queue, and was told."""
+        """A member asked for a queue, and got an answer."""
         holder = self.holder(place, now_ms)
         if granted:
             if holder not in (None, member):

@@ -18,7 +18,7 @@ async def check_lookups(observer: Observer, oracle: Oracle, until_ms: int) -> No
     """Look some messages up in each way. Raises: Broken.
 
     Args:
-      until_ms: of later messages none is asked for: one that nobody waits for, as a timer message
+      until_ms: of later messages none is asked for: one that no client awaits, as a timer message
         whose send had no answer, may have come this very moment and has no entry by its key yet.
     """
     for queue_id in range(QUEUES):

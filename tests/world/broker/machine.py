@@ -1,4 +1,4 @@
-"""A real broker on a disk in memory, in a time that moves when told; it may stop, die and return.
+"""A real broker on a disk in memory, in a time that the test moves; it may stop, die and return.
 
 Nothing is mocked but time, files and sockets, which are the project's own seams: `BrokerController`
 runs on a `MachineDisk`, and serves connections that are two buffers. Time stands still while there
@@ -99,7 +99,7 @@ class Link(SocketTransport):
 
     @property
     def has_news(self) -> bool:
-        """Whether somebody has something to read."""
+        """Whether a client has something to read."""
         return bool(self._heard) or (bool(self.to_broker) and self._on_readable is not None)
 
     def read_by_broker(self) -> None:
@@ -265,7 +265,7 @@ class Machine:
         """Kill the broker now, if it is not dead, and leave what a start finds.
 
         Args:
-          kept_writes: None: kill -9. Else a power cut, which leaves so many of the unsynced
+          kept_writes: None: kill -9. Else a power cut, which leaves this many of the unsynced
             operations.
         """
         self.die_now()

@@ -113,7 +113,7 @@ def answered_before_the_commit(patch: Patch) -> None:
 
 
 def answered_before_fsync(patch: Patch) -> None:
-    """Under SYNC_FLUSH nobody waits."""
+    """Under SYNC_FLUSH sends do not wait."""
     patch.setattr(FlushService, "when_flushed", lambda self, offset, callback: callback(True))
 
 

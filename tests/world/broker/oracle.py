@@ -1,4 +1,4 @@
-"""What the broker has promised, and what was seen of it: N1 to N5, N8 and N9 of the test plan.
+"""The broker's promises, checked against what clients see: N1 to N5, N8 and N9 of the test plan.
 
 Pure: no broker, no trio, no clock. Whoever drives a broker tells the oracle of every request, every
 answer, every message that was read and every crash; the oracle raises `Broken` as soon as two of
@@ -131,7 +131,9 @@ class Oracle:
             raise Broken("N2", f"m{known[0]} and m{key.number} both got {place} offset {offset}")
         there = self.log[place].get(offset)
         if there is not None and number_of(there) != key.number:
-            raise Broken("N1", f"m{key.number} was told {place} {offset}, {there.body!r} is there")
+            raise Broken(
+                "N1", f"m{key.number} was acknowledged at {place} {offset}, {there.body!r} is there"
+            )
         if offset <= self._rising.get((sender, place), -1):
             raise Broken(
                 "N3", f"{sender}'s m{key.number} in {place} got {offset}, not a higher one"
@@ -170,7 +172,7 @@ class Oracle:
         key = Key(message.topic, number, message.reconsume_times)
         coming = self._coming.get(key)
         if coming is None:
-            raise Broken("N4", f"nobody asked for {key}, it is at {message.queue_offset}")
+            raise Broken("N4", f"no client asked for {key}, it is at {message.queue_offset}")
         if coming.queue_id != message.queue_id:
             raise Broken("N4", f"{key} is in queue {message.queue_id}, not {coming.queue_id}")
         if (message.tags or "") != self.tags[number] or message.unique_key != f"K{number}":
@@ -270,10 +272,10 @@ class Oracle:
 
 
 def number_of(message: MessageExt) -> int:
-    """Which message it is. Raises: Broken: none that anybody sent."""
+    """Which message it is. Raises: Broken: none that a client sent."""
     match = _BODY.fullmatch(message.body)
     if match is None:
-        raise Broken("N4", f"nobody sent {message.body!r}")
+        raise Broken("N4", f"no client sent {message.body!r}")
     return int(match[1])
 
 

@@ -29,7 +29,7 @@ from .transactions import Decision, Transaction, Transactions
 TOPIC = "T"
 QUEUES = 2
 TRIES_MAX = 2
-"""After so many retries a message is dead; RocketMQ's default of 16 would take a day."""
+"""Retries after which a message is dead; RocketMQ's default of 16 would take a day."""
 LEVELS_S = [1, 5, 10, 30, *(60 * n for n in range(1, 11)), 1200, 1800, 3600, 7200]
 
 NOTHING_STORED = frozenset({2, 3, 13, 14, 16, 17, 29})
@@ -412,7 +412,7 @@ class Consumer(Peer):
         self.group.locks.answered(place, self.name, granted, self.machine.now_ms)
         if granted:
             if not self.has_lock(place) and place in self.next:
-                await self.take(place)  # somebody else may have had it meanwhile
+                await self.take(place)  # another member may have had it meanwhile
             self._locked_until[place] = self.machine.now_ms + 30_000
 
     async def renew_locks(self) -> None:

@@ -1,4 +1,4 @@
-"""What may happen to a broker, as data: a program is a few facts and a list of steps."""
+"""Programs of the simulation, as data: a program is a few facts and a list of steps."""
 
 from __future__ import annotations
 

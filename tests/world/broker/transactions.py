@@ -72,7 +72,7 @@ class Transactions:
         self._connected_since_ms: int | None = None
 
     def producer_there(self, there: bool, now_ms: int) -> None:
-        """Whether there is somebody to be asked."""
+        """Whether a producer can be asked."""
         if not there:
             self._connected_since_ms = None
         elif self._connected_since_ms is None:
@@ -169,7 +169,7 @@ class Transactions:
             if transaction.times < self._check_max:
                 if self._connected_since_ms is None:
                     continue
-                # With nobody there a check is put off by an interval.
+                # Without a producer a check is put off by an interval.
                 due_ms = max(due_ms, self._connected_since_ms + INTERVAL_MS)
             if self._oracle.crashes:  # a start plans anew
                 due_ms = max(due_ms, self._oracle.up_since_ms + INTERVAL_MS)

@@ -119,7 +119,7 @@ def check_slave(cluster: Cluster, slave: BrokerMachine, queues: list[list[Messag
             f"{read_log(slave, start, end)[-20:]!r}",
         )  # fmt: skip
     for queue_id, ours in enumerate(cluster.queues_of(slave.store)):
-        low = master.store.min_offset(TOPIC, queue_id)  # a slave has a retention of its own
+        low = master.store.min_offset(TOPIC, queue_id)  # a slave has a separate retention
         if [each for each in ours if each.queue_offset >= low] != queues[queue_id]:
             raise Broken("HA", f"{slave.name}'s queue {queue_id} is not the master's")
 
@@ -135,10 +135,10 @@ async def check_group(cluster: Cluster, queues: list[list[MessageExt]]) -> None:
             cluster.oracle.hold_group(queue_id, messages, committed)
     for queue_id, messages in enumerate(queues):
         if not messages:
-            continue  # maybe nobody has made the topic
+            continue  # the topic may not exist yet
         await drain(consumer, cluster.master.address, queue_id)
         end = messages[-1].queue_offset + 1
-        # What nobody was told of, such as a delayed message without an answer, may still come.
+        # A message without an answer, such as a delayed one, may still come.
         newest = cluster.master.store.max_offset(TOPIC, queue_id)
         if not end <= consumer.next[queue_id] <= newest:
             raise Broken("N6", f"the group gets to {consumer.next[queue_id]}, {end} is the end")

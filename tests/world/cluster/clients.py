@@ -1,4 +1,4 @@
-"""Clients of the simulated cluster: they speak the wire, believe nobody, and tell the oracle."""
+"""Clients of the simulated cluster: they report what they see to the oracle."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ UNROUTED = "TBW102"
 
 
 class Peer:
-    """A client: a process with connections of its own.
+    """A client: a process with separate connections.
 
     Attributes:
-      addresses: of the brokers of the group by broker id, as a name server told; empty: unknown.
+      addresses: of the brokers of the group by broker id, from a name server; empty: unknown.
     """
 
     def __init__(self, cluster: Cluster, name: str, host: str, random: Random) -> None:
@@ -88,7 +88,7 @@ class Producer(Peer):
     """Sends each message once."""
 
     async def run(self, count: int, pause_s: float) -> None:
-        """Send so many messages, or batches of some."""
+        """Send messages, or batches of some."""
         for _ in range(count):
             await trio.sleep(round(self.random.random() * pause_s, 2))
             await self.send()
@@ -140,7 +140,7 @@ class Producer(Peer):
         names = f"{self.name} m{batch[0].number}" + (f"+{len(batch) - 1}" if batch[1:] else "")
         wounds = cluster.wounds
         answer = await self.ask(address, code, fields, body)
-        cluster.note(f"{names} in {batch[0].queue_id} at {address}: {told(answer)}")
+        cluster.note(f"{names} in {batch[0].queue_id} at {address}: {answer_text(answer)}")
         if answer is None or answer.code not in STORED:
             self.forget()
         if answer is None:
@@ -164,7 +164,7 @@ class Producer(Peer):
 
 
 class Consumer(Peer):
-    """A member of the group, with queues of its own."""
+    """A member of the group, with its queues."""
 
     def __init__(
         self, cluster: Cluster, name: str, host: str, random: Random, queue_ids: list[int]
@@ -300,7 +300,7 @@ def place_fields(queue_id: int) -> dict[str, object]:
     return {"consumerGroup": GROUP, "topic": TOPIC, "queueId": queue_id}
 
 
-def told(answer: RemotingCommand | None) -> str:
+def answer_text(answer: RemotingCommand | None) -> str:
     """For people."""
     if answer is None:
         return "no answer"

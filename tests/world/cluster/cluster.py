@@ -150,7 +150,7 @@ class Cluster:
         ]
 
     def random(self, name: str) -> Random:
-        """A source of chance of its own, so that one part's draws do not change another's."""
+        """A separate source of random numbers, so that one part's draws do not change another's."""
         return Random(f"{self.seed} {name}")
 
     def _new_broker(self, number: int) -> BrokerMachine:
@@ -205,7 +205,7 @@ class Cluster:
 
     def check_replicas(self, sent: Sent, physical_offset: int, address: str) -> None:
         """SEND_OK: where the mode says that the message is by now, it is. Called when it came, if
-        nobody has lost anything since it was asked for."""
+        nothing was lost since it was asked for."""
         plan = self.plan
         master = self.machine_at(address)
         if address in self.oracle.losers or not (plan.is_sync_flush or plan.is_sync_master):
@@ -271,7 +271,7 @@ async def live(cluster: Cluster) -> None:
         await verify(cluster)
         cluster.note("all is well")
         for machine in cluster.brokers:
-            machine.die()  # nobody wants to see another clean stop
+            machine.die()  # another clean stop would show nothing new
         nursery.cancel_scope.cancel()
 
 

@@ -130,7 +130,7 @@ async def reset_mid_frame(cluster: Cluster, random: Random) -> bool:
 
 
 async def half_open(cluster: Cluster, random: Random) -> bool:
-    """One end is told that the connection is broken, the other never."""
+    """One end learns that the connection is broken, the other never."""
     connections = _connections(cluster, random)
     cluster.note(f"{len(connections)} connections are half open")
     for connection in connections:

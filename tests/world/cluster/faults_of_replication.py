@@ -61,7 +61,7 @@ async def slave_ahead(cluster: Cluster, random: Random) -> bool:
         store.commit()
         end = store.max_physical_offset
         store.close()
-        cluster.note(f"{slave.name} has a log of its own up to {end}")
+        cluster.note(f"{slave.name} has a diverged log up to {end}")
         await start_again(cluster, slave)
     await some_time(random, 4)
     return True
@@ -80,7 +80,7 @@ async def slave_too_old(cluster: Cluster, random: Random) -> bool:
         with trio.move_on_after(20):
             while master.is_up and master.store.max_physical_offset < end + 2 * FILE_SIZE:
                 await producer.send()
-                await trio.sleep(0.01)  # nobody may be there to answer
+                await trio.sleep(0.01)  # no slave may be there to answer
         # From now on any message may be gone, whether or not anybody got it.
         cluster.oracle.min_offsets = [FOR_EVER] * QUEUES
         master.disk.used_percent = 87
@@ -109,7 +109,7 @@ async def fake_ack(cluster: Cluster, random: Random) -> bool:
     if are_away:
         cluster.network.block(block)
     liar = Process("liar", "10.0.3.2")
-    told = 0
+    sent = 0
     with trio.move_on_after(1 + round(random.random() * 4, 2)):
         while True:
             try:
@@ -122,14 +122,14 @@ async def fake_ack(cluster: Cluster, random: Random) -> bool:
             )
             for word in words:
                 cluster.network.send(endpoint, REPORT.pack(word))
-                told += 1
+                sent += 1
                 await trio.sleep(random.choice((0, 0.1)))
             await trio.sleep(0.2)
             endpoint.close()
-    cluster.note(f"{told} lies were told to {master.name}, slaves away: {are_away}")
+    cluster.note(f"{sent} lies were sent to {master.name}, slaves away: {are_away}")
     if are_away:
         cluster.network.unblock(block)
-    return told > 0
+    return sent > 0
 
 
 async def wrong_master(cluster: Cluster, random: Random) -> bool:
@@ -186,7 +186,7 @@ async def two_masters(cluster: Cluster, random: Random) -> bool:
         if started and winner is new:
             cluster.master = new
             may_lose = may_lose_local(cluster)
-            if not cluster.plan.is_sync_master:  # nobody promised that a slave has anything
+            if not cluster.plan.is_sync_master:  # no slave is promised to have anything
                 may_lose = lambda each: True  # noqa: E731
             lost = cluster.oracle.lose(cluster.queues_of(new.store), may_lose)
             cluster.note(f"{lost} messages were not on {new.name}")

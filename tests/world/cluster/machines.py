@@ -34,7 +34,7 @@ class Machine:
 
     Attributes:
       process: the one that runs, or ran last.
-      lock: whoever starts and ends it holds this.
+      lock: held while it is started or ended.
       wounds: how often it lost bytes that it had: with the power, its disk, or by decay.
     """
 
@@ -84,7 +84,7 @@ class Machine:
         self.network.process_ended(process, silently=False)
 
     def _gone(self, *, silently: bool) -> None:
-        """The program is dead: nobody hears it any more."""
+        """The program is dead: nothing it sends arrives."""
         process = self.process
         if process.is_alive:
             process.is_alive = False

@@ -38,7 +38,7 @@ class Failure(NamedTuple):
 
 
 class Report:
-    """What some runs came to.
+    """The results of some runs.
 
     Attributes:
       count: how many there were.
@@ -80,7 +80,7 @@ def run_seeds(seeds: range) -> Report:
     for seed in seeds:
         try:
             report.take(play(seed))
-        except Exception:  # noqa: BLE001 - an error that no run may raise is told like a broken promise
+        except Exception:  # noqa: BLE001 - an error that no run may raise counts as a broken promise
             report.count += 1
             report.failures.append(Failure(seed, traceback.format_exc()))
     return report

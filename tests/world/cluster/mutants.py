@@ -53,7 +53,7 @@ class Plans(NamedTuple):
 
 
 def answered_before_the_slave(patch: Patch) -> None:
-    """A SYNC_MASTER waits for nobody, as 5.x with its defaults (L12)."""
+    """A SYNC_MASTER waits for no slave, as 5.x with its defaults (L12)."""
     patch.setattr(SlaveAcks, "are_enough", lambda self, log_end: True)
     patch.setattr(
         SlaveAcks, "wait", lambda self, offset, callback: callback(PutMessageStatus.PUT_OK)

@@ -3,7 +3,7 @@
 A connection is a pair of `Endpoint`s; bytes on their way are events of one queue, which one task
 works off. So there is no task for each connection's bytes, and one order for one seed. As with TCP,
 bytes of one direction never overtake each other, bytes that cannot get through are kept and arrive
-later, and a peer that is gone without a word is noticed by nobody who only listens.
+later, and a peer that is gone without a word goes unnoticed by a peer that only listens.
 
 Brokers read an endpoint as they read a socket; the log's connections and their tests want a trio
 stream, `EndpointStream`.
@@ -169,8 +169,8 @@ class Connection:
     Attributes:
       delay_s: from one end to the other.
       is_bytewise: each byte comes alone.
-      is_lost: nothing arrives any more, and nobody is told.
-      reset_after: so many bytes more arrive, and both ends are told that it is broken.
+      is_lost: nothing arrives any more, and neither end learns it.
+      reset_after: this many more bytes arrive, then both ends learn that it is broken.
     """
 
     def __init__(self, kind: str, delay_s: float) -> None:
@@ -258,9 +258,9 @@ class Network:
         """A connection; waits as long as nothing answers.
 
         Args:
-          kind: what is meant to be there, where nobody listens.
+          kind: of the expected server, for an address where none listens.
 
-        Raises: OSError: nobody listens.
+        Raises: OSError: no server listens.
         """
         host, port = self.redirects.get((process.machine, port), (host, port))
         await trio.sleep(self._delay_s())
@@ -274,7 +274,7 @@ class Network:
                 await self._unblocked.wait()
                 continue
             if listener is None or not listener.process.is_alive:
-                raise ConnectionRefusedError(f"nobody listens on {host}:{port}")
+                raise ConnectionRefusedError(f"no server listens on {host}:{port}")
             return self._connect(process, listener, f"{host}:{port}")
 
     def _connect(self, process: Process, listener: Listener, address: str) -> Endpoint:
@@ -347,7 +347,7 @@ class Network:
             target.feed(data)
 
     def break_off(self, connection: Connection) -> None:
-        """Break a connection; both ends are told."""
+        """Break a connection; both ends learn it."""
         for end in connection.ends:
             end.reset()
 
@@ -355,7 +355,7 @@ class Network:
         """Close what a process had open.
 
         Args:
-          silently: with the power; nobody is told before he sends something to a machine that is
+          silently: with the power; a peer learns it when it sends something to a machine that is
             there again.
         """
         for endpoint in list(process.endpoints):

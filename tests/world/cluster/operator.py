@@ -92,7 +92,7 @@ async def fail_over(cluster: Cluster, *, lost_disk: bool) -> None:
     if lost_disk:
         old.wipe()
     else:
-        # It may come back with what nobody else has, and shows that until it is emptied.
+        # It may come back with messages that no other has, and shows that until it is emptied.
         cluster.lead_astray()
     await start_again(cluster, old)
 
@@ -134,7 +134,7 @@ async def mend(cluster: Cluster, machine: BrokerMachine) -> None:
 
 def has_all(cluster: Cluster, slave: BrokerMachine) -> bool:
     """Whether a slave follows its master, has its log and shows it. Only one of the two may have
-    been told that their connection is broken."""
+    learned that their connection is broken."""
     following, end = slave.following, cluster.master.store.max_physical_offset
     return (
         following.is_connected

@@ -1,8 +1,8 @@
-"""What the cluster has promised, and what was seen of it: N1 to N7 of the test plan.
+"""The promises of the cluster, checked against what clients see: N1 to N7 of the test plan.
 
 Pure: it knows no broker and no clock; clients tell it what they sent, heard and read. As soon as
-two of these do not go together, it raises `Broken`. What a fault may take by contract, whoever
-causes the fault says by `may_lose`.
+two of these do not go together, it raises `Broken`. The injector of a fault
+declares by `may_lose` what the fault may take by contract.
 
 A message is known by its number, which its body begins with: `m17`.
 """
@@ -149,11 +149,11 @@ class Oracle:
     # ---- reads ---------------------------------------------------------------------------
 
     def check_message(self, message: MessageExt) -> Sent:
-        """Whether anybody sent this message as it is. N1, N4."""
+        """Whether a client sent this message as it is. N1, N4."""
         match = _BODY.fullmatch(message.body)
         number = int(match[1]) if match is not None else len(self.sent)
         if number >= len(self.sent):
-            raise Broken("N4", f"nobody sent {message.body!r}, it is at {place_of(message)}")
+            raise Broken("N4", f"no client sent {message.body!r}, it is at {place_of(message)}")
         sent = self.sent[number]
         if sent.is_refused:
             raise Broken("N4", f"m{number} was refused, it is at {place_of(message)}")

@@ -31,7 +31,7 @@ class Process:
       host: the machine's address.
 
     Attributes:
-      is_alive: nobody killed it; a dead one is heard by nobody, whatever its tasks still do.
+      is_alive: not killed; nothing a dead one sends arrives, whatever its tasks still do.
       is_stopped: as by SIGSTOP.
       endpoints: its open connections, in the order in which they were made.
       scope: cancelled, it ends.

@@ -58,15 +58,15 @@ def test_one_seed_leads_to_one_run_in_any_process():
 
 def test_the_summary_counts_runs_and_faults(capsys):
     assert main(["cluster", "--seeds", "3", "--from", "40", "--processes", "1"]) == 0
-    told = capsys.readouterr().out
-    assert "3 runs from seed 40" in told
-    assert "0 failures" in told
+    output = capsys.readouterr().out
+    assert "3 runs from seed 40" in output
+    assert "0 failures" in output
     for name in FAULTS:
-        assert name in told
+        assert name in output
 
 
 def test_a_failure_is_told_with_what_shows_it_again(monkeypatch, capsys):
-    """A SYNC_MASTER that waits for nobody."""
+    """A SYNC_MASTER that waits for no slave."""
     monkeypatch.setattr(
         SlaveAcks, "wait", lambda self, offset, callback: callback(PutMessageStatus.PUT_OK)
     )

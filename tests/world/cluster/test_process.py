@@ -1,4 +1,4 @@
-"""What the simulation takes from trio's inside: one order for one seed, and processes that stop."""
+"""Internals of trio that the simulation uses: one order for one seed, and processes that stop."""
 
 from __future__ import annotations
 

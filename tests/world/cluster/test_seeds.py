@@ -12,7 +12,7 @@ from .main import run_seeds
 FIRST = int(os.environ.get("TROCKET_CLUSTER_SEED", "0"))
 EACH = 100
 FAILED_ONCE = (1162, 1830, 2233, 3046, 3179, 3269, 5537, 5923, 6875, 7746, 9287)
-"""Each for a reason of its own; the commits that mended them name it."""
+"""Each for another reason, named by the commit that fixed it."""
 
 
 @pytest.mark.slow

@@ -24,7 +24,7 @@ CONFIG = "config/consumerOffset.json"
 
 
 class Finding(NamedTuple):
-    """What a check came to.
+    """The result of a check.
 
     Attributes:
       violations: sentences that begin with the invariant; empty when all holds.

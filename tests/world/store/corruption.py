@@ -1,9 +1,9 @@
 """Damage that no crash makes: bits, sectors, files.
 
 A store is stopped or killed, one thing on its disk is damaged, and everything is read back. Each
-message must be right, or its loss must be told: load raises, or the store is read-only and says
+message must be right, or its loss must be reported: load raises, or the store is read-only and says
 why, or a get raises CorruptRecordError, or a warning in the log names the file. Never wrong data,
-never a loss that nobody is told about.
+never a silent loss.
 """
 
 from __future__ import annotations
@@ -181,7 +181,7 @@ def check_damage(case: Victim, image: Image, harm: Damage) -> tuple[str, str]:
         if problem:
             return "wrong", problem
         if harm.path.startswith(f"{ROOT}/config/"):
-            return ("told" if warnings else "right"), ""
+            return ("reported" if warnings else "right"), ""
         try:
             store.load()
         except StoreError as error:
@@ -200,9 +200,9 @@ def read_back(
     found = survey(store, case.expected)
     if found.wrong:
         return "wrong", found.wrong[0]
-    told = store.read_only or any(ROOT in line for line in warnings)
-    if found.lost and not told:
-        return "wrong", f"nobody is told that {len(found.lost)} are lost, first {found.lost[0]}"
+    is_reported = store.read_only or any(ROOT in line for line in warnings)
+    if found.lost and not is_reported:
+        return "wrong", f"{len(found.lost)} are lost silently, first {found.lost[0]}"
     present = set(found.present)
     log_only_lost = False
     for each, _ in case.expected.log_only:
@@ -214,15 +214,15 @@ def read_back(
             return "wrong", f"N1: message_at answers something else for {each}"
         if view is None:
             log_only_lost = True
-            if not told:
-                return "wrong", f"nobody is told that {each} is lost"
+            if not is_reported:
+                return "wrong", f"{each} is lost silently"
         else:
             present.add(each)
     problem = check_lookups(store, case, present, harm)
     if problem:
         return "wrong", problem
     if found.lost or found.refused or log_only_lost or store.read_only:
-        return "told", ""
+        return "reported", ""
     return "right", ""
 
 
@@ -269,5 +269,5 @@ def check_json(case: Victim, disk: RecordingDisk, harm: Damage, warnings: list[s
     if text in texts:
         if any(CONFIG in line for line in warnings):
             return ""
-        return "the configuration's last version is lost and nobody is told"
+        return "the configuration's last version is lost silently"
     return f"the configuration is {text and text[:30]!r}"

@@ -19,13 +19,13 @@ from .runs import Failure, Report, Run, image_at, images_of, record_run
 from .session import HOST, Step
 
 AFTERMATH_EVERY = 8
-"""Every so many images the store goes on after its recovery, and crashes again."""
+"""Interval of images after which the store goes on after its recovery, and crashes again."""
 
 KEYS_EVERY = 3
-"""Every so many images the index is brought up to date and asked."""
+"""Interval of images after which the index is brought up to date and asked."""
 
 RECOVERY_EVERY = 200
-"""Every so many images each moment of the recovery is a crash, too (depth 2)."""
+"""Interval of images after which each moment of the recovery is a crash, too (depth 2)."""
 
 SECOND_KINDS = ("all", "none", "random1")
 """Images of a crash in a recovery."""
@@ -85,7 +85,7 @@ def check_run(
     Args:
       depth2: crash in recoveries, too.
       share: look at this part of the images only, chosen by the run's seed.
-      failures_max: give up after so many.
+      failures_max: give up after this many.
     """
     report = Report(runs=1)
     if run.problem:
@@ -120,7 +120,7 @@ def check_run(
 
 
 class Case(NamedTuple):
-    """One image: of which run, after so many operations, and its number among all."""
+    """One image: of which run, after how many operations, and its number among all."""
 
     run: Run
     report: Report

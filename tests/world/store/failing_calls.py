@@ -43,7 +43,7 @@ SHORT = Failure(errno.ENOSPC, 0.5)
 
 
 def steps_of(workload: str, seed: int) -> list[Step]:
-    """A short run, without crashes of its own."""
+    """A short run without crashes."""
     return [each for each in steps_for(workload, seed) if each[0] != "crash"][:STEPS_MAX]
 
 

@@ -1,4 +1,4 @@
-"""What was asked of a store, what it promised, and what must hence be readable after a crash.
+"""The history of a store: requests, promises, and what must be readable after a crash.
 
 Moments are counts of disk operations: what happened at moment `m` came after the first `m`
 operations. A crash at moment `m` finds what came up to and including `m`.

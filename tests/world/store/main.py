@@ -37,7 +37,7 @@ def jobs(options: argparse.Namespace) -> Iterator[tuple[str, str, int, bool, flo
 
 
 def replay(workload: str, mode: str, text: str, console: Console) -> int:
-    """Run one failing case again, make it short, and tell its story."""
+    """Run one failing case again, make it short, and print its story."""
     seed, moment, kind = text.split(":")
     report = check_run(record_run(workload, mode, int(seed)), depth2=True, failures_max=1 << 30)
     found = [each for each in report.failures if str(each.moment) == moment and each.kind == kind]
@@ -86,7 +86,7 @@ def table(report: Report) -> Table:
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """The options of this scope."""
-    parser.add_argument("--images", type=int, default=IMAGES, help="at least so many")
+    parser.add_argument("--images", type=int, default=IMAGES, help="images to check at least")
     parser.add_argument("--seed", type=int, default=1, help="the first seed")
     parser.add_argument("--workload", choices=[*WORKLOADS], help="only this one")
     parser.add_argument("--mode", choices=MODES, help="M0: ASYNC_FLUSH, M1: SYNC_FLUSH")
@@ -98,7 +98,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Check at least so many images, or one again; returns the exit status."""
+    """Check a number of images, or one again; returns the exit status."""
     console = Console(file=sys.stderr if options.json else sys.stdout)
     if options.replay:
         if not (options.workload and options.mode):

@@ -53,7 +53,7 @@ class Failure(NamedTuple):
 
 @dataclass
 class Report:
-    """What runs came to; reports add up.
+    """The results of runs; reports add up.
 
     Attributes:
       images: how many, by (workload, kind of image).
@@ -165,7 +165,7 @@ def image_at(run: Run, system: FileSystem, moment: int, kind: str) -> Image | No
 
 
 def images_of(run: Run) -> Iterator[tuple[int, str, FileSystem, Image]]:
-    """Every crash image of a run: after so many operations, kind, the disk, the image."""
+    """Every crash image of a run: after how many operations, kind, the disk, the image."""
     system = empty_disk()
     journal = run.session.disk.journal
     for moment in range(len(journal) + 1):

@@ -41,4 +41,4 @@ def test_damage_is_never_served_and_never_kept_secret(part):
         seed += PARTS
     print(f"seeds {SEED * 1000 + part}, +{PARTS} … {seed - PARTS}: {dict(outcomes)}")
     assert problems == []
-    assert set(outcomes) >= {"right", "told"}, "the damage was too weak to be seen"
+    assert set(outcomes) >= {"right", "reported"}, "the damage was too weak to be seen"

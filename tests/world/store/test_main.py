@@ -1,4 +1,4 @@
-"""The runner: counts, exit status, and how a failure is told and shown again."""
+"""The runner: counts, exit status, and how a failure is reported and replayed."""
 
 from __future__ import annotations
 
@@ -51,9 +51,9 @@ def test_a_failure_is_told_with_what_shows_it_again(monkeypatch, capsys):
     monkeypatch.setattr(search, "shorten", partial(shorten, tries_max=3))
     count = ["store", "--images", "300", "--processes", "1", "--seed", "6"]
     assert main([*count, "--workload", "put"]) == 1
-    told = capsys.readouterr().out
-    found = re.search(r"--workload put --mode (M\d) --replay (\S+)", told)
-    assert found, told
+    output = capsys.readouterr().out
+    found = re.search(r"--workload put --mode (M\d) --replay (\S+)", output)
+    assert found, output
     mode, case = found.groups()
     arguments = ["store", "--workload", "put", "--mode", mode, "--replay", case]
     assert main(arguments) == 1

@@ -16,7 +16,7 @@ def put(topic: str, queue_id: int, size: int = 60) -> tuple:
 
 SAVED = {
     # The folder of a topic was there after a kill, but not on the device; the checkpoint vouched
-    # for queues in it, and after a power cut before the checkpoint was written nothing told of it.
+    # for queues in it, and after a power cut before the checkpoint was written nothing reported it.
     "queues in a folder that no fsync knew of": (
         "truncate",
         "M0",

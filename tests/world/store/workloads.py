@@ -1,4 +1,4 @@
-"""What the simulated brokers do: lists of steps, from a seed."""
+"""Workloads of the simulated brokers: lists of steps, from a seed."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ import org.apache.rocketmq.common.message.MessageExt;
 
 /**
  * Push consumers with a class filter, as users of the official client have them; for all versions
- * from 4.2.0 on. Told by lines on stdin whose words are separated by tabs:
+ * from 4.2.0 on. Controlled by lines on stdin with words separated by tabs:
  *
  * consume ID NAMESRV GROUP TOPIC CLASS FILE INTERVAL-MS
  *     FILE holds the class's source. INTERVAL-MS: between two looks at the name server, two

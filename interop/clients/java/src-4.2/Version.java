@@ -5,7 +5,7 @@ import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.common.message.MessageExt;
 
-/** What differs between the versions of the client: this is for 4.2.0. */
+/** Differences between the versions of the client: for 4.2.0. */
 final class Version {
     private Version() {
     }

@@ -48,7 +48,7 @@ final class Admin {
 
     private static void play(Method command, String[] arguments, long limitMs, Pattern enough)
         throws InterruptedException {
-        // A stream of its own for each: threads that an earlier command left print into theirs.
+        // A new stream for each: threads left by an earlier command keep printing into theirs.
         ByteArrayOutputStream printed = new ByteArrayOutputStream();
         underWay = printed;
         PrintStream stream = new PrintStream(printed, true, StandardCharsets.UTF_8);
@@ -73,16 +73,16 @@ final class Admin {
             isEnough = enough != null && enough.matcher(text(printed)).find();
         }
         boolean isWhole = isEnough || !thread.isAlive();
-        String told = text(printed);
+        String output = text(printed);
         underWay = null;
         if (thread.isAlive()) {
             thread.interrupt();
             thread.join(limitMs);
         }
-        answer("done", told, isWhole);
+        answer("done", output, isWhole);
     }
 
-    /** Wrong arguments make mqadmin end the JVM: what it has printed is told all the same. */
+    /** Wrong arguments make mqadmin end the JVM: report its output all the same. */
     private static void answerAtExit() {
         ByteArrayOutputStream printed = underWay;
         if (printed != null) {

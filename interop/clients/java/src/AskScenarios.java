@@ -16,7 +16,7 @@ import org.apache.rocketmq.client.utils.MessageUtil;
 import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.common.message.MessageExt;
 
-/** Looking messages up, requests that are replied to, and traces. */
+/** Scenarios: lookups of messages, requests with replies, and traces. */
 final class AskScenarios {
     private static final int TRIES_MAX = 300;
     private static final long REQUEST_TIMEOUT_MS = 30_000;
@@ -25,16 +25,16 @@ final class AskScenarios {
     }
 
     static void query(Stage stage) throws Exception {
-        List<SendResult> told = new ArrayList<>();
+        List<SendResult> results = new ArrayList<>();
         for (String keys : new String[] {"one", "one two", "two"}) {
-            told.add(stage.producer().send(stage.message("Tag", keys, keys)));
+            results.add(stage.producer().send(stage.message("Tag", keys, keys)));
         }
         for (String key : new String[] {"one", "two"}) {
             stage.facts.put("by_key_" + key, found(() -> stage.producer()
                 .queryMessage(stage.topic, key, 32, 0, Long.MAX_VALUE).getMessageList()
                 .stream().map(Stage::body).sorted().toList(), 2));
         }
-        SendResult last = told.get(2);
+        SendResult last = results.get(2);
         stage.facts.put("by_unique_id", found(() -> List.of(
             Stage.body(stage.producer().viewMessage(stage.topic, last.getMsgId()))), 1));
         stage.facts.put("by_offset_id", found(() -> List.of(
@@ -46,7 +46,7 @@ final class AskScenarios {
         }
     }
 
-    /** Asks until so many are found: an index is filled after the send. */
+    /** Asks until `count` are found: the index is filled after the send. */
     private static List<String> found(Callable<List<String>> question, int count) throws Exception {
         for (int tries = 0; ; tries++) {
             try {
@@ -85,7 +85,7 @@ final class AskScenarios {
 
     static void requestUnanswered(Stage stage) throws Exception {
         try {
-            requester(stage).request(stage.message("Tag", "key", "nobody"), 3000);
+            requester(stage).request(stage.message("Tag", "key", "no reply"), 3000);
         } catch (RequestTimeoutException e) {
             stage.facts.put("timed_out", true);
         }
@@ -135,7 +135,7 @@ final class AskScenarios {
         }
     }
 
-    /** The kinds of records that tell of one message. */
+    /** The kinds of the trace records of one message. */
     static void trace(Stage stage) throws Exception {
         DefaultMQProducer producer =
             stage.prepare(new DefaultMQProducer(stage.topic, true, null), stage.topic);

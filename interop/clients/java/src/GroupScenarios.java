@@ -12,12 +12,12 @@ import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.MessageExt;
 import org.apache.rocketmq.common.message.MessageQueue;
 
-/** Where a group begins, where it goes on, and who of it has which queues. */
+/** Scenarios: where a group begins and resumes, and how it shares queues. */
 final class GroupScenarios {
     private static final int QUEUE_COUNT = 4;
     private static final long SETTLE_NS = TimeUnit.SECONDS.toNanos(50);
 
-    /** A message and who got it. */
+    /** A message and its consumer. */
     private record Got(String who, String body) {
     }
 
@@ -49,7 +49,7 @@ final class GroupScenarios {
         stage.facts.put("received", Stage.each(inbox.await(5), Stage::body));
     }
 
-    /** What was consumed stays so when a consumer ends and another one of its group begins. */
+    /** A new consumer of a group resumes behind what an ended one consumed. */
     static void goesOn(Stage stage) throws Exception {
         stage.send("0", "1", "2", "3", "4");
         // A heartbeat of a shared client may still name a group that has just been left.
@@ -86,7 +86,7 @@ final class GroupScenarios {
         }
     }
 
-    /** A queue belongs to one consumer; who comes takes a share, and leaves it behind. */
+    /** A queue belongs to one consumer; a new one gets a share, which returns when it leaves. */
     static void rebalance(Stage stage) throws Exception {
         Inbox<Got> inbox = new Inbox<>();
         start(stage, "a", inbox);
@@ -111,7 +111,7 @@ final class GroupScenarios {
         return consumer;
     }
 
-    /** How many queues each has, asked by a message to each queue until that is as wanted. */
+    /** The queue count of each consumer, found by a message to each queue, until it is as wanted. */
     private static Map<String, Integer> settled(Stage stage, Inbox<Got> inbox,
         Map<String, Integer> wanted) throws Exception {
         long end = System.nanoTime() + SETTLE_NS;

@@ -4,7 +4,7 @@ import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
 import java.util.function.Predicate;
 
-/** What came so far, in its order; whoever waits has a deadline. For several threads. */
+/** The items received so far, in order; waiting has a deadline. Thread-safe. */
 final class Inbox<T> {
     private static final long DEADLINE_NS = TimeUnit.SECONDS.toNanos(60);
 
@@ -19,7 +19,7 @@ final class Inbox<T> {
         return new ArrayList<>(items);
     }
 
-    /** All that came, once it is at least so many; throws TimeoutException. */
+    /** All items, once there are at least `count`; throws TimeoutException. */
     List<T> await(int count) throws InterruptedException, TimeoutException {
         return await(all -> all.size() >= count);
     }

@@ -11,7 +11,7 @@ import org.apache.rocketmq.client.producer.SendResult;
 import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.common.message.MessageExt;
 
-/** What comes later: again after a failure, after a delay level, at a time. */
+/** Scenarios: delayed messages, timers, and retries after failures. */
 final class LaterScenarios {
     private static final long LEVEL_1_MS = 1000;
     private static final long TIMER_STEP_MS = 1000;
@@ -21,7 +21,7 @@ final class LaterScenarios {
 
     /** A message that always fails: two more tries, then the dead letters. */
     static void retry(Stage stage) throws Exception {
-        SendResult told = stage.producer().send(stage.message("Tag", "key", "fails"));
+        SendResult result = stage.producer().send(stage.message("Tag", "key", "fails"));
         Inbox<MessageExt> tries = new Inbox<>();
         DefaultMQPushConsumer consumer = stage.consumer();
         consumer.setMaxReconsumeTimes(2);
@@ -36,10 +36,10 @@ final class LaterScenarios {
         MessageExt dead = dead(stage);
         stage.facts.put("tries", Stage.each(tries.all(), message -> List.of(
             message.getReconsumeTimes(), message.getTopic().equals(stage.topic), message.getTags(),
-            message.getKeys(), message.getMsgId().equals(told.getMsgId()))));
+            message.getKeys(), message.getMsgId().equals(result.getMsgId()))));
         stage.facts.put("dead", List.of(Stage.body(dead), dead.getReconsumeTimes(),
             stage.topic.equals(dead.getProperty("RETRY_TOPIC")),
-            told.getOffsetMsgId().equals(dead.getProperty("ORIGIN_MESSAGE_ID"))));
+            result.getOffsetMsgId().equals(dead.getProperty("ORIGIN_MESSAGE_ID"))));
     }
 
     /** Of four messages handed over together two are taken, and two come again. */
@@ -98,9 +98,9 @@ final class LaterScenarios {
     static void level(Stage stage) throws Exception {
         Message message = stage.message("Tag", "key", "level-1");
         message.setDelayTimeLevel(1);
-        SendResult told = stage.producer().send(message);
+        SendResult result = stage.producer().send(message);
         MessageExt got = stage.receive(1).get(0);
-        stage.facts.put("status", told.getSendStatus());
+        stage.facts.put("status", result.getSendStatus());
         stage.facts.put("received", List.of(Stage.body(got), got.getTags(), got.getKeys(),
             got.getTopic().equals(stage.topic), got.getDelayTimeLevel()));
         stage.facts.put("early", System.currentTimeMillis() - got.getBornTimestamp() < LEVEL_1_MS);
@@ -123,7 +123,7 @@ final class LaterScenarios {
         stage.facts.put("early", early);
     }
 
-    /** A timer message is taken back, the one behind it comes; only the client of 5.x can. */
+    /** A timer message is recalled, the one behind it is delivered; only the client of 5.x can. */
     static void recall(Stage stage) throws Exception {
         stage.producer();
         long now = System.currentTimeMillis();

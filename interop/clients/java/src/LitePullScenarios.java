@@ -5,7 +5,7 @@ import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.MessageExt;
 import org.apache.rocketmq.common.message.MessageQueue;
 
-/** Consumers that poll what a client pulls for them. */
+/** Scenarios: lite pull consumers. */
 final class LitePullScenarios {
     private LitePullScenarios() {
     }
@@ -56,7 +56,7 @@ final class LitePullScenarios {
         return consumer;
     }
 
-    /** What polls bring until there are so many, in 50 s. */
+    /** The messages of repeated polls until there are `count`, for at most 50 s. */
     private static List<MessageExt> poll(DefaultLitePullConsumer consumer, int count) {
         List<MessageExt> got = new ArrayList<>();
         for (int tries = 0; tries < 50 && got.size() < count; tries++) {

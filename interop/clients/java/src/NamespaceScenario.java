@@ -4,7 +4,7 @@ import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.client.producer.SendResult;
 import org.apache.rocketmq.common.message.MessageExt;
 
-/** What is sent and consumed inside a namespace. */
+/** Scenario: sending and consuming inside a namespace. */
 final class NamespaceScenario {
     private NamespaceScenario() {
     }
@@ -15,12 +15,12 @@ final class NamespaceScenario {
         producer.setNamespace("space");
         producer.start();
         stage.atEnd(producer::shutdown);
-        SendResult told = producer.send(stage.message("Tag", "key", "inside"));
+        SendResult result = producer.send(stage.message("Tag", "key", "inside"));
         DefaultMQPushConsumer consumer = stage.prepare(new DefaultMQPushConsumer(stage.topic), "space");
         consumer.setNamespace("space");
         consumer.subscribe(stage.topic, "*");
         List<MessageExt> got = stage.listen(consumer).await(1);
-        stage.facts.put("status", told.getSendStatus());
+        stage.facts.put("status", result.getSendStatus());
         stage.facts.put("received", SendScenarios.sorted(got));
         stage.facts.put("topic_without_namespace", got.get(0).getTopic().equals(stage.topic));
     }

@@ -36,13 +36,13 @@ import org.apache.rocketmq.common.message.MessageExt;
  *            "threads","batch","size","keys","tags":"A,B","rate","deadline_s"}
  *           {"op":"consume","id","namesrv","group","topic","expression","threads","cached",
  *            "hold_after"}
- *           {"op":"go_on","id"}   {"op":"stop","id"}   {"op":"quit"}
+ *           {"op":"resume","id"}   {"op":"stop","id"}   {"op":"quit"}
  * Events:   created, sending, ack, sent (oneway), retry, done, consuming, message, stopped, error.
  *
  * A send that fails is tried again, as a new message with the same body key, until it is
  * acknowledged with SEND_OK or deadline_s has passed: only acknowledged ones are reported as "ack".
- * A consumer with "hold_after" takes so many messages, and more only after "go_on"; what it has
- * pulled by then is at most "cached" of each queue and one pull's.
+ * A consumer with "hold_after" blocks after this many messages until "resume"; by then it has pulled
+ * at most "cached" messages of each queue, and those of one pull.
  */
 public final class Peer {
     private static final PrintStream OUT = System.out;
@@ -76,7 +76,7 @@ public final class Peer {
                 case "create_topic": createTopic(id, command); break;
                 case "send": new Sender(id, command).run(); break;
                 case "consume": consume(id, command); break;
-                case "go_on": GATES.get(id).countDown(); break;
+                case "resume": GATES.get(id).countDown(); break;
                 case "stop": stop(id); break;
                 default: emit("event", "error", "id", id, "error", "unknown op");
             }

@@ -7,7 +7,7 @@ import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.CountDownLatch;
 
-/** Points at which a scenario meets the harness: a line out, and a line in when it may go on. */
+/** Synchronisation points with the harness: a line out, and a line in that resumes. */
 final class Points {
     private static final Map<String, CountDownLatch> PASSED = new ConcurrentHashMap<>();
 
@@ -37,7 +37,7 @@ final class Points {
         return PASSED.computeIfAbsent(line, key -> new CountDownLatch(1));
     }
 
-    /** Say that a scenario is there; what is at zero when the harness lets it go on. */
+    /** Report a scenario's point; the latch is at zero when the harness resumes it. */
     static CountDownLatch reach(String name, String point) {
         Json.say(Json.write(Map.of("at", point, "scenario", name)));
         return latch(name + " " + point);

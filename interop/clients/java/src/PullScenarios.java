@@ -7,7 +7,7 @@ import org.apache.rocketmq.client.consumer.store.ReadOffsetType;
 import org.apache.rocketmq.common.message.MessageExt;
 import org.apache.rocketmq.common.message.MessageQueue;
 
-/** Consumers that ask for messages themselves. */
+/** Scenarios: pull consumers. */
 @SuppressWarnings("deprecation")
 final class PullScenarios {
     static final int COUNT = 10;

@@ -11,7 +11,7 @@ import org.apache.rocketmq.client.consumer.listener.MessageListenerOrderly;
 import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.common.message.MessageExt;
 
-/** What push consumers get, and how often. */
+/** Scenarios: push consumers. */
 final class PushScenarios {
     private static final int QUEUE_COUNT = 4;
     private static final String[] TAGS = {"A", "B", "C", null, "AaAa", "BBBB", "B"};
@@ -110,7 +110,7 @@ final class PushScenarios {
         stage.facts.put("second", byTopic.get(true));
     }
 
-    /** AaAa and BBBB have one hash, which is all that a queue knows of a tag. */
+    /** AaAa and BBBB have one hash code, and a consume queue stores only the hash code. */
     static void tags(Stage stage) throws Exception {
         for (int number = 0; number < TAGS.length; number++) {
             stage.producer().send(stage.message(TAGS[number], null, "" + number));
@@ -118,7 +118,7 @@ final class PushScenarios {
         stage.facts.put("received", Stage.each(stage.inbox("A || B || AaAa").await(4), Stage::body));
     }
 
-    /** The last message matches: with it all before have been filtered. */
+    /** The last message matches: when it is received, all before it have been filtered. */
     static void sql(Stage stage) throws Exception {
         for (int number : IntStream.rangeClosed(0, 20).toArray()) {
             Message message = stage.message(null, null, "" + number);

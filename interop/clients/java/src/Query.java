@@ -133,7 +133,7 @@ public final class Query {
         });
     }
 
-    /** Ask until at least so many messages come; print the last answer. */
+    /** Ask until at least this many messages are found; print the last answer. */
     private void answer(String name, int least, Question question) throws Exception {
         String found = "";
         for (int tries = 0; tries < TRIES_MAX; tries++) {

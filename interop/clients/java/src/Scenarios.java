@@ -9,12 +9,12 @@ import java.util.concurrent.TimeUnit;
 /**
  * Plays scenarios of messaging features, all at the same time, as users of the official client.
  *
- * Arguments: the name server's HOST:PORT, what the names of topics and groups begin with, and the
- * scenarios' names. Prints for each {"scenario": NAME, "facts": {...}}, or "error" with what stood
- * in its way, and at last the line "end". interop/scenarios/ has what is expected.
+ * Arguments: the name server's HOST:PORT, the prefix of topics and groups, and the
+ * scenarios' names. Prints for each {"scenario": NAME, "facts": {...}}, or "error" with an
+ * error text, and finally the line "end". interop/scenarios/ has the expected facts.
  *
- * A name with colons, NAME:SEND:CONSUME, is played on and on while something happens to the broker:
- * {"at": POINT, "scenario": NAME} says how far it is, and a line NAME POINT lets it go on.
+ * A name with colons, NAME:SEND:CONSUME, runs through a fault of the broker:
+ * {"at": POINT, "scenario": NAME} reports its progress, and a line NAME POINT resumes it.
  */
 public final class Scenarios {
     private static final long TIMEOUT_S = 110;

@@ -18,7 +18,7 @@ import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.common.message.MessageClientExt;
 import org.apache.rocketmq.common.message.MessageExt;
 
-/** Each way to send; what was sent is consumed to see what became of it. */
+/** Scenarios: all ways to send; each consumes what it sent. */
 final class SendScenarios {
     private static final int LARGER_THAN_ALLOWED = (4 << 20) + 1;
 
@@ -26,18 +26,18 @@ final class SendScenarios {
     }
 
     static void sync(Stage stage) throws Exception {
-        List<SendResult> told = new ArrayList<>();
+        List<SendResult> results = new ArrayList<>();
         for (int number = 0; number < 3; number++) {
             Message message = stage.message("Tag" + number, "key-" + number + " shared", "body-" + number);
             message.putUserProperty("colour", "red-" + number);
-            told.add(stage.producer().send(message));
+            results.add(stage.producer().send(message));
         }
         List<MessageExt> got = stage.receive(3);
-        stage.facts.put("statuses", Stage.each(told, SendResult::getSendStatus));
-        stage.facts.put("offsets", Stage.each(told, SendResult::getQueueOffset));
-        stage.facts.put("same_ids", Stage.each(told, SendResult::getMsgId)
+        stage.facts.put("statuses", Stage.each(results, SendResult::getSendStatus));
+        stage.facts.put("offsets", Stage.each(results, SendResult::getQueueOffset));
+        stage.facts.put("same_ids", Stage.each(results, SendResult::getMsgId)
             .equals(Stage.each(got, MessageExt::getMsgId)));
-        stage.facts.put("same_offset_ids", Stage.each(told, SendResult::getOffsetMsgId)
+        stage.facts.put("same_offset_ids", Stage.each(results, SendResult::getOffsetMsgId)
             .equals(Stage.each(got, message -> ((MessageClientExt) message).getOffsetMsgId())));
         stage.facts.put("received", Stage.each(got, message -> List.of(Stage.body(message),
             message.getTags(), message.getKeys(), message.getProperty("colour"),
@@ -79,15 +79,15 @@ final class SendScenarios {
         for (int number = 0; number < 5; number++) {
             messages.add(stage.message("Tag" + number, "key-" + number, "body-" + number));
         }
-        SendResult told = stage.producer().send(messages);
+        SendResult result = stage.producer().send(messages);
         List<MessageExt> got = stage.receive(5);
-        stage.facts.put("status", told.getSendStatus());
-        stage.facts.put("offset", told.getQueueOffset());
+        stage.facts.put("status", result.getSendStatus());
+        stage.facts.put("offset", result.getQueueOffset());
         stage.facts.put("received", Stage.each(got, message -> List.of(Stage.body(message),
             message.getTags(), message.getKeys(), message.getQueueOffset())));
-        stage.facts.put("ids_told", told.getMsgId().split(",").length);
+        stage.facts.put("ids_returned", result.getMsgId().split(",").length);
         stage.facts.put("ids_stored", got.stream().map(MessageExt::getMsgId).distinct().count());
-        stage.facts.put("offset_ids_told", told.getOffsetMsgId().split(",").length);
+        stage.facts.put("offset_ids_returned", result.getOffsetMsgId().split(",").length);
     }
 
     static void bySelector(Stage stage) throws Exception {
@@ -112,9 +112,9 @@ final class SendScenarios {
     }
 
     static void autoCreated(Stage stage) throws Exception {
-        SendResult told = stage.producer().send(stage.message(null, null, "first"));
-        stage.facts.put("status", told.getSendStatus());
-        stage.facts.put("offset", told.getQueueOffset());
+        SendResult result = stage.producer().send(stage.message(null, null, "first"));
+        stage.facts.put("status", result.getSendStatus());
+        stage.facts.put("offset", result.getQueueOffset());
         stage.facts.put("received", sorted(stage.receive(1)));
         stage.facts.put("queues", stage.producer().fetchPublishMessageQueues(stage.topic).size());
     }

@@ -16,7 +16,7 @@ import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.common.message.MessageExt;
 
-/** What one scenario works with: its topic, which is also its group's name, clients and facts. */
+/** The context of a scenario: its topic, which is also its group's name, and its facts. */
 final class Stage implements AutoCloseable {
     private static final int POLL_MS = 1000;
     private static final int LOOK_UPS_MAX = 20;

@@ -26,10 +26,12 @@ import org.apache.rocketmq.common.message.MessageExt;
 import org.apache.rocketmq.remoting.exception.RemotingException;
 
 /**
- * Sends and consumes on and on while something happens to the broker, and tells what came of it.
+ * Sends and consumes through a fault of the broker, and reports sends and received messages.
  *
  * A step is one message of each of four keys. Sends that fail are repeated until they are
- * acknowledged, so what is told as acknowledged must have come. For all versions of the client.
+ * acknowledged, so every message reported as acknowledged must be received.
+ *
+ * For all versions of the client.
  */
 final class Through {
     static final int KEYS = 4;
@@ -40,7 +42,7 @@ final class Through {
     /** A connection that the client lost sight of counts as a member of its group for 120 s. */
     private static final long RECEIVE_DEADLINE_NS = TimeUnit.SECONDS.toNanos(170);
     private static final long ANSWER_DEADLINE_S = 60;
-    /** How often a consumer that refuses gets a message. */
+    /** Deliveries of a message to a consumer that rejects it, the last included. */
     private static final int TRIES = 3;
 
     /** Sends one message in a transaction. */
@@ -274,7 +276,7 @@ final class Through {
         return missing;
     }
 
-    /** Until all that is acknowledged has come; what has not is told at the end. */
+    /** Wait until all acknowledged messages are received; the harness reports missing ones. */
     private void awaitReceived() {
         long end = System.nanoTime() + RECEIVE_DEADLINE_NS;
         while (!missing().isEmpty() && System.nanoTime() < end) {

@@ -9,7 +9,7 @@ import org.apache.rocketmq.client.producer.TransactionSendResult;
 import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.common.message.MessageExt;
 
-/** Transactions that commit, roll back, and are asked about. */
+/** Scenarios: transactions that commit, roll back, or are checked by the broker. */
 final class TransactionScenario implements TransactionListener {
     private final Map<String, Integer> asked = new ConcurrentSkipListMap<>();
 
@@ -26,11 +26,11 @@ final class TransactionScenario implements TransactionListener {
         Map<String, Object> sent = new TreeMap<>();
         for (String body : new String[] {"rolls-back", "asks-rolls-back", "asks", "commits"}) {
             Message message = stage.message("Tag", "key-" + body, body);
-            TransactionSendResult told = producer.sendMessageInTransaction(message, null);
-            sent.put(body, List.of(told.getSendStatus(), told.getLocalTransactionState()));
+            TransactionSendResult result = producer.sendMessageInTransaction(message, null);
+            sent.put(body, List.of(result.getSendStatus(), result.getLocalTransactionState()));
         }
         Inbox<MessageExt> inbox = stage.inbox("*");
-        // What is asked about last has been asked about: the others had their turn.
+        // The last check has happened, so the others have, too.
         List<MessageExt> got = inbox.await(all -> all.size() >= 2 && listener.asked.size() >= 2);
         stage.facts.put("sent", sent);
         stage.facts.put("asked", listener.asked);

@@ -13,7 +13,7 @@ import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.common.message.MessageExt;
 
-/** What differs between the versions of the client: this is for those since 4.6. */
+/** Differences between the versions of the client: for those since 4.6. */
 final class Version {
     private Version() {
     }

@@ -1,4 +1,4 @@
-"""Pieces that many requests are made of: names, headers of sends and pulls, bodies."""
+"""Builders shared by the scripts: names, headers of sends and pulls, bodies."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Final
 from ...common.java_hash import java_hash_code
 from ...remoting.codec import RemotingCommand, SerializeType
 from ...remoting.request_codes import RequestCode
-from .normalise import Normaliser, clock, java_words, physical_offsets
+from .normalise import Normaliser, clock, java_exception_text, physical_offsets
 from .request import BodyKind, FieldValue, Request
 
 BORN_MS: Final = 1_700_000_000_000
@@ -25,20 +25,20 @@ STORED: Final[tuple[Normaliser, ...]] = (
     clock("body.*.store_timestamp_ms"),
     physical_offsets("body.*.physical_offset"),
 )
-"""For an answer of stored records."""
+"""For an answer with stored records."""
 
 bad = partial(Request, erroneous=True)
-"""A request that a server should refuse, or that asks for what is not there."""
-refused = partial(Request, erroneous=True, expect=1, normalisers=(java_words(),))
+"""A request that a server should refuse, or that asks for something missing."""
+refused = partial(Request, erroneous=True, expect=1, normalisers=(java_exception_text(),))
 """A request that Apache answers with the text of a Java exception."""
 
 
 class Names:
-    """Names that only one script uses, the same on both sides.
+    """A generator of names that only one script uses, the same on both sides.
 
     Args:
       area: a short word for the script.
-      header: scripts are played with both kinds of header.
+      header: part of the names, because each script is played with both kinds of header.
     """
 
     def __init__(self, area: str, header: SerializeType) -> None:
@@ -54,20 +54,21 @@ def json_body(value: object) -> bytes:
 
 
 def properties(**members: str) -> str:
-    """A message's properties as text, with the separator at the end as 5.x writes it."""
+    """Encoded properties of a message, with a separator at the end as 5.x writes it."""
     return "".join(f"{name}\x01{value}\x02" for name, value in members.items())
 
 
 def unique_key(names: Names, number: int) -> str:
-    """A unique key of a message: 32 hex digits that no other message has."""
+    """A unique key for a message: 32 hex digits."""
     return f"{abs(java_hash_code(names.prefix)):024X}{number:08X}"
 
 
 def send_fields(topic: str, text: str, **changed: FieldValue) -> dict[str, FieldValue]:
-    """The header of SEND_MESSAGE_V2 and SEND_BATCH_MESSAGE, its names letters.
+    """The header of SEND_MESSAGE_V2 and SEND_BATCH_MESSAGE, whose field names are letters.
 
     Args:
-      text: the message's properties.
+      text: the message's encoded properties.
+      changed: replaced or added fields.
     """
     return {
         "a": "wd-producers",
@@ -88,7 +89,7 @@ def send_fields(topic: str, text: str, **changed: FieldValue) -> dict[str, Field
 
 
 def send_fields_v1(topic: str, text: str, **changed: FieldValue) -> dict[str, FieldValue]:
-    """The header of SEND_MESSAGE and SEND_REPLY_MESSAGE, its names words."""
+    """The header of SEND_MESSAGE and SEND_REPLY_MESSAGE, whose field names are words."""
     return {
         "producerGroup": "wd-producers",
         "topic": topic,
@@ -108,7 +109,7 @@ def send_fields_v1(topic: str, text: str, **changed: FieldValue) -> dict[str, Fi
 
 
 def pull_fields(group: str, topic: str, **changed: FieldValue) -> dict[str, FieldValue]:
-    """The header of a pull of all tags that is answered at once."""
+    """The header of a pull of all tags, answered at once."""
     return {
         "consumerGroup": group,
         "topic": topic,
@@ -126,7 +127,7 @@ def pull_fields(group: str, topic: str, **changed: FieldValue) -> dict[str, Fiel
 
 
 def create_topic(topic: str, name: str = "", **changed: FieldValue) -> Request:
-    """A request that makes a topic of two queues."""
+    """A request that creates a topic of two queues."""
     name = name or f"make topic {topic.rsplit('-', 1)[-1]}"
     return Request(name, RequestCode.UPDATE_AND_CREATE_TOPIC, topic_fields(topic, **changed))
 
@@ -147,7 +148,7 @@ def topic_fields(topic: str, **changed: FieldValue) -> dict[str, FieldValue]:
 
 
 def create_group(group: str, name: str = "", **members: object) -> Request:
-    """A request that makes a group; `members` by their names in the body."""
+    """A request that creates a group; `members` with their names in the JSON body."""
     name = name or f"make group {group.rsplit('-', 1)[-1]}"
     body = json_body({"groupName": group, **members})
     return Request(name, RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body=body)
@@ -176,10 +177,10 @@ def heartbeat_body(
     producer: str = "",
     **changed: object,
 ) -> bytes:
-    """A heartbeat of a client with one consumer or one producer, or both.
+    """A heartbeat of a client with one consumer, one producer, or both.
 
     Args:
-      changed: members of the consumer.
+      changed: replaced or added members of the consumer.
     """
     consumer = {
         "consumeFromWhere": "CONSUME_FROM_LAST_OFFSET",
@@ -202,9 +203,9 @@ def heartbeat_body(
 
 
 def pull_until(group: str, topic: str, name: str, count: int, **changed: FieldValue) -> Request:
-    """A pull that is repeated until so many records have come; they are compared.
+    """A pull, repeated until it returns at least `count` records, which are compared.
 
-    A broker answers a send before its consumers see the message.
+    A broker answers a send before consumers can see the message.
     """
     return Request(
         name,
@@ -217,7 +218,7 @@ def pull_until(group: str, topic: str, name: str, count: int, **changed: FieldVa
 
 
 def record_count(answer: RemotingCommand) -> int:
-    """Records in an answer's body, by their sizes."""
+    """Number of records in an answer's body, counted by their sizes."""
     count, position = 0, 0
     while position + 4 <= len(answer.body):
         size = int.from_bytes(answer.body[position : position + 4], "big")

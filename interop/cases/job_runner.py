@@ -1,7 +1,7 @@
-"""Jobs played once, beside the tests of their cells, which wait for what the jobs tell.
+"""The runner of jobs: each job runs once, in a thread, while the tests of its cells wait for it.
 
-Whatever a job does, each of its cells comes out: as it was told, or failed because the job broke
-down or forgot it.
+Every cell of a job gets a verdict: the one that the job reports, or FAILED if the job raised an
+error or ended without reporting it.
 """
 
 from __future__ import annotations
@@ -17,36 +17,36 @@ from ..process import PeerError, end_all
 from ..report.cells import Cell, Verdict
 
 END_TIMEOUT_S = 60.0
-"""How long a job may take to stop its peers, and again after they were killed."""
+"""How long a job may take to stop its peers, and again after they are killed."""
 
 
-class Playing:
-    """A job in a thread of its own; started at once.
+class RunningJob:
+    """A job in a separate thread, which starts at once.
 
     Args:
-      job: with the cells that are wanted of it.
-      folder: for its files; made here, and removed when the job ends.
+      job: with its selected cells.
+      folder: for its files; created here, and removed when the job ends.
     """
 
     def __init__(self, job: Job, folder: Path) -> None:
         self._job = job
         self._folder = folder
-        self._told: dict[str, Cell] = {}
+        self._reported: dict[str, Cell] = {}
         self._changed = threading.Condition()
         self._has_ended = False
         self._thread = threading.Thread(target=self._play, name=job.name, daemon=True)
         self._thread.start()
 
     def result(self, cell: Cell) -> Cell:
-        """The cell with its verdict; waits until the job has told it."""
+        """The cell with its verdict; waits until the job has reported it."""
         with self._changed:
-            self._changed.wait_for(lambda: self._has_ended or cell.name in self._told)
-            return self._told[cell.name]
+            self._changed.wait_for(lambda: self._has_ended or cell.name in self._reported)
+            return self._reported[cell.name]
 
     def end(self, end_peers: Callable[[], None]) -> None:
-        """Wait until the job has stopped what it started; kill its peers if it is not done."""
+        """Wait for the job to stop its peers; kill them if it has unreported cells or hangs."""
         with self._changed:
-            is_done = all(cell.name in self._told for cell in self._job.owed)
+            is_done = all(cell.name in self._reported for cell in self._job.owed)
         if is_done:
             self._thread.join(END_TIMEOUT_S)
         if self._thread.is_alive():
@@ -54,37 +54,37 @@ class Playing:
             self._thread.join(END_TIMEOUT_S)
 
     def _play(self) -> None:
-        error_text = "its job ended without telling it"
+        error_text = "its job ended without reporting it"
         try:
             self._folder.mkdir(parents=True)
-            self._job.play(self._job.owed, self._folder, self._tell)
+            self._job.play(self._job.owed, self._folder, self._report)
         except PeerError as error:
             error_text = str(error)
-        except Exception as error:  # noqa: BLE001 - a job's top; its cells tell what it was
+        except Exception as error:  # noqa: BLE001 - top of a thread; its cells get the error
             error_text = f"{type(error).__name__}: {error}"
         finally:
             shutil.rmtree(self._folder, ignore_errors=True)
             for cell in failed(self._job.owed, error_text):
-                if cell.name not in self._told:
-                    self._tell(cell)
+                if cell.name not in self._reported:
+                    self._report(cell)
             with self._changed:
                 self._has_ended = True
                 self._changed.notify_all()
 
-    def _tell(self, cell: Cell) -> None:
+    def _report(self, cell: Cell) -> None:
         with self._changed:
-            before = self._told.get(cell.name)
+            before = self._reported.get(cell.name)
             if before is None or before.verdict is not Verdict.FAILED:  # a failure is final
-                self._told[cell.name] = cell
+                self._reported[cell.name] = cell
                 self._changed.notify_all()
 
 
-class Plays:
-    """The jobs of one test process: each is played when its first cell is asked for, one at a time.
+class JobRunner:
+    """Runs the jobs of one test process, one at a time, each when its first cell is asked for.
 
     Args:
-      jobs: with the cells that are wanted of them.
-      folder: the jobs' folders are made in it.
+      jobs: with their selected cells.
+      folder: parent of the jobs' folders.
       end_peers: kills the processes that a job waits for, when the run ends early.
     """
 
@@ -94,26 +94,26 @@ class Plays:
         self._jobs = {cell.name: job for job in jobs for cell in job.owed}
         self._folder = folder
         self._end_peers = end_peers
-        self._playings: dict[str, Playing] = {}
-        self._last: Playing | None = None
+        self._started: dict[str, RunningJob] = {}
+        self._last: RunningJob | None = None
 
     def result(self, cell: Cell) -> Cell:
-        """The cell with its verdict; its job is played if it has not been."""
+        """The cell with its verdict; runs its job if it has not run yet."""
         job = self._jobs[cell.name]
-        playing = self._playings.get(job.name)
-        if playing is None:
+        running = self._started.get(job.name)
+        if running is None:
             self.close()
-            name = f"{len(self._playings):03}-{_file_name(job.name)}"
-            playing = self._playings[job.name] = self._last = Playing(job, self._folder / name)
-        return playing.result(cell)
+            name = f"{len(self._started):03}-{_file_name(job.name)}"
+            running = self._started[job.name] = self._last = RunningJob(job, self._folder / name)
+        return running.result(cell)
 
     def close(self) -> None:
-        """Wait for the job under way, or end it when it still owes cells."""
+        """Wait for the running job, or end it if it has unreported cells."""
         if self._last is not None:
             self._last.end(self._end_peers)
             self._last = None
 
 
 def _file_name(name: str) -> str:
-    """A job's name as a part of its folder's."""
+    """A job's name as part of a file name."""
     return re.sub(r"[^A-Za-z0-9.]+", "-", name).strip("-")[:60]

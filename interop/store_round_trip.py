@@ -1,13 +1,13 @@
-"""One store that our broker and Apache's open in turn, after clean stops and after kills.
+"""A data folder that our broker and Apache's open in turn, after clean stops and after kills.
 
-    ours      makes topics, a group, messages                      and is stopped
-    apache's  is asked everything, gets more messages              and is stopped
-    ours      is asked, gets more, is stopped, started, loaded     and killed in the middle
-    apache's  is asked, gets more                                  and killed in the middle
-    ours      is asked, gets more                                  and is stopped
+    ours      creates topics, a group, messages                        stopped
+    apache's  queried; more messages are sent                          stopped
+    ours      queried; more messages; stopped, started, under load     killed
+    apache's  queried; under load                                      killed
+    ours      queried; more messages                                   stopped
 
-What a broker must serve is read from the log's files before it starts (`log_on_disk`). A chain only
-looks and notes; `store_differ` judges.
+Before each start the log is read from its files (`log_on_disk`): what the broker must serve. A
+round trip only records; the checks of `store_differ` compare.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ SIZES: dict[str, dict[str, int]] = {
     "default sizes": {},
 }
 FREE_BYTES_MIN = 8 << 30
-"""Room for the chains with default sizes: log files of 1 GiB that are allocated ahead."""
+"""Disk space for round trips with default sizes, whose log files of 1 GiB are allocated ahead."""
 
 TOPICS = {"Orders": 4, "Events": 8, "Single_1-a": 1}
 GROUP = "chain-consumers"
@@ -54,7 +54,7 @@ MOMENTS = {
     "apache after our kill": "apache",
     "ours after apache's kill": "ours",
 }
-"""The visits of a chain in their order, and who is asked."""
+"""The visits of a round trip in order, and the broker of each."""
 
 FIRST_LOAD_COUNT = 1_200
 LOAD_COUNT = 300
@@ -65,7 +65,7 @@ KEYS_ASKED_COUNT = 40
 DISPATCH_TIMEOUT_S = 30.0
 
 BATCH_ENTRY = b"of a batch "
-"""How the bodies of messages in batches begin."""
+"""The beginning of the bodies of messages in batches."""
 
 KEEP_ALL = {"fileReservedTime": 1_000_000, "diskMaxUsedSpaceRatio": 95}
 APACHE_KEYS = {
@@ -78,7 +78,7 @@ FULL_DISKS = (
     "-Drocketmq.broker.diskSpaceWarningLevelRatio=0.99",
     "-Drocketmq.broker.diskSpaceCleanForciblyRatio=0.98",
 )
-"""Apache's broker refuses sends on a disk that is 90 % full: not what is tried here."""
+"""Apache's broker refuses sends on a disk that is 90 % full, which is not tested here."""
 
 COMPRESSED = 1
 """Bit of a message's sysFlag: the body is a zlib stream."""
@@ -86,7 +86,7 @@ COMPRESSED = 1
 
 @dataclass
 class Visit:
-    """What one broker served at one moment, and what it had to.
+    """What one broker served at one moment, and what it should have served.
 
     Attributes:
       asked: the broker: "trocket" or "apache-VERSION".
@@ -94,9 +94,9 @@ class Visit:
       served, ends: each queue's records and its (min, max) offset.
       lookups: by (topic, key, is it the unique key) the places found; `searched`: the log then.
       times: by (topic, queue id, timestamp) the queue offset.
-      acknowledged: all answers to sends until then, whoever gave them.
-      after_kill: the broker before was killed.
-      seconds: it took, the broker's start among them; None: it was broken off.
+      acknowledged: all answers to sends so far, of both brokers.
+      after_kill: the previous broker was killed.
+      seconds: duration, including the broker's start; None: the visit was broken off.
     """
 
     asked: str
@@ -116,17 +116,17 @@ class Visit:
     seconds: float | None = None
 
     def end(self) -> None:
-        """Everything has been asked."""
+        """Record the end of the queries."""
         self.seconds = time.monotonic() - self.started_monotonic_s
 
 
-class Chain:
-    """See the module.
+class RoundTrip:
+    """One round trip (see the module).
 
     Args:
       version: of Apache's broker.
       sizes: one of SIZES.
-      folder: for the store and the logs; the store is removed by `run`.
+      folder: for the store and the logs; `run` removes the store.
     """
 
     def __init__(self, version: str, sizes: str, folder: Path) -> None:
@@ -151,8 +151,8 @@ class Chain:
             broker_keys={**APACHE_KEYS, **paths, **keys},
         )
 
-    def run(self) -> Chain:
-        """Walk the whole chain; returns itself. Raises: whatever went wrong on the way."""
+    def run(self) -> RoundTrip:
+        """Make all steps and return itself. Raises: whatever failed on the way."""
         try:
             self._begin()
             self._visit_apaches("apache after our stop", self.apaches.stop_broker)
@@ -174,13 +174,13 @@ class Chain:
             for topic, count in TOPICS.items():
                 client.create_topic(topic, queue_count=count)
             client.create_group(GROUP, **GROUP_MEMBERS)
-            # Apache's 5.5.0 fails on a send without body, but serves what is there.
+            # Apache's 5.5.0 fails on sends without a body, but serves such messages.
             self._send(client, FIRST_LOAD_COUNT, empty_bodies=True)
             self._commit_offset(client)
         self.ours.stop_broker()
 
     def _visit_apaches(self, moment: str, stop: Callable[[], None] | None) -> None:
-        """Apache's broker is asked, loaded, and stopped by `stop`; None: killed in the middle."""
+        """Query Apache's broker, send, and stop it by `stop`; None: kill it under load."""
         visit = self.visits[moment] = self._new_visit(self.apaches.label)
         self.apaches.start_broker()
         with WireClient(self.apaches.broker_address) as client:
@@ -200,7 +200,7 @@ class Chain:
             self._load_and_kill(self.apaches)
 
     def _visit_ours(self, moment: str) -> None:
-        """Our broker is asked, loaded and stopped; then the store itself is asked for keys."""
+        """Query our broker, send, and stop it; then look up keys in the store itself."""
         visit = self.visits[moment] = self._new_visit(self.ours.label)
         self.ours.start_broker()
         with WireClient(self.ours.broker_address) as client:
@@ -213,10 +213,10 @@ class Chain:
         visit.end()
 
     def _load_and_kill(self, peer: TrocketBroker | ApacheCluster) -> None:
-        """Send without end, and kill the broker after so many answers, with sends under way."""
+        """Send without end, and kill the broker after `KILLED_AFTER_COUNT` answers."""
         peer.start_broker()
         with WireClient(peer.broker_address) as client:
-            asked: list[Outgoing] = []  # the client numbers them from 1 on
+            asked: list[Outgoing] = []  # the client's opaques count from 1
 
             def send_until_it_is_gone() -> None:
                 for message in self._load.messages(KILL_LOAD_COUNT_MAX):
@@ -242,10 +242,10 @@ class Chain:
                 if not killed:
                     peer.kill_broker()
                     raise
-                # What was answered before the end has been read.
+                # All answers sent before the kill have been read.
             sender.join()
 
-    # ---- asking --------------------------------------------------------------------------
+    # ---- queries -------------------------------------------------------------------------
 
     def _new_visit(self, asked: str) -> Visit:
         return Visit(
@@ -275,7 +275,7 @@ class Chain:
         visit.offset = client.consumer_offset(GROUP, "Orders", 1)
 
     def _questions(self, log: list[Stored]) -> Iterator[tuple[str, str, bool]]:
-        """Keys and unique keys of messages from the whole log, its last one's among them."""
+        """Keys and unique keys from the whole log, including its first and last."""
         keyed = [record for record in log if record.keys]
         for record in [*self._random.sample(keyed, KEYS_ASKED_COUNT), keyed[0], keyed[-1]]:
             for key in record.keys:
@@ -285,7 +285,7 @@ class Chain:
         yield "Orders", "no such key", False
 
     def _wait_dispatched(self, client: WireClient, visit: Visit) -> None:
-        """Wait until Apache's broker has put the log's last message into its queue and index.
+        """Wait until Apache's broker has dispatched the log's last message to its queue and index.
 
         After a kill it does so in the background, while it already answers.
         """
@@ -297,13 +297,13 @@ class Chain:
             topic, last.unique, unique=True
         ):
             if time.monotonic() > deadline_s:
-                return  # what is missing will be told
+                return  # the checks will report what is missing
             pause.wait(0.05)
 
     def _look_up_in_our_store(
         self, log: list[Stored]
     ) -> Iterator[tuple[tuple[str, str, bool], list[Place]]]:
-        """What our store says, opened by itself."""
+        """The lookups in our store, opened without a broker."""
         names = {
             "mappedFileSizeCommitLog": "mapped_file_size_commit_log",
             "mappedFileSizeConsumeQueue": "mapped_file_size_consume_queue",
@@ -338,14 +338,14 @@ class Chain:
 
 
 class Load:
-    """Messages of many kinds, the same for the same seed, whoever gets them."""
+    """A generator of messages of many kinds; the same seed gives the same messages."""
 
     def __init__(self, seed: str) -> None:
         self._random = random.Random(seed)
         self._number = 0
 
     def messages(self, count: int, *, empty_bodies: bool = False) -> Iterator[Outgoing]:
-        """So many sends: several keys, none, tags, batches, compressed and empty bodies."""
+        """Sends with several keys or none, tags, batches, compressed and empty bodies."""
         queues = [(topic, queue) for topic, n in TOPICS.items() for queue in range(n)]
         for _ in range(count):
             self._number += 1
@@ -370,7 +370,7 @@ class Load:
 
 
 def _properties(number: int, entry: int | None) -> dict[str, str]:
-    """Up to three keys: its own, one that ten messages share, one that is not ASCII."""
+    """A unique key, a tag, and up to three keys: one alone, one shared by ten, one not ASCII."""
     properties = {"UNIQ_KEY": f"{number:024X}{0 if entry is None else entry + 1:08X}"}
     if number % 7:
         keys = [f"order{number}", f"customer{number // 10}"]

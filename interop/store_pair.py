@@ -1,10 +1,10 @@
-"""Two stores with the same load, one of our broker, one of Apache's: what differs in their files.
+"""Two stores with the same load, one of our broker and one of Apache's, compared file by file.
 
-Messages are sent one after another, so both logs hold them in one order. The log files are small:
-a difference of one byte, in a record or in where a file ends, shows in all places behind it.
+Messages are sent one after another, so both logs have the same order. The log files are small: a
+difference of one byte, in a record or at a file's end, shifts all records behind it.
 
-What must differ is left out: `NOT_COMPARED` of each record, which is when and by whom it was stored
-and the port that it was sent from, and when a delayed message is due.
+Ignored is what must differ: the fields `NOT_COMPARED` of each record, which are its store time, its
+store host and the client's port, and the delivery time of delayed messages.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ..remoting.message import MessageExt
 from .apache import ApacheCluster, version_numbers
 from .log_on_disk import Unit, read_messages, read_queues
 from .maven import JAVA_SMALL
-from .store_chain import (
+from .store_round_trip import (
     APACHE_KEYS,
     BATCH_ENTRY,
     FULL_DISKS,
@@ -34,7 +34,7 @@ from .wire import Outgoing, WireClient
 
 LOAD_COUNT = 400
 NOT_COMPARED = ("born_host", "store_timestamp_ms", "store_host")
-"""Fields of a record that differ by themselves."""
+"""Fields of a record that always differ."""
 COMPARED = (
     "topic",
     "queue_id",
@@ -48,32 +48,33 @@ COMPARED = (
     "magic",
     "body_crc",
 )
-"""Fields that are the same; of the others see `compare_records`."""
+"""Fields that must be equal; for the others see `compare_records`."""
 BROKERS_OWN = ("MSG_REGION", "TRACE_ON", "CLUSTER", "__transactionId__")
-"""Properties that brokers add; which ones depends on the version, so they are compared apart."""
+"""Properties that brokers add; which ones depends on the version, so a separate check compares
+them."""
 BATCH_QUIRK = "docs/quirks.md: messages of a batch have region, trace switch and cluster"
 SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
-"""Its queues' units have the time of delivery for a code of tags."""
+"""The units of its queues have the delivery time instead of a tags code."""
 DELAY_LEVEL_2_H = 18
 PREPARED = 0x4
 """Bit of a message's sysFlag: the first half of a transaction."""
-TWINS_KEYS = {"transactionTimeOut": 1 << 40}
-"""A half of that age, in ms, is stored anew when it is looked at, which Apache's 5.5.0 does when it
-stops, and the messages' born time is long ago."""
+PAIR_KEYS = {"transactionTimeOut": 1 << 40}
+"""In ms. Apache's 5.5.0 checks half messages when it stops and stores those older than this again,
+and the born time of these messages is long ago."""
 
 
-class Twins:
-    """The two stores; `run` makes them.
+class StorePair:
+    """The two stores, filled and read by `run`.
 
     Args:
       version: of Apache's broker.
-      folder: for both; the stores are removed by `run`.
+      folder: for both; `run` removes the stores.
     """
 
     def __init__(self, version: str, folder: Path) -> None:
         self._version = version
         self._stores = {"ours": folder / "ours-store", "apaches": folder / "apaches-store"}
-        keys: dict[str, object] = {**SIZES["small files"], **TWINS_KEYS}
+        keys: dict[str, object] = {**SIZES["small files"], **PAIR_KEYS}
         self._ours = TrocketBroker(
             folder / "ours", store=self._stores["ours"], broker_keys={**keys, **KEEP_ALL}
         )
@@ -88,8 +89,8 @@ class Twins:
         self.logs: dict[str, list[MessageExt]] = {}
         self.queues: dict[str, dict[tuple[str, int], list[Unit]]] = {}
 
-    def run(self) -> Twins:
-        """Fill both, stop them, read both; returns itself. Raises: whatever went wrong."""
+    def run(self) -> StorePair:
+        """Fill, stop and read both, and return itself. Raises: whatever failed."""
         peers: dict[str, TrocketBroker | ApacheCluster] = {
             "ours": self._ours,
             "apaches": self._apaches,
@@ -110,16 +111,16 @@ class Twins:
         return self
 
     def _load(self) -> Iterator[Outgoing]:
-        """As a chain's, the batches last, and what brokers store otherwise than it was sent."""
+        """The load of a round trip, batches last, and messages that brokers store changed."""
         messages = list(Load("twins").messages(LOAD_COUNT))
         yield from (message for message in messages if not message.batch)
-        # With unique keys: 5.x and ours make one, of address, process and time, where it misses.
+        # With unique keys: 5.x and ours generate missing ones from address, process and time.
         yield Outgoing(
-            "MadeBySending", 0, b"a topic of its own", "UNIQ_KEY\x01made\x02TAGS\x01a\x02"
+            "MadeBySending", 0, b"creates its topic", "UNIQ_KEY\x01made\x02TAGS\x01a\x02"
         )
         delayed = f"UNIQ_KEY\x01late\x02DELAY\x01{DELAY_LEVEL_2_H}\x02KEYS\x01late\x02TAGS\x01a\x02"
         yield Outgoing("Orders", 2, b"in two hours", delayed)
-        # 4.2.0 stores a half where it was sent to, without a unit in the queue.
+        # 4.2.0 stores a half message in its own topic, without a unit in the queue.
         if version_numbers(self._version) >= (4, 3):
             half = "TRAN_MSG\x01true\x02PGROUP\x01producers\x02UNIQ_KEY\x01half\x02"
             yield Outgoing("Orders", 3, b"half a transaction", half, sys_flag=PREPARED)
@@ -129,22 +130,22 @@ class Twins:
 
 @dataclass(frozen=True)
 class Difference:
-    """What a comparison found; `quirk`: the row of docs/quirks.md that it is, or ""."""
+    """A difference between the stores; `quirk`: its row of docs/quirks.md, or ""."""
 
     text: str
     quirk: str = ""
 
 
-def compare_records(twins: Twins) -> Iterator[Difference]:
-    """Record by record, in the order of the log.
+def compare_records(pair: StorePair) -> Iterator[Difference]:
+    """Compare the records in log order.
 
     Properties are compared without those that brokers add, and without their order: 5.x and 4.x
-    write a hash map. So a record's size is compared without them, and its place in the log as long
-    as all records before have the same size.
+    write a hash map. A record's size is therefore compared without properties, and its physical
+    offset only while all records before it had the same size.
     """
-    ours, apaches = twins.logs["ours"], twins.logs["apaches"]
+    ours, apaches = pair.logs["ours"], pair.logs["apaches"]
     if len(ours) <= LOAD_COUNT:
-        yield Difference(f"there are {len(ours)} records only")
+        yield Difference(f"there are only {len(ours)} records")
     same_places = True
     for number, (a, b) in enumerate(zip_longest(ours, apaches)):
         if a is None or b is None:
@@ -162,21 +163,21 @@ def compare_records(twins: Twins) -> Iterator[Difference]:
                 yield Difference(f"record {number} {_name(a)}, {name}: ours {x!r}, apache's {y!r}")
 
 
-def compare_brokers_own(twins: Twins) -> Iterator[Difference]:
-    """The properties that brokers add, record by record."""
-    for a, b in zip(twins.logs["ours"], twins.logs["apaches"], strict=False):
+def compare_brokers_own(pair: StorePair) -> Iterator[Difference]:
+    """Compare the properties that brokers add, record by record."""
+    for a, b in zip(pair.logs["ours"], pair.logs["apaches"], strict=False):
         ours, apaches = _brokers_own(a), _brokers_own(b)
         if ours != apaches:
             quirk = BATCH_QUIRK if a.body.startswith(BATCH_ENTRY) else ""
             yield Difference(f"{_name(a)}: ours {ours}, apache's {apaches}", quirk)
 
 
-def compare_queues(twins: Twins) -> Iterator[Difference]:
-    """Queue by queue, unit by unit: which record of the log it stands for, and its tags' code."""
-    units = {whose: _units(twins.logs[whose], queues) for whose, queues in twins.queues.items()}
+def compare_queues(pair: StorePair) -> Iterator[Difference]:
+    """Compare the units of each queue: the record that a unit points to, and its tags code."""
+    units = {whose: _units(pair.logs[whose], queues) for whose, queues in pair.queues.items()}
     ours, apaches = units["ours"], units["apaches"]
     if len(ours) < sum(TOPICS.values()):
-        yield Difference(f"there are {len(ours)} queues only")
+        yield Difference(f"there are only {len(ours)} queues")
     for queue in sorted(ours.keys() | apaches.keys()):
         pairs = zip_longest(ours.get(queue, []), apaches.get(queue, []))
         for number, (a, b) in enumerate(pairs):
@@ -184,14 +185,14 @@ def compare_queues(twins: Twins) -> Iterator[Difference]:
                 yield Difference(f"{queue} unit {number}: ours {a}, apache's {b}")
 
 
-COMPARISONS: Mapping[str, Callable[[Twins], Iterator[Difference]]] = MappingProxyType(
+COMPARISONS: Mapping[str, Callable[[StorePair], Iterator[Difference]]] = MappingProxyType(
     {
         "every record is the same": compare_records,
         "brokers add the same properties": compare_brokers_own,
         "every queue is the same": compare_queues,
     }
 )
-"""By what they are called in cells."""
+"""By their names in cells."""
 
 
 def _sent_properties(message: MessageExt) -> dict[str, str]:
@@ -209,7 +210,7 @@ def _brokers_own(message: MessageExt) -> dict[str, str]:
 def _units(
     log: list[MessageExt], queues: dict[tuple[str, int], list[Unit]]
 ) -> dict[tuple[str, int], list[tuple[object, ...]]]:
-    """Each unit as the number of its record, whether it has its size, and the tags' code."""
+    """Each unit as its record's number in the log, whether the sizes agree, and the tags code."""
     numbers = {message.physical_offset: number for number, message in enumerate(log)}
     found: dict[tuple[str, int], list[tuple[object, ...]]] = {}
     for queue, units in queues.items():
