@@ -177,14 +177,14 @@ if TYPE_CHECKING:
         UndeliveredError,
     )
 else:
-    # Type checkers must not see __getattr__: with one, they take any name for public.
+    # Type checkers must not see __getattr__: with it they would accept any name.
     def __getattr__(name: str) -> object:
         if name not in __all__:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         from importlib import import_module
 
         value = getattr(import_module(f"{__name__}.client"), name)
-        globals()[name] = value  # asked for once only
+        globals()[name] = value  # found without __getattr__ from now on
         return value
 
     def __dir__() -> list[str]:

@@ -1,14 +1,14 @@
-"""pytest's fixtures: a RocketMQ for a test session, topics and groups for single tests.
+"""pytest fixtures: one RocketMQ for the test session, topics and groups for single tests.
 
 ::
 
-    rocketmq_broker    trocket.testing.Broker, one for the whole session
-    rocketmq_cluster   its `url` and `namesrv_address`; with --rocketmq=URL those of a real cluster
-    rocketmq_topic     a new topic, deleted after the test
-    rocketmq_group     a name that no other consumer group has
+    rocketmq_broker    a trocket.testing.Broker, one for the whole session
+    rocketmq_cluster   that broker, or with --rocketmq=URL a running cluster
+    rocketmq_topic     the name of a new topic, which is deleted after the test
+    rocketmq_group     the name of a consumer group that no other test uses
 
-pytest loads this in every session of an environment that has trocket, so nothing is imported here
-that a session without these fixtures does not need.
+pytest loads this plugin in every environment that has trocket installed. What only the fixtures
+need is therefore imported inside them.
 """
 
 from __future__ import annotations
@@ -32,14 +32,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         OPTION,
         metavar="URL",
         dest="rocketmq_url",
-        help="run tests of rocketmq_cluster against this cluster, such as "
-        "rocketmq://127.0.0.1:9876, and not against the embedded broker",
+        help="run the tests that use rocketmq_cluster against this cluster, such as "
+        "rocketmq://127.0.0.1:9876, instead of the embedded broker",
     )
 
 
 @pytest.fixture(scope="session")
 def rocketmq_broker() -> Iterator[Broker]:
-    """A name server and a broker in this process; see `trocket.testing.Broker`."""
+    """A name server and a broker in this process, shared by all tests of the session.
+
+    See `trocket.testing.Broker`.
+    """
     try:
         from .testing.broker import Broker
     except ModuleNotFoundError as error:
@@ -50,9 +53,10 @@ def rocketmq_broker() -> Iterator[Broker]:
 
 @pytest.fixture(scope="session")
 def rocketmq_cluster(request: pytest.FixtureRequest) -> Broker | RemoteCluster:
-    """The cluster under test: the embedded broker, or that of `--rocketmq`.
+    """The cluster under test: the embedded broker, or the cluster given by `--rocketmq`.
 
-    Both have `url`, `namesrv_address`, `create_topic` and `delete_topic`.
+    Either has the attributes `url` and `namesrv_address`, and the methods `create_topic` and
+    `delete_topic`.
     """
     url = request.config.getoption("rocketmq_url")
     if url is None:
@@ -70,7 +74,7 @@ def rocketmq_cluster(request: pytest.FixtureRequest) -> Broker | RemoteCluster:
 def rocketmq_topic(
     request: pytest.FixtureRequest, rocketmq_cluster: Broker | RemoteCluster
 ) -> Iterator[str]:
-    """The name of a new topic with 8 queues on `rocketmq_cluster`; it is deleted after the test."""
+    """The name of a new topic with 8 queues on `rocketmq_cluster`, deleted after the test."""
     from .testing.names import unique_name
 
     name = unique_name("topic", request.node.name)
@@ -81,7 +85,7 @@ def rocketmq_topic(
 
 @pytest.fixture
 def rocketmq_group(request: pytest.FixtureRequest) -> str:
-    """A name that no other consumer group has; its first consumer makes the group."""
+    """The name of a consumer group that no other test uses; its first consumer creates it."""
     from .testing.names import unique_name
 
     return unique_name("group", request.node.name)

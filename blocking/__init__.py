@@ -1,4 +1,4 @@
-"""The client for programs with threads: what `trocket.client` has, without `async`.
+"""The client for programs with threads: all of `trocket.client` without `async`.
 
 ::
 
@@ -10,19 +10,21 @@
     with PushConsumer(url, group="billing", subscriptions={"Orders": "*"}) as consumer:
         consumer.run(handle, concurrency=20)
 
-Names, arguments, results and errors are those of `trocket.client`, whose values (Message,
-SendResult, the errors) may be imported from either. All objects are safe to use from many threads.
+Names, arguments, results and errors are the same as in `trocket.client`; values such as Message,
+SendResult and the errors can be imported from either. Every object can be used from any number of
+threads.
 
-They share one background thread with an event loop (see loop_thread.py): it starts with the first
-object and ends with the last. Selectors, serializers, interceptors and rebalance listeners are
-called there, so they must not block, and a blocking call in them is refused. Handlers, `local` and
-`check` of transactions, and deserializers run in other threads.
+All objects share one background thread with an event loop. It starts when the first object is
+opened and ends when the last one is closed. Selectors, serializers, interceptors and rebalance
+listeners are called in that thread: they must not block, and a blocking call from them raises
+ClientError. Handlers, deserializers, and the `local` and `check` functions of transactions run in
+other threads.
 
-A process that was forked off cannot use its parent's objects (ForkedError), but make its own. An
-object that was made, but not opened, before the fork may be opened in the child.
+After a fork, the child process cannot use objects that its parent opened (ForkedError); it opens
+its own. An object that was created but not opened before the fork can be opened in the child.
 
-An object that is still open when the program ends is closed then: what `send_soon` took is sent,
-and offsets are committed, for at most 5 s.
+Objects that are still open when the program ends are closed then. For at most 5 s this waits for
+the messages of `send_soon` to be sent and for offsets to be committed.
 """
 
 from __future__ import annotations

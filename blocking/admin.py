@@ -1,4 +1,4 @@
-"""Administration of a cluster, for programs with threads."""
+"""The administration client for programs with threads."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ class Admin(Member[AsyncAdmin]):
 
     Use: `with Admin("rocketmq://127.0.0.1:9876") as admin:`.
 
-    Names of topics and groups are without the client's namespace. A verb that asks several brokers
-    gives what all of them have; when some fail it raises BrokersError, which names them and has the
-    rest in `partial`. A request that a broker does not serve (yet) is a ServerError with
-    REQUEST_CODE_NOT_SUPPORTED.
+    Names of topics and groups are given and returned without the client's namespace. A method that
+    asks several brokers returns what all of them answered; if some brokers fail, it raises
+    BrokersError, which names them and holds the other answers in `partial`. A request that a broker
+    does not support raises ServerError with the code REQUEST_CODE_NOT_SUPPORTED.
 
     Args:
-      client: a URL, or an open Client that is shared with others.
-      options: see ClientOptions; only with a URL.
+      client: the URL of a cluster, or an open Client to share with other objects.
+      options: see ClientOptions; allowed only with a URL.
 
-    Raises: ConfigurationError: an argument cannot be right.
+    Raises: ConfigurationError: the URL or an option is invalid.
     """
 
     def __init__(self, client: str | Client, **options: Unpack[ClientOptions]) -> None:

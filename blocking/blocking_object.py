@@ -1,4 +1,4 @@
-"""The base of all blocking objects: opened, used by many threads, closed, safe after a fork."""
+"""Base class of the blocking objects: lifecycle, calls from any thread, behaviour after a fork."""
 
 from __future__ import annotations
 
@@ -20,13 +20,14 @@ InnerT = TypeVar("InnerT", bound=AbstractAsyncContextManager[Any])
 
 
 class BlockingObject(Generic[InnerT]):
-    """An object of `trocket.client`, which lives in the loop's thread, for other threads.
+    """The blocking counterpart of an object of `trocket.client`, which runs in the loop's thread.
 
-    Lifecycle: `with` it, or `open` and `close`. Any number of threads may use it in between.
+    Lifecycle: use it in a `with` block, or call `open` and `close`. Any number of threads may use
+    it in between.
 
     Args:
-      make: makes the async object; again, if this process forked before it was opened, or if
-        opening it failed.
+      make: creates the async object. It is called a second time if the process forked before
+        `open`, or if `open` failed.
     """
 
     def __init__(self, make: Callable[[], InnerT]) -> None:
@@ -36,7 +37,7 @@ class BlockingObject(Generic[InnerT]):
         self._renew()
 
     def _renew(self) -> None:
-        """Make the async object, which is opened once, in this process."""
+        """Create the async object, which can be opened once, by this process only."""
         self._pid = os.getpid()
         self._generation = process.generation()
         self._lifecycle = threading.Lock()
@@ -49,20 +50,22 @@ class BlockingObject(Generic[InnerT]):
     # Lifecycle
 
     def open(self) -> Self:
-        """Connect; returns the object itself. `close` it, or better use `with`.
+        """Connect, and return this object. Prefer a `with` block, which also closes it.
 
-        If it fails, it may be tried again.
+        After an error it can be called again.
 
-        Raises: ClosedError: it was opened before; ConnectError and what else connecting may raise;
-          ForkedError.
+        Raises:
+          ClosedError: it was opened before.
+          ConnectError: a server cannot be reached; other errors of connecting pass through too.
+          ForkedError: it was opened in the parent of this process.
         """
         if self._loop_object is None and process.generation() != self._generation:
-            # Made before the fork, as servers do that load the program first, and not used yet.
+            # Created before the fork but not opened: servers preload the program, then fork.
             self._renew()
         self._check_process()
         with self._lifecycle:
             if self._loop_object is not None or self._is_closed:
-                raise ClosedError(f"{self} is opened once; make another")
+                raise ClosedError(f"{self} can be opened only once; create another one")
             loop_object = self._enter(self._inner)
             try:
                 loop_object.open()
@@ -73,28 +76,30 @@ class BlockingObject(Generic[InnerT]):
         return self
 
     def _enter(self, inner: InnerT) -> LoopObject:
-        """What the object is in the loop; for classes that have more to do."""
+        """Create the LoopObject; subclasses override it to set up more."""
         return LoopObject(inner, str(self))
 
     def close(self) -> None:
-        """Leave in good order, and wait for it. The second time, and in a forked child: nothing.
+        """Close it cleanly and wait until that is done.
 
-        Raises: as the end of the `with` block of the class.
+        It has no effect if it is closed already, and in a forked child.
+
+        Raises: the same errors as the end of the `with` block.
         """
         self._close(NO_ERROR)
 
     def _close(self, exit_info: ExitInfo) -> None:
         loop_object = self._loop_object
         if loop_object is None or self._is_closed or process.generation() != self._generation:
-            # In a forked child it is not the child's to close.
+            # A forked child must not close its parent's object.
             return
         loop_object.check_thread()
         self._is_closed = True
-        if not loop_object.is_over:  # else its loop failed
+        if not loop_object.is_over:  # true if its loop failed
             self._leave(loop_object, exit_info)
 
     def _leave(self, loop_object: LoopObject, exit_info: ExitInfo) -> None:
-        """Close what is open; for classes that have more to do."""
+        """Close the LoopObject; subclasses override it to do more before."""
         loop_object.close(exit_info)
 
     def __enter__(self) -> Self:
@@ -121,12 +126,12 @@ class BlockingObject(Generic[InnerT]):
     def __str__(self) -> str:
         return f"this {type(self).__name__}"
 
-    # For the verbs
+    # For the methods of subclasses
 
     def _opened(self) -> LoopObject:
         """The object in the loop.
 
-        Raises: ClosedError; ForkedError.
+        Raises: ClosedError: not open, or closed. ForkedError: opened in the parent process.
         """
         if process.generation() != self._generation:
             self._check_process()  # raises

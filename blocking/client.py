@@ -1,4 +1,4 @@
-"""A client that several blocking producers and consumers share."""
+"""The blocking Client, and the base class of the objects that use one."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 class Client(BlockingObject[AsyncClient]):
     """Connections, routes and heartbeats of one client id; the blocking `trocket.client.Client`.
 
-    Use: `with Client("rocketmq://127.0.0.1:9876") as client:`, then `Producer(client)` and so on,
-    which are to be closed before it.
+    Several producers and consumers can share it: `with Client("rocketmq://127.0.0.1:9876") as
+    client:`, then `Producer(client)` and so on. Close them before the client.
 
     Args:
-      url: `rocketmq://host:port;host:port?...`, or `host:port;host:port`.
+      url: `rocketmq://host:port;host:port?...`, or `host:port;host:port`, of the name servers.
       options: see ClientOptions. Interceptors are called in the loop's thread.
 
-    Raises: ConfigurationError: the URL or an option cannot be right.
+    Raises: ConfigurationError: the URL or an option is invalid.
     """
 
     def __init__(self, url: str, **options: Unpack[ClientOptions]) -> None:
@@ -38,7 +38,7 @@ class Client(BlockingObject[AsyncClient]):
 
     @property
     def client_id(self) -> str:
-        """`ip@instance`, by which brokers know it."""
+        """The id by which brokers identify the client: `ip@instance`."""
         return self._inner.client_id
 
     @property
@@ -48,31 +48,34 @@ class Client(BlockingObject[AsyncClient]):
 
     @property
     def url(self) -> ClientUrl:
-        """The URL, taken apart."""
+        """The parsed URL."""
         return self._inner.url
 
     @property
     def namespace(self) -> str:
-        """What is put before the names of topics and groups; "": nothing."""
+        """The namespace of its topics and groups; "" if it has none."""
         return self._inner.namespace
 
     @property
     def timeout_s(self) -> float:
-        """Seconds that a request may take."""
+        """Time limit of a request, in seconds."""
         return self._inner.timeout_s
 
     @property
     def credentials(self) -> Credentials | None:
-        """What requests are signed with; None: they are not."""
+        """The credentials that sign requests; None if requests are not signed."""
         return self._inner.credentials
 
     @property
     def interceptors(self) -> tuple[Interceptor, ...]:
-        """What is called with each message."""
+        """The interceptors, in the order in which they are called."""
         return self._inner.interceptors
 
     def check_open(self) -> None:
-        """Raises: ClosedError; ForkedError: this process is not the one that opened the client."""
+        """Check that the client can be used.
+
+        Raises: ClosedError: not open, or closed. ForkedError: opened in the parent process.
+        """
         self._opened()
 
     # Requests
@@ -87,10 +90,15 @@ class Client(BlockingObject[AsyncClient]):
         more: Mapping[str, str] | None = None,
         unsigned: Mapping[str, str] | None = None,
     ) -> RemotingCommand:
-        """A request with a new opaque, signed if the client has credentials.
+        """Build a request with a new opaque, signed if the client has credentials.
 
         Args:
-          more: ext fields beside the header's.
+          code: request code.
+          header: fields of the request; None: none.
+          body: body of the request, in bytes.
+          is_oneway: tell the server not to answer.
+          more: ext fields in addition to those of the header.
+          unsigned: ext fields that the signature does not cover.
         """
         return self._inner.command(
             code, header, body, is_oneway=is_oneway, more=more, unsigned=unsigned
@@ -104,11 +112,11 @@ class Client(BlockingObject[AsyncClient]):
     # Routes
 
     def with_namespace(self, resource: str) -> str:
-        """A topic or group with the client's namespace before it."""
+        """The name of a topic or group with the client's namespace."""
         return self._inner.with_namespace(resource)
 
     def without_namespace(self, resource: str) -> str:
-        """A topic or group without the client's namespace."""
+        """The name of a topic or group without the client's namespace."""
         return self._inner.without_namespace(resource)
 
     route: Final = forwarded(AsyncClient.route)
@@ -116,47 +124,49 @@ class Client(BlockingObject[AsyncClient]):
     broker_addresses: Final = forwarded(AsyncClient.broker_addresses)
 
     def refresh_soon(self) -> None:
-        """Look at all routes now instead of at the next turn."""
+        """Refresh all routes now rather than after `route_refresh_s`; does not wait."""
         self._opened().post(self._inner.refresh_soon)
 
     # Heartbeats
 
     def heartbeat_soon(self) -> None:
-        """Tell the brokers now instead of at the next turn."""
+        """Send a heartbeat now rather than after `heartbeat_s`; does not wait."""
         self._opened().post(self._inner.heartbeat_soon)
 
     heartbeat: Final = forwarded(AsyncClient.heartbeat)
 
 
 class Member(BlockingObject[InnerT]):
-    """A blocking producer, consumer or administrator: what has a client.
+    """Base of the blocking producers, consumers and Admin: objects that use a Client.
 
     Args:
-      client: a URL, or a Client that is shared.
-      make: makes the async object of a URL or an async client.
+      client: a URL, or a Client to share.
+      make: creates the async object from a URL or an async client.
     """
 
     def __init__(self, client: str | Client, make: Callable[[str | AsyncClient], InnerT]) -> None:
         if not isinstance(client, str | Client):
             raise ConfigurationError(
-                f"a client of {type(client).__module__}.{type(client).__qualname__}; a blocking"
-                " object takes a URL or a trocket.blocking.Client"
+                f"client is a {type(client).__module__}.{type(client).__qualname__}; pass a URL"
+                " or a trocket.blocking.Client"
             )
         self._shared = client if isinstance(client, Client) else None
         super().__init__(lambda: make(client if isinstance(client, str) else client._inner))
 
     @property
     def client(self) -> Client:
-        """The client: its own, or the shared one."""
+        """The client that it uses: the shared one, or one that was created from the URL."""
         return self._shared or _OwnClient(self)
 
     def open(self) -> Self:
-        """Connect; returns the object itself. `close` it, or better use `with`.
+        """Connect, and return this object. Prefer a `with` block, which also closes it.
 
-        If it fails, it may be tried again.
+        After an error it can be called again.
 
-        Raises: ClosedError: it was opened before, or the shared client is not open; ConnectError
-          and what else connecting may raise; ForkedError.
+        Raises:
+          ClosedError: it was opened before, or the shared client is not open.
+          ConnectError: a server cannot be reached; other errors of connecting pass through too.
+          ForkedError: it, or the shared client, was opened in the parent of this process.
         """
         if self._shared is not None:
             self._shared.check_open()
@@ -164,10 +174,10 @@ class Member(BlockingObject[InnerT]):
 
 
 class _OwnClient(Client):
-    """The client that a producer or consumer made for itself: opened and closed with it."""
+    """The client that a producer or consumer created from a URL: opened and closed with it."""
 
     def __init__(self, owner: Member[Any]) -> None:
-        # Not Client's: the owner makes the async client, and may make another before it is opened.
+        # Client.__init__ is not called: the owner creates the async client, possibly twice.
         self._owner = owner
 
     @property
@@ -179,10 +189,10 @@ class _OwnClient(Client):
         raise ClosedError(f"the client of {self._owner} is opened and closed with it")
 
     def close(self) -> None:
-        """Nothing: it is closed with its owner."""
+        """Do nothing: it is closed with its owner."""
 
     def _opened(self) -> LoopObject:
         return self._owner._opened()
 
     def __del__(self) -> None:
-        """Nothing is to be closed."""
+        """Do nothing: the owner warns."""

@@ -1,4 +1,4 @@
-"""Verbs of an async class, as methods of the blocking class beside it."""
+"""Methods of a blocking class that forward to its async class."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ T = TypeVar("T")
 
 @overload
 def forwarded(
-    verb: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]],
+    method: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]],
 ) -> Callable[Concatenate[Any, P], T]: ...
 @overload
-def forwarded(verb: Callable[Concatenate[Any, P], T]) -> Callable[Concatenate[Any, P], T]: ...
-def forwarded(verb: Callable[..., Any]) -> Callable[..., Any]:
-    """A method that runs the verb of this name in the loop's thread, and waits for its result.
+def forwarded(method: Callable[Concatenate[Any, P], T]) -> Callable[Concatenate[Any, P], T]: ...
+def forwarded(method: Callable[..., Any]) -> Callable[..., Any]:
+    """A method that runs the async method in the loop's thread and waits for its result.
 
-    It has the verb's parameters, result, errors and docstring. (`Final` where it is assigned lets
-    pyright take its type for declared.)
+    It has the parameters, result, errors and docstring of that method. (Annotate the assignment
+    with `Final`, so that pyright treats the type as declared.)
     """
-    name = verb.__name__
+    name = method.__name__
 
-    if inspect.iscoroutinefunction(verb):
+    if inspect.iscoroutinefunction(method):
 
-        @functools.wraps(verb)
+        @functools.wraps(method)
         def call(self: Any, /, *args: Any, **kwargs: Any) -> Any:
-            # By name: a subclass of the async class may have its own.
+            # Looked up by name: a subclass of the async class may override it.
             return self._call(getattr(self._inner, name), *args, **kwargs)
     else:
 
-        @functools.wraps(verb)
+        @functools.wraps(method)
         def call(self: Any, /, *args: Any, **kwargs: Any) -> Any:
             return self._call_plain(getattr(self._inner, name), *args, **kwargs)
 

@@ -1,4 +1,4 @@
-"""The threads in which a push consumer's handler runs."""
+"""The threads that run a push consumer's handler."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ logger = logging.getLogger(__name__)
 
 
 class HandlerThreads:
-    """Threads that take messages from a buffer and handle them.
+    """Threads that take messages from a buffer and call the handler with each.
 
-    Lifecycle: `work` once. The thread that calls it looks after those who are late.
+    Lifecycle: call `work` once. Its calling thread watches for handlers that exceed their time.
 
     Args:
-      buffer: ends when the consumer is stopped.
-      handler: may block.
-      concurrency: threads.
-      timeout_s: seconds that the handler may take for a message.
+      buffer: holds the messages; it is closed when the consumer is stopped.
+      handler: called in the threads; it may block.
+      concurrency: number of threads.
+      timeout_s: seconds that the handler may take for one message.
     """
 
     def __init__(
@@ -40,22 +40,22 @@ class HandlerThreads:
         self._handler = handler
         self._timeout_s = timeout_s
         self._concurrency = concurrency
-        # Guards what follows.
+        # Guards all attributes below.
         self._condition = threading.Condition()
-        self._present = 0
-        # By thread, the oldest first: what it handles, and since when.
+        self._running_count = 0
+        # By thread, oldest first: the message that it handles, and the time when it began.
         self._busy: dict[int, tuple[PushedMessage, float]] = {}
         self._late: set[int] = set()
         self._is_over = False
         self._failure: BaseException | None = None
 
     def work(self) -> None:
-        """Handle messages until the buffer ends, and all handlers have returned or are late.
+        """Handle messages until the buffer is closed and all handlers have returned or are late.
 
-        Raises: what a handler raised that is no Exception; KeyboardInterrupt.
+        Raises: KeyboardInterrupt, and any exception of a handler that is not an Exception.
         """
-        self._present = self._concurrency
-        self._buffer.on_end(self._look)
+        self._running_count = self._concurrency
+        self._buffer.on_close(self._wake_watcher)
         try:
             for number in range(self._concurrency):
                 threading.Thread(
@@ -70,15 +70,16 @@ class HandlerThreads:
             raise self._failure
 
     def _watch(self) -> bool:
-        """Wait for the next handler to be late; False: there is none to wait for."""
+        """Wait until a handler exceeds its time; returns False if there is nothing to wait for."""
         with self._condition:
-            is_over = self._is_over or self._buffer.is_over
-            # Messages of those who are late come again; a handler that hangs is not waited for.
-            if not self._present or (is_over and self._present == len(self._late)):
+            is_over = self._is_over or self._buffer.is_closed
+            # Late handlers are not waited for: they may hang, and their messages come again.
+            if not self._running_count or (is_over and self._running_count == len(self._late)):
                 return False
             now_s = time.monotonic()
             late = []
             wait_s = self._timeout_s
+            # `_busy` is in order of time, so the first handler within its time ends the search.
             for number, (message, start_s) in self._busy.items():
                 left_s = start_s + self._timeout_s - now_s
                 if left_s > 0:
@@ -91,11 +92,11 @@ class HandlerThreads:
                 self._condition.wait(min(wait_s, WAIT_S))
         for message in late:
             error = HandlerTimeoutError(message.message_id, self._timeout_s)
-            logger.error("%s; it comes again", error)
+            logger.error("%s; the message will be redelivered", error)
             message._retry_soon()
         return True
 
-    def _look(self) -> None:
+    def _wake_watcher(self) -> None:
         with self._condition:
             self._condition.notify_all()
 
@@ -117,7 +118,7 @@ class HandlerThreads:
             self._buffer.wake()
         finally:
             with self._condition:
-                self._present -= 1
+                self._running_count -= 1
                 self._late.discard(number)
                 self._busy.pop(number, None)
                 self._condition.notify_all()
@@ -127,21 +128,22 @@ class HandlerThreads:
             self._busy[number] = message, time.monotonic()
         delay_level: int | None = None
         try:
-            outcome = self._handler(message)
-            if inspect.iscoroutine(outcome):
-                outcome.close()
-                raise ConfigurationError("the handler is async; it is to be a plain function")
-        except RetryLater as wish:
-            delay_level = wish.delay_level
+            result = self._handler(message)
+            if inspect.iscoroutine(result):
+                result.close()
+                raise ConfigurationError("the handler is async; pass a plain function")
+        except RetryLater as retry:
+            delay_level = retry.delay_level
         except Exception:
-            logger.exception("the handler of %s failed; it comes again", message)
+            logger.exception("the handler failed for %s; it will be redelivered", message)
             delay_level = 0
         with self._condition:
             del self._busy[number]
             is_late = number in self._late
             self._late.discard(number)
         if is_late:
-            logger.warning("the handler of %s has returned, too late: it comes again", message)
+            # The watcher has asked for its redelivery already.
+            logger.warning("the handler returned too late for %s; it will be redelivered", message)
         elif delay_level is None:
             message.ack()
         else:

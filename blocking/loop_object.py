@@ -1,17 +1,18 @@
-"""An async object in the loop's thread: entered there, called from other threads, and left.
+"""An async object that runs in the loop's thread and is called from other threads.
 
-One task enters the object and leaves it, as anyio wants it, and waits in between. Its states:
+One task enters the object, waits, and leaves it, because anyio requires that the same task does
+both. Its states:
 
-| state | what may come | then |
+| state | event | next state |
 |---|---|---|
-| NEW | the task begins | ENTERING |
+| NEW | the task starts | ENTERING |
 | | a request to close, or the opening thread gives up (Ctrl-C) | OVER |
-| ENTERING | entered | OPEN |
-| | it could not be entered, or the opening thread gives up | OVER |
-| OPEN | a request to close, from a thread or from the end of the interpreter | LEAVING |
-| LEAVING | left, and every task that it had has ended | OVER |
+| ENTERING | `__aenter__` returns | OPEN |
+| | `__aenter__` raises, or the opening thread gives up | OVER |
+| OPEN | a request to close, from a thread or at the interpreter's exit | LEAVING |
+| LEAVING | `__aexit__` has returned, and all tasks of the object have ended | OVER |
 
-A request to close that comes while it is entered waits until it is OPEN.
+A request to close in the state ENTERING takes effect once the state is OPEN.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ NO_ERROR: ExitInfo = (None, None, None)
 
 
 class State(Enum):
-    """Where an object is between its opening and its end."""
+    """The states of a LoopObject; see the table of the module."""
 
     NEW = auto()
     ENTERING = auto()
@@ -51,7 +52,7 @@ class State(Enum):
 
 
 class _CloseRequest(NamedTuple):
-    """How the object is to be left, and whether a thread waits for that."""
+    """The arguments of `__aexit__`, and whether a thread waits for its result."""
 
     exit_info: ExitInfo = NO_ERROR
     is_awaited: bool = False
@@ -61,20 +62,20 @@ _NOT_AWAITED: Final = _CloseRequest()
 
 
 class LoopObject:
-    """An object of the loop's thread, from its opening to its end.
+    """An async object in the loop's thread, with its lifecycle.
 
-    Lifecycle: `open`, then `call` and its like from any thread, `close` once.
+    Lifecycle: `open`, then `call` and the like from any thread, then `close` once.
 
     Args:
-      inner: not yet entered.
-      name: for texts.
+      inner: the async object, not yet entered.
+      name: its name in error and log messages.
       before_close: awaited in the loop before the object is left.
 
     Attributes:
-      state: set in the loop's thread only.
-      waiters: of threads that no task answers; they fail when the object is left.
-      on_over: called in the loop when the object has been left, however that came.
-      thread: the loop's; set by `open`.
+      state: changed by the loop's thread only.
+      waiters: waiters without a task; they fail when the object is left.
+      on_over: called in the loop when the state becomes OVER, whatever the reason.
+      thread: the loop's thread; set by `open`.
     """
 
     def __init__(
@@ -94,7 +95,7 @@ class LoopObject:
         self._generation = process.generation()
         self._opened: Waiter[None] = Waiter()
         self._closed: Waiter[None] = Waiter()
-        # Of the loop's thread:
+        # Used in the loop's thread only:
         self._close_request: _CloseRequest | None = None
         self._closing = asyncio.Event()
         self._main: asyncio.Task[None] | None = None
@@ -105,7 +106,7 @@ class LoopObject:
 
     @property
     def is_over(self) -> bool:
-        """Whether it was left."""
+        """Whether the object has been left."""
         return self.state is State.OVER
 
     # For calling threads
@@ -113,14 +114,14 @@ class LoopObject:
     def open(self) -> None:
         """Enter the object.
 
-        Raises: what entering it raises.
+        Raises: the exception of its `__aenter__`.
         """
         self.thread = loop_thread.enter(self, self._close_soon)
         try:
             self.thread.post(self._begin, waiter=self._opened)
             self._opened.wait()
         except BaseException:
-            # Ctrl-C, which may come before the wait has begun.
+            # KeyboardInterrupt, which can arrive even before the wait begins.
             self.thread.post(self._give_up)
             raise
         try:
@@ -130,9 +131,9 @@ class LoopObject:
             raise
 
     def close(self, exit_info: ExitInfo = NO_ERROR) -> None:
-        """Leave the object; calls that still wait get a ClosedError.
+        """Leave the object; calls that still wait raise ClosedError.
 
-        Raises: what leaving it raises.
+        Raises: the exception of its `__aexit__`.
         """
         self.thread.post(self._close_soon, _CloseRequest(exit_info, True), waiter=self._closed)
         self._closed.wait()
@@ -140,7 +141,7 @@ class LoopObject:
         self._closed.take()
 
     def close_soon(self) -> None:
-        """Leave the object without waiting for it."""
+        """Leave the object, without waiting until that is done."""
         self.thread.post(self._close_soon, waiter=self._closed)
 
     def call(
@@ -148,7 +149,7 @@ class LoopObject:
     ) -> T:
         """Run an async function in the loop and wait for its result.
 
-        Raises: what it raises; ClosedError: the object is closed meanwhile.
+        Raises: the function's exception; ClosedError: the object was closed before it returned.
         """
         waiter: Waiter[T] = Waiter()
         self.begin(waiter, function, *args, **kwargs)
@@ -161,28 +162,32 @@ class LoopObject:
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> None:
-        """`call` in two halves: the first one, without waiting."""
+        """Start an async function in the loop, without waiting: the first half of `call`.
+
+        Args:
+          waiter: gets the result or the exception.
+        """
         self.check_thread()
         thread = self.thread
         context = thread.context_for()
         thread.post(self.run, waiter, context, function, args, kwargs, waiter=waiter)
 
     def wait_for(self, waiter: Waiter[T], work: Waiter[Any]) -> T:
-        """`call` in two halves: the second one.
+        """Wait for a result: the second half of `call`.
 
         Args:
-          work: what was begun; it is cancelled if Ctrl-C ends the wait.
+          work: the waiter given to `begin`; its task is cancelled if Ctrl-C ends the wait.
         """
         try:
             waiter.wait()
         except BaseException:
-            # Ctrl-C, or what another signal handler raised.
+            # KeyboardInterrupt, or an exception of another signal handler.
             self.thread.post(work.cancel)
             raise
         return waiter.take()
 
     def call_plain(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Run a function that is not async in the loop's thread and wait for its result."""
+        """Run a synchronous function in the loop's thread and wait for its result."""
         self.check_thread()
         waiter: Waiter[T] = Waiter()
         self.thread.post(_run_plain, waiter, function, args, kwargs, waiter=waiter)
@@ -190,20 +195,20 @@ class LoopObject:
         return waiter.take()
 
     def post(self, function: Callable[..., object], *args: Any) -> None:
-        """Run a function in the loop's thread soon, unless the object is closed by then."""
+        """Schedule a function in the loop's thread; a closed object skips it."""
         self.thread.post(self._run_posted, function, args)
 
     def check_process(self) -> None:
-        """Raises: ForkedError: this process is not the one that opened the object."""
+        """Raises: ForkedError: the object was opened in the parent of this process."""
         process.check_generation(self._generation, self.name, self._pid)
 
     def check_thread(self) -> None:
-        """Raises: ClientError: this is the loop's thread, which would wait for itself."""
+        """Raises: ClientError: the caller is the loop's thread, which would wait for itself."""
         if self.thread.is_current:
             raise ClientError(
                 f"{self.name}: a blocking call in the thread of trocket.blocking's loop would wait"
                 " for itself; interceptors, selectors, serializers and rebalance listeners run"
-                " there: hand the work to a thread of yours"
+                " there: make the call in another thread"
             )
 
     def _join(self) -> None:
@@ -213,7 +218,7 @@ class LoopObject:
     # In the loop's thread
 
     def spawn(self, function: Callable[..., Coroutine[Any, Any, None]], *args: Any) -> None:
-        """Run an async function that is cancelled when the object has been closed."""
+        """Run an async function in the background; it is cancelled when the object is closed."""
         task = self.thread.spawn(self._guard(function, args))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -224,20 +229,20 @@ class LoopObject:
         try:
             await function(*args)
         except Exception:
-            # A bug of ours: the loop and all other objects go on.
-            logger.exception("%s: a task in the background failed", self.name)
+            # A bug in this package; it must not stop the loop, which other objects share.
+            logger.exception("%s: a background task failed", self.name)
 
     def _begin(self) -> None:
         self._main = self.thread.spawn(self._live())
 
     def _give_up(self) -> None:
-        """End an opening that no thread waits for any more."""
+        """Cancel an `open` whose thread no longer waits."""
         if self._main is None:
             self._end()
         elif self.state is State.ENTERING:
             self._main.cancel()
         else:
-            # A task that is cancelled before it begins would not come to its end.
+            # In NEW, a task that is cancelled before its first step would never call `_end`.
             self._close_soon()
 
     def _close_soon(self, request: _CloseRequest = _NOT_AWAITED) -> None:
@@ -250,10 +255,10 @@ class LoopObject:
     async def _live(self) -> None:
         try:
             if self._close_request is not None:
-                raise ClosedError(f"{self.name} was given up before it was opened")
+                raise ClosedError(f"{self.name} was closed before it was opened")
             self.state = State.ENTERING
             await self._inner.__aenter__()
-        except BaseException as error:  # noqa: BLE001 - the opening thread gets it
+        except BaseException as error:  # noqa: BLE001 - raised in the opening thread
             self._end()
             self._opened.fail(_for_thread(error, self.name))
             return
@@ -262,8 +267,9 @@ class LoopObject:
         failure: BaseException | None = None
         try:
             await self._leave_when_asked()
-        except BaseException as error:  # noqa: BLE001 - the closing thread gets it
+        except BaseException as error:  # noqa: BLE001 - raised in the closing thread
             failure = _for_thread(error, self.name)
+        # The calls of threads that still wait: cancelled, they raise ClosedError there.
         for task in list(self._tasks):
             task.cancel()
         if self._tasks:
@@ -274,7 +280,8 @@ class LoopObject:
             return
         self._closed.fail(failure)
         if self._close_request is None or not self._close_request.is_awaited:
-            logger.error("%s could not be closed in good order", self.name, exc_info=failure)
+            # No thread waits for the result, so the log is the only place for it.
+            logger.error("%s could not be closed cleanly", self.name, exc_info=failure)
 
     async def _leave_when_asked(self) -> None:
         exit_info = NO_ERROR
@@ -283,7 +290,7 @@ class LoopObject:
             self.state = State.LEAVING
             if self._close_request is not None:
                 exit_info = self._close_request.exit_info
-                # It holds frames of the program.
+                # Its traceback would keep frames of the program alive.
                 self._close_request = self._close_request._replace(exit_info=NO_ERROR)
             kind = exit_info[0]
             if self._before_close is not None and (kind is None or issubclass(kind, Exception)):
@@ -294,7 +301,7 @@ class LoopObject:
     def _end(self) -> None:
         self.state = State.OVER
         for waiter in self.waiters:
-            waiter.fail(ClosedError(f"{self.name} was closed meanwhile"))
+            waiter.fail(ClosedError(f"{self.name} was closed during the call"))
         if self.on_over is not None:
             self.on_over()
         self.thread.leave(self)
@@ -307,7 +314,7 @@ class LoopObject:
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
     ) -> None:
-        """Run an async function for a thread that waits."""
+        """Run an async function for a thread that waits; to be called in the loop."""
         if self.state is State.OVER:
             waiter.fail(ClosedError(f"{self.name} is closed"))
             return
@@ -324,7 +331,7 @@ class LoopObject:
     ) -> None:
         try:
             result = await function(*args, **kwargs)
-        except BaseException as error:  # noqa: BLE001 - the calling thread gets it
+        except BaseException as error:  # noqa: BLE001 - raised in the calling thread
             waiter.fail(_for_thread(error, self.name))
         else:
             waiter.set(result)
@@ -339,8 +346,8 @@ class LoopObject:
         try:
             function(*args)
         except Exception:
-            # A bug of ours: the loop and all other objects go on.
-            logger.exception("%s: a call in the background failed: %s", self.name, function)
+            # A bug in this package; it must not stop the loop, which other objects share.
+            logger.exception("%s: a background call failed: %s", self.name, function)
 
 
 def _run_plain(
@@ -351,12 +358,12 @@ def _run_plain(
 ) -> None:
     try:
         waiter.set(function(*args, **kwargs))
-    except Exception as error:  # noqa: BLE001 - the calling thread gets it
+    except Exception as error:  # noqa: BLE001 - raised in the calling thread
         waiter.fail(error)
 
 
 def _for_thread(error: BaseException, name: str) -> BaseException:
-    """An error of the loop's thread as the calling thread gets it."""
+    """The error to raise in the calling thread: ClosedError in place of a cancellation."""
     if isinstance(error, asyncio.CancelledError):
-        return ClosedError(f"{name} was closed meanwhile")
+        return ClosedError(f"{name} was closed during the call")
     return error

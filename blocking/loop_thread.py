@@ -1,16 +1,16 @@
-"""The one background thread with an event loop that all blocking objects of a process share.
+"""The background thread with an event loop that all blocking objects of a process share.
 
-It starts when the first object is opened, and ends when the last one is closed. It is a daemon: an
-object that was not closed does not keep the interpreter alive. When the interpreter ends, what is
-still open is closed, for at most EXIT_TIMEOUT_S.
+It starts when the first object is opened and ends when the last one is closed. It is a daemon
+thread, so an object that was not closed does not keep the interpreter alive. At the interpreter's
+exit, objects that are still open are closed, which takes at most EXIT_TIMEOUT_S.
 
-Calling threads hand work over by `post`: they append to a deque and wake the loop, once for all
-that gathers until it looks. They wait on bare locks (`Waiter`), which is what Python has cheapest.
+Calling threads hand over work by `post`: they append it to a deque and wake the loop, once for all
+that is appended until the loop takes it. They wait on plain locks (`Waiter`), the cheapest way to
+wait that Python has.
 
-A process that is forked off has no such thread, whatever its parent had; the first object that is
-opened there starts one.
+A forked child does not have this thread; the first object that is opened in it starts a new one.
 
-asyncio is used by name, as it comes with Python, and no user sees which loop it is.
+The loop is asyncio's, because that comes with Python and users never see which loop runs.
 """
 
 from __future__ import annotations
@@ -36,19 +36,19 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 EXIT_TIMEOUT_S: Final = 5.0
-"""How long the end of the interpreter may wait for objects that were not closed."""
+"""Longest time that the interpreter's exit waits for objects that were not closed."""
 
 WAIT_S: Final = 0.1 if sys.platform == "win32" else threading.TIMEOUT_MAX
-"""Longest wait of a thread at one go: on Windows Ctrl-C does not break into a wait for a lock."""
+"""Longest single wait for a lock: on Windows, Ctrl-C does not interrupt such a wait."""
 
 Post = tuple["Waiter[Any] | None", Callable[..., object], tuple[Any, ...]]
 
 
 class Waiter(Generic[T]):
-    """Waits in one thread for what another one sets, once.
+    """The result of work in another thread, set once and waited for by one thread.
 
     Attributes:
-      task: what is waited for, if it is a task of the loop.
+      task: the task of the loop that produces the result, if there is one.
     """
 
     __slots__ = ("_error", "_lock", "_result", "is_set", "task")
@@ -62,35 +62,39 @@ class Waiter(Generic[T]):
         self.task: asyncio.Task[None] | None = None
 
     def set(self, result: T) -> None:
-        """Give the result to the thread that waits."""
+        """Set the result; it has no effect after the first `set` or `fail`."""
         if not self.is_set:
             self.is_set = True
             self._result = result
             self._lock.release()
 
     def fail(self, error: BaseException) -> None:
-        """Raise the error in the thread that waits."""
+        """Set an error, which `take` raises; it has no effect after the first `set` or `fail`."""
         if not self.is_set:
             self.is_set = True
             self._error = error
             self._lock.release()
 
     def wait(self, timeout_s: float | None = None) -> bool:
-        """Wait for `set` or `fail`; False: neither came in time.
+        """Wait for `set` or `fail`.
 
-        Raises: KeyboardInterrupt, or what else a signal handler raises.
+        Args:
+          timeout_s: seconds; None: no limit.
+
+        Returns: False if neither was called in time.
+        Raises: KeyboardInterrupt, or any other exception of a signal handler.
         """
         return acquire(self._lock, timeout_s)
 
     def cancel(self) -> None:
-        """Cancel the task that is waited for; to be called in the loop."""
+        """Cancel the task, if there is one; to be called in the loop."""
         if self.task is not None:
             self.task.cancel()
 
     def take(self) -> T:
-        """The result, after `wait`.
+        """The result; call it after `wait` has returned True.
 
-        Raises: the error.
+        Raises: the error given to `fail`.
         """
         error, self._error = self._error, None
         if error is None:
@@ -99,15 +103,17 @@ class Waiter(Generic[T]):
         try:
             raise error
         finally:
-            # Its traceback holds this frame: nothing shall go round in a circle.
+            # The traceback refers to this frame: keep no reference cycle.
             del error
 
 
 def acquire(lock: threading.Lock, timeout_s: float | None) -> bool:
-    """Acquire a lock that somebody else releases; Ctrl-C breaks in.
+    """Acquire a lock that another thread releases; Ctrl-C interrupts the wait.
 
     Args:
-      timeout_s: seconds; None: without end.
+      timeout_s: seconds; None: no limit.
+
+    Returns: False if it was not released in time.
     """
     if sys.platform != "win32":
         if timeout_s is None:
@@ -122,12 +128,12 @@ def acquire(lock: threading.Lock, timeout_s: float | None) -> bool:
 
 
 class LoopThread:
-    """A thread that runs an asyncio loop.
+    """A thread that runs an asyncio loop as long as it has users.
 
-    Lifecycle: `start`; every `enter` has one `leave`, and the last of them ends it.
+    Lifecycle: `start`, then one `leave` for each `enter`. The last `leave` ends the thread.
 
     Attributes:
-      is_over: it has ended, or is about to.
+      is_over: it has ended, or is about to end.
     """
 
     def __init__(self) -> None:
@@ -143,7 +149,7 @@ class LoopThread:
         self._closers: dict[object, Callable[[], None]] = {}
 
     def start(self) -> None:
-        """Run the loop; it takes posts when this returns."""
+        """Run the loop; when this returns, `post` can be called."""
         self._thread.start()
         self._ready.wait()
         self._ready.take()
@@ -156,20 +162,20 @@ class LoopThread:
     def post(
         self, function: Callable[..., object], *args: Any, waiter: Waiter[Any] | None = None
     ) -> None:
-        """Call a function in the loop's thread, soon, and in the order of the posts.
+        """Schedule a function in the loop's thread; functions run in the order of the posts.
 
         Args:
-          function: returns at once, and does not raise.
-          waiter: fails with ClosedError if the loop ends before.
+          function: must return at once and must not raise.
+          waiter: fails with ClosedError if the loop ends before the function is called.
         """
         self._inbox.append((waiter, function, args))
         if not self._is_woken:
             try:
                 self._is_woken = True
-                with suppress(RuntimeError):  # the loop is closed: refused below, or there
+                with suppress(RuntimeError):  # the loop is closed: `_refuse_posts` will follow
                     self._loop.call_soon_threadsafe(self._take_posts, context=self._context)
             except BaseException:
-                # Ctrl-C in between: the next post wakes the loop, which would sleep on otherwise.
+                # Ctrl-C before the loop was woken: the next post must wake it.
                 self._is_woken = False
                 raise
         if self._is_refusing:
@@ -178,36 +184,37 @@ class LoopThread:
     def spawn(
         self, coroutine: Coroutine[Any, Any, None], context: contextvars.Context | None = None
     ) -> asyncio.Task[None]:
-        """A task in the loop; to be called there. The caller keeps it.
+        """Start a task; to be called in the loop. The caller must keep a reference to it.
 
         Args:
-          context: see `context_for`; None: the loop's.
+          context: see `context_for`; None: the loop's context.
         """
         if context is None:
             context = self._context.copy()
         return self._loop.create_task(coroutine, context=context)
 
     def context_for(self) -> contextvars.Context:
-        """The calling thread's context variables, and the loop's own ones, for a task.
+        """The context for a task: the loop's variables and those of the calling thread.
 
-        So an interceptor finds, say, the caller's tracing span.
+        With it, an interceptor finds the caller's tracing span, for example.
         """
         context = self._context.copy()
-        theirs = contextvars.copy_context()
-        if theirs:
-            context.run(_overlay, theirs, self._context)
+        caller = contextvars.copy_context()
+        if caller:
+            context.run(_overlay, caller, self._context)
         return context
 
     def enter(self, key: object, close: Callable[[], None]) -> None:
-        """Take a user in; to be called with the module's lock.
+        """Add a user of the loop; the caller must hold the module's lock.
 
         Args:
-          close: called in the loop if the interpreter ends before `leave`.
+          key: identifies the user; its `str` is logged if it is not closed.
+          close: called in the loop if the interpreter exits before `leave`.
         """
         self._closers[key] = close
 
     def leave(self, key: object) -> None:
-        """Let a user go; to be called in the loop."""
+        """Remove a user; the last one ends the thread. To be called in the loop."""
         global _current
         with _lock:
             self._closers.pop(key, None)
@@ -219,13 +226,13 @@ class LoopThread:
         self._stop.set()
 
     def join(self, timeout_s: float | None = None) -> bool:
-        """Wait for its end; False: it did not come in time."""
+        """Wait until the thread has ended; returns False if it does not end in time."""
         if not self.is_current:
             self._thread.join(timeout_s)
         return not self._thread.is_alive()
 
     def end(self) -> None:
-        """Close what is open, and end; for the end of the interpreter."""
+        """Close the objects that are still open, and end; called at the interpreter's exit."""
         names = [str(key) for key in list(self._closers)]
         if names:
             logger.warning("still open at the end of the program: %s; use `with`", "; ".join(names))
@@ -236,7 +243,7 @@ class LoopThread:
             self.post(self._stop.set)
             self.join(0.5)
 
-    # In its own thread
+    # In the loop's thread
 
     def _run(self) -> None:
         try:
@@ -264,7 +271,7 @@ class LoopThread:
         await self._stop.wait()
 
     def _take_posts(self) -> None:
-        # Before the inbox is read: a post from now on wakes the loop again.
+        # Reset it before the inbox is read: a post from now on has to wake the loop again.
         self._is_woken = False
         inbox = self._inbox
         for _ in range(len(inbox)):
@@ -278,22 +285,23 @@ class LoopThread:
             except IndexError:
                 return
             if waiter is not None:
-                waiter.fail(ClosedError("it was closed meanwhile"))
+                waiter.fail(ClosedError("it was closed during the call"))
 
 
-def _overlay(theirs: contextvars.Context, ours: contextvars.Context) -> None:
-    for variable, value in theirs.items():
-        # What the loop itself goes by (which async library runs) stays.
-        if variable not in ours:
+def _overlay(caller: contextvars.Context, loop: contextvars.Context) -> None:
+    for variable, value in caller.items():
+        # Keep the loop's own variables, such as the name of the async library that runs.
+        if variable not in loop:
             variable.set(value)
 
 
 async def in_thread(name: str, function: Callable[..., T], *args: Any) -> T:
-    """Run a function in a new thread; if this is cancelled, the thread goes on alone.
+    """Run a function in a new thread and wait for its result.
 
-    The thread is a daemon (those of anyio are not): it does not hold up the interpreter's end.
+    If this is cancelled, the thread is abandoned. It is a daemon thread, unlike those of anyio, so
+    it does not delay the interpreter's exit.
 
-    Raises: what the function raises.
+    Raises: the function's exception.
     """
     loop = asyncio.get_running_loop()
     future: asyncio.Future[T] = loop.create_future()
@@ -311,11 +319,11 @@ async def in_thread(name: str, function: Callable[..., T], *args: Any) -> T:
         failure: Exception | None = None
         try:
             result = function(*args)
-        except Exception as error:  # noqa: BLE001 - the caller gets it
+        except Exception as error:  # noqa: BLE001 - raised in the caller
             failure = error
         except BaseException as error:  # noqa: BLE001 - a SystemExit would end the loop
             failure = RuntimeError(f"{name} raised {error!r}")
-        if isinstance(failure, StopIteration):  # no future takes one
+        if isinstance(failure, StopIteration):  # a future does not accept it
             failure = RuntimeError(f"{name} raised {failure!r}")
         try:
             loop.call_soon_threadsafe(settle, result, failure)
@@ -326,14 +334,17 @@ async def in_thread(name: str, function: Callable[..., T], *args: Any) -> T:
     return await future
 
 
-# The process's one. Held for moments only, by calling threads and by the loop.
+# Guards `_current`. Calling threads and the loop hold it, always briefly.
 _lock = threading.Lock()
 _current: LoopThread | None = None
-_forgotten: list[LoopThread] = []
+_of_parent: list[LoopThread] = []
 
 
 def enter(key: object, close: Callable[[], None]) -> LoopThread:
-    """The process's loop thread, started if there is none; see `LoopThread.enter`."""
+    """Add a user to the process's loop thread, which is started if there is none.
+
+    See `LoopThread.enter` for the arguments.
+    """
     global _current
     with _lock:
         thread = _current
@@ -347,12 +358,12 @@ def enter(key: object, close: Callable[[], None]) -> LoopThread:
 
 def _after_fork_in_child() -> None:
     global _lock, _current
-    # Somebody may have held it at that moment.
+    # Another thread may have held the lock at the moment of the fork.
     _lock = threading.Lock()
     if _current is not None:
-        # For ever: were its loop collected here, it would take its descriptors out of the epoll
-        # set, which is the parent's too.
-        _forgotten.append(_current)
+        # Keep it for ever: if the loop were garbage-collected, it would remove its descriptors
+        # from the epoll set, which is shared with the parent.
+        _of_parent.append(_current)
         _current = None
 
 

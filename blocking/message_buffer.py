@@ -1,4 +1,4 @@
-"""The buffer between a push consumer in the loop and the threads that ask for its messages."""
+"""The buffer between a push consumer in the loop and the threads that take its messages."""
 
 from __future__ import annotations
 
@@ -14,56 +14,57 @@ from .loop_thread import WAIT_S
 T = TypeVar("T")
 
 FETCH_MAX: Final = 32
-"""Messages that are brought from the loop at once."""
+"""Largest number of messages fetched from the loop at once."""
 
 
 class MessageBuffer(Generic[T]):
-    """A queue from the loop's thread to others, filled when a thread asks and it is empty.
+    """A queue from the loop's thread to others, refilled when a thread finds it empty.
 
     Args:
-      fetch: has the loop bring something soon; ends in `put` or `end`.
-      is_good: whether a thing may still be given out.
+      fetch: asks the loop for items; each call ends in one call of `put` or `close`.
+      is_wanted: whether an item may still be handed out.
 
     Attributes:
-      is_over: nothing is given out any more.
+      is_closed: no more items are handed out.
     """
 
-    def __init__(self, fetch: Callable[[], None], is_good: Callable[[T], bool]) -> None:
+    def __init__(self, fetch: Callable[[], None], is_wanted: Callable[[T], bool]) -> None:
         self._fetch = fetch
-        self._is_good = is_good
-        # A signal handler may call `end` in a thread that holds it: it is reentrant.
+        self._is_wanted = is_wanted
+        # Reentrant: a signal handler may call `close` in a thread that holds it.
         self._condition = threading.Condition(threading.RLock())
-        self._things: deque[T] = deque()
+        self._items: deque[T] = deque()
         self._is_fetching = False
         self._waiting = 0
-        self._on_end: Callable[[], None] | None = None
-        self.is_over: bool = False
+        self._on_close: Callable[[], None] | None = None
+        self.is_closed: bool = False
 
-    def on_end(self, call: Callable[[], None]) -> None:
-        """Call this when nothing is given out any more."""
-        self._on_end = call
+    def on_close(self, callback: Callable[[], None]) -> None:
+        """Set the function that `close` calls."""
+        self._on_close = callback
 
     def take(
-        self, timeout_s: float | None = None, is_enough: Callable[[], bool] | None = None
+        self, timeout_s: float | None = None, should_stop: Callable[[], bool] | None = None
     ) -> T | None:
-        """The next thing; None: there was none in time, or it is enough.
+        """Take the next item.
 
         Args:
-          timeout_s: seconds; None: without end.
-          is_enough: asked again after `wake`.
+          timeout_s: seconds to wait for it, >= 0; None: no limit.
+          should_stop: checked at the beginning and after each `wake`.
 
-        Raises: ClosedError: after `end`.
+        Returns: the item; None: none came in time, or `should_stop` returned True.
+        Raises: ClosedError: the buffer is closed.
         """
         due_s = None if timeout_s is None else time.monotonic() + timeout_s
         with self._condition:
             while True:
-                if is_enough is not None and is_enough():
+                if should_stop is not None and should_stop():
                     return None
-                while self._things:
-                    thing = self._things.popleft()
-                    if self._is_good(thing):
-                        return thing
-                if self.is_over:
+                while self._items:
+                    item = self._items.popleft()
+                    if self._is_wanted(item):
+                        return item
+                if self.is_closed:
                     raise ClosedError("the consumer was stopped")
                 self._fetch_once()
                 left_s = WAIT_S if due_s is None else min(due_s - time.monotonic(), WAIT_S)
@@ -73,22 +74,22 @@ class MessageBuffer(Generic[T]):
                 try:
                     self._condition.wait(left_s)
                 except BaseException:
-                    # Ctrl-C: what woke this thread is for another one.
+                    # Ctrl-C may have consumed a notification: pass it on to another thread.
                     self._condition.notify()
                     raise
                 finally:
                     self._waiting -= 1
 
-    def put(self, things: Sequence[T]) -> None:
-        """What was fetched."""
+    def put(self, items: Sequence[T]) -> None:
+        """Add items that were fetched."""
         with self._condition:
             self._is_fetching = False
-            if self.is_over:
+            if self.is_closed:
                 return
-            self._things.extend(things)
-            self._condition.notify(len(things))
-            if self._waiting > len(self._things):
-                # Those who get one now may not come back for long.
+            self._items.extend(items)
+            self._condition.notify(len(items))
+            if self._waiting > len(self._items):
+                # Some threads get none. The others may be busy for long, so they do not refill it.
                 self._fetch_once()
 
     def _fetch_once(self) -> None:
@@ -96,16 +97,16 @@ class MessageBuffer(Generic[T]):
             self._is_fetching = True
             self._fetch()
 
-    def end(self) -> None:
-        """Give nothing out any more."""
+    def close(self) -> None:
+        """Drop the items; `take` raises ClosedError from now on."""
         with self._condition:
-            self.is_over = True
-            self._things.clear()
+            self.is_closed = True
+            self._items.clear()
             self._condition.notify_all()
-        if self._on_end is not None:
-            self._on_end()
+        if self._on_close is not None:
+            self._on_close()
 
     def wake(self) -> None:
-        """Have those who wait ask `is_enough`."""
+        """Let the waiting threads check `should_stop`."""
         with self._condition:
             self._condition.notify_all()

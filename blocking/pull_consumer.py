@@ -1,4 +1,4 @@
-"""Consuming at one's own pace, for programs with threads."""
+"""The pull consumer for programs with threads."""
 
 from __future__ import annotations
 
@@ -8,15 +8,13 @@ from typing import Final, Unpack
 from ..client.core.subscription import MessageSelector
 from ..client.message import MessageQueue
 from ..client.pull_consumer import PullConsumer as AsyncPullConsumer
-from ..client.pull_consumer import (
-    PullConsumerOptions,
-)
+from ..client.pull_consumer import PullConsumerOptions
 from .client import Client, Member
 from .forwarded import forwarded
 
 
 class PullConsumer(Member[AsyncPullConsumer]):
-    """Consumes from queues of the program's choice; the blocking `trocket.client.PullConsumer`.
+    """Consumes queues that the program chooses; the blocking `trocket.client.PullConsumer`.
 
     Use::
 
@@ -24,14 +22,14 @@ class PullConsumer(Member[AsyncPullConsumer]):
             consumer.assign(consumer.queues("Topic"))
             messages = consumer.poll()
 
-    Any number of threads may use one consumer.
+    Any number of threads can use one consumer.
 
     Args:
-      client: a URL, or an open Client that is shared with others.
-      group: whose offsets it reads and commits.
-      options: see PullConsumerOptions; those of ClientOptions only with a URL.
+      client: the URL of a cluster, or an open Client to share with other objects.
+      group: the consumer group whose offsets it reads and commits.
+      options: see PullConsumerOptions; those of ClientOptions are allowed only with a URL.
 
-    Raises: ConfigurationError: an argument cannot be right.
+    Raises: ConfigurationError: the URL, the group's name or an option is invalid.
     """
 
     def __init__(
@@ -44,29 +42,36 @@ class PullConsumer(Member[AsyncPullConsumer]):
     queues: Final = forwarded(AsyncPullConsumer.queues)
 
     def assign(self, queues: Iterable[MessageQueue], selector: MessageSelector = "*") -> None:
-        """Fetch from these queues, and no others; those that stay go on where they are.
+        """Fetch from these queues and from no others.
+
+        Queues that were assigned before keep their positions.
 
         Args:
-          selector: what is wanted of their topics: tags or Sql.
+          queues: the queues; an empty iterable stops fetching.
+          selector: which messages of their topics to receive: tags ("A || B"), Tag or Sql; "*"
+            selects all.
 
-        Raises: ConfigurationError: an expression that cannot be right; ClosedError; ForkedError.
+        Raises:
+          ConfigurationError: the selector is invalid.
+          ClosedError: the consumer is not open.
+          ForkedError: the consumer was opened in the parent of this process.
         """
         self._call_plain(self._inner.assign, list(queues), selector)
 
     @property
     def assignment(self) -> list[MessageQueue]:
-        """The queues that are fetched from, sorted."""
+        """The assigned queues, sorted."""
         return self._call_plain(lambda: self._inner.assignment)
 
     def pause(self, queues: Iterable[MessageQueue]) -> None:
-        """`poll` gives nothing of these queues until `resume`.
+        """Stop returning messages of these queues from `poll`, until `resume`.
 
         Raises: ConfigurationError: a queue is not assigned.
         """
         self._call_plain(self._inner.pause, list(queues))
 
     def resume(self, queues: Iterable[MessageQueue]) -> None:
-        """`poll` gives messages of these queues again.
+        """Return messages of these queues from `poll` again.
 
         Raises: ConfigurationError: a queue is not assigned.
         """

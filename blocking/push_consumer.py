@@ -1,4 +1,4 @@
-"""Consuming as a member of a group, for programs with threads."""
+"""The push consumer for programs with threads."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from .message_buffer import FETCH_MAX, MessageBuffer
 from .pushed_message import Handler, PushedMessage
 
 CONCURRENCY_MAX: Final = 1024
+"""Largest number of handler threads of one consumer."""
 
 
 class PushConsumer(Member[AsyncPushConsumer]):
@@ -33,19 +34,20 @@ class PushConsumer(Member[AsyncPushConsumer]):
             for message in consumer:
                 ...
 
-    A message is acknowledged when the next one is asked for; one that a loop broke off at comes
-    again. `messages(auto_ack=False)` leaves it to `message.ack()` and `message.retry()`, and `run`
-    calls a handler in many threads. Any number of threads may use one consumer.
+    In such a loop, a message is acknowledged when the next one is requested; if the loop ends early
+    (`break`, an exception), its last message is redelivered. With `messages(auto_ack=False)` the
+    program calls `message.ack()` or `message.retry()` itself, and `run` calls a handler in several
+    threads. Any number of threads can use one consumer.
 
     Args:
-      client: a URL, or an open Client that is shared with others.
-      group: its group.
-      subscriptions: topics, with what is wanted of each: "*", tags ("A || B"), Tag, Sql, or
-        FilterClass.
-      options: see PushConsumerOptions; those of ClientOptions only with a URL. The listener and
-        the interceptors are called in the loop's thread: they must not block.
+      client: the URL of a cluster, or an open Client to share with other objects.
+      group: the consumer group that it joins.
+      subscriptions: the topics to consume, each with the messages to receive: "*" for all, tags
+        ("A || B"), Tag, Sql or FilterClass.
+      options: see PushConsumerOptions; those of ClientOptions are allowed only with a URL. The
+        listener and the interceptors are called in the loop's thread: they must not block.
 
-    Raises: ConfigurationError: an argument cannot be right.
+    Raises: ConfigurationError: the URL, a name, a selector or an option is invalid.
     """
 
     def __init__(
@@ -69,60 +71,61 @@ class PushConsumer(Member[AsyncPushConsumer]):
         loop_object = super()._enter(inner)
         fetcher = _Fetcher(inner, loop_object)
         self._buffer = fetcher.buffer
-        loop_object.on_over = self._buffer.end
+        loop_object.on_over = self._buffer.close
         return loop_object
 
     def _leave(self, loop_object: LoopObject, exit_info: ExitInfo) -> None:
-        self._buffer.end()
+        self._buffer.close()
         loop_object.close(exit_info)
 
-    # What it is
+    # Properties
 
     @property
     def subscriptions(self) -> list[SubscriptionData]:
-        """The subscriptions as brokers have them: with namespace, and with the retry topic."""
+        """The subscriptions as brokers know them: with namespace, and with the retry topic."""
         return self._inner.subscriptions
 
     @property
     def is_orderly(self) -> bool:
-        """Whether each queue's messages come one after the other."""
+        """Whether the messages of each queue are consumed one at a time, in order."""
         return self._inner.is_orderly
 
     @property
     def consume_timeout_s(self) -> float:
-        """Seconds that a handler may take."""
+        """Time limit of a handler, in seconds."""
         return self._inner.consume_timeout_s
 
     @property
     def started_ms(self) -> int:
-        """When it was opened, ms since 1970; 0: it was not."""
+        """Time of opening, in milliseconds since 1970; 0 before."""
         return self._inner.started_ms
 
     @property
     def handler(self) -> Handler | None:
-        """What `run` calls now."""
+        """The handler that `run` calls; None while `run` is not running."""
         return self._handler
 
     @property
     def positions(self) -> dict[MessageQueue, int]:
-        """Where each queue's consumption is, in messages, as far as something was consumed."""
+        """The offset of each queue at which consumption continues, where it is known."""
         return self._call_plain(lambda: self._inner.positions)
 
     @property
     def queues(self) -> list[MessageQueue]:
-        """The queues that this member has now, sorted."""
+        """The queues that are assigned to this consumer, sorted."""
         return self._call_plain(lambda: self._inner.queues)
 
-    # Handing out
+    # Messages
 
     def __iter__(self) -> Iterator[PushedMessage]:
         return self.messages()
 
     def messages(self, *, auto_ack: bool = True) -> Iterator[PushedMessage]:
-        """All messages that come, until `stop`; several threads may iterate at the same time.
+        """Iterate over messages until `stop`; several threads can iterate at the same time.
 
         Args:
-          auto_ack: acknowledge each when the next one is asked for, unless it is settled already.
+          auto_ack: acknowledge each message when the next one is requested, unless it is settled
+            already.
         """
         return _Messages(self, auto_ack)
 
@@ -131,32 +134,40 @@ class PushConsumer(Member[AsyncPushConsumer]):
     @overload
     def receive(self, *, timeout_s: float | None) -> PushedMessage | None: ...
     def receive(self, *, timeout_s: float | None = None) -> PushedMessage | None:
-        """The next message, to be settled by the caller.
+        """Wait for the next message, which the caller settles by `ack` or `retry`.
 
         Args:
-          timeout_s: seconds to wait for it, >= 0; None: without end.
+          timeout_s: seconds to wait, >= 0; None waits without limit.
 
-        Returns: the message; None: there was none in time.
-        Raises: ClosedError: the consumer was stopped; ForkedError.
+        Returns: the message; None if none arrived in time.
+        Raises:
+          ClosedError: the consumer is not open, or was stopped.
+          ForkedError: the consumer was opened in the parent of this process.
         """
         self._opened().check_thread()
         return self._buffer.take(timeout_s)
 
     def run(self, handler: Handler, *, concurrency: int = CONCURRENCY) -> None:
-        """Call a handler for each message, in threads, until `stop`.
+        """Call a handler with each message, in several threads, until `stop`.
 
-        An exception is logged, and the message comes again; RetryLater says when. A handler that
-        takes longer than `consume_timeout_s` cannot be broken off: that is logged, and the message
-        comes again; the thread takes no other one until it returns. Returns when all handlers
-        have, but for those that are too late already. Ctrl-C ends it at once: handlers go on by
-        themselves, and get no further messages.
+        If the handler returns, the message is acknowledged. If it raises, the exception is logged
+        and the message is redelivered; RetryLater sets the delay. A handler that takes longer than
+        `consume_timeout_s` is logged and its message is redelivered, but a thread cannot be
+        interrupted: it takes no other message until the handler returns.
+
+        `run` returns once all handlers have returned, except those that have exceeded their time.
+        Ctrl-C ends `run` at once: running handlers continue, and get no further messages.
 
         Args:
-          handler: may block; its threads are daemons.
-          concurrency: handlers at one time; 1 to 1,024.
+          handler: a plain function; it may block. Its threads are daemon threads.
+          concurrency: number of threads, 1 to 1,024.
 
-        Raises: ConfigurationError; ClosedError; ForkedError; what a handler raises that is no
-          Exception, such as SystemExit.
+        Raises:
+          ConfigurationError: `concurrency` is out of range, the handler is async, or the consumer
+            runs a handler already.
+          ClosedError: the consumer is not open.
+          ForkedError: the consumer was opened in the parent of this process.
+          BaseException: an exception of the handler that is not an Exception, such as SystemExit.
         """
         loop_object = self._opened()
         loop_object.check_thread()
@@ -164,12 +175,12 @@ class PushConsumer(Member[AsyncPushConsumer]):
             raise ConfigurationError(f"concurrency {concurrency} is not in 1..{CONCURRENCY_MAX}")
         if inspect.iscoroutinefunction(handler):
             raise ConfigurationError(
-                "an async handler; a blocking consumer takes a plain function, and"
-                " trocket.client.PushConsumer an async one"
+                "the handler is async: pass a plain function, or use trocket.client.PushConsumer,"
+                " which takes async handlers"
             )
 
         async def consume_directly(message: AsyncPushedMessage) -> None:
-            # For an administrator's `consumeMessageDirectly`.
+            # For messages that an administrator sends (CONSUME_MESSAGE_DIRECTLY).
             await in_thread("trocket-handler", handler, PushedMessage(message, loop_object))
 
         handling = self._inner.handling(consume_directly)
@@ -182,14 +193,16 @@ class PushConsumer(Member[AsyncPushConsumer]):
             loop_object.post(handling.__exit__, None, None, None)
 
     def stop(self) -> None:
-        """Pull no more; iterations end, and `run` returns when its handlers have.
+        """Stop pulling: iterations end, and `run` returns once its handlers have returned.
 
-        Waits for nothing; signal handlers may call it.
+        It does not wait, and it can be called in a signal handler.
 
-        Raises: ClosedError: the consumer is not open; ForkedError.
+        Raises:
+          ClosedError: the consumer is not open.
+          ForkedError: the consumer was opened in the parent of this process.
         """
         self._opened().post(self._inner.stop)
-        self._buffer.end()
+        self._buffer.close()
 
     # Offsets
 
@@ -199,15 +212,15 @@ class PushConsumer(Member[AsyncPushConsumer]):
 
 
 class _Fetcher:
-    """Brings messages from the async consumer to the buffer, when it is asked.
+    """Moves messages from the async consumer to the buffer, on demand.
 
-    Not part of the consumer, which may be forgotten while this waits for a message.
+    It is an object apart from the consumer, which can be garbage-collected while this waits.
     """
 
     def __init__(self, inner: AsyncPushConsumer, loop_object: LoopObject) -> None:
         self._inner = inner
         self._loop_object = loop_object
-        # Interceptors hear of a message when it is handed out: then it is brought alone.
+        # `before_consume` is called at the fetch: with interceptors, do not fetch ahead.
         self._count_max = 1 if inner.client.interceptors else FETCH_MAX
         self.buffer: MessageBuffer[PushedMessage] = MessageBuffer(self._fetch_soon, _is_wanted)
 
@@ -221,7 +234,7 @@ class _Fetcher:
         try:
             message: AsyncPushedMessage | None = await self._inner.receive()
         except BaseException as error:
-            self.buffer.end()
+            self.buffer.close()
             if isinstance(error, ClientError):
                 return
             raise

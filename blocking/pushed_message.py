@@ -1,4 +1,4 @@
-"""A message of a blocking push consumer."""
+"""The messages of a blocking push consumer."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .loop_object import LoopObject
 
 
 class PushedMessage(ReceivedMessage):
-    """A message that a push consumer handed out, to be settled once: `ack` or `retry`."""
+    """A message that a push consumer delivered; settle it once, by `ack` or `retry`."""
 
     __slots__ = ("_inner", "_is_settled", "_loop_object", "_reconsume_times")
 
@@ -27,62 +27,72 @@ class PushedMessage(ReceivedMessage):
 
     @property
     def value(self) -> Any:
-        """The body as the consumer's `deserializer` makes it; without one, the bytes."""
+        """The body, converted by the consumer's `deserializer`; bytes without one."""
         return self._inner.value
 
     @property
     def reconsume_times(self) -> int:
-        """How often it was handed out before: 0 the first time."""
+        """Number of earlier deliveries: 0 for the first delivery."""
         return self._reconsume_times
 
     @property
     def is_settled(self) -> bool:
-        """Whether it was acknowledged, or is to come again."""
+        """Whether `ack` or `retry` was called."""
         return self._is_settled
 
     @property
     def is_revoked(self) -> bool:
-        """Whether its queue belongs to somebody else now: settling it changes nothing."""
+        """Whether its queue was assigned to another consumer: settling it has no effect then."""
         return self._inner.is_revoked
 
     def ack(self) -> None:
-        """It is done with; the group's offset moves on. A second settlement has no effect.
+        """Acknowledge the message, so that the group's offset can move past it.
 
-        Waits for nothing.
+        It does not wait. It has no effect on a message that is settled already.
 
-        Raises: ForkedError.
+        Raises: ForkedError: the consumer was opened in the parent of this process.
         """
         if self._settle():
             self._loop_object.post(self._inner.ack)
 
     def retry(self, delay_level: int = 0) -> None:
-        """It is to come again: by the retry topic, or, if orderly, after a pause of its queue.
+        """Have the message redelivered: by the retry topic, or, if orderly, by its own queue.
+
+        It has no effect on a message that is settled already.
 
         Args:
-          delay_level: 1 to 18; 0: the broker's ladder, longer each time; -1: never, to the DLQ.
+          delay_level: 1 to 18 for a delay of the broker's table; 0 for delays that grow with each
+            retry; -1 to send it to the dead-letter queue instead.
 
-        Raises: ForkedError.
+        Raises: ForkedError: the consumer was opened in the parent of this process.
         """
         if not self._settle():
             return
         try:
             self._loop_object.call(self._inner.retry, delay_level)
         except ClosedError:
-            # It comes again all the same: it was not acknowledged.
+            # It is redelivered all the same, as it was not acknowledged.
             return
 
     def _retry_soon(self) -> None:
-        """`retry` without waiting for the broker to take it back."""
+        """Do the same as `retry`, without waiting for the broker's answer."""
         if self._settle():
             self._loop_object.post(self._retry_in_loop)
 
     @contextmanager
     def process(self, *, delay_level: int = 0) -> Iterator[Self]:
-        """Acknowledge it at the end of the block; an exception in it means `retry`, and goes on."""
+        """Settle the message at the end of a `with` block.
+
+        It is acknowledged at the normal end. After an exception it is redelivered; RetryLater sets
+        the delay and is suppressed, any other exception passes through.
+
+        Args:
+          delay_level: see `retry`.
+        """
         try:
             yield self
-        except RetryLater as wish:
-            self.retry(wish.delay_level)
+        except RetryLater as retry:
+            self.retry(retry.delay_level)
         except Exception:
             self.retry(delay_level)
             raise
@@ -101,4 +111,4 @@ class PushedMessage(ReceivedMessage):
 
 
 Handler: TypeAlias = Callable[[PushedMessage], None]
-"""Handles a message, and may block; an exception means that it is to come again."""
+"""Handles a message; it may block. An exception means that the message is redelivered."""

@@ -1,4 +1,4 @@
-"""Messages that become visible only if a local transaction succeeds, for programs with threads."""
+"""The producer of transactional messages for programs with threads."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ from .loop_thread import Waiter, in_thread
 from .producer import Producer
 
 CHECKS_MAX: Final = 20
-"""Checks at one time, each in a thread. (RocketMQ: checkThreadPoolMaxSize 1.)"""
+"""Largest number of checks at a time, each in a thread. (RocketMQ: checkThreadPoolMaxSize 1.)"""
 
 LocalTransaction: TypeAlias = Callable[[Message], TransactionState]
-"""Does the local transaction; an exception means UNKNOWN, and is raised to the sender."""
+"""Executes the local transaction. An exception means UNKNOWN, and is raised to the sender."""
 
 Check: TypeAlias = Callable[[ReceivedMessage], TransactionState]
-"""Says how the transaction of a message ended, when the broker asks; an exception means UNKNOWN."""
+"""Returns the outcome of a message's transaction. An exception means UNKNOWN."""
 
 
 class TransactionProducer(Producer):
-    """Sends messages in transactions, and answers the broker's questions about them.
+    """Sends transactional messages, and answers the broker's checks of unfinished transactions.
 
     The blocking `trocket.client.TransactionProducer`.
 
     Args:
-      client: a URL, or an open Client.
-      group: of producers that can all answer for each other's transactions.
-      check: says how a transaction ended; called when the broker did not hear of it, in a thread
-        of its own. It may block.
-      options: see ProducerOptions.
+      client: the URL of a cluster, or an open Client to share with other objects.
+      group: the producer group. The broker may ask any of its producers about a transaction.
+      check: returns the outcome of a transaction; called when the broker did not receive it. It is
+        called in a separate thread and may block.
+      options: see ProducerOptions; those of ClientOptions are allowed only with a URL.
 
-    Raises: ConfigurationError: an argument cannot be right.
+    Raises: ConfigurationError: the URL, the group's name or an option is invalid.
     """
 
     def __init__(
@@ -64,13 +64,21 @@ class TransactionProducer(Producer):
     def send_in_transaction(
         self, message: Message, local: LocalTransaction, *, timeout_s: float | None = None
     ) -> TransactionResult:
-        """Store a message invisibly, do the local transaction, and commit or roll back.
+        """Store a message that consumers do not see yet, call `local`, then commit or roll back.
 
-        `local` is called in the calling thread, where database connections and the like belong. If
-        the broker does not hear how it ended, it asks later, and `check` answers.
+        `local` is called in the calling thread, so it can use the thread's database connections. If
+        the broker does not receive the outcome, it asks for it later, and `check` answers.
 
-        Raises: as `send`, before `local` is called; whatever `local` raises, after the broker has
-          got UNKNOWN. MessageRefusedError: the message is delayed.
+        Args:
+          message: the message; it must not be delayed.
+          local: executes the local transaction and returns its outcome.
+          timeout_s: seconds for all attempts of the send; None: the client's `timeout_s`.
+
+        Returns: the result of the send and the state that the broker was sent.
+        Raises:
+          MessageRefusedError: the message is delayed, or no broker would accept it.
+          the errors of `send`, before `local` is called.
+          any exception of `local`, after UNKNOWN was sent to the broker.
         """
         loop_object = self._opened()
         inner = self._inner
@@ -91,10 +99,10 @@ class TransactionProducer(Producer):
                 state = local(sent)
                 if not isinstance(state, TransactionState):
                     raise ConfigurationError(
-                        f"a local transaction gave {state!r}; it gives a TransactionState"
+                        f"the local transaction returned {state!r}: return a TransactionState"
                     )
             except BaseException:
-                # Its error would be a stranger in the loop: it goes its way here.
+                # The error belongs to this thread: the loop only learns that the state is unknown.
                 loop_object.thread.post(sending.settle, TransactionState.UNKNOWN)
                 sending.wait()
                 raise
@@ -103,11 +111,11 @@ class TransactionProducer(Producer):
 
 
 class _Sending(Waiter[TransactionResult]):
-    """A message on its way through its transaction.
+    """The result of one transactional send.
 
     Attributes:
-      stored: first there is the message for `local`; None: it came to an end without.
-      outcome: what `local` gave.
+      stored: gets the message for `local` once it is stored; None if the send ended before.
+      outcome: gets the state that `local` returns.
     """
 
     __slots__ = ("outcome", "stored")
@@ -126,6 +134,6 @@ class _Sending(Waiter[TransactionResult]):
         self.stored.set(None)
 
     def settle(self, state: TransactionState) -> None:
-        """Let the loop go on with what `local` gave."""
+        """Pass the state that `local` returned to the loop; to be called there."""
         if self.outcome is not None and not self.outcome.done():
             self.outcome.set_result(state)

@@ -1,7 +1,7 @@
-"""One client of a cluster: its connections, its routes, its heartbeats.
+"""The client of a cluster: its connections, its routes, its heartbeats.
 
-Producers and consumers of one program may share a `Client`; each makes its own from a URL
-otherwise. Brokers know a client by its id, which heartbeats carry.
+The producers and consumers of a program can share a `Client`; given a URL, each creates its own.
+Brokers identify a client by its id, which heartbeats carry.
 
 Java counterpart: MQClientInstance.
 """
@@ -45,12 +45,12 @@ from .errors import (
     server_error,
 )
 from .interceptor import Interceptor
-from .members import GroupMember, Members, Process
+from .members import GroupMember, Members, Processor
 from .options import ClientOptions, Dial, split_options
 from .pending_reply import PendingReply
 from .route_table import RouteTable
 
-__all__ = ["Client", "GroupMember", "Process", "reading_answer"]
+__all__ = ["Client", "GroupMember", "Processor", "reading_answer"]
 
 logger = logging.getLogger(__name__)
 
@@ -59,7 +59,7 @@ TIMEOUT_S: Final = 3.0
 CONNECT_TIMEOUT_S: Final = 3.0
 """RocketMQ: connectTimeoutMillis 3,000."""
 RECONNECT_PAUSE_S: Final = 0.1
-"""After a failed connect the next one waits so long."""
+"""Pause between a failed attempt to connect to an address and the next one."""
 ROUTE_REFRESH_S: Final = 30.0
 """RocketMQ: pollNameServerInterval 30,000 ms."""
 HEARTBEAT_S: Final = 30.0
@@ -74,19 +74,19 @@ class Client:
     Use: `async with Client("rocketmq://127.0.0.1:9876") as client:`, under trio or asyncio.
 
     Args:
-      url: `rocketmq://host:port;host:port?...`, or `host:port;host:port`.
+      url: `rocketmq://host:port;host:port?...`, or `host:port;host:port`, of the name servers.
       options: see ClientOptions.
 
     Attributes:
-      client_id: `ip@instance`, by which brokers know it.
-      now_s: the loop's clock, seconds, while it is open.
-      replies: what the producers' requests wait for, by correlation id.
+      client_id: the id by which brokers identify the client: `ip@instance`.
+      now_s: returns the time of the event loop's clock, in seconds; used while the client is open.
+      replies: the pending replies to request messages, by correlation id.
 
-    Raises: ConfigurationError: the URL or an option cannot be right.
+    Raises: ConfigurationError: the URL or an option is invalid.
     """
 
     def __init__(self, url: str, **options: Unpack[ClientOptions]) -> None:
-        split_options(msgspec.Struct, options)  # refuses unknown ones
+        split_options(msgspec.Struct, options)  # raises for unknown options
         self.url: ClientUrl = _parsed(url)
         self.timeout_s: float = _positive(options, "timeout_s", TIMEOUT_S)
         self.namespace: str = options.get("namespace", self.url.namespace) or ""
@@ -113,7 +113,7 @@ class Client:
         self._is_closed = False
         self._connections: dict[str, Connection] = {}
         self._connecting: dict[str, anyio.Lock] = {}
-        # When a connection could last not be made, and why.
+        # By address, the last attempt to connect that failed: when and why.
         self._failures: dict[str, tuple[float, ConnectError]] = {}
         self._name_server_index = 0
         self._members = Members(self, _positive(options, "heartbeat_s", HEARTBEAT_S))
@@ -129,7 +129,7 @@ class Client:
 
     async def __aenter__(self) -> Self:
         if self._group is not None or self._is_closed:
-            raise ClosedError("a client is opened once; make another")
+            raise ClosedError("a client can be opened only once; create another one")
         group = anyio.create_task_group()
         await group.__aenter__()
         self._group = group
@@ -150,11 +150,14 @@ class Client:
         for connection in list(self._connections.values()):
             connection.close("the client was closed")
         group.cancel_scope.cancel()
-        # Not the body's error: it would come out inside a group of exceptions.
+        # Without the error of the `async with` body: the task group would wrap it in a group.
         await group.__aexit__(None, None, None)
 
     def check_open(self) -> None:
-        """Raises: ClosedError; ForkedError: this process is not the one that opened the client."""
+        """Check that the client can be used.
+
+        Raises: ClosedError: not open, or closed. ForkedError: opened in the parent process.
+        """
         if self._group is None:
             raise ClosedError("the client is not open: use `async with`")
         if self._is_closed:
@@ -163,7 +166,10 @@ class Client:
             process.check_generation(self._generation, "the client", self._pid)
 
     def start_soon(self, function: Callable[..., Awaitable[Any]], *args: Any) -> None:
-        """Run something in the background; an error of it is logged and harms nothing else."""
+        """Run an async function in the background; an error is logged, other tasks continue.
+
+        Raises: ClosedError: not open, or closed. ForkedError: opened in the parent process.
+        """
         self.check_open()
         assert self._group is not None  # open
         self._group.start_soon(_guard, function, args)
@@ -180,18 +186,22 @@ class Client:
         more: Mapping[str, str] | None = None,
         unsigned: Mapping[str, str] | None = None,
     ) -> RemotingCommand:
-        """A request with a new opaque, signed if the client has credentials.
+        """Build a request with a new opaque, signed if the client has credentials.
 
         Args:
-          more: ext fields beside the header's.
-          unsigned: ext fields that the signature leaves out.
+          code: request code.
+          header: fields of the request; None: none.
+          body: body of the request, in bytes.
+          is_oneway: tell the server not to answer.
+          more: ext fields in addition to those of the header.
+          unsigned: ext fields that the signature does not cover.
         """
         fields = encode_header(header) if header is not None else {}
         if more:
             fields.update(more)
         known = self.credentials
         if known is not None:
-            # Apache 5.5.0 takes an empty value of a binary header for null, and signs that.
+            # Apache 5.5.0 reads an empty value of a binary header as null, and verifies "null".
             fields = {name: value for name, value in fields.items() if value}
             sign(fields, body, known.access_key, known.secret_key, known.security_token)
         if unsigned:
@@ -202,20 +212,26 @@ class Client:
             body,
             opaque=self.next_opaque(),
             flag=ONEWAY_FLAG if is_oneway else 0,
-            # The binary header has room for 16 bits of code only.
+            # The binary header has 16 bits for the code.
             serialize_type=SerializeType.ROCKETMQ if code <= 0x7FFF else SerializeType.JSON,
         )
 
     async def call(
         self, address: str, command: RemotingCommand, timeout_s: float | None = None
     ) -> RemotingCommand:
-        """Send a request and wait for its answer, whatever it says.
+        """Send a request and wait for its answer, whatever its response code.
 
         Args:
-          address: `host:port`.
-          timeout_s: seconds for connecting and answering together; None: the client's.
+          address: `host:port` of the server.
+          command: the request; see `command`.
+          timeout_s: seconds for connecting and for the answer together; None: the client's
+            `timeout_s`.
 
-        Raises: ConnectError; RequestTimeoutError; ClosedError; ForkedError.
+        Raises:
+          ConnectError: no connection could be made, or it was lost before the answer.
+          RequestTimeoutError: no answer arrived in time.
+          ClosedError: the client is not open.
+          ForkedError: the client was opened in the parent of this process.
         """
         timeout_s = self.timeout_s if timeout_s is None else timeout_s
         start_s = self.now_s()
@@ -241,13 +257,19 @@ class Client:
         more: Mapping[str, str] | None = None,
         unsigned: Mapping[str, str] | None = None,
     ) -> RemotingCommand:
-        """Send a request and take its answer.
+        """Send a request and wait for an answer that reports success.
 
         Args:
-          ok: response codes that are no error.
+          address: `host:port` of the server.
+          code: request code.
+          header: fields of the request; None: none.
+          body: body of the request, in bytes.
+          timeout_s: seconds for connecting and for the answer together; None: the client's
+            `timeout_s`.
+          ok: response codes that count as success.
           more, unsigned: see `command`.
 
-        Raises: ServerError: another response code; and as `call`.
+        Raises: ServerError: the answer has another response code; and as `call`.
         """
         command = self.command(code, header, body, more=more, unsigned=unsigned)
         answer = await self.call(address, command, timeout_s)
@@ -258,9 +280,18 @@ class Client:
     async def send_oneway(
         self, address: str, code: int, header: Header | None = None, body: bytes = b""
     ) -> None:
-        """Send what is not answered.
+        """Send a request that the server does not answer.
 
-        Raises: ConnectError; ClosedError; ForkedError.
+        Args:
+          address: `host:port` of the server.
+          code: request code.
+          header: fields of the request; None: none.
+          body: body of the request, in bytes.
+
+        Raises:
+          ConnectError: no connection could be made.
+          ClosedError: the client is not open.
+          ForkedError: the client was opened in the parent of this process.
         """
         connection = await self.connection(address)
         connection.send_oneway(encode(self.command(code, header, body, is_oneway=True)))
@@ -273,9 +304,17 @@ class Client:
         *,
         ok: Sequence[int] = (ResponseCode.SUCCESS,),
     ) -> RemotingCommand:
-        """Ask one name server; the next one if it cannot be reached, until all were asked.
+        """Send a request to a name server; if it cannot be reached, try the others in turn.
 
-        Raises: ConnectError: none answered; its text has them all. ServerError.
+        Args:
+          code: request code.
+          header: fields of the request; None: none.
+          body: body of the request, in bytes.
+          ok: response codes that count as success.
+
+        Raises:
+          ConnectError: no name server answered; the text has the reason for each.
+          ServerError: the answer has another response code.
         """
         servers = self.url.name_servers
         failures = []
@@ -294,14 +333,17 @@ class Client:
     # Connections
 
     def open_connection(self, address: str) -> Connection | None:
-        """The connection to an address, if there is one."""
+        """The open connection to an address; None if there is none."""
         connection = self._connections.get(address)
         return None if connection is None or connection.closed else connection
 
     async def connection(self, address: str) -> Connection:
-        """The connection to an address, made now if there is none.
+        """The open connection to an address; it is made if there is none.
 
-        Raises: ConnectError; ClosedError; ForkedError.
+        Raises:
+          ConnectError: no connection could be made.
+          ClosedError: the client is not open.
+          ForkedError: the client was opened in the parent of this process.
         """
         self.check_open()
         connection = self.open_connection(address)
@@ -314,7 +356,10 @@ class Client:
         return connection
 
     async def _connect_for_all(self, address: str, asked_s: float) -> Connection:
-        """Many may wait for a broker that is down: they share one try, and its failure."""
+        """Connect for all tasks that wait for the address: they share one attempt and its failure.
+
+        Without this, each task would wait for its own time-out when a broker is down.
+        """
         failed_s, failure = self._failures.get(address, (-inf, None))
         if failure is not None and failed_s >= asked_s:
             raise ConnectError(address, failure.reason)
@@ -347,7 +392,7 @@ class Client:
         self._connections[address] = connection
         self.start_soon(self._run_connection, connection)
         if self._routes.has_broker_at(address):
-            # A broker that has just (re)started knows no client.
+            # A broker that was just started does not know this client.
             self._members.heartbeat_soon()
         return connection
 
@@ -361,54 +406,60 @@ class Client:
     # Routes
 
     def with_namespace(self, resource: str) -> str:
-        """A topic or group with the client's namespace before it."""
+        """The name of a topic or group with the client's namespace."""
         return with_namespace(self.namespace, resource)
 
     def without_namespace(self, resource: str) -> str:
-        """A topic or group without the client's namespace."""
+        """The name of a topic or group without the client's namespace."""
         return without_namespace(resource, self.namespace)
 
     async def route(self, topic: str, *, is_fresh: bool = False) -> TopicRouteData:
-        """Where a topic is.
+        """The route of a topic: its brokers and their queues.
 
         Args:
-          topic: with namespace.
+          topic: name of the topic, with namespace.
           is_fresh: ask a name server even if the route is known.
 
-        Raises: RouteNotFoundError; ConnectError: no name server answers.
+        Raises:
+          RouteNotFoundError: no name server knows the topic.
+          ConnectError: no name server answered.
         """
         return await self._routes.route(topic, is_fresh=is_fresh)
 
     def known_publish_info(self, topic: str) -> TopicPublishInfo | None:
-        """The queues of a topic that can be written to, if they are known already."""
+        """The writable queues of a topic; None if they have not been looked up yet."""
         return self._routes.known_publish_info(topic)
 
     async def publish_info(self, topic: str, default_queue_count: int) -> TopicPublishInfo:
-        """The queues of a topic that can be written to.
+        """The writable queues of a topic, with namespace.
 
-        A topic that no name server knows is assumed where AUTO_CREATE_TOPIC is, with at most
-        `default_queue_count` queues: sending there creates it.
+        If no name server knows the topic, but brokers create topics automatically, these are the
+        queues that a send would create: at most `default_queue_count` on each such broker.
 
-        Raises: RouteNotFoundError; ConnectError.
+        Raises:
+          RouteNotFoundError: no broker takes messages of the topic.
+          ConnectError: no name server answered.
         """
         return await self._routes.publish_info(topic, default_queue_count)
 
     def broker_address(self, broker_name: str, broker_id: int = 0) -> str | None:
-        """`host:port` of a broker; of another with its name if that id is not there.
+        """`host:port` of a broker; None if no route names it.
 
         Args:
-          broker_id: 0: the master, and nothing else will do.
+          broker_name: name of the broker.
+          broker_id: 0 for the master; otherwise a slave, or if that id is missing, any broker of
+            this name.
         """
         return self._routes.broker_address(broker_name, broker_id)
 
     def reading_address(self, broker_name: str) -> str | None:
-        """`host:port` to read messages from: the master, or a slave while there is none."""
+        """`host:port` to read messages from: the master, or a slave while there is no master."""
         return self._routes.reading_address(broker_name)
 
     def master_address(self, broker_name: str) -> str:
         """`host:port` of a broker's master.
 
-        Raises: ConnectError: no name server says where it is.
+        Raises: ConnectError: no route names it.
         """
         return self._routes.master_address(broker_name)
 
@@ -417,47 +468,49 @@ class Client:
         return self._routes.broker_addresses()
 
     def forget_route(self, topic: str) -> None:
-        """Ask anew before the next use: a broker said that the topic is not there."""
+        """Drop a route, because a broker answered that it does not have the topic."""
         self._routes.forget(topic)
 
     def refresh_soon(self) -> None:
-        """Look at all routes now instead of at the next turn."""
+        """Refresh all routes now rather than after `route_refresh_s`; does not wait."""
         self._routes.refresh_soon()
 
     # Members and heartbeats
 
     async def add_member(self, member: GroupMember) -> None:
-        """Take a producer or consumer in; brokers hear of it at once.
+        """Add a producer or consumer; a heartbeat announces it to the brokers at once.
 
-        Raises: ConfigurationError: its group has a member of its kind here already; ClosedError;
-          ForkedError.
+        Raises:
+          ConfigurationError: the client already has a producer, or a consumer, of this group.
+          ClosedError: the client is not open.
+          ForkedError: the client was opened in the parent of this process.
         """
         self.check_open()
         self._members.add(member)
 
     def members(self, group: str) -> list[GroupMember]:
-        """The producers and consumers of a group that are here."""
+        """The producers and consumers of a group that use this client."""
         return self._members.of_group(group)
 
     async def remove_member(self, member: GroupMember) -> None:
-        """Let a producer or consumer go, and tell the brokers, as far as they can be reached."""
+        """Remove a producer or consumer, and unregister it at the brokers that can be reached."""
         await self._members.remove(member)
 
     def heartbeat_soon(self) -> None:
-        """Tell the brokers now instead of at the next turn."""
+        """Send a heartbeat now rather than after `heartbeat_s`; does not wait."""
         self._members.heartbeat_soon()
 
     async def heartbeat(self) -> None:
-        """Tell all known brokers who is here; a broker that cannot be reached is logged."""
+        """Send a heartbeat to all known brokers; failures are logged."""
         await self._members.heartbeat()
 
     # Messages
 
     def next_unique_id(self, now_ms: int | None = None) -> str:
-        """A new id for a message.
+        """A new message id.
 
         Args:
-          now_ms: ms since 1970; None: the client's clock is asked.
+          now_ms: the current time, in milliseconds since 1970; None: read the client's clock.
         """
         return self._unique_ids.next_id(self.wall_ms() if now_ms is None else now_ms)
 
@@ -466,7 +519,7 @@ async def _guard(function: Callable[..., Awaitable[Any]], args: tuple[Any, ...])
     try:
         await function(*args)
     except Exception:
-        # A bug of ours: the rest of the client goes on.
+        # A bug in this package; the client's other tasks continue.
         logger.exception("a background task of the client failed: %s", function)
 
 
@@ -480,7 +533,7 @@ def _parsed(url: str) -> ClientUrl:
 def _positive(options: ClientOptions, name: str, default: float) -> float:
     value: Any = options.get(name, default)
     if not isinstance(value, int | float) or not value > 0:
-        raise ConfigurationError(f"{name} is {value!r}; it is a number of seconds above 0")
+        raise ConfigurationError(f"{name} is {value!r}; give a number of seconds above 0")
     return float(value)
 
 
@@ -490,7 +543,7 @@ def _tcp_dial(tls: ssl.SSLContext | bool) -> Dial:
     async def dial(host: str, port: int) -> anyio.abc.ByteStream:
         if context is None:
             return await anyio.connect_tcp(host, port)
-        # Netty peers close without TLS's own goodbye.
+        # Netty closes connections without TLS's close_notify.
         return await anyio.connect_tcp(
             host, port, ssl_context=context, tls_hostname=host, tls_standard_compatible=False
         )

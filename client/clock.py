@@ -1,7 +1,7 @@
-"""The system's clocks: the one place of the client that reads them.
+"""The system's clocks. No other module of the client reads them.
 
-Whoever needs the wall clock asks `Client.wall_ms`, which a program or a test may replace
-(`ClientOptions.wall_ms`); waiting goes by anyio's own clock.
+Code that needs the wall clock calls `Client.wall_ms`, which programs and tests can replace
+(`ClientOptions.wall_ms`). Waiting uses the clock of the event loop.
 """
 
 from __future__ import annotations
@@ -13,24 +13,24 @@ from collections.abc import Callable
 
 
 def wall_ms() -> int:
-    """Milliseconds since 1970, as messages and offsets by time count them."""
+    """Milliseconds since 1970: the unit of message timestamps."""
     return time.time_ns() // 1_000_000
 
 
 def wall_ns() -> int:
-    """Nanoseconds since 1970: no two clients of a process see the same, so names are made of it."""
+    """Nanoseconds since 1970: fine enough to tell the clients of one process apart."""
     return time.time_ns()
 
 
 def monotonic_ms() -> float:
-    """Milliseconds since some moment, never backwards: how long something took, or ago it was."""
+    """Milliseconds of the monotonic clock, for durations."""
     return time.monotonic() * 1000
 
 
 def loop_clock() -> Callable[[], float]:
-    """The running loop's clock, seconds: what `anyio.current_time` says at a fifth of its cost.
+    """The clock function of the running loop, in seconds: a fifth of `anyio.current_time`'s cost.
 
-    Looked up once for a client, because a pipelined send looks at the clock four times.
+    A client looks it up once, because a pipelined send reads the clock four times.
     """
     trio = sys.modules.get("trio")
     if trio is not None and trio.lowlevel.in_trio_run():

@@ -1,8 +1,8 @@
-"""One connection of the client: a `Session` with its stream, its timer and its tasks.
+"""A connection of the client: a `Session` with its stream, its timer and its tasks.
 
-The text is anyio's, so that the same lines run under trio and under asyncio. A request is put into
-the outbox by a plain call; a writer task joins what has gathered there into one send, so that many
-requests of one moment cost one system call, and cancelling a caller never cuts a frame in two.
+It is written for anyio, so that it runs under trio and asyncio. A synchronous call puts a request
+into the outbox; a writer task sends all that the outbox holds at once. So requests made at the same
+time share a system call, and cancelling a caller never cuts a frame in two.
 
 Java counterpart: NettyRemotingAbstract (invokeSyncImpl, invokeAsyncImpl).
 """
@@ -26,13 +26,13 @@ from .errors import ClientError, ConnectError, RequestTimeoutError
 logger = logging.getLogger(__name__)
 
 RECEIVE_SIZE: Final = 256 * 1024
-"""Bytes read at once: a pull's answer of 32 messages fits several times."""
+"""Bytes read at once: enough for several answers with 32 messages each."""
 
 OUTBOX_SIZE_MAX: Final = 4 * 1024 * 1024
-"""Bytes that may wait to be sent; above it `wait_writable` waits, and so a slow peer slows us."""
+"""Bytes that may wait to be sent; above it `wait_writable` waits, so a slow peer slows senders."""
 
 OnAnswer: TypeAlias = Callable[[RemotingCommand | ClientError], None]
-"""Called once, with the answer or with why there is none; must not raise."""
+"""Called once, with the answer or with the error that replaces it; must not raise."""
 
 OnRequest: TypeAlias = "Callable[[Connection, RemotingCommand], None]"
 """Called for each request that the peer sends; must not raise."""
@@ -41,12 +41,13 @@ OnRequest: TypeAlias = "Callable[[Connection, RemotingCommand], None]"
 class Connection:
     """A connection to one server.
 
-    Lifecycle: made with an open stream, lives as long as `run`. Owner: the task that awaits `run`.
+    Lifecycle: created with an open stream; it ends when `run` returns. Owner: the task that awaits
+    `run`.
 
     Args:
-      stream: open.
-      address: `host:port`, for texts.
-      on_request: for what the peer asks of us.
+      stream: the open stream.
+      address: `host:port`, for error messages.
+      on_request: called with the requests that the peer sends.
     """
 
     __slots__ = (
@@ -77,17 +78,17 @@ class Connection:
         self._wake = anyio.Event()
         self._writable: anyio.Event | None = None
         self._sweep = anyio.Event()
-        self._due_s = self._session.next_due_s  # what the timer is set to
+        self._due_s = self._session.next_due_s  # deadline of the timer task
         self._scope = anyio.CancelScope()
 
     async def run(self) -> None:
-        """Carry bytes until either side closes."""
+        """Read and write until either side closes the connection."""
         reason = "the connection ended"
         try:
             with self._scope:
                 async with anyio.create_task_group() as group:
                     group.start_soon(self._write)
-                    group.start_soon(self._time_out)
+                    group.start_soon(self._expire_requests)
                     reason = await self._read()
                     group.cancel_scope.cancel()
         except* (OSError, anyio.BrokenResourceError, anyio.ClosedResourceError) as errors:
@@ -97,7 +98,7 @@ class Connection:
             await anyio.aclose_forcefully(self._stream)
 
     def close(self, reason: str) -> None:
-        """End it now; what waits for an answer is told so."""
+        """Close it now; pending requests fail with ConnectError, which has the reason."""
         self._end(reason)
         self._scope.cancel()
 
@@ -109,14 +110,16 @@ class Connection:
         timeout_s: float,
         code: int = RequestCode.SEND_MESSAGE_V2,
     ) -> None:
-        """Send a request; the answer goes to a function.
+        """Send a request without waiting; a callback gets the answer.
 
         Args:
-          frame: the whole request, with this `opaque`, of which no other request is under way.
-          timeout_s: seconds until `on_answer` gets a RequestTimeoutError.
-          code: the request's, for the text of errors.
+          frame: the encoded request.
+          opaque: the opaque in `frame`; no other pending request may have it.
+          on_answer: see `OnAnswer`.
+          timeout_s: seconds until `on_answer` is called with a RequestTimeoutError.
+          code: the request code, for error messages.
 
-        Raises: ConnectError: closed.
+        Raises: ConnectError: the connection is closed.
         """
         session = self._session
         try:
@@ -128,13 +131,13 @@ class Connection:
         self._put(frame)
 
     def forget(self, opaque: int) -> None:
-        """Drop the answer to a request when it comes."""
+        """Ignore the answer to a request."""
         self._session.forget(opaque)
 
     def send_oneway(self, frame: bytes) -> None:
-        """Send what is not answered.
+        """Send a request that the peer does not answer.
 
-        Raises: ConnectError: closed.
+        Raises: ConnectError: the connection is closed.
         """
         if self.closed:
             raise ConnectError(self.address, "the connection is closed")
@@ -143,16 +146,16 @@ class Connection:
     async def call(self, command: RemotingCommand, timeout_s: float) -> RemotingCommand:
         """Send a request and wait for its answer.
 
-        Raises: ConnectError; RequestTimeoutError.
+        Raises: ConnectError: closed before the answer; RequestTimeoutError: no answer in time.
         """
         return await self.exchange(encode(command), command.opaque, timeout_s, command.code)
 
     async def exchange(
         self, frame: bytes, opaque: int, timeout_s: float, code: int
     ) -> RemotingCommand:
-        """`call` with the request's own bytes.
+        """Do the same as `call`, with a request that is encoded already.
 
-        Raises: ConnectError; RequestTimeoutError.
+        Raises: ConnectError: closed before the answer; RequestTimeoutError: no answer in time.
         """
         waiter = _Waiter()
         self.submit(frame, opaque, waiter, timeout_s, code)
@@ -198,7 +201,7 @@ class Connection:
             await self._wake.wait()
 
     async def _read(self) -> str:
-        """Take what comes; returns why nothing comes any more."""
+        """Process received data until the end; returns the reason why the connection ended."""
         receive, session = self._stream.receive, self._session
         while True:
             try:
@@ -213,8 +216,8 @@ class Connection:
             if session.state is State.FAILED:
                 return f"the peer broke the protocol: {session.error}"
 
-    async def _time_out(self) -> None:
-        """Complete the requests that waited long enough; wakes for the earliest of them only."""
+    async def _expire_requests(self) -> None:
+        """Fail requests whose time is over; sleeps until the earliest deadline."""
         session = self._session
         while True:
             self._due_s = session.next_due_s
@@ -232,7 +235,7 @@ class Connection:
         self._fail(self._session.close(reason))
 
     def _fail(self, requests: Iterable[Unanswered[OnAnswer]]) -> None:
-        """Tell requests that got no answer, with an error of the client's."""
+        """Complete requests that got no answer with an error of the client."""
         for each in requests:
             error = each.error
             if isinstance(error, RemotingTimeoutError):
@@ -258,7 +261,7 @@ class _Waiter:
 
 
 def request_name(code: int) -> str:
-    """A request code for people."""
+    """The name of a request code, for error messages."""
     try:
         return RequestCode(code).name
     except ValueError:

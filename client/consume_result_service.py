@@ -1,4 +1,4 @@
-"""The end of messages that were handed out: acknowledged, or to come again.
+"""Consume results: delivered messages are acknowledged, or sent back for redelivery.
 
 Java counterpart: processConsumeResult of ConsumeMessageConcurrentlyService and
 ConsumeMessageOrderlyService, DefaultMQPushConsumerImpl.sendMessageBack.
@@ -23,7 +23,7 @@ from . import clock
 from .client import Client
 from .core.topics import CLIENT_INNER_PRODUCER_GROUP
 from .errors import ClientError, ClosedError
-from .interceptor import tell_settled
+from .interceptor import call_after_consume
 from .producer import Producer
 from .pulling import OffsetStore, broker_of
 from .push_options import (
@@ -38,14 +38,14 @@ logger = logging.getLogger(__name__)
 
 
 class ConsumeResultService:
-    """Settles the messages of one consumer; hands out the next one of ordered queues.
+    """Settles the messages of one consumer, and delivers the next message of an orderly queue.
 
     Args:
-      client: open while it works.
-      group: with namespace.
-      config: the consumer's.
-      offsets: noted as messages are settled.
-      hand_out: takes the messages that are handed out next.
+      client: an open client.
+      group: name of the group, with namespace.
+      config: configuration of the consumer.
+      offsets: updated when messages are settled.
+      hand_out: called with messages that are ready for delivery.
     """
 
     def __init__(
@@ -66,11 +66,11 @@ class ConsumeResultService:
 
     @property
     def deserializer(self) -> Callable[[bytes], Any] | None:
-        """Makes a message's `value` of its body."""
+        """Converts the body of a message to its `value`."""
         return self._config.deserializer
 
     def hand_out_next(self, assigned: AssignedQueue) -> None:
-        """Hand out the next message of an ordered queue, unless one is out."""
+        """Deliver the next message of an orderly queue, unless one is being consumed."""
         if assigned.is_handed_out or assigned.is_dropped:
             return
         taken = assigned.process_queue.take(1, now_ms=clock.monotonic_ms())
@@ -79,8 +79,8 @@ class ConsumeResultService:
             self._hand_out(taken)
 
     def ack(self, message: PushedMessage, assigned: AssignedQueue) -> None:
-        """The message is done with; the group's offset moves on."""
-        tell_settled(self._client.interceptors, message, None)
+        """Acknowledge a message, so that the group's offset can move past it."""
+        call_after_consume(self._client.interceptors, message, None)
         if assigned.is_dropped:
             return
         if self._config.is_orderly:
@@ -91,68 +91,73 @@ class ConsumeResultService:
     async def retry(
         self, message: PushedMessage, ext: MessageExt, assigned: AssignedQueue, delay_level: int
     ) -> None:
-        """The message is to come again: by the retry topic, or, if orderly, after a pause.
+        """Have a message redelivered: by the retry topic, or, if orderly, after a pause.
 
         Args:
-          ext: what the message was made of.
-          delay_level: as `PushedMessage.retry` has it.
+          message: the message as it was delivered.
+          ext: the decoded record of the message.
+          assigned: the queue that it came from.
+          delay_level: see `PushedMessage.retry`.
         """
-        tell_settled(self._client.interceptors, message, RetryLater(delay_level))
+        call_after_consume(self._client.interceptors, message, RetryLater(delay_level))
         if assigned.is_dropped:
             return
         if self._config.is_orderly:
             await self._retry_in_order(message, ext, assigned, delay_level)
         elif not self._is_clustering:
-            logger.warning("%s failed; broadcast messages do not come again", message)
+            logger.warning("%s failed; it is lost: broadcasting has no redelivery", message)
             self._remove(message, assigned)
         elif await self._send_back(message, ext, delay_level):
             self._remove(message, assigned)
         else:
-            self._soon(self._hand_out_later, message)
+            self._spawn(self._hand_out_later, message)
 
-    # Moving on
+    # Moving the offset
 
     def _remove(self, message: PushedMessage, assigned: AssignedQueue) -> None:
-        """A message is done with here."""
         if not assigned.is_dropped:
             now_ms = clock.monotonic_ms()
-            self._note(
+            self._update_offset(
                 assigned, assigned.process_queue.remove([message.queue_offset], now_ms=now_ms)
             )
 
     def _commit(self, assigned: AssignedQueue) -> None:
-        """What was handed out of an ordered queue is done with."""
-        self._note(assigned, assigned.process_queue.commit())
+        """Finish the message that an orderly queue delivered, and deliver the next one."""
+        self._update_offset(assigned, assigned.process_queue.commit())
         assigned.is_handed_out = False
         self.hand_out_next(assigned)
 
-    def _note(self, assigned: AssignedQueue, offset: int | None) -> None:
+    def _update_offset(self, assigned: AssignedQueue, offset: int | None) -> None:
         if offset is not None and offset >= 0:
             self._offsets.update(assigned.queue, offset)
-        assigned.look_for_room()
+        assigned.wake_if_room()
 
-    # Coming again
+    # Redelivery
 
     async def _retry_in_order(
         self, message: PushedMessage, ext: MessageExt, assigned: AssignedQueue, delay_level: int
     ) -> None:
         most = self._config.max_reconsume_times
         is_over = delay_level < 0 or (most is not None and message.reconsume_times >= most)
-        # Broadcast messages do not leave their queue: they are tried for ever.
+        # Broadcast messages cannot be sent to a retry topic: they are retried for ever.
         if is_over and self._is_clustering and await self._send_to_retry_topic(message, ext):
             if not assigned.is_dropped:
                 self._commit(assigned)
             return
         assigned.process_queue.make_message_to_consume_again([message.again()])
-        self._soon(self._resume, assigned)
+        self._spawn(self._resume, assigned)
 
-    def _soon(self, function: Callable[..., Awaitable[None]], argument: object) -> None:
-        """Later, unless the client is closed meanwhile: the group's next member gets it then."""
+    def _spawn(self, function: Callable[..., Awaitable[None]], argument: object) -> None:
+        """Run a function in the background.
+
+        If the client is closed, there is nothing to do: another member of the group gets the
+        message.
+        """
         with contextlib.suppress(ClosedError):
             self._client.start_soon(function, argument)
 
     async def _resume(self, assigned: AssignedQueue) -> None:
-        """An ordered queue goes on after its pause."""
+        """Continue an orderly queue after its pause."""
         await anyio.sleep(self._config.suspend_queue_s)
         assigned.is_handed_out = False
         self.hand_out_next(assigned)
@@ -163,7 +168,10 @@ class ConsumeResultService:
             self._hand_out([message.again()])
 
     async def _send_back(self, message: PushedMessage, ext: MessageExt, delay_level: int) -> bool:
-        """CONSUMER_SEND_MSG_BACK; if the broker cannot, a new message to the retry topic."""
+        """Send a message back (CONSUMER_SEND_MSG_BACK); if that fails, send it to the retry topic.
+
+        Returns: whether a broker has it.
+        """
         header = ConsumerSendMsgBackRequestHeader(
             offset=ext.physical_offset,
             group=self._group,
@@ -177,7 +185,11 @@ class ConsumeResultService:
             address = broker_of(self._client, message.queue)
             await self._client.request(address, RequestCode.CONSUMER_SEND_MSG_BACK, header)
         except ClientError as error:
-            logger.warning("%s was not taken back: %s", message, error)
+            logger.warning(
+                "the broker did not take %s back, so it is sent to the retry topic: %s",
+                message,
+                error,
+            )
             return await self._send_to_retry_topic(message, ext)
         return True
 
@@ -200,7 +212,9 @@ class ConsumeResultService:
                 max_reconsume_times=self._max_reconsume_times,
             )
         except ClientError as error:
-            logger.error("%s could not be sent to the retry topic: %s", message, error)
+            logger.error(
+                "%s could not be sent to the retry topic; redelivered here: %s", message, error
+            )
             return False
         return True
 

@@ -1,6 +1,6 @@
-"""The options that both kinds of consumers have, and their defaults, which are RocketMQ's.
+"""Options that both kinds of consumers have, and their defaults, which are RocketMQ's.
 
-Java counterpart: what DefaultMQPushConsumer and DefaultLitePullConsumer have in common.
+Java counterpart: the common fields of DefaultMQPushConsumer and DefaultLitePullConsumer.
 """
 
 from __future__ import annotations
@@ -15,20 +15,23 @@ from .options import ClientOptions
 PULL_BATCH_SIZE: Final = 32
 """Messages of one pull. RocketMQ: pullBatchSize; a lite pull consumer has 10."""
 PULL_THRESHOLD_FOR_QUEUE: Final = 1000
-"""Messages of a queue in memory above which it is not pulled. RocketMQ: the same name."""
+"""Messages of a queue in memory at which pulling pauses. RocketMQ: pullThresholdForQueue."""
 PULL_TIMEOUT_S: Final = 30.0
-"""How long a pull may take. RocketMQ: consumerTimeoutMillisWhenSuspend 30,000."""
+"""Time limit of a pull. RocketMQ: consumerTimeoutMillisWhenSuspend 30,000."""
 
 
 class ConsumerOptions(ClientOptions, total=False):
-    """Keyword arguments of push and pull consumers, beside those of their client.
+    """Keyword arguments of push and pull consumers, in addition to ClientOptions.
 
     Keys:
-      consume_from_where: where a group begins that has no offset: CONSUME_FROM_LAST_OFFSET, or
-        CONSUME_FROM_FIRST_OFFSET; of a push consumer also CONSUME_FROM_TIMESTAMP.
-      pull_batch_size: messages of one pull; 32.
-      pull_threshold_for_queue: messages of a queue in memory at which pulling pauses; 1,000.
-      suspend_s: seconds that a broker holds a pull; 15, of a pull consumer 20.
+      consume_from_where: where a group without committed offsets begins:
+        CONSUME_FROM_LAST_OFFSET (the default), CONSUME_FROM_FIRST_OFFSET or, push consumers only,
+        CONSUME_FROM_TIMESTAMP.
+      pull_batch_size: largest number of messages of one pull; default 32.
+      pull_threshold_for_queue: number of messages of a queue in memory at which pulling pauses;
+        default 1,000.
+      suspend_s: seconds that a broker holds a pull while there are no messages; default 15 for
+        push consumers, 20 for pull consumers.
     """
 
     consume_from_where: ConsumeFromWhere
@@ -38,10 +41,10 @@ class ConsumerOptions(ClientOptions, total=False):
 
 
 class ConsumerConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """The values of ConsumerOptions that are not the client's.
+    """The values of ConsumerOptions without those of ClientOptions.
 
     Attributes:
-      suspend_s: has another default with each kind of consumer.
+      suspend_s: its default depends on the kind of consumer.
     """
 
     suspend_s: float

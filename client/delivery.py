@@ -1,4 +1,4 @@
-"""The Delivery of `Producer.send_soon`, and the buffer that bounds how much is under way."""
+"""Deliveries of `Producer.send_soon`, and the buffer that limits unconfirmed messages."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ from .message import Message, SendResult
 
 
 class Delivery(DeliveryState[ClientError]):
-    """A message on its way: what `Producer.send_soon` gives.
+    """A message that `Producer.send_soon` has accepted; a broker may not have confirmed it yet.
 
-    `await delivery` waits for the confirmation, and gives a SendResult or raises as `send` does.
+    `await delivery` waits for the confirmation and returns its SendResult, or raises the errors of
+    `Producer.send`.
 
     Attributes:
-      message: as it was given to `send_soon`.
+      message: the message given to `send_soon`.
     """
 
     __slots__ = ("_event",)
@@ -32,9 +33,9 @@ class Delivery(DeliveryState[ClientError]):
         self._event: anyio.Event | None = None
 
     async def wait(self) -> SendResult:
-        """Wait until the message is confirmed or given up.
+        """Wait until the message is confirmed, and return the result.
 
-        Raises: as `Producer.send`.
+        Raises: as `Producer.send`, if the message was given up.
         """
         if not self.is_done:
             if self._event is None:
@@ -46,18 +47,18 @@ class Delivery(DeliveryState[ClientError]):
         return self.wait().__await__()
 
     def settle(self, result: SendResult | None, error: ClientError | None) -> None:
-        """Note that it is confirmed (`result`) or given up (`error`): once, by the producer."""
+        """Set the outcome, confirmed (`result`) or given up (`error`); called once."""
         self._result, self._error = result, error
         if self._event is not None:
             self._event.set()
 
 
 class SendBuffer(InFlight[ClientError]):
-    """What `send_soon` has under way: tasks wait for room, and for the end.
+    """The unconfirmed messages of `send_soon`: tasks wait for room, or until there are none.
 
     Args:
-      count_max: messages.
-      size_max: bytes of bodies; one message may be larger, if it is alone.
+      count_max: largest number of messages.
+      size_max: largest total size of their bodies, in bytes; a single message may be larger.
     """
 
     def __init__(self, count_max: int, size_max: int) -> None:
@@ -65,7 +66,7 @@ class SendBuffer(InFlight[ClientError]):
         self._room: anyio.Event | None = None
 
     async def wait_for_room(self, size: int) -> None:
-        """Wait while a message of `size` bytes does not fit in."""
+        """Wait until there is room for a message of `size` bytes."""
         while not self.has_room(size):
             await self._wait_for_an_end()
 
@@ -81,16 +82,16 @@ class SendBuffer(InFlight[ClientError]):
         result: SendResult | None,
         error: ClientError | None,
     ) -> None:
-        """Settle a message that is confirmed or given up."""
+        """Remove a message that is confirmed or given up, and wake tasks that wait for room."""
         super().leave(delivery, size, result, error)
         if self._room is not None:
             self._room.set()
             self._room = None
 
     async def drain(self) -> None:
-        """Wait until nothing is under way.
+        """Wait until all messages are confirmed or given up.
 
-        Raises: UndeliveredError: some were given up, and their Delivery was not looked at.
+        Raises: UndeliveredError: messages were given up whose Delivery was not looked at.
         """
         while self.count:
             await self._wait_for_an_end()

@@ -1,27 +1,28 @@
-"""Everything that can go wrong for a user of the client.
+"""The errors of the client.
 
 ::
 
     ClientError
-    ├── ConfigurationError      an argument, URL or name that cannot be right, or a package that is
-    │                           not installed (a ValueError too)
-    ├── MessageRefusedError     a message that no broker would take (a ValueError too)
+    ├── ConfigurationError      an invalid argument, URL or name, or a package that is not
+    │                           installed (also a ValueError)
+    ├── MessageRefusedError     a message that no broker would accept (also a ValueError)
     ├── ClosedError             the client is closed, or was never opened
-    ├── ForkedError             the process forked after the client was opened
+    ├── ForkedError             the client was opened in the parent of this process
     ├── ConnectError            no connection to an address, or it was lost before the answer
-    ├── RequestTimeoutError     no answer within the time given
-    ├── BadAnswerError          an answer that breaks the protocol's rules
-    ├── ServerError             a broker or name server said no: `code`, `remark`, `address`
+    ├── RequestTimeoutError     no answer within the time limit
+    ├── BadAnswerError          an answer that violates the protocol
+    ├── ServerError             a broker or name server refused: `code`, `remark`, `address`
     │   ├── RouteNotFoundError      no name server knows the topic
-    │   ├── AccessDeniedError       credentials are missing, wrong, or not enough
-    │   └── BusyError               the broker sheds load; trying later helps
-    ├── SendError               a message was not confirmed, after `attempts`
-    ├── UndeliveredError        of what `send_soon` took some was given up: `errors`
-    ├── ReplyTimeoutError       no reply to a request message came in time
-    └── HandlerTimeoutError     a message handler did not return in time (in the log only)
+    │   ├── AccessDeniedError       the credentials are missing, wrong or insufficient
+    │   └── BusyError               the broker is overloaded; try again later
+    ├── SendError               a message was not confirmed; see `attempts`
+    ├── UndeliveredError        messages of `send_soon` were given up; see `errors`
+    ├── ReplyTimeoutError       no reply to a request message arrived in time
+    └── HandlerTimeoutError     a message handler did not return in time (only logged)
 
-A text says what was tried, with which address, how often, and what to do. Errors of the wire
-(`trocket.remoting.errors`) do not leave the client; one of these has them as its cause.
+The text of an error says what was tried, at which address, how often, and what to do. Errors of the
+wire protocol (`trocket.remoting.errors`) do not leave the client: they are the `__cause__` of one
+of these.
 """
 
 from __future__ import annotations
@@ -39,11 +40,11 @@ class ClientError(Exception):
 
 
 class ConfigurationError(ClientError, ValueError):
-    """An argument, a URL or a name cannot be right, or a package is missing that it takes."""
+    """An argument, a URL or a name is invalid, or a package that an option needs is missing."""
 
 
 class MessageRefusedError(ClientError, ValueError):
-    """A message that no broker would take: too large, an illegal topic; nothing was sent."""
+    """No broker would accept the message: it is too large, for example. It was not sent."""
 
 
 class ClosedError(ClientError):
@@ -51,15 +52,15 @@ class ClosedError(ClientError):
 
 
 class ForkedError(ClientError):
-    """This process was forked off the one that opened the client; open another here."""
+    """The client was opened in the parent of this process; open another one in the child."""
 
 
 class ConnectError(ClientError):
-    """A connection could not be made, or was lost before the answer came.
+    """A connection could not be made, or was lost before the answer.
 
     Args:
-      address: `host:port` that was tried.
-      reason: what the system or the peer said.
+      address: the address that was tried, `host:port`.
+      reason: the error of the operating system or of the peer.
     """
 
     def __init__(self, address: str, reason: str) -> None:
@@ -69,12 +70,12 @@ class ConnectError(ClientError):
 
 
 class RequestTimeoutError(ClientError):
-    """No answer within the time given; the request may have been carried out.
+    """A server did not answer in time; it may have executed the request.
 
     Args:
-      what: the request's name.
-      address: `host:port` it went to.
-      timeout_s: seconds that were waited.
+      what: name of the request.
+      address: address of the server, `host:port`.
+      timeout_s: the time limit, in seconds.
     """
 
     def __init__(self, what: str, address: str, timeout_s: float) -> None:
@@ -84,27 +85,27 @@ class RequestTimeoutError(ClientError):
 
 
 class BadAnswerError(ClientError):
-    """An answer breaks the rules of the protocol: is a RocketMQ server at that address?
+    """An answer violates the protocol; the address may not be that of a RocketMQ server.
 
     Args:
-      address: `host:port` of the server; "": not known.
-      reason: what is wrong with it.
+      address: address of the server, `host:port`; "" if unknown.
+      reason: what is wrong with the answer.
     """
 
     def __init__(self, address: str, reason: str) -> None:
-        super().__init__(f"{address or 'a server'} answered something unreadable: {reason}")
+        super().__init__(f"{address or 'a server'} sent an unreadable answer: {reason}")
         self.address = address
         self.reason = reason
 
 
 class ServerError(ClientError):
-    """A server answered with another code than success.
+    """A server answered with a response code other than success.
 
     Args:
-      code: a ResponseCode, or a number unknown to it.
-      remark: the server's text, may be empty.
-      address: `host:port` of the server.
-      what: the request's name.
+      code: the response code; a number that ResponseCode may not have.
+      remark: the text of the answer; it may be empty.
+      address: address of the server, `host:port`.
+      what: name of the request.
     """
 
     def __init__(self, code: int, remark: str, address: str, what: str) -> None:
@@ -117,25 +118,25 @@ class ServerError(ClientError):
 
 
 class RouteNotFoundError(ServerError):
-    """No name server knows the topic, and it cannot be created by sending to it."""
+    """No name server knows the topic, and brokers do not create it automatically."""
 
 
 class AccessDeniedError(ServerError):
-    """The credentials are missing, wrong, or do not permit this."""
+    """The credentials are missing or wrong, or do not permit the request."""
 
 
 class BusyError(ServerError):
-    """The broker sheds load; trying again later helps."""
+    """The broker is overloaded; try again later."""
 
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One try of a send.
+    """One failed attempt to send a message.
 
     Attributes:
-      broker_name: whom it went to.
-      elapsed_s: seconds until it failed.
-      error: why.
+      broker_name: name of the broker.
+      elapsed_s: seconds until the attempt failed.
+      error: the reason.
     """
 
     broker_name: str
@@ -144,11 +145,11 @@ class Attempt:
 
 
 class SendError(ClientError):
-    """A message was not confirmed. It may be stored nevertheless if an attempt timed out.
+    """A message was not confirmed. If an attempt timed out, the message may be stored all the same.
 
     Args:
-      topic: where to.
-      attempts: all that were made, in order; the last one's error is the cause too.
+      topic: topic of the message.
+      attempts: all attempts, in order; the error of the last one is also the `__cause__`.
     """
 
     def __init__(self, topic: str, attempts: Sequence[Attempt]) -> None:
@@ -163,10 +164,10 @@ class SendError(ClientError):
 
 
 class UndeliveredError(ClientError):
-    """Messages of `send_soon` were given up, and the program had not looked at their Delivery.
+    """Messages of `send_soon` were given up, and the program did not look at their Delivery.
 
     Args:
-      errors: why, for each of them.
+      errors: the reason for each message.
     """
 
     def __init__(self, errors: Sequence[ClientError]) -> None:
@@ -175,16 +176,16 @@ class UndeliveredError(ClientError):
 
 
 class ReplyTimeoutError(ClientError):
-    """The request message was stored, but no reply came in time.
+    """A request message was stored, but no reply arrived in time.
 
     Args:
-      topic: where the request went.
-      timeout_s: seconds that were waited.
+      topic: topic of the request.
+      timeout_s: the time limit, in seconds.
     """
 
     def __init__(self, topic: str, timeout_s: float) -> None:
         super().__init__(
-            f"no reply to a request to {topic} within {timeout_s:.3g} s: does a consumer run"
+            f"no reply to a request to {topic} within {timeout_s:.3g} s: is a consumer running"
             " that replies?"
         )
         self.topic = topic
@@ -192,11 +193,11 @@ class ReplyTimeoutError(ClientError):
 
 
 class HandlerTimeoutError(ClientError):
-    """A message handler did not return in time; the message comes again.
+    """A message handler did not return in time; the message is redelivered.
 
     Args:
-      message_id: of the message.
-      timeout_s: seconds that it had.
+      message_id: id of the message.
+      timeout_s: the time limit, in seconds.
     """
 
     def __init__(self, message_id: str, timeout_s: float) -> None:
@@ -206,7 +207,7 @@ class HandlerTimeoutError(ClientError):
 
 
 def code_name(code: int) -> str:
-    """A response code for people: its name and number."""
+    """The name and number of a response code, for error messages."""
     try:
         return f"{ResponseCode(code).name} ({code})"
     except ValueError:
@@ -221,9 +222,9 @@ _BY_CODE: dict[int, type[ServerError]] = {
 
 
 def server_error(code: int, remark: str | None, address: str, what: str) -> ServerError:
-    """The error for an answer that is not success.
+    """The error for an answer whose response code is not success.
 
-    4.x brokers report missing credentials as SYSTEM_ERROR with the name of a Java exception.
+    Brokers of 4.x report missing credentials as SYSTEM_ERROR with the name of a Java exception.
     """
     remark = remark or ""
     kind = _BY_CODE.get(code, ServerError)
@@ -234,10 +235,12 @@ def server_error(code: int, remark: str | None, address: str, what: str) -> Serv
 
 @contextlib.contextmanager
 def reading_answer(address: str = "") -> Iterator[None]:
-    """What cannot be read in the block is a BadAnswerError of the server at `address`.
+    """Translate errors of decoding in the block.
 
-    A message that is compressed in a way that needs a package is not the server's fault: that is a
-    ConfigurationError, whose text has the package.
+    Raises:
+      BadAnswerError: the answer of the server at `address` cannot be decoded.
+      ConfigurationError: a message is compressed in a way that needs a package, which the text
+        names.
     """
     try:
         yield

@@ -1,11 +1,12 @@
-"""Class filters: giving a consumer's classes to the filter servers, and which of them to pull from.
+"""Class filters: uploads of a consumer's classes to filter servers, and pulls from them.
 
-A broker's filter servers stand between it and the consumers of class-filtered topics; routes name
-them. They hold nothing that lasts: a consumer uploads its classes to all of them, and again after
-each round of heartbeats, when a route has changed, and when one says that it has no class.
+Consumers of class-filtered topics pull from filter servers, which pull from their broker; routes
+name them. Filter servers keep no state over a restart. So a consumer uploads its classes to all of
+them at the start, after each round of heartbeats, when a route has changed, and when a filter
+server answers that it does not have a class.
 
-Nothing is pulled from a filter server that has not taken our source: it may have another version of
-the class, and what that one drops would be lost.
+The consumer does not pull from a filter server that has not accepted its source: that server might
+have another version of the class, and messages that this version drops would be lost.
 
 Java counterpart: MQClientInstance.uploadFilterClassSource, PullAPIWrapper of RocketMQ 4.2.0.
 """
@@ -33,23 +34,23 @@ from .ticker import Ticker
 logger = logging.getLogger(__name__)
 
 UPLOAD_TIMEOUT_S: Final = 5.0
-"""How long a filter server may take for a class. RocketMQ: 5,000 ms."""
+"""Time limit of an upload, compilation included. RocketMQ: 5,000 ms."""
 
 _CLASS_MISSING: Final = "Find Filter class failed"
-"""How a filter server's remark begins that has no class for a pull; its code is SYSTEM_ERROR.
+"""Start of the remark of a filter server that does not have the class; the code is SYSTEM_ERROR.
 
 Source: RocketMQ 4.2.0 DefaultRequestProcessor.pullMessageForward of the filter server.
 """
 
 
 class _Upload:
-    """What became of a topic's class at one filter server.
+    """The last upload of a topic's class to one filter server.
 
     Attributes:
-      lock: held while it is on its way.
-      ended_s: when it was answered last, or given up, by the loop's clock; -inf: never.
-      error: why it was not taken; None: it was.
-      logged: what the log has of that; "": nothing yet.
+      lock: held during an upload.
+      ended_s: end of the last upload, by the loop's clock; -inf: there was none.
+      error: why it failed; None: it succeeded.
+      logged: the outcome that was logged last; "": none.
     """
 
     __slots__ = ("ended_s", "error", "lock", "logged")
@@ -62,20 +63,20 @@ class _Upload:
 
     @property
     def is_answered(self) -> bool:
-        """Whether the server has said yes or no."""
+        """Whether the server has accepted or refused the class."""
         return self.ended_s > -inf and (self.error is None or isinstance(self.error, ServerError))
 
 
 class FilterServers:
     """The filter servers of a consumer's class-filtered topics.
 
-    Lifecycle: made with its consumer; `run_once` is called again and again by a background task
-    until `stop`.
+    Lifecycle: created with its consumer; a background task calls `run_once` repeatedly until
+    `stop`.
 
     Args:
-      client: open while it works.
-      group: with namespace.
-      classes: the class of each class-filtered topic, with namespace; may be filled later.
+      client: an open client.
+      group: name of the group, with namespace.
+      classes: the class by topic, with namespace; it can be filled later.
     """
 
     def __init__(self, client: Client, group: str, classes: Mapping[str, FilterClass]) -> None:
@@ -86,17 +87,17 @@ class FilterServers:
         self._is_stopped = False
         self._uploads: dict[tuple[str, str], _Upload] = {}
 
-    def soon(self) -> None:
-        """Upload now: who there is may be new, or may have forgotten."""
+    def upload_soon(self) -> None:
+        """Upload in the background: filter servers may be new, or may have been restarted."""
         self._due.tick_now()
 
     def stop(self) -> None:
-        """Upload no more."""
+        """Stop uploading."""
         self._is_stopped = True
         self._due.tick_now()
 
     async def run_once(self) -> None:
-        """Wait until it is time, and upload all classes to all filter servers."""
+        """Wait for `upload_soon`, then upload all classes to all filter servers."""
         await self._due.wait(inf)
         if not self._is_stopped:
             await self.upload()
@@ -104,7 +105,7 @@ class FilterServers:
     # Uploading
 
     async def upload(self) -> None:
-        """Upload all classes to all filter servers; what fails is logged once, until it differs."""
+        """Upload all classes to all filter servers; a failure is logged when it is a new one."""
         wanted: set[tuple[str, str]] = set()
         for topic, filter_class in self._classes.items():
             if filter_class.source is None:
@@ -112,7 +113,7 @@ class FilterServers:
             try:
                 route = await self._client.route(topic)
             except ClientError as error:
-                # Sharing out the queues tells of it, and looks again.
+                # The rebalance logs it as a warning, and retries.
                 logger.debug("the filter servers of %s are not known: %s", topic, error)
                 wanted.update(key for key in self._uploads if key[0] == topic)
                 continue
@@ -124,49 +125,50 @@ class FilterServers:
                 group.start_soon(self._upload_to, topic, address)
 
     async def _upload_to(self, topic: str, address: str) -> _Upload:
-        """Upload a topic's class to one filter server; those who ask meanwhile share the answer."""
-        asked_s = self._client.now_s()
+        """Upload a topic's class to one filter server; concurrent callers share one upload."""
+        called_s = self._client.now_s()
         upload = self._uploads.setdefault((topic, address), _Upload())
         async with upload.lock:
-            if upload.ended_s < asked_s:
+            if upload.ended_s < called_s:
                 try:
                     await put_class(self._client, address, self._group, topic, self._classes[topic])
                     upload.error = None
                 except ClientError as error:
-                    # Whoever cancels the program ends the connections too: that is no news.
+                    # Cancelling the program also closes connections: do not log that.
                     await anyio.lowlevel.checkpoint_if_cancelled()
                     upload.error = error
                 upload.ended_s = self._client.now_s()
-                self._tell(topic, address, upload)
+                self._log_outcome(topic, address, upload)
         return upload
 
-    def _tell(self, topic: str, address: str, upload: _Upload) -> None:
+    def _log_outcome(self, topic: str, address: str, upload: _Upload) -> None:
         name, error, logged = self._classes[topic].class_name, upload.error, upload.logged
         is_refused = isinstance(error, ServerError)
-        # A connection breaks in several ways, one as good as the other.
+        # Connections fail with many texts for the same cause: compare only the type of the error.
         upload.logged = str(error) if is_refused else type(error).__name__
         if upload.logged == logged:
             return
         if error is None:
-            logger.info("the filter class %s of %s is at %s now", name, topic, address)
+            logger.info("the filter server %s has the class %s of %s", address, name, topic)
         else:
             level = logging.ERROR if is_refused else logging.WARNING
-            logger.log(level, "the filter class %s of %s is not there: %s", name, topic, error)
+            logger.log(level, "the class %s of %s could not be uploaded: %s", name, topic, error)
 
     # Pulling
 
     async def pull(
         self, queue: MessageQueue, pull_from: Callable[[str], Awaitable[PullResult]]
     ) -> PullResult:
-        """Pull once from a filter server of a queue's broker; from another one if that is gone, or
-        has not taken the class.
+        """Pull once from one of the filter servers of a queue's broker.
+
+        The others are tried if it cannot be reached or has not accepted the class.
 
         Args:
-          queue: of a class-filtered topic, with namespace.
+          queue: a queue of a class-filtered topic, with namespace.
           pull_from: pulls once from an address.
 
-        Raises: ConnectError: also when the broker has no filter server. ServerError: also what
-          refuses the class. Else as `pulling.pull`.
+        Raises: ConnectError: also if the broker has no filter server. ServerError: also if the
+          class was refused. Otherwise as `pulling.pull`.
         """
         topic = queue.topic
         addresses = await self._addresses_of(queue)
@@ -183,7 +185,7 @@ class FilterServers:
                 logger.debug("a pull of %s failed at one filter server: %s", queue, error)
                 failure = error
         assert failure is not None  # there is an address
-        # One failure may be reported for many pulls: its traceback must not grow.
+        # The same error object may be raised for many pulls: its traceback must not grow.
         raise failure.with_traceback(None)
 
     def _is_missing_at(self, topic: str, address: str) -> bool:
@@ -191,7 +193,7 @@ class FilterServers:
         return upload is None or upload.error is not None
 
     async def _failure_at(self, topic: str, address: str) -> ClientError | None:
-        """Why a filter server has not taken a topic's class; None: it has, or need not."""
+        """Why a filter server lacks a topic's class; None: it has it, or needs no upload."""
         if self._classes[topic].source is None:
             return None
         upload = self._uploads.get((topic, address))
@@ -207,7 +209,7 @@ class FilterServers:
             raise ConnectError(
                 queue.broker_name,
                 f"the route of {queue.topic} has no filter server of this broker ({broker}), which "
-                "a FilterClass needs; see filterServerNums in broker.conf",
+                "a FilterClass needs: set filterServerNums in broker.conf",
             )
         return list(addresses)
 
@@ -220,7 +222,7 @@ class FilterServers:
             is_missing = error.remark.startswith(_CLASS_MISSING)
             if not is_missing or self._classes[topic].source is None:
                 raise
-        # It was restarted, or its class was removed.
+        # The filter server was restarted, or the class was removed.
         upload = await self._upload_to(topic, address)
         if upload.error is not None:
             raise upload.error.with_traceback(None)
@@ -228,7 +230,7 @@ class FilterServers:
 
 
 def filter_servers_of(route: TopicRouteData) -> list[str]:
-    """`host:port` of all filter servers of a route, each once, sorted."""
+    """The addresses, `host:port`, of all filter servers of a route, sorted, without duplicates."""
     return sorted({each for servers in route.filter_server_table.values() for each in servers})
 
 
@@ -240,13 +242,17 @@ async def put_class(
     filter_class: FilterClass,
     timeout_s: float = UPLOAD_TIMEOUT_S,
 ) -> None:
-    """Upload a class to one filter server; done when it has compiled it.
+    """Upload a class to one filter server, and wait until the server has compiled it.
 
     Args:
-      address: `host:port`.
-      group, topic: with namespace.
+      client: an open client.
+      address: address of the filter server, `host:port`.
+      group, topic: names with namespace.
+      filter_class: the class, with its source.
+      timeout_s: time limit in seconds, compilation included.
 
-    Raises: ServerError: it refuses, or cannot compile it. ConnectError; RequestTimeoutError.
+    Raises: ServerError: the server refuses the class, or cannot compile it. ConnectError: it cannot
+      be reached. RequestTimeoutError: it did not answer in time.
     """
     source = filter_class.source_bytes
     header = RegisterMessageFilterClassRequestHeader(
@@ -254,7 +260,7 @@ async def put_class(
         topic=topic,
         class_name=filter_class.class_name,
         class_crc=filter_class_crc(source),
-        # Not said of Java, so that Apache's filter servers get what they know.
+        # Left out for Java: Apache's filter servers do not know the field.
         source_language=None if filter_class.language == "java" else filter_class.language,
     )
     code = RequestCode.REGISTER_MESSAGE_FILTER_CLASS

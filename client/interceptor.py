@@ -1,4 +1,4 @@
-"""Hooks of a program into every send and every consumption.
+"""Interceptors: hooks that the client calls for every message sent and consumed.
 
 Java counterparts: SendMessageHook, ConsumeMessageHook.
 """
@@ -14,56 +14,68 @@ logger = logging.getLogger(__name__)
 
 
 class Interceptor:
-    """Does nothing; override what is of use. It runs in the client's loop: keep it short.
+    """Base class of interceptors. Its methods do nothing; override those that are needed.
 
-    An exception of `before_send` fails the send; one of the others is logged and goes no further.
+    The methods are called in the client's event loop, so they must be short and must not block. An
+    exception of `before_send` fails the send; exceptions of the others are logged and suppressed.
     """
 
     def before_send(self, message: Message) -> Message:
-        """Called with each message before it is encoded; returns what is sent instead."""
+        """Called before a message is encoded; returns the message to send in its place."""
         return message
 
     def after_send(
         self, message: Message, result: SendResult | None, error: Exception | None
     ) -> None:
-        """Called once a send is confirmed (`result`), or is not (`error`); oneway: neither."""
+        """Called at the end of a send.
+
+        Args:
+          message: the message that `before_send` returned.
+          result: the result of a confirmed send, otherwise None.
+          error: the reason why the send failed, otherwise None. A oneway send has neither.
+        """
 
     def before_consume(self, message: ReceivedMessage) -> None:
-        """Called before a push consumer hands a message out."""
+        """Called before a push consumer delivers a message."""
 
     def after_consume(self, message: ReceivedMessage, error: Exception | None) -> None:
-        """Called when a handed-out message is settled: acknowledged (None), or to come again."""
+        """Called when a delivered message is settled.
+
+        Args:
+          message: the message.
+          error: None if it was acknowledged; an exception if it will be redelivered.
+        """
 
 
-def tell_sent(
+def call_after_send(
     interceptors: Sequence[Interceptor],
     message: Message,
     result: SendResult | None,
     error: Exception | None,
 ) -> None:
-    """Call `after_send` of all; what they raise is logged."""
+    """Call `after_send` of all interceptors; exceptions are logged."""
     for interceptor in interceptors:
         try:
             interceptor.after_send(message, result, error)
         except Exception:
-            logger.exception("an interceptor failed after a send")
+            logger.exception("after_send of an interceptor failed")
 
 
-def tell_handed_out(interceptors: Sequence[Interceptor], message: ReceivedMessage) -> None:
-    """Call `before_consume` of all; what they raise is logged."""
+def call_before_consume(interceptors: Sequence[Interceptor], message: ReceivedMessage) -> None:
+    """Call `before_consume` of all interceptors; exceptions are logged."""
     for interceptor in interceptors:
         try:
             interceptor.before_consume(message)
         except Exception:
-            logger.exception("an interceptor failed before %s was consumed", message)
+            logger.exception("before_consume of an interceptor failed for %s", message)
 
 
-def tell_settled(
+def call_after_consume(
     interceptors: Sequence[Interceptor], message: ReceivedMessage, error: Exception | None
 ) -> None:
-    """Call `after_consume` of all; what they raise is logged."""
+    """Call `after_consume` of all interceptors; exceptions are logged."""
     for interceptor in interceptors:
         try:
             interceptor.after_consume(message, error)
         except Exception:
-            logger.exception("an interceptor failed after %s was consumed", message)
+            logger.exception("after_consume of an interceptor failed for %s", message)

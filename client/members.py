@@ -1,7 +1,7 @@
-"""The producers and consumers of a client, their heartbeats, and the requests of brokers to them.
+"""The producers and consumers of a client, their heartbeats, and requests of brokers to them.
 
-Java counterpart: MQClientInstance (producerTable, consumerTable, heartbeats), and
-ClientRemotingProcessor's way to the member that a request is for.
+Java counterpart: MQClientInstance (producerTable, consumerTable, heartbeats), and the dispatch of
+ClientRemotingProcessor.
 """
 
 from __future__ import annotations
@@ -26,18 +26,21 @@ from .ticker import Ticker
 logger = logging.getLogger(__name__)
 
 UNREGISTER_TIMEOUT_S: Final = 3.0
-"""How long closing waits for brokers to take note. RocketMQ: mqClientApiTimeout 3,000."""
+"""Time limit for unregistering at the brokers. RocketMQ: mqClientApiTimeout 3,000."""
 
-Process: TypeAlias = Callable[[Connection, RemotingCommand], Awaitable[RemotingCommand | None]]
-"""Answers a request that a broker sends to the client."""
+Processor: TypeAlias = Callable[[Connection, RemotingCommand], Awaitable[RemotingCommand | None]]
+"""Processes a request of a broker and returns the answer; None: the request is for another member.
+
+The result for a oneway request is ignored.
+"""
 
 
 class Requests(Protocol):
-    """Carries requests to brokers: what members need of their client."""
+    """The part of a Client that its members use."""
 
     @property
     def client_id(self) -> str:
-        """`ip@instance`, by which brokers know the client."""
+        """The id by which brokers identify the client: `ip@instance`."""
         ...
 
     def broker_addresses(self) -> dict[str, dict[int, str]]:
@@ -45,7 +48,7 @@ class Requests(Protocol):
         ...
 
     def open_connection(self, address: str) -> Connection | None:
-        """The connection to an address, if there is one."""
+        """The open connection to an address; None if there is none."""
         ...
 
     async def request(
@@ -57,28 +60,28 @@ class Requests(Protocol):
         *,
         timeout_s: float | None = None,
     ) -> RemotingCommand:
-        """Send a request and take its answer. Raises: ClientError."""
+        """Send a request and wait for its answer. Raises: ClientError."""
         ...
 
     def refresh_soon(self) -> None:
-        """Look at all routes now instead of at the next turn."""
+        """Refresh all routes now; does not wait."""
 
     def start_soon(self, function: Callable[..., Awaitable[Any]], *args: Any) -> None:
-        """Run something in the background."""
+        """Run an async function in the background."""
 
 
-def _nothing() -> None:
-    """For a member that need not hear of it."""
+def _no_op() -> None:
+    pass
 
 
 class GroupMember:
-    """A producer or a consumer as its client sees it.
+    """A producer or consumer, as its client knows it.
 
     Args:
-      group: its group, with namespace.
-      describe: how heartbeats describe it now.
-      topics: the topics whose routes it needs fresh now, with namespace.
-      processors: what it does for requests of brokers, by request code; None: nothing.
+      group: name of its group, with namespace.
+      describe: returns its current description for heartbeats.
+      topics: returns the topics whose routes it needs, with namespace.
+      processors: its processors of requests that brokers send, by request code; None: none.
       on_routes_changed: called when a route of its topics may have changed.
       on_heartbeat: called after each heartbeat.
     """
@@ -89,30 +92,30 @@ class GroupMember:
         describe: Callable[[], ProducerData | ConsumerData],
         topics: Callable[[], Iterable[str]],
         *,
-        processors: Mapping[int, Process] | None = None,
-        on_routes_changed: Callable[[], None] = _nothing,
-        on_heartbeat: Callable[[], None] = _nothing,
+        processors: Mapping[int, Processor] | None = None,
+        on_routes_changed: Callable[[], None] = _no_op,
+        on_heartbeat: Callable[[], None] = _no_op,
     ) -> None:
         self.group = group
         self.describe = describe
         self.topics = topics
-        self.processors: Mapping[int, Process] = {} if processors is None else processors
+        self.processors: Mapping[int, Processor] = {} if processors is None else processors
         self.on_routes_changed = on_routes_changed
         self.on_heartbeat = on_heartbeat
 
     @property
     def is_consumer(self) -> bool:
-        """Whether it consumes; else it produces."""
+        """Whether it is a consumer; otherwise it is a producer."""
         return isinstance(self.describe(), ConsumerData)
 
 
 class Members:
     """The members of one client.
 
-    Lifecycle: made with its client; `run` is a background task of it.
+    Lifecycle: created with its client, which runs `run` as a background task.
 
     Args:
-      client: carries the requests.
+      client: sends the requests.
       heartbeat_s: seconds between heartbeats.
     """
 
@@ -121,18 +124,18 @@ class Members:
         self._heartbeat_s = heartbeat_s
         self._heartbeat = Ticker()
         self._members: list[GroupMember] = []
-        self._beating = anyio.Lock()
+        self._heartbeat_lock = anyio.Lock()
 
     def add(self, member: GroupMember) -> None:
-        """Take a member in; brokers hear of it at once.
+        """Add a member; a heartbeat announces it to the brokers at once.
 
-        Raises: ConfigurationError: its group has a member of its kind here already.
+        Raises: ConfigurationError: the client already has a producer, or a consumer, of its group.
         """
         for other in self._members:
             if other.group == member.group and other.is_consumer == member.is_consumer:
                 raise ConfigurationError(
-                    f"the client {self._client.client_id} has a member of the group "
-                    f"{member.group} already; use one, or another client"
+                    f"the client {self._client.client_id} already has a member of the group "
+                    f"{member.group}: share that member, or use another client"
                 )
         self._members.append(member)
         self._heartbeat.tick_now()
@@ -142,7 +145,7 @@ class Members:
         return [member for member in self._members if member.group == group]
 
     async def remove(self, member: GroupMember) -> None:
-        """Let a member go, and tell the brokers, as far as they can be reached."""
+        """Remove a member, and unregister it at the brokers that have a connection."""
         self._members.remove(member)
         header = UnregisterClientRequestHeader(
             client_id=self._client.client_id,
@@ -150,7 +153,7 @@ class Members:
             producer_group=None if member.is_consumer else member.group,
         )
 
-        async def tell(address: str) -> None:
+        async def unregister(address: str) -> None:
             try:
                 await self._client.request(
                     address,
@@ -161,43 +164,43 @@ class Members:
             except ClientError as error:
                 logger.debug("could not unregister: %s", error)
 
-        # Behind the heartbeat that is under way: brokers work on the two at the same time, and one
-        # that heard of a member after its end would keep queues for it for two minutes.
+        # Wait for a heartbeat that is in progress. A broker may process the two in either order,
+        # and a heartbeat after the unregistration would keep the member's queues for two minutes.
         with anyio.move_on_after(UNREGISTER_TIMEOUT_S):
-            async with self._beating, anyio.create_task_group() as group:
+            async with self._heartbeat_lock, anyio.create_task_group() as group:
                 for addresses in self._client.broker_addresses().values():
                     for address in addresses.values():
                         if self._client.open_connection(address):
-                            group.start_soon(tell, address)
+                            group.start_soon(unregister, address)
 
-    # What routes bring: see RouteListener
+    # RouteListener
 
     def wanted_topics(self) -> set[str]:
         """The topics of all members, with namespace."""
         return {topic for member in self._members for topic in member.topics()}
 
     def on_route_changed(self, topic: str) -> None:
-        """Tell the members that need this topic."""
+        """Notify the members that need this topic."""
         for member in self._members:
             if topic in member.topics():
                 member.on_routes_changed()
 
     def on_brokers_changed(self) -> None:
-        """A broker that is new to us does not know us."""
+        """Send a heartbeat, because a new broker does not know this client."""
         self._heartbeat.tick_now()
 
     # Heartbeats
 
     def heartbeat_soon(self) -> None:
-        """Tell the brokers now instead of at the next turn."""
+        """Send a heartbeat now rather than after `heartbeat_s`; does not wait."""
         self._heartbeat.tick_now()
 
     async def heartbeat(self) -> None:
-        """Tell all known brokers who is here; a broker that cannot be reached is logged."""
-        async with self._beating:
-            await self._beat()
+        """Send a heartbeat to all known brokers; failures are logged."""
+        async with self._heartbeat_lock:
+            await self._send_heartbeats()
 
-    async def _beat(self) -> None:
+    async def _send_heartbeats(self) -> None:
         client = self._client
         members = [member.describe() for member in self._members]
         consumers = [data for data in members if isinstance(data, ConsumerData)]
@@ -208,13 +211,13 @@ class Members:
             client_id=client.client_id, producer_data_set=producers, consumer_data_set=consumers
         ).to_body()
 
-        async def beat(name: str, address: str) -> None:
+        async def send(name: str, address: str) -> None:
             try:
                 await client.request(
                     address, RequestCode.HEART_BEAT, HeartbeatRequestHeader(), body
                 )
             except ClientError as error:
-                logger.warning("no heartbeat to broker %s: %s", name, error)
+                logger.warning("the heartbeat to broker %s failed: %s", name, error)
                 client.refresh_soon()
 
         async with anyio.create_task_group() as group:
@@ -222,12 +225,12 @@ class Members:
                 for broker_id, address in addresses.items():
                     # Slaves serve consumers only.
                     if broker_id == 0 or consumers:
-                        group.start_soon(beat, name, address)
+                        group.start_soon(send, name, address)
         for member in self._members:
             member.on_heartbeat()
 
     async def run(self) -> None:
-        """Send heartbeats again and again."""
+        """Send heartbeats until cancelled."""
         while True:
             await self._heartbeat.wait(self._heartbeat_s)
             await self.heartbeat()
@@ -235,7 +238,7 @@ class Members:
     # Requests of brokers
 
     def on_request(self, connection: Connection, command: RemotingCommand) -> None:
-        """Take a request of a broker; the answer goes out by itself."""
+        """Processor a request of a broker in the background, and send the answer."""
         if any(command.code in member.processors for member in self._members):
             self._client.start_soon(self._answer, connection, command)
         elif not command.is_oneway:
@@ -256,7 +259,7 @@ class Members:
             connection.send_oneway(encode(answer))
 
     async def _dispatch(self, connection: Connection, command: RemotingCommand) -> RemotingCommand:
-        """Hand a request to the members that it may be for, until one answers it."""
+        """Pass a request to the members of its group, until one answers it."""
         group = command.ext_fields.get("consumerGroup") or command.ext_fields.get("group")
         for member in list(self._members):
             process = member.processors.get(command.code)
@@ -264,4 +267,6 @@ class Members:
                 answer = await process(connection, command)
                 if answer is not None:
                     return answer
-        return command.answer(ResponseCode.SYSTEM_ERROR, f"nobody here is of the group {group}")
+        return command.answer(
+            ResponseCode.SYSTEM_ERROR, f"this client has no member of the group {group}"
+        )

@@ -1,4 +1,4 @@
-"""Messages that a program sends and receives, and the results of sends: frozen values.
+"""Messages, sent and received, and the results of sends: immutable values.
 
 Java counterparts: Message, SendResult, MessageExt.
 """
@@ -33,7 +33,7 @@ SYSTEM_PROPERTIES: Final = frozenset(
     for name, value in vars(names).items()
     if name.startswith("PROPERTY_") and isinstance(value, str)
 )
-"""Names that a program's own properties may not have: RocketMQ gives them a meaning.
+"""Property names that are reserved for RocketMQ: user properties cannot have them.
 
 Source: RocketMQ 5.3.3 MessageConst.STRING_HASH_SET, Message.putUserProperty.
 """
@@ -45,20 +45,23 @@ class _TopicAndBody(msgspec.Struct, frozen=True):
 
 
 class Message(_TopicAndBody, frozen=True, kw_only=True):
-    """A message to be sent.
+    """A message to send.
 
     Attributes:
-      topic: where to.
-      body: bytes; a `str` is sent as UTF-8, anything else needs the producer's `serializer`.
-      tags: the message's tag, for filters; None: none.
-      keys: what it can be found by later, without blanks in each.
-      properties: the program's own names and values, for filters and for itself.
-      delay_level: 1 to 18 (1 s to 2 h by default): when it becomes visible; 0: at once.
-      delay_s: seconds until it becomes visible (5.x brokers); None: at once.
-      deliver_at_ms: ms since 1970 when it becomes visible (5.x brokers); None: at once.
-      sharding_key: messages of one key go to one queue, and so stay in order.
-      flag: the program's own int32.
-      wait_store_ok: under SYNC_FLUSH, confirm only after the fsync.
+      topic: name of the topic, without namespace.
+      body: content of the message. Bytes are sent as they are and a `str` as UTF-8; other types
+        need the producer's `serializer`.
+      tags: the tag by which consumers can filter; None: no tag.
+      keys: one key or several by which the message can be queried; a key contains no spaces.
+      properties: user properties, which consumers can read and filter by.
+      delay_level: level of the broker's delay table, 1 to 18 (1 s to 2 h by default), after which
+        consumers get the message; 0: no delay.
+      delay_s: delay in seconds (brokers of 5.x); None: no delay.
+      deliver_at_ms: time of delivery, in milliseconds since 1970 (brokers of 5.x); None: no delay.
+      sharding_key: messages with the same key go to the same queue, which keeps them in order;
+        None: any queue.
+      flag: an int32 for the program's use.
+      wait_store_ok: if the broker uses SYNC_FLUSH, confirm the message only after the fsync.
     """
 
     tags: str | None = None
@@ -73,26 +76,31 @@ class Message(_TopicAndBody, frozen=True, kw_only=True):
 
 
 class SendStatus(IntEnum):
-    """How safe a stored message is; the numbers are those of the broker's answers."""
+    """How safely a message is stored; the values are the response codes of the broker."""
 
     SEND_OK = 0
+    """Stored as safely as the broker is configured to store it."""
     FLUSH_DISK_TIMEOUT = 10
+    """Stored, but the fsync did not end in time."""
     SLAVE_NOT_AVAILABLE = 11
+    """Stored on the master, but no slave is available to replicate it."""
     FLUSH_SLAVE_TIMEOUT = 12
+    """Stored on the master, but the slaves did not confirm it in time."""
 
 
 class SendResult(msgspec.Struct, frozen=True):
-    """A confirmed send.
+    """The result of a confirmed send.
 
     Attributes:
-      status: SEND_OK, or stored but not yet as safe as the broker is configured to make it.
-      message_id: the id that the client gave it; a batch: all, joined by commas.
-      queue: where it is.
-      queue_offset: its place there, in messages; a batch: of the first. -1: the broker did not say.
-      offset_message_id: the id that the broker gave it.
-      transaction_id: of a transaction's message, else as `message_id` or None.
-      recall_handle: takes a delayed message back (5.x brokers), else None.
-      region_id: the broker's region, or None.
+      status: SEND_OK, or how much less safely than configured the message is stored.
+      message_id: the id that the client assigned; for a batch, all ids joined by commas.
+      queue: the queue that has the message.
+      queue_offset: its offset in the queue; for a batch, that of the first message. -1: the broker
+        did not report it.
+      offset_message_id: the id that the broker assigned, which locates the message in its log.
+      transaction_id: id of the transaction; otherwise the same as `message_id`, or None.
+      recall_handle: for `Producer.recall` of a delayed message (brokers of 5.x), otherwise None.
+      region_id: region of the broker, or None.
     """
 
     status: SendStatus
@@ -106,12 +114,12 @@ class SendResult(msgspec.Struct, frozen=True):
 
 
 class ReceivedMessage:
-    """A message as a broker delivered it. Its attributes cannot be set.
+    """A message that was received from a broker. It is read-only.
 
     Args:
-      ext: decoded, its body inflated.
-      queue: where it was pulled from.
-      topic: its topic without namespace; of a retry the one it was first sent to.
+      ext: the decoded message, with its body decompressed.
+      queue: the queue that it was pulled from.
+      topic: its topic, without namespace; for a redelivery, the topic that it was first sent to.
     """
 
     __slots__ = ("_ext", "_queue", "_topic")
@@ -130,50 +138,50 @@ class ReceivedMessage:
 
     @property
     def topic(self) -> str:
-        """The topic that it was sent to; of a retry the first one."""
+        """The topic that it was sent to, without namespace; the same for redeliveries."""
         return self._topic
 
     @property
     def body(self) -> bytes:
-        """The body, inflated."""
+        """The body, decompressed."""
         return self._ext.body
 
     @property
     def text(self) -> str:
-        """The body as UTF-8.
+        """The body, decoded from UTF-8.
 
-        Raises: UnicodeDecodeError: it is none.
+        Raises: UnicodeDecodeError: the body is not UTF-8.
         """
         return self._ext.body.decode()
 
     @property
     def message_id(self) -> str:
-        """The id that its producer gave it, the same in every retry; else the broker's."""
+        """The id that the producer assigned, which redeliveries keep; otherwise the broker's id."""
         return self._ext.unique_key or self._ext.offset_message_id
 
     @property
     def offset_message_id(self) -> str:
-        """The id that the broker gave this copy of it."""
+        """The id that the broker assigned; each redelivery has another one."""
         return self._ext.offset_message_id
 
     @property
     def tags(self) -> str | None:
-        """Its tag."""
+        """The tag; None if it has none."""
         return self._ext.tags
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """What it can be found by."""
+        """The keys by which the message can be queried."""
         return tuple((self._ext.keys or "").split())
 
     @property
     def properties(self) -> Mapping[str, str]:
-        """All its properties, RocketMQ's among them."""
+        """All properties, including those of RocketMQ."""
         return MappingProxyType(self._ext.properties)
 
     @property
     def user_properties(self) -> dict[str, str]:
-        """The properties that its producer's program gave it."""
+        """The properties that the sending program set."""
         return {k: v for k, v in self._ext.properties.items() if k not in SYSTEM_PROPERTIES}
 
     @property
@@ -183,82 +191,82 @@ class ReceivedMessage:
 
     @property
     def queue_id(self) -> int:
-        """Number of that queue within its topic and broker."""
+        """Number of the queue on its broker, from 0."""
         return self._queue.queue_id
 
     @property
     def queue_offset(self) -> int:
-        """Its place in the queue, in messages."""
+        """Offset in the queue, in messages."""
         return self._ext.queue_offset
 
     @property
     def physical_offset(self) -> int:
-        """Its place in the broker's commit log, in bytes."""
+        """Offset in the broker's commit log, in bytes."""
         return self._ext.physical_offset
 
     @property
     def born_timestamp_ms(self) -> int:
-        """When its producer made it, ms since 1970 by the producer's clock."""
+        """Time of sending, in milliseconds since 1970, by the producer's clock."""
         return self._ext.born_timestamp_ms
 
     @property
     def store_timestamp_ms(self) -> int:
-        """When the broker stored it, ms since 1970 by the broker's clock."""
+        """Time of storing, in milliseconds since 1970, by the broker's clock."""
         return self._ext.store_timestamp_ms
 
     @property
     def born_host(self) -> str:
-        """`ip:port` of its producer, as the broker saw it."""
+        """Address of the producer, `ip:port`, as seen by the broker."""
         return host_text(self._ext.born_host)
 
     @property
     def store_host(self) -> str:
-        """`ip:port` of the broker."""
+        """Address of the broker, `ip:port`."""
         return host_text(self._ext.store_host)
 
     @property
     def reconsume_times(self) -> int:
-        """How often it came back from consumers: 0 the first time."""
+        """Number of times that consumers sent it back: 0 for the first delivery."""
         return self._ext.reconsume_times
 
     @property
     def sharding_key(self) -> str | None:
-        """What its producer chose the queue by."""
+        """The key by which the producer chose the queue; None if it has none."""
         return self._ext.find(b"__SHARDINGKEY")
 
     @property
     def delay_level(self) -> int:
-        """The delay level that it was sent with; 0: none."""
+        """The delay level that it was sent with; 0 if it has none."""
         return int(self._ext.find(b"DELAY") or 0)
 
     @property
     def transaction_id(self) -> str | None:
-        """Id of the transaction that it belongs to."""
+        """The id of its transaction; for other messages the producer's message id, or None."""
         return self._ext.find(b"__transactionId__") or self._ext.unique_key
 
     @property
     def flag(self) -> int:
-        """Its producer's own int32."""
+        """The int32 that the sending program set."""
         return self._ext.flag
 
     @property
     def sys_flag(self) -> int:
-        """RocketMQ's bits: compression, transaction, address kinds."""
+        """RocketMQ's flag bits: compression, transaction state, kinds of addresses."""
         return self._ext.sys_flag
 
     @property
     def store_size(self) -> int:
-        """Bytes of its record in the store."""
+        """Size of its record in the commit log, in bytes."""
         return self._ext.store_size
 
 
 def keys_text(keys: str | Sequence[str]) -> str:
-    """The KEYS property: the keys with blanks between them."""
+    """The KEYS property: the keys, separated by spaces."""
     return keys if isinstance(keys, str) else names.KEY_SEPARATOR.join(keys)
 
 
 def is_bare(message: Message) -> bool:
-    """Whether it has topic, body and flag only, so that its properties are those of any other."""
+    """Whether it has only topic, body and flag, so that its encoded properties can be prepared."""
     return not (
         message.properties
         or message.keys
@@ -272,22 +280,23 @@ def is_bare(message: Message) -> bool:
 
 
 def wire_properties(message: Message, more: Mapping[str, str]) -> dict[str, str]:
-    """The properties of a message as they travel.
+    """All properties of a message, as they are sent.
 
     Args:
-      more: RocketMQ's own, such as the unique key; they stand last.
+      message: the message.
+      more: further properties of RocketMQ, such as the unique key; they come last.
 
-    Raises: MessageRefusedError: a name is RocketMQ's, or a value is empty.
+    Raises: MessageRefusedError: a user property has a reserved name or an empty value.
     """
     properties: dict[str, str] = {}
     if message.properties:
         for name, value in message.properties.items():
             if name in SYSTEM_PROPERTIES:
                 raise MessageRefusedError(
-                    f"the property {name!r} has a meaning for RocketMQ itself; use another name"
+                    f"the property {name!r} is reserved for RocketMQ: use another name"
                 )
             if not value:
-                raise MessageRefusedError(f"the property {name!r} is empty; leave it out instead")
+                raise MessageRefusedError(f"the property {name!r} is empty: leave it out")
             properties[name] = value
     if message.keys:
         properties[names.PROPERTY_KEYS] = keys_text(message.keys)

@@ -1,7 +1,7 @@
-"""OpenTelemetry spans of sends and consumptions; `pip install 'trocket[opentelemetry]'`.
+"""OpenTelemetry spans for sent and consumed messages; `pip install 'trocket[opentelemetry]'`.
 
-The trace's context travels in the message's properties (`traceparent`, `baggage`, or what the
-configured propagator writes), so consumers in any language go on with it.
+The trace context is sent in the properties of the message (`traceparent` and `baggage`, or those of
+the configured propagator), so consumers in any language can continue the trace.
 
 Source of the names: OpenTelemetry's semantic conventions for messaging.
 """
@@ -22,22 +22,22 @@ SYSTEM = "rocketmq"
 
 
 class TracingInterceptor(Interceptor):
-    """A span for each message sent, and for each handed out until it is settled.
+    """Creates a span for each send, and for each delivery until the message is settled.
 
     Use: `Producer(url, interceptors=[TracingInterceptor()])`, and the same for consumers.
 
     Args:
-      provider: whose tracer makes the spans; None: the global one.
+      provider: provider of the tracer; None: the global one.
     """
 
     def __init__(self, provider: TracerProvider | None = None) -> None:
         self._tracer = trace.get_tracer("trocket", tracer_provider=provider)
-        # By identity: what comes in at the end of a send or a consumption is the same object.
+        # By object id: the second hook gets the same message object as the first one.
         self._sending: dict[int, Span] = {}
         self._consuming: dict[int, Span] = {}
 
     def before_send(self, message: Message) -> Message:
-        """Begin a span, as a child of the current one, and put its context into the message."""
+        """Begin a span as a child of the current one, and add its context to the message."""
         span = self._tracer.start_span(
             f"send {message.topic}",
             kind=SpanKind.PRODUCER,
@@ -67,7 +67,7 @@ class TracingInterceptor(Interceptor):
         _end(span, error)
 
     def before_consume(self, message: ReceivedMessage) -> None:
-        """Begin a span that goes on with the sender's trace."""
+        """Begin a span that continues the sender's trace."""
         self._consuming[id(message)] = self._tracer.start_span(
             f"process {message.topic}",
             context=propagate.extract(message.properties),
@@ -91,10 +91,10 @@ class TracingInterceptor(Interceptor):
 
     @contextmanager
     def current(self, message: ReceivedMessage) -> Iterator[Span]:
-        """Make a message's span the current one in the block, so that others become its children.
+        """Make the span of a message the current span inside a `with` block.
 
-        A message that was settled, or was not handed out under this interceptor, has none: then the
-        current span stays.
+        If the message has no span, because it is settled or was not delivered with this
+        interceptor, the current span does not change.
         """
         span = self._consuming.get(id(message))
         if span is None:

@@ -1,6 +1,6 @@
-"""The options that producers, consumers and administrators share.
+"""Options that producers, consumers and Admin have in common.
 
-Java counterpart: ClientConfig. Each default is RocketMQ's, where it has one.
+Java counterpart: ClientConfig. The defaults are RocketMQ's, where it has one.
 """
 
 from __future__ import annotations
@@ -19,24 +19,26 @@ if TYPE_CHECKING:
     from .interceptor import Interceptor
 
 Dial: TypeAlias = Callable[[str, int], Awaitable[anyio.abc.ByteStream]]
-"""Opens a stream to a host and port; raises OSError."""
+"""Opens a byte stream to a host and port; raises OSError if it cannot."""
 
 
 class ClientOptions(TypedDict, total=False):
-    """Keyword arguments of `Client`, and of everything that makes one from a URL.
+    """Keyword arguments of `Client`, and of all objects that create a client from a URL.
 
     Keys:
-      instance_name: tells clients of one machine apart; default: process id and a number.
-      namespace: put before the names of topics and groups; default: the URL's, or none.
-      credentials: default: the URL's, or none.
-      tls: an SSLContext, True for the system's default one, False for none; default: the URL's.
-      timeout_s: seconds that a request may take; 3.
-      connect_timeout_s: seconds that connecting may take; 3.
-      route_refresh_s: seconds between looks at the name server; 30.
-      heartbeat_s: seconds between heartbeats to brokers; 30.
-      interceptors: see `Interceptor`; called in order.
-      dial: opens connections; default: TCP.
-      wall_ms: ms since 1970; default: the system's clock.
+      instance_name: distinguishes the clients of one machine; default: the process id and a unique
+        number.
+      namespace: prefix of the names of topics and groups; default: that of the URL, or none.
+      credentials: sign all requests; default: those of the URL, or none.
+      tls: an SSLContext; True for the system's default context; False for no TLS. Default: as the
+        URL says.
+      timeout_s: time limit of a request, in seconds, > 0; default 3.
+      connect_timeout_s: time limit of connecting, in seconds, > 0; default 3.
+      route_refresh_s: seconds between refreshes of the routes, > 0; default 30.
+      heartbeat_s: seconds between heartbeats to the brokers, > 0; default 30.
+      interceptors: see `Interceptor`; they are called in this order. Default: none.
+      dial: opens connections; default: TCP, with TLS if set.
+      wall_ms: returns the time in milliseconds since 1970; default: the system's clock.
     """
 
     instance_name: str
@@ -58,12 +60,14 @@ _ConfigT = TypeVar("_ConfigT", bound=msgspec.Struct)
 def split_options(
     config_class: type[_ConfigT], options: ClientOptions
 ) -> tuple[_ConfigT, ClientOptions]:
-    """The options of a producer or consumer, apart from those of its client.
+    """Separate the options of a producer or consumer from those of its client.
 
     Args:
-      config_class: its fields are the options that are not the client's.
+      config_class: its fields are the options that do not belong to the client.
+      options: all options.
 
-    Raises: ConfigurationError: there is no such option; the text has those that there are.
+    Returns: the configuration, and the client's options.
+    Raises: ConfigurationError: an option is unknown; the text lists the known ones.
     """
     own = config_class.__struct_fields__
     known = ClientOptions.__annotations__.keys()
@@ -71,7 +75,7 @@ def split_options(
     for name in given:
         if name not in own and name not in known:
             raise ConfigurationError(
-                f"no option is called {name}; there are {', '.join(sorted({*own, *known}))}"
+                f"unknown option {name}; known are {', '.join(sorted({*own, *known}))}"
             )
     config = config_class(**{name: value for name, value in given.items() if name in own})
     rest = {name: value for name, value in given.items() if name in known}

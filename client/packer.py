@@ -1,4 +1,4 @@
-"""Making what a producer sends: checked, compressed, properties as bytes.
+"""Preparation of messages for sending: checks, compression, encoding of properties.
 
 Java counterpart: DefaultMQProducerImpl.sendKernelImpl, tryToCompressMessage; MessageBatch.
 """
@@ -25,14 +25,14 @@ from .send_options import ProducerConfig
 
 
 class Packer:
-    """Makes what a producer sends.
+    """Prepares the messages of one producer.
 
     Args:
-      client: gives ids, times, namespace and credentials; need not be open.
-      group: the producer's, with namespace.
-      config: the producer's.
+      client: provides ids, times, namespace and credentials; it need not be open.
+      group: name of the producer's group, with namespace.
+      config: configuration of the producer.
 
-    Raises: ConfigurationError: a package is missing for the compression that is configured.
+    Raises: ConfigurationError: the configured compression needs a package that is missing.
     """
 
     def __init__(self, client: Client, group: str, config: ProducerConfig) -> None:
@@ -48,7 +48,7 @@ class Packer:
 
     @property
     def topics(self) -> list[str]:
-        """The topics that something was made for, with namespace."""
+        """The topics that messages were prepared for, with namespace."""
         return [topic for topic, _ in self._templates.values()]
 
     def message(
@@ -58,13 +58,14 @@ class Packer:
         *,
         is_system_topic: bool = False,
     ) -> Outgoing:
-        """A message by itself.
+        """Prepare a single message.
 
         Args:
-          more: RocketMQ's own properties beside the unique key.
-          is_system_topic: the topic is one that programs may not send to.
+          message: the message.
+          more: properties of RocketMQ to add, besides the unique key.
+          is_system_topic: allow a topic that programs may not send to.
 
-        Raises: MessageRefusedError: no broker would take it.
+        Raises: MessageRefusedError: no broker would accept it.
         """
         topic, template = self._template(message.topic, is_system_topic)
         body = self._body(message)
@@ -87,12 +88,13 @@ class Packer:
         return Outgoing(message, topic, message_id, template, payload)
 
     def batch(self, messages: Sequence[Message]) -> Outgoing:
-        """Messages of one topic in one request.
+        """Prepare messages of one topic for one request.
 
-        Raises: MessageRefusedError: none, of several topics, delayed, or too large together.
+        Raises: MessageRefusedError: there are no messages, they have several topics, one is
+          delayed, or they are too large together.
         """
         if not messages:
-            raise MessageRefusedError("a batch without messages")
+            raise MessageRefusedError("the batch is empty: give at least one message")
         first = messages[0]
         topic, template = self._template(first.topic, False)
         entries: list[WireMessage] = []
@@ -108,7 +110,8 @@ class Packer:
             entries.append(WireMessage(topic, body, message.flag, properties))
         if size > self._config.message_size_max:
             raise MessageRefusedError(
-                f"a batch of {size} bytes; {self._config.message_size_max} are allowed. Split it"
+                f"the batch has {size} bytes, at most {self._config.message_size_max} are allowed:"
+                " split it"
             )
         try:
             packed = encode_batch(entries)
@@ -128,14 +131,15 @@ class Packer:
         reconsume_times: int,
         max_reconsume_times: int,
     ) -> Outgoing:
-        """What was a message before, with all its properties, for a retry topic.
+        """Prepare a consumed message for a retry topic.
 
         Args:
-          message: its topic with namespace, its body bytes; of the rest only the flag counts.
-          reconsume_times: how often it was consumed.
-          max_reconsume_times: how often it may be.
+          message: its topic has the namespace and its body is bytes; only the flag is used besides.
+          properties: all properties of the consumed message.
+          reconsume_times: number of times that it was consumed.
+          max_reconsume_times: number of times that it may be consumed.
 
-        Raises: MessageRefusedError: a property that cannot be.
+        Raises: MessageRefusedError: a property is invalid.
         """
         payload = SendPayload(
             _encoded(properties),
@@ -182,8 +186,8 @@ class Packer:
                 body = bytes(body)
         if not isinstance(body, bytes):
             raise MessageRefusedError(
-                f"a body of type {type(body).__name__}; it is bytes or str, or give the producer a"
-                " serializer"
+                f"the body has the type {type(body).__name__}: give bytes or str, or give the"
+                " producer a serializer"
             )
         try:
             check_body(message.topic, body, self._config.message_size_max)
@@ -195,18 +199,19 @@ class Packer:
 _BARE_PROPERTIES: Final = names.properties_to_bytes(
     {names.PROPERTY_WAIT_STORE_MSG_OK: "true", names.PROPERTY_UNIQUE_KEY: "%b"}
 )
-"""The properties of a message that has no others, around its unique key."""
+"""The encoded properties of a message that has no others; `%b` is its unique key."""
 
 
 def _check_entry(message: Message, first: Message) -> None:
     if message.topic != first.topic:
         raise MessageRefusedError(
-            f"a batch is for one topic; this one is for {first.topic} and {message.topic}"
+            f"the batch has messages for {first.topic} and {message.topic}: send one batch for"
+            " each topic"
         )
     if message.delay_level or message.delay_s or message.deliver_at_ms:
-        raise MessageRefusedError("a batch takes no delayed messages; send them one by one")
+        raise MessageRefusedError("a batch cannot have delayed messages: send them one by one")
     if message.wait_store_ok != first.wait_store_ok:
-        raise MessageRefusedError("all messages of a batch have one wait_store_ok")
+        raise MessageRefusedError("all messages of a batch must have the same wait_store_ok")
 
 
 def _encoded(properties: Mapping[str, str]) -> bytes:

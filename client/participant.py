@@ -1,4 +1,4 @@
-"""The base of producers and consumers: a client, their own or shared, and a place in it."""
+"""Base class of producers and consumers: their client, and their membership in it."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ T = TypeVar("T")
 
 
 class Participant:
-    """Base of producers and consumers: opens the client if it is theirs, joins it, and leaves it.
+    """Base of producers and consumers: opens the client if it is not shared, joins and leaves it.
 
-    Lifecycle: `async with`, once. A subclass makes its `_member` when it is made, and overrides
-    `_before_joining`, `_after_joining` and `_leave` where it has something to do.
+    Lifecycle: one `async with` block. A subclass sets `_member` in its constructor, and overrides
+    `_before_joining`, `_after_joining` and `_leave` as needed.
 
     Args:
-      client: a URL, or an open Client that is shared with others.
-      options: of a client to be made.
-      group: without namespace.
-      check: raises ValueError if the group's name cannot be right.
+      client: a URL, or an open Client to share with other objects.
+      options: options for a client that is created from a URL.
+      group: name of the group, without namespace.
+      check: raises ValueError if the group's name is invalid.
 
-    Raises: ConfigurationError: one of them cannot be right.
+    Raises: ConfigurationError: an argument is invalid.
     """
 
     _member: GroupMember
@@ -46,7 +46,7 @@ class Participant:
 
     @property
     def client(self) -> Client:
-        """The client: its own, or the shared one."""
+        """The client that it uses: the shared one, or one that was created from the URL."""
         return self._client
 
     async def __aenter__(self) -> Self:
@@ -69,34 +69,34 @@ class Participant:
         await self._stack.aclose()
 
     async def _before_joining(self) -> None:
-        """The client is open, and does not know of us yet."""
+        """Called when the client is open, before it has this member."""
 
     async def _after_joining(self) -> None:
-        """The client knows us; if this fails, `_leave` follows."""
+        """Called when the client has this member; after an error, `_leave` is called."""
 
     async def _leave(self) -> None:
-        """The client is open still."""
+        """Called before the client is closed; also removes this member from it."""
         await self._client.remove_member(self._member)
 
 
 def own_client(client: str | Client, options: ClientOptions) -> Client:
-    """The client itself, or a new one for a URL.
+    """The given client, or a new one for a URL.
 
-    Raises: ConfigurationError: options for a client that is there already.
+    Raises: ConfigurationError: there are options, but the client exists already.
     """
     if isinstance(client, Client):
         if options:
             raise ConfigurationError(
-                f"{', '.join(options)}: give options to the Client that is shared"
+                f"{', '.join(options)}: pass these options to the Client that is shared"
             )
         return client
     return Client(client, **options)
 
 
 def configured(check: Callable[[T], Any], value: T) -> T:
-    """The value, checked.
+    """Check a value and return it.
 
-    Raises: ConfigurationError: the check's ValueError.
+    Raises: ConfigurationError: `check` raised ValueError; it has the same text.
     """
     try:
         check(value)

@@ -1,4 +1,4 @@
-"""The place where a client keeps the reply to a request message, under its correlation id.
+"""Pending replies to request messages.
 
 Java counterpart: RequestResponseFuture, RequestFutureHolder.
 """
@@ -11,11 +11,11 @@ from .message import ReceivedMessage
 
 
 class PendingReply:
-    """A place for the reply to one request message.
+    """The future reply to one request message.
 
     Attributes:
-      event: set once the reply is there.
-      message: the reply.
+      event: set when the reply has arrived.
+      message: the reply; None before.
     """
 
     __slots__ = ("event", "message")

@@ -1,6 +1,7 @@
-"""Detects a fork: what belongs to the parent cannot be used in the child.
+"""Detection of forks: a child process cannot use the objects of its parent.
 
-Asking for the process id costs a system call, and every send asks; being called at a fork does not.
+Every send checks for it. `os.getpid` would cost a system call each time, a counter that is raised
+at each fork does not.
 """
 
 from __future__ import annotations
@@ -13,29 +14,31 @@ _generation = 0
 
 
 def generation() -> int:
-    """Rises in the child with each fork; where there is no fork it stays 0."""
+    """The number of forks between the first process and this one."""
     return _generation
 
 
 def check_generation(made_in: int, name: object, pid: int) -> None:
-    """Raises: ForkedError: the process has forked since, and this is the child.
+    """Check that an object was created in this process.
 
     Args:
-      made_in: the generation in which the object was made.
-      name: of the object, for the text: a string, or the object itself, whose `str` it is.
-      pid: of the process that made it.
+      made_in: the generation in which the object was created.
+      name: name of the object for the error message, or the object, whose `str` is used.
+      pid: id of the process that created it.
+
+    Raises: ForkedError: it was created in the parent of this process.
     """
     if made_in != _generation:
         raise ForkedError(
-            f"{name} belongs to process {pid} and cannot be used in its child {os.getpid()}: make"
-            " another there"
+            f"{name} belongs to process {pid} and cannot be used in its child {os.getpid()}: create"
+            " another one there"
         )
 
 
-def _forked() -> None:
+def _after_fork_in_child() -> None:
     global _generation
     _generation += 1
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forked)
+    os.register_at_fork(after_in_child=_after_fork_in_child)

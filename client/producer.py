@@ -1,4 +1,4 @@
-"""Sending: confirmed, pipelined, oneway, in batches, in order, delayed, and asking for a reply.
+"""The producer: confirmed, pipelined, oneway, batch, ordered and delayed sends; request and reply.
 
 Java counterpart: DefaultMQProducer, DefaultMQProducerImpl.
 """
@@ -20,8 +20,8 @@ from .core.sending import Selector, Sending
 from .core.topics import check_producer_group
 from .delivery import Delivery, SendBuffer
 from .errors import ClientError, ConfigurationError, UndeliveredError
-from .interceptor import tell_sent
-from .members import GroupMember, Process
+from .interceptor import call_after_send
+from .members import GroupMember, Processor
 from .message import Message, ReceivedMessage, SendResult
 from .options import split_options
 from .participant import Participant, configured, own_client
@@ -45,15 +45,15 @@ logger = logging.getLogger(__name__)
 class Producer(Participant):
     """Sends messages.
 
-    Use: `async with Producer("rocketmq://127.0.0.1:9876") as producer:`, under trio or asyncio.
-    Leaving the block waits for what `send_soon` took (`drain`).
+    Use: `async with Producer("rocketmq://127.0.0.1:9876") as producer:`, under trio or asyncio. The
+    end of the block waits until the messages of `send_soon` are confirmed (see `drain`).
 
     Args:
-      client: a URL, or an open Client that is shared with others.
-      group: of producers that stand in for one another.
-      options: see ProducerOptions; those of ClientOptions only with a URL.
+      client: the URL of a cluster, or an open Client to share with other objects.
+      group: name of the producer group; any member can answer for the transactions of another.
+      options: see ProducerOptions; those of ClientOptions are allowed only with a URL.
 
-    Raises: ConfigurationError: an argument cannot be right.
+    Raises: ConfigurationError: the URL, the group's name or an option is invalid.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class Producer(Participant):
         # Bound once: each object that a message under way needs is one more for the collector.
         self._take_end = self._finish
         self._replies = RequestReply(self._client, self._group, self._sender)
-        self._processors: dict[int, Process] = {
+        self._processors: dict[int, Processor] = {
             RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT: self._replies.on_reply
         }
         self._member = GroupMember(
@@ -82,7 +82,7 @@ class Producer(Participant):
 
     @property
     def sender(self) -> Sender:
-        """Carries out the sends: for the blocking producer, not for programs."""
+        """The Sender of this producer; used by the blocking producer, not meant for programs."""
         return self._sender
 
     async def __aexit__(
@@ -113,21 +113,25 @@ class Producer(Participant):
     ) -> SendResult:
         """Send a message and wait until a broker has stored it.
 
-        A failed try is repeated on another broker, `retry_times` times within the time; a message
-        may then be stored twice. A message for a certain queue (given here, by a selector, or by
-        its sharding key) is tried once: elsewhere it would be out of order.
+        A failed attempt is repeated on another broker, up to `retry_times` times within the time
+        limit; the message may then be stored twice. A message for a certain queue (given by
+        `queue`, `selector` or its sharding key) is tried only once, because on another queue it
+        would be out of order.
 
         Args:
-          queue: where to; None: a queue of the topic in turn.
-          selector: chooses the queue.
-          timeout_s: seconds for all tries; None: the client's.
+          message: the message.
+          queue: the queue to send to; None: the queues of the topic in turn.
+          selector: chooses the queue; ignored if `queue` is given.
+          timeout_s: seconds for all attempts; None: the client's `timeout_s`.
 
         Raises:
-          MessageRefusedError: no broker would take it.
+          MessageRefusedError: no broker would accept the message.
           RouteNotFoundError: no name server knows the topic.
-          SendError: all tries failed; the message may be stored nevertheless if one timed out.
-          ServerError: the broker refused it, and would refuse it again.
-          ClosedError; ForkedError; ConnectError: no name server answers.
+          SendError: all attempts failed. If one timed out, the message may be stored all the same.
+          ServerError: the broker refused the message, and would refuse it again.
+          ConnectError: no name server answered.
+          ClosedError: the producer is not open.
+          ForkedError: the producer was opened in the parent of this process.
         """
         interceptors = self._client.interceptors
         if not interceptors:
@@ -143,7 +147,7 @@ class Producer(Participant):
             failure = error
             raise
         finally:
-            tell_sent(interceptors, message, result, failure)
+            call_after_send(interceptors, message, result, failure)
         return result
 
     def _sending(
@@ -163,10 +167,15 @@ class Producer(Participant):
         queue: MessageQueue | None = None,
         timeout_s: float | None = None,
     ) -> SendResult:
-        """Send messages of one topic in one request; all are stored in one queue, or none.
+        """Send messages of one topic in one request: all are stored in one queue, or none is.
 
-        Raises: MessageRefusedError: none, of several topics, delayed, or too large together; and
-          as `send`.
+        Args:
+          messages: at least one; together at most `message_size_max` bytes of bodies.
+          queue: the queue to send to; None: the queues of the topic in turn.
+          timeout_s: seconds for all attempts; None: the client's `timeout_s`.
+
+        Raises: MessageRefusedError: there are no messages, they have several topics, one is
+          delayed, or they are too large together; and as `send`.
         """
         for interceptor in self._client.interceptors:
             messages = [interceptor.before_send(message) for message in messages]
@@ -182,13 +191,22 @@ class Producer(Participant):
             raise
         finally:
             for message in messages:
-                tell_sent(self._client.interceptors, message, result, failure)
+                call_after_send(self._client.interceptors, message, result, failure)
         return result
 
     async def send_oneway(self, message: Message, *, queue: MessageQueue | None = None) -> None:
-        """Send a message without waiting for anything: it may be lost.
+        """Send a message that the broker does not confirm; it may be lost.
 
-        Raises: MessageRefusedError; RouteNotFoundError; ConnectError: the broker is not there.
+        Args:
+          message: the message.
+          queue: the queue to send to; None: the queues of the topic in turn.
+
+        Raises:
+          MessageRefusedError: no broker would accept the message.
+          RouteNotFoundError: no name server knows the topic.
+          ConnectError: no name server answered, or the broker cannot be reached.
+          ClosedError: the producer is not open.
+          ForkedError: the producer was opened in the parent of this process.
         """
         for interceptor in self._client.interceptors:
             message = interceptor.before_send(message)
@@ -197,7 +215,7 @@ class Producer(Participant):
         sending.choose(await sender.publish_info(sending.outgoing.topic), self._client.now_s())
         connection = await sender.connect(sending)
         connection.send_oneway(sending.outgoing.encode(sending.queue, 0, oneway=True))
-        tell_sent(self._client.interceptors, message, None, None)
+        call_after_send(self._client.interceptors, message, None, None)
 
     async def send_soon(
         self,
@@ -208,12 +226,23 @@ class Producer(Participant):
     ) -> Delivery:
         """Send a message without waiting for its confirmation.
 
-        Waits only while the buffer is full, or where the topic's route or the broker's connection
-        are not there yet. Messages to one queue may change places if one is tried again.
+        It waits only while the buffer is full (`send_buffer_count_max`, `send_buffer_size_max`), or
+        until the route of the topic and the connection to the broker are available. Messages to one
+        queue can change places if one of them is retried.
 
-        Returns: a Delivery, to be awaited or left to `drain`.
-        Raises: MessageRefusedError; RouteNotFoundError; ClosedError; ForkedError; ConnectError: no
-          name server answers. Anything else is the Delivery's.
+        Args:
+          message: the message.
+          queue: the queue to send to; None: the queues of the topic in turn.
+          timeout_s: seconds for the first attempt, and again for all further ones together; None:
+            the client's `timeout_s`.
+
+        Returns: a Delivery, to be awaited or left to `drain`. Later errors are raised by it.
+        Raises:
+          MessageRefusedError: no broker would accept the message.
+          RouteNotFoundError: no name server knows the topic.
+          ConnectError: no name server answered.
+          ClosedError: the producer is not open.
+          ForkedError: the producer was opened in the parent of this process.
         """
         client, sender = self._client, self._sender
         for interceptor in client.interceptors:
@@ -226,14 +255,14 @@ class Producer(Participant):
         delivery = Delivery(message)
         on_end = partial(self._take_end, delivery, size)
         if not sender.begin(sending, self._spawn, on_end):
-            # Awaited here, not behind the caller's back: messages keep their order.
+            # Awaited here and not in a background task, so that messages keep their order.
             await sender.begin_when_ready(sending, self._spawn, on_end)
-        # Only now: whatever raised before is the caller's, and nothing is under way.
+        # Counted only now: after an error above, no message is in flight.
         self._buffer.enter(size)
         return delivery
 
     def _spawn(self, finish: Finish, sending: Sending, on_end: OnEnd) -> None:
-        """Run the tries after the first one, which have the whole time: nothing waits for them."""
+        """Make the attempts after the first one in the background, with a new time limit."""
         sending.restart(self._client.now_s())
         self._client.start_soon(finish, sending, on_end)
 
@@ -242,23 +271,28 @@ class Producer(Participant):
     ) -> None:
         self._buffer.leave(delivery, size, result, error)
         if self._client.interceptors:
-            tell_sent(self._client.interceptors, delivery.message, result, error)
+            call_after_send(self._client.interceptors, delivery.message, result, error)
 
     async def drain(self) -> None:
-        """Wait until everything that `send_soon` took is confirmed or given up.
+        """Wait until all messages of `send_soon` are confirmed or given up.
 
-        Raises: UndeliveredError: some were given up, and their Delivery was not looked at.
+        Raises: UndeliveredError: messages were given up, and their Delivery was not looked at.
         """
         await self._buffer.drain()
 
     async def recall(self, topic: str, recall_handle: str) -> str:
-        """Take a delayed message back before it becomes visible (5.x brokers).
+        """Cancel a delayed message before it is delivered (brokers of 5.x).
 
         Args:
-          recall_handle: of its SendResult.
+          topic: topic of the message.
+          recall_handle: the `recall_handle` of its SendResult.
 
-        Returns: the message's id.
-        Raises: ServerError: it is too late, or the broker does not know how.
+        Returns: the id of the message.
+        Raises:
+          ServerError: it is too late, or the broker does not support it.
+          ConfigurationError: `recall_handle` is invalid.
+          RouteNotFoundError: no name server knows the topic.
+          ConnectError: no name server answered, or the broker cannot be reached.
         """
         full = self._client.with_namespace(topic)
         await self._sender.publish_info(full)
@@ -274,9 +308,11 @@ class Producer(Participant):
         return answer.ext_fields.get("msgId", "")
 
     async def queues(self, topic: str) -> list[MessageQueue]:
-        """The queues of a topic that can be written to.
+        """The writable queues of a topic.
 
-        Raises: RouteNotFoundError; ConnectError.
+        Raises:
+          RouteNotFoundError: no name server knows the topic.
+          ConnectError: no name server answered.
         """
         return list((await self._sender.publish_info(self._client.with_namespace(topic))).queues)
 
@@ -290,12 +326,16 @@ class Producer(Participant):
         reconsume_times: int,
         max_reconsume_times: int,
     ) -> SendResult:
-        """Send what was a message before, with all its properties, to a retry topic.
+        """Send a consumed message to a retry topic; used by consumers.
 
         Args:
-          topic: with namespace.
-          reconsume_times: how often it was consumed.
-          max_reconsume_times: how often it may be: then the broker puts it to the dead letters.
+          topic: name of the retry topic, with namespace.
+          body: body of the message, as it was received.
+          flag: flag of the message.
+          properties: all properties of the message.
+          reconsume_times: number of times that it was consumed.
+          max_reconsume_times: number of times that it may be consumed; after that, the broker moves
+            it to the dead-letter queue.
 
         Raises: as `send`.
         """
@@ -310,12 +350,13 @@ class Producer(Participant):
     # Request and reply
 
     async def request(self, message: Message, *, timeout_s: float | None = None) -> ReceivedMessage:
-        """Send a message and wait for its consumer's reply.
+        """Send a request message and wait for a consumer's reply.
 
         Args:
-          timeout_s: seconds for sending, consuming and replying; None: the client's.
+          message: the request.
+          timeout_s: seconds for the send and the reply together; None: the client's `timeout_s`.
 
-        Raises: ReplyTimeoutError: stored, but not replied to; and as `send`.
+        Raises: ReplyTimeoutError: no reply arrived in time; and as `send`.
         """
         timeout_s = self._client.timeout_s if timeout_s is None else timeout_s
         return await self._replies.request(message, timeout_s)
@@ -323,6 +364,11 @@ class Producer(Participant):
     async def reply(self, request: ReceivedMessage, body: Any, *, tags: str | None = None) -> None:
         """Reply to a message that was sent by `request`.
 
-        Raises: MessageRefusedError: the message asks for no reply; and as `send`.
+        Args:
+          request: the received request message.
+          body: body of the reply; see `Message`.
+          tags: tag of the reply; None: no tag.
+
+        Raises: MessageRefusedError: the message is not a request; and as `send`.
         """
         await self._replies.reply(request, body, tags)

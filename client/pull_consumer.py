@@ -1,6 +1,7 @@
-"""Consuming at one's own pace: which queues, from where, when, all in the program's hands.
+"""The pull consumer: the program chooses the queues, the positions and the pace.
 
-Java counterpart: DefaultLitePullConsumer with `assign`, DefaultMQPullConsumer. Defaults are theirs.
+Java counterpart: DefaultLitePullConsumer with `assign`, DefaultMQPullConsumer. The defaults are the
+same.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from .message import ReceivedMessage
 from .options import split_options
 from .participant import Participant
 from .pulling import (
-    PullTroubles,
+    PullFailureLog,
     RemoteOffsetStore,
     committed_offset,
     max_offset,
@@ -48,19 +49,20 @@ logger = logging.getLogger(__name__)
 POLL_TIMEOUT_S: Final = 5.0
 """RocketMQ: pollTimeoutMillis 5,000."""
 SUSPEND_S: Final = 20.0
-"""How long a broker holds a pull. RocketMQ: brokerSuspendMaxTimeMillis 20,000."""
+"""Time that a broker holds a pull. RocketMQ: brokerSuspendMaxTimeMillis 20,000."""
 PULL_RETRY_S: Final = 1.0
-"""Pause after a pull that failed. RocketMQ: pullTimeDelayMillsWhenException 1,000."""
+"""Pause after a failed pull. RocketMQ: pullTimeDelayMillsWhenException 1,000."""
 AUTO_COMMIT_S: Final = 5.0
 """RocketMQ: autoCommitIntervalMillis 5,000."""
 
 
 class PullConsumerOptions(ConsumerOptions, total=False):
-    """Keyword arguments of a pull consumer, beside those of ConsumerOptions and of its client.
+    """Keyword arguments of a pull consumer, in addition to ConsumerOptions and ClientOptions.
 
     Keys:
-      auto_commit: commit what `poll` gave every 5 s, and at the end; True.
-      auto_commit_s: that interval.
+      auto_commit: commit the positions of the queues periodically, and when the consumer is closed;
+        default True.
+      auto_commit_s: seconds between automatic commits; default 5.
     """
 
     auto_commit: bool
@@ -68,7 +70,7 @@ class PullConsumerOptions(ConsumerOptions, total=False):
 
 
 class PullConsumerConfig(ConsumerConfig, frozen=True, kw_only=True):
-    """The values of PullConsumerOptions that are not the client's."""
+    """The values of PullConsumerOptions without those of ClientOptions."""
 
     auto_commit: bool = True
     auto_commit_s: float = AUTO_COMMIT_S
@@ -76,13 +78,14 @@ class PullConsumerConfig(ConsumerConfig, frozen=True, kw_only=True):
 
 
 class Pulled(msgspec.Struct, frozen=True):
-    """The answer to one `pull`.
+    """The result of one `pull`.
 
     Attributes:
-      status: whether there are messages, and if not, why.
-      messages: those that are wanted.
-      next_offset: where to pull next, in messages.
-      min_offset, max_offset: what the queue has, in messages.
+      status: FOUND, or the reason why there are no messages.
+      messages: the messages that match the selector.
+      next_offset: offset of the next pull.
+      min_offset: offset of the first message in the queue.
+      max_offset: offset of the next message to be stored in the queue.
     """
 
     status: PullStatus
@@ -93,25 +96,25 @@ class Pulled(msgspec.Struct, frozen=True):
 
 
 class _Assigned:
-    """A queue that is fetched from."""
+    """The state of an assigned queue."""
 
     __slots__ = ("broker_id", "fetched", "is_paused", "next_offset", "position", "scope", "wake")
 
     def __init__(self) -> None:
         self.fetched: deque[ReceivedMessage] = deque()
         self.is_paused = False
-        # Where the program is; None until its beginning is known.
+        # Offset of the next message that `poll` returns; None until the first offset is known.
         self.position: int | None = None
-        # Where the fetching is.
+        # Offset of the next message to fetch.
         self.next_offset: int | None = None
-        # Which broker of the queue's name the last pull suggested; 0: the master.
+        # Id of the broker that the last pull suggested; 0: the master.
         self.broker_id = 0
         self.scope = anyio.CancelScope()
         self.wake = anyio.Event()
 
 
 class PullConsumer(Participant):
-    """Consumes from queues of the program's choice.
+    """Consumes queues that the program chooses, at its own pace.
 
     Use, under trio or asyncio::
 
@@ -120,11 +123,11 @@ class PullConsumer(Participant):
             messages = await consumer.poll()
 
     Args:
-      client: a URL, or an open Client that is shared with others.
-      group: whose offsets it reads and commits.
-      options: see PullConsumerOptions; those of ClientOptions only with a URL.
+      client: the URL of a cluster, or an open Client to share with other objects.
+      group: the consumer group whose offsets it reads and commits.
+      options: see PullConsumerOptions; those of ClientOptions are allowed only with a URL.
 
-    Raises: ConfigurationError: an argument cannot be right.
+    Raises: ConfigurationError: the URL, the group's name or an option is invalid.
     """
 
     def __init__(
@@ -135,7 +138,7 @@ class PullConsumer(Participant):
         self._offsets = RemoteOffsetStore(self._client, self._group)
         self._assigned: dict[MessageQueue, _Assigned] = {}
         self._subscriptions: dict[str, SubscriptionData] = {}
-        self._troubles = PullTroubles()
+        self._pull_failures = PullFailureLog()
         self._member = GroupMember(self._group, self._describe, lambda: list(self._subscriptions))
 
     def _describe(self) -> ConsumerData:
@@ -153,13 +156,13 @@ class PullConsumer(Participant):
 
     async def _after_joining(self) -> None:
         if self._config.auto_commit:
-            self._client.start_soon(self._commit_on_and_on)
+            self._client.start_soon(self._auto_commit)
 
     async def _leave(self) -> None:
         self._commits.cancel()
         for assigned in self._assigned.values():
             assigned.scope.cancel()
-        # Shielded: what `poll` gave out is done with, whatever ended the consumer.
+        # Shielded from cancellation: messages that `poll` returned must not be consumed again.
         with anyio.move_on_after(self._client.timeout_s, shield=True):
             if self._config.auto_commit:
                 await self.commit()
@@ -168,20 +171,29 @@ class PullConsumer(Participant):
     # Queues
 
     async def queues(self, topic: str) -> list[MessageQueue]:
-        """The queues of a topic that can be read.
+        """The readable queues of a topic.
 
-        Raises: RouteNotFoundError; ConnectError.
+        Raises:
+          RouteNotFoundError: no name server knows the topic.
+          ConnectError: no name server answered.
         """
         full = self._client.with_namespace(topic)
         return list(subscribe_queues(full, await self._client.route(full)))
 
     def assign(self, queues: Iterable[MessageQueue], selector: MessageSelector = "*") -> None:
-        """Fetch from these queues, and no others; those that stay go on where they are.
+        """Fetch from these queues and from no others.
+
+        Queues that were assigned before keep their positions.
 
         Args:
-          selector: what is wanted of their topics: tags or Sql.
+          queues: the queues; an empty iterable stops fetching.
+          selector: which messages of their topics to receive: tags ("A || B"), Tag or Sql; "*"
+            selects all.
 
-        Raises: ConfigurationError: an expression that cannot be right; ClosedError; ForkedError.
+        Raises:
+          ConfigurationError: the selector is invalid.
+          ClosedError: the consumer is not open.
+          ForkedError: the consumer was opened in the parent of this process.
         """
         self._client.check_open()
         wanted = dict.fromkeys(queues)
@@ -208,16 +220,22 @@ class PullConsumer(Participant):
 
     @property
     def assignment(self) -> list[MessageQueue]:
-        """The queues that are fetched from, sorted."""
+        """The assigned queues, sorted."""
         return sorted(self._assigned)
 
     def pause(self, queues: Iterable[MessageQueue]) -> None:
-        """`poll` gives nothing of these queues until `resume`."""
+        """Stop returning messages of these queues from `poll`, until `resume`.
+
+        Raises: ConfigurationError: a queue is not assigned.
+        """
         for queue in queues:
             self._of(queue).is_paused = True
 
     def resume(self, queues: Iterable[MessageQueue]) -> None:
-        """`poll` gives messages of these queues again."""
+        """Return messages of these queues from `poll` again.
+
+        Raises: ConfigurationError: a queue is not assigned.
+        """
         for queue in queues:
             assigned = self._of(queue)
             assigned.is_paused = False
@@ -233,15 +251,16 @@ class PullConsumer(Participant):
     # Positions
 
     def seek(self, queue: MessageQueue, offset: int) -> None:
-        """Go on at an offset; what was fetched ahead is dropped.
+        """Continue at an offset; messages that were fetched ahead are dropped.
 
         Args:
-          offset: in messages, >= 0.
+          queue: an assigned queue.
+          offset: offset of the next message, >= 0.
 
-        Raises: ConfigurationError: the queue is not assigned, or the offset negative.
+        Raises: ConfigurationError: the queue is not assigned, or the offset is negative.
         """
         if offset < 0:
-            raise ConfigurationError(f"an offset is not negative: {offset}")
+            raise ConfigurationError(f"the offset {offset} is negative: give one from 0 on")
         old = self._of(queue)
         old.scope.cancel()
         new = _Assigned()
@@ -250,53 +269,82 @@ class PullConsumer(Participant):
         self._start(queue, new)
 
     async def seek_to_begin(self, queue: MessageQueue) -> None:
-        """Go on at the first message there is. Raises: as `seek`, and ClientError."""
+        """Continue at the first message that the queue still has.
+
+        Raises: ClientError: the broker cannot be asked; and as `seek`.
+        """
         self.seek(queue, await min_offset(self._client, queue))
 
     async def seek_to_end(self, queue: MessageQueue) -> None:
-        """Go on with the next message to come. Raises: as `seek`, and ClientError."""
+        """Continue at the end of the queue, with the next message that is stored.
+
+        Raises: ClientError: the broker cannot be asked; and as `seek`.
+        """
         self.seek(queue, await max_offset(self._client, queue))
 
     async def seek_to_time(self, queue: MessageQueue, timestamp_ms: int) -> None:
-        """Go on at the first message stored then or later. Raises: as `seek`, and ClientError.
+        """Continue at the first message that was stored at a time or later.
 
         Args:
-          timestamp_ms: ms since 1970.
+          queue: an assigned queue.
+          timestamp_ms: the time, in milliseconds since 1970.
+
+        Raises: ClientError: the broker cannot be asked; and as `seek`.
         """
         self.seek(queue, await search_offset(self._client, queue, timestamp_ms))
 
     async def seek_to_committed(self, queue: MessageQueue) -> None:
-        """Go on where the group committed, or where a new group begins. Raises: ClientError."""
+        """Continue at the committed offset of the group, or where a new group begins.
+
+        Raises: ClientError: the broker cannot be asked; and as `seek`.
+        """
         self.seek(queue, await self._begin(queue))
 
     def position(self, queue: MessageQueue) -> int | None:
-        """Offset of the next message that `poll` gives of a queue; None: not yet known.
+        """The offset of the next message that `poll` returns; None if it is not known yet.
 
         Raises: ConfigurationError: the queue is not assigned.
         """
         return self._of(queue).position
 
     async def committed(self, queue: MessageQueue) -> int | None:
-        """Where the group is, by the broker; None: it never committed. Raises: ClientError."""
+        """The committed offset of the group; None if it has not committed one.
+
+        Raises: ClientError: the broker cannot be asked.
+        """
         return await committed_offset(self._client, queue, self._group)
 
     async def begin_offset(self, queue: MessageQueue) -> int:
-        """Offset of the first message there is. Raises: ClientError."""
+        """The offset of the first message that the queue still has.
+
+        Raises: ClientError: the broker cannot be asked.
+        """
         return await min_offset(self._client, queue)
 
     async def end_offset(self, queue: MessageQueue) -> int:
-        """Offset of the next message to come. Raises: ClientError."""
+        """The offset of the next message to be stored in the queue.
+
+        Raises: ClientError: the broker cannot be asked.
+        """
         return await max_offset(self._client, queue)
 
     async def offset_at(self, queue: MessageQueue, timestamp_ms: int) -> int:
-        """Offset of the first message stored then or later, ms since 1970. Raises: ClientError."""
+        """The offset of the first message that was stored at a time or later.
+
+        Args:
+          queue: the queue.
+          timestamp_ms: the time, in milliseconds since 1970.
+
+        Raises: ClientError: the broker cannot be asked.
+        """
         return await search_offset(self._client, queue, timestamp_ms)
 
     async def commit(self, offsets: Mapping[MessageQueue, int] | None = None) -> None:
-        """Commit offsets of the group; what fails is logged, and tried again with the next commit.
+        """Commit offsets of the group; a failure is logged, and the next commit tries it again.
 
         Args:
-          offsets: queue to the next offset to consume; None: the positions of all queues.
+          offsets: for each queue the offset of the next message to consume; None: the positions of
+            all assigned queues.
         """
         if offsets is None:
             offsets = {q: a.position for q, a in self._assigned.items() if a.position is not None}
@@ -304,7 +352,7 @@ class PullConsumer(Participant):
             self._offsets.update(queue, offset)
         await self._offsets.persist(offsets)
 
-    async def _commit_on_and_on(self) -> None:
+    async def _auto_commit(self) -> None:
         with self._commits:
             while True:
                 await anyio.sleep(self._config.auto_commit_s)
@@ -315,13 +363,18 @@ class PullConsumer(Participant):
     async def poll(
         self, *, count_max: int = PULL_BATCH_SIZE, timeout_s: float = POLL_TIMEOUT_S
     ) -> list[ReceivedMessage]:
-        """Messages of the assigned queues, each queue's in order; their positions move on.
+        """Return messages of the assigned queues, and move the positions past them.
+
+        The messages of each queue are in order.
 
         Args:
-          count_max: of messages, at most; >= 1.
-          timeout_s: seconds to wait for the first; >= 0.
+          count_max: largest number of messages, >= 1.
+          timeout_s: seconds to wait for the first message, >= 0.
 
-        Returns: messages; empty when none came in time.
+        Returns: the messages; an empty list if none arrived in time.
+        Raises:
+          ClosedError: the consumer is not open.
+          ForkedError: the consumer was opened in the parent of this process.
         """
         self._client.check_open()
         taken = self._take(count_max)
@@ -343,7 +396,7 @@ class PullConsumer(Participant):
                 taken.append(message)
                 assigned.wake.set()
             if taken and taken[-1].queue == queue:
-                # So that the next poll begins with another queue.
+                # Move the queue to the end, so that the next poll begins with another one.
                 self._assigned[queue] = self._assigned.pop(queue)
             if len(taken) >= count_max:
                 break
@@ -358,14 +411,18 @@ class PullConsumer(Participant):
         selector: MessageSelector = "*",
         timeout_s: float = 0.0,
     ) -> Pulled:
-        """Pull once; nothing is remembered.
+        """Pull once from any queue; this does not change assignment or positions.
 
         Args:
-          offset: of the first message wanted, in messages.
-          count: of messages, at most.
-          timeout_s: seconds that the broker may wait for a message; 0: none.
+          queue: the queue; it need not be assigned.
+          offset: offset of the first message.
+          count: largest number of messages, >= 1.
+          selector: which messages to receive: tags ("A || B"), Tag or Sql; "*" selects all.
+          timeout_s: seconds that the broker may wait for a message; 0: do not wait.
 
-        Raises: ClientError.
+        Raises:
+          ConfigurationError: the selector is invalid.
+          ClientError: the pull failed.
         """
         subscription = self._subscribe_once(queue.topic, selector)
         result = await pull(
@@ -391,7 +448,7 @@ class PullConsumer(Participant):
     def _subscribe_once(self, topic: str, selector: MessageSelector) -> SubscriptionData:
         if isinstance(selector, FilterClass):
             raise ConfigurationError(
-                "a FilterClass is for push consumers, which upload it: use one, or tags or Sql"
+                "only push consumers support a FilterClass: use a PushConsumer, or tags or Sql"
             )
         try:
             return build_subscription(topic, selector, sub_version=self._client.wall_ms())
@@ -414,7 +471,7 @@ class PullConsumer(Participant):
                 except ClientError as error:
                     await anyio.lowlevel.checkpoint_if_cancelled()
                     assigned.broker_id = 0
-                    self._troubles.tell(queue, error, PULL_RETRY_S)
+                    self._pull_failures.log(queue, error, PULL_RETRY_S)
                     self._client.refresh_soon()
                     await anyio.sleep(PULL_RETRY_S)
 
@@ -440,7 +497,7 @@ class PullConsumer(Participant):
         assigned.broker_id = result.suggest_which_broker_id
         if result.status is PullStatus.OFFSET_ILLEGAL:
             logger.warning(
-                "%s: the offset %d is not there (any more); going on at %d",
+                "%s: the queue does not have the offset %d (any more); continuing at %d",
                 queue,
                 assigned.next_offset,
                 result.next_begin_offset,
@@ -453,5 +510,5 @@ class PullConsumer(Participant):
             assigned.fetched.extend(ReceivedMessage(m, queue, topic) for m in result.messages)
             self._arrival.set()
         elif not assigned.fetched:
-            # What was filtered out is behind us.
+            # All messages up to here were filtered out by the broker.
             assigned.position = result.next_begin_offset

@@ -1,4 +1,4 @@
-"""One pull, and the offsets that say where a group goes on: what both kinds of consumer need.
+"""Pulls and offset stores, which push and pull consumers have in common.
 
 Java counterparts: PullAPIWrapper, RemoteBrokerOffsetStore, LocalFileOffsetStore.
 """
@@ -31,14 +31,15 @@ T = TypeVar("T")
 
 
 class PullResult(msgspec.Struct, frozen=True, gc=False):
-    """The answer to a pull.
+    """The result of a pull.
 
     Attributes:
-      status: whether there are messages, and if not, why.
-      messages: those that the subscription wants, bodies inflated.
-      next_begin_offset: where to pull next, in messages.
-      min_offset, max_offset: what the queue has, in messages.
-      suggest_which_broker_id: whom to ask next; 0: the master.
+      status: FOUND, or the reason why there are no messages.
+      messages: the messages that match the subscription, with decompressed bodies.
+      next_begin_offset: offset of the next pull.
+      min_offset: offset of the first message in the queue.
+      max_offset: offset of the next message to be stored in the queue.
+      suggest_which_broker_id: id of the broker to pull from next; 0: the master.
     """
 
     status: PullStatus
@@ -50,26 +51,27 @@ class PullResult(msgspec.Struct, frozen=True, gc=False):
 
 
 def broker_of(client: Client, queue: MessageQueue, broker_id: int = 0) -> str:
-    """The address to ask about a queue.
+    """The address of a queue's broker, `host:port`.
 
-    Raises: ConnectError: no name server says where the broker is.
+    Raises: ConnectError: no route names the broker.
     """
     return _known(client.broker_address(queue.broker_name, broker_id), queue)
 
 
 def reader_of(client: Client, queue: MessageQueue) -> str:
-    """The address to read a queue at, and to note there how far a group is.
+    """The address, `host:port`, to read a queue from and to commit its offsets to.
 
-    A slave while there is no master: what it hears then, its master may never hear.
+    It is a slave's while there is no master. Offsets that are committed to a slave may never reach
+    the master.
 
-    Raises: ConnectError: no name server says where the broker is.
+    Raises: ConnectError: no route names the broker.
     """
     return _known(client.reading_address(queue.broker_name), queue)
 
 
 def _known(address: str | None, queue: MessageQueue) -> str:
     if address is None:
-        raise ConnectError(queue.broker_name, "no name server says where this broker is")
+        raise ConnectError(queue.broker_name, "no route of the name servers names this broker")
     return address
 
 
@@ -91,20 +93,28 @@ async def pull(
     """Pull once.
 
     Args:
-      queue: its topic with namespace.
-      group: with namespace.
-      offset: of the first message wanted, in messages.
-      count: of messages, at most.
-      suspend_s: seconds that the broker may hold the pull when there is nothing; 0: none.
+      client: an open client.
+      queue: the queue; its topic has the namespace.
+      subscription: which messages to receive.
+      group: name of the group, with namespace.
+      offset: offset of the first message.
+      count: largest number of messages.
+      suspend_s: seconds that the broker may hold the pull while there are no messages; 0: none.
       timeout_s: seconds to wait for the answer; more than `suspend_s`.
-      commit_offset: the group's offset to note on the way; 0: none. A slave gets none.
-      broker_id: 0: the master, or a slave while there is none; else what the last pull suggested,
-        or any that is there.
-      is_subscription_sent: send the subscription with the pull; else heartbeats have brought it.
-      filter_server: `host:port` of a filter server to ask in place of the broker.
+      commit_offset: the group's offset, to be committed with the pull; 0: none. It is not sent to
+        slaves.
+      broker_id: 0 for the master, or a slave while there is no master; otherwise the id that the
+        last pull suggested, or any other of this broker name.
+      is_subscription_sent: send the subscription with the pull; otherwise the broker uses that of
+        the heartbeats.
+      filter_server: address of a filter server to pull from instead of the broker, `host:port`.
 
-    Raises: ServerError; ConnectError; RequestTimeoutError; BadAnswerError; ConfigurationError: a
-      body is compressed in a way that needs a package.
+    Raises:
+      ServerError: the broker refused the pull.
+      ConnectError: the broker cannot be reached, or the connection was lost.
+      RequestTimeoutError: no answer arrived in time.
+      BadAnswerError: the answer cannot be decoded.
+      ConfigurationError: a body is compressed in a way that needs a package.
     """
     request = requests.pull(
         queue,
@@ -147,22 +157,23 @@ def _pull_result(answer: PullAnswer, subscription: SubscriptionData) -> PullResu
     )
 
 
-class PullTroubles:
-    """Says in the log why pulls of a consumer failed, and how it goes on.
+class PullFailureLog:
+    """Logs the failed pulls of one consumer.
 
-    Messages that only a package can inflate say so once per topic: the pull is tried again until
-    it is installed or they are gone, and the group's offset does not move past them.
+    That a body cannot be decompressed without a package is logged once per topic. The pull is
+    retried until the package is installed or the messages have expired; the group's offset does not
+    move past them.
     """
 
     def __init__(self) -> None:
-        self._told: set[str] = set()
+        self._logged: set[str] = set()
 
-    def tell(self, queue: MessageQueue, error: ClientError, pause_s: float) -> None:
-        """Log that a pull of this queue failed, and that the next one comes after `pause_s`."""
+    def log(self, queue: MessageQueue, error: ClientError, pause_s: float) -> None:
+        """Log that a pull of this queue failed, and that the next one follows after `pause_s`."""
         if not isinstance(error, ConfigurationError):
-            logger.warning("a pull of %s failed, once more in %g s: %s", queue, pause_s, error)
-        elif queue.topic not in self._told:
-            self._told.add(queue.topic)
+            logger.warning("a pull of %s failed, retrying in %g s: %s", queue, pause_s, error)
+        elif queue.topic not in self._logged:
+            self._logged.add(queue.topic)
             logger.error(
                 "messages of the topic %s cannot be read here, and wait at the broker: %s",
                 queue.topic,
@@ -171,17 +182,17 @@ class PullTroubles:
 
 
 async def max_offset(client: Client, queue: MessageQueue) -> int:
-    """Queue offset of the next message to come. Raises: as `Client.request`."""
+    """The offset of the next message to be stored in a queue. Raises: as `Client.request`."""
     return await _ask(client, queue, broker_of(client, queue), requests.max_offset(queue))
 
 
 async def min_offset(client: Client, queue: MessageQueue) -> int:
-    """Queue offset of the first message that is there. Raises: as `Client.request`."""
+    """The offset of the first message that a queue still has. Raises: as `Client.request`."""
     return await _ask(client, queue, broker_of(client, queue), requests.min_offset(queue))
 
 
 async def search_offset(client: Client, queue: MessageQueue, timestamp_ms: int) -> int:
-    """Queue offset of the first message stored at a time or later, ms since 1970.
+    """The offset of the first message stored at `timestamp_ms` (ms since 1970) or later.
 
     Raises: as `Client.request`.
     """
@@ -190,7 +201,7 @@ async def search_offset(client: Client, queue: MessageQueue, timestamp_ms: int) 
 
 
 async def committed_offset(client: Client, queue: MessageQueue, group: str) -> int | None:
-    """Where a group goes on, by the master or a slave in its place; None: it never committed.
+    """The committed offset of a group, from the master or a slave in its place; None if none is.
 
     Raises: as `Client.request`.
     """
@@ -199,10 +210,10 @@ async def committed_offset(client: Client, queue: MessageQueue, group: str) -> i
 
 
 async def commit_offset(client: Client, queue: MessageQueue, group: str, offset: int) -> None:
-    """Note where a group goes on.
+    """Commit an offset of a group.
 
-    A broker that has not had our first heartbeat yet does not know the group: it gets one, and
-    then the request once more.
+    A broker that has not received the first heartbeat does not know the group. Then a heartbeat is
+    sent, and the request is repeated.
 
     Raises: as `Client.request`.
     """
@@ -223,32 +234,32 @@ async def _ask(client: Client, queue: MessageQueue, address: str, request: Queue
 
 
 class OffsetStore(Protocol):
-    """Where a consumer notes how far it is."""
+    """The offsets of a consumer: in memory, and persisted."""
 
     def update(self, queue: MessageQueue, offset: int) -> None:
-        """Note an offset in memory."""
+        """Set an offset in memory."""
 
     def known(self, queue: MessageQueue) -> int | None:
-        """The offset noted in memory."""
+        """The offset in memory; None if there is none."""
         ...
 
     async def read(self, queue: MessageQueue) -> int | None:
-        """The offset that was kept; None: none was. Raises: ClientError."""
+        """The persisted offset; None if there is none. Raises: ClientError: it cannot be read."""
         ...
 
     async def persist(self, queues: Iterable[MessageQueue]) -> None:
-        """Keep what was noted of these queues; what fails is logged, and kept the next time."""
+        """Persist the offsets of these queues; a failure is logged, and the next call retries."""
 
     def remove(self, queue: MessageQueue) -> None:
-        """Forget what was noted in memory."""
+        """Remove an offset from memory."""
 
 
 class RemoteOffsetStore:
-    """Offsets of a group, kept by the brokers.
+    """The offsets of a group, persisted by the brokers.
 
     Args:
-      client: open.
-      group: with namespace.
+      client: an open client.
+      group: name of the group, with namespace.
     """
 
     def __init__(self, client: Client, group: str) -> None:
@@ -258,11 +269,11 @@ class RemoteOffsetStore:
         self._persisted: dict[MessageQueue, int] = {}
 
     def update(self, queue: MessageQueue, offset: int) -> None:
-        """Note an offset in memory."""
+        """Set an offset in memory."""
         self._offsets[queue] = offset
 
     def known(self, queue: MessageQueue) -> int | None:
-        """The offset noted in memory."""
+        """The offset in memory; None if there is none."""
         return self._offsets.get(queue)
 
     async def read(self, queue: MessageQueue) -> int | None:
@@ -270,7 +281,7 @@ class RemoteOffsetStore:
         return await committed_offset(self._client, queue, self._group)
 
     async def persist(self, queues: Iterable[MessageQueue]) -> None:
-        """Tell the brokers what changed."""
+        """Commit the offsets that have changed."""
         for queue in queues:
             offset = self._offsets.get(queue)
             if offset is None or offset == self._persisted.get(queue):
@@ -282,18 +293,20 @@ class RemoteOffsetStore:
                 logger.warning("offset %d of %s was not committed: %s", offset, queue, error)
 
     def remove(self, queue: MessageQueue) -> None:
-        """Forget what was noted in memory."""
+        """Remove an offset from memory."""
         self._offsets.pop(queue, None)
         self._persisted.pop(queue, None)
 
 
 class LocalOffsetStore:
-    """Offsets of a broadcasting consumer: each keeps its own, in a file if it is given one.
+    """The offsets of a broadcasting consumer, which does not share them with its group.
 
-    The file is as Java's client writes it: `{"offsetTable":{{"brokerName":...}:5}}`.
+    The file has the format of the Java client: `{"offsetTable":{{"brokerName":...}:5}}`.
 
     Args:
-      path: of the file; None: the offsets last as long as the consumer.
+      path: path of the file; None: the offsets are kept in memory only.
+
+    Raises: ConfigurationError: the file cannot be read as offsets.
     """
 
     def __init__(self, path: Path | None) -> None:
@@ -304,19 +317,19 @@ class LocalOffsetStore:
             self._kept = _read_offsets(path)
 
     def update(self, queue: MessageQueue, offset: int) -> None:
-        """Note an offset in memory."""
+        """Set an offset in memory."""
         self._offsets[queue] = offset
 
     def known(self, queue: MessageQueue) -> int | None:
-        """The offset noted in memory."""
+        """The offset in memory; None if there is none."""
         return self._offsets.get(queue)
 
     async def read(self, queue: MessageQueue) -> int | None:
-        """The offset of the file."""
+        """The offset in the file."""
         return self._kept.get(queue)
 
     async def persist(self, queues: Iterable[MessageQueue]) -> None:
-        """Write the file anew, by way of a temporary one."""
+        """Rewrite the file, by renaming a temporary one."""
         changed = {q: self._offsets[q] for q in queues if q in self._offsets}
         if self._path is None or changed.items() <= self._kept.items():
             self._kept.update(changed)
@@ -333,7 +346,7 @@ class LocalOffsetStore:
                 temporary.unlink()
 
     def remove(self, queue: MessageQueue) -> None:
-        """Forget what was noted in memory."""
+        """Remove an offset from memory."""
         self._offsets.pop(queue, None)
 
 
@@ -351,9 +364,13 @@ def _read_offsets(path: Path) -> dict[MessageQueue, int]:
 
 
 def offset_table(tree: object, member: str) -> dict[MessageQueue, int]:
-    """A map from queues to offsets, as RocketMQ's JSON has it.
+    """The map from queues to offsets in a JSON tree of RocketMQ.
 
-    Raises: RemoteProtocolError: it is none.
+    Args:
+      tree: the decoded JSON.
+      member: name of the map's member.
+
+    Raises: RemoteProtocolError: the member is not such a map.
     """
     try:
         table = tree.get(member) if isinstance(tree, dict) else None

@@ -1,7 +1,7 @@
-"""Consuming as a member of a group: queues are shared out, messages come by themselves.
+"""The push consumer: a member of a group that receives messages of the queues assigned to it.
 
-Every queue that the member has is pulled by one task, into a ProcessQueue; what is there is
-handed out to those that iterate, or to handlers; what is settled moves the group's offset on.
+One task for each assigned queue pulls messages into a ProcessQueue. From there they are delivered
+to iterations or handlers. When messages are settled, the offset of the group moves past them.
 
 Java counterpart: DefaultMQPushConsumer, DefaultMQPushConsumerImpl, PullMessageService,
 ConsumeMessageConcurrentlyService, ConsumeMessageOrderlyService.
@@ -53,15 +53,15 @@ from .errors import (
     ServerError,
 )
 from .filter_servers import FilterServers
-from .interceptor import tell_handed_out
+from .interceptor import call_before_consume
 from .members import GroupMember
 from .options import split_options
 from .participant import Participant, configured
 from .pulling import (
     LocalOffsetStore,
     OffsetStore,
+    PullFailureLog,
     PullResult,
-    PullTroubles,
     RemoteOffsetStore,
     max_offset,
     pull,
@@ -93,7 +93,7 @@ logger = logging.getLogger(__name__)
 
 
 class PushConsumer(Participant):
-    """Consumes as a member of a group.
+    """Consumes messages as a member of a group.
 
     Use, under trio or asyncio::
 
@@ -101,18 +101,19 @@ class PushConsumer(Participant):
             async for message in consumer:
                 ...
 
-    A message is acknowledged when the next one is asked for; one that a loop broke off at comes
-    again. `messages(auto_ack=False)` leaves it to `message.ack()` and `message.retry()`, and `run`
-    calls a handler for many messages at a time.
+    In such a loop, a message is acknowledged when the next one is requested; if the loop ends early
+    (`break`, an exception), its last message is redelivered. With `messages(auto_ack=False)` the
+    program calls `message.ack()` or `message.retry()` itself, and `run` calls a handler for several
+    messages concurrently.
 
     Args:
-      client: a URL, or an open Client that is shared with others.
-      group: its group.
-      subscriptions: topics, with what is wanted of each: "*", tags ("A || B"), Tag, Sql, or
-        FilterClass.
-      options: see PushConsumerOptions; those of ClientOptions only with a URL.
+      client: the URL of a cluster, or an open Client to share with other objects.
+      group: the consumer group that it joins.
+      subscriptions: the topics to consume, each with the messages to receive: "*" for all, tags
+        ("A || B"), Tag, Sql or FilterClass.
+      options: see PushConsumerOptions; those of ClientOptions are allowed only with a URL.
 
-    Raises: ConfigurationError: an argument cannot be right.
+    Raises: ConfigurationError: the URL, a name, a selector or an option is invalid.
     """
 
     def __init__(
@@ -126,7 +127,7 @@ class PushConsumer(Participant):
         self._config, client_options = split_options(PushConsumerConfig, options)
         super().__init__(client, client_options, group, check_consumer_group)
         if not subscriptions:
-            raise ConfigurationError("a consumer without subscriptions would never get a message")
+            raise ConfigurationError("there are no subscriptions: give at least one topic")
         self._subscriptions: dict[str, SubscriptionData] = {}
         self._filter_classes: dict[str, FilterClass] = {}
         for topic, selector in subscriptions.items():
@@ -145,7 +146,7 @@ class PushConsumer(Participant):
         self._is_stopping = False
         self._started_ms = 0
         self._handler: Handler | None = None
-        self._troubles = PullTroubles()
+        self._pull_failures = PullFailureLog()
         self._rebalance = Rebalance(
             self._client,
             self._group,
@@ -167,7 +168,7 @@ class PushConsumer(Participant):
                 **reports.processors(self),
             },
             on_routes_changed=self._on_routes_changed,
-            on_heartbeat=self._filter_servers.soon,
+            on_heartbeat=self._filter_servers.upload_soon,
         )
 
     def _describe(self) -> ConsumerData:
@@ -189,59 +190,59 @@ class PushConsumer(Participant):
             self._filter_classes[topic] = selector
 
     def _on_routes_changed(self) -> None:
-        self._rebalance.soon()
-        # There may be a filter server that does not have our classes.
-        self._filter_servers.soon()
+        self._rebalance.rebalance_soon()
+        # The route may have a new filter server, which does not have the classes.
+        self._filter_servers.upload_soon()
 
-    # What it is and has
+    # Properties
 
     @property
     def subscriptions(self) -> list[SubscriptionData]:
-        """The subscriptions as brokers have them: with namespace, and with the retry topic."""
+        """The subscriptions as brokers know them: with namespace, and with the retry topic."""
         return list(self._subscriptions.values())
 
     @property
     def is_orderly(self) -> bool:
-        """Whether each queue's messages come one after the other."""
+        """Whether the messages of each queue are consumed one at a time, in order."""
         return self._config.is_orderly
 
     @property
     def consume_timeout_s(self) -> float:
-        """Seconds that a handler may take."""
+        """Time limit of a handler, in seconds."""
         return self._config.consume_timeout_s
 
     @property
     def started_ms(self) -> int:
-        """When it was opened, ms since 1970; 0: it was not."""
+        """Time of opening, in milliseconds since 1970; 0 before."""
         return self._started_ms
 
     @property
     def handler(self) -> Handler | None:
-        """What `run` calls now."""
+        """The handler that `run` calls; None while `run` is not running."""
         return self._handler
 
     @property
     def process_queues(self) -> dict[MessageQueue, ProcessQueue[PushedMessage]]:
-        """What is held of each queue."""
+        """The messages in memory, by queue."""
         return {
             queue: assigned.process_queue for queue, assigned in self._rebalance.assigned.items()
         }
 
     @property
     def positions(self) -> dict[MessageQueue, int]:
-        """Where each queue's consumption is, in messages, as far as something was consumed."""
+        """The offset of each queue at which consumption continues, where it is known."""
         known = {queue: self._offsets.known(queue) for queue in self._rebalance.assigned}
         return {queue: offset for queue, offset in known.items() if offset is not None}
 
     def unassigned_message(self, ext: MessageExt, queue: MessageQueue) -> PushedMessage:
-        """A message that came another way than by a pull; settling it changes nothing."""
+        """A message that did not arrive by a pull; settling it has no effect."""
         assigned = AssignedQueue(queue, SubscriptionData(topic=queue.topic), self._config)
         assigned.drop()
         return self._pushed(ext, assigned)
 
     @property
     def queues(self) -> list[MessageQueue]:
-        """The queues that this member has now, sorted."""
+        """The queues that are assigned to this consumer, sorted."""
         return sorted(self._rebalance.assigned)
 
     # Lifecycle
@@ -253,12 +254,12 @@ class PushConsumer(Participant):
             try:
                 await self._client.route(topic)
             except RouteNotFoundError:
-                # A retry topic is made by the first heartbeat; another may come yet.
+                # The first heartbeat creates the retry topic. Others may be created later.
                 if topic != self._retry_topic:
                     logger.warning("no name server knows the topic %s (yet)", topic)
 
     async def _after_joining(self) -> None:
-        # Brokers serve pulls of groups that they know.
+        # Brokers refuse pulls of groups of which they have received no heartbeat.
         await self._client.heartbeat()
         for work in (self._rebalance.run_once, self._persist):
             self._client.start_soon(self._until_stopped, work)
@@ -277,7 +278,7 @@ class PushConsumer(Participant):
         await super().__aexit__(kind, error, traceback)
 
     def stop(self) -> None:
-        """Pull no more; iterations end, and `run` returns when its handlers have."""
+        """Stop pulling: iterations end, and `run` returns once its handlers have returned."""
         if self._is_stopping:
             return
         self._is_stopping = True
@@ -287,7 +288,7 @@ class PushConsumer(Participant):
         self._arrival.set()
 
     async def _leave(self) -> None:
-        # Shielded: a program that cancels the consumer does not want its messages twice.
+        # Shielded from cancellation: messages that were acknowledged must not be redelivered.
         with anyio.move_on_after(self._config.close_timeout_s, shield=True):
             await self.commit()
             await self._rebalance.release()
@@ -309,41 +310,52 @@ class PushConsumer(Participant):
     async def _on_ids_changed(
         self, connection: Connection, command: RemotingCommand
     ) -> RemotingCommand | None:
-        self._rebalance.soon()
+        self._rebalance.rebalance_soon()
         return None
 
     async def rebalance(self) -> bool:
-        """Share the queues out now; False: not all topics could be.
+        """Reassign the queues of all topics now.
 
-        Runs by itself when members come or go, when routes change, and every 20 s.
+        This also happens automatically: when members join or leave, when routes change, and every
+        20 s.
+
+        Returns: False if the queues of some topics could not be assigned.
         """
         return await self._rebalance.rebalance()
 
     async def commit(self) -> None:
-        """Commit the offsets of all queues now; what fails is logged, and tried again later."""
+        """Commit the offsets of all queues now; a failure is logged, and retried later."""
         await self._offsets.persist(list(self._rebalance.assigned))
 
     async def reset(self, offsets: Mapping[MessageQueue, int]) -> None:
-        """Go on elsewhere in these queues, as far as this member has them."""
+        """Continue at other offsets.
+
+        Args:
+          offsets: for each queue the offset of the next message; queues that are not assigned to
+            this consumer are ignored.
+        """
         await self._rebalance.reset(offsets)
 
-    # Handing out
+    # Messages
 
     def __aiter__(self) -> AsyncIterator[PushedMessage]:
         return self.messages()
 
     def messages(self, *, auto_ack: bool = True) -> AsyncIterator[PushedMessage]:
-        """All messages that come; several tasks may iterate at the same time.
+        """Iterate over messages until `stop`; several tasks can iterate at the same time.
 
         Args:
-          auto_ack: acknowledge each when the next one is asked for, unless it is settled already.
+          auto_ack: acknowledge each message when the next one is requested, unless it is settled
+            already.
         """
         return Messages(self.receive, auto_ack)
 
     async def receive(self) -> PushedMessage:
-        """The next message, to be settled by the caller.
+        """Wait for the next message, which the caller settles by `ack` or `retry`.
 
-        Raises: ClosedError: the consumer was stopped.
+        Raises:
+          ClosedError: the consumer is not open, or was stopped.
+          ForkedError: the consumer was opened in the parent of this process.
         """
         self._client.check_open()
         while True:
@@ -357,23 +369,30 @@ class PushConsumer(Participant):
             await self._arrival.wait()
 
     def receive_nowait(self) -> PushedMessage | None:
-        """The next message if one is there already, to be settled by the caller."""
+        """The next message, which the caller settles; None if there is none at the moment."""
         while self._ready:
             message = self._ready.popleft()
             if not message.is_revoked:
-                tell_handed_out(self._client.interceptors, message)
+                call_before_consume(self._client.interceptors, message)
                 return message
         return None
 
     async def run(self, handler: Handler, *, concurrency: int = CONCURRENCY) -> None:
-        """Call a handler for each message until `stop`.
+        """Call a handler with each message until `stop`.
 
-        An exception is logged, and the message comes again; RetryLater says when. A handler that
-        takes longer than `consume_timeout_s` is cancelled, if it is async, and the message comes
-        again. A plain function runs in the loop: it must not block.
+        If the handler returns, the message is acknowledged. If it raises, the exception is logged
+        and the message is redelivered; RetryLater sets the delay. An async handler that takes
+        longer than `consume_timeout_s` is cancelled, and the message is redelivered.
 
         Args:
-          concurrency: handlers at one time; 1 to 1,024.
+          handler: an async function, or a plain one, which must not block: it is called in the
+            event loop.
+          concurrency: largest number of handlers at a time, 1 to 1,024.
+
+        Raises:
+          ConfigurationError: `concurrency` is out of range, or the consumer runs a handler already.
+          ClosedError: the consumer is not open.
+          ForkedError: the consumer was opened in the parent of this process.
         """
         if not 1 <= concurrency <= 1024:
             raise ConfigurationError(f"concurrency {concurrency} is not in 1..1024")
@@ -393,9 +412,9 @@ class PushConsumer(Participant):
 
     @contextmanager
     def handling(self, handler: Handler) -> Iterator[None]:
-        """Have an administrator's messages handled by this function while the block runs.
+        """Set the handler for messages that an administrator sends, inside a `with` block.
 
-        Raises: ConfigurationError: `run` has a handler already.
+        Raises: ConfigurationError: the consumer runs a handler already.
         """
         if self._handler is not None:
             raise ConfigurationError("this consumer runs a handler already")
@@ -412,21 +431,21 @@ class PushConsumer(Participant):
                 outcome = handler(message)
                 if inspect.isawaitable(outcome):
                     await outcome
-        except RetryLater as wish:
-            await message.retry(wish.delay_level)
+        except RetryLater as retry:
+            await message.retry(retry.delay_level)
         except Exception:
-            logger.exception("the handler of %s failed; it comes again", message)
+            logger.exception("the handler failed for %s; it will be redelivered", message)
             await message.retry()
         else:
             if scope.cancelled_caught:
                 late = HandlerTimeoutError(message.message_id, timeout_s)
-                logger.error("%s; it comes again", late)
+                logger.error("%s; the message will be redelivered", late)
                 await message.retry()
             else:
                 message.ack()
 
     def _hand_out(self, messages: Sequence[PushedMessage]) -> None:
-        # What is settled after `stop` brings no further message of its queue.
+        # After `stop`, a settled message must not bring the next message of an orderly queue.
         if not self._is_stopping:
             self._ready.extend(messages)
             self._arrival.set()
@@ -476,7 +495,7 @@ class PushConsumer(Participant):
             return
         if result.status is PullStatus.OFFSET_ILLEGAL:
             logger.warning(
-                "%s: the offset %d is not there (any more); going on at %d",
+                "%s: the queue does not have the offset %d (any more); continuing at %d",
                 queue,
                 assigned.next_offset,
                 result.next_begin_offset,
@@ -485,10 +504,10 @@ class PushConsumer(Participant):
             self._offsets.update(queue, result.next_begin_offset)
             await self._offsets.persist([queue])
         assigned.next_offset = result.next_begin_offset
-        self._take_in(result, assigned)
+        self._on_pulled(result, assigned)
 
-    def _take_in(self, result: PullResult, assigned: AssignedQueue) -> None:
-        """Hold and hand out what a pull brought."""
+    def _on_pulled(self, result: PullResult, assigned: AssignedQueue) -> None:
+        """Store the messages of a pull in the ProcessQueue, and deliver them."""
         if result.messages:
             pushed = [self._pushed(ext, assigned) for ext in result.messages]
             assigned.process_queue.put(pushed, max_offset=result.max_offset)
@@ -497,7 +516,7 @@ class PushConsumer(Participant):
             else:
                 self._hand_out(pushed)
         elif assigned.process_queue.count == 0:
-            # What was filtered out is done with.
+            # The broker filtered all messages out: commit an offset behind them.
             self._offsets.update(assigned.queue, result.next_begin_offset)
 
     def _pushed(self, ext: MessageExt, assigned: AssignedQueue) -> PushedMessage:
@@ -523,7 +542,7 @@ class PushConsumer(Participant):
         return await max_offset(self._client, queue)
 
     async def _after_pull_failed(self, assigned: AssignedQueue, error: ClientError) -> None:
-        # Whoever cancels the program ends the connections too: that is no news.
+        # Cancelling the program also closes connections: do not log that.
         await anyio.lowlevel.checkpoint_if_cancelled()
         code = error.code if isinstance(error, ServerError) else None
         if code in (
@@ -531,10 +550,10 @@ class PushConsumer(Participant):
             ResponseCode.SUBSCRIPTION_NOT_LATEST,
             ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
         ):
-            # A broker that was restarted knows no group.
+            # After a restart, a broker has not received the group's heartbeat yet.
             self._client.heartbeat_soon()
         else:
             self._client.refresh_soon()
         assigned.broker_id = 0
-        self._troubles.tell(assigned.queue, error, PULL_RETRY_S)
+        self._pull_failures.log(assigned.queue, error, PULL_RETRY_S)
         await anyio.sleep(PULL_RETRY_S)

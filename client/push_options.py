@@ -1,4 +1,4 @@
-"""A push consumer's options and their defaults, which are RocketMQ's.
+"""Options of the push consumer and their defaults, which are RocketMQ's.
 
 Java counterpart: the fields of DefaultMQPushConsumer.
 """
@@ -14,42 +14,52 @@ from .consumer_options import ConsumerConfig, ConsumerOptions
 from .core.allocation import AllocateMessageQueueAveragely, AllocateMessageQueueStrategy
 
 PULL_THRESHOLD_SIZE_FOR_QUEUE: Final = 100 * 1024 * 1024
-"""Bytes likewise. RocketMQ: the same name, 100 MiB."""
+"""Bytes of a queue in memory at which pulling pauses. RocketMQ: pullThresholdSizeForQueue."""
 CONSUME_CONCURRENTLY_MAX_SPAN: Final = 2000
-"""Offsets between the first and the last message in memory. RocketMQ: the same name."""
+"""Offsets between the first and the last message in memory at which pulling pauses.
+
+RocketMQ: consumeConcurrentlyMaxSpan.
+"""
 SUSPEND_S: Final = 15.0
-"""How long a broker holds a pull. RocketMQ: brokerSuspendMaxTimeMillis 15,000."""
+"""Time that a broker holds a pull. RocketMQ: brokerSuspendMaxTimeMillis 15,000."""
 PULL_RETRY_S: Final = 3.0
-"""Pause after a pull that failed. RocketMQ: pullTimeDelayMillsWhenException 3,000."""
+"""Pause after a failed pull. RocketMQ: pullTimeDelayMillsWhenException 3,000."""
 PERSIST_OFFSETS_S: Final = 5.0
 """RocketMQ: persistConsumerOffsetInterval 5,000."""
 REBALANCE_S: Final = 20.0
 """RocketMQ: rocketmq.client.rebalance.waitInterval 20,000."""
 MISSING_TOPIC_S: Final = 2.0
-"""Pause before a topic that no name server knew is looked for again. (Java's client: 30 s.)"""
+"""Pause before a topic that no name server knew is looked up again. (Java's client: 30 s.)"""
 REBALANCE_RETRY_S: Final = 1.0
-"""Pause after a rebalance that could not be completed. RocketMQ: ...rebalance.minInterval 1,000."""
+"""Pause after an incomplete rebalance. RocketMQ: rocketmq.client.rebalance.minInterval 1,000."""
 LOCK_S: Final = 20.0
-"""How often locks are renewed; brokers keep them 60 s. RocketMQ: ...rebalance.lockInterval."""
+"""Interval of renewing locks, which expire at the broker after 60 s.
+
+RocketMQ: rocketmq.client.rebalance.lockInterval.
+"""
 CONSUME_TIMEOUT_S: Final = 15 * 60.0
 """RocketMQ: consumeTimeout 15 minutes."""
 SUSPEND_QUEUE_S: Final = 1.0
 """RocketMQ: suspendCurrentQueueTimeMillis 1,000."""
 CONSUME_AGAIN_S: Final = 5.0
-"""When a message comes again that no broker took back. Source: submitConsumeRequestLater."""
+"""Delay of a redelivery by the client itself, for messages that could not be sent back.
+
+Source: submitConsumeRequestLater.
+"""
 CONCURRENCY: Final = 20
-"""Handlers at one time. RocketMQ: consumeThreadMin and Max 20."""
+"""Number of concurrent handlers. RocketMQ: consumeThreadMin and consumeThreadMax 20."""
 CLOSE_TIMEOUT_S: Final = 5.0
-"""How long closing may take for offsets and locks."""
+"""Time limit for committing offsets and releasing locks when the consumer is closed."""
 MAX_RECONSUME_TIMES: Final = 16
-"""RocketMQ: maxReconsumeTimes of a concurrent consumer; an orderly one tries for ever."""
+"""RocketMQ: maxReconsumeTimes of a concurrent consumer; an orderly one retries for ever."""
 
 
 class RetryLater(Exception):
-    """Raised by a handler: hand the message out again later.
+    """Raised by a handler to have its message redelivered later.
 
     Args:
-      delay_level: 1 to 18; 0: the broker's ladder, longer each time; -1: never, to the DLQ.
+      delay_level: 1 to 18 for a delay of the broker's table; 0 for delays that grow with each
+        retry; -1 to send it to the dead-letter queue instead.
     """
 
     def __init__(self, delay_level: int = 0) -> None:
@@ -58,35 +68,45 @@ class RetryLater(Exception):
 
 
 class RebalanceListener:
-    """Hears which queues a consumer gets and gives; override what is of use."""
+    """Is notified when queues are assigned to a consumer or revoked; override the methods you need.
+
+    The methods are called in the client's event loop, so they must not block. Exceptions are
+    logged.
+    """
 
     def on_assign(self, queues: Sequence[MessageQueue]) -> None:
-        """These queues are about to be pulled."""
+        """Called before the first pull from newly assigned queues."""
 
     def on_revoke(self, queues: Sequence[MessageQueue]) -> None:
-        """These queues belong to somebody else now; their offsets have been committed."""
+        """Called after queues were revoked and their offsets committed."""
 
 
 class PushConsumerOptions(ConsumerOptions, total=False):
-    """Keyword arguments of a push consumer, beside those of ConsumerOptions and of its client.
+    """Keyword arguments of a push consumer, in addition to ConsumerOptions and ClientOptions.
 
     Keys:
-      message_model: CLUSTERING (each message to one of the group), or BROADCASTING (to all).
-      is_orderly: each queue's messages one after the other, by a lock at the broker; False.
-      consume_timestamp_ms: where a group begins with CONSUME_FROM_TIMESTAMP, ms since 1970; half an
-        hour ago.
-      strategy: shares queues among the members; AllocateMessageQueueAveragely.
-      pull_threshold_size_for_queue: bytes of a queue in memory at which pulling pauses; 100 MiB.
-      consume_concurrently_max_span: offsets between first and last in memory; 2,000.
-      max_reconsume_times: retries before the DLQ; 16, and for ever if orderly.
-      consume_timeout_s: seconds that a handler may take; 900.
-      suspend_queue_s: pause of an ordered queue after a failure; 1.
-      rebalance_s: seconds between rebalances without a cause; 20.
-      persist_offsets_s: seconds between commits; 5.
-      close_timeout_s: seconds that closing may take; 5.
-      offset_path: file of a broadcasting consumer's offsets; default: they are not kept.
-      listener: hears of rebalances.
-      deserializer: makes a message's `value` of its body.
+      message_model: CLUSTERING to deliver each message to one member of the group (the default), or
+        BROADCASTING to deliver it to all members.
+      is_orderly: consume the messages of each queue one at a time, in order, with a lock at the
+        broker; default False.
+      consume_timestamp_ms: with CONSUME_FROM_TIMESTAMP, the time from which on a new group receives
+        messages, in milliseconds since 1970; default: half an hour ago.
+      strategy: assigns queues to the members of the group; all members must use the same. Default
+        AllocateMessageQueueAveragely.
+      pull_threshold_size_for_queue: bytes of a queue in memory at which pulling pauses; default
+        100 MiB.
+      consume_concurrently_max_span: difference of the first and last offset of a queue in memory at
+        which pulling pauses, unless `is_orderly`; default 2,000.
+      max_reconsume_times: number of redeliveries before a message is sent to the dead-letter queue;
+        default 16, or unlimited if `is_orderly`.
+      consume_timeout_s: time limit of a handler, in seconds; default 900.
+      suspend_queue_s: seconds that an orderly queue pauses after a failure; default 1.
+      rebalance_s: seconds between periodic rebalances; default 20.
+      persist_offsets_s: seconds between commits of the offsets; default 5.
+      close_timeout_s: time limit of closing, in seconds; default 5.
+      offset_path: file for the offsets of a broadcasting consumer; default: they are not saved.
+      listener: see RebalanceListener; default: none.
+      deserializer: converts the body of a message to its `value`; default: `value` is the body.
     """
 
     message_model: MessageModel
@@ -107,7 +127,7 @@ class PushConsumerOptions(ConsumerOptions, total=False):
 
 
 class PushConsumerConfig(ConsumerConfig, frozen=True, kw_only=True):
-    """The values of PushConsumerOptions that are not the client's."""
+    """The values of PushConsumerOptions without those of ClientOptions."""
 
     message_model: MessageModel = MessageModel.CLUSTERING
     is_orderly: bool = False

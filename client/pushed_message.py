@@ -1,4 +1,4 @@
-"""A message of a push consumer, and the queue that it came from.
+"""The messages of a push consumer, and the queues assigned to it.
 
 Java counterparts: MessageExt with ConsumeConcurrentlyStatus or ConsumeOrderlyStatus, ProcessQueue.
 """
@@ -21,31 +21,31 @@ from .push_options import PushConsumerConfig, RetryLater
 
 
 class ConsumeResults(Protocol):
-    """Who settles the messages of a consumer."""
+    """Settles the messages of a consumer."""
 
     @property
     def deserializer(self) -> Callable[[bytes], Any] | None:
-        """Makes a message's `value` of its body."""
+        """Converts the body of a message to its `value`."""
         ...
 
     def ack(self, message: PushedMessage, assigned: AssignedQueue) -> None:
-        """The message is done with."""
+        """Acknowledge a message."""
 
     async def retry(
         self, message: PushedMessage, ext: MessageExt, assigned: AssignedQueue, delay_level: int
     ) -> None:
-        """The message is to come again; `ext` is what it was made of."""
+        """Have a message redelivered; `ext` is its decoded record."""
 
 
 class PushedMessage(ReceivedMessage):
-    """A message that a push consumer handed out, to be settled once: `ack` or `retry`.
+    """A message that a push consumer delivered; settle it once, by `ack` or `retry`.
 
     Args:
-      ext: decoded, its body inflated.
-      topic: without namespace; of a retry the one it was first sent to.
-      assigned: where it was pulled from.
-      results: does what `ack` and `retry` say.
-      reconsume_times: how often it was handed out before.
+      ext: the decoded message, with its body decompressed.
+      topic: its topic, without namespace; for a redelivery, the topic that it was first sent to.
+      assigned: the queue that it was pulled from.
+      results: carries out `ack` and `retry`.
+      reconsume_times: number of earlier deliveries.
     """
 
     __slots__ = ("_assigned", "_is_settled", "_reconsume_times", "_results")
@@ -66,31 +66,37 @@ class PushedMessage(ReceivedMessage):
 
     @property
     def value(self) -> Any:
-        """The body as the consumer's `deserializer` makes it; without one, the bytes."""
+        """The body, converted by the consumer's `deserializer`; bytes without one."""
         deserializer = self._results.deserializer
         return self._ext.body if deserializer is None else deserializer(self._ext.body)
 
     @property
     def reconsume_times(self) -> int:
-        """How often it was handed out before: 0 the first time."""
+        """Number of earlier deliveries: 0 for the first delivery."""
         return self._reconsume_times
 
     @property
     def is_settled(self) -> bool:
-        """Whether it was acknowledged, or is to come again."""
+        """Whether `ack` or `retry` was called."""
         return self._is_settled
 
     def ack(self) -> None:
-        """It is done with; the group's offset moves on. A second settlement has no effect."""
+        """Acknowledge the message, so that the group's offset can move past it.
+
+        It has no effect on a message that is settled already.
+        """
         if not self._is_settled:
             self._is_settled = True
             self._results.ack(self, self._assigned)
 
     async def retry(self, delay_level: int = 0) -> None:
-        """It is to come again: by the retry topic, or, if orderly, after a pause of its queue.
+        """Have the message redelivered: by the retry topic, or, if orderly, by its own queue.
+
+        It has no effect on a message that is settled already.
 
         Args:
-          delay_level: 1 to 18; 0: the broker's ladder, longer each time; -1: never, to the DLQ.
+          delay_level: 1 to 18 for a delay of the broker's table; 0 for delays that grow with each
+            retry; -1 to send it to the dead-letter queue instead.
         """
         if not self._is_settled:
             self._is_settled = True
@@ -98,13 +104,13 @@ class PushedMessage(ReceivedMessage):
 
     @property
     def is_revoked(self) -> bool:
-        """Whether its queue belongs to somebody else now: settling it changes nothing."""
+        """Whether its queue was assigned to another consumer: settling it has no effect then."""
         return self._assigned.is_dropped
 
     def again(self) -> PushedMessage:
-        """The same message, not settled, for the next time that the consumer hands it out.
+        """A copy of the message for its redelivery, which is not settled.
 
-        It is another object: who settled this one late does not settle that one.
+        It is another object, so that a late `ack` of this one does not settle the copy.
         """
         return PushedMessage(
             self._ext, self._topic, self._assigned, self._results, self._reconsume_times + 1
@@ -112,11 +118,18 @@ class PushedMessage(ReceivedMessage):
 
     @asynccontextmanager
     async def process(self, *, delay_level: int = 0) -> AsyncIterator[Self]:
-        """Acknowledge it at the end of the block; an exception in it means `retry`, and goes on."""
+        """Settle the message at the end of an `async with` block.
+
+        It is acknowledged at the normal end. After an exception it is redelivered; RetryLater sets
+        the delay and is suppressed, any other exception passes through.
+
+        Args:
+          delay_level: see `retry`.
+        """
         try:
             yield self
-        except RetryLater as wish:
-            await self.retry(wish.delay_level)
+        except RetryLater as retry:
+            await self.retry(retry.delay_level)
         except Exception:
             await self.retry(delay_level)
             raise
@@ -125,16 +138,16 @@ class PushedMessage(ReceivedMessage):
 
 
 class AssignedQueue:
-    """A queue that a consumer has now.
+    """The state of a queue that is assigned to a consumer.
 
     Attributes:
-      queue: which one; its topic with namespace.
-      subscription: what is wanted of it.
-      process_queue: what is held of it.
-      scope: of the task that pulls it.
-      next_offset: where to pull next, in messages.
-      broker_id: which broker of its name to pull from, as the last pull suggested; 0: the master.
-      is_handed_out: of an ordered queue: one message is out, or it pauses.
+      queue: the queue; its topic has the namespace.
+      subscription: the subscription of its topic.
+      process_queue: its messages in memory.
+      scope: cancels the task that pulls from it.
+      next_offset: offset of the next pull.
+      broker_id: id of the broker to pull from, as the last pull suggested; 0: the master.
+      is_handed_out: an orderly queue has delivered a message that is not settled, or is pausing.
     """
 
     __slots__ = (
@@ -164,18 +177,18 @@ class AssignedQueue:
 
     @property
     def is_dropped(self) -> bool:
-        """Whether it belongs to somebody else."""
+        """Whether it was revoked."""
         return self.process_queue.is_dropped
 
     def drop(self) -> None:
-        """It belongs to somebody else."""
+        """Revoke the queue: stop pulling from it, and forget its messages."""
         self.process_queue.is_dropped = True
         self.scope.cancel()
         self.process_queue.clear()
 
     @property
     def has_room(self) -> bool:
-        """Whether it may be pulled: not too much of it is in memory."""
+        """Whether it may be pulled: its messages in memory are below all thresholds."""
         config, held = self._config, self.process_queue
         return (
             held.count < config.pull_threshold_for_queue
@@ -184,24 +197,24 @@ class AssignedQueue:
         )
 
     async def wait_for_room(self) -> None:
-        """Wait until it may be pulled."""
+        """Wait until `has_room` is true."""
         while not self.has_room:
             self._room = anyio.Event()
             await self._room.wait()
         self._room = None
 
-    def look_for_room(self) -> None:
-        """Wake the task that waits for room, if a settled message has made some."""
+    def wake_if_room(self) -> None:
+        """Wake the task that waits for room, if there is room; called when messages are settled."""
         if self._room is not None and self.has_room:
             self._room.set()
 
 
 class Messages:
-    """An iteration over a consumer's messages, until it is stopped.
+    """An iterator over a consumer's messages, which ends when the consumer is stopped.
 
     Args:
-      receive: waits for the next message; raises ClosedError at the end.
-      auto_ack: acknowledge each when the next one is asked for, unless it is settled already.
+      receive: waits for the next message; raises ClosedError when the consumer is stopped.
+      auto_ack: acknowledge each message when the next one is requested, unless it is settled.
     """
 
     def __init__(self, receive: Callable[[], Awaitable[PushedMessage]], auto_ack: bool) -> None:

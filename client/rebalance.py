@@ -1,4 +1,4 @@
-"""Queues of a group's members: sharing them out, and locking ordered ones.
+"""Rebalancing: assignment of queues to one member of a group, and locks of orderly queues.
 
 Java counterpart: RebalanceImpl, RebalancePushImpl, RebalanceService.
 """
@@ -44,21 +44,21 @@ logger = logging.getLogger(__name__)
 
 
 class Rebalance:
-    """The queues of one member of a group.
+    """Assigns queues to one member of a group.
 
-    Lifecycle: made with its consumer; `run_once` and `renew_locks` are called again and again by
-    background tasks until `stop`; `release` ends it.
+    Lifecycle: created with its consumer. Background tasks call `run_once` and `renew_locks`
+    repeatedly until `stop`; `release` ends it.
 
     Args:
-      client: open while it works.
-      group: with namespace.
-      config: the consumer's.
-      subscriptions: what is wanted, by topic with namespace.
-      offsets: persisted for queues that go to somebody else.
-      begin: starts to pull a queue that was gained.
+      client: an open client.
+      group: name of the group, with namespace.
+      config: configuration of the consumer.
+      subscriptions: the subscriptions by topic, with namespace.
+      offsets: persisted for revoked queues.
+      begin: starts to pull from a newly assigned queue.
 
     Attributes:
-      assigned: the queues that this member has now.
+      assigned: the assigned queues.
     """
 
     def __init__(
@@ -87,36 +87,36 @@ class Rebalance:
         """Whether queues are locked at their brokers."""
         return self._config.is_orderly and self._is_clustering
 
-    def soon(self) -> None:
-        """Share out now instead of at the next turn."""
+    def rebalance_soon(self) -> None:
+        """Rebalance now rather than after `rebalance_s`; does not wait."""
         self._due.tick_now()
 
     def stop(self) -> None:
-        """Pull no more, take no more queues."""
+        """Stop pulling and rebalancing."""
         self._is_stopped = True
         for assigned in self.assigned.values():
             assigned.scope.cancel()
         self._due.tick_now()
 
     async def release(self) -> None:
-        """Give the queues back: the consumer leaves its group."""
+        """Drop all queues and release their locks, because the consumer leaves its group."""
         if self.has_locks:
             await self._unlock(list(self.assigned))
         for assigned in self.assigned.values():
             assigned.drop()
 
     async def run_once(self) -> None:
-        """Share out, and wait until it is time again."""
+        """Rebalance, then wait until the next rebalance is due."""
         if not await self.rebalance():
             await anyio.sleep(REBALANCE_RETRY_S)
-            self.soon()
+            self.rebalance_soon()
         pause_s = self._config.rebalance_s
         if self._has_missing_topics:
             pause_s = min(pause_s, MISSING_TOPIC_S)
         await self._due.wait(pause_s)
 
     async def rebalance(self) -> bool:
-        """Share out now; False: not all topics could be."""
+        """Rebalance all topics now; returns False if some of them could not be rebalanced."""
         is_complete = True
         self._has_missing_topics = False
         for topic, subscription in list(self._subscriptions.items()):
@@ -129,9 +129,9 @@ class Rebalance:
                 await anyio.lowlevel.checkpoint_if_cancelled()
                 if self._is_stopped:
                     return True
-                # A broker that is new to us, or was restarted, has not had our heartbeat yet.
+                # A new or restarted broker refuses it until it has received the next heartbeat.
                 level = logging.INFO if isinstance(error, ServerError) else logging.WARNING
-                text = "the queues of %s could not be shared out, once more in %g s: %s"
+                text = "the queues of %s could not be assigned, retrying in %g s: %s"
                 logger.log(level, text, topic, REBALANCE_RETRY_S, error)
                 is_complete = False
                 continue
@@ -158,7 +158,7 @@ class Rebalance:
                 broker_of(self._client, queue, 1), RequestCode.GET_CONSUMER_LIST_BY_GROUP, header
             )
         except ServerError:
-            # It does not know the group: it was restarted, or is new to us.
+            # The broker does not know the group: it is new, or was restarted.
             self._client.heartbeat_soon()
             raise
         with reading_answer(queue.broker_name):
@@ -176,14 +176,14 @@ class Rebalance:
         if gained and self.has_locks:
             locked = await self._lock(gained)
             is_complete = len(locked) == len(gained)
-            # Two rebalances may have waited here at the same time.
+            # Another rebalance may have assigned them during the wait.
             gained = [q for q in gained if q in locked and q not in self.assigned]
         if self._is_stopped:
             if self.has_locks:
                 await self._unlock(gained)
             return True
         if gained:
-            self._tell_listener("on_assign", gained)
+            self._notify_listener("on_assign", gained)
         for queue in gained:
             assigned = AssignedQueue(queue, subscription, self._config)
             assigned.process_queue.set_locked(self._config.is_orderly, now_ms=clock.monotonic_ms())
@@ -201,17 +201,17 @@ class Rebalance:
             self._offsets.remove(queue)
         if self.has_locks:
             await self._unlock(queues)
-        self._tell_listener("on_revoke", queues)
+        self._notify_listener("on_revoke", queues)
 
     def give_up(self, assigned: AssignedQueue) -> None:
-        """A queue cannot be pulled now; the next rebalance gives it another try."""
+        """Drop a queue that cannot be pulled at the moment; the next rebalance assigns it again."""
         assigned.drop()
         if self.assigned.get(assigned.queue) is assigned:
             del self.assigned[assigned.queue]
-        self.soon()
+        self.rebalance_soon()
 
     async def reset(self, offsets: Mapping[MessageQueue, int]) -> None:
-        """Go on elsewhere in these queues, as far as this member has them."""
+        """Continue at other offsets; queues that are not assigned to this member are ignored."""
         for queue, offset in offsets.items():
             assigned = self.assigned.pop(queue, None)
             if assigned is None:
@@ -220,23 +220,23 @@ class Rebalance:
             self._offsets.update(queue, offset)
             await self._offsets.persist([queue])
             self._offsets.remove(queue)
-        self.soon()
+        self.rebalance_soon()
 
-    def _tell_listener(self, verb: str, queues: Sequence[MessageQueue]) -> None:
+    def _notify_listener(self, method: str, queues: Sequence[MessageQueue]) -> None:
         listener = self._config.listener
         if listener is not None:
             try:
-                getattr(listener, verb)(list(queues))
+                getattr(listener, method)(list(queues))
             except Exception:
-                logger.exception("the rebalance listener failed")
+                logger.exception("%s of the rebalance listener failed", method)
 
     # Locks
 
     async def renew_locks(self) -> None:
-        """Wait, and renew the locks; a queue whose lock is gone is given up."""
+        """Wait, then renew the locks; queues whose lock has expired are revoked."""
         await anyio.sleep(LOCK_S)
         if self._is_stopped:
-            # Not again what `release` has given back.
+            # `release` unlocks the queues: do not lock them again.
             return
         queues = list(self.assigned)
         locked = await self._lock(queues)
@@ -251,12 +251,12 @@ class Rebalance:
             elif assigned.process_queue.is_lock_expired(now_ms):
                 lost.append(queue)
         if lost:
-            logger.warning("the locks of %s are gone", lost)
+            logger.warning("lost the locks of %s: stopped consuming these queues", lost)
             await self._revoke(lost)
-            self.soon()
+            self.rebalance_soon()
 
     async def _lock(self, queues: Sequence[MessageQueue]) -> set[MessageQueue]:
-        """Those of the queues whose lock we have; a broker that does not answer gives none."""
+        """Lock the queues, and return those that are locked; failures are logged."""
         locked: set[MessageQueue] = set()
         for broker_queues in _by_broker(queues):
             body = self._lock_body(broker_queues)

@@ -1,4 +1,4 @@
-"""A consumer's answers to an administrator: its state, its positions, a reset, one message now.
+"""A consumer's answers to administrators: running info, offsets, reset, direct consumption.
 
 Java counterpart: ClientRemotingProcessor, ConsumerRunningInfo, ConsumeMessageDirectlyResult.
 """
@@ -25,7 +25,7 @@ from . import clock
 from .client import Client
 from .connection import Connection
 from .core.process_queue import ProcessQueue
-from .members import Process
+from .members import Processor
 from .message import MessageQueue
 from .pulling import offset_table
 from .pushed_message import PushedMessage
@@ -35,62 +35,62 @@ logger = logging.getLogger(__name__)
 _MIB: Final = 1024 * 1024
 
 Handler: TypeAlias = Callable[[PushedMessage], Awaitable[None] | None]
-"""Handles a message; an exception means that it is to come again."""
+"""Handles a message. An exception means that the message is redelivered."""
 
 
 class ReportingConsumer(Protocol):
-    """A push consumer as an administrator sees it."""
+    """The part of a push consumer that administrators can query; see PushConsumer."""
 
     @property
     def client(self) -> Client:
-        """Its client: for the clock and the name servers."""
+        """Its client."""
         ...
 
     @property
     def handler(self) -> Handler | None:
-        """What `run` calls now."""
+        """The handler that `run` calls."""
         ...
 
     @property
     def is_orderly(self) -> bool:
-        """Whether each queue's messages come one after the other."""
+        """Whether the messages of each queue are consumed one at a time, in order."""
         ...
 
     @property
     def consume_timeout_s(self) -> float:
-        """Seconds that a handler may take."""
+        """Time limit of a handler, in seconds."""
         ...
 
     @property
     def started_ms(self) -> int:
-        """When it was opened, ms since 1970."""
+        """Time of opening, in milliseconds since 1970."""
         ...
 
     @property
     def subscriptions(self) -> list[SubscriptionData]:
-        """Its topics, and what is wanted of each."""
+        """Its subscriptions."""
         ...
 
     @property
     def process_queues(self) -> dict[MessageQueue, ProcessQueue[PushedMessage]]:
-        """What is held of each queue."""
+        """The messages in memory, by queue."""
         ...
 
     @property
     def positions(self) -> dict[MessageQueue, int]:
-        """Where each queue's consumption is, in messages."""
+        """The offset of each queue at which consumption continues."""
         ...
 
     async def reset(self, offsets: Mapping[MessageQueue, int]) -> None:
-        """Go on elsewhere in these queues."""
+        """Continue at other offsets."""
 
     def unassigned_message(self, ext: MessageExt, queue: MessageQueue) -> PushedMessage:
-        """A message that came another way than by a pull."""
+        """A message that did not arrive by a pull."""
         ...
 
 
-def processors(consumer: ReportingConsumer) -> Mapping[int, Process]:
-    """What a consumer does for these requests, by code."""
+def processors(consumer: ReportingConsumer) -> Mapping[int, Processor]:
+    """A consumer's processors for the requests of administrators, by request code."""
 
     async def reset_offset(
         connection: Connection, command: RemotingCommand
@@ -100,7 +100,7 @@ def processors(consumer: ReportingConsumer) -> Mapping[int, Process]:
         await consumer.reset(offsets)
         return command.answer()
 
-    async def tell_offsets(
+    async def get_offsets(
         connection: Connection, command: RemotingCommand
     ) -> RemotingCommand | None:
         topic = command.ext_fields.get("topic")
@@ -109,7 +109,7 @@ def processors(consumer: ReportingConsumer) -> Mapping[int, Process]:
         }
         return command.answer(body=fastjson.dumps({"messageQueueTable": table}))
 
-    async def tell_running_info(
+    async def get_running_info(
         connection: Connection, command: RemotingCommand
     ) -> RemotingCommand | None:
         return command.answer(body=fastjson.dumps(running_info(consumer)))
@@ -121,15 +121,15 @@ def processors(consumer: ReportingConsumer) -> Mapping[int, Process]:
 
     return {
         RequestCode.RESET_CONSUMER_CLIENT_OFFSET: reset_offset,
-        RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT: tell_offsets,
-        RequestCode.GET_CONSUMER_RUNNING_INFO: tell_running_info,
+        RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT: get_offsets,
+        RequestCode.GET_CONSUMER_RUNNING_INFO: get_running_info,
         RequestCode.CONSUME_MESSAGE_DIRECTLY: consume_directly,
     }
 
 
 def running_info(consumer: ReportingConsumer) -> dict[str, object]:
-    """ConsumerRunningInfo, as `mqadmin consumerStatus` and the Dashboard show it."""
-    # Monotonic milliseconds of the process queues are shown as those of the wall.
+    """The consumer's ConsumerRunningInfo, which `mqadmin consumerStatus` and the Dashboard show."""
+    # The process queues have monotonic times: convert them to times since 1970.
     wall_ms = consumer.client.wall_ms()
     since_ms = wall_ms - clock.monotonic_ms()
     return {
@@ -185,7 +185,7 @@ def _plain(subscription: SubscriptionData) -> object:
 async def _consume_directly(
     consumer: ReportingConsumer, command: RemotingCommand
 ) -> dict[str, object]:
-    """Hand one message to the handler at once; its offset and its retries are left alone."""
+    """Call the handler with one message; this does not affect offsets and redeliveries."""
     start_ms = clock.monotonic_ms()
     result: dict[str, object] = {
         "order": consumer.is_orderly,
@@ -196,7 +196,7 @@ async def _consume_directly(
     handler = consumer.handler
     if handler is None:
         result["consumeResult"] = "CR_THROW_EXCEPTION"
-        result["remark"] = "this consumer iterates over its messages, it has no handler to call"
+        result["remark"] = "this consumer has no handler to call: it iterates over its messages"
     else:
         ext = decode_record(command.body, inflate=True)
         queue = MessageQueue(ext.topic, command.ext_fields.get("brokerName", ""), ext.queue_id)
@@ -205,7 +205,7 @@ async def _consume_directly(
                 outcome = handler(consumer.unassigned_message(ext, queue))
                 if inspect.isawaitable(outcome):
                     await outcome
-        except Exception:  # noqa: BLE001 - the handler is the user's, and the administrator gets its text
+        except Exception:  # noqa: BLE001 - an error of the handler is the result of the request
             result["consumeResult"] = "CR_THROW_EXCEPTION"
             result["remark"] = traceback.format_exc()
     result["spentTimeMills"] = round(clock.monotonic_ms() - start_ms)

@@ -1,7 +1,8 @@
-"""Request and reply: a message, and the answer of its consumer, by way of the broker.
+"""Request and reply messages.
 
-The asker waits in `Client.replies` under a correlation id; the broker pushes the reply to the
-client whose id the request named.
+A request message has a correlation id and the id of the sending client. Its consumer replies by a
+message to the broker, which pushes the reply to that client; `Client.replies` holds the pending
+replies by correlation id.
 
 Java counterpart: DefaultMQProducerImpl.request, MessageUtil.createReplyMessage,
 RequestFutureHolder, ClientRemotingProcessor.receiveReplyMessage.
@@ -42,16 +43,16 @@ REPLY_TOPIC_POSTFIX: Final = "REPLY_TOPIC"
 REPLY_TYPE: Final = "reply"
 """Value of MSG_TYPE of a reply. Source: MixAll.REPLY_MESSAGE_FLAG."""
 TTL_MS: Final = "3000"
-"""Life of a reply whose request names none. Source: DefaultMQProducer.sendMsgTimeout."""
+"""Time to live of a reply if the request has none. Source: DefaultMQProducer.sendMsgTimeout."""
 
 
 class RequestReply:
-    """The requests and replies of one producer.
+    """Sends the requests and replies of one producer, and receives replies to it.
 
     Args:
-      client: its client.
-      group: the producer's, with namespace.
-      sender: the producer's.
+      client: client of the producer.
+      group: name of the producer's group, with namespace.
+      sender: Sender of the producer.
     """
 
     def __init__(self, client: Client, group: str, sender: Sender) -> None:
@@ -60,7 +61,7 @@ class RequestReply:
         self._sender = sender
 
     async def request(self, message: Message, timeout_s: float) -> ReceivedMessage:
-        """Send a message and wait for the reply. Raises: see `Producer.request`."""
+        """Send a request message and wait for the reply. Raises: see `Producer.request`."""
         client, sender = self._client, self._sender
         correlation_id = str(uuid.uuid4())
         more = {
@@ -73,7 +74,7 @@ class RequestReply:
             with anyio.fail_after(timeout_s):
                 topic = client.with_namespace(message.topic)
                 info = await sender.publish_info(topic)
-                # The reply finds its way by our heartbeat at the broker.
+                # The broker needs a heartbeat on this connection to push the reply.
                 address = client.master_address(info.queues[0].broker_name)
                 if client.open_connection(address) is None:
                     await client.connection(address)
@@ -92,16 +93,16 @@ class RequestReply:
         """Reply to a message that was sent by `request`. Raises: see `Producer.reply`."""
         properties = request.properties
         cluster = properties.get(names.PROPERTY_CLUSTER)
-        asker = properties.get(names.PROPERTY_MESSAGE_REPLY_TO_CLIENT)
+        reply_to = properties.get(names.PROPERTY_MESSAGE_REPLY_TO_CLIENT)
         correlation_id = properties.get(names.PROPERTY_CORRELATION_ID)
-        if cluster is None or asker is None or correlation_id is None:
+        if cluster is None or reply_to is None or correlation_id is None:
             raise MessageRefusedError(
                 f"message {request.message_id} asks for no reply: it was not sent by `request`"
             )
         more = {
             names.PROPERTY_MESSAGE_TYPE: REPLY_TYPE,
             names.PROPERTY_CORRELATION_ID: correlation_id,
-            names.PROPERTY_MESSAGE_REPLY_TO_CLIENT: asker,
+            names.PROPERTY_MESSAGE_REPLY_TO_CLIENT: reply_to,
             names.PROPERTY_MESSAGE_TTL: properties.get(names.PROPERTY_MESSAGE_TTL, TTL_MS),
         }
         message = Message(f"{cluster}_{REPLY_TOPIC_POSTFIX}", body, tags=tags)
@@ -134,7 +135,10 @@ class RequestReply:
     async def on_reply(
         self, connection: Connection, command: RemotingCommand
     ) -> RemotingCommand | None:
-        """PUSH_REPLY_MESSAGE_TO_CLIENT. Source: ClientRemotingProcessor.receiveReplyMessage."""
+        """Process PUSH_REPLY_MESSAGE_TO_CLIENT.
+
+        Source: ClientRemotingProcessor.receiveReplyMessage.
+        """
         ext = _decoded(command)
         pending = self._client.replies.get(ext.properties.get(names.PROPERTY_CORRELATION_ID, ""))
         if pending is not None:
@@ -142,7 +146,7 @@ class RequestReply:
             pending.message = ReceivedMessage(ext, queue, ext.topic)
             pending.event.set()
         else:
-            logger.info("a reply came too late: %s", ext.properties)
+            logger.info("dropped a reply that arrived too late: %s", ext.properties)
         return command.answer()
 
 
@@ -173,7 +177,7 @@ def _decoded(command: RemotingCommand) -> MessageExt:
 
 
 def _host(text: str) -> bytes:
-    """`ip:port` as a record has it; what is not is 0.0.0.0:0."""
+    """Encode `ip:port`; an invalid text becomes 0.0.0.0:0."""
     ip, _, port = text.lstrip("/").rpartition(":")
     try:
         return host_bytes(ip.strip("[]"), int(port))

@@ -1,4 +1,4 @@
-"""The routes of topics: asked of the name servers, kept fresh, and what follows from them.
+"""Routes of topics and addresses of brokers, queried from the name servers and refreshed.
 
 Java counterpart: MQClientInstance (topicRouteTable, brokerAddrTable, updateTopicRouteInfo...).
 """
@@ -25,47 +25,47 @@ from .ticker import Ticker
 logger = logging.getLogger(__name__)
 
 RETRY_S: Final = 1.0
-"""Pause before routes are looked at again, however often that is asked for."""
+"""Shortest pause between two refreshes of all routes."""
 
-AskNameServer = Callable[[int, GetRouteInfoRequestHeader], Awaitable[RemotingCommand]]
+RequestNameServer = Callable[[int, GetRouteInfoRequestHeader], Awaitable[RemotingCommand]]
 """Sends a request to a name server; raises ServerError and ConnectError."""
 
 
 class RouteListener(Protocol):
-    """Who hears what routes bring."""
+    """Is notified of changed routes and brokers."""
 
     def wanted_topics(self) -> Iterable[str]:
-        """Topics whose routes are to be kept fresh, with namespace."""
+        """The topics whose routes are to be refreshed, with namespace."""
         ...
 
     def on_route_changed(self, topic: str) -> None:
-        """The route of a topic is new, or another one than before."""
+        """Called when the route of a topic is new or has changed."""
 
     def on_brokers_changed(self) -> None:
-        """A broker is new, or has other addresses than before."""
+        """Called when a broker is new or its addresses have changed."""
 
 
 class RouteTable:
     """The routes that a client knows.
 
-    Lifecycle: made with its client; `run` is a background task of it.
+    Lifecycle: created with its client, which runs `run` as a background task.
 
     Args:
-      name_servers: their addresses, for texts.
-      ask: sends requests to them.
-      listener: hears of changes.
-      refresh_s: seconds between looks at all routes.
+      name_servers: addresses of the name servers, for error messages.
+      request: sends requests to them.
+      listener: notified of changes.
+      refresh_s: seconds between refreshes of all routes.
     """
 
     def __init__(
         self,
         name_servers: Sequence[str],
-        ask: AskNameServer,
+        request: RequestNameServer,
         listener: RouteListener,
         refresh_s: float,
     ) -> None:
         self._name_servers = ";".join(name_servers)
-        self._ask = ask
+        self._request = request
         self._listener = listener
         self._refresh_s = refresh_s
         self._refresh = Ticker()
@@ -75,32 +75,33 @@ class RouteTable:
         self._broker_addresses: dict[str, dict[int, str]] = {}
 
     async def route(self, topic: str, *, is_fresh: bool = False) -> TopicRouteData:
-        """Where a topic is.
+        """The route of a topic.
 
         Args:
-          topic: with namespace.
+          topic: name of the topic, with namespace.
           is_fresh: ask a name server even if the route is known.
 
-        Raises: RouteNotFoundError; ConnectError: no name server answers.
+        Raises: RouteNotFoundError: no name server knows the topic. ConnectError: no name server
+          answered.
         """
         route = self._routes.get(topic)
         if route is not None and not is_fresh:
             return route
         async with self._locks.setdefault(topic, anyio.Lock()):
             if self._routes.get(topic) is route or is_fresh:
-                await self._ask_route(topic)
+                await self._query_route(topic)
             return self._routes[topic]
 
-    async def _ask_route(self, topic: str) -> None:
+    async def _query_route(self, topic: str) -> None:
         header = GetRouteInfoRequestHeader(topic=topic, accept_standard_json_only=True)
-        answer = await self._ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, header)
+        answer = await self._request(RequestCode.GET_ROUTEINFO_BY_TOPIC, header)
         with reading_answer(self._name_servers):
             route = TopicRouteData.from_body(answer.body)
-            # What follows from it must be readable as well.
+            # Raises now if the queues cannot be computed from it.
             publish_info(topic, route)
-        self._note_route(topic, route)
+        self._put_route(topic, route)
 
-    def _note_route(self, topic: str, route: TopicRouteData) -> None:
+    def _put_route(self, topic: str, route: TopicRouteData) -> None:
         for name, addresses in broker_addresses(route).items():
             if self._broker_addresses.get(name) != addresses:
                 self._broker_addresses[name] = addresses
@@ -112,16 +113,17 @@ class RouteTable:
         self._listener.on_route_changed(topic)
 
     def known_publish_info(self, topic: str) -> TopicPublishInfo | None:
-        """The queues of a topic that can be written to, if they are known already."""
+        """The writable queues of a topic; None if they have not been looked up yet."""
         return self._publish_infos.get(topic)
 
     async def publish_info(self, topic: str, default_queue_count: int) -> TopicPublishInfo:
-        """The queues of a topic that can be written to.
+        """The writable queues of a topic, with namespace.
 
-        A topic that no name server knows is assumed where AUTO_CREATE_TOPIC is, with at most
-        `default_queue_count` queues: sending there creates it.
+        If no name server knows the topic, but brokers create topics automatically, these are the
+        queues that a send would create: at most `default_queue_count` on each such broker.
 
-        Raises: RouteNotFoundError; ConnectError.
+        Raises: RouteNotFoundError: no broker takes messages of the topic. ConnectError: no name
+          server answered.
         """
         known = self._publish_infos.get(topic)
         if known is not None:
@@ -133,7 +135,7 @@ class RouteTable:
         if not info.queues:
             raise RouteNotFoundError(
                 ResponseCode.TOPIC_NOT_EXIST,
-                f"no broker that is up takes messages of the topic {topic}",
+                f"no running broker takes messages of the topic {topic}",
                 self._name_servers,
                 request_name(RequestCode.GET_ROUTEINFO_BY_TOPIC),
             )
@@ -149,8 +151,8 @@ class RouteTable:
         except RouteNotFoundError:
             raise RouteNotFoundError(
                 error.code,
-                f"no name server knows the topic {topic}, and no broker creates topics by itself; "
-                f"create it first ({error.remark})",
+                f"no name server knows the topic {topic}, and no broker creates topics "
+                f"automatically: create it first ({error.remark})",
                 error.address,
                 request_name(RequestCode.GET_ROUTEINFO_BY_TOPIC),
             ) from error
@@ -160,10 +162,12 @@ class RouteTable:
         return publish_info(topic, route)
 
     def broker_address(self, broker_name: str, broker_id: int = 0) -> str | None:
-        """`host:port` of a broker; of another with its name if that id is not there.
+        """`host:port` of a broker; None if no route names it.
 
         Args:
-          broker_id: 0: the master, and nothing else will do.
+          broker_name: name of the broker.
+          broker_id: 0 for the master; otherwise a slave, or if that id is missing, any broker of
+            this name.
         """
         addresses = self._broker_addresses.get(broker_name, {})
         address = addresses.get(broker_id)
@@ -172,9 +176,9 @@ class RouteTable:
         return address
 
     def reading_address(self, broker_name: str) -> str | None:
-        """`host:port` from which messages can be read: the master, or a slave while there is none.
+        """`host:port` to read messages from: the master, or a slave while there is no master.
 
-        Source: MQClientInstance.findBrokerAddressInSubscribe, not only this broker.
+        Source: MQClientInstance.findBrokerAddressInSubscribe, with onlyThisBroker false.
         """
         addresses = self._broker_addresses.get(broker_name)
         return addresses[min(addresses)] if addresses else None
@@ -182,11 +186,11 @@ class RouteTable:
     def master_address(self, broker_name: str) -> str:
         """`host:port` of a broker's master.
 
-        Raises: ConnectError: no name server says where it is.
+        Raises: ConnectError: no route names it.
         """
         address = self.broker_address(broker_name)
         if address is None:
-            raise ConnectError(broker_name, "no name server says where this broker's master is")
+            raise ConnectError(broker_name, "no route of the name servers names this master")
         return address
 
     def broker_addresses(self) -> dict[str, dict[int, str]]:
@@ -198,16 +202,16 @@ class RouteTable:
         return any(address in each.values() for each in self._broker_addresses.values())
 
     def forget(self, topic: str) -> None:
-        """Ask anew before the next use: a broker said that the topic is not there."""
+        """Drop a route, because a broker answered that it does not have the topic."""
         self._routes.pop(topic, None)
         self._publish_infos.pop(topic, None)
 
     def refresh_soon(self) -> None:
-        """Look at all routes now instead of at the next turn."""
+        """Refresh all routes now rather than after `refresh_s`; does not wait."""
         self._refresh.tick_now()
 
     async def run(self) -> None:
-        """Look at all routes again and again; those that cannot be had stay as they were."""
+        """Refresh all routes until cancelled; routes that cannot be queried are kept."""
         while True:
             await self._refresh.wait(self._refresh_s)
             for topic in sorted({*self._listener.wanted_topics(), *self._routes}):
@@ -218,5 +222,5 @@ class RouteTable:
                 except ClientError as error:
                     logger.warning("the route of %s could not be refreshed: %s", topic, error)
                     break
-            # Many at once (a broker restarts) are one look.
+            # When a broker restarts, many calls of `refresh_soon` result in one refresh.
             await anyio.sleep(min(RETRY_S, self._refresh_s))

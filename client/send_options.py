@@ -1,4 +1,4 @@
-"""A producer's options and their defaults, which are RocketMQ's.
+"""Options of the producer and their defaults, which are RocketMQ's.
 
 Java counterpart: the fields of DefaultMQProducer.
 """
@@ -16,7 +16,7 @@ from .core.topics import MESSAGE_SIZE_MAX
 from .options import ClientOptions
 
 DEFAULT_GROUP: Final = "trocket_producer"
-"""A producer that does not care; RocketMQ refuses its own placeholder, DEFAULT_PRODUCER."""
+"""Default name of a producer group. (RocketMQ's DEFAULT_PRODUCER is not a valid name.)"""
 RETRY_TIMES: Final = 2
 """RocketMQ: retryTimesWhenSendFailed."""
 COMPRESS_OVER: Final = 4096
@@ -28,21 +28,23 @@ SEND_BUFFER_SIZE_MAX: Final = 100 * 1024 * 1024
 
 
 class ProducerOptions(ClientOptions, total=False):
-    """Keyword arguments of a producer, beside those of its client.
+    """Keyword arguments of a producer, in addition to ClientOptions.
 
     Keys:
-      retry_times: tries after the first, each on another broker if there is one; 2.
-      retry_when_not_stored_ok: try again too when the status is not SEND_OK; False.
-      compress_over: bytes of a body above which it is compressed; 4,096.
-      compression: how; ZLIB. Brokers before 5.0 know only that. LZ4 and ZSTD need
-        `trocket[compression]`.
-      compression_level: 0 to 9 for ZLIB, 1 to 22 for ZSTD; 5.
-      message_size_max: bytes of a body, before compression; 4 MiB.
-      default_topic_queue_nums: queues of a topic that a send creates; 4.
-      send_latency_fault_enable: avoid brokers that answered late, the longer the later; False.
-      serializer: makes bytes of bodies that are neither bytes nor str; default: none.
-      send_buffer_count_max: messages that `send_soon` may have under way; 1,024.
-      send_buffer_size_max: bytes of bodies that `send_soon` may have under way; 100 MiB.
+      retry_times: number of attempts after the first one, each on another broker if there is one;
+        default 2.
+      retry_when_not_stored_ok: also try again when the status is not SEND_OK; default False.
+      compress_over: size of a body in bytes above which it is compressed; default 4,096.
+      compression: compression method; default ZLIB, the only one that brokers before 5.0 support.
+        LZ4 and ZSTD need `trocket[compression]`.
+      compression_level: 0 to 9 for ZLIB, 1 to 22 for ZSTD; default 5.
+      message_size_max: largest size of a body in bytes, before compression; default 4 MiB.
+      default_topic_queue_nums: number of queues of a topic that a send creates; default 4.
+      send_latency_fault_enable: avoid brokers that answered slowly, for a time that grows with the
+        latency; default False.
+      serializer: converts bodies that are neither bytes nor str to bytes; default: none.
+      send_buffer_count_max: largest number of unconfirmed messages of `send_soon`; default 1,024.
+      send_buffer_size_max: largest total size of their bodies in bytes; default 100 MiB.
     """
 
     retry_times: int
@@ -59,7 +61,7 @@ class ProducerOptions(ClientOptions, total=False):
 
 
 class ProducerConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """The values of ProducerOptions that are not the client's."""
+    """The values of ProducerOptions without those of ClientOptions."""
 
     retry_times: int = RETRY_TIMES
     retry_when_not_stored_ok: bool = False

@@ -1,4 +1,4 @@
-"""A pause between two turns of a background task, which can be cut short."""
+"""A sleep between two runs of a background task, which can be cut short."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import anyio.lowlevel
 
 
 class Ticker:
-    """Wakes one task after its usual pause, or sooner.
+    """Wakes one task after a pause, or as soon as `tick_now` is called.
 
-    It can be made, and `tick_now` called, outside of an event loop. Many calls before a turn are
-    one.
+    It can be created, and `tick_now` called, outside of an event loop. Several calls of `tick_now`
+    before the task waits again have the effect of one.
     """
 
     __slots__ = ("_event", "_is_due")
@@ -20,13 +20,13 @@ class Ticker:
         self._event: anyio.Event | None = None
 
     def tick_now(self) -> None:
-        """End the pause; if there is none now, the next one ends at once."""
+        """End the pause. If the task is not waiting, its next pause ends at once."""
         self._is_due = True
         if self._event is not None:
             self._event.set()
 
     async def wait(self, pause_s: float) -> None:
-        """Pause for `pause_s`, or until `tick_now`."""
+        """Sleep for `pause_s` seconds, or until `tick_now` is called."""
         if self._is_due:
             await anyio.lowlevel.checkpoint()
         else:

@@ -1,4 +1,4 @@
-"""Messages that become visible only if a local transaction succeeds.
+"""The producer of transactional messages, which are delivered if a local transaction succeeds.
 
 Java counterpart: TransactionMQProducer, TransactionListener.
 """
@@ -27,7 +27,7 @@ from ..remoting.sys_flag import (
 from .client import Client
 from .connection import Connection
 from .errors import ClientError, ConfigurationError, MessageRefusedError
-from .interceptor import tell_sent
+from .interceptor import call_after_send
 from .message import Message, MessageQueue, ReceivedMessage, SendResult, SendStatus
 from .producer import Producer
 from .send_options import ProducerOptions
@@ -36,29 +36,29 @@ logger = logging.getLogger(__name__)
 
 
 class TransactionState(Enum):
-    """How a local transaction ended."""
+    """The outcome of a local transaction."""
 
     COMMIT = TRANSACTION_COMMIT_TYPE
-    """It succeeded: the message becomes visible."""
+    """The transaction succeeded: the message is delivered."""
     ROLLBACK = TRANSACTION_ROLLBACK_TYPE
-    """It failed: the message is dropped."""
+    """The transaction failed: the message is dropped."""
     UNKNOWN = TRANSACTION_NOT_TYPE
-    """Not yet known: the broker asks again later."""
+    """The outcome is not known yet: the broker will ask for it later."""
 
 
 LocalTransaction: TypeAlias = Callable[[Message], TransactionState | Awaitable[TransactionState]]
-"""Does the local transaction; an exception means UNKNOWN, and is raised to the sender."""
+"""Executes the local transaction. An exception means UNKNOWN, and is raised to the sender."""
 
 Check: TypeAlias = Callable[[ReceivedMessage], TransactionState | Awaitable[TransactionState]]
-"""Says how the transaction of a message ended, when the broker asks; an exception means UNKNOWN."""
+"""Returns the outcome of a message's transaction. An exception means UNKNOWN."""
 
 
 class TransactionResult(NamedTuple):
-    """What became of a message that was sent in a transaction.
+    """The result of a transactional send.
 
     Attributes:
-      result: of sending it.
-      state: as the broker has it.
+      result: the result of storing the message.
+      state: the outcome that was sent to the broker.
     """
 
     result: SendResult
@@ -66,13 +66,15 @@ class TransactionResult(NamedTuple):
 
 
 class TransactionProducer(Producer):
-    """Sends messages in transactions, and answers the broker's questions about them.
+    """Sends transactional messages, and answers the broker's checks of unfinished transactions.
 
     Args:
-      client: a URL, or an open Client.
-      group: of producers that can all answer for each other's transactions.
-      check: says how a transaction ended; called when the broker did not hear of it.
-      options: see ProducerOptions.
+      client: the URL of a cluster, or an open Client to share with other objects.
+      group: the producer group. The broker may ask any of its producers about a transaction.
+      check: returns the outcome of a transaction; called when the broker did not receive it.
+      options: see ProducerOptions; those of ClientOptions are allowed only with a URL.
+
+    Raises: ConfigurationError: the URL, the group's name or an option is invalid.
     """
 
     def __init__(
@@ -90,12 +92,20 @@ class TransactionProducer(Producer):
     async def send_in_transaction(
         self, message: Message, local: LocalTransaction, *, timeout_s: float | None = None
     ) -> TransactionResult:
-        """Store a message invisibly, do the local transaction, and commit or roll back.
+        """Store a message that consumers do not see yet, call `local`, then commit or roll back.
 
-        If the broker does not hear how it ended, it asks later, and `check` answers.
+        If the broker does not receive the outcome, it asks for it later, and `check` answers.
 
-        Raises: as `send`, before `local` is called; whatever `local` raises, after the broker has
-          got UNKNOWN. MessageRefusedError: the message is delayed.
+        Args:
+          message: the message; it must not be delayed.
+          local: executes the local transaction and returns its outcome.
+          timeout_s: seconds for all attempts of the send; None: the client's `timeout_s`.
+
+        Returns: the result of the send and the state that the broker was sent.
+        Raises:
+          MessageRefusedError: the message is delayed, or no broker would accept it.
+          the errors of `send`, before `local` is called.
+          any exception of `local`, after UNKNOWN was sent to the broker.
         """
         if message.delay_level or message.delay_s is not None or message.deliver_at_ms is not None:
             raise MessageRefusedError("a message in a transaction cannot be delayed")
@@ -110,7 +120,7 @@ class TransactionProducer(Producer):
         try:
             result = await sender.send(sender.sending(outgoing, timeout_s=timeout_s))
         except Exception as error:
-            tell_sent(self._client.interceptors, message, None, error)
+            call_after_send(self._client.interceptors, message, None, error)
             raise
         state = TransactionState.ROLLBACK
         try:
@@ -118,14 +128,14 @@ class TransactionProducer(Producer):
                 state = TransactionState.UNKNOWN
                 state = await _outcome(local(message))
         finally:
-            # Shielded: a cancelled sender leaves no more open transactions than it must.
+            # Shielded from cancellation, so that no transaction stays open needlessly.
             with anyio.CancelScope(shield=True):
                 await self._end(result, outgoing.topic, state)
-            tell_sent(self._client.interceptors, message, result, None)
+            call_after_send(self._client.interceptors, message, result, None)
         return TransactionResult(result, state)
 
     async def _end(self, result: SendResult, topic: str, state: TransactionState) -> None:
-        """END_TRANSACTION, oneway: what gets lost the broker asks for."""
+        """Send END_TRANSACTION. It is oneway: if it gets lost, the broker asks for the outcome."""
         offset_id = decode_offset_id(result.offset_message_id)
         header = EndTransactionRequestHeader(
             producer_group=self._group,
@@ -145,11 +155,13 @@ class TransactionProducer(Producer):
             )
         except ClientError as error:
             logger.warning(
-                "the broker will ask how transaction %s ended: %s", result.message_id, error
+                "the outcome of transaction %s was not sent, so the broker will ask for it: %s",
+                result.message_id,
+                error,
             )
 
     async def _on_check(self, connection: Connection, command: RemotingCommand) -> None:
-        """CHECK_TRANSACTION_STATE. Source: DefaultMQProducerImpl.checkTransactionState."""
+        """Process CHECK_TRANSACTION_STATE. Source: DefaultMQProducerImpl.checkTransactionState."""
         half = decode_record(command.body, inflate=True)
         if half.find(names.PROPERTY_PRODUCER_GROUP.encode()) != self._group:
             return
@@ -161,7 +173,7 @@ class TransactionProducer(Producer):
             state = await _outcome(self._check(message))
         except Exception:
             logger.exception(
-                "the check of message %s failed; the broker asks again", message.message_id
+                "the check of message %s failed; the broker will ask again", message.message_id
             )
             state = TransactionState.UNKNOWN
         unique_key = half.unique_key or fields.get("msgId")
@@ -184,6 +196,6 @@ async def _outcome(given: TransactionState | Awaitable[TransactionState]) -> Tra
     state = await given if inspect.isawaitable(given) else given
     if not isinstance(state, TransactionState):
         raise ConfigurationError(
-            f"a local transaction or check gave {state!r}; it gives a TransactionState"
+            f"the local transaction or check returned {state!r}: return a TransactionState"
         )
     return state

@@ -1,6 +1,6 @@
-"""The filter server: pulls from its broker for consumers, and hands on what their class lets pass.
+"""The filter server: consumers pull from it the messages that a filter class selects.
 
-It is started by its broker (`filterServerNums`) or by hand (`trocket filtersrv`). What decides is a
-filter (`filters.py`): a function or an expression that the operator configured, or a class that a
-consumer uploaded, which runs in a process of its own (`workers/`).
+It pulls from its broker, which starts it (`filterServerNums`); it can also be started by
+`trocket filtersrv`. A filter (`filters.py`) is a function or an expression that the operator
+configured, or a class that a consumer uploaded, which runs in a separate process (`workers/`).
 """

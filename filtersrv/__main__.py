@@ -1,7 +1,7 @@
 """`python -m trocket.filtersrv`, the same as `trocket filtersrv`: RocketMQ's mqfiltersrv.
 
-A broker starts it with `--config-from-stdin` alone: the keys come through the pipe, never by a
-command line, and when the pipe ends, because the broker has ended, so does the filter server.
+A broker starts it with `--config-from-stdin`: it reads its configuration from the pipe, never from
+the command line. When the broker ends, the pipe is closed and the filter server ends too.
 
 Java counterpart: filtersrv/FiltersrvStartup.java of 4.2.0.
 """
@@ -26,10 +26,12 @@ PROGRAM = "trocket filtersrv"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a filter server until SIGTERM or SIGINT; the exit status.
+    """Run a filter server until SIGTERM or SIGINT.
 
     Args:
-      arguments: without the program's name; None: the process's own.
+      arguments: command-line arguments without the program's name; None: those of the process.
+
+    Returns: the exit status.
     """
     parser = process.apache_flags(PROGRAM, "Run a filter server beside a RocketMQ broker.")
     process.add_config_from_stdin(parser)
@@ -48,7 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _configured(config: FiltersrvConfig) -> Mapping[str, Filter]:
-    """The operator's own filters, and an address for consumers."""
+    """Read the filters that the operator configured; also set the address for consumers."""
     from ..common.machine import local_address
     from .filters import installed_functions, read_filter_classes
 
@@ -71,7 +73,7 @@ def _serve(config: FiltersrvConfig, configured: Mapping[str, Filter], *, from_st
             async with trio.open_nursery() as nursery:
                 await nursery.start(controller.run)
                 process.settle()
-                # RocketMQ's own words.
+                # The text of RocketMQ's mqfiltersrv.
                 process.say(f"The Filter Server boot success, {controller.address}")
                 if from_stdin:
                     nursery.start_soon(process.stop_at_end_of_stdin, stop)

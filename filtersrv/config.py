@@ -1,4 +1,4 @@
-"""The filter server's keys: RocketMQ's names in snake_case, its types, its defaults.
+"""The configuration of the filter server: RocketMQ's keys in snake_case, types and defaults.
 
 Java counterpart: filtersrv/FiltersrvConfig.java and FiltersrvStartup.java of 4.2.0. Pure.
 """
@@ -16,24 +16,28 @@ from ..remoting.hosts import join_address
 from ..remoting.memory_budget import BUDGET_MIN
 
 REGISTER_INTERVAL_S = 10.0
-"""Between two 301. Source: 4.2.0 FiltersrvController.initialize; the broker forgets after 30 s."""
+"""Interval of registrations (301) at the broker, where they expire after 30 s.
+
+Source: 4.2.0 FiltersrvController.initialize.
+"""
 
 
 @dataclass(slots=True)
 class FiltersrvConfig(FilterPolicy):
-    """What a filter server can be told, beside `FilterPolicy`.
+    """The configuration of a filter server, in addition to `FilterPolicy`.
 
     Attributes:
-      connect_which_broker: `host:port` of the broker that it pulls from.
-      filter_server_ip: the address that consumers are told; "" until the controller puts this
-        machine's.
-      bind_address: local address to listen on; 0.0.0.0 = all.
-      listen_port: port to listen on and to tell consumers; 0 = a free one, as with RocketMQ, which
-        has no such key (in a broker's own file listenPort is the broker's).
-      server_channel_max_idle_time_seconds: a connection without traffic for so long is closed.
-      remoting_bytes_max: ours. Bytes that all connections together may hold of half frames, held
-        requests and unread answers (`remoting/memory_budget.py`); None: a quarter of the memory,
-        at most 1 GiB.
+      connect_which_broker: address of the broker that it pulls from, `host:port`.
+      filter_server_ip: address that is announced to consumers; "" until it is set to this
+        machine's address.
+      bind_address: local address to listen on; 0.0.0.0: all.
+      listen_port: port to listen on; 0: a free one, as with RocketMQ, which has no such key. (In
+        the file of a broker, listenPort is the broker's port.)
+      server_channel_max_idle_time_seconds: seconds without traffic after which a connection is
+        closed.
+      remoting_bytes_max: trocket's own key: largest size in bytes of partial frames, held requests
+        and unread answers of all connections together (`remoting/memory_budget.py`); None: a
+        quarter of the memory, at most 1 GiB.
     """
 
     connect_which_broker: str = ""
@@ -44,27 +48,29 @@ class FiltersrvConfig(FilterPolicy):
     remoting_bytes_max: int | None = setting(None, minimum=BUDGET_MIN)
 
     def address(self, port: int) -> str:
-        """What consumers are told for a port of ours."""
+        """The address that is announced to consumers, `host:port`, for a local port."""
         return join_address(self.filter_server_ip, port)
 
 
 def known_keys() -> Mapping[str, KnownKey]:
-    """Every key that a broker.conf may hold, and those of 4.2.0's filter server."""
+    """All keys of a broker.conf, and those of the filter server of 4.2.0."""
     return read_keys("netty", "store", "broker", "filtersrv")
 
 
 def read_filtersrv_config(
     entries: list[Entry], *, path: str = ""
 ) -> tuple[FiltersrvConfig, list[str]]:
-    """The configuration of a file, and its warnings, one line each.
+    """Read a configuration file.
 
-    The file may be the broker's own: with a `listenPort` and without `connectWhichBroker` it names
-    the broker on this machine.
+    The file may be that of a broker: if it has a `listenPort` and no `connectWhichBroker`, the
+    filter server connects to that port on this machine.
 
     Args:
-      entries: the file's, of `parse_properties`.
-      path: for messages only.
-    Raises: ConfigError: unknown key, bad value, or no broker.
+      entries: entries of the file, from `parse_properties`.
+      path: path of the file, for error messages.
+
+    Returns: the configuration, and warnings of one line each.
+    Raises: ConfigError: a key is unknown, a value is invalid, or there is no broker.
     Source: FiltersrvStartup.createController of 4.2.0.
     """
     configs, warnings = configure(entries, (FiltersrvConfig(),), known_keys, path=path)

@@ -1,7 +1,7 @@
-"""The filter server, put together: listener, broker connection, registration, filters.
+"""The controller of the filter server: listener, connection to the broker, registration, filters.
 
-Java counterpart: filtersrv/FiltersrvController.java of 4.2.0, which ends its process when its
-broker cannot be reached once; this one goes on trying.
+Java counterpart: filtersrv/FiltersrvController.java of 4.2.0, which ends its process when the
+broker cannot be reached; this one retries.
 """
 
 from __future__ import annotations
@@ -40,23 +40,23 @@ from .workers.limits import SOURCE_BYTES_MAX
 logger = logging.getLogger(__name__)
 
 BROKER_TIMEOUT_S = 3.0
-"""For the broker's answer to anything but a pull. RocketMQ: 3,000 ms."""
+"""Time limit of requests to the broker, except pulls. RocketMQ: 3,000 ms."""
 RETRY_INTERVAL_S = 1.0
-"""Between attempts to reach a broker that went away."""
+"""Interval of attempts to reach the broker after the connection was lost."""
 
 
 class UnknownToBrokerError(Exception):
-    """The broker does not know filter servers: Apache's do up to 4.8 or so, and trocket's."""
+    """The broker does not support filter servers: trocket's does, and Apache's until about 4.8."""
 
 
 class FiltersrvController:
-    """One filter server.
+    """A filter server.
 
     Args:
-      config: with `filter_server_ip`.
-      configured: the operator's own filters by class name.
-      open_stream: see `RemotingClient`: to a broker in the same loop; None: over TCP.
-      listeners: sockets to serve on, from `open_listener`; None: the one that `config` says.
+      config: the configuration, with `filter_server_ip`.
+      configured: filters that the operator configured, by class name.
+      open_stream: connects to a broker in the same loop, see `RemotingClient`; None: over TCP.
+      listeners: sockets to serve on, from `open_listener`; None: according to `config`.
     """
 
     def __init__(
@@ -99,16 +99,18 @@ class FiltersrvController:
 
     @property
     def address(self) -> str:
-        """`host:port` that consumers are told; known once it runs."""
+        """The address that is announced to consumers, `host:port`; final once it is running."""
         port = self._addresses[0].rpartition(":")[2] if self._addresses else self.config.listen_port
         return self.config.address(int(port))
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Serve until cancelled; started means bound, and registered if the broker is there.
+        """Serve until cancelled.
+
+        It is started once it listens, and is registered if the broker can be reached.
 
         Raises:
-          OSError: the address is taken or not ours.
-          UnknownToBrokerError: the broker does not take filter servers.
+          OSError: the address is in use, or does not belong to this machine.
+          UnknownToBrokerError: the broker does not support filter servers.
         """
         listeners = self._listeners
         if listeners is None:
@@ -135,18 +137,23 @@ class FiltersrvController:
     async def _register(
         self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
     ) -> None:
-        """Tell the broker every 10 s, and soon after the connection broke: it forgets us then."""
+        """Register every 10 s, and soon after a lost connection, which ends the registration."""
         was_reached: bool | None = None
         while True:
             self._lost = trio.Event()
-            problem = await self._tell_broker()
+            problem = await self._send_registration()
             is_reached = problem is None
             if is_reached != was_reached:
                 broker = self.config.connect_which_broker
                 if is_reached:
                     logger.info("registered with the broker %s as %s", broker, self.address)
                 else:
-                    logger.warning("not registered with the broker %s: %s", broker, problem)
+                    logger.warning(
+                        "not registered with the broker %s, retrying every %g s: %s",
+                        broker,
+                        RETRY_INTERVAL_S,
+                        problem,
+                    )
             if was_reached is None:
                 task_status.started()
             was_reached = is_reached
@@ -154,8 +161,8 @@ class FiltersrvController:
                 await self._lost.wait()
                 await trio.sleep(RETRY_INTERVAL_S)
 
-    async def _tell_broker(self) -> str | None:
-        """Send 301. Returns: why it was not taken."""
+    async def _send_registration(self) -> str | None:
+        """Send REGISTER_FILTER_SERVER (301). Returns: why it failed; None: it succeeded."""
         header = RegisterFilterServerRequestHeader(filter_server_addr=self.address)
         command = RemotingCommand(RequestCode.REGISTER_FILTER_SERVER, encode_header(header))
         try:
@@ -164,8 +171,8 @@ class FiltersrvController:
             return str(error)
         if answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
             raise UnknownToBrokerError(
-                f"the broker {self.config.connect_which_broker} takes no filter servers (301): "
-                f"{answer.remark}"
+                f"the broker {self.config.connect_which_broker} does not support filter servers "
+                f"(301): {answer.remark}"
             )
         if answer.code != ResponseCode.SUCCESS:
             return f"code {answer.code}: {answer.remark}"
@@ -175,7 +182,7 @@ class FiltersrvController:
         return await self._client.call(self.config.connect_which_broker, command, timeout_s)
 
     async def _ask_class_name(self, topic: str, group: str) -> str | None:
-        """What the group's last heartbeat said."""
+        """The class in the group's last heartbeat; None if it has none, or cannot be queried."""
         header = GetConsumerConnectionListRequestHeader(consumer_group=group)
         command = RemotingCommand(RequestCode.GET_CONSUMER_CONNECTION_LIST, encode_header(header))
         try:
@@ -184,7 +191,9 @@ class FiltersrvController:
                 return None
             table = ConsumerConnection.from_body(answer.body).subscription_table
         except (RemotingError, RemoteProtocolError) as error:
-            logger.warning("the class of group %s for %s is not known: %s", group, topic, error)
+            logger.warning(
+                "the filter class of group %s for %s cannot be queried: %s", group, topic, error
+            )
             return None
         subscription = table.get(topic)
         if subscription is None or not subscription.class_filter_mode:

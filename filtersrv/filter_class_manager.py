@@ -1,11 +1,11 @@
-"""Which filter a group has for a topic, and where it comes from.
+"""The filter classes of consumer groups, and their sources.
 
-In this order: the operator's own (`filterClassesFile`), a class that was uploaded (302), a class of
-the repository. Nobody uploads what clients of 5.3 and later name in their heartbeats: the broker is
-asked for the name.
+A filter comes from the operator's configuration (`filterClassesFile`), an upload (302) or the
+repository, in this order. Clients from 5.3 on do not upload classes but name them in heartbeats:
+then the broker is asked for the name.
 
-Java counterpart: filtersrv/filter/FilterClassManager.java of 4.2.0, which compiled whatever came
-into its own process, and never compared the CRC.
+Java counterpart: filtersrv/filter/FilterClassManager.java of 4.2.0, which compiled uploaded classes
+into its own process and did not check the CRC.
 """
 
 from __future__ import annotations
@@ -31,12 +31,15 @@ from .workers.upload import check_class_name, check_source
 logger = logging.getLogger(__name__)
 
 CLASSES_MAX: Final = 256
-"""Uploaded and fetched classes of one filter server: each may hold a process of 60 MB and more."""
+"""Largest number of classes of a filter server: each may have a process of 60 MB or more."""
 REFRESH_INTERVAL_S: Final = 60.0
-"""Between two looks into the repository. Source: FilterClassManager.start of 4.2.0."""
+"""Interval of fetching classes from the repository. Source: FilterClassManager.start of 4.2.0."""
 ASK_AGAIN_S: Final = 2.0
-"""How long it counts that the broker knows no class of a group: less than the 3 s after which
-clients pull again, because a first pull may come before the first heartbeat."""
+"""Time for which the broker's answer that it knows no class of a group is cached.
+
+It is less than the 3 s after which clients pull again, because a first pull can arrive before the
+first heartbeat.
+"""
 
 NOT_REGISTERED: Final = "Find Filter class failed, not registered"
 NO_CLASS: Final = "Find Filter class failed, registered but no class"
@@ -51,8 +54,8 @@ def crc_of(source: bytes) -> int:
 
 
 @contextmanager
-def refusing() -> Iterator[None]:
-    """Inside, a filter's error is a refusal: SYSTEM_ERROR, in RocketMQ's words and then its own."""
+def refused_on_filter_error() -> Iterator[None]:
+    """Convert FilterError to RequestRefused with SYSTEM_ERROR; the text begins with RocketMQ's."""
     try:
         yield
     except FilterError as error:
@@ -61,24 +64,25 @@ def refusing() -> Iterator[None]:
         ) from error
 
 
-MakeWorker = Callable[[FilterLanguage, str, bytes], Awaitable[Filter]]
-"""Compiles a class in a process of its own. Raises: FilterError."""
-FetchSource = Callable[[str], Awaitable[tuple[FilterLanguage, bytes]]]
-"""The source of a class by name. Raises: RepositoryError."""
-AskClassName = Callable[[str, str], Awaitable[str | None]]
-"""The class that a group's clients name for a topic; None: none, or nobody knows."""
+WorkerFactory = Callable[[FilterLanguage, str, bytes], Awaitable[Filter]]
+"""Compiles a class in a separate process. Raises: FilterError."""
+SourceFetcher = Callable[[str], Awaitable[tuple[FilterLanguage, bytes]]]
+"""Returns the source of a class by name. Raises: RepositoryError."""
+ClassNameLookup = Callable[[str, str], Awaitable[str | None]]
+"""Returns the class that the clients of a group name for a topic; None if it is unknown."""
 
 
 @dataclass(slots=True)
 class FilterClassInfo:
-    """The class of a group for a topic.
+    """The filter class of a group for a topic.
 
     Attributes:
-      class_name: full name.
-      class_crc: of the source; 0: there is none, the operator's own or not fetched yet.
-      language: of the source, or "configured".
-      filter: what decides; None: there is none yet.
-      error: why there is none, or why the newest source was not taken.
+      class_name: full name of the class.
+      class_crc: CRC of the source; 0: the class has no source, or it is not fetched yet.
+      language: language of the source, or "configured".
+      filter: the filter; None: there is none yet.
+      error: why there is no filter, or why the newest source was refused.
+      lock: held while the class is compiled or fetched.
     """
 
     class_name: str
@@ -90,26 +94,26 @@ class FilterClassInfo:
 
     @property
     def is_in_force(self) -> bool:
-        """Whether it decides: there is one, and it has not failed too often."""
+        """Whether there is a filter that is not disabled."""
         return self.filter is not None and not self.filter.is_disabled
 
     @property
     def state(self) -> str:
-        """For people: ready, fetching, disabled or broken."""
+        """The state shown to administrators: ready, fetching, disabled or broken."""
         if self.filter is not None:
             return "disabled" if self.filter.is_disabled else "ready"
         return "broken" if self.error else "fetching"
 
 
 class FilterClassManager:
-    """The table of filter classes. Owned by the controller, whose tasks call it.
+    """The table of filter classes, by topic and group.
 
     Args:
-      policy: what is allowed.
-      configured: the operator's own filters by class name.
-      make_worker: see `MakeWorker`.
-      fetch_source: see `FetchSource`.
-      ask_class_name: see `AskClassName`.
+      policy: the permissions.
+      configured: filters that the operator configured, by class name.
+      make_worker: see `WorkerFactory`.
+      fetch_source: see `SourceFetcher`.
+      ask_class_name: see `ClassNameLookup`.
     """
 
     def __init__(
@@ -117,9 +121,9 @@ class FilterClassManager:
         policy: FilterPolicy,
         configured: Mapping[str, Filter],
         *,
-        make_worker: MakeWorker,
-        fetch_source: FetchSource,
-        ask_class_name: AskClassName,
+        make_worker: WorkerFactory,
+        fetch_source: SourceFetcher,
+        ask_class_name: ClassNameLookup,
     ) -> None:
         self._policy = policy
         self._configured = configured
@@ -131,18 +135,18 @@ class FilterClassManager:
 
     @property
     def classes(self) -> Mapping[Key, FilterClassInfo]:
-        """All that there are."""
+        """All classes."""
         return self._classes
 
     async def register(
         self, topic: str, group: str, class_name: str, crc: int, language: str, source: bytes
     ) -> None:
-        """Take a class that a consumer uploads (302); the same one again costs nothing.
+        """Register a class that a consumer uploads (302); an unchanged class is not compiled again.
 
-        A class that does not compile leaves the one before it in force.
+        If a class does not compile, the one before it remains in force.
 
-        Raises: RequestRefused: NO_PERMISSION, it may not; SYSTEM_ERROR, a name, the CRC or the size
-          is wrong, or it does not compile.
+        Raises: RequestRefused: with NO_PERMISSION, if uploads are not permitted; with SYSTEM_ERROR,
+          if a name, the CRC or the size is invalid, or the class does not compile.
         """
         self._check_names(topic, group, class_name)
         configured = self._configured.get(class_name)
@@ -165,7 +169,7 @@ class FilterClassManager:
                     "group %s replaces its class %s (CRC %d) for %s by %s (CRC %d)",
                     group, info.class_name, info.class_crc, topic, class_name, crc,
                 )  # fmt: skip
-            with refusing():
+            with refused_on_filter_error():
                 await self._compile(info, class_name, wanted, source)
             if self._classes.get((topic, group)) is not info:  # removed meanwhile
                 await self._end(info)
@@ -173,18 +177,18 @@ class FilterClassManager:
     async def find(self, topic: str, group: str) -> Filter:
         """The filter for a pull.
 
-        Raises: RequestRefused: SYSTEM_ERROR, there is none; its consumer asks again.
+        Raises: RequestRefused: with SYSTEM_ERROR, if there is none; the consumer retries.
         """
         info = self._classes.get((topic, group))
         if info is None:
-            info = await self._look_for(topic, group)
+            info = await self._find_by_heartbeat(topic, group)
         if info.filter is None:
             remark = f"{NO_CLASS}: {info.error}" if info.error else NO_CLASS
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, remark)
         return info.filter
 
     async def remove(self, topic: str, group: str) -> bool:
-        """Forget a class; whether there was one."""
+        """Remove a class; returns whether there was one."""
         info = self._classes.pop((topic, group), None)
         if info is None:
             return False
@@ -192,7 +196,7 @@ class FilterClassManager:
         return True
 
     async def refresh(self) -> None:
-        """Look into the repository for all classes that come from there."""
+        """Fetch all classes of the repository again."""
         if self._policy.client_upload_filter_class_enable:
             return
         for info in list(self._classes.values()):
@@ -200,35 +204,35 @@ class FilterClassManager:
                 await self._fetch(info)
 
     async def aclose(self) -> None:
-        """End all filters that hold processes."""
+        """Close all filters, which ends their processes."""
         for info in list(self._classes.values()):
             await self._end(info)
         self._classes.clear()
 
-    # What is allowed
+    # Checks
 
     def _check_names(self, topic: str, group: str, class_name: str) -> None:
         reason = refuse_topic(topic) or refuse_group(group)
         if reason is not None:
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, reason)
-        with refusing():
+        with refused_on_filter_error():
             check_class_name(class_name)
 
     def _check_upload(
         self, group: str, class_name: str, crc: int, language: str, source: bytes
     ) -> FilterLanguage:
-        with refusing():
+        with refused_on_filter_error():
             check_source(source)
         reason = None
         if language not in {each.value for each in FilterLanguage}:
-            reason = f"{language[:20]!r} is no language of filter classes"
+            reason = f"{language[:20]!r} is not a language of filter classes"
         elif crc != crc_of(source):
             reason = f"the source's CRC is {crc_of(source)}, not {crc}"
         if reason is not None:
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"class {class_name}: {reason}")
         wanted = FilterLanguage(language)
         if not self._is_enabled(wanted):
-            reason = f"filters in {language} are off here ({language}FilterEnable)"
+            reason = f"filters in {language} are disabled here ({language}FilterEnable)"
         elif not self._policy.may_upload(group):
             reason = f"group {group} may not upload filter classes (filterUploadGroups)"
         if reason is not None:
@@ -241,7 +245,7 @@ class FilterClassManager:
             return self._policy.java_filter_enable
         return self._policy.python_filter_enable
 
-    # Classes that come and go
+    # Adding and removing classes
 
     def _new(self, topic: str, group: str, class_name: str) -> FilterClassInfo:
         if len(self._classes) >= CLASSES_MAX:
@@ -263,7 +267,7 @@ class FilterClassManager:
     async def _compile(
         self, info: FilterClassInfo, class_name: str, language: FilterLanguage, source: bytes
     ) -> None:
-        """Raises: FilterError: what was there stays."""
+        """Compile a class and replace the filter. Raises: FilterError: the old one is kept."""
         try:
             made = await self._make_worker(language, class_name, source)
         except FilterError as error:
@@ -280,9 +284,9 @@ class FilterClassManager:
         if held is not None and held not in self._configured.values():
             await held.aclose()
 
-    # Classes that nobody uploads
+    # Classes that are not uploaded
 
-    async def _look_for(self, topic: str, group: str) -> FilterClassInfo:
+    async def _find_by_heartbeat(self, topic: str, group: str) -> FilterClassInfo:
         key = (topic, group)
         now_s = trio.current_time()
         if now_s < self._asked_s.get(key, -ASK_AGAIN_S) + ASK_AGAIN_S:
@@ -293,7 +297,7 @@ class FilterClassManager:
         class_name = await self._ask_class_name(topic, group)
         if class_name is None:
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, NOT_REGISTERED)
-        with refusing():
+        with refused_on_filter_error():
             check_class_name(class_name)
         configured = self._configured.get(class_name)
         if configured is not None:
@@ -314,9 +318,9 @@ class FilterClassManager:
             try:
                 language, source = await self._fetch_source(info.class_name)
                 if not self._is_enabled(language):
-                    raise FilterCompileError(f"filters in {language.value} are off here")
+                    raise FilterCompileError(f"filters in {language.value} are disabled here")
                 if not info.is_in_force or crc_of(source) != info.class_crc:
                     await self._compile(info, info.class_name, language, source)
             except (FilterError, RepositoryError) as error:
-                logger.warning("class %s: %s", info.class_name, error)
+                logger.warning("the filter class %s was not fetched: %s", info.class_name, error)
                 info.error = str(error)

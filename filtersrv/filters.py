@@ -1,7 +1,7 @@
-"""What decides which messages a consumer gets: the interface, and the filters of the operator.
+"""Filters: the interface, and the filters that an operator can configure.
 
-Uploaded classes are filters too, see `workers`. No filter that fails lets a message pass: its
-consumer is told, and its offset stays where it was.
+`workers` has the filters for uploaded classes. When a filter fails, no message passes: the pull
+fails with an error for the consumer, whose offset does not move.
 """
 
 from __future__ import annotations
@@ -16,72 +16,76 @@ from ..common.sql92.expression import FilterSyntaxError, compile_expression
 from ..remoting.message import MessageExt
 
 ENTRY_POINT_GROUP: Final = "trocket.filters"
-"""An installed package names its filter functions here, for `{"named": NAME}`."""
+"""Entry point group in which packages name their filter functions, for `{"named": NAME}`."""
 
 REMARK_LENGTH_MAX: Final = 1_000
-"""Characters of what a filter said when it failed that go into a remark."""
+"""Largest number of characters of a filter's error in the remark of an answer."""
 
 
 class FilterError(Exception):
-    """A filter failed; the text is for the consumer's log."""
+    """A filter failed; its text is sent to the consumer."""
 
     def __str__(self) -> str:
         return super().__str__()[:REMARK_LENGTH_MAX]
 
 
 class FilterCompileError(FilterError):
-    """The source of a class is no filter; the text is the compiler's."""
+    """The source of a class is not a filter; the text is that of the compiler."""
 
 
 class Filter(Protocol):
-    """Decides about the messages of one pull. Bodies are inflated."""
+    """Selects messages of a pull."""
 
     @property
     def is_disabled(self) -> bool:
-        """Whether it has failed too often to be asked again."""
+        """Whether it has failed so often that it is not called any more."""
 
     async def match(self, messages: Sequence[MessageExt], group: str) -> Sequence[bool]:
-        """Whether the group gets each of them. Raises: FilterError."""
+        """Decide for each message, with decompressed body, whether the group gets it.
+
+        Raises: FilterError: the filter failed.
+        """
 
     async def aclose(self) -> None:
-        """End what it holds. What is under way fails."""
+        """Release its resources; calls in progress fail."""
 
 
 NamedFunction = Callable[[MessageExt], object]
-"""Whether a consumer gets a message; an exception fails the pull."""
+"""Returns whether a consumer gets a message; an exception fails the pull."""
 
 
-class _OperatorsFilter:
-    """What the operator's filters have in common: they hold nothing, and are trusted."""
+class _ConfiguredFilter:
+    """Base of the filters that an operator configures: they are trusted and hold no resources."""
 
     is_disabled = False
 
     async def aclose(self) -> None:
-        """Nothing is held."""
+        """Do nothing: there are no resources."""
 
 
-class ExpressionFilter(_OperatorsFilter):
-    """A class name that means an SQL92 expression.
+class ExpressionFilter(_ConfiguredFilter):
+    """A filter that evaluates an SQL92 expression.
 
     Args:
-      expression: its text.
-    Raises: FilterSyntaxError: it is none.
+      expression: text of the expression.
+
+    Raises: FilterSyntaxError: the expression is invalid.
     """
 
     def __init__(self, expression: str) -> None:
         self._expression = compile_expression(expression)
 
     async def match(self, messages: Sequence[MessageExt], group: str) -> Sequence[bool]:
-        """Unknown counts as no, as in the broker."""
+        """Evaluate the expression; the result UNKNOWN means no match, as in the broker."""
         return [self._expression.matches(message.properties_bytes) for message in messages]
 
 
-class NamedFilter(_OperatorsFilter):
-    """A class name that means an installed function.
+class NamedFilter(_ConfiguredFilter):
+    """A filter that calls a function of an installed package.
 
     Args:
-      name: the function's, for errors.
-      function: called with each message; it runs in the filter server's own process and loop.
+      name: name of the function, for error messages.
+      function: called with each message, in the process and event loop of the filter server.
     """
 
     def __init__(self, name: str, function: NamedFunction) -> None:
@@ -89,7 +93,7 @@ class NamedFilter(_OperatorsFilter):
         self._function = function
 
     async def match(self, messages: Sequence[MessageExt], group: str) -> Sequence[bool]:
-        """What the function says of each message."""
+        """Call the function with each message."""
         try:
             return [bool(self._function(message)) for message in messages]
         except Exception as error:
@@ -97,20 +101,23 @@ class NamedFilter(_OperatorsFilter):
 
 
 def installed_functions() -> dict[str, Callable[[], NamedFunction]]:
-    """The filter functions of installed packages by name, each still to be imported."""
+    """The filter functions of installed packages by name; call a value to import its function."""
     return {point.name: point.load for point in entry_points(group=ENTRY_POINT_GROUP)}
 
 
 def read_filter_classes(
     text: str, installed: Mapping[str, Callable[[], NamedFunction]], *, path: str = ""
 ) -> dict[str, Filter]:
-    """The filters of a `filterClassesFile` by class name.
+    """Read the filters of a `filterClassesFile`.
 
     Args:
       text: `{CLASS: {"expression": TEXT}, CLASS: {"named": NAME}}`.
-      installed: the functions that there are.
-      path: for messages only.
-    Raises: ConfigError: it says nothing of the kind, or names what is not there.
+      installed: the installed functions; see `installed_functions`.
+      path: path of the file, for error messages.
+
+    Returns: the filters by class name.
+    Raises: ConfigError: the file has another form, an expression is invalid, or a function is not
+      installed.
     """
     try:
         table = json.loads(text)
@@ -151,5 +158,5 @@ def _load(name: str, load: Callable[[], NamedFunction], path: str) -> NamedFunct
             f"the filter {name!r} cannot be imported: {error!r}", path=path
         ) from error
     if not callable(function):
-        raise ConfigError(f"the filter {name!r} is no function", path=path)
+        raise ConfigError(f"the filter {name!r} is not a function", path=path)
     return function

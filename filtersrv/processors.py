@@ -1,8 +1,11 @@
-"""What a filter server serves: REGISTER_MESSAGE_FILTER_CLASS (302), PULL_MESSAGE (11) for its
-broker, and our own LIST_MESSAGE_FILTER_CLASSES (30302), REMOVE_MESSAGE_FILTER_CLASS (30303).
+"""The processors of the filter server.
 
-Every pull is one pull at the broker, of everything; the answer has what the group's filter lets
-pass. Where that is nothing, the consumer is told to go on at once, from further on.
+They serve REGISTER_MESSAGE_FILTER_CLASS (302) and PULL_MESSAGE (11), and trocket's own requests
+LIST_MESSAGE_FILTER_CLASSES (30302) and REMOVE_MESSAGE_FILTER_CLASS (30303).
+
+For each pull, all messages are pulled from the broker, and those that the group's filter selects
+are returned. If there are none, the answer has the consumer pull again at once from the next
+offset.
 
 Java counterpart: filtersrv/processor/DefaultRequestProcessor.java of 4.2.0.
 """
@@ -38,10 +41,10 @@ from .pull_answer import read_messages, write_messages
 logger = logging.getLogger(__name__)
 
 GROUP: Final = "FILTERSRV_CONSUMER"
-"""The group that pulls at the broker. Source: MixAll.FILTERSRV_CONSUMER_GROUP of 4.2.0."""
+"""Group for pulls from the broker. Source: MixAll.FILTERSRV_CONSUMER_GROUP of 4.2.0."""
 
 _ANSWER_TIMEOUT_S: Final = 10.0
-"""For a pull's answer beyond the time that the broker may hold it."""
+"""Time limit of a pull, in addition to the time for which the broker may hold it."""
 
 _WITHOUT_MESSAGES: Final = frozenset(
     {
@@ -51,24 +54,24 @@ _WITHOUT_MESSAGES: Final = frozenset(
     }
 )
 
-AskBroker = Callable[[RemotingCommand, float], Awaitable[RemotingCommand]]
-"""Sends a request to the broker; seconds until it must be answered. Raises: RemotingError."""
+BrokerCall = Callable[[RemotingCommand, float], Awaitable[RemotingCommand]]
+"""Sends a request to the broker, with a time limit in seconds. Raises: RemotingError."""
 
 
 class FiltersrvProcessors:
-    """Serves consumers.
+    """The processors of a filter server.
 
     Args:
-      config: the filter server's.
-      classes: whose filter decides.
-      ask_broker: see `AskBroker`.
+      config: configuration of the filter server.
+      classes: the filter classes.
+      ask_broker: see `BrokerCall`.
 
     Attributes:
-      processors: by request code.
+      processors: the processors by request code.
     """
 
     def __init__(
-        self, config: FiltersrvConfig, classes: FilterClassManager, ask_broker: AskBroker
+        self, config: FiltersrvConfig, classes: FilterClassManager, ask_broker: BrokerCall
     ) -> None:
         self._config = config
         self._classes = classes
@@ -132,7 +135,7 @@ class FiltersrvProcessors:
     async def _answer_pull(self, request: RemotingCommand) -> RemotingCommand:
         header = decode(PullMessageRequestHeader, request.ext_fields)
         topic, group = header.topic, header.consumer_group
-        await self._classes.find(topic, group)  # before anybody waits
+        await self._classes.find(topic, group)  # refuse at once if there is no class
         suspends = header.sys_flag & SUSPEND
         timeout_s = _ANSWER_TIMEOUT_S
         if suspends:
@@ -148,7 +151,7 @@ class FiltersrvProcessors:
         if code == ResponseCode.SUCCESS:
             try:
                 stored, seen = read_messages(answer.body)
-                # Only now: while the broker held the pull, the class may have been replaced.
+                # Look it up again: the class may have been replaced while the broker held the pull.
                 found = await self._classes.find(topic, group)
                 wanted = await found.match(seen, group)
                 body = write_messages(
@@ -167,16 +170,16 @@ class FiltersrvProcessors:
                 raise RequestRefused(ResponseCode.SYSTEM_ERROR, remark) from error
             if not body:
                 code = ResponseCode.PULL_RETRY_IMMEDIATELY
-        told = PullMessageResponseHeader(
+        response_header = PullMessageResponseHeader(
             suggest_which_broker_id=0,
             next_begin_offset=offsets.next_begin_offset,
             min_offset=offsets.min_offset,
             max_offset=offsets.max_offset,
         )
-        return request.answer(code, ext_fields=encode_header(told), body=body)
+        return request.answer(code, ext_fields=encode_header(response_header), body=body)
 
     def _broker_pull(self, header: PullMessageRequestHeader, suspends: int) -> RemotingCommand:
-        """The pull at the broker: of everything, for a group that commits nothing."""
+        """The pull to send to the broker: of all messages, for a group without offsets."""
         pull = PullMessageRequestHeader(
             consumer_group=GROUP,
             topic=header.topic,

@@ -1,4 +1,4 @@
-"""What a broker's pull answer becomes for a consumer: the messages that match, encoded anew. Pure.
+"""Pull answers for consumers: the matching messages of a broker's answer, encoded again. Pure.
 
 Java counterpart: filtersrv/processor/DefaultRequestProcessor.java of 4.2.0 (pullMessageForward,
 messageToByteBuffer).
@@ -20,13 +20,14 @@ from ..remoting.record_schema import PROPERTIES_SIZE_MAX
 from ..remoting.sys_flag import COMPRESSED, COMPRESSION_TYPE_MASK
 
 _REMOVED: Final = (names.PROPERTY_CRC32,)
-"""A checksum of the record that was stored; the new one is another record."""
+"""The checksum property covers the stored record, which differs from the new one."""
 
 
 def read_messages(body: bytes) -> tuple[list[MessageExt], list[MessageExt]]:
-    """The messages of a pull answer as stored, and as a filter sees them: with inflated bodies.
+    """Decode the messages of a pull answer.
 
-    Raises: RemoteProtocolError: a record is damaged, or the bodies inflate to too much.
+    Returns: the messages as stored, and the same with decompressed bodies, for filters.
+    Raises: RemoteProtocolError: a record is damaged, or the decompressed bodies are too large.
     """
     stored = decode_messages(body, inflate=False)
     seen, budget = [], INFLATED_TOTAL_MAX
@@ -49,17 +50,17 @@ def write_messages(
     compress_from: int,
     compression_level: int,
 ) -> bytes:
-    """The body of the answer: a record for each message that is wanted.
+    """Encode the body of the answer: a record for each matching message.
 
-    Properties MIN_OFFSET and MAX_OFFSET are added, as RocketMQ's pull client does, and bodies are
-    compressed by their size alone.
+    The properties MIN_OFFSET and MAX_OFFSET are added, as RocketMQ's pull client does. Bodies are
+    compressed if they are large, whether the stored ones are or not.
 
     Args:
-      stored, seen: of `read_messages`.
-      wanted: for each of them.
-      min_offset, max_offset: of the queue, as the broker said.
-      compress_from: bytes of an inflated body from which on it is compressed.
-      compression_level: of zlib.
+      stored, seen: result of `read_messages`.
+      wanted: for each message, whether it matches.
+      min_offset, max_offset: minimum and maximum offset of the queue, from the broker's answer.
+      compress_from: size in bytes from which on bodies are compressed.
+      compression_level: level of zlib.
     """
     offsets = {
         names.PROPERTY_MIN_OFFSET: str(min_offset),
@@ -81,7 +82,7 @@ def _record(
 ) -> bytes:
     body, sys_flag = seen.body, stored.sys_flag & ~COMPRESSED
     if len(body) >= compress_from:
-        if stored.sys_flag & COMPRESSED:  # what the producer made of it will do
+        if stored.sys_flag & COMPRESSED:  # use the producer's compressed body
             body, sys_flag = stored.body, stored.sys_flag
         else:
             body = zlib.compress(body, compression_level)

@@ -1,4 +1,4 @@
-"""The repository of filter classes: sources below a URL, or in a folder.
+"""The repository of filter classes: source files below a URL, or in a folder.
 
 Java counterpart: filtersrv/filter/HttpFilterClassFetchMethod.java of 4.2.0.
 """
@@ -18,27 +18,28 @@ from ..common.config import ConfigError
 from .workers import FilterLanguage
 
 FETCH_TIMEOUT_S: Final = 5.0
-"""As 4.2.0."""
+"""Time limit of fetching a source; the same as in 4.2.0."""
 _SUFFIXES: Final = {FilterLanguage.JAVA: ".java", FilterLanguage.PYTHON: ".py"}
 
 
 class RepositoryError(Exception):
-    """A source is not there, is too large, or the repository cannot be reached."""
+    """A source is missing or too large, or the repository cannot be reached."""
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
     def redirect_request(self, *_: object) -> None:
-        """Sources come from where the operator said."""
+        """Follow no redirects: sources must come from the configured URL."""
 
 
 class Repository:
-    """Sources by class name.
+    """Fetches sources by class name.
 
     Args:
-      url: http, https, or file; CLASSNAME.java or CLASSNAME.py is added.
-      languages: those that are looked for, in this order.
-      size_max: bytes of a source.
-    Raises: ConfigError: another kind of URL.
+      url: http, https or file URL, to which CLASSNAME.java or CLASSNAME.py is appended; "": none.
+      languages: languages of the sources, tried in this order.
+      size_max: largest size of a source in bytes.
+
+    Raises: ConfigError: the URL has another scheme.
     """
 
     def __init__(self, url: str, languages: list[FilterLanguage], *, size_max: int) -> None:
@@ -54,14 +55,16 @@ class Repository:
         self._opener = urllib.request.build_opener(_NoRedirects)
 
     async def fetch(self, class_name: str) -> tuple[FilterLanguage, bytes]:
-        """The source of a class, and its language.
+        """Fetch the source of a class.
 
         Args:
-          class_name: checked.
-        Raises: RepositoryError.
+          class_name: a valid class name.
+
+        Returns: the language and the source.
+        Raises: RepositoryError: it cannot be fetched.
         """
         if not self._url:
-            raise RepositoryError("there is no repository (filterClassRepertoryUrl)")
+            raise RepositoryError("there is no repository: set filterClassRepertoryUrl")
         problems = []
         for language in self._languages:
             name = class_name + _SUFFIXES[language]

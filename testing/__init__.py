@@ -1,11 +1,11 @@
-"""A RocketMQ for tests: name server and broker in this process, ready in milliseconds.
+"""A RocketMQ for tests: a name server and a broker in this process, ready in milliseconds.
 
-`Broker` listens on real ports, for clients in any language; `MemoryBroker` lives inside a trio loop
-and in its time; `RocketMQTestCase` is for unittest. pytest's fixtures are in `pytest_plugin`.
-docs/tutorials/testing.md shows how they are used.
+`Broker` listens on real ports, for clients in any language. `MemoryBroker` runs inside a trio loop
+and uses its clock. `RocketMQTestCase` is for unittest. The pytest fixtures are in `pytest_plugin`.
+docs/tutorials/testing.md shows how to use them.
 
-Place: above broker and namesrv, whose public parts it puts together. Nothing of it is needed, or
-imported, where a broker serves in earnest. The names are loaded when they are first used.
+This package is built on broker and namesrv, which do not import it. Its names are loaded when they
+are first used.
 """
 
 from typing import TYPE_CHECKING
@@ -49,7 +49,7 @@ else:
         from importlib import import_module
 
         value = getattr(import_module(f"{__name__}.{home}"), name)
-        globals()[name] = value  # asked for once only
+        globals()[name] = value  # found without __getattr__ from now on
         return value
 
     def __dir__() -> list[str]:

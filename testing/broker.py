@@ -1,4 +1,4 @@
-"""`Broker`: a name server and a broker in this process, on real ports, for clients of any kind."""
+"""`Broker`: a name server and a broker in this process, on real ports, for any client."""
 
 from __future__ import annotations
 
@@ -38,25 +38,27 @@ class Broker:
         with Broker() as broker:
             producer = connect(broker.url)
             …
-            broker.advance(hours=2)      # what is delayed for two hours is there now
+            broker.advance(hours=2)      # messages delayed for two hours are delivered now
 
-    Works in plain programs, beside threads, in unittest, and as `async with` under asyncio and
-    trio. All methods may be called from any thread; in asynchronous code too, as they take about
-    a millisecond.
+    It works in plain programs, with threads, in unittest, and as `async with` under asyncio and
+    trio. Its methods can be called from any thread, and also in async code, because they take only
+    about a millisecond.
 
     Lifecycle: `with`, `async with`, or `start` and `close`; once.
 
     Args:
-      folder: a data folder for messages that are to survive the object, or to be looked at; None:
-        they are in memory. A folder's files must have been written with the same sizes, see
+      folder: data folder for messages that should outlive the object or be inspected; None: keep
+        messages in memory. Existing files must have been written with the same file sizes, see
         `config`.
-      config: what differs from RocketMQ's defaults, by RocketMQ's keys: `{"flushDiskType":
-        "SYNC_FLUSH"}`. The files are smaller than RocketMQ's (`mappedFileSizeCommitLog` and the
-        like), so that a broker takes some 10 MB.
+      config: values that differ from RocketMQ's defaults, by RocketMQ's keys: `{"flushDiskType":
+        "SYNC_FLUSH"}`. The default file sizes (`mappedFileSizeCommitLog` and so on) are smaller
+        than RocketMQ's, so that a broker needs about 10 MB.
       namesrv_config: the same for the name server.
-      namesrv_port, broker_port: 0: free ones. The broker also takes the VIP port, two below.
-    Raises: common.config.ConfigError: an unknown key, which names the nearest one, or a value
-      that is not allowed.
+      namesrv_port: port of the name server; 0: a free one.
+      broker_port: port of the broker; 0: a free one. The port two below is used too, as VIP port.
+
+    Raises: common.config.ConfigError: a key is unknown (the text names the nearest one), or a value
+      is invalid.
     """
 
     def __init__(
@@ -84,15 +86,15 @@ class Broker:
     # ---- lifecycle -----------------------------------------------------------------------
 
     def start(self) -> None:
-        """Start both; they listen, and the broker is registered, when this returns.
+        """Start both servers. When this returns, they listen and the broker is registered.
 
         Raises:
           EmbeddedBrokerError: it was started before.
-          OSError: a port that was asked for is taken.
+          OSError: a given port is in use.
           store.errors.StoreError: the folder cannot be written, is damaged, or is in use.
         """
         if self._is_closed:
-            raise EmbeddedBrokerError("this broker was closed: make another Broker()")
+            raise EmbeddedBrokerError("this broker was closed: create another Broker()")
         if self._loop is not None:
             raise EmbeddedBrokerError("the broker is running already")
         namesrv_port, broker_port = self._wanted_ports
@@ -121,7 +123,10 @@ class Broker:
             raise
 
     def close(self) -> None:
-        """Stop both cleanly; connections are closed, the folder is complete. Again: nothing."""
+        """Stop both servers cleanly: close connections and flush the folder.
+
+        It has no effect if the broker is not running.
+        """
         loop, self._loop = self._loop, None
         if loop is None:
             return
@@ -167,58 +172,62 @@ class Broker:
                 with trio.CancelScope(shield=True):
                     await servers.stop()
 
-    # ---- where it is ---------------------------------------------------------------------
+    # ---- addresses -----------------------------------------------------------------------
 
     @property
     def url(self) -> str:
-        """`rocketmq://127.0.0.1:PORT`, of the name server: what trocket's clients take."""
+        """URL for trocket's clients: `rocketmq://127.0.0.1:PORT`, of the name server."""
         return URL_SCHEME + self.namesrv_address
 
     @property
     def namesrv_address(self) -> str:
-        """`127.0.0.1:PORT`, of the name server: what RocketMQ's own clients take."""
+        """Address of the name server, for RocketMQ's own clients: `127.0.0.1:PORT`."""
         return self._running().namesrv_address
 
     @property
     def broker_address(self) -> str:
-        """`127.0.0.1:PORT`, of the broker."""
+        """Address of the broker: `127.0.0.1:PORT`."""
         return self._running().broker_address
 
     # ---- time and faults -----------------------------------------------------------------
 
     def advance(self, *, hours: float = 0, minutes: float = 0, seconds: float = 0) -> None:
-        """Let time pass for messages; what becomes due is in its topic when this returns.
+        """Advance the broker's wall clock; due messages are delivered when this returns.
 
-        Delays, retries, timers, checks of transactions and retention go by the broker's wall
-        clock, which this sets on. Connections, heartbeats, held pulls and locks go by real time:
-        no client is thought to be gone. A transaction that becomes due is checked once, however
-        far the clock is set on.
+        Delays, retries, timers, checks of transactions and retention use the wall clock.
+        Connections, heartbeats, held pulls and locks use real time, so no client expires. A
+        transaction that becomes due is checked once, however far the clock is advanced.
 
-        Raises: ValueError: a negative time.
+        Args:
+          hours, minutes, seconds: the time to advance by, >= 0; they are added up.
+
+        Raises: ValueError: the time is negative.
         """
         self._call(self._running().advance, hours=hours, minutes=minutes, seconds=seconds)
 
     @property
     def now_ms(self) -> int:
-        """The broker's wall clock, ms since 1970: real time and all that was advanced."""
+        """The broker's wall clock, in milliseconds since 1970: real time and advanced time."""
         return self._running().clock.wall_ms()
 
     @property
     def faults(self) -> Faults:
-        """What is to go wrong; see `Faults`."""
+        """Faults to inject; see `Faults`."""
         return self._running().faults
 
     def restart(self) -> None:
-        """A clean stop and a start, with the same messages, ports and time."""
+        """Stop both servers cleanly and start them, with the same messages, ports and time."""
         self._call(self._running().restart, self._nursery)
 
     def crash(self, *, power_loss: bool | None = None) -> None:
-        """Both servers die at once, and are started again.
+        """Crash both servers, and start them again.
 
         Args:
-          power_loss: True: as a power cut, messages that were not synced are gone; False: as
-            `kill -9`, what was written stays. None: a power cut in memory, a kill in a folder,
-            where nothing else can be done.
+          power_loss: True for a power failure, which loses messages that were not synced. False for
+            `kill -9`, after which written messages remain. None for a power failure of a broker in
+            memory, and a kill of one with a folder.
+
+        Raises: EmbeddedBrokerError: `power_loss` is True, and the broker has a folder.
         """
         self._call(self._running().crash, self._nursery, power_loss=power_loss)
 
@@ -230,43 +239,48 @@ class Broker:
         """Create or change a topic.
 
         Args:
-          queues: to write to and to read from.
-          perm: 4 read, 2 write, 6 both.
-          attributes: RocketMQ's, `_` for `.`: message_type="FIFO", queue_type="BatchCQ".
-        Raises: EmbeddedBrokerError: the broker refuses it; the text says why.
+          name: name of the topic.
+          queues: number of queues, for reading and for writing.
+          perm: permissions: 4 to read, 2 to write, 6 for both.
+          attributes: RocketMQ's topic attributes, with `_` for `.`: message_type="FIFO",
+            queue_type="BatchCQ".
+
+        Raises: EmbeddedBrokerError: the broker refused; the text has the reason.
         """
         servers = self._running()
         options = topic_attributes(attributes)
         self._call(servers.create_topic, name, queues=queues, perm=perm, attributes=options)
 
     def delete_topic(self, name: str) -> None:
-        """Delete a topic with its messages and all groups' offsets; no topic is no error."""
+        """Delete a topic with its messages and offsets, if it exists."""
         self._call(self._running().delete_topic, name)
 
     def create_group(self, name: str, **settings: Any) -> None:
-        """Create or change a consumer group. (Groups are also made by their first consumer.)
+        """Create or change a consumer group. (The first consumer of a group creates it, too.)
 
         Args:
-          settings: fields of remoting.bodies.SubscriptionGroupConfig: retry_max_times=3.
-        Raises: EmbeddedBrokerError: the broker refuses it; TypeError: there is no such setting.
+          name: name of the group.
+          settings: fields of remoting.bodies.SubscriptionGroupConfig, such as retry_max_times=3.
+
+        Raises: EmbeddedBrokerError: the broker refused; TypeError: a setting is unknown.
         """
         group = SubscriptionGroupConfig(group_name=name, **settings)
         self._call(self._running().create_group, group)
 
     def messages(self, topic: str) -> list[MessageExt]:
-        """All messages of a topic, read from the store, in the order in which they were stored.
+        """Read all messages of a topic from the store, in the order of storing.
 
-        Bodies are decompressed, messages of a batch stand one by one. Nothing is consumed by
-        this. A topic that is not there has none. System topics are topics too: `%RETRY%group`,
-        `%DLQ%group`, `SCHEDULE_TOPIC_XXXX` (delayed), `rmq_sys_wheel_timer` (timers).
+        Bodies are decompressed and batches are unpacked. The messages are not consumed. A topic
+        that does not exist has no messages. System topics can be read too: `%RETRY%group`,
+        `%DLQ%group`, `SCHEDULE_TOPIC_XXXX` (delayed messages), `rmq_sys_wheel_timer` (timers).
         """
         return self._call(self._running().messages, topic)
 
     def lag(self, group: str, topic: str) -> int:
-        """How many messages of a topic a group has not consumed, by the offsets that it committed.
+        """The number of messages of a topic behind the committed offsets of a group.
 
-        Consumers commit every few seconds and when they end. Of a group that committed nothing,
-        all messages count.
+        Consumers commit every few seconds and when they are closed. For a group without committed
+        offsets, all messages count.
         """
         return self._call(self._running().lag, group, topic)
 

@@ -1,10 +1,9 @@
-"""The wall clock of an embedded broker: it follows real time, or a loop's, and can be set on.
+"""Clocks of embedded brokers: real time or the time of a loop, which can be advanced.
 
-What `advance` does is what a machine goes through that sleeps for a while: the wall clock and
-the time since the boot are later, and the monotonic clock has stood still. Delays, retries,
-timers, checks of transactions and the age of messages go by the first; whether a client is still
-there, how long a pull is held and when a request is given up go by the last. So two hours may pass
-for messages while nobody is thought to be gone.
+`advance` has the effect of suspending a machine for a while: the wall clock and the time since boot
+are later, and the monotonic clock has not moved. Delays, retries, timers, checks of transactions
+and the age of messages use the wall clock; the expiry of clients, held pulls and time-outs use the
+monotonic clock. So two hours can pass for messages without any client expiring.
 """
 
 from __future__ import annotations
@@ -17,10 +16,10 @@ _system = SystemClock()
 
 
 class TravelClock:
-    """A clock whose wall time can be set on; see `store.clock.Clock` for the contract.
+    """A clock whose wall time can be advanced; see `store.clock.Clock` for the contract.
 
     Args:
-      base: whose time it is before anything is added.
+      base: clock to which the advanced time is added; None: the system's.
     """
 
     def __init__(self, base: Clock | None = None) -> None:
@@ -29,23 +28,23 @@ class TravelClock:
 
     @property
     def added_ms(self) -> int:
-        """By how much it is ahead of its base, ms."""
+        """The time by which it is ahead of its base, in milliseconds."""
         return self._added_ms
 
     def add(self, milliseconds: int) -> None:
-        """Set the wall clock on, by a number >= 0."""
+        """Advance the wall clock by a number >= 0."""
         self._added_ms += milliseconds
 
     def wall_ms(self) -> int:
-        """Milliseconds since 1970 UTC, the added ones included."""
+        """Milliseconds since 1970 UTC, including the advanced time."""
         return self._base.wall_ms() + self._added_ms
 
     def monotonic_s(self) -> float:
-        """The base's seconds: nothing is added."""
+        """Seconds of the base's monotonic clock, without the advanced time."""
         return self._base.monotonic_s()
 
     def elapsed_s(self) -> float:
-        """The base's seconds and what was added, as after a sleep of the machine."""
+        """Seconds since boot, including the advanced time, as after suspending the machine."""
         return self._base.elapsed_s() + self._added_ms / 1000
 
     def local_time_name(self, wall_ms: int) -> str:
@@ -54,11 +53,11 @@ class TravelClock:
 
 
 class LoopClock:
-    """All time is an event loop's: a virtual one when the loop's is.
+    """A clock that follows the clock of an event loop, which may be virtual.
 
     Args:
-      now_s: the loop's seconds.
-      start_ms: wall time at the moment of the making, ms since 1970; None: the machine's.
+      now_s: returns the time of the loop's clock, in seconds.
+      start_ms: wall time at the creation, in milliseconds since 1970; None: the system's.
     """
 
     def __init__(self, now_s: Callable[[], float], start_ms: int | None = None) -> None:

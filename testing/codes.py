@@ -1,4 +1,4 @@
-"""What faults are asked for by: request and response codes, under RocketMQ's names."""
+"""Request and response codes, for the injection of faults."""
 
 from __future__ import annotations
 

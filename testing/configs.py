@@ -1,7 +1,6 @@
-"""The configuration of an embedded broker: RocketMQ's defaults, in small files.
+"""The configuration of an embedded broker: RocketMQ's defaults with small files.
 
-Everything is as a broker has it that was given no configuration, but for the sizes of its files,
-which are made for some thousands of messages and not for a disk.
+Only the file sizes differ from the defaults: they suit some thousands of messages.
 """
 
 from __future__ import annotations
@@ -15,15 +14,15 @@ from ..namesrv.config import NamesrvConfig, read_namesrv_config
 from ..store.config import MessageStoreConfig
 
 Config = Mapping[str, object]
-"""Values by RocketMQ's own keys: texts as in a broker.conf, or numbers, truth values, enums."""
+"""Values by RocketMQ's keys: strings as in a broker.conf, numbers, bools or enums."""
 
 BROKER_NAME = "broker-a"
 
 LOG_FILE_SIZE_MIN = 5 * 1024 * 1024
-"""Bytes of a commit log file: a message of the largest default size, 4 MiB, must fit."""
+"""Size of a commit log file in bytes: a message of the largest default size, 4 MiB, must fit."""
 
 LOG_FILE_ROOM = 1024 * 1024
-"""What a commit log file has room for beside a message of the largest size."""
+"""Bytes of a commit log file in addition to a message of the largest size."""
 
 _OURS = {
     "storePathRootDir": "give the folder as Broker(folder=…)",
@@ -34,9 +33,9 @@ _OURS = {
 
 
 def entries_of(config: Config) -> list[Entry]:
-    """Configuration values as a file's entries.
+    """Convert configuration values to entries of a configuration file.
 
-    Raises: ConfigError: a key that belongs to the embedded broker itself.
+    Raises: ConfigError: a key is set by the embedded broker itself.
     """
     for key in config:
         if key in _OURS:
@@ -53,13 +52,14 @@ def _text(value: object) -> str:
 def broker_configs(
     config: Config, folder: str, host: str
 ) -> tuple[BrokerConfig, MessageStoreConfig]:
-    """Both configurations of a broker.
+    """The configurations of a broker and of its store.
 
     Args:
-      config: what differs from the defaults.
-      folder: the data folder.
-      host: where clients reach it.
-    Raises: ConfigError: an unknown key, which names the nearest known one, or a bad value.
+      config: values that differ from the defaults.
+      folder: data folder.
+      host: address at which clients reach the broker.
+
+    Raises: ConfigError: a key is unknown (the text names the nearest one), or a value is invalid.
     """
     store = MessageStoreConfig(
         store_path_root_dir=folder,
@@ -73,7 +73,7 @@ def broker_configs(
     broker = BrokerConfig(
         bind_address=host, broker_ip1=host, broker_ip2=host, broker_name=BROKER_NAME
     )
-    if config:  # reading types takes some milliseconds
+    if config:  # otherwise save some milliseconds
         broker, store, _ = read_broker_config(entries_of(config), broker, store)
     if "mappedFileSizeCommitLog" not in config:
         needed = store.max_message_size + LOG_FILE_ROOM

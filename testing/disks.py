@@ -1,7 +1,7 @@
-"""The disks of an embedded broker: in memory or a real folder, both with faults and a crash.
+"""The disks of an embedded broker, in memory or in a real folder, with faults and crashes.
 
-A crash leaves what a machine would find: in memory that of a power cut (what was not synced is
-gone) or of a kill; in a folder that of a kill, because the machine itself goes on.
+A disk in memory can have the contents after a power failure, which loses data that was not synced,
+or after a kill. A folder can only have those after a kill, because the machine keeps running.
 """
 
 from __future__ import annotations
@@ -20,29 +20,30 @@ LOG_FOLDER = "/commitlog/"
 
 
 class EmbeddedDisk(Disk, Protocol):
-    """What the embedded broker needs of its disk.
+    """The disk of an embedded broker.
 
     Attributes:
-      fault: asked before each operation; see `store.memory_disk.Fault`.
-      is_full: `space` says that nothing is free.
+      fault: called before each operation; see `store.disk.memory_disk.Fault`.
+      is_full: whether `space` reports that nothing is free.
     """
 
     fault: Fault | None
     is_full: bool
 
     def after_crash(self, *, power_loss: bool | None) -> EmbeddedDisk:
-        """What a broker finds that is started after a crash at this moment.
+        """The disk as a broker finds it that is started after a crash at this moment.
 
-        Whatever is done to this disk afterwards, the other one does not see.
+        Later operations on this disk have no effect on the returned one.
 
         Args:
-          power_loss: whether what was not synced is lost; None: where that can be done.
-        Raises: EmbeddedBrokerError: it cannot be done here.
+          power_loss: whether data that was not synced is lost; None: if the disk supports that.
+
+        Raises: EmbeddedBrokerError: this disk does not support a power failure.
         """
 
 
 class EmbeddedMemoryDisk(MemoryDisk):
-    """A disk in memory that can be full and can crash."""
+    """A disk in memory, with `is_full` and `after_crash`."""
 
     def __init__(self) -> None:
         super().__init__(journalled=True)
@@ -66,43 +67,43 @@ class EmbeddedMemoryDisk(MemoryDisk):
 
 
 class _File(OsFile):
-    """A file that can fail, and that a dead process writes no more."""
+    """A file with faults; after a crash, its changes have no effect."""
 
     def __init__(self, disk: EmbeddedFolderDisk, path: str, *, create: bool) -> None:
         super().__init__(path, create=create)
         self._disk = disk
 
     def pwrite(self, data: bytes | bytearray | memoryview, position: Position) -> None:
-        if self._disk.may("pwrite", self.path):
+        if self._disk.has_effect("pwrite", self.path):
             super().pwrite(data, position)
 
     def allocate(self, size: int) -> None:
-        if self._disk.may("allocate", self.path):
+        if self._disk.has_effect("allocate", self.path):
             super().allocate(size)
 
     def resize(self, size: int) -> None:
-        if self._disk.may("resize", self.path):
+        if self._disk.has_effect("resize", self.path):
             super().resize(size)
 
     def sync(self) -> None:
-        if self._disk.may("sync", self.path):
+        if self._disk.has_effect("sync", self.path):
             super().sync()
 
 
 class EmbeddedFolderDisk(OsDisk):
-    """The machine's disk, which can be said to be full, and whose process can be said dead."""
+    """A folder of the machine's disk, with `is_full` and `after_crash`."""
 
     def __init__(self) -> None:
         super().__init__()
         self.fault: Fault | None = None
         self.is_full = False
         self._is_dead = False
-        self._nowhere = MemoryDisk()
+        self._discarded = MemoryDisk()  # files that are created after the crash
 
-    def may(self, operation: str, path: str) -> bool:
-        """Whether an operation has an effect: not when the process is dead.
+    def has_effect(self, operation: str, path: str) -> bool:
+        """Whether an operation has an effect, which it does not after a crash.
 
-        Raises: StoreIOError: it fails.
+        Raises: StoreIOError: `fault` has the operation fail.
         """
         error = self.fault(operation, path) if self.fault is not None else None
         if error is not None and not self._is_dead:
@@ -112,27 +113,27 @@ class EmbeddedFolderDisk(OsDisk):
     def open(self, path: str, *, create: bool = False) -> OsFile:
         """Open for reading and writing."""
         if self._is_dead and create and not self.exists(path):
-            return self._nowhere.open(path, create=True)  # type: ignore[return-value]
+            return self._discarded.open(path, create=True)  # type: ignore[return-value]
         return _File(self, path, create=create)
 
     def rename(self, source: str, target: str) -> None:
         """Give a file another name, replacing what had it."""
-        if self.may("rename", source):
+        if self.has_effect("rename", source):
             super().rename(source, target)
 
     def unlink(self, path: str) -> None:
         """Remove a file; a missing one is fine."""
-        if self.may("unlink", path):
+        if self.has_effect("unlink", path):
             super().unlink(path)
 
     def make_folder(self, path: str) -> None:
         """Make a folder and its parents."""
-        if self.may("make_folder", path):
+        if self.has_effect("make_folder", path):
             super().make_folder(path)
 
     def remove_folder(self, path: str) -> None:
         """Remove a folder with all that is in it."""
-        if self.may("remove_folder", path):
+        if self.has_effect("remove_folder", path):
             super().remove_folder(path)
 
     def space(self, path: str) -> Space:
@@ -141,7 +142,7 @@ class EmbeddedFolderDisk(OsDisk):
         return Space(space.used + space.free, 0) if self.is_full else space
 
     def after_crash(self, *, power_loss: bool | None) -> EmbeddedFolderDisk:
-        """The same folder; from now on nothing done here has an effect."""
+        """The same folder as a new disk; operations on this one have no effect from now on."""
         if power_loss:
             raise EmbeddedBrokerError(
                 "a real folder keeps what was written as long as the machine runs: "
@@ -154,7 +155,7 @@ class EmbeddedFolderDisk(OsDisk):
 
 
 def failing_log_sync(operation: str, path: str) -> OSError | None:
-    """A `Fault`: no fsync of the commit log succeeds."""
+    """A `Fault` that has every fsync of the commit log fail."""
     if operation == "sync" and LOG_FOLDER in path:
         return OSError(errno.EIO, os.strerror(errno.EIO))
     return None

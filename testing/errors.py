@@ -1,23 +1,23 @@
-"""What an embedded broker raises itself.
+"""The errors of an embedded broker.
 
 ::
 
     RuntimeError
-    └── EmbeddedBrokerError   it is used in a way that cannot work; the text says what would
+    └── EmbeddedBrokerError   it is used wrongly; the text says how to use it
 
-A configuration that cannot be used is a `common.config.ConfigError`, a data folder that cannot
-be used a `store.errors.StoreError`, a taken port an `OSError`.
+Others are raised by the servers: `common.config.ConfigError` for an invalid configuration,
+`store.errors.StoreError` for an unusable data folder, `OSError` for a port that is in use.
 """
 
 from __future__ import annotations
 
 
 class EmbeddedBrokerError(RuntimeError):
-    """The embedded broker is not running, runs already, or does not do what was asked."""
+    """The embedded broker is not running, runs already, or refuses a request."""
 
 
-def only(error: BaseException) -> BaseException:
-    """The one error that a nest of groups holds; the group itself if it holds several."""
+def unwrap(error: BaseException) -> BaseException:
+    """The error inside nested exception groups, if they hold only one; otherwise the group."""
     while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
         error = error.exceptions[0]
     return error

@@ -1,14 +1,12 @@
-"""Faults on request: what a broker answers wrongly, late or not at all, and a disk that fails.
+"""Fault injection: errors, delays and missing answers of the servers, and failures of the disk.
 
-Implemented by wrapping the processors' table of a running server, so the servers themselves know
-nothing of it. What is asked first is used first: of several faults for one request the oldest one
-that has not been used up counts.
+It wraps processors in the table of a running server, so the servers have no code for it. If several
+faults match a request, the oldest one that is not used up applies.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TypeVar
 
 import trio
 
@@ -19,9 +17,8 @@ from ..remoting.request_codes import RequestCode
 from ..remoting.response_codes import ResponseCode
 from ..remoting.turn import Turn
 
-T = TypeVar("T")
-Run = Callable[[Callable[[], T]], T]
-Act = Callable[[Processor, RemotingCommand, Channel], Answer]
+Behaviour = Callable[[Processor, RemotingCommand, Channel], Answer]
+"""Answers a request in place of its processor."""
 
 _REMEMBERED = frozenset(
     {
@@ -32,47 +29,47 @@ _REMEMBERED = frozenset(
         RequestCode.BROKER_HEARTBEAT,
     }
 )
-"""Requests whose connection the server remembers; they are answered by what is returned."""
+"""Requests for which the server keeps the channel; their processors return the answer."""
 
 
 class Fault:
-    """One fault that was asked for.
+    """An injected fault.
 
     Attributes:
-      code: the request code that it is for; None: every one.
-      hits: how many requests it has met.
-      left: how many it still will; None: all until `Faults.clear`.
+      code: request code of the affected requests; None: all requests.
+      hits: number of requests that were affected so far.
+      left: number of requests that will be affected; None: all until `Faults.clear`.
     """
 
-    def __init__(self, code: int | None, times: int | None, act: Act) -> None:
+    def __init__(self, code: int | None, times: int | None, behave: Behaviour) -> None:
         if times is not None and times < 1:
-            raise ValueError(f"times={times}: it must be 1 or more, or None until clear()")
+            raise ValueError(f"times={times}: give a number from 1 on, or None for all requests")
         self.code = code
         self.left = times
         self.hits = 0
-        self.act = act
+        self._behave = behave
 
     def __repr__(self) -> str:
         code = "every request" if self.code is None else f"requests {self.code}"
         return f"<fault for {code}, {self.hits} hits, {self.left} left>"
 
-    def takes(self, code: int) -> bool:
-        """Whether it is for such a request, and not used up."""
+    def matches(self, code: int) -> bool:
+        """Whether it affects requests of this code, and is not used up."""
         return self.left != 0 and self.code in (None, code)
 
-    def meet(self, process: Processor, request: RemotingCommand, channel: Channel) -> Answer:
-        """Have a request meet it."""
+    def apply(self, process: Processor, request: RemotingCommand, channel: Channel) -> Answer:
+        """Answer a request in place of its processor."""
         self.hits += 1
         if self.left is not None:
             self.left -= 1
-        return self.act(process, request, channel)
+        return self._behave(process, request, channel)
 
 
-class FaultyTable:
-    """The processors of one server, with faults before them.
+class FaultyProcessors:
+    """The processors of one server, wrapped so that faults apply.
 
     Args:
-      turn: the server's.
+      turn: the server's Turn.
     """
 
     def __init__(self, turn: Turn) -> None:
@@ -82,17 +79,17 @@ class FaultyTable:
         self._plain: dict[int, Processor] = {}
 
     def install(self, table: dict[int, Processor]) -> None:
-        """Stand before the processors of a server that was started."""
+        """Wrap the processors of a server that was started."""
         self._table, self._plain = table, dict(table)
-        self.changed()
+        self.update()
 
     @property
     def plain(self) -> Mapping[int, Processor]:
-        """The processors as they are without faults."""
+        """The processors without faults."""
         return self._plain
 
-    def changed(self) -> None:
-        """Wrap what has faults, and put back what has none."""
+    def update(self) -> None:
+        """Wrap processors that have faults, and restore the others; call it when faults change."""
         codes = {fault.code for fault in self.faults}
         wrapped = set(self._plain) if None in codes else set()
         wrapped |= {code for code in codes if code is not None}
@@ -103,18 +100,18 @@ class FaultyTable:
             self._table[code] = self._wrapped(code, self._plain.get(code, _not_supported))
 
     def _wrapped(self, code: int, process: Processor) -> Processor:
-        def meet(request: RemotingCommand, channel: Channel) -> Answer:
+        def wrapped(request: RemotingCommand, channel: Channel) -> Answer:
             for fault in self.faults:
-                if fault.takes(code):
-                    return fault.meet(process, request, channel)
+                if fault.matches(code):
+                    return fault.apply(process, request, channel)
             return process(request, channel)
 
-        return meet
+        return wrapped
 
     def process_later(
         self, seconds: float, process: Processor, request: RemotingCommand, channel: Channel
     ) -> Deferred:
-        """Process a request after a while, in a turn of its own."""
+        """Process a request after a delay, in a separate turn."""
 
         async def run() -> RemotingCommand | None:
             await trio.sleep(seconds)
@@ -148,22 +145,24 @@ class FaultyTable:
 
 
 class Faults:
-    """The faults of an embedded broker; `broker.faults`.
+    """The faults of an embedded broker: `broker.faults`.
 
-    They stay over restarts, until they are used up or `clear` is called. `times` is how many
-    requests meet a fault; None: all of them. `namesrv=True` means the name server in place of the
-    broker. Each method returns the `Fault`, whose `hits` tell how often it was met.
+    Faults remain over restarts, until they are used up or `clear` is called. In all methods,
+    `code` is the request code, such as RequestCode.SEND_MESSAGE_V2, or None for every request;
+    `times` is the number of requests that are affected, or None for all of them; and `namesrv=True`
+    selects the name server instead of the broker. The methods return a `Fault`, whose `hits` count
+    the affected requests.
 
     Args:
-      broker, namesrv: the servers' tables.
+      broker, namesrv: processors of the servers.
       run: calls a function in the servers' loop.
-      set_disk: tells the disk what it is: full or not, and which fsync fails.
+      set_disk: sets whether the disk is full, and whether fsync fails; None: no change.
     """
 
     def __init__(
         self,
-        broker: FaultyTable,
-        namesrv: FaultyTable,
+        broker: FaultyProcessors,
+        namesrv: FaultyProcessors,
         run: Callable[[Callable[[], None]], None],
         set_disk: Callable[[bool | None, bool | None], None],
     ) -> None:
@@ -181,34 +180,36 @@ class Faults:
         times: int | None = 1,
         namesrv: bool = False,
     ) -> Fault:
-        """Requests are not processed, and answered with an error.
+        """Answer requests with an error, without processing them.
 
         Args:
-          code: such as RequestCode.SEND_MESSAGE_V2; None: every request.
-          response: the answer's code.
-          remark: the answer's text.
+          code: request code; None: every request.
+          response: response code of the answer.
+          remark: text of the answer.
+          times: number of requests, >= 1; None: all.
+          namesrv: affect the name server instead of the broker.
         """
 
-        def act(process: Processor, request: RemotingCommand, channel: Channel) -> Answer:
+        def behave(process: Processor, request: RemotingCommand, channel: Channel) -> Answer:
             raise RequestRefused(response, remark)
 
-        return self._add(Fault(code, times, act), namesrv)
+        return self._add(Fault(code, times, behave), namesrv)
 
     def drop(
         self, code: int | None = None, *, times: int | None = 1, namesrv: bool = False
     ) -> Fault:
-        """Requests are processed, but their answers never leave."""
+        """Process requests, but do not send their answers."""
         return self._add(Fault(code, times, _process_unanswered), namesrv)
 
     def swallow(
         self, code: int | None = None, *, times: int | None = 1, namesrv: bool = False
     ) -> Fault:
-        """Requests are neither processed nor answered, as if they had got lost on the way."""
+        """Neither process nor answer requests, as if they had been lost."""
 
-        def act(process: Processor, request: RemotingCommand, channel: Channel) -> Answer:
+        def behave(process: Processor, request: RemotingCommand, channel: Channel) -> Answer:
             return None
 
-        return self._add(Fault(code, times, act), namesrv)
+        return self._add(Fault(code, times, behave), namesrv)
 
     def delay(
         self,
@@ -218,76 +219,80 @@ class Faults:
         times: int | None = 1,
         namesrv: bool = False,
     ) -> Fault:
-        """Requests are processed, and so answered, later.
+        """Process and answer requests later.
 
         Args:
-          seconds: of the servers' loop: real ones for a Broker; `advance` does not shorten them.
+          code: request code; None: every request.
+          seconds: the delay, by the clock of the servers' loop: real time for a Broker. `advance`
+            does not shorten it.
+          times: number of requests, >= 1; None: all.
+          namesrv: affect the name server instead of the broker.
         """
-        table = self._namesrv if namesrv else self._broker
+        processors = self._namesrv if namesrv else self._broker
 
-        def act(process: Processor, request: RemotingCommand, channel: Channel) -> Answer:
-            return table.process_later(seconds, process, request, channel)
+        def behave(process: Processor, request: RemotingCommand, channel: Channel) -> Answer:
+            return processors.process_later(seconds, process, request, channel)
 
-        return self._add(Fault(code, times, act), namesrv)
+        return self._add(Fault(code, times, behave), namesrv)
 
     def disconnect(
         self, code: int | None = None, *, times: int | None = 1, namesrv: bool = False
     ) -> Fault:
-        """The connection on which such a request comes is closed, and it is not processed."""
+        """Close the connection of requests, without processing them."""
 
-        def act(process: Processor, request: RemotingCommand, channel: Channel) -> Answer:
+        def behave(process: Processor, request: RemotingCommand, channel: Channel) -> Answer:
             channel.close("on request of the test")
             return None
 
-        return self._add(Fault(code, times, act), namesrv)
+        return self._add(Fault(code, times, behave), namesrv)
 
     def disk_full(self) -> None:
-        """Nothing is free on the disk: sends are refused, what is there can be consumed."""
+        """Report a full disk: sends are refused, stored messages can be consumed."""
         self._run(lambda: self._set_disk(True, None))
 
     def disk_ok(self) -> None:
-        """There is room again; sends are taken at once."""
+        """Report free space again: sends are accepted at once."""
         self._run(lambda: self._set_disk(False, None))
 
     def fail_fsync(self) -> None:
-        """From now on no fsync of the commit log succeeds.
+        """Have every fsync of the commit log fail from now on.
 
-        The first that fails turns the store read-only, for good, as that of a real broker: sends
-        under SYNC_FLUSH are refused from the first one on, others within flushIntervalCommitLog.
-        `clear` and a restart make it whole.
+        As in a real broker, the first failure makes the store read-only until it is restarted:
+        under SYNC_FLUSH sends are refused at once, otherwise within flushIntervalCommitLog. Call
+        `clear` and restart the broker to repair it.
         """
         self._run(lambda: self._set_disk(None, True))
 
     def clear(self) -> None:
-        """No faults any more; requests that are being delayed stay so."""
+        """Remove all faults; requests that are being delayed are not affected."""
 
-        def act() -> None:
-            for table in (self._broker, self._namesrv):
-                for fault in table.faults:
+        def remove_all() -> None:
+            for processors in (self._broker, self._namesrv):
+                for fault in processors.faults:
                     fault.left = 0
-                table.faults.clear()
-                table.changed()
+                processors.faults.clear()
+                processors.update()
             self._set_disk(False, False)
 
-        self._run(act)
+        self._run(remove_all)
 
     def _add(self, fault: Fault, namesrv: bool) -> Fault:
-        table = self._namesrv if namesrv else self._broker
+        processors = self._namesrv if namesrv else self._broker
 
-        def act() -> None:
-            table.faults.append(fault)
-            table.changed()
+        def add() -> None:
+            processors.faults.append(fault)
+            processors.update()
 
-        self._run(act)
+        self._run(add)
         return fault
 
 
 def _process_unanswered(process: Processor, request: RemotingCommand, channel: Channel) -> Answer:
-    """Have a request processed, and whatever answers it go nowhere."""
+    """Process a request, and discard the answer, however it is sent."""
     request.flag |= ONEWAY_FLAG
     remembered = request.code in _REMEMBERED
     try:
-        answer = process(request, channel if remembered else _Mute(channel))
+        answer = process(request, channel if remembered else _SilentChannel(channel))
     except RequestRefused:
         return None
     if not isinstance(answer, Deferred):
@@ -300,8 +305,8 @@ def _process_unanswered(process: Processor, request: RemotingCommand, channel: C
     return Deferred(unanswered)
 
 
-class _Mute(Channel):
-    """A connection to which nothing is written; all else is the real one's."""
+class _SilentChannel(Channel):
+    """A channel that discards all that is written; otherwise it behaves like the real one."""
 
     __slots__ = ("_real",)
 
@@ -319,10 +324,10 @@ class _Mute(Channel):
         return self._real.closed
 
     def write(self, frame: Buffer | Sequence[Buffer], size: int | None = None) -> None:
-        """Nothing."""
+        """Discard the frame."""
 
     def write_all(self, frames: list[bytes]) -> None:
-        """Nothing."""
+        """Discard the frames."""
 
     def send_oneway(self, command: RemotingCommand) -> None:
         self._real.send_oneway(command)

@@ -1,7 +1,7 @@
-"""A trio loop in a thread of its own, and calls into it from anywhere.
+"""A trio loop in a separate thread, with calls into it from any thread.
 
-From anywhere: plain programs, other threads, asyncio and other trio loops. `trio.from_thread` will
-not be called from a trio thread, so the way in is the loop's token and a future.
+The caller can be a plain program, another thread, asyncio or another trio loop. `trio.from_thread`
+refuses calls from a trio thread, so calls use the loop's token and a future.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from typing import Any, TypeVar
 
 import trio
 
-from .errors import EmbeddedBrokerError, only
+from .errors import EmbeddedBrokerError, unwrap
 
 T = TypeVar("T")
 
 
 class LoopThread:
-    """Runs one loop until `close`.
+    """Runs a trio loop until `close`.
 
-    Lifecycle: `start` once, `close` once or more. Any thread but its own may call.
+    Lifecycle: `start` once, then `close`. All threads other than the loop's can call the methods.
 
     Args:
-      name: of the thread.
+      name: name of the thread.
     """
 
     def __init__(self, name: str) -> None:
@@ -42,28 +42,31 @@ class LoopThread:
         """Run the loop.
 
         Args:
-          main: run in it until `close` cancels it; its `task_status` says when it is ready.
-        Raises: what `main` failed with before it was ready.
+          main: async function that runs until `close` cancels it. This returns once it has called
+            `task_status.started`.
+
+        Raises: the exception of `main` before that.
         """
         ready: Future[None] = Future()
-        # A daemon: a program that forgets to close it can still end.
+        # A daemon thread, so that a program can end without closing it.
         self._thread = threading.Thread(
             target=self._run, args=(main, ready), name=self._name, daemon=True
         )
         self._thread.start()
         try:
             ready.result()
-        except BaseException:  # it has failed, or we are interrupted while it starts
+        except BaseException:  # `main` failed, or Ctrl-C interrupted the wait
             self.close()
             raise
 
     def call(self, function: Callable[..., Awaitable[T]], *args: Any, **options: Any) -> T:
-        """Run an async function in the loop and wait for what it returns.
+        """Run an async function in the loop and wait for its result.
 
-        Raises: what it raised; EmbeddedBrokerError: the loop has ended.
+        Raises: the function's exception; EmbeddedBrokerError: the loop is not running, or the
+          caller is the loop's own thread.
         """
         if threading.current_thread() is self._thread:
-            raise EmbeddedBrokerError("this would wait for itself: called in the broker's thread")
+            raise EmbeddedBrokerError("a call in the broker's own thread would wait for itself")
         future: Future[T] = Future()
         token = self._token
         if token is None:
@@ -83,16 +86,16 @@ class LoopThread:
         return future.result()
 
     def close(self) -> None:
-        """End the loop and wait for the thread.
+        """End the loop and wait for the thread; it has no effect if the loop is not running.
 
-        Raises: what the loop failed with.
+        Raises: the exception with which the loop failed.
         """
         thread, self._thread = self._thread, None
         if thread is None:
             return
-        self._is_wanted = False  # for a loop that has not begun
+        self._is_wanted = False  # if the loop has not started yet
         if self._token is not None:
-            with suppress(trio.RunFinishedError):  # it failed, and that is told below
+            with suppress(trio.RunFinishedError):  # it failed: raised below
                 self._token.run_sync_soon(self._stop.cancel)
         thread.join()
         failure, self._failure = self._failure, None
@@ -106,8 +109,8 @@ class LoopThread:
     def _run(self, main: Callable[..., Awaitable[None]], ready: Future[None]) -> None:
         try:
             trio.run(self._main, main, ready)
-        except BaseException as error:  # noqa: BLE001 - told to whoever waits for this thread
-            failure = only(error)
+        except BaseException as error:  # noqa: BLE001 - raised in `start` or `close`
+            failure = unwrap(error)
             if ready.done():
                 self._failure = failure
             else:
@@ -143,9 +146,9 @@ class LoopThread:
     ) -> None:
         try:
             result = await function(*args, **options)
-        except Exception as error:  # noqa: BLE001 - the caller's, in another thread
+        except Exception as error:  # noqa: BLE001 - raised in the calling thread
             self._pending.discard(future)
-            future.set_exception(only(error))
+            future.set_exception(unwrap(error))
         else:
             self._pending.discard(future)
             future.set_result(result)

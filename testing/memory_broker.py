@@ -1,7 +1,7 @@
-"""`MemoryBroker`: a name server and a broker inside a running trio loop, without thread or port.
+"""`MemoryBroker`: a name server and a broker inside a running trio loop, without threads or ports.
 
-All time is the loop's: under `trio.testing.MockClock` with autojump two hours pass at once, and as
-nothing is outside of the loop, everything happens in the same way each time.
+It uses the clock of the loop: under `trio.testing.MockClock` with autojump, two hours pass at once.
+Because nothing runs outside of the loop, tests are deterministic.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .clock import LoopClock, TravelClock
 from .configs import Config, broker_configs
 from .configs import namesrv_config as read_namesrv
 from .disks import EmbeddedDisk, EmbeddedMemoryDisk
-from .errors import EmbeddedBrokerError, only
+from .errors import EmbeddedBrokerError, unwrap
 from .faults import Faults
 from .memory_stream import MemoryStream
 from .servers import Servers
@@ -34,17 +34,17 @@ FOLDER = "/trocket"
 
 
 class MemoryBroker:
-    """A name server and a broker as tasks of the loop in which `async with` is.
+    """A name server and a broker as tasks of the current trio loop.
 
-    Clients reach it by `dial`, or by `open_stream`, at the usual ports of 127.0.0.1, which exist
-    only here: any number of these brokers may run at once. What is not described here is as in
-    `Broker`.
+    Clients connect with `dial` or `open_stream`. The addresses are the usual ports of 127.0.0.1,
+    but no real ports are used: any number of these brokers can run at the same time. The methods
+    are those of `Broker`, but async.
 
     Lifecycle: `async with`, once, in one task of a trio loop.
 
     Args:
-      config, namesrv_config: as for `Broker`.
-      start_ms: the wall clock at the begin, ms since 1970; None: the machine's.
+      config, namesrv_config: see `Broker`.
+      start_ms: wall clock at the start, in milliseconds since 1970; None: the system's.
     """
 
     def __init__(
@@ -71,14 +71,14 @@ class MemoryBroker:
 
     async def __aenter__(self) -> MemoryBroker:
         if self._is_closed:
-            raise EmbeddedBrokerError("this broker was closed: make another MemoryBroker()")
+            raise EmbeddedBrokerError("this broker was closed: create another MemoryBroker()")
         if self._servers is not None:
             raise EmbeddedBrokerError("the broker is running already")
         try:
             clock = TravelClock(LoopClock(trio.current_time, self._start_ms))
         except RuntimeError as error:
             raise EmbeddedBrokerError(
-                "MemoryBroker runs in a trio loop, and this is none: use Broker"
+                "MemoryBroker needs a running trio loop: use Broker elsewhere"
             ) from error
         disk: EmbeddedDisk = EmbeddedMemoryDisk()
         self._servers = servers = Servers(
@@ -95,16 +95,16 @@ class MemoryBroker:
         self._nursery = await self._manager.__aenter__()
         try:
             await servers.start(self._nursery)
-        except BaseException as error:  # noqa: BLE001 - raised again, without our nursery's group
+        except BaseException as error:  # noqa: BLE001 - raised again, without the nursery's group
             await self._end()
-            raise only(error) from None
+            raise unwrap(error) from None
         return self
 
     async def __aexit__(self, *_: object) -> None:
         await self._end()
 
     async def _end(self) -> None:
-        """Stop everything. What failed in the block is not put into a group by our nursery."""
+        """Stop everything. The nursery must not wrap errors of the block in a group."""
         self._is_closed = True
         assert self._servers is not None
         assert self._nursery is not None
@@ -116,9 +116,9 @@ class MemoryBroker:
     # ---- connections ---------------------------------------------------------------------
 
     async def open_stream(self, host: str, port: int) -> trio.abc.Stream:
-        """Connect to the name server or the broker; the client's end of the connection.
+        """Connect to the name server or the broker, and return the client's end.
 
-        Raises: ConnectionRefusedError: neither listens there, or they are stopped.
+        Raises: ConnectionRefusedError: no server has this address, or it is stopped.
         """
         near, far = trio.testing.memory_stream_pair()
         client = f"{HOST}:{self._next_client_port}"
@@ -128,16 +128,16 @@ class MemoryBroker:
         return far
 
     async def dial(self, host: str, port: int) -> anyio.abc.ByteStream:
-        """The same as anyio's byte stream: give this as `dial` to trocket's client."""
+        """Connect, and return an anyio byte stream: pass this function as `dial` to the client."""
         near = await self.open_stream(host, port)
         assert isinstance(near, trio.StapledStream)
         return MemoryStream(near)
 
-    # ---- where it is ---------------------------------------------------------------------
+    # ---- addresses -----------------------------------------------------------------------
 
     @property
     def url(self) -> str:
-        """Of the name server; reachable by `dial` only."""
+        """URL of the name server, which can be reached by `dial` only."""
         return URL_SCHEME + self.namesrv_address
 
     @property
@@ -153,29 +153,30 @@ class MemoryBroker:
     # ---- time and faults -----------------------------------------------------------------
 
     async def advance(self, *, hours: float = 0, minutes: float = 0, seconds: float = 0) -> None:
-        """Let time pass for messages, and for nothing else; see `Broker.advance`.
+        """Advance the broker's wall clock; see `Broker.advance`.
 
-        Where the loop has a `MockClock`, `trio.sleep` under autojump lets all time pass.
+        This does not advance the loop's clock. With a `MockClock` that has autojump, `trio.sleep`
+        advances both.
         """
         await self._running().advance(hours=hours, minutes=minutes, seconds=seconds)
 
     @property
     def now_ms(self) -> int:
-        """The broker's wall clock, ms since 1970."""
+        """The broker's wall clock, in milliseconds since 1970."""
         return self._running().clock.wall_ms()
 
     @property
     def faults(self) -> Faults:
-        """What is to go wrong; see `Faults`."""
+        """Faults to inject; see `Faults`."""
         return self._running().faults
 
     async def restart(self) -> None:
-        """A clean stop and a start; see `Broker.restart`."""
+        """Stop both servers cleanly and start them; see `Broker.restart`."""
         assert self._nursery is not None
         await self._running().restart(self._nursery)
 
     async def crash(self, *, power_loss: bool | None = None) -> None:
-        """Both servers die and are started again; see `Broker.crash`."""
+        """Crash both servers and start them again; see `Broker.crash`."""
         assert self._nursery is not None
         await self._running().crash(self._nursery, power_loss=power_loss)
 
@@ -198,11 +199,11 @@ class MemoryBroker:
         await self._running().create_group(group)
 
     async def messages(self, topic: str) -> list[MessageExt]:
-        """All messages of a topic; see `Broker.messages`."""
+        """Read all messages of a topic from the store; see `Broker.messages`."""
         return await self._running().messages(topic)
 
     async def lag(self, group: str, topic: str) -> int:
-        """How many messages of a topic a group has not consumed; see `Broker.lag`."""
+        """The number of messages behind the offsets of a group; see `Broker.lag`."""
         return await self._running().lag(group, topic)
 
     def _running(self) -> Servers:

@@ -1,4 +1,4 @@
-"""A connection in memory as clients take it: anyio's byte stream over one end of a trio pair."""
+"""Connections in memory: an anyio byte stream over one end of a pair of trio streams."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
 
 class MemoryStream(anyio.abc.ByteStream):
-    """One end of a connection. For a task of the same trio loop.
+    """One end of a connection in memory, for tasks of the same trio loop.
 
     Args:
-      stream: that end.
+      stream: the trio stream.
     """
 
     def __init__(
@@ -26,12 +26,15 @@ class MemoryStream(anyio.abc.ByteStream):
         self._stream = stream
 
     async def send(self, item: bytes) -> None:
-        """Send all of it; raises anyio.BrokenResourceError, anyio.ClosedResourceError."""
+        """Send all bytes.
+
+        Raises: anyio.BrokenResourceError: the peer closed. anyio.ClosedResourceError: this end did.
+        """
         with _translated():
             await self._stream.send_all(item)
 
     async def receive(self, max_bytes: int = 65_536) -> bytes:
-        """Some bytes, at least one; raises anyio.EndOfStream, and as `send`."""
+        """Receive at least one byte. Raises: anyio.EndOfStream: no more bytes; and as `send`."""
         with _translated():
             data = bytes(await self._stream.receive_some(max_bytes))
         if not data:
@@ -39,12 +42,12 @@ class MemoryStream(anyio.abc.ByteStream):
         return data
 
     async def send_eof(self) -> None:
-        """Say that nothing more comes."""
+        """Signal the end of the sent bytes."""
         with _translated():
             await self._stream.send_eof()
 
     async def aclose(self) -> None:
-        """Close it; may be called twice."""
+        """Close this end; it can be called repeatedly."""
         await self._stream.aclose()
 
 

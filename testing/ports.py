@@ -1,8 +1,8 @@
-"""Ports that stay ours while a broker is down.
+"""Ports that stay reserved while a broker is down.
 
-A broker that restarts must come back where its clients look for it, and between its end and its
-start another process could be given the port. So each port is also bound by a socket that does not
-listen: connections are refused meanwhile, and nobody else gets the port.
+A broker must restart on the same port, but while it is stopped, another process could get the port.
+So each port is also bound by a socket that does not listen: connections are refused meanwhile, and
+no other process gets the port.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ class Ports:
     """The ports of one embedded broker.
 
     Attributes:
-      namesrv: the name server's.
-      broker: the broker's; two below is its VIP port.
+      namesrv: port of the name server.
+      broker: port of the broker; its VIP port is two below.
     """
 
     namesrv: int
@@ -30,19 +30,20 @@ class Ports:
     _holders: list[socket.socket]
 
     def close(self) -> None:
-        """Let others have them."""
+        """Release the ports."""
         for holder in self._holders:
             holder.close()
 
 
 def hold_ports(host: str, *, namesrv: int = 0, broker: int = 0) -> Ports:
-    """Take ports.
+    """Reserve ports.
 
     Args:
-      host: the address that will be listened on.
-      namesrv, broker: 0: a free one.
-    Raises: OSError: there is none, or a port that was asked for is taken by a listener. (That is
-      said by the servers themselves where the system cannot tell before.)
+      host: address on which the servers will listen.
+      namesrv, broker: port of each server; 0: a free one.
+
+    Raises: OSError: there is no free port, or a given port is in use. (On systems that do not
+      report that here, the servers report it.)
     """
     holders: list[socket.socket] = []
     try:
@@ -60,7 +61,7 @@ def hold_ports(host: str, *, namesrv: int = 0, broker: int = 0) -> Ports:
 
 
 def _hold_pair(host: str, port: int) -> list[socket.socket]:
-    """The broker's port and its VIP port; for port 0 a free pair."""
+    """Bind the broker's port and its VIP port; for port 0 a free pair."""
     for tries_left in reversed(range(1 if port else _TRIES)):
         first = _hold(host, port)
         try:
@@ -74,13 +75,13 @@ def _hold_pair(host: str, port: int) -> list[socket.socket]:
 
 
 def _hold(host: str, port: int, *, alone: bool = False) -> socket.socket:
-    """Bind a port; `alone`: not one that another process holds in this way."""
+    """Bind a port; `alone` excludes ports that another process has reserved in this way."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     holder = socket.socket(family, socket.SOCK_STREAM)
     try:
         holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, not alone)
         holder.bind((host, port))
-        # Who listens beside it needs it on both.
+        # Both sockets need it, so that a server can listen on the port as well.
         holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     except OSError as error:
         holder.close()
@@ -90,7 +91,7 @@ def _hold(host: str, port: int, *, alone: bool = False) -> socket.socket:
 
 
 def _listens_beside() -> bool:
-    """Whether the system lets a socket listen on a port that another one has bound (Linux does)."""
+    """Whether a socket can listen on a port that another one has bound, as on Linux."""
     with socket.socket() as holder, socket.socket() as listener:
         for sock in (holder, listener):
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

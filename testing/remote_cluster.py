@@ -1,4 +1,4 @@
-"""A cluster that is not ours: topics for tests, by the blocking client."""
+"""A running cluster for tests, on which topics are created with the blocking client."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ class RemoteCluster:
     """A cluster that runs elsewhere.
 
     Args:
-      url: of its name servers, as the client takes it: an account, a namespace, TLS and all.
-    Raises: ValueError: it is none; the text says what to write.
+      url: URL of the cluster, as for the client: with account, namespace and TLS if needed.
+
+    Raises: ValueError: the URL is invalid; the text says what to write.
     """
 
     def __init__(self, url: str) -> None:
@@ -22,22 +23,22 @@ class RemoteCluster:
 
     @property
     def namesrv_address(self) -> str:
-        """`host:port`, several parted by `;` as RocketMQ's own clients take them."""
+        """Addresses of the name servers, for RocketMQ's own clients: `host:port;host:port`."""
         return ";".join(self._name_servers)
 
     def create_topic(
         self, name: str, queues: int = 8, perm: int = PERM_READ_WRITE, **attributes: object
     ) -> None:
-        """Create or change a topic on every master; arguments as `Broker.create_topic`.
+        """Create or change a topic on all masters; see `Broker.create_topic` for the arguments.
 
-        Raises: client.errors.ClientError: what the blocking Admin raises.
+        Raises: client.errors.ClientError: the cluster refused, or cannot be reached.
         """
         options = topic_attributes(attributes)
         with Admin(self.url) as admin:
             admin.create_topic(name, queues, perm=perm, attributes=options)
 
     def delete_topic(self, name: str) -> None:
-        """Delete a topic from every master and name server; no topic is no error.
+        """Delete a topic from all masters and name servers, if it exists.
 
         Raises: as `create_topic`.
         """

@@ -1,7 +1,7 @@
-"""A name server and a broker in the trio loop that this runs in: what both embedded brokers share.
+"""A name server and a broker in one trio loop: the common part of both embedded brokers.
 
-Lifecycle: `start` in a nursery, `stop`, and so on again over the same disk, clock and addresses.
-Owner: the loop's task that started it; all of this belongs to that loop.
+Lifecycle: `start` in a nursery, then `stop`; repeatedly, with the same disk, clock and addresses.
+All methods must be called in that loop.
 """
 
 from __future__ import annotations
@@ -37,23 +37,23 @@ from ..store.store_state import StoreEvent
 from .clock import TravelClock
 from .disks import EmbeddedDisk, failing_log_sync
 from .errors import EmbeddedBrokerError
-from .faults import Faults, FaultyTable
+from .faults import Faults, FaultyProcessors
 from .topics import create_topic_request
 
 READ_COUNT = 32
-"""Messages read from the store at once."""
+"""Number of messages read from the store at once."""
 
 
 class Servers:
-    """Both servers.
+    """A name server and a broker.
 
     Args:
-      broker, store, namesrv: whole configurations; `namesrv_addr` is filled in here.
-      disk: of both.
-      clock: of both.
-      listeners: sockets to serve on, by either server; None: those of the configurations.
-      client: makes what the broker calls its name server with; None: TCP.
-      run: calls a function in the loop of the servers, from wherever `faults` is used.
+      broker, store, namesrv: complete configurations; `namesrv_addr` is set here.
+      disk: disk of both servers.
+      clock: clock of both servers.
+      listeners: sockets to serve on, for each of the servers; None: those of the configurations.
+      client: creates the client that the broker uses for its name server; None: over TCP.
+      run: calls a function in the servers' loop from the thread in which `faults` is used.
     """
 
     def __init__(
@@ -77,13 +77,13 @@ class Servers:
         self._make_client = client
         broker.namesrv_addr = self.namesrv_address
         self._turn = Turn()
-        self._broker_table = FaultyTable(self._turn)
-        self._namesrv_table = FaultyTable(self._turn)
-        self.faults = Faults(self._broker_table, self._namesrv_table, run, self._set_disk)
-        # Known once both serve; while the broker starts, only the name server is.
+        self._broker_processors = FaultyProcessors(self._turn)
+        self._namesrv_processors = FaultyProcessors(self._turn)
+        self.faults = Faults(self._broker_processors, self._namesrv_processors, run, self._set_disk)
+        # Set while the server runs. While the broker starts, only `_namesrv` is set.
         self._broker: BrokerController | None = None
         self._namesrv: NamesrvController | None = None
-        # For connections that are no sockets: they end with their server.
+        # For connections in memory, which end with their server.
         self._broker_nursery: trio.Nursery | None = None
         self._namesrv_nursery: trio.Nursery | None = None
         self._scope: trio.CancelScope | None = None
@@ -101,9 +101,9 @@ class Servers:
 
     @property
     def broker(self) -> BrokerController:
-        """The broker that runs.
+        """The running broker.
 
-        Raises: EmbeddedBrokerError: none does.
+        Raises: EmbeddedBrokerError: it is not running.
         """
         if self._broker is None:
             raise EmbeddedBrokerError("the broker is not running")
@@ -111,7 +111,7 @@ class Servers:
 
     @property
     def namesrv(self) -> NamesrvController:
-        """The name server that runs; raises as `broker`."""
+        """The running name server. Raises: as `broker`."""
         if self._namesrv is None:
             raise EmbeddedBrokerError("the name server is not running")
         return self._namesrv
@@ -121,7 +121,7 @@ class Servers:
     async def start(self, nursery: trio.Nursery) -> None:
         """Run both in a nursery; returns when they listen and the broker is registered.
 
-        Raises: OSError: an address is taken; StoreError: the data folder cannot be used.
+        Raises: OSError: an address is in use; StoreError: the data folder cannot be used.
         """
         if self._scope is not None:
             raise EmbeddedBrokerError("the broker is running already")
@@ -129,22 +129,24 @@ class Servers:
         await nursery.start(self._run)
 
     async def stop(self) -> None:
-        """Stop both cleanly, the broker first; at once if they do not run."""
+        """Stop both cleanly, the broker first; it has no effect if they are not running."""
         if self._scope is not None:
             self._scope.cancel()
             await self._ended.wait()
 
     async def restart(self, nursery: trio.Nursery) -> None:
-        """A clean stop and a start."""
+        """Stop both cleanly and start them."""
         await self.stop()
         await self.start(nursery)
 
     async def crash(self, nursery: trio.Nursery, *, power_loss: bool | None) -> None:
-        """Both die at this moment; what a crash leaves is started again.
+        """Crash both at this moment, and start them on the disk that a crash leaves.
 
         Args:
-          power_loss: whether what was not synced is lost; None: where that can be done.
-        Raises: EmbeddedBrokerError: it cannot be done with this disk.
+          nursery: nursery to start them in.
+          power_loss: whether data that was not synced is lost; None: if the disk supports that.
+
+        Raises: EmbeddedBrokerError: the disk does not support a power failure.
         """
         left = self.disk.after_crash(power_loss=power_loss)
         await self.stop()
@@ -173,15 +175,15 @@ class Servers:
             async with trio.open_nursery() as outer:
                 await outer.start(namesrv.run)
                 self._namesrv, self._namesrv_nursery = namesrv, outer
-                self._namesrv_table.install(namesrv.server.processors)
+                self._namesrv_processors.install(namesrv.server.processors)
                 with trio.CancelScope() as self._scope:
                     async with trio.open_nursery() as inner:
                         await inner.start(broker.run)
                         assert broker.server is not None
                         self._broker, self._broker_nursery = broker, inner
-                        self._broker_table.install(broker.server.processors)
-                        # From now on whoever is cancelled around this stops it by `stop`, so
-                        # that the broker says goodbye to a name server that is still there.
+                        self._broker_processors.install(broker.server.processors)
+                        # From now on a cancellation has no effect here: the caller must call
+                        # `stop`, so that the broker unregisters while the name server still runs.
                         outer.cancel_scope.shield = True
                         task_status.started()
                         await trio.sleep_forever()
@@ -194,13 +196,14 @@ class Servers:
     def serve_stream(
         self, host: str, port: int, stream: trio.abc.Stream, remote_address: str
     ) -> None:
-        """Serve a connection that is no socket.
+        """Serve a connection in memory.
 
         Args:
-          host, port: whom it is for.
-          stream: the server's end.
-          remote_address: `ip:port` that the server is told.
-        Raises: ConnectionRefusedError: neither server is there, or it does not run.
+          host, port: address of the server.
+          stream: the server's end of the connection.
+          remote_address: address of the client, `ip:port`, as the server sees it.
+
+        Raises: ConnectionRefusedError: no server has this address, or it is not running.
         """
         address = join_address(host, port)
         if address == self.namesrv_address and self._namesrv and self._namesrv_nursery:
@@ -218,22 +221,22 @@ class Servers:
     # ---- time ----------------------------------------------------------------------------
 
     async def advance(self, *, hours: float, minutes: float, seconds: float) -> None:
-        """Set the wall clock on; returns when all that became due is delivered.
+        """Advance the wall clock, and wait until all due messages are delivered.
 
-        Raises: ValueError: a negative time.
+        Raises: ValueError: the time is negative.
         """
         milliseconds = round(((hours * 60 + minutes) * 60 + seconds) * 1000)
         if milliseconds < 0:
-            raise ValueError("time does not go back: hours, minutes and seconds must not be < 0")
+            raise ValueError("time cannot go back: give hours, minutes and seconds >= 0")
         broker = self.broker
         self.clock.add(milliseconds)
         broker.wall_clock_set()
-        await self.settle()
+        await self._wait_until_idle()
 
-    async def settle(self) -> None:
-        """Wait until nothing is due, and what was delivered can be consumed.
+    async def _wait_until_idle(self) -> None:
+        """Wait until no message is due, and delivered messages can be consumed.
 
-        Whoever delivers goes on as long as something is due, so it is over when all tasks wait.
+        The delivering tasks run as long as messages are due, so wait until all tasks are blocked.
         """
         from trio.testing import wait_all_tasks_blocked
 
@@ -250,23 +253,23 @@ class Servers:
     ) -> None:
         """Create or change a topic; the name server knows it when this returns.
 
-        Raises: EmbeddedBrokerError: the broker refuses it; the text says why.
+        Raises: EmbeddedBrokerError: the broker refused; the text has the reason.
         """
         await self._ask(create_topic_request(name, queues, perm, attributes))
 
     async def delete_topic(self, name: str) -> None:
-        """Delete a topic with its messages and all groups' offsets; raises as `create_topic`."""
+        """Delete a topic with its messages and offsets. Raises: as `create_topic`."""
         fields = encode_header(DeleteTopicRequestHeader(topic=name))
         await self._ask(RemotingCommand(RequestCode.DELETE_TOPIC_IN_BROKER, fields))
         self.namesrv.routes.delete_topic(name)
 
     async def create_group(self, group: SubscriptionGroupConfig) -> None:
-        """Create or change a consumer group; raises as `create_topic`."""
+        """Create or change a consumer group. Raises: as `create_topic`."""
         code = RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP
         await self._ask(RemotingCommand(code, body=group.to_body()))
 
     async def messages(self, topic: str) -> list[MessageExt]:
-        """All messages of a topic in the order in which they were stored; see `Broker.messages`."""
+        """Read all messages of a topic from the store; see `Broker.messages`."""
         store = self.broker.store
         found: list[MessageExt] = []
         for queue_id in store.topics().get(topic, ()):
@@ -281,7 +284,7 @@ class Servers:
         return sorted(found, key=lambda message: (message.physical_offset, message.queue_offset))
 
     async def lag(self, group: str, topic: str) -> int:
-        """How many messages of a topic a group has not consumed; see `Broker.lag`."""
+        """The number of messages behind the offsets of a group; see `Broker.lag`."""
         broker = self.broker
         topics = broker.store.topics()
         return sum(
@@ -294,11 +297,11 @@ class Servers:
         )
 
     async def _ask(self, request: RemotingCommand) -> RemotingCommand:
-        """Have the broker process a request of ours; faults do not count for it."""
+        """Have the broker process a request directly, without faults."""
         self.broker  # noqa: B018 - raises when there is none
-        process = self._broker_table.plain[request.code]
+        process = self._broker_processors.plain[request.code]
         try:
-            answer = process(request, Channel(_Nowhere(), self._turn))
+            answer = process(request, Channel(_NullTransport(), self._turn))
             if isinstance(answer, Deferred):
                 answer = await answer.run()
         except RequestRefused as refusal:
@@ -309,7 +312,7 @@ class Servers:
     # ---- faults --------------------------------------------------------------------------
 
     def _set_disk(self, is_full: bool | None, fails_fsync: bool | None) -> None:
-        """Change what the disk does; None leaves it as it is."""
+        """Change the behaviour of the disk; None: no change."""
         disk = self.disk
         if fails_fsync is not None:
             disk.fault = failing_log_sync if fails_fsync else None
@@ -326,24 +329,24 @@ class Servers:
             store.writer.enter(StoreEvent.DISK_HAS_ROOM)
 
 
-class _Nowhere:
-    """The transport of requests that come from this process; their answers are returned."""
+class _NullTransport:
+    """The transport of requests that `_ask` processes, which sends nothing."""
 
     remote_address = local_address = "127.0.0.1:0"
 
     def send_nowait(self, buffers: list[Buffer]) -> list[Buffer]:
-        """Nothing is sent."""
+        """Send nothing."""
         return []
 
     async def send_all(self, buffers: list[Buffer]) -> None:
-        """Nothing is sent."""
+        """Send nothing."""
 
     def abort(self) -> None:
-        """There is nothing to close."""
+        """Do nothing: there is no connection."""
 
 
 def _unpacked(message: MessageExt) -> list[MessageExt]:
-    """The messages of an inner batch; any other message as it is."""
+    """Unpack the messages of an inner batch; other messages are returned as they are."""
     if not message.sys_flag & INNER_BATCH:
         return [message]
     return [

@@ -1,4 +1,4 @@
-"""The request that creates a topic, as an embedded broker's methods word it."""
+"""Requests that create topics, from the arguments of the embedded brokers' methods."""
 
 from __future__ import annotations
 
@@ -13,17 +13,20 @@ PERM_READ_WRITE = 6
 
 
 def topic_attributes(options: Mapping[str, object]) -> dict[str, str]:
-    """RocketMQ's topic attributes of keyword arguments: message_type is message.type."""
+    """Convert keyword arguments to RocketMQ's topic attributes: message_type to message.type."""
     return {key.replace("_", "."): str(value) for key, value in options.items()}
 
 
 def create_topic_request(
     name: str, queues: int, perm: int, attributes: Mapping[str, str]
 ) -> RemotingCommand:
-    """UPDATE_AND_CREATE_TOPIC (17).
+    """The request UPDATE_AND_CREATE_TOPIC (17).
 
     Args:
-      attributes: value by key, such as message.type.
+      name: name of the topic.
+      queues: number of queues, for reading and for writing.
+      perm: permissions: 4 to read, 2 to write, 6 for both.
+      attributes: topic attributes, such as message.type.
     """
     changes = ",".join(f"+{key}={value}" for key, value in attributes.items())
     header = CreateTopicRequestHeader(

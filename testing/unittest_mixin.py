@@ -1,4 +1,4 @@
-"""For unittest: `class MyTests(RocketMQTestCase, unittest.TestCase)`."""
+"""A mixin for unittest: `class MyTests(RocketMQTestCase, unittest.TestCase)`."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ else:
 
 
 class RocketMQTestCase(_Base):
-    """A mixin that gives all tests of a class one broker; it works with IsolatedAsyncioTestCase.
+    """A mixin that starts one broker for all tests of a class.
 
-    Stand it before TestCase. The broker is started before the first test of the class and closed
-    after the last.
+    Put it before TestCase or IsolatedAsyncioTestCase in the list of base classes. The broker is
+    started before the first test of the class and closed after the last one.
 
     Attributes:
       rocketmq_broker: the broker.
-      rocketmq_config: what differs from RocketMQ's defaults; a class may set it.
+      rocketmq_config: values that differ from RocketMQ's defaults; set it in your class if needed.
     """
 
     rocketmq_broker: ClassVar[Broker]
@@ -39,7 +39,7 @@ class RocketMQTestCase(_Base):
         cls.addClassCleanup(cls.rocketmq_broker.close)
 
     def rocketmq_topic(self, queues: int = 8, **attributes: Any) -> str:
-        """A new topic of this test, which is deleted after it.
+        """Create a topic for the current test; it is deleted after the test.
 
         The arguments are those of `Broker.create_topic`.
 
@@ -51,5 +51,5 @@ class RocketMQTestCase(_Base):
         return name
 
     def rocketmq_group(self) -> str:
-        """A name that no other consumer group has; its first consumer makes the group."""
+        """The name of a consumer group that no other test uses; its first consumer creates it."""
         return unique_name("group", self.id().rpartition(".")[2])

@@ -1,4 +1,5 @@
-"""The client's decisions, without I/O: names, routes, rebalancing, flow, the tries of a send.
+"""The client's decisions, without I/O: names, routes, rebalancing, flow control, send attempts.
 
-Pure: no trio, no anyio, no socket, no clock, no randomness; the shell around it passes these in.
+Pure: no event loop, no sockets, no clock, no randomness; the caller passes times and random numbers
+as arguments.
 """

@@ -1,7 +1,7 @@
-"""The strategies by which the members of a consumer group share a topic's queues.
+"""Strategies that assign the queues of a topic to the members of a consumer group.
 
-Each member computes the whole by itself, so all must use the same strategy, and each must be given
-the same lists in the same order: queues sorted, client ids sorted.
+Each member computes its own queues. So all members must use the same strategy, with the same lists
+in the same order: the queues sorted, and the client ids sorted.
 
 Java counterpart: AllocateMessageQueueStrategy and the classes beside it in
 client/consumer/rebalance, ConsistentHashRouter of RocketMQ 5.3.3. Pure.
@@ -18,18 +18,18 @@ from typing import Final, Protocol
 from ...remoting.bodies import MessageQueue
 
 VIRTUAL_NODE_COUNT: Final = 10
-"""Places of a client on the ring. Source: AllocateMessageQueueConsistentHash."""
+"""Positions of a client on the hash ring. Source: AllocateMessageQueueConsistentHash."""
 
 VIRTUAL_NODE_COUNT_MAX: Final = 1024
-"""RocketMQ sets no limit; each one costs an MD5 per client and rebalance."""
+"""RocketMQ sets no limit. Each position costs an MD5 per client and rebalance."""
 
 
 class AllocateMessageQueueStrategy(Protocol):
-    """Picks one member's queues."""
+    """Chooses the queues of one member of a consumer group."""
 
     @property
     def name(self) -> str:
-        """As RocketMQ calls it; shown to administrators."""
+        """RocketMQ's name of the strategy, which administrators see."""
 
     def allocate(
         self,
@@ -38,25 +38,29 @@ class AllocateMessageQueueStrategy(Protocol):
         queues: Sequence[MessageQueue],
         client_ids: Sequence[str],
     ) -> list[MessageQueue]:
-        """The queues of one member.
+        """Choose the queues of one member.
 
         Args:
-          group: the consumer group.
-          client_id: the member.
+          group: name of the consumer group.
+          client_id: client id of the member.
           queues: all queues of one topic, sorted; not empty.
-          client_ids: all members, sorted; not empty.
-        Returns: its queues, maybe none; none if it is not among the members (yet).
-        Raises: ValueError: a list or the client id is empty.
+          client_ids: client ids of all members, sorted; not empty.
+
+        Returns: the queues of the member; an empty list if `client_ids` does not have it.
+        Raises: ValueError: the client id or a list is empty.
         """
 
 
 def _index_of(
     client_id: str, queues: Sequence[MessageQueue], client_ids: Sequence[str]
 ) -> int | None:
-    """The member's place; None: it is none. Source: AbstractAllocateMessageQueueStrategy.check."""
-    for what, given in (("client id", client_id), ("queues", queues), ("client ids", client_ids)):
+    """The member's index; None if it is no member.
+
+    Source: AbstractAllocateMessageQueueStrategy.check.
+    """
+    for what, given in (("a client id", client_id), ("queues", queues), ("client ids", client_ids)):
         if not given:
-            raise ValueError(f"no {what} to share queues by")
+            raise ValueError(f"queues cannot be assigned without {what}")
     try:
         return client_ids.index(client_id)
     except ValueError:
@@ -65,7 +69,7 @@ def _index_of(
 
 @dataclass(frozen=True, slots=True)
 class AllocateMessageQueueAveragely:
-    """Neighbouring queues, each member as many as the others or one more: 01 23 4. The default."""
+    """Assigns adjacent queues, in numbers that differ by at most one: 01 23 4. The default."""
 
     name: str = "AVG"
 
@@ -88,7 +92,7 @@ class AllocateMessageQueueAveragely:
 
 @dataclass(frozen=True, slots=True)
 class AllocateMessageQueueAveragelyByCircle:
-    """Dealt like cards, one queue for each member in turn: 03 14 2."""
+    """Assigns one queue to each member in turn: 03 14 2."""
 
     name: str = "AVG_BY_CIRCLE"
 
@@ -106,10 +110,11 @@ class AllocateMessageQueueAveragelyByCircle:
 
 @dataclass(frozen=True, slots=True)
 class AllocateMessageQueueByConfig:
-    """Always the same queues, whoever else is there.
+    """Assigns a fixed list of queues to this member, whatever the other members are.
 
     Attributes:
-      queues: what this member gets.
+      queues: the queues of this member.
+      name: RocketMQ's name of the strategy.
     """
 
     queues: tuple[MessageQueue, ...] = ()
@@ -122,16 +127,17 @@ class AllocateMessageQueueByConfig:
         queues: Sequence[MessageQueue],
         client_ids: Sequence[str],
     ) -> list[MessageQueue]:
-        """The configured queues; nothing is checked."""
+        """The configured queues; the arguments are not checked."""
         return list(self.queues)
 
 
 @dataclass(frozen=True, slots=True)
 class AllocateMessageQueueByMachineRoom:
-    """Only the queues of some machine rooms, whose brokers are called `room@name`.
+    """Assigns only queues of certain machine rooms; the names of brokers have the form `room@name`.
 
     Attributes:
-      rooms: the rooms. Java calls them consumeridcs.
+      rooms: the machine rooms (`consumeridcs` in Java).
+      name: RocketMQ's name of the strategy.
     """
 
     rooms: frozenset[str]
@@ -144,7 +150,7 @@ class AllocateMessageQueueByMachineRoom:
         queues: Sequence[MessageQueue],
         client_ids: Sequence[str],
     ) -> list[MessageQueue]:
-        """As the protocol says; queues of other rooms go to nobody."""
+        """See AllocateMessageQueueStrategy; queues of other rooms are not assigned."""
         index = _index_of(client_id, queues, client_ids)
         if index is None:
             return []
@@ -156,28 +162,28 @@ class AllocateMessageQueueByMachineRoom:
         return mine
 
     def _is_near(self, broker_name: str) -> bool:
-        # Java's split drops what is empty at the end.
+        # Java's String.split drops empty strings at the end.
         parts = broker_name.rstrip("@").split("@")
         return len(parts) == 2 and parts[0] in self.rooms
 
 
 class MachineRoomResolver(Protocol):
-    """Says where brokers and clients are."""
+    """Maps brokers and clients to machine rooms."""
 
     def broker_deploy_in(self, queue: MessageQueue) -> str:
-        """The room of the queue's broker, not empty."""
+        """The machine room of the queue's broker; not empty."""
 
     def consumer_deploy_in(self, client_id: str) -> str:
-        """The room of a client, not empty."""
+        """The machine room of a client; not empty."""
 
 
 @dataclass(frozen=True, slots=True)
 class AllocateMachineRoomNearby:
-    """Queues go to the members in their own room, and only where there is none to all.
+    """Assigns queues to members in the same machine room; without any, to all members.
 
     Attributes:
-      strategy: shares the queues of one room.
-      resolver: says which room that is.
+      strategy: assigns the queues of one room.
+      resolver: maps brokers and clients to rooms.
     """
 
     strategy: AllocateMessageQueueStrategy
@@ -185,7 +191,7 @@ class AllocateMachineRoomNearby:
 
     @property
     def name(self) -> str:
-        """The name of both strategies."""
+        """The name of this strategy and of the one that it uses."""
         return f"MACHINE_ROOM_NEARBY-{self.strategy.name}"
 
     def allocate(
@@ -195,7 +201,7 @@ class AllocateMachineRoomNearby:
         queues: Sequence[MessageQueue],
         client_ids: Sequence[str],
     ) -> list[MessageQueue]:
-        """As the protocol says. Raises ValueError too when a room is empty."""
+        """See AllocateMessageQueueStrategy. Raises ValueError also if a room is empty."""
         if _index_of(client_id, queues, client_ids) is None:
             return []
         queues_of: dict[str, list[MessageQueue]] = {}
@@ -219,16 +225,16 @@ class AllocateMachineRoomNearby:
 
 def _room(room: str, of: object) -> str:
     if not room:
-        raise ValueError(f"the resolver knows no machine room of {of}")
+        raise ValueError(f"the resolver returned no machine room for {of}")
     return room
 
 
 HashFunction = Callable[[str], int]
-"""From a text to its place on the ring."""
+"""Maps a text to a position on the hash ring."""
 
 
 def md5_hash(key: str) -> int:
-    """The first four bytes of the MD5 of a text: 0 … 2^32 - 1.
+    """The first four bytes of the MD5 of a text, as a number from 0 to 2^32 - 1.
 
     Source: ConsistentHashRouter.MD5Hash.
     """
@@ -238,13 +244,15 @@ def md5_hash(key: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class AllocateMessageQueueConsistentHash:
-    """Members and queues on a ring: few queues move when a member comes or goes.
+    """Assigns by consistent hashing: few queues move when a member joins or leaves.
 
     Attributes:
-      virtual_node_count: places of each member, 0 … `VIRTUAL_NODE_COUNT_MAX`; with 0 nobody gets
-        anything.
-      hash_function: from a text to a place.
-    Raises: ValueError: virtual_node_count is out of range.
+      virtual_node_count: positions of each member on the hash ring, 0 to 1,024; with 0 no queue is
+        assigned.
+      hash_function: maps texts to positions; all members must use the same.
+      name: RocketMQ's name of the strategy.
+
+    Raises: ValueError: `virtual_node_count` is out of range.
     """
 
     virtual_node_count: int = VIRTUAL_NODE_COUNT
@@ -281,20 +289,20 @@ class AllocateMessageQueueConsistentHash:
         return mine
 
     def _ring(self, client_ids: Collection[str]) -> dict[int, str]:
-        """Place to client; where two meet the later one stays, as in Java."""
+        """Map positions to clients; the last client at a position counts, as in Java."""
         ring: dict[int, str] = {}
-        met: set[str] = set()
+        seen: set[str] = set()
         for client_id in client_ids:
-            # Two processes may have one client id: the second one's places go on counting.
-            start = list(ring.values()).count(client_id) if client_id in met else 0
-            met.add(client_id)
+            # Two processes can have the same client id: continue with its number of positions.
+            start = list(ring.values()).count(client_id) if client_id in seen else 0
+            seen.add(client_id)
             for number in range(start, start + self.virtual_node_count):
                 ring[self.hash_function(f"{client_id}-{number}")] = client_id
         return ring
 
 
 def _text_of(queue: MessageQueue) -> str:
-    """MessageQueue.toString of Java: its place on the ring comes from it."""
+    """Java's MessageQueue.toString, which determines the position on the ring."""
     return (
         f"MessageQueue [topic={queue.topic}, brokerName={queue.broker_name},"
         f" queueId={queue.queue_id}]"

@@ -1,6 +1,6 @@
-"""A client's id: `ip@instance`, the same towards all servers.
+"""Client ids: `ip@instance`, the same for all servers.
 
-A broker tells the members of a group apart by it, so two clients must never share one.
+Brokers distinguish the members of a group by it, so no two clients may have the same id.
 
 Java counterpart: ClientConfig.buildMQClientId, changeInstanceNameToPID of RocketMQ 5.3.3. Pure.
 """
@@ -10,23 +10,24 @@ from __future__ import annotations
 from typing import Final
 
 DEFAULT_INSTANCE_NAME: Final = "DEFAULT"
-"""Stands for a name of each process's own. Source: ClientConfig.instanceName."""
+"""Placeholder for a name that is unique to the process. Source: ClientConfig.instanceName."""
 
 STREAM: Final = "STREAM"
-"""Marks clients that ask for streaming (pull consumers). Source: RequestType.STREAM."""
+"""Suffix for clients that request streaming (pull consumers). Source: RequestType.STREAM."""
 
 
 def build_client_id(
     ip: str, instance_name: str, *, unit_name: str | None = None, is_stream: bool = False
 ) -> str:
-    """The client id: `ip@instance[@unit][@STREAM]`.
+    """Build the client id: `ip@instance[@unit][@STREAM]`.
 
     Args:
-      ip: of this machine, as text.
-      instance_name: the user's, or `default_instance_name`.
-      unit_name: of the unit that the client belongs to; None or blank: none.
-      is_stream: the client asks for streaming.
-    Raises: ValueError: the ip or the instance name is blank.
+      ip: address of this machine, as text.
+      instance_name: name given by the user, or `default_instance_name`.
+      unit_name: name of the client's unit; None or blank: none.
+      is_stream: the client requests streaming.
+
+    Raises: ValueError: the address or the instance name is blank.
     """
     for what, text in (("ip", ip), ("instance name", instance_name)):
         if not text.strip():
@@ -40,11 +41,12 @@ def build_client_id(
 
 
 def default_instance_name(pid: int, nano_time: int) -> str:
-    """The instance name of a client that was given none, or "DEFAULT": `pid#nano_time`.
+    """The instance name if none, or "DEFAULT", is given: `pid#nano_time`.
 
     Args:
-      pid: of this process.
-      nano_time: ns of any clock; tells the clients of one process apart.
+      pid: id of this process.
+      nano_time: nanoseconds of any clock; distinguishes the clients of one process.
+
     Source: ClientConfig.changeInstanceNameToPID.
     """
     return f"{pid}#{nano_time}"

@@ -1,8 +1,8 @@
-"""The choice of a message's queue: in turn, no broker that just failed, and no slow one.
+"""The choice of a queue for a message: round robin, avoiding failed and slow brokers.
 
 Java counterpart: MQFaultStrategy, LatencyFaultToleranceImpl, ThreadLocalIndex,
-TopicPublishInfo.selectOneMessageQueue of RocketMQ 5.3.3. Pure: times are arguments, and the first
-index of a round (random in Java) is too.
+TopicPublishInfo.selectOneMessageQueue of RocketMQ 5.3.3. Pure: times are arguments, and so is the
+first index of a round, which is random in Java.
 """
 
 from __future__ import annotations
@@ -16,22 +16,23 @@ from ...remoting.bodies import MessageQueue
 from .routes import TopicPublishInfo
 
 LATENCY_MAX_MS: Final = (50, 100, 550, 1800, 3000, 5000, 15_000)
-"""From this latency on …"""
+"""Latencies in ascending order, each with a duration in NOT_AVAILABLE_DURATION_MS."""
 NOT_AVAILABLE_DURATION_MS: Final = (0, 0, 2000, 5000, 6000, 10_000, 30_000)
-"""… a broker is avoided so long. Source: MQFaultStrategy."""
+"""Time for which a broker of at least the given latency is avoided. Source: MQFaultStrategy."""
 
 ISOLATION_LATENCY_MS: Final = 10_000
-"""What a failed send counts as: 10 s away. Source: MQFaultStrategy.updateFaultItem."""
+"""Latency that a failed send counts as. Source: MQFaultStrategy.updateFaultItem."""
 
 
 _POSITIVE: Final = 0x7FFFFFFF
 
 
 class RoundRobinIndex:
-    """The number of the queue that is next; one for each topic of a producer.
+    """The index of the next queue, in turn; one for each topic of a producer.
 
     Args:
-      start: where to begin, any int; random, so that many producers do not march in step.
+      start: first index, any int. Producers give a random one, so that they do not all begin with
+        the same queue.
     """
 
     __slots__ = ("_index",)
@@ -40,19 +41,22 @@ class RoundRobinIndex:
         self._index = start
 
     def next(self) -> int:
-        """One more than the last time, 0 … 2^31 - 1, wrapping."""
+        """The next index, 0 to 2^31 - 1; then it starts at 0 again."""
         index = self._index = self._index + 1 & _POSITIVE
         return index
 
     def reset(self, start: int) -> None:
-        """Go on from another place: a retry with the latency rules on does, so that not all
-        producers that fail together fall upon one broker."""
+        """Continue at another index.
+
+        Retries do so while slow brokers are avoided: otherwise all producers that fail at the same
+        time would choose the same broker.
+        """
         self._index = start
 
 
 @dataclass(slots=True)
 class FaultItem:
-    """What is known of a broker.
+    """The state of a broker, as far as sends have shown it.
 
     Attributes:
       current_latency_ms: of the last send.
@@ -67,7 +71,7 @@ class FaultItem:
 
 @dataclass(slots=True)
 class LatencyFaultTolerance:
-    """Which brokers are slow or gone, by name. All times are ms of one clock, wall or monotonic.
+    """Slow and unreachable brokers, by name. All times are milliseconds of one clock.
 
     Source: RocketMQ 5.3.3 LatencyFaultToleranceImpl.
     """
@@ -83,10 +87,14 @@ class LatencyFaultTolerance:
         reachable: bool,
         now_ms: float,
     ) -> None:
-        """Note a send's outcome.
+        """Record the outcome of a send.
 
         Args:
-          not_available_ms: avoid it so long; this only ever lengthens what was said before.
+          broker_name: name of the broker.
+          latency_ms: duration of the send.
+          not_available_ms: time for which to avoid the broker; it never shortens an earlier one.
+          reachable: whether the broker was reached.
+          now_ms: the current time.
         """
         item = self.items.get(broker_name)
         if item is None:
@@ -97,25 +105,26 @@ class LatencyFaultTolerance:
             item.available_from_ms = max(item.available_from_ms, now_ms + not_available_ms)
 
     def is_available(self, broker_name: str, now_ms: float) -> bool:
-        """Whether it need not be avoided; an unknown broker need not."""
+        """Whether a broker is not avoided at the moment; unknown brokers are not."""
         item = self.items.get(broker_name)
         return item is None or now_ms >= item.available_from_ms
 
     def is_reachable(self, broker_name: str) -> bool:
-        """Whether it got through last; an unknown broker counts as reachable."""
+        """Whether the last send or check reached a broker; unknown brokers count as reachable."""
         item = self.items.get(broker_name)
         return item is None or item.is_reachable
 
 
 class FaultStrategy:
-    """Picks queues for a producer's sends. One for each producer; not thread-safe.
+    """Chooses the queues for a producer's sends. One for each producer; not thread-safe.
 
     Args:
-      send_latency_fault_enable: learn from latencies and errors, and avoid brokers by them; off by
-        default, as in RocketMQ.
-      latency_max_ms: ascending; with the next one a table as `LATENCY_MAX_MS`.
-      not_available_duration_ms: as many.
-    Raises: ValueError: the tables differ in length, or the first does not ascend.
+      send_latency_fault_enable: avoid brokers that were slow or failed; off by default, as in
+        RocketMQ.
+      latency_max_ms: latencies in ascending order; see LATENCY_MAX_MS.
+      not_available_duration_ms: a duration for each latency; see NOT_AVAILABLE_DURATION_MS.
+
+    Raises: ValueError: the tables differ in length, or the latencies do not ascend.
     Source: RocketMQ 5.3.3 MQFaultStrategy.
     """
 
@@ -153,12 +162,14 @@ class FaultStrategy:
         reachable: bool,
         now_ms: float,
     ) -> None:
-        """Note a send's outcome; nothing happens while `send_latency_fault_enable` is off.
+        """Record the outcome of a send; it has no effect if `send_latency_fault_enable` is off.
 
         Args:
-          latency_ms: how long the send took, ms, >= 0.
-          isolated: it failed; it counts as one of `ISOLATION_LATENCY_MS`.
-          reachable: false: not even a connection was made.
+          broker_name: name of the broker.
+          latency_ms: duration of the send, >= 0.
+          isolated: whether the send failed; it then counts as one of `ISOLATION_LATENCY_MS`.
+          reachable: whether a connection was made.
+          now_ms: the current time.
         """
         if not self.send_latency_fault_enable:
             return
@@ -168,16 +179,16 @@ class FaultStrategy:
         )
 
     def not_available_ms(self, latency_ms: float) -> int:
-        """How long a broker of this latency is avoided, ms."""
+        """The time, in milliseconds, for which a broker of this latency is avoided."""
         row = bisect_right(self._latency_max_ms, latency_ms)
         return self._not_available_duration_ms[row - 1] if row else 0
 
     def is_available(self, broker_name: str, now_ms: float) -> bool:
-        """Whether a broker need not be avoided."""
+        """Whether a broker is not avoided at the moment."""
         return self.tolerance.is_available(broker_name, now_ms)
 
     def is_reachable(self, broker_name: str) -> bool:
-        """Whether a broker could be connected to."""
+        """Whether the last send or check reached a broker."""
         return self.tolerance.is_reachable(broker_name)
 
     def select(
@@ -188,18 +199,19 @@ class FaultStrategy:
         now_ms: float = 0,
         last_broker_name: str | None = None,
     ) -> MessageQueue | None:
-        """The queue for a message.
+        """Choose the queue for a message.
 
-        The next one in turn, but not of the broker that just failed; with the latency rules on
-        first among the available brokers, then among the reachable ones. If that leaves none, the
-        next one in turn whatever it is.
+        This is the next queue in turn that is not on the broker that just failed. With
+        `send_latency_fault_enable` it is chosen among the available brokers first, then among the
+        reachable ones. If there is no such queue, it is the next one in turn.
 
         Args:
-          info: where the topic can be written.
-          index: the topic's; moves on.
-          now_ms: on the clock of `update`; not looked at while the latency rules are off.
-          last_broker_name: the broker that the message was just tried on; None: the first try.
-        Returns: a queue; None: the topic has none.
+          info: the writable queues of the topic.
+          index: the topic's index, which is advanced.
+          now_ms: the current time; used only with `send_latency_fault_enable`.
+          last_broker_name: the broker of the failed attempt before; None for the first attempt.
+
+        Returns: a queue; None if the topic has none.
         """
         queues = info.queues
         count = len(queues)
@@ -228,7 +240,7 @@ def _next_where(
     last_broker_name: str | None,
     is_good: Callable[[str], bool] | None,
 ) -> MessageQueue | None:
-    """The next queue in turn of another broker that is good; None: one round found none."""
+    """The next queue in turn on another broker that `is_good`; None if there is none."""
     queues = info.queues
     for _ in queues:
         queue = queues[index.next() % len(queues)]

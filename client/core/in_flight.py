@@ -1,4 +1,4 @@
-"""Messages that `send_soon` took and that are not confirmed yet: how many may be, how each ends.
+"""Unconfirmed messages of `send_soon`: their limits, and the outcome of each.
 
 Java counterpart: backPressureForAsyncSendNum and ...Size of DefaultMQProducer, SendCallback. Pure.
 """
@@ -17,14 +17,14 @@ logger = logging.getLogger(__name__)
 ErrorT = TypeVar("ErrorT", bound=Exception)
 
 FAILED_MAX: Final = 1024
-"""Failures that are kept for `drain`, the latest ones; older ones are logged."""
+"""Number of failures that are kept for `drain`; if there are more, the oldest is logged."""
 
 
 class DeliveryState(Generic[ErrorT]):
-    """A message on its way, and how that ended; each kind of producer adds how one waits for it.
+    """A message of `send_soon` and its outcome; subclasses add a way to wait for it.
 
     Attributes:
-      message: as it was given to `send_soon`.
+      message: the message given to `send_soon`.
     """
 
     __slots__ = ("_error", "_is_looked_at", "_result", "message")
@@ -37,30 +37,30 @@ class DeliveryState(Generic[ErrorT]):
 
     @property
     def is_done(self) -> bool:
-        """Whether it was confirmed, or given up."""
+        """Whether the message was confirmed or given up."""
         return self._result is not None or self._error is not None
 
     @property
     def error(self) -> ErrorT | None:
-        """Why it was given up; None: it was not, or not yet."""
+        """The reason why the message was given up; None if it was not, or is not done yet."""
         self._is_looked_at = True
         return self._error
 
     @property
     def is_looked_at(self) -> bool:
-        """Whether the program waited for it, or asked why it was given up."""
+        """Whether the program waited for the outcome or read `error`: then `drain` skips it."""
         return self._is_looked_at
 
     def look_at(self) -> None:
-        """Leave its failure to the program that asked for it: `drain` does not raise it."""
+        """Mark the outcome as looked at, so that `drain` does not raise its error."""
         self._is_looked_at = True
 
     def settle(self, result: SendResult | None, error: ErrorT | None) -> None:
-        """Note that it is confirmed (`result`) or given up (`error`): once, by the producer."""
+        """Set the outcome, confirmed (`result`) or given up (`error`); called once."""
         self._result, self._error = result, error
 
     def _outcome(self) -> SendResult:
-        """The result, when it is done. Raises: the error."""
+        """The result of a message that is done. Raises: its error."""
         self._is_looked_at = True
         if self._error is not None:
             raise self._error
@@ -69,11 +69,15 @@ class DeliveryState(Generic[ErrorT]):
 
 
 class InFlight(Generic[ErrorT]):
-    """How many messages are under way, and which failed without the program's notice.
+    """The number and size of unconfirmed messages, and failures that were not looked at.
 
     Args:
-      count_max: messages.
-      size_max: bytes of bodies; one message alone may have more.
+      count_max: largest number of messages.
+      size_max: largest total size of their bodies, in bytes; a single message may be larger.
+
+    Attributes:
+      count: number of unconfirmed messages.
+      size: total size of their bodies, in bytes.
     """
 
     def __init__(self, count_max: int, size_max: int) -> None:
@@ -84,13 +88,13 @@ class InFlight(Generic[ErrorT]):
         self._failed: deque[DeliveryState[ErrorT]] = deque()
 
     def has_room(self, size: int, count: int = 1) -> bool:
-        """Whether `count` messages fit in, the first of them with `size` bytes."""
+        """Whether there is room for `count` messages, the first one with `size` bytes."""
         return not self.count or (
             self.count + count <= self._count_max and self.size + size <= self._size_max
         )
 
     def enter(self, size: int) -> None:
-        """Count a message of `size` bytes; `leave` is called once for each."""
+        """Add a message of `size` bytes; `leave` must be called once for each."""
         self.count += 1
         self.size += size
 
@@ -101,7 +105,7 @@ class InFlight(Generic[ErrorT]):
         result: SendResult | None,
         error: ErrorT | None,
     ) -> None:
-        """Settle a message that is confirmed or given up."""
+        """Remove a message that is confirmed or given up, and set its outcome."""
         self.count -= 1
         self.size -= size
         delivery.settle(result, error)
@@ -117,17 +121,17 @@ class InFlight(Generic[ErrorT]):
             oldest = failed.popleft()
             if not oldest.is_looked_at:
                 logger.error(
-                    "a message was not delivered, and the program never asked: %s", oldest.error
+                    "a message was not delivered, and the program did not look at its Delivery: %s",
+                    oldest.error,
                 )
 
     def raise_failures(self) -> None:
-        """Report each failure once, unless the program has looked at it.
+        """Raise the failures that were not looked at; each is raised once.
 
-        Raises: UndeliveredError: there are such.
+        Raises: UndeliveredError: there are such failures.
         """
         failed = list(self._failed)
         self._failed.clear()
-        # Those that somebody looked at meanwhile are no news.
         errors = [delivery.error for delivery in failed if not delivery.is_looked_at]
         if errors:
             raise UndeliveredError([_client_error(error) for error in errors])
@@ -136,6 +140,6 @@ class InFlight(Generic[ErrorT]):
 def _client_error(error: Exception | None) -> ClientError:
     if isinstance(error, ClientError):
         return error
-    wrapped = MessageRefusedError(f"it could not be prepared: {error!r}")
+    wrapped = MessageRefusedError(f"the message could not be prepared: {error!r}")
     wrapped.__cause__ = error
     return wrapped

@@ -1,7 +1,7 @@
-"""Names of topics and groups inside a namespace: `namespace%name` is what brokers see.
+"""Names of topics and groups in a namespace, which brokers know as `namespace%name`.
 
-The prefix of a retry or DLQ topic stays in front: `%RETRY%namespace%group`. RocketMQ's own topics
-and groups are in no namespace.
+The prefix of a retry or DLQ topic comes first: `%RETRY%namespace%group`. System topics and system
+groups have no namespace.
 
 Java counterpart: NamespaceUtil of RocketMQ 5.3.3. Pure.
 """
@@ -21,13 +21,14 @@ NAMESPACE_SEPARATOR: Final = "%"
 
 
 def with_namespace(namespace: str | None, resource: str) -> str:
-    """A topic or group as brokers know it.
+    """Add the namespace to the name of a topic or group.
 
     Args:
-      namespace: of the client; None or "": none.
-      resource: topic or group, with or without the namespace already.
-    Returns: `namespace%resource`; the resource as it is when it is RocketMQ's own, carries the
-      namespace already, or is empty.
+      namespace: namespace of the client; None or "": none.
+      resource: name of the topic or group; it may have the namespace already.
+
+    Returns: `namespace%resource`. The name of a system topic or group, a name that has the
+      namespace already, and an empty name are returned unchanged.
     """
     if not namespace or not resource or _is_system(resource):
         return resource
@@ -38,12 +39,13 @@ def with_namespace(namespace: str | None, resource: str) -> str:
 
 
 def without_namespace(resource: str, namespace: str | None) -> str:
-    """A topic or group as the program knows it.
+    """Remove the namespace from the name of a topic or group.
 
     Args:
-      resource: as brokers know it.
-      namespace: of the client; None or "": none, and the resource comes back as it is.
-    Returns: the resource without this namespace; as it is when it carries none or another.
+      resource: name of the topic or group, as brokers know it.
+      namespace: namespace of the client; None or "": none.
+
+    Returns: the name without this namespace; unchanged if it has none or another one.
     """
     if not namespace or not resource or _is_system(resource):
         return resource

@@ -1,4 +1,4 @@
-"""A message or a batch that is ready to be sent, and the result that a broker's answer makes of it.
+"""Prepared messages and batches, and the results that are built from a broker's answers.
 
 Java counterpart: DefaultMQProducerImpl.sendKernelImpl, MQClientAPIImpl.processSendResponse. Pure.
 """
@@ -24,16 +24,18 @@ STORED: Final[Mapping[int, SendStatus]] = {
     ResponseCode.SLAVE_NOT_AVAILABLE: SendStatus.SLAVE_NOT_AVAILABLE,
     ResponseCode.FLUSH_SLAVE_TIMEOUT: SendStatus.FLUSH_SLAVE_TIMEOUT,
 }
-"""Answers that say that the message is in the master's log, with what else they say."""
+"""Response codes after which the message is in the master's log, and their SendStatus."""
 
 
 class Outgoing(msgspec.Struct, gc=False):
     """A message or a batch, ready to be sent to any queue of its topic.
 
     Attributes:
-      message: as the program gave it; a batch's first.
-      topic: with namespace.
-      message_id: its unique key; a batch's: all, joined by commas.
+      message: the message that the program gave; for a batch, the first one.
+      topic: name of the topic, with namespace.
+      message_id: its unique key; for a batch, all unique keys joined by commas.
+      template: encodes the request.
+      payload: the encoded message.
     """
 
     message: Message
@@ -43,9 +45,9 @@ class Outgoing(msgspec.Struct, gc=False):
     payload: SendPayload
 
     def encode(self, queue: MessageQueue, opaque: int, *, oneway: bool = False) -> bytes:
-        """The whole request.
+        """Encode the whole request.
 
-        Raises: MessageRefusedError: something is too long.
+        Raises: MessageRefusedError: the message or a field is too long.
         """
         try:
             return self.template.encode(
@@ -55,11 +57,11 @@ class Outgoing(msgspec.Struct, gc=False):
             raise MessageRefusedError(str(error)) from error
 
     def result(self, answer: RemotingCommand, queue: MessageQueue) -> SendResult:
-        """The broker's answer, whose code is one of STORED, for the program.
+        """The result that an answer with a response code of STORED reports.
 
-        Raises: BadAnswerError.
+        Raises: BadAnswerError: a field is missing or invalid.
         """
-        # By hand, not by a header object, which costs three times as much: it runs per message.
+        # Called for each message, so without a header object, which costs three times as much.
         find = answer.ext_fields.get
         try:
             queue_id = int(answer.ext_fields["queueId"])
@@ -67,7 +69,7 @@ class Outgoing(msgspec.Struct, gc=False):
             offset_message_id = answer.ext_fields["msgId"]
         except (KeyError, ValueError) as error:
             raise BadAnswerError(
-                queue.broker_name, f"a send's answer with a bad or missing field: {error}"
+                queue.broker_name, f"a field of the send's answer is missing or invalid: {error}"
             ) from error
         if queue_id != queue.queue_id:
             queue = MessageQueue(queue.topic, queue.broker_name, queue_id)

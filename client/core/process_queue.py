@@ -1,8 +1,8 @@
-"""The messages pulled from one queue and not consumed yet.
+"""The messages that were pulled from one queue and are not consumed yet.
 
-Messages come in the order of their offsets and end in any order; what may be committed is the
-offset below which all have ended. Each operation costs O(1) per message, amortised, as long as
-offsets arrive ascending; what arrives out of order costs one sort.
+Messages arrive in the order of their offsets and are settled in any order; the offset to commit is
+the one below which all are settled. Each operation costs O(1) per message, amortised, if offsets
+arrive in ascending order; otherwise it costs a sort.
 
 Java counterpart: ProcessQueue of RocketMQ 5.3.3. Pure: times are arguments, ms of one clock.
 """
@@ -14,41 +14,42 @@ from collections.abc import Iterable, Sequence
 from typing import Final, Generic, Protocol, TypeVar
 
 REBALANCE_LOCK_MAX_LIVE_MS: Final = 30_000
-"""A lock not renewed for so long is not ours any more."""
+"""Time after which a lock that was not renewed counts as expired."""
 
-_HOLES_COUNT_MIN: Final = 1024  # fewer offsets of ended messages do not matter
+_HOLES_COUNT_MIN: Final = 1024  # fewer offsets of settled messages cost too little to remove
 
 
 class PulledMessage(Protocol):
-    """What a ProcessQueue needs of a message."""
+    """The part of a message that a ProcessQueue uses."""
 
     @property
     def queue_offset(self) -> int:
-        """Its place in the queue, in messages, >= 0."""
+        """Offset in the queue, in messages, >= 0."""
 
     @property
     def body(self) -> bytes:
-        """Its body."""
+        """The body."""
 
 
 MessageT = TypeVar("MessageT", bound=PulledMessage)
 
 
 class ProcessQueue(Generic[MessageT]):
-    """What a consumer holds of one queue. Owner: the consumer's shell; not thread-safe.
+    """The messages of one queue in memory. Not thread-safe.
 
-    A queue that is consumed concurrently uses `put` and `remove`; one consumed in order uses `put`,
-    `take`, and then `commit`, `rollback` or `make_message_to_consume_again`.
+    Concurrent consumption uses `put` and `remove`. Orderly consumption uses `put`, `take`, and then
+    `commit`, `rollback` or `make_message_to_consume_again`.
 
     Args:
-      now_ms: when it was made.
+      now_ms: the current time.
 
     Attributes:
-      is_dropped: rebalancing took the queue away: nothing is consumed or committed any more.
-      is_locked: the broker gave us its lock (`set_locked`).
-      last_lock_ms, last_pull_ms, last_consume_ms: when that happened last.
-      try_unlock_times: how often dropping it had to wait for its consumer; for administrators.
-      behind_count: messages behind the last one pulled that the broker has, as it said last.
+      is_dropped: the queue was revoked: its messages are neither consumed nor committed.
+      is_locked: this client has the lock of the queue (`set_locked`).
+      last_lock_ms, last_pull_ms, last_consume_ms: time of the last lock, pull and consumption.
+      try_unlock_times: number of times that dropping it had to wait for its consumer; shown to
+        administrators.
+      behind_count: messages on the broker after the last one that was pulled, as of that pull.
     """
 
     __slots__ = (
@@ -76,8 +77,8 @@ class ProcessQueue(Generic[MessageT]):
         self.try_unlock_times: int = 0
         self.behind_count: int = 0
         self._messages: dict[int, MessageT] = {}
-        # The keys of _messages, ascending. What was removed elsewhere than at the ends stays as a
-        # hole; neither end is one.
+        # The keys of _messages in ascending order, and holes: offsets of messages that were removed
+        # between others. The first and the last offset are never holes.
         self._offsets: deque[int] = deque()
         self._taken: dict[int, MessageT] = {}
         self._offset_max = -1
@@ -86,41 +87,42 @@ class ProcessQueue(Generic[MessageT]):
 
     @property
     def count(self) -> int:
-        """Messages held, those taken for orderly consumption included."""
+        """Number of messages, including those taken for orderly consumption."""
         return len(self._messages) + len(self._taken)
 
     @property
     def size(self) -> int:
-        """Bytes of their bodies."""
+        """Total size of their bodies, in bytes."""
         return self._size
 
     @property
     def span(self) -> int:
-        """Last offset less first offset of the messages waiting; 0 when there is none."""
+        """Difference of the last and first offset of the waiting messages; 0 without messages."""
         offsets = self._offsets
         return offsets[-1] - offsets[0] if offsets else 0
 
     @property
     def oldest(self) -> MessageT | None:
-        """The waiting message with the least offset, or None."""
+        """The waiting message with the smallest offset; None without messages."""
         return self._messages[self._offsets[0]] if self._offsets else None
 
     @property
     def has_waiting(self) -> bool:
-        """Whether a message waits that was not taken."""
+        """Whether there are messages that were not taken."""
         return bool(self._messages)
 
     def contains(self, offset: int) -> bool:
-        """Whether the message of this offset waits here."""
+        """Whether the message of this offset is waiting."""
         return offset in self._messages
 
     def put(self, messages: Sequence[MessageT], *, max_offset: int | None = None) -> bool:
-        """Take in what a pull brought. A message that waits here already is replaced.
+        """Add pulled messages; a waiting message of the same offset is replaced.
 
         Args:
-          messages: with ascending offsets (else it costs a sort).
-          max_offset: of the broker's queue, from the pull's answer: offset of the next to come.
-        Returns: whether nobody consumes this queue in order and somebody should start to.
+          messages: the messages, preferably in ascending order of offsets.
+          max_offset: the maximum offset of the broker's queue, from the answer to the pull.
+
+        Returns: whether orderly consumption of the queue has to be started.
         """
         waiting, offsets = self._messages, self._offsets
         last = offsets[-1] if offsets else -1
@@ -152,13 +154,14 @@ class ProcessQueue(Generic[MessageT]):
         return False
 
     def remove(self, offsets: Iterable[int], *, now_ms: float) -> int | None:
-        """Messages have ended: consumed, or sent back.
+        """Remove messages that were consumed or sent back.
 
         Args:
-          offsets: of messages in any order; unknown ones are ignored.
-          now_ms: notes that something was consumed.
-        Returns: the offset that may be committed: of the oldest message left, or behind all that
-          came when none is left. None: there was nothing here, so nothing is to be committed.
+          offsets: offsets of the messages, in any order; unknown ones are ignored.
+          now_ms: the current time, which becomes `last_consume_ms`.
+
+        Returns: the offset to commit: that of the oldest message left, or the one after all
+          messages if none is left. None if there were no messages, so there is nothing to commit.
         """
         self.last_consume_ms = now_ms
         waiting = self._messages
@@ -172,13 +175,14 @@ class ProcessQueue(Generic[MessageT]):
         return self._offsets[0] if self._offsets else self._offset_max + 1
 
     def take(self, count: int, *, now_ms: float) -> list[MessageT]:
-        """The next messages for orderly consumption; they count until `commit`.
+        """Take the next messages for orderly consumption; they count until `commit`.
 
         Args:
-          count: of messages, at most; >= 1.
-          now_ms: notes that something is consumed.
-        Returns: in the order of offsets. None left: an empty list; the next `put` that brings one
-          returns True.
+          count: largest number of messages, >= 1.
+          now_ms: the current time, which becomes `last_consume_ms`.
+
+        Returns: the messages in the order of their offsets. After an empty list, the next `put` of
+          a message returns True.
         """
         self.last_consume_ms = now_ms
         waiting, offsets = self._messages, self._offsets
@@ -201,9 +205,9 @@ class ProcessQueue(Generic[MessageT]):
         self._taken[offset] = message
 
     def commit(self) -> int | None:
-        """What was taken has been consumed.
+        """Finish the messages that were taken.
 
-        Returns: the offset to commit: behind the last of them. None: nothing was taken.
+        Returns: the offset to commit, the one after the last of them; None if none was taken.
         """
         taken = self._taken
         if not taken:
@@ -214,16 +218,16 @@ class ProcessQueue(Generic[MessageT]):
         return offset
 
     def rollback(self) -> None:
-        """Everything that was taken waits again."""
+        """Put all messages that were taken back."""
         taken, self._taken = self._taken, {}
         self._give_back(taken)
 
     def make_message_to_consume_again(self, messages: Iterable[MessageT]) -> None:
-        """Some of the messages that were taken wait again; what is still taken can be committed.
+        """Put some of the messages that were taken back; the others can be committed.
 
         Args:
-          messages: they take the place of those taken. One that is not taken (any more) is ignored;
-            Java puts it in, and so brings back what `clear` removed.
+          messages: they replace the ones that were taken. A message that is not taken (any more) is
+            ignored. (Java adds it, which brings back messages that `clear` has removed.)
         """
         back: dict[int, MessageT] = {}
         for message in messages:
@@ -250,7 +254,7 @@ class ProcessQueue(Generic[MessageT]):
         self._offsets = deque(sorted(self._messages))
 
     def _trim(self) -> None:
-        """Remove the holes at both ends, and all of them when they are many."""
+        """Remove the holes at both ends, and all holes if there are many."""
         waiting, offsets = self._messages, self._offsets
         while offsets and offsets[0] not in waiting:
             offsets.popleft()
@@ -260,7 +264,7 @@ class ProcessQueue(Generic[MessageT]):
             self._sort()
 
     def clear(self) -> None:
-        """Forget all messages, the taken ones too."""
+        """Remove all messages, including those that were taken."""
         self._messages.clear()
         self._offsets.clear()
         self._taken.clear()
@@ -268,11 +272,11 @@ class ProcessQueue(Generic[MessageT]):
         self._size = 0
 
     def set_locked(self, is_locked: bool, *, now_ms: float) -> None:
-        """The broker gave or refused its lock."""
+        """Record that the broker granted or refused the lock."""
         self.is_locked = is_locked
         if is_locked:
             self.last_lock_ms = now_ms
 
     def is_lock_expired(self, now_ms: float) -> bool:
-        """Whether the lock may be another's by now: more than 30 s since it was given."""
+        """Whether the lock was granted more than 30 s ago, so another client may have it."""
         return now_ms - self.last_lock_ms > REBALANCE_LOCK_MAX_LIVE_MS

@@ -1,7 +1,7 @@
-"""The requests about one queue: its offsets, a group's offset in it, one pull.
+"""Requests about one queue: its offsets, the committed offset of a group, a pull.
 
-Each is a value: what is asked, and how the answer is read. Whoever has a connection sends it:
-`client.pulling` for consumers, Spark's source by the blocking client.
+A request is a value: its fields, and a function that reads the answer. `client.pulling` sends them
+for consumers, and Spark's source sends them with the blocking client.
 
 Java counterpart: MQClientAPIImpl. Pure.
 """
@@ -35,26 +35,31 @@ T = TypeVar("T")
 
 
 class PullStatus(Enum):
-    """What a pull brought."""
+    """The status of a pull."""
 
     FOUND = ResponseCode.SUCCESS
+    """There are messages."""
     NO_NEW_MESSAGE = ResponseCode.PULL_NOT_FOUND
+    """The queue has no message at this offset yet."""
     NO_MATCHED_MESSAGE = ResponseCode.PULL_RETRY_IMMEDIATELY
+    """No message up to the next offset matches the subscription."""
     OFFSET_ILLEGAL = ResponseCode.PULL_OFFSET_MOVED
+    """The queue does not have this offset; continue at the next offset of the answer."""
 
 
 PULL_STATUSES: Final = {int(status.value): status for status in PullStatus}
-"""The response codes of a pull that are no error."""
+"""The status by response code, for the codes of a pull that are no errors."""
 
 
 class QueueRequest(msgspec.Struct, Generic[T], frozen=True):
     """A request about one queue.
 
     Attributes:
-      code: of the request.
-      read: makes the result of an answer whose code is one of `ok`. Raises: RequestRefused;
-        RemoteProtocolError: the answer cannot be read.
-      ok: response codes that are no error.
+      code: the request code.
+      header: fields of the request.
+      read: returns the result of an answer whose response code is one of `ok`; raises
+        RequestRefused or RemoteProtocolError if the answer cannot be decoded.
+      ok: response codes that count as success.
     """
 
     code: RequestCode
@@ -64,15 +69,16 @@ class QueueRequest(msgspec.Struct, Generic[T], frozen=True):
 
 
 class PullAnswer(NamedTuple):
-    """The answer to a pull, its messages as they came.
+    """The answer to a pull, with encoded messages.
 
     Attributes:
       code: SUCCESS, PULL_NOT_FOUND, PULL_RETRY_IMMEDIATELY or PULL_OFFSET_MOVED.
-      body: records one after the other.
-      offset_delta: to be added to the queue offset of each.
-      next_offset: where to pull next.
-      min_offset, max_offset: what the queue has.
-      suggested_broker_id: of the broker to ask next; 0: the master.
+      body: the records of the messages, one after the other.
+      offset_delta: number to add to the queue offset of each record.
+      next_offset: offset of the next pull.
+      min_offset: offset of the first message in the queue.
+      max_offset: offset of the next message to be stored in the queue.
+      suggested_broker_id: id of the broker to pull from next; 0: the master.
     """
 
     code: int
@@ -85,19 +91,19 @@ class PullAnswer(NamedTuple):
 
 
 def max_offset(queue: MessageQueue) -> QueueRequest[int]:
-    """Queue offset of the next message to come."""
+    """Query the offset of the next message to be stored in a queue."""
     header = GetMaxOffsetRequestHeader(topic=queue.topic, queue_id=queue.queue_id)
     return QueueRequest(RequestCode.GET_MAX_OFFSET, header, _offset)
 
 
 def min_offset(queue: MessageQueue) -> QueueRequest[int]:
-    """Queue offset of the first message that is there."""
+    """Query the offset of the first message that a queue still has."""
     header = GetMinOffsetRequestHeader(topic=queue.topic, queue_id=queue.queue_id)
     return QueueRequest(RequestCode.GET_MIN_OFFSET, header, _offset)
 
 
 def search_offset(queue: MessageQueue, timestamp_ms: int) -> QueueRequest[int]:
-    """Queue offset of the first message stored at a time or later, ms since 1970."""
+    """Query the offset of the first message stored at `timestamp_ms` (ms since 1970) or later."""
     header = SearchOffsetRequestHeader(
         topic=queue.topic, queue_id=queue.queue_id, timestamp=timestamp_ms
     )
@@ -107,11 +113,14 @@ def search_offset(queue: MessageQueue, timestamp_ms: int) -> QueueRequest[int]:
 def committed_offset(
     queue: MessageQueue, group: str, *, set_zero_if_not_found: bool | None = None
 ) -> QueueRequest[int | None]:
-    """Where a group goes on, by the broker; None: it never committed.
+    """Query the committed offset of a group; the result is None if there is none.
 
     Args:
-      set_zero_if_not_found: False: a broker does not say 0 of a group that it does not know, in a
-        queue that is young; None: not sent, and brokers take it for True.
+      queue: the queue.
+      group: name of the group, with namespace.
+      set_zero_if_not_found: False: the broker must not answer 0 for a group that it does not know,
+        which it does while the first messages of the queue are in memory. None: not sent, which
+        brokers treat as True.
     """
     header = QueryConsumerOffsetRequestHeader(
         consumer_group=group,
@@ -124,11 +133,11 @@ def committed_offset(
 
 
 def commit_offset(queue: MessageQueue, group: str, offset: int) -> QueueRequest[None]:
-    """Note where a group goes on."""
+    """Commit an offset of a group."""
     header = UpdateConsumerOffsetRequestHeader(
         consumer_group=group, topic=queue.topic, queue_id=queue.queue_id, commit_offset=offset
     )
-    return QueueRequest(RequestCode.UPDATE_CONSUMER_OFFSET, header, _nothing)
+    return QueueRequest(RequestCode.UPDATE_CONSUMER_OFFSET, header, _no_result)
 
 
 def pull(
@@ -144,18 +153,20 @@ def pull(
     is_subscription_sent: bool = False,
     is_class_filtered: bool = False,
 ) -> QueueRequest[PullAnswer]:
-    """One pull.
+    """Pull once.
 
     Args:
-      queue: its topic with namespace.
-      group: with namespace.
-      offset: of the first message wanted, in messages.
-      count: of messages, at most.
-      size: bytes of the answer at most, for brokers of 5.x; None: as the broker likes.
-      suspend_s: seconds that the broker may hold the pull when there is nothing; 0: none.
-      commit_offset: the group's offset to note on the way; 0: none.
-      is_subscription_sent: send the subscription with the pull; else heartbeats have brought it.
-      is_class_filtered: it goes to a filter server.
+      queue: the queue; its topic has the namespace.
+      subscription: which messages to receive.
+      group: name of the group, with namespace.
+      offset: offset of the first message.
+      count: largest number of messages.
+      size: largest size of the answer in bytes, for brokers of 5.x; None: the broker's limit.
+      suspend_s: seconds that the broker may hold the pull while there are no messages; 0: none.
+      commit_offset: the group's offset, to be committed with the pull; 0: none.
+      is_subscription_sent: send the subscription with the pull; otherwise the broker uses that of
+        the heartbeats.
+      is_class_filtered: the pull is sent to a filter server.
     """
     header = PullMessageRequestHeader(
         consumer_group=group,
@@ -186,8 +197,8 @@ def _committed(answer: RemotingCommand) -> int | None:
     return None if answer.code == ResponseCode.QUERY_NOT_FOUND else _offset(answer)
 
 
-def _nothing(answer: RemotingCommand) -> None:
-    """That it was answered is all there is to know."""
+def _no_result(answer: RemotingCommand) -> None:
+    pass
 
 
 def _pulled(answer: RemotingCommand) -> PullAnswer:

@@ -1,4 +1,4 @@
-"""From a topic's route to the queues that a producer writes to and a consumer reads from.
+"""Queues of a topic, computed from its route: those to write to and those to read from.
 
 Java counterpart: MQClientInstance.topicRouteData2TopicPublishInfo and
 topicRouteData2TopicSubscribeInfo, TopicPublishInfo, ClientMetadata of RocketMQ 5.3.3. Pure.
@@ -25,27 +25,27 @@ MASTER_ID: Final = 0
 """Broker id of a master. Source: MixAll.MASTER_ID."""
 
 QUEUES_COUNT_MAX: Final = 65_536
-"""Queues that one topic may have in all. RocketMQ sets no limit; a route is bytes from a peer, and
-must not make us fill the memory with queues. The official benchmark's topic has 1,024."""
+"""Largest number of queues of a topic. RocketMQ sets no limit, but a route comes from a peer and
+must not exhaust the memory. The topic of the official benchmark has 1,024."""
 
 MOCK_BROKER_PREFIX: Final = "__syslo__"
-"""A static topic's queues carry this, and the topic's scope, in place of a broker's name."""
+"""Prefix of the broker name of a static topic's queues; the scope of the topic follows."""
 
 NO_BROKER: Final = "__syslo__none__"
-"""Broker name of a static topic's queue that is on no broker now."""
+"""Broker name of a static topic's queue that is not on any broker."""
 
 _GLOBAL_SCOPE: Final = "__global__"
 
 
 @dataclass(frozen=True, slots=True)
 class TopicPublishInfo:
-    """Where a producer may send messages of a topic.
+    """The writable queues of a topic.
 
     Attributes:
-      topic: the topic.
-      queues: in a fixed order: brokers by name, each with its queues 0, 1, 2…; may be empty.
-      is_ordered: the queues are those of the name server's ordered configuration, which stay the
-        same while a broker is away.
+      topic: name of the topic, with namespace.
+      queues: the queues in a fixed order: by name of the broker, then by number; may be empty.
+      is_ordered: the queues are those of the name server's ordered configuration, which does not
+        change while a broker is down.
     """
 
     topic: str
@@ -54,14 +54,15 @@ class TopicPublishInfo:
 
 
 def publish_info(topic: str, route: TopicRouteData) -> TopicPublishInfo:
-    """The queues that can be written.
+    """The writable queues of a topic.
 
-    An ordered topic has the queues of its configuration, whichever brokers are up. Else a queue
-    counts when its broker has a master and the topic may be written there.
+    An ordered topic has the queues of its configuration, whichever brokers are running. Other
+    topics have the queues of brokers with a master that permit writing.
 
     Args:
-      topic: with its namespace.
-      route: the name server's answer; left as it is.
+      topic: name of the topic, with namespace.
+      route: the answer of the name server; it is not changed.
+
     Raises: RemoteProtocolError: the ordered configuration or a mapping is malformed, or there are
       more than `QUEUES_COUNT_MAX` queues.
     """
@@ -83,11 +84,16 @@ def publish_info(topic: str, route: TopicRouteData) -> TopicPublishInfo:
 
 
 def subscribe_queues(topic: str, route: TopicRouteData) -> tuple[MessageQueue, ...]:
-    """The queues that can be read, each once, sorted as rebalancing wants them.
+    """The readable queues of a topic, sorted, without duplicates.
 
-    A broker without a master counts: its slaves can be read.
+    Queues of a broker without a master count, because its slaves can be read.
 
-    Args and Raises: as `publish_info`.
+    Args:
+      topic: name of the topic, with namespace.
+      route: the answer of the name server; it is not changed.
+
+    Raises: RemoteProtocolError: a mapping is malformed, or there are more than `QUEUES_COUNT_MAX`
+      queues.
     """
     if route.topic_queue_mapping_by_broker:
         return tuple(sorted(static_topic_endpoints(topic, route)))
@@ -100,12 +106,12 @@ def subscribe_queues(topic: str, route: TopicRouteData) -> tuple[MessageQueue, .
 
 
 def broker_addresses(route: TopicRouteData) -> dict[str, dict[int, str]]:
-    """Broker name to broker id (0: the master) to "host:port"; a new dict."""
+    """The addresses of the brokers: name to broker id (0 is the master) to `host:port`."""
     return {data.broker_name: dict(data.broker_addrs) for data in route.broker_datas}
 
 
 class _TopicQueueMappingInfo(msgspec.Struct, rename="camel", gc=False):
-    """What a broker has of a static topic.
+    """The queues of a static topic on one broker.
 
     Source: RocketMQ 5.3.3 TopicQueueMappingInfo.
     """
@@ -118,14 +124,14 @@ class _TopicQueueMappingInfo(msgspec.Struct, rename="camel", gc=False):
 
 
 def static_topic_endpoints(topic: str, route: TopicRouteData) -> dict[MessageQueue, str]:
-    """The queues of a static topic, and the name of the broker that each is on now.
+    """The queues of a static topic, and the name of the broker that has each of them.
 
-    Such a queue has a made-up broker name (`MOCK_BROKER_PREFIX` and the topic's scope), so that it
-    stays the same when it moves; requests go to the broker of this table, with the queue id and the
-    made-up name as they are.
+    The broker name of such a queue is artificial (`MOCK_BROKER_PREFIX` and the scope of the topic),
+    so that it does not change when the queue moves. Requests are sent to the broker of this table,
+    with the queue id and the artificial name.
 
-    Returns: queue to broker name, `NO_BROKER` where none has it; empty: no static topic.
-    Raises: RemoteProtocolError: as `publish_info`.
+    Returns: queue to broker name, `NO_BROKER` if none has it; empty if the topic is not static.
+    Raises: RemoteProtocolError: a mapping is malformed, or there are too many queues.
     Source: ClientMetadata.topicRouteData2EndpointsForStaticTopic.
     """
     scopes: dict[str, list[_TopicQueueMappingInfo]] = {}
@@ -136,7 +142,7 @@ def static_topic_endpoints(topic: str, route: TopicRouteData) -> dict[MessageQue
     endpoints: dict[MessageQueue, str] = {}
     for scope, infos in scopes.items():
         broker_name = MOCK_BROKER_PREFIX + (scope[2:] if scope == _GLOBAL_SCOPE else scope)
-        # Of two brokers that claim one queue, the one that learned it last has it.
+        # If two brokers claim a queue, the one with the later epoch has it.
         owners: dict[int, _TopicQueueMappingInfo] = {}
         for info in infos:
             for queue_id in info.curr_id_map:
@@ -166,7 +172,7 @@ def _ordered_queues(topic: str, conf: str) -> tuple[MessageQueue, ...]:
         count = rest.partition(":")[0]
         if not name or not count.isdecimal() or not count.isascii() or len(count) > 9:
             raise RemoteProtocolError(
-                f"the ordered configuration of topic {topic} has {item[:80]!r}, which is not"
+                f"the ordered configuration of topic {topic} has {item[:80]!r} in place of"
                 " brokerName:queues"
             )
         counts.append((name, int(count)))

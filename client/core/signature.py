@@ -1,10 +1,10 @@
-"""Signing requests with a key: access control as RocketMQ 4.x and 5.x brokers check it.
+"""Signatures of requests, for the access control of RocketMQ 4.x and 5.x.
 
 The signature covers the values of all ext fields, in the order of their names, and the body. It
-covers neither the request code nor the time, so TLS is what keeps a request from being replayed.
+does not cover the request code or the time, so only TLS prevents replays.
 
-A field with an empty value must not go into a signed request with a binary header: Apache reads it
-as null, puts the text "null" into what it checks, and refuses the request. Leave such fields out.
+A signed request with a binary header must not have a field with an empty value: Apache reads it as
+null, verifies the signature with the text "null", and refuses the request. Leave such fields out.
 
 Java counterpart: AclClientRPCHook, AclUtils, AclSigner of RocketMQ 5.3.3. Pure.
 """
@@ -27,12 +27,13 @@ SIGNATURE_SIZE: Final = 28
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """Who a client says it is.
+    """The account of a client.
 
     Attributes:
-      access_key: the account's name; not empty.
-      secret_key: never sent, never shown; not empty.
-      security_token: of a temporary account, else None.
+      access_key: name of the account; not empty.
+      secret_key: secret of the account, which is never sent or shown; not empty.
+      security_token: token of a temporary account, otherwise None.
+
     Raises: ValueError: one of the keys is empty.
     Source: RocketMQ 5.3.3 SessionCredentials.
     """
@@ -42,16 +43,19 @@ class Credentials:
     security_token: str | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
-        """Refuse what no broker would take."""
+        """Check that the keys are not empty."""
         for name in ("access_key", "secret_key"):
             if not getattr(self, name):
                 raise ValueError(f"the {name} is empty: give both keys of the account, or neither")
 
 
 def credentials_of(environment: Mapping[str, str]) -> Credentials | None:
-    """The account that ROCKETMQ_ACCESS_KEY, ROCKETMQ_SECRET_KEY and ROCKETMQ_SECURITY_TOKEN name.
+    """The account in ROCKETMQ_ACCESS_KEY, ROCKETMQ_SECRET_KEY and ROCKETMQ_SECURITY_TOKEN.
 
-    Returns: None: neither key is set.
+    Args:
+      environment: environment variables.
+
+    Returns: the account; None if neither key is set.
     Raises: ValueError: one of the keys is set without the other.
     """
     access_key = environment.get("ROCKETMQ_ACCESS_KEY", "")
@@ -70,20 +74,22 @@ def sign(
     secret_key: str,
     security_token: str | None = None,
 ) -> None:
-    """Add AccessKey, SecurityToken (if there is one) and Signature to a request's fields.
+    """Add AccessKey, SecurityToken (if there is one) and Signature to the fields of a request.
 
     Args:
-      ext_fields: all fields that will be sent; changed. A signature that is there already is
-        replaced, so a request can be signed again for its next try.
-      body: as it will be sent: after compression.
-      security_token: None or "": none.
+      ext_fields: all fields of the request; they are changed. An existing signature is replaced, so
+        a request can be signed again for another attempt.
+      body: body of the request as it is sent, after compression.
+      access_key, secret_key: keys of the account.
+      security_token: token of a temporary account; None or "": none.
+
     Source: RocketMQ 5.3.3 AclClientRPCHook.doBeforeRequest.
     """
     ext_fields[ACCESS_KEY] = access_key
     if security_token:
         ext_fields[SECURITY_TOKEN] = security_token
     else:
-        # It may be an earlier account's, and would be signed.
+        # A token that is left from another account would be signed.
         ext_fields.pop(SECURITY_TOKEN, None)
     values = [
         ext_fields[name].encode("utf-8", "replace")
@@ -94,7 +100,7 @@ def sign(
 
 
 def sort_names(names: Iterable[str]) -> list[str]:
-    """The names of fields in the order in which their values are signed: by UTF-16 units."""
+    """The names of fields in the order in which their values are signed: by UTF-16 code units."""
     return sorted(names, key=lambda name: name.encode("utf-16-be", "surrogatepass"))
 
 
@@ -102,8 +108,9 @@ def signature_of(content: bytes, secret_key: str) -> bytes:
     """HMAC-SHA1 of the content in Base64: `SIGNATURE_SIZE` ASCII bytes.
 
     Args:
-      content: what is signed.
-      secret_key: not empty; used as UTF-8.
+      content: bytes to sign.
+      secret_key: secret of the account, not empty; encoded as UTF-8.
+
     Source: RocketMQ 5.3.3 AclSigner.calSignature.
     """
     return b64encode(hmac.digest(secret_key.encode("utf-8", "replace"), content, "sha1"))

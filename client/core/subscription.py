@@ -1,4 +1,4 @@
-"""A consumer's subscription to a topic: tags, SQL or a class, in the form that brokers read.
+"""Subscriptions of consumers: messages selected by tags, SQL or a filter class.
 
 Java counterpart: MessageSelector, FilterAPI, ExpressionType, and the tag check of
 PullAPIWrapper.processPullResult of RocketMQ 5.3.3; classes as in 4.2.0. Pure.
@@ -15,21 +15,23 @@ from ...common.java_hash import java_hash_code
 from ...remoting.bodies import SubscriptionData
 
 SUB_ALL: Final = "*"
-"""The expression that wants every message. Source: SubscriptionData.SUB_ALL."""
+"""The expression that matches all messages. Source: SubscriptionData.SUB_ALL."""
 TAG: Final = "TAG"
 SQL92: Final = "SQL92"
 """The kinds of expression. Source: ExpressionType."""
 
 _JAVA_BLANKS: Final = "".join(map(chr, range(0x21)))
-"""What String.trim takes off."""
+"""The characters that Java's String.trim removes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tag:
-    """Messages by their tag.
+    """Selects messages by their tag.
 
     Attributes:
-      expression: tags with `||` between them, blanks around each do not count; "*" or "": all.
+      expression: one tag or several, separated by `||`; spaces around them are ignored. "*" or ""
+        selects all messages.
+
     Source: MessageSelector.byTag.
     """
 
@@ -38,10 +40,11 @@ class Tag:
 
 @dataclass(frozen=True, slots=True)
 class Sql:
-    """Messages by their properties; the broker evaluates it (`enablePropertyFilter`).
+    """Selects messages by their properties. The broker must have `enablePropertyFilter`.
 
     Attributes:
-      expression: SQL92, such as "price > 10 AND region = 'eu'".
+      expression: condition in SQL92, such as "price > 10 AND region = 'eu'".
+
     Source: MessageSelector.bySql.
     """
 
@@ -49,29 +52,29 @@ class Sql:
 
 
 FilterLanguage: TypeAlias = Literal["java", "python"]
-"""What the source of a filter class is written in."""
+"""The language of a filter class's source."""
 
 FILTER_LANGUAGES: Final[tuple[FilterLanguage, ...]] = ("java", "python")
 
 FILTER_SOURCE_SIZE_MAX: Final = 64 * 1024
-"""Bytes of a filter class's source: what our filter servers take. RocketMQ sets no limit."""
+"""Largest source of a filter class in bytes: the limit of trocket's filter servers."""
 
 FILTER_CLASS_NAME_LENGTH_MAX: Final = 255
-"""Characters of a class's full name: that many a file's name may have, which it becomes part of."""
+"""Largest length of a full class name: that of a file name, of which it becomes a part."""
 
 _CLASS_NAME: Final = re.compile(r"[A-Za-z_$][\w$]*(?:\.[A-Za-z_$][\w$]*)*", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
 class FilterClass:
-    """Messages by a class that the broker's filter servers run.
+    """Selects messages by a class that the broker's filter servers run.
 
     Attributes:
-      class_name: in full, such as "org.shop.KeepFifth".
-      source: of the class; push consumers upload it to every filter server of the topic. None: the
-        filter servers have the class already: named or an expression in their configuration, from
-        their repository, or by `trocket filter put`.
-      language: of the source.
+      class_name: full name of the class, such as "org.shop.KeepFifth".
+      source: source code of the class, which push consumers upload to all filter servers of the
+        topic. None if the filter servers have the class already: from their configuration, their
+        repository, or `trocket filter put`.
+      language: language of the source, "java" or "python".
     """
 
     class_name: str
@@ -80,12 +83,12 @@ class FilterClass:
 
     @property
     def source_bytes(self) -> bytes:
-        """The source as it is uploaded; empty when there is none."""
+        """The source, encoded as UTF-8; empty if there is none."""
         return (self.source or "").encode()
 
 
 def filter_class_crc(source: bytes) -> int:
-    """By what filter servers tell whether they have this source already.
+    """The checksum by which filter servers recognise a source that they already have.
 
     Source: RocketMQ 4.2.0 UtilAll.crc32.
     """
@@ -93,10 +96,10 @@ def filter_class_crc(source: bytes) -> int:
 
 
 def check_filter_class(filter_class: FilterClass) -> None:
-    """Refuse a class that no filter server would take.
+    """Check that filter servers would accept a class.
 
-    Raises: ValueError: its name is no class's, its source is empty or larger than
-      `FILTER_SOURCE_SIZE_MAX`, or its language is none of `FILTER_LANGUAGES`.
+    Raises: ValueError: its name is not that of a class, its source is empty or larger than
+      `FILTER_SOURCE_SIZE_MAX`, or its language is not one of `FILTER_LANGUAGES`.
     """
     name = filter_class.class_name
     if len(name) > FILTER_CLASS_NAME_LENGTH_MAX or _CLASS_NAME.fullmatch(name) is None:
@@ -121,19 +124,21 @@ def check_filter_class(filter_class: FilterClass) -> None:
 
 
 MessageSelector: TypeAlias = str | Tag | Sql
-"""A text means `Tag(text)`."""
+"""A selection of messages; a `str` means `Tag(...)`."""
 
 
 def build_subscription(
     topic: str, selector: MessageSelector | FilterClass = SUB_ALL, *, sub_version: int = 0
 ) -> SubscriptionData:
-    """The subscription as heartbeats and pulls carry it.
+    """Build the subscription for heartbeats and pulls.
 
     Args:
-      topic: with its namespace.
-      selector: which messages.
-      sub_version: when it was made, ms since 1970: a broker keeps the greatest one of a group.
-    Raises: ValueError: no tag between the bars, an empty SQL expression, or as
+      topic: name of the topic, with namespace.
+      selector: which messages to receive.
+      sub_version: time of the subscription, in milliseconds since 1970; brokers keep the latest one
+        of a group.
+
+    Raises: ValueError: there is no tag between the bars, the SQL expression is empty, or as
       `check_filter_class`.
     Source: FilterAPI.build; 4.2.0 DefaultMQPushConsumerImpl.subscribe for classes.
     """
@@ -162,7 +167,7 @@ def build_subscription(
         return SubscriptionData(topic=topic, sub_string=SUB_ALL, sub_version=sub_version)
     tags = {tag.strip(_JAVA_BLANKS) for tag in expression.split("||")} - {""}
     if not tags:
-        # Java's client takes " || ", and then never gets a message.
+        # Java's client accepts " || ", and never receives a message.
         raise ValueError(
             f"the expression {expression!r} for topic {topic} names no tag: write 'TagA || TagB',"
             " or '*' for all messages"
@@ -177,13 +182,14 @@ def build_subscription(
 
 
 def matches(subscription: SubscriptionData, tags: str | None) -> bool:
-    """Whether a message that a broker delivered is one that was asked for.
+    """Whether a received message matches the subscription.
 
-    A broker compares the tags' hash codes only, and two tags may share one; so the client compares
-    the texts. SQL and "*" have no tags, and whatever came is taken.
+    Brokers compare only the hash codes of tags, which can be equal for two tags, so the client
+    compares the tags. Without tags in the subscription (SQL, "*", a class) every message matches.
 
     Args:
-      tags: the message's TAGS property, or None.
+      subscription: the subscription.
+      tags: TAGS property of the message, or None.
     """
     wanted = subscription.tags_set
     if not wanted or subscription.class_filter_mode:

@@ -1,7 +1,7 @@
-"""Checks of topics, groups and messages, and the names that RocketMQ makes of them.
+"""Checks of topics, groups and messages, and the names of retry and DLQ topics.
 
-Java counterpart: Validators, TopicValidator, MixAll of RocketMQ 5.3.3. Pure. All checks raise
-ValueError with a text that says what is wrong and what to do.
+Java counterpart: Validators, TopicValidator, MixAll of RocketMQ 5.3.3. Pure. The checks raise
+ValueError, whose text says what is wrong and what to do.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from ...common.topic_names import (
 from ...remoting.message_codec import PROPERTIES_SIZE_MAX
 
 GROUP_LENGTH_MAX: Final = 255
-"""Characters of a group's name; RocketMQ 5.5 takes 120. Source: Validators of 5.3.3."""
+"""Largest length of a group's name; in RocketMQ 5.5 it is 120. Source: Validators of 5.3.3."""
 MESSAGE_SIZE_MAX: Final = 4 * 1024 * 1024
-"""Bytes of a message's body; a broker's maxMessageSize is the same by default.
+"""Default limit of a body's size in bytes; the same as maxMessageSize of brokers.
 
 Source: DefaultMQProducer.maxMessageSize.
 """
 DEFAULT_PRODUCER_GROUP: Final = "DEFAULT_PRODUCER"
 DEFAULT_CONSUMER_GROUP: Final = "DEFAULT_CONSUMER"
 CLIENT_INNER_PRODUCER_GROUP: Final = "CLIENT_INNER_PRODUCER"
-"""The producer that every client has, for messages that a consumer sends back."""
+"""Group of the producer that sends consumed messages to retry topics."""
 
 _ILLEGAL: Final = re.compile(r"[^%|a-zA-Z0-9_-]", re.ASCII)
 _ALLOWED_TEXT: Final = "letters a-z and A-Z, digits, and the characters % | _ -"
@@ -37,49 +37,51 @@ _CHECKED_COUNT_MAX: Final = 1024
 
 
 def dlq_topic(group: str) -> str:
-    """The topic of messages that a group gave up. Source: MixAll.getDLQTopic."""
+    """The dead-letter topic of a group. Source: MixAll.getDLQTopic."""
     return DLQ_TOPIC_PREFIX + group
 
 
 def is_retry_topic(topic: str) -> bool:
-    """Whether a topic is a group's retry topic."""
+    """Whether a topic is the retry topic of a group."""
     return topic.startswith(RETRY_TOPIC_PREFIX)
 
 
 def is_dlq_topic(topic: str) -> bool:
-    """Whether a topic holds what a group gave up."""
+    """Whether a topic is the dead-letter topic of a group."""
     return topic.startswith(DLQ_TOPIC_PREFIX)
 
 
 def check_topic(topic: str) -> None:
-    """Refuse a topic's name that brokers would refuse.
+    """Check that brokers would accept the name of a topic.
 
-    Raises: ValueError: blank, longer than `TOPIC_LENGTH_MAX`, or an illegal character.
+    Raises: ValueError: it is blank, longer than `TOPIC_LENGTH_MAX`, or has an illegal character.
     Source: Validators.checkTopic.
     """
     _check_name("topic", topic, TOPIC_LENGTH_MAX)
 
 
 def check_group(group: str) -> None:
-    """Refuse a group's name that brokers would refuse.
+    """Check that brokers would accept the name of a group.
 
-    Raises: ValueError: blank, longer than `GROUP_LENGTH_MAX`, or an illegal character.
+    Raises: ValueError: it is blank, longer than `GROUP_LENGTH_MAX`, or has an illegal character.
     Source: Validators.checkGroup.
     """
     _check_name("group", group, GROUP_LENGTH_MAX)
 
 
 def check_producer_group(group: str) -> None:
-    """As `check_group`, for a producer. Raises: ValueError: also for RocketMQ's placeholder.
+    """Check the name of a producer's group.
 
+    Raises: ValueError: as `check_group`, or it is RocketMQ's placeholder DEFAULT_PRODUCER.
     Source: DefaultMQProducerImpl.checkConfig.
     """
     _check_own_group(group, DEFAULT_PRODUCER_GROUP)
 
 
 def check_consumer_group(group: str) -> None:
-    """As `check_group`, for a consumer. Raises: ValueError: also for RocketMQ's placeholder.
+    """Check the name of a consumer's group.
 
+    Raises: ValueError: as `check_group`, or it is RocketMQ's placeholder DEFAULT_CONSUMER.
     Source: DefaultMQPushConsumerImpl.checkConfig.
     """
     _check_own_group(group, DEFAULT_CONSUMER_GROUP)
@@ -88,32 +90,33 @@ def check_consumer_group(group: str) -> None:
 def _check_own_group(group: str, placeholder: str) -> None:
     check_group(group)
     if group == placeholder:
-        raise ValueError(f"the group {group} is RocketMQ's placeholder: name your own")
+        raise ValueError(f"the group {group} is a placeholder of RocketMQ: choose another name")
 
 
 @lru_cache(maxsize=_CHECKED_COUNT_MAX)
 def check_send_topic(topic: str) -> None:
-    """Refuse a topic that a producer may not send to. Cheap for topics that passed before.
+    """Check that a producer may send to a topic; results are cached.
 
-    Raises: ValueError: as `check_topic`, or only a broker itself writes to it.
+    Raises: ValueError: as `check_topic`, or only brokers may write to it.
     Source: Validators.checkTopic, isNotAllowedSendTopic.
     """
     check_topic(topic)
     if topic in NOT_ALLOWED_SEND_TOPICS:
         raise ValueError(
-            f"the topic {topic} belongs to RocketMQ itself, and a send to it is forbidden: use"
+            f"the topic {topic} is reserved for RocketMQ, and sending to it is forbidden: use"
             " another topic"
         )
 
 
 def check_body(topic: str, body: bytes | None, body_size_max: int) -> None:
-    """Refuse a body that brokers would refuse.
+    """Check that brokers would accept a body.
 
     Args:
-      topic: for the text.
-      body: before compression.
-      body_size_max: bytes; as the brokers' maxMessageSize, or less.
-    Raises: ValueError: there is none, it is empty, or too large.
+      topic: topic of the message, for the error message.
+      body: the body before compression.
+      body_size_max: largest size in bytes; at most maxMessageSize of the brokers.
+
+    Raises: ValueError: there is no body, or it is empty or too large.
     """
     if not body:
         what = "has no body" if body is None else "has an empty body"
@@ -127,11 +130,12 @@ def check_body(topic: str, body: bytes | None, body_size_max: int) -> None:
 
 
 def check_properties_size(size: int) -> None:
-    """Refuse properties that do not fit a record.
+    """Check that properties fit into a record.
 
     Args:
-      size: bytes of the encoded properties.
-    Raises: ValueError: more than `PROPERTIES_SIZE_MAX`.
+      size: size of the encoded properties in bytes.
+
+    Raises: ValueError: it is more than `PROPERTIES_SIZE_MAX`.
     """
     if size > PROPERTIES_SIZE_MAX:
         raise ValueError(

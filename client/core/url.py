@@ -1,15 +1,15 @@
-"""The one text that says where the name servers are, and how to speak to them.
+"""URLs of clusters: name servers, account, namespace and TLS.
 
 ::
 
     rocketmq://access:secret@host:9876;[::1]:9876?namespace=ns&instance=name&tls=true
     host:9876;host2
 
-The second form is RocketMQ's own namesrvAddr. In the first, what stands before the `@` and after
-the `?` may be percent-encoded; a secret with `@`, `?` or `%` in it must be. A text never quotes a
-secret: what stands before an `@` is not shown.
+The second form is RocketMQ's namesrvAddr. In the first form, the parts before the `@` and after the
+`?` may be percent-encoded; a secret that contains `@`, `?` or `%` must be. Error messages never
+show a secret: they do not quote the part before an `@`.
 
-Java counterpart: ClientConfig.setNamesrvAddr; the URL is our own. Pure.
+Java counterpart: ClientConfig.setNamesrvAddr; RocketMQ has no such URL. Pure.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from .client_id import DEFAULT_INSTANCE_NAME
 from .signature import Credentials
 
 DEFAULT_PORT: Final = 9876
-"""A name server's port. Source: NamesrvStartup."""
+"""Default port of a name server. Source: NamesrvStartup."""
 
 _NAME_SERVERS_COUNT_MAX: Final = 64  # RocketMQ's documents show three
 _HOST: Final = re.compile(r"[A-Za-z0-9._-]+", re.ASCII)
@@ -38,15 +38,16 @@ _EXAMPLE: Final = "write host:port, such as 127.0.0.1:9876"
 
 @dataclass(frozen=True, slots=True)
 class ClientUrl:
-    """What `parse_url` read.
+    """A parsed URL.
 
     Attributes:
-      name_servers: "host:port" of each, at least one, each once; "[::1]:9876" for IPv6.
-      namespace: of the client's topics and groups; None: none.
-      instance_name: for the client id; None (also for "DEFAULT"): one of the process's own.
-      tls: whether connections are encrypted.
-      access_key, secret_key: of the account; both or neither. The secret is never shown.
-      security_token: of a temporary account, or None; never shown.
+      name_servers: addresses of the name servers, `host:port` or `[::1]:9876`; at least one, each
+        once.
+      namespace: namespace of topics and groups; None: none.
+      instance_name: instance name for the client id; None (also for "DEFAULT"): a unique one.
+      tls: whether connections use TLS.
+      access_key, secret_key: keys of the account, both or neither. The secret is never shown.
+      security_token: token of a temporary account, or None; never shown.
     """
 
     name_servers: tuple[str, ...]
@@ -59,16 +60,16 @@ class ClientUrl:
 
     @property
     def credentials(self) -> Credentials | None:
-        """The account, or None."""
+        """The account; None if the URL has none."""
         if self.access_key is None or self.secret_key is None:
             return None
         return Credentials(self.access_key, self.secret_key, self.security_token)
 
 
 def parse_url(text: str) -> ClientUrl:
-    """Read a URL, or RocketMQ's plain list of name servers.
+    """Parse a URL, or RocketMQ's list of name servers.
 
-    Raises: ValueError: it says what was wrong, where, and what to do; never a secret.
+    Raises: ValueError: it is invalid; the text says what is wrong, where, and what to write.
     """
     text = text.strip()
     if not text:
@@ -85,7 +86,7 @@ def parse_url(text: str) -> ClientUrl:
     hosts, has_query, query = rest.partition("?")
     userinfo, has_account, hosts = hosts.rpartition("@")
     if "@" in query:
-        # It may be a secret with a "?" in it: nothing of this text can be quoted.
+        # The secret may contain a "?": do not quote any part of the text.
         raise ValueError("an '@' after the '?': write %40 there, and %3F for a '?' in a secret")
     access_key = secret_key = None
     if has_account:
@@ -112,13 +113,13 @@ def _account(userinfo: str) -> tuple[str, str]:
 
 
 def parse_name_servers(text: str) -> tuple[str, ...]:
-    """Read `host:port;host:port`; a port left out is 9876, a `;` at the end does not count.
+    """Parse `host:port;host:port`; the default port is 9876, and a `;` at the end is ignored.
 
-    Returns: each "host:port" once, in their order.
-    Raises: ValueError: none, too many, or one that is no address.
+    Returns: the addresses, `host:port`, in their order, without duplicates.
+    Raises: ValueError: there are none, too many, or an invalid one.
     """
     if "@" in text:
-        # What is quoted below must not be a part of a secret.
+        # The texts below quote the input, which must not contain a secret.
         raise ValueError(
             "the name servers have an '@': with an account, "
             f"write {URL_SCHEME}access:secret@host:port"
@@ -198,11 +199,11 @@ _KEYS: Final[dict[str, tuple[str, Callable[[str], str | bool | None]]]] = {
     "tls": ("tls", _read_tls),
     "security_token": ("security_token", _read_token),
 }
-"""Keys of the query: the attribute that each becomes, and how."""
+"""Keys of the query, with their attribute of ClientUrl and the function that reads the value."""
 
 
 def _query(query: str) -> dict[str, Any]:
-    """The attributes that the query gives."""
+    """Parse the query; returns attributes of ClientUrl."""
     seen: set[str] = set()
     values: dict[str, Any] = {}
     for item in query.removesuffix("&").split("&") if query else ():
@@ -232,11 +233,11 @@ def _decoded(what: str, text: str) -> str:
 
 
 def _unknown_key(key: str) -> str:
-    import difflib  # 10 ms that only an error costs
+    import difflib  # takes 10 ms, which only an error should cost
 
     by_lower = {known.lower(): known for known in _KEYS}
     nearest = difflib.get_close_matches(key.lower(), by_lower, n=1, cutoff=0.0)[0]
     return (
-        f"the key {key[:_SHOWN_CHARS_MAX]!r} after the '?' is unknown; the nearest one there is:"
-        f" {by_lower[nearest]} (known: {', '.join(_KEYS)})"
+        f"the key {key[:_SHOWN_CHARS_MAX]!r} after the '?' is unknown; did you mean"
+        f" {by_lower[nearest]}? (known: {', '.join(_KEYS)})"
     )

@@ -1,8 +1,8 @@
-"""Uploaded classes, each in a process of its own that is locked in: Linux only.
+"""Filters for uploaded classes, each in a separate, sandboxed process; Linux only.
 
-`worker_filter.py` is the filter; `worker_process.py` its process, which `inside/` runs in, and for
-Java `java/`. What is protected and what is not: docs/security.md. Not done: the names of
-RocketMQ 3.x (com.alibaba.rocketmq).
+`worker_filter.py` has the filter and `worker_process.py` its process, in which `inside/` runs, and
+for Java also `java/`. docs/security.md says what the sandbox protects and what it does not. The
+class names of RocketMQ 3.x (com.alibaba.rocketmq) are not supported.
 """
 
 from .limits import CLASS_NAME_LENGTH_MAX, SOURCE_BYTES_MAX, WorkerLimits

@@ -1,4 +1,4 @@
-"""Messages as a worker gets them. The layout is declared in `inside.frames`. Pure."""
+"""Encoding of messages for workers. The layout is declared in `inside.frames`. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from .inside import frames
 
 
 def message_frames(messages: Sequence[MessageExt]) -> Iterator[bytes]:
-    """What follows a BATCH, in pieces: what is large is not copied."""
+    """The MESSAGE frames that follow a BATCH, in pieces, so that bodies are not copied."""
     for message in messages:
         topic = message.topic.encode()
         head = frames.MESSAGE_HEAD.pack(
@@ -36,5 +36,5 @@ def message_frames(messages: Sequence[MessageExt]) -> Iterator[bytes]:
 
 
 def message_size(message: MessageExt) -> int:
-    """About the bytes of a message in a frame: what can be large of it."""
+    """The approximate size of a message in a frame, in bytes: its body and properties."""
     return len(message.body) + len(message.properties_bytes)

@@ -1,6 +1,6 @@
-"""The JDK, and our own classes compiled with it: what uploaded Java is compiled against and run by.
+"""The JDK, and the worker's own Java classes, which it compiles.
 
-They are kept in a cache folder, so that only the first worker ever waits for them.
+The compiled classes are cached in a folder, so that only the first worker has to wait for them.
 """
 
 from __future__ import annotations
@@ -18,14 +18,15 @@ import trio
 from ..filters import FilterError
 
 CACHE_VARIABLE: Final = "TROCKET_FILTERSRV_CACHE"
-"""Names the cache folder; some 30 KB come together there."""
+"""Environment variable for the cache folder, which needs about 30 KB."""
 
 SOURCES: Final = Path(__file__).parent / "java"
 
 COMPILE_TIMEOUT_S: Final = 120.0
-"""A second on an idle machine."""
+"""Time limit of compiling the worker's classes, which takes a second on an idle machine."""
 
 OUTPUT_LENGTH_MAX: Final = 500
+"""Largest number of characters of javac's output in an error message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +35,7 @@ class Jdk:
 
     Attributes:
       home: its folder, without symbolic links.
-      folders: it, and where its links lead (Debian keeps parts of it in /etc).
+      folders: that folder, and the targets of links in it (Debian keeps parts of it in /etc).
     """
 
     home: Path
@@ -42,9 +43,9 @@ class Jdk:
 
 
 def find_jdk() -> Jdk:
-    """The JDK that JAVA_HOME names, or else the one whose javac is in PATH.
+    """Find the JDK of JAVA_HOME, or the one whose javac is in PATH.
 
-    Raises: FilterError: there is none.
+    Raises: FilterError: there is no JDK.
     """
     named = os.environ.get("JAVA_HOME")
     found = shutil.which("javac", path=f"{named}/bin" if named else None)
@@ -53,7 +54,9 @@ def find_jdk() -> Jdk:
         raise FilterError(f"classes in Java need a JDK, 11 or newer: no javac in {where}")
     home = Path(found).resolve().parent.parent
     if not ((home / "bin" / "java").is_file() and (home / "lib" / "modules").is_file()):
-        raise FilterError(f"classes in Java need a JDK, 11 or newer: {home} is none; set JAVA_HOME")
+        raise FilterError(
+            f"classes in Java need a JDK, 11 or newer: {home} is not a JDK; set JAVA_HOME"
+        )
     return Jdk(home, (str(home), *_link_targets(home)))
 
 
@@ -72,26 +75,26 @@ def _cache_folder() -> Path:
     if named:
         return Path(named)
     if os.geteuid() == 0:
-        # Not root's home: a worker that is no longer root could not read it there.
+        # Not root's home, which a worker could not read after it has switched to another user.
         return Path("/var/cache/trocket/filtersrv")
     caches = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(caches) / "trocket" / "filtersrv"
 
 
 async def our_classes(jdk: Jdk) -> Path:
-    """The folder of our compiled classes, made if this JDK has not made it yet.
+    """The folder of the worker's own classes; they are compiled if this JDK has not done so yet.
 
-    Raises: FilterError: javac failed, or somebody else could have changed them.
+    Raises: FilterError: javac failed, or other users could have changed the classes.
     """
     sources = sorted(SOURCES.rglob("*.java"))
-    known_by = hashlib.sha256(str(jdk.home).encode())
+    digest = hashlib.sha256(str(jdk.home).encode())
     for source in (jdk.home / "release", *sources):
-        known_by.update(source.read_bytes())
+        digest.update(source.read_bytes())
     try:
         cache = _cache_folder()
         cache.mkdir(mode=0o755, parents=True, exist_ok=True)
         _check_owner(cache)
-        classes = cache / f"classes-{known_by.hexdigest()[:16]}"
+        classes = cache / f"classes-{digest.hexdigest()[:16]}"
         if not classes.is_dir():
             await _compile(jdk, sources, classes)
         _check_owner(classes)
@@ -103,11 +106,13 @@ async def our_classes(jdk: Jdk) -> Path:
 def _check_owner(folder: Path) -> None:
     status = folder.stat()
     if status.st_uid != os.geteuid() or status.st_mode & 0o022:
-        raise FilterError(f"{folder} is not ours alone to write")
+        raise FilterError(
+            f"{folder} can be changed by other users: correct its owner and permissions"
+        )
 
 
 async def _compile(jdk: Jdk, sources: list[Path], classes: Path) -> None:
-    # Beside the final folder, and renamed: it is complete when it has its name.
+    # Compiled into a temporary folder and renamed, so that the final folder is always complete.
     with tempfile.TemporaryDirectory(dir=classes.parent) as scratch:
         fresh = Path(scratch) / "classes"
         fresh.mkdir()
@@ -120,18 +125,18 @@ async def _compile(jdk: Jdk, sources: list[Path], classes: Path) -> None:
                 capture_stderr=True,
             )
         if scope.cancelled_caught or done.returncode != 0:
-            said = b"it took too long" if scope.cancelled_caught else done.stderr + done.stdout
-            text = said.decode("utf-8", "replace")[:OUTPUT_LENGTH_MAX]
+            output = b"it took too long" if scope.cancelled_caught else done.stderr + done.stdout
+            text = output.decode("utf-8", "replace")[:OUTPUT_LENGTH_MAX]
             raise FilterError(f"the worker's own classes: {command[0]} failed: {text}")
-        _settle(fresh, classes)
+        _publish(fresh, classes)
 
 
-def _settle(fresh: Path, classes: Path) -> None:
-    """Let workers read the folder, whatever the umask, and give it its name."""
+def _publish(fresh: Path, classes: Path) -> None:
+    """Make the folder readable for workers, whatever the umask, and rename it."""
     for path in (fresh, *fresh.rglob("*")):
         path.chmod(0o755 if path.is_dir() else 0o644)
     try:
         fresh.rename(classes)
     except OSError:
-        if not classes.is_dir():  # another process that was quicker made the same
+        if not classes.is_dir():  # otherwise another process was quicker
             raise

@@ -1,4 +1,4 @@
-"""What the process of an uploaded class may take. Pure."""
+"""Limits of uploaded classes and their processes. Pure."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from typing import Final
 
 SOURCE_BYTES_MAX: Final = 64 * 1024
-"""Of an uploaded class."""
+"""Largest size of the source of an uploaded class."""
 
 CLASS_NAME_LENGTH_MAX: Final = 255
-"""Characters, packages included."""
+"""Largest length of a class name, packages included."""
 
 MESSAGE_SHARE: Final = 8
-"""A message may take this part of the memory: it is held twice, and the filter works on it."""
+"""A message may have one part in this many of the memory: it is held twice, and processed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,10 +20,12 @@ class WorkerLimits:
     """Limits of one worker. The keys of the configuration are in `common.filter_policy`.
 
     Attributes:
-      memory_max_mib: MiB of memory, a JVM's own included. 128 hold a small JVM; Python needs 30.
-      batch_timeout_s: for the messages of one pull.
-      compile_timeout_s: from start to ready, and for a compiler, each.
-      strikes_max: failures in a row after which the class is broken until it is uploaded anew.
+      memory_max_mib: largest size of the memory in MiB, including that of a JVM. 128 are enough for
+        a small JVM; Python needs 30.
+      batch_timeout_s: time limit of the messages of one pull, in seconds.
+      compile_timeout_s: time limit of the start of a process, and of a compilation, in seconds.
+      strikes_max: number of consecutive failures after which the class is disabled until it is
+        uploaded again.
     """
 
     memory_max_mib: int = 128
@@ -33,5 +35,5 @@ class WorkerLimits:
 
     @property
     def message_bytes_max(self) -> int:
-        """Bytes that one message may have."""
+        """Largest size of a message, in bytes."""
         return self.memory_max_mib * 1024 * 1024 // MESSAGE_SHARE

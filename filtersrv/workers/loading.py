@@ -1,4 +1,4 @@
-"""From a program to a process that has loaded its class. When it fails no process is left."""
+"""Start of worker processes and loading of classes. After a failure no process is left."""
 
 from __future__ import annotations
 
@@ -14,15 +14,20 @@ _LOADED = {frames.DONE: frames.CLASSES_BYTES_MAX, frames.REFUSED: frames.TEXT_BY
 
 
 class NoWorkerError(FilterError):
-    """No process is to be had, or none that is locked in: not the class's fault."""
+    """No process could be started, or a protection is lacking; the class is not the cause."""
 
 
 async def open_worker(program: WorkerProgram, timeout_s: float) -> tuple[WorkerProcess, Report]:
-    """A process that has locked itself in, and how well; no uploaded code is in it yet.
+    """Start a process that has enabled its protections, and has no uploaded code yet.
 
+    Args:
+      program: settings of the process.
+      timeout_s: time limit in seconds.
+
+    Returns: the process, and the report of its protections.
     Raises:
-      NoWorkerError: there is none, or a protection is lacking.
-      FilterError: it did not start.
+      NoWorkerError: no process could be started, or a required protection is lacking.
+      FilterError: the process ended, or did not answer in time.
     """
     settings = frames.pack_settings(program.settings())
     try:
@@ -31,27 +36,31 @@ async def open_worker(program: WorkerProgram, timeout_s: float) -> tuple[WorkerP
             frames.START, settings, _READY, timeout_s=timeout_s, what="the start"
         )
     except OSError as error:
-        raise NoWorkerError(f"no process is to be had: {error}") from error
+        raise NoWorkerError(f"no process could be started: {error}") from error
     report = parse_report(content.decode("utf-8", "replace"))
     lacking = missing_protections(report)
     if lacking:
         await process.aclose()
-        raise NoWorkerError(f"uploaded classes cannot be locked in here, lacking: {lacking}")
+        raise NoWorkerError(f"uploaded classes cannot be sandboxed here, lacking: {lacking}")
     return process, report
 
 
 async def load(
     process: WorkerProcess, kind: int, class_name: str, content: bytes, *, timeout_s: float
 ) -> bytes:
-    """Hand a class over.
+    """Have a process compile or load a class.
 
     Args:
+      process: a worker process.
       kind: COMPILE or LOAD.
-      content: its source, or what COMPILE made of it.
-    Returns: what it was compiled to, if it was.
+      class_name: full name of the class.
+      content: the source, or the result of COMPILE.
+      timeout_s: time limit in seconds.
+
+    Returns: the compiled classes after COMPILE; empty after LOAD.
     Raises:
-      FilterCompileError: it is no filter.
-      FilterError: the process ended over it.
+      FilterCompileError: the class is not a filter, or does not compile.
+      FilterError: the process ended, or did not answer in time.
     """
     answered, answer = await process.ask(
         kind,

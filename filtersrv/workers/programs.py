@@ -1,4 +1,4 @@
-"""How a worker is started: what it may read, what it becomes, how much it may take."""
+"""Programs and settings of worker processes: command lines, readable files, limits."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ LAUNCHER: Final = (
     "-B",
     str(Path(__file__).parent / "inside" / "__main__.py"),
 )
-"""The only command line that there is."""
+"""The command line of all workers."""
 
 SYSTEM_LIBRARIES: Final = ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/etc/ld.so.cache")
-"""What programs are linked with."""
+"""The files of shared libraries."""
 
 PYTHON_TASKS_MAX: Final = 8
 PYTHON_FILES_MAX: Final = 16
@@ -32,11 +32,11 @@ JAVA_TASKS_MAX: Final = 40
 JAVA_FILES_MAX: Final = 32
 
 JAVA_OVERHEAD_MIB: Final = 72
-"""Of a JVM besides its heap: 30 at the start, and what classes and compiled code may add."""
+"""Memory of a JVM besides its heap: 30 MiB at the start, the rest for classes and compiled code."""
 JAVA_HEAP_MIN_MIB: Final = 8
 
 COMPILER_MEMORY_MIB: Final = 256
-"""javac takes 50 for a small class; this is enough for the largest source that is taken."""
+"""Memory of javac: it needs 50 MiB for a small class; this is enough for the largest source."""
 COMPILER_HEAP_MIB: Final = 112
 COMPILER_METASPACE_MIB: Final = 64
 WORKER_METASPACE_MIB: Final = 24
@@ -44,7 +44,7 @@ WORKER_METASPACE_MIB: Final = 24
 JAVA_MAIN: Final = "trocket.filtersrv.Worker"
 
 JAVA_OPTIONS: Final = (
-    # Small, and ready soon.
+    # Small memory and a fast start.
     "-XX:+UseSerialGC",
     "-XX:TieredStopAtLevel=1",
     "-Xshare:auto",
@@ -53,23 +53,23 @@ JAVA_OPTIONS: Final = (
     "-XX:CompressedClassSpaceSize=16m",
     "-XX:ReservedCodeCacheSize=16m",
     "-XX:ActiveProcessorCount=1",
-    # Alone: nothing is looked up, written or listened to.
+    # Isolation: no files, no attaching, no environment.
     "-XX:-UsePerfData",
     "-XX:-UseContainerSupport",
     "-XX:+DisableAttachMechanism",
     "-XX:-CreateCoredumpOnCrash",
     "-XX:-MaxFDLimit",
     "-Xrs",
-    # To reach the pipes, which have numbers that Java has no names for.
+    # Needed to open the descriptors of the pipes by their numbers.
     "--add-opens=java.base/java.io=ALL-UNNAMED",
-    # A filter that ran out of memory is not asked again: nobody knows what it holds.
+    # After an OutOfMemoryError the state of a filter is undefined: end the process.
     "-XX:+ExitOnOutOfMemoryError",
 )
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerProgram:
-    """What START says, see `inside.protections.Settings`."""
+    """The settings of a worker process, sent by START; see `inside.protections.Settings`."""
 
     memory_mib: int
     tasks_max: int
@@ -80,7 +80,7 @@ class WorkerProgram:
     cpu_s: int = 0
 
     def settings(self) -> Iterator[tuple[str, str]]:
-        """For `inside.frames.pack_settings`."""
+        """The settings for `inside.frames.pack_settings`."""
         yield "parent", str(os.getpid())
         yield "memory", str(self.memory_mib << 20)
         yield "tasks", str(self.tasks_max)
@@ -96,7 +96,7 @@ class WorkerProgram:
 
 
 def python_program(memory_mib: int) -> WorkerProgram:
-    """The launcher itself. It may read the standard library, but none of the filter server's."""
+    """The program that runs a filter in Python. It can read the standard library only."""
     library = {sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib")}
     return WorkerProgram(
         memory_mib=memory_mib,
@@ -107,17 +107,19 @@ def python_program(memory_mib: int) -> WorkerProgram:
 
 
 def java_program(jdk: Jdk, classes: Path, memory_mib: int) -> WorkerProgram:
-    """A JVM that asks a filter.
+    """The program that runs a filter in Java.
 
     Args:
-      classes: the folder of our own classes.
+      jdk: the JDK.
+      classes: folder of the worker's own classes.
+      memory_mib: largest size of the memory in MiB, heap included.
     """
     heap = max(memory_mib - JAVA_OVERHEAD_MIB, JAVA_HEAP_MIN_MIB)
     return _jvm(jdk, classes, memory_mib, heap, WORKER_METASPACE_MIB)
 
 
 def compiler_program(jdk: Jdk, classes: Path, timeout_s: float) -> WorkerProgram:
-    """A JVM that compiles: a source can keep a compiler busy for ever, or fill its memory."""
+    """The program that compiles Java; a source can make a compiler use any amount of resources."""
     heap = COMPILER_HEAP_MIB
     return _jvm(jdk, classes, COMPILER_MEMORY_MIB, heap, COMPILER_METASPACE_MIB, int(timeout_s) + 1)
 
@@ -146,6 +148,6 @@ def _jvm(
 
 
 def _loaders() -> list[str]:
-    """The loaders of dynamic programs, which the kernel executes together with the program."""
+    """The dynamic loaders, which the kernel executes together with a program."""
     folders = (Path("/lib"), Path("/lib64"))
     return sorted({str(each.resolve()) for at in folders for each in at.glob("ld-*.so*")})

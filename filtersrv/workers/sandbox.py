@@ -1,4 +1,4 @@
-"""What must be in force before uploaded code may run; what each is good for: docs/security.md."""
+"""The protections that uploaded code requires; docs/security.md explains each."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from ..filters import FilterError
 from .inside.seccomp import MACHINES
 
 REQUIRED: Final = ("limits", "privileges", "life", "system calls")
-"""No new process, no network and nothing to inherit: without one of these no class runs."""
+"""Without one of these no class runs: they block new processes, the network and privileges."""
 
 REQUIRED_ONE_OF: Final = ("files", "user")
-"""Either keeps the filter server's own files from the class; so one of them must be there."""
+"""At least one of these is required: each protects the files of the filter server."""
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What a worker said of its protections.
+    """A worker's report of its protections.
 
     Attributes:
-      in_force: name and what it is.
-      lacking: name and why.
+      in_force: details of the enabled protections, by name.
+      lacking: reasons for the others, by name.
     """
 
     in_force: dict[str, str]
@@ -31,7 +31,7 @@ class Report:
 
 
 def parse_report(text: str) -> Report:
-    """The content of READY, see `inside.launcher.report`."""
+    """Parse the content of READY; see `inside.launcher.report`."""
     found: dict[str, dict[str, str]] = {"+": {}, "-": {}}
     for line in text.splitlines():
         name, _, value = line[1:].partition(": ")
@@ -40,7 +40,7 @@ def parse_report(text: str) -> Report:
 
 
 def missing_protections(report: Report) -> str:
-    """What uploaded code may not run without, and why it is not there; empty: it may run."""
+    """The required protections that are lacking, with reasons; "" if uploaded code may run."""
     missing = [name for name in REQUIRED if name not in report.in_force]
     if not any(name in report.in_force for name in REQUIRED_ONE_OF):
         missing += REQUIRED_ONE_OF
@@ -48,12 +48,12 @@ def missing_protections(report: Report) -> str:
 
 
 def check_platform() -> None:
-    """Whether there can be workers at all. Raises: FilterError: not on this system."""
+    """Check that this system supports workers. Raises: FilterError: it does not."""
     if sys.platform != "linux":
         raise FilterError(
-            f"uploaded classes need Linux to lock them in (seccomp, Landlock); this: {sys.platform}"
+            f"uploaded classes need Linux (seccomp, Landlock) as a sandbox; this is {sys.platform}"
         )
     machine = os.uname().machine
     if machine not in MACHINES:
         known = ", ".join(MACHINES)
-        raise FilterError(f"uploaded classes need a processor of {known}; this is {machine}")
+        raise FilterError(f"uploaded classes need a processor of type {known}; this is {machine}")

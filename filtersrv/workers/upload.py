@@ -1,4 +1,4 @@
-"""Looks at what was uploaded before anything is done with it. Pure."""
+"""Checks of uploaded names and sources, and cleaning of texts from workers. Pure."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ _CLASS_NAME: Final = re.compile(r"[A-Za-z_$][A-Za-z0-9_$]*(\.[A-Za-z_$][A-Za-z0-
 
 
 def check_class_name(class_name: str) -> None:
-    """A full class name, as Java and Python have it: identifiers of ASCII and dots between them.
+    """Check a full class name: ASCII identifiers, separated by dots.
 
-    Raises: FilterCompileError: it is none, so it may be a path, or words for a shell.
+    Raises: FilterCompileError: it is invalid; it might be a path or a shell command.
     """
     if len(class_name) > CLASS_NAME_LENGTH_MAX:
         raise FilterCompileError(
             f"a class name has at most {CLASS_NAME_LENGTH_MAX} characters, not {len(class_name)}"
         )
     if not _CLASS_NAME.fullmatch(class_name):
-        raise FilterCompileError(f"{class_name!r} is no class name")
+        raise FilterCompileError(f"{class_name!r} is not a class name")
 
 
 def check_source(source: bytes) -> None:
-    """The size of a source. Raises: FilterCompileError: too large."""
+    """Check the size of a source. Raises: FilterCompileError: it is too large."""
     if len(source) > SOURCE_BYTES_MAX:
         raise FilterCompileError(
             f"the source of a class has at most {SOURCE_BYTES_MAX} bytes, not {len(source)}"
@@ -33,11 +33,12 @@ def check_source(source: bytes) -> None:
 
 
 def clean_text(text: str, *, length_max: int, keep: str = "") -> str:
-    """What a worker said, fit for a log: it may have been written to forge lines.
+    """Clean a text of a worker for the log: it could have been written to forge log lines.
 
     Args:
-      length_max: characters.
-      keep: characters that stay though they are not printable.
+      text: the text.
+      length_max: largest number of characters.
+      keep: characters to keep although they are not printable.
     """
     shown = text[:length_max]
     return "".join([each if each.isprintable() or each in keep else " " for each in shown]).strip()

@@ -1,4 +1,4 @@
-"""A filter whose source was uploaded: it runs in a process that may do next to nothing."""
+"""The filter for an uploaded class, which runs in a sandboxed process."""
 
 from __future__ import annotations
 
@@ -25,24 +25,24 @@ logger = logging.getLogger(__name__)
 
 
 class FilterLanguage(enum.Enum):
-    """What a source is written in; the values are those of `sourceLanguage` in a request."""
+    """The language of a source; the values are those of `sourceLanguage` in a request."""
 
     JAVA = "java"
     PYTHON = "python"
 
 
 class WorkerFilter:
-    """One uploaded class and its process.
+    """An uploaded class and its process.
 
-    Lifecycle: `compile`, any number of `match`, `aclose`. A process that does not answer as it
-    should is killed, and the next batch gets a new one. For any number of tasks of one trio loop:
-    one batch at a time, the others queue. A cancelled batch costs the process, too.
+    Lifecycle: `compile`, any number of `match`, `aclose`. Any number of tasks of one trio loop can
+    call `match`; batches are processed one at a time. A process that answers wrongly or too late,
+    or whose batch is cancelled, is killed; the next batch starts a new one.
 
     Args:
-      language: of the source.
-      class_name: in full, packages and all.
-      source: as it was uploaded.
-      limits: what the process may take.
+      language: language of the source.
+      class_name: full name of the class.
+      source: the uploaded source.
+      limits: limits of the process.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class WorkerFilter:
         self._source = source
         self._limits = limits
         self._program: WorkerProgram | None = None
-        self._loadable = b""  # what a process loads: the source, or what it was compiled to
+        self._loadable = b""  # the content of LOAD: the source, or compiled classes
         self._process: WorkerProcess | None = None
         self._report = Report({}, {})
         self._strikes = 0
@@ -63,20 +63,20 @@ class WorkerFilter:
 
     @property
     def protections(self) -> Report:
-        """What locks its process in; nothing before `compile`."""
+        """The protections of its process; empty before `compile`."""
         return self._report
 
     @property
     def is_disabled(self) -> bool:
-        """Whether it has failed too often in a row."""
+        """Whether it has failed `strikes_max` times in a row."""
         return self._strikes >= self._limits.strikes_max
 
     async def compile(self) -> None:
         """Start the process and load the class.
 
         Raises:
-          FilterCompileError: the source is no filter; the text is the compiler's.
-          FilterError: no class can be run here, in this language or safely, and why.
+          FilterCompileError: the source is not a filter; the text is the compiler's.
+          FilterError: this system cannot run classes of this language, or cannot sandbox them.
         """
         check_class_name(self._class_name)
         check_source(self._source)
@@ -89,16 +89,17 @@ class WorkerFilter:
                 await self._compile_java()
             process = self._process = await self._new_process(self._program)
             logger.info(
-                "%s is in process %d; not in force: %s",
+                "the filter class %s runs in process %d; protections not in force: %s",
                 self._class_name,
                 process.pid,
                 "; ".join([f"{name}: {why}" for name, why in self._report.lacking.items()]) or "-",
             )
 
     async def match(self, messages: Sequence[MessageExt], group: str) -> Sequence[bool]:
-        """Whether the group gets each of them.
+        """Decide for each message whether the group gets it.
 
-        Raises: FilterError: the class threw, overran or died, or does so too often.
+        Raises: FilterError: the class raised an exception, took too long or ended its process, or
+          is disabled.
         """
         if not messages:
             return []
@@ -107,7 +108,7 @@ class WorkerFilter:
             if self.is_disabled:
                 raise FilterError(
                     f"{self._class_name} failed {self._strikes} times in a row: "
-                    "disabled until it is uploaded anew"
+                    "disabled until it is uploaded again"
                 )
             try:
                 decisions = await self._decide(messages, group)
@@ -119,17 +120,17 @@ class WorkerFilter:
             return decisions
 
     async def aclose(self) -> None:
-        """End the process. What is under way fails."""
+        """End the process; calls in progress fail."""
         self._closed = True
         self._under_way.cancel()
-        with trio.CancelScope(shield=True):  # short: whoever has its turn is cancelled
+        with trio.CancelScope(shield=True):  # short: the call that has the lock is cancelled
             async with self._lock:
                 if self._process is not None:
                     await self._process.aclose()
 
     @asynccontextmanager
     async def _turn(self) -> AsyncIterator[None]:
-        """The only one that deals with the process; until the filter is closed."""
+        """Use the process exclusively. Raises: FilterError: the filter is closed."""
         async with self._lock:
             if not self._closed:
                 with trio.CancelScope() as self._under_way:
@@ -139,7 +140,7 @@ class WorkerFilter:
             raise FilterError(f"{self._class_name} is closed")
 
     async def _compile_java(self) -> None:
-        """In a process of its own, which needs more memory than a filter, and is gone after it."""
+        """Compile in another process, because that needs more memory than a filter."""
         jdk = find_jdk()
         classes = await our_classes(jdk)
         timeout_s = self._limits.compile_timeout_s
@@ -178,13 +179,14 @@ class WorkerFilter:
     async def _count_strike(self) -> None:
         self._strikes += 1
         if self.is_disabled and self._process is not None:
-            await self._process.aclose()  # it is not asked again
+            await self._process.aclose()  # it is not used any more
 
     def _check_sizes(self, messages: Sequence[MessageExt]) -> None:
-        """Before the class has anything to do with it, so that no strike is counted."""
+        """Check the sizes before the class is called, so that it does not count as its failure."""
         size = max(map(message_size, messages))
         if size > self._limits.message_bytes_max:
             raise FilterError(
-                f"{self._class_name}: a message has {size} bytes, and a filter with "
-                f"{self._limits.memory_max_mib} MiB takes {self._limits.message_bytes_max}"
+                f"{self._class_name}: a message has {size} bytes, but a filter with "
+                f"{self._limits.memory_max_mib} MiB takes at most "
+                f"{self._limits.message_bytes_max}: raise filterWorkerMemoryMax"
             )

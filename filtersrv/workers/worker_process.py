@@ -1,4 +1,4 @@
-"""A worker's process and its pipes. What goes through them is declared in `inside.frames`."""
+"""A worker's process and its pipes. Their protocol is declared in `inside.frames`."""
 
 from __future__ import annotations
 
@@ -23,30 +23,34 @@ logger = logging.getLogger(__name__)
 RECEIVE_BYTES: Final = 65_536
 
 SEND_BYTES: Final = 65_536
-"""About what a pipe holds. A batch may be large, and is not copied as a whole."""
+"""Size of a write, about the capacity of a pipe. A large batch is never copied as a whole."""
 
 END_TIMEOUT_S: Final = 5.0
-"""How long a killed process is waited for: the kernel has its memory to clear away."""
+"""Longest wait for the end of a killed process, whose memory the kernel has to free."""
 
-COMPLAINT_LENGTH_MAX: Final = 200
-"""Characters of what a process wrote to standard error before it died: the first ones, where a JVM
-says what it crashed of, and as many of the last ones, where Python does."""
+STDERR_LENGTH_MAX: Final = 200
+"""Number of characters of standard error to report: that many of the beginning, where a JVM has the
+cause of a crash, and as many of the end, where Python has it."""
 
 
 class WorkerEnded(FilterError):
-    """The process is gone, by itself or killed; the text says why."""
+    """The process has ended or was killed; the text has the reason."""
 
 
 class WorkerProcess:
-    """One process, which one task at a time asks. Between the questions it is stopped: what was
-    uploaded runs only while somebody waits for it, and for no longer than that.
+    """A process that answers the requests of one task at a time.
 
-    Whenever an answer does not come as it should, in time, or is not waited for to the end, the
-    process is killed: it is never left with an answer under way.
+    Between requests the process is stopped (SIGSTOP), so that uploaded code runs only while an
+    answer is awaited. If an answer is wrong or late, or the wait is cancelled, the process is
+    killed: an answer is never left in the pipe.
+
+    Args:
+      program: settings of the process.
+
+    Raises: OSError: no process, or no descriptors, are available.
     """
 
     def __init__(self, program: WorkerProgram) -> None:
-        """Start it. Raises: OSError: no process, or no descriptors, are to be had."""
         self._number = -1
         with contextlib.ExitStack() as on_failure:
 
@@ -58,36 +62,36 @@ class WorkerProcess:
 
             requests, requests_in = pipe()
             answers_out, answers = pipe()
-            complaints_out, complaints = pipe()
-            # By this thread, not trio's for processes: a worker dies with the thread that made it.
+            stderr_out, stderr = pipe()
+            # Not in another thread: a worker is killed when the thread that started it ends.
             self._popen = subprocess.Popen(
                 LAUNCHER,
                 stdin=requests,
                 stdout=answers,
-                stderr=complaints,
+                stderr=stderr,
                 env={},
                 cwd="/",
                 start_new_session=True,
             )
             self._pidfd = os.pidfd_open(self._popen.pid)
             on_failure.pop_all()
-        for end in (requests, answers, complaints):
+        for end in (requests, answers, stderr):
             os.close(end)
-        os.set_blocking(complaints_out, False)
-        self._complaints = complaints_out
+        os.set_blocking(stderr_out, False)
+        self._stderr = stderr_out
         self._requests = trio.lowlevel.FdStream(requests_in)
         self._answers = trio.lowlevel.FdStream(answers_out)
         self._ended = False
-        self._complaint = ""
+        self._stderr_text = ""
 
     @property
     def pid(self) -> int:
-        """Its process id."""
+        """The process id."""
         return self._popen.pid
 
     @property
     def ended(self) -> bool:
-        """Whether it is gone."""
+        """Whether the process has ended."""
         return self._ended
 
     async def ask(
@@ -100,16 +104,20 @@ class WorkerProcess:
         what: str,
         more: Iterable[bytes] = (),
     ) -> tuple[int, bytes]:
-        """Send a request and take its answer.
+        """Send a request and wait for its answer.
 
         Args:
-          answers: the kinds that there may be, and the bytes that each may have at most.
-          what: the request, for errors: "... ms for WHAT".
-          more: frames that follow, in pieces.
-        Returns: the answer's kind and content.
+          kind: kind of the request.
+          content: content of the request.
+          answers: permitted kinds of the answer, each with its largest size in bytes.
+          timeout_s: time limit in seconds.
+          what: name of the request for error messages: "... ms for WHAT".
+          more: frames that follow the request, in pieces.
+
+        Returns: the kind and the content of the answer.
         Raises:
-          WorkerEnded: the process is no more.
-          PermissionError: we may not stop it, so it is no more either.
+          WorkerEnded: the process has ended.
+          PermissionError: the process could not be signalled, so it was given up.
         """
         self._number += 1
         answer: tuple[int, bytes] | None = None
@@ -121,7 +129,7 @@ class WorkerProcess:
                         await self._requests.send_all(chunk)
                 answered = await self._read_answer(answers)
                 if answered is None:
-                    await trio.lowlevel.wait_readable(self._pidfd)  # how it ends is worth knowing
+                    await trio.lowlevel.wait_readable(self._pidfd)  # for the exit status
                 self._signal(signal.SIGSTOP)
                 answer = answered
         finally:
@@ -131,10 +139,10 @@ class WorkerProcess:
             return answer
         if scope.cancelled_caught:
             raise WorkerEnded(f"took more than {timeout_s * 1000:.0f} ms for {what}")
-        raise WorkerEnded(self._last_words())
+        raise WorkerEnded(self._exit_reason())
 
     async def _read_answer(self, answers: Mapping[int, int]) -> tuple[int, bytes] | None:
-        """The next frame; None: the process has closed its pipe."""
+        """Read the next frame; None: the process has closed its pipe."""
         received = bytearray()
         wanted = frames.HEAD.size
         while len(received) < wanted:
@@ -147,52 +155,56 @@ class WorkerProcess:
                 wanted = frames.HEAD.size + size
                 allowed = number == self._number and size <= answers.get(kind, -1)
                 if not allowed or len(received) > wanted:
-                    raise WorkerEnded("wrote to its pipe what is no answer")
+                    raise WorkerEnded("its process sent an invalid answer")
         return kind, bytes(received[frames.HEAD.size :])
 
     async def aclose(self) -> None:
-        """Kill it and wait for its end, which takes next to no time, cancelled or not."""
+        """Kill the process and wait until it has ended, which takes a moment, even if cancelled."""
         if self._ended:
             return
         for stream in (self._requests, self._answers):
             stream.close()
-        # It is all there is to kill: it could start no other process. One that we may not kill has
-        # loaded nothing yet (`ask` would have failed), and ends with its pipe.
+        # It cannot have started other processes. If it may not be killed, it has no uploaded code
+        # yet (`ask` would have failed), and ends when its pipe is closed.
         with contextlib.suppress(PermissionError):
             self._signal(signal.SIGKILL)
         with trio.CancelScope(shield=True), trio.move_on_after(END_TIMEOUT_S):
             await trio.lowlevel.wait_readable(self._pidfd)
         self._ended = True
         if self._popen.poll() is None:
-            logger.error("the worker %d does not end though it was killed", self.pid)
-        self._complaint = self._read_complaint()
-        for end in (self._complaints, self._pidfd):
+            logger.error(
+                "the worker process %d was killed but has not ended within %g s; check it by hand",
+                self.pid,
+                END_TIMEOUT_S,
+            )
+        self._stderr_text = self._read_stderr()
+        for end in (self._stderr, self._pidfd):
             os.close(end)
 
     def _signal(self, number: int) -> None:
         signal.pidfd_send_signal(self._pidfd, number)
 
-    def _read_complaint(self) -> str:
+    def _read_stderr(self) -> str:
         try:
-            said = os.read(self._complaints, RECEIVE_BYTES).decode("utf-8", "replace")
+            text = os.read(self._stderr, RECEIVE_BYTES).decode("utf-8", "replace")
         except BlockingIOError:
             return ""
-        said = " ".join(said.split())
-        if len(said) > 2 * COMPLAINT_LENGTH_MAX:
-            said = f"{said[:COMPLAINT_LENGTH_MAX]} ... {said[-COMPLAINT_LENGTH_MAX:]}"
-        return clean_text(said, length_max=len(said))
+        text = " ".join(text.split())
+        if len(text) > 2 * STDERR_LENGTH_MAX:
+            text = f"{text[:STDERR_LENGTH_MAX]} ... {text[-STDERR_LENGTH_MAX:]}"
+        return clean_text(text, length_max=len(text))
 
-    def _last_words(self) -> str:
+    def _exit_reason(self) -> str:
         status = self._popen.returncode
         if status is None or status >= 0:
             text = f"its process ended with status {status}"
         else:
             text = f"its process was ended by {signal.Signals(-status).name}"
-        return f"{text}: {self._complaint}" if self._complaint else text
+        return f"{text}: {self._stderr_text}" if self._stderr_text else text
 
 
 def _chunks(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """The pieces, joined until they are worth a system call."""
+    """Join pieces until they are large enough for a system call."""
     pending: list[bytes] = []
     size = 0
     for piece in pieces:

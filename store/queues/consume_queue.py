@@ -1,7 +1,6 @@
 """Consume queues: the offset in the commit log of each message of one (topic, queue id).
 
-Java counterpart: store/ConsumeQueue.java of 5.3.3. Units are 20 bytes, files have a fixed size and
-are named by the byte offset of their first unit; see docs/formats/consume_queue.md.
+Java counterpart: store/ConsumeQueue.java of 5.3.3. The layout is in docs/formats/consume_queue.md.
 
 A put appends its unit to `tail` in memory; `commit` makes it visible (`max_offset`); a service
 writes the tail to the file later (`write`), so a burst costs no system call per queue. Units that a

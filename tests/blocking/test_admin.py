@@ -1,4 +1,4 @@
-"""Administration through the blocking door; what the verbs do is tested with their async twins."""
+"""The blocking Admin; what its methods do is tested with the async one."""
 
 from __future__ import annotations
 

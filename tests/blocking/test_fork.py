@@ -1,4 +1,4 @@
-"""What a forked child may do with blocking objects: nothing with its parent's, everything else."""
+"""Blocking objects after a fork: those of the parent are refused, new ones work."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def in_child(function: Callable[[], Any]) -> Any:
             os.close(reading)
             try:
                 answer = repr(function()).encode()
-            except BaseException:  # noqa: BLE001 - told to the parent
+            except BaseException:  # noqa: BLE001 - reported to the parent
                 answer = traceback.format_exc().encode()
             os.write(writing, answer)
         finally:

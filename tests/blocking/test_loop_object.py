@@ -94,4 +94,4 @@ def test_an_error_of_leaving_is_logged_if_no_thread_waits_for_it(
             home.close_soon()
             wait_until(lambda: home.is_over)
             assert home.thread.join(30.0)
-    assert ("could not be closed in good order" in caplog.text) is not is_awaited
+    assert ("could not be closed cleanly" in caplog.text) is not is_awaited

@@ -1,4 +1,4 @@
-"""Sending through the blocking door: one thread, many threads, pipelined, when things go wrong."""
+"""Sending with the blocking client: one thread, many threads, pipelined, when things go wrong."""
 
 from __future__ import annotations
 
@@ -108,12 +108,12 @@ def test_producers_share_a_client(broker: Broker, topic: str) -> None:
 # Errors
 
 
-def test_an_unknown_topic_is_told(broker: Broker) -> None:
+def test_an_unknown_topic_is_refused(broker: Broker) -> None:
     with Producer(broker.url) as producer, pytest.raises(RouteNotFoundError):
         producer.client.route("NOBODY_KNOWS_IT")
 
 
-def test_a_name_server_that_is_not_there_is_told() -> None:
+def test_a_missing_name_server_is_an_error() -> None:
     with (
         Producer("rocketmq://127.0.0.1:1") as producer,
         pytest.raises(ConnectError, match=r"127\.0\.0\.1:1"),
@@ -237,17 +237,17 @@ def test_what_is_wrong_with_a_message_is_its_deliverys_error(
     with pytest.raises(MessageRefusedError, match="empty"):
         empty.result(DEADLINE_S)
     assert isinstance(empty.error, MessageRefusedError)
-    producer.drain()  # looked at: not told again
+    producer.drain()  # looked at: not raised again
 
 
-def test_drain_tells_what_nobody_looked_at(producer: Producer, topic: str) -> None:
+def test_drain_reports_failures_that_were_not_looked_at(producer: Producer, topic: str) -> None:
     producer.send_soon(Message(topic, ""))
     with pytest.raises(UndeliveredError, match="1 messages were not delivered"):
         producer.drain()
     producer.drain()
 
 
-def test_closing_tells_what_nobody_looked_at(broker: Broker, topic: str) -> None:
+def test_close_reports_failures_that_were_not_looked_at(broker: Broker, topic: str) -> None:
     producer = Producer(broker.url).open()
     producer.send_soon(Message(topic, ""))
     with pytest.raises(UndeliveredError):

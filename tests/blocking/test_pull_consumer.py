@@ -1,4 +1,4 @@
-"""Pulling through the blocking door."""
+"""Pulling with the blocking client."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def test_pulling_once(consumer: PullConsumer, filled: str) -> None:
     assert consumer.pull(queue, 10).status is PullStatus.NO_NEW_MESSAGE
 
 
-def test_a_poll_that_waits_is_told_when_the_consumer_is_closed(
+def test_a_waiting_poll_fails_when_the_consumer_is_closed(
     broker: Broker, topic: str, group: str
 ) -> None:
     consumer = PullConsumer(broker.url, group=group).open()

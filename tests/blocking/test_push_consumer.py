@@ -204,7 +204,7 @@ def test_closing_ends_them_too(broker: Broker, topic: str, group: str) -> None:
         consumer.receive()
 
 
-def test_settling_after_the_end_harms_nobody(
+def test_settling_after_the_end_does_no_harm(
     broker: Broker, topic: str, group: str, send: Callable[..., None]
 ) -> None:
     send("one", "two")
@@ -289,7 +289,7 @@ def test_a_handler_that_fails_gets_the_message_again(
     assert "bad luck" in caplog.text
 
 
-def test_a_handler_that_takes_too_long_is_told_and_its_message_comes_again(
+def test_a_late_handler_is_logged_and_its_message_is_redelivered(
     broker: Broker,
     topic: str,
     group: str,
@@ -321,7 +321,7 @@ def test_a_handler_that_takes_too_long_is_told_and_its_message_comes_again(
         broker.advance(seconds=11)
         assert began.get(timeout=DEADLINE_S) == 1
         release.set()
-        wait_until(lambda: "has returned, too late" in caplog.text)
+        wait_until(lambda: "returned too late for" in caplog.text)
 
 
 def test_stopping_does_not_wait_for_a_handler_that_hangs(
@@ -379,9 +379,11 @@ def test_what_is_no_exception_ends_run(consumer: PushConsumer, send: Callable[..
         consumer.run(handle)
 
 
-def test_wrong_handlers_are_told(consumer: PushConsumer, caplog: pytest.LogCaptureFixture) -> None:
+def test_wrong_handlers_are_refused(
+    consumer: PushConsumer, caplog: pytest.LogCaptureFixture
+) -> None:
     async def handle(message: PushedMessage) -> None:
-        """Not for this door."""
+        """Async: not for the blocking consumer."""
 
     with pytest.raises(ConfigurationError, match="async handler"):
         consumer.run(handle)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Transactions through the blocking door."""
+"""Transactions with the blocking client."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ DEADLINE_S = 30.0
 
 
 def never(message: ReceivedMessage) -> TransactionState:
-    raise AssertionError("nobody should ask")
+    raise AssertionError("the check must not be called")
 
 
 def commit(message: object) -> TransactionState:
@@ -62,7 +62,7 @@ def test_the_error_of_local_reaches_the_sender_and_the_broker_hears_unknown(
     with TransactionProducer(broker.url, group=group, check=commit) as producer:
         with pytest.raises(ZeroDivisionError):
             producer.send_in_transaction(Message(topic, "one"), local)
-        with pytest.raises(ConfigurationError, match="it gives a TransactionState"):
+        with pytest.raises(ConfigurationError, match="return a TransactionState"):
             producer.send_in_transaction(Message(topic, "two"), lambda message: True)  # type: ignore[arg-type,return-value]
         with pytest.raises(KeyboardInterrupt):
             producer.send_in_transaction(Message(topic, "three"), _interrupted)

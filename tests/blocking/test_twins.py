@@ -1,4 +1,4 @@
-"""Each blocking class has the verbs of its async twin, and they look the same."""
+"""Each blocking class has the methods of its async class, with the same signatures."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ MISSING = {
     "TransactionProducer.send_again": "as Producer",
     "Producer.sender": IN_THE_LOOP,
     "TransactionProducer.sender": IN_THE_LOOP,
-    "PushConsumer.process_queues": "what brokers ask for; it changes while one looks at it",
+    "PushConsumer.process_queues": "what brokers ask for; it changes at any time",
     "PushConsumer.unassigned_message": "what brokers ask for",
     "PushConsumer.handling": "what brokers ask for",
     "PushConsumer.receive_nowait": "the buffer of its messages has `timeout_s=0` for this",
@@ -108,7 +108,7 @@ def test_parameters_defaults_and_results_are_the_same(door: type, twin: type) ->
         if other is None or name in ADDED or key(door, name) in DIFFERENT:
             continue
         if name == "__init__" and door in (blocking.Delivery, blocking.PushedMessage):
-            continue  # nobody makes one
+            continue  # programs do not construct them
         if isinstance(ours, property):
             assert isinstance(other, property), key(door, name)
             ours, other = ours.fget, other.fget

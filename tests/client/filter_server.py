@@ -1,4 +1,4 @@
-"""A filter server for tests: a loop and a thread of its own, registered with an embedded broker."""
+"""A filter server for tests: it has its own thread and loop, and is registered with a broker."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class FilterServer:
 
     Args:
       broker: where it registers and pulls.
-      knows_all: it has a class for whoever pulls, without an upload.
+      knows_all: it has a class for every consumer, without an upload.
       without: request codes that it does not know.
 
     Attributes:
@@ -75,7 +75,7 @@ class FilterServer:
         self._loop.close()
 
     def close_the_door(self) -> None:
-        """It serves nobody any more, and the broker does not notice."""
+        """Stop serving, without the broker noticing."""
 
         async def close() -> None:
             self._door.cancel()

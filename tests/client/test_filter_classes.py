@@ -46,7 +46,7 @@ FIRST = PushConsumerOptions(
 
 @pytest.fixture
 def broker() -> Iterator[Broker]:
-    """A broker of the test's own: it tells nobody of another test's filter servers."""
+    """A broker for one test only, so that routes do not have filter servers of other tests."""
     with Broker() as broker:
         yield broker
 
@@ -360,10 +360,10 @@ def test_a_new_filter_server_gets_the_class_and_is_pulled_from(
     play(scenario)
 
 
-def test_another_filter_server_is_asked_at_once_when_one_serves_nobody(
+def test_another_filter_server_is_asked_at_once_when_one_is_down(
     play: Play, broker: Broker, topic: str, group: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The route still has it: nobody but consumers knows."""
+    """The route still has it: only consumers notice."""
     monkeypatch.setattr(push_consumer, "PULL_RETRY_S", 1000.0)
     first = ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET
 
@@ -428,7 +428,7 @@ def test_a_filter_server_that_forgot_the_class_gets_it_again(
     play(scenario)
 
 
-def test_nothing_is_pulled_where_the_class_was_refused_and_that_is_told_once(
+def test_nothing_is_pulled_where_the_class_was_refused_and_that_is_logged_once(
     play: Play, broker: Broker, topic: str, group: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def scenario() -> None:
@@ -440,8 +440,8 @@ def test_nothing_is_pulled_where_the_class_was_refused_and_that_is_told_once(
             ) as consumer:
                 # By heartbeats, not by each pull.
                 await until(lambda: len(server.uploads) > 2)
-                told = [r for r in caplog.records if r.name.endswith("filter_servers")]
-                assert [(r.levelname, "';' expected" in r.getMessage()) for r in told] == [
+                logged = [r for r in caplog.records if r.name.endswith("filter_servers")]
+                assert [(r.levelname, "';' expected" in r.getMessage()) for r in logged] == [
                     ("ERROR", True)
                 ]
                 assert server.pulls == []
@@ -451,7 +451,7 @@ def test_nothing_is_pulled_where_the_class_was_refused_and_that_is_told_once(
     play(scenario)
 
 
-def test_one_that_refuses_the_class_hinders_nobody(
+def test_a_filter_server_that_refuses_the_class_does_not_hinder_others(
     play: Play, broker: Broker, topic: str, group: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(push_consumer, "PULL_RETRY_S", 1000.0)
@@ -493,7 +493,7 @@ def test_a_filter_that_fails_drops_nothing(
     play(scenario)
 
 
-def test_one_that_closes_every_connection_hinders_nobody(
+def test_a_filter_server_that_closes_connections_does_not_hinder_others(
     play: Play, broker: Broker, topic: str, group: str
 ) -> None:
     options = PushConsumerOptions(FIRST, heartbeat_s=1000.0)
@@ -549,9 +549,9 @@ def test_a_pull_consumer_refuses_it(play: Play, broker: Broker, topic: str, grou
 
     async def scenario() -> None:
         async with PullConsumer(broker.url, group=group) as consumer:
-            with pytest.raises(ConfigurationError, match="is for push consumers"):
+            with pytest.raises(ConfigurationError, match="only push consumers support"):
                 consumer.assign(await consumer.queues(topic), selector)
-            with pytest.raises(ConfigurationError, match="is for push consumers"):
+            with pytest.raises(ConfigurationError, match="only push consumers support"):
                 await consumer.pull(queue(topic), 0, selector=selector)
 
     play(scenario)
@@ -564,7 +564,7 @@ def test_the_source_is_not_in_logs() -> None:
 
 
 async def routed(client: Client, topic: str, broker: Broker) -> set[str]:
-    """The filter servers that the name server tells."""
+    """The filter servers in the name server's route."""
     route = await client.route(topic, is_fresh=True)
     return set(route.filter_server_table.get(broker.broker_address, ()))
 

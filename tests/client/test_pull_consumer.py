@@ -113,7 +113,7 @@ def test_what_is_not_wanted_is_left_out(
     play(scenario)
 
 
-def test_one_pull_tells_what_the_queue_has(
+def test_one_pull_reports_the_range_of_the_queue(
     play: Play, broker: Broker, topic: str, group: str
 ) -> None:
     async def scenario() -> None:

@@ -482,9 +482,9 @@ def test_an_administrator_can_look_and_try(
                     RequestCode.CONSUME_MESSAGE_DIRECTLY,
                     more=ask | {"msgId": stored.offset_message_id, "brokerName": "broker-a"},
                 )
-                told = json.loads(answer.body)
-                assert told["consumeResult"] == outcome
-            assert "third time" in told["remark"]
+                result = json.loads(answer.body)
+                assert result["consumeResult"] == outcome
+            assert "third time" in result["remark"]
             consumer.stop()
 
     play(scenario)
@@ -493,11 +493,11 @@ def test_an_administrator_can_look_and_try(
 @pytest.mark.parametrize(
     ("options", "why"),
     [
-        ({"subscriptions": {}}, "without subscriptions"),
+        ({"subscriptions": {}}, "no subscriptions"),
         ({"subscriptions": {"no blanks": "*"}}, "no blanks"),
         ({"subscriptions": {"T": " || "}}, "names no tag"),
         ({"subscriptions": {"T": "*"}, "group": "no blanks"}, "no blanks"),
-        ({"subscriptions": {"T": "*"}, "colour": 1}, "no option is called colour"),
+        ({"subscriptions": {"T": "*"}, "colour": 1}, "unknown option colour"),
     ],
 )
 def test_an_argument_that_cannot_be_right_is_refused(options: dict[str, object], why: str) -> None:
@@ -505,7 +505,7 @@ def test_an_argument_that_cannot_be_right_is_refused(options: dict[str, object],
         PushConsumer("127.0.0.1:9876", **({"group": "g"} | options))  # type: ignore[arg-type]
 
 
-def test_who_leaves_while_a_message_is_sent_back_is_not_told_of_an_error(
+def test_leaving_while_a_message_is_sent_back_is_no_error(
     play: Play, broker: Broker, topic: str, group: str
 ) -> None:
     async def scenario() -> None:

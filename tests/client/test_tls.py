@@ -79,7 +79,7 @@ def test_requests_go_through_tls(play: Play, broker: Broker, topic: str) -> None
     play(scenario)
 
 
-def test_a_server_that_nobody_vouches_for_is_not_talked_to(play: Play, broker: Broker) -> None:
+def test_a_server_with_an_untrusted_certificate_is_refused(play: Play, broker: Broker) -> None:
     async def scenario() -> None:
         stranger = client_context(trustme.CA())
         async with (

@@ -1,4 +1,4 @@
-"""The filter server's keys, and how its process is told of them."""
+"""The filter server's configuration, and how its process receives it."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_what_cannot_be_right_is_refused(text):
         read(text)
 
 
-def test_by_default_nobody_may_upload():
+def test_by_default_no_group_may_upload():
     config, _ = read("connectWhichBroker=h:1")
     assert not config.may_upload("g")
     assert not config.java_filter_enable
@@ -62,7 +62,7 @@ def test_a_pipe_that_ends_too_early_is_refused(text):
 
 
 @pytest.mark.slow
-def test_it_ends_when_whoever_started_it_does():
+def test_it_ends_with_the_process_that_started_it():
     with subprocess.Popen(
         [*COMMAND, "--config-from-stdin"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as process:

@@ -81,7 +81,7 @@ async def test_a_pull_that_finds_nothing_is_held_until_a_message_comes_or_its_ti
         assert [message.body for message in decode_messages(answer.body)] == [b"0"]
 
 
-async def test_offsets_that_are_not_there_are_told(autojump_clock):
+async def test_an_illegal_offset_is_reported(autojump_clock):
     async with embedded_broker() as broker, filter_server(broker, CONFIGURED) as server:
         await send(await broker.connect(), 1)
         consumer = await server.connect()
@@ -90,7 +90,7 @@ async def test_offsets_that_are_not_there_are_told(autojump_clock):
         assert (answer.code, answer.ext_fields["nextBeginOffset"]) == (21, "1")
 
 
-async def test_what_the_broker_refuses_the_consumer_is_told(autojump_clock):
+async def test_a_refusal_of_the_broker_is_passed_to_the_consumer(autojump_clock):
     async with embedded_broker() as broker, filter_server(broker, CONFIGURED) as server:
         consumer = await server.connect()
         await consumer.ask(REGISTER, CLASS | {"topic": "Nowhere"})
@@ -198,7 +198,7 @@ async def test_a_broker_that_knows_no_filter_servers_ends_it(autojump_clock):
         with pytest.raises(BaseExceptionGroup) as failed:
             async with filter_server(broker):
                 pytest.fail("it started")
-        assert failed.group_contains(UnknownToBrokerError, match="takes no filter servers")
+        assert failed.group_contains(UnknownToBrokerError, match="does not support filter servers")
 
 
 async def test_a_broker_that_is_not_there_yet_is_tried_again(autojump_clock):
@@ -207,7 +207,7 @@ async def test_a_broker_that_is_not_there_yet_is_tried_again(autojump_clock):
     async def open_stream(host, port):
         nonlocal refused
         refused += 1
-        raise OSError("nobody")
+        raise OSError("refused")
 
     config = FiltersrvConfig(connect_which_broker="h:1", filter_server_ip="h")
     controller = FiltersrvController(config, {}, open_stream=open_stream, listeners=[])

@@ -1,4 +1,4 @@
-"""Which filter a group has, who may upload, and where else classes come from."""
+"""Filter classes by group: permission to upload, and other sources of classes."""
 
 from __future__ import annotations
 
@@ -123,18 +123,23 @@ async def test_the_repository_brings_a_disabled_class_back():
 @pytest.mark.parametrize(
     ("policy", "upload", "why", "code"),
     [
-        ({"python_filter_enable": False}, {}, "filters in python are off here", 16),
-        ({"java_filter_enable": False}, {"language": "java"}, "filters in java are off here", 16),
+        ({"python_filter_enable": False}, {}, "filters in python are disabled here", 16),
+        (
+            {"java_filter_enable": False},
+            {"language": "java"},
+            "filters in java are disabled here",
+            16,
+        ),
         ({}, {"group": "other"}, "group other may not upload", 16),
         ({"filter_upload_groups": ""}, {}, "group g may not upload", 16),
-        ({}, {"language": "ruby"}, "'ruby' is no language", 1),
+        ({}, {"language": "ruby"}, "'ruby' is not a language", 1),
         ({}, {"crc": 1}, "the source's CRC is", 1),
         ({}, {"source": b"#" * 65_537}, "at most 65536 bytes, not 65537", 1),
-        ({}, {"name": "../../etc/passwd"}, "is no class name", 1),
-        ({}, {"name": "a.B;touch /tmp/x"}, "is no class name", 1),
-        ({}, {"name": "$(reboot)"}, "is no class name", 1),
-        ({}, {"name": "a..B"}, "is no class name", 1),
-        ({}, {"name": ""}, "is no class name", 1),
+        ({}, {"name": "../../etc/passwd"}, "is not a class name", 1),
+        ({}, {"name": "a.B;touch /tmp/x"}, "is not a class name", 1),
+        ({}, {"name": "$(reboot)"}, "is not a class name", 1),
+        ({}, {"name": "a..B"}, "is not a class name", 1),
+        ({}, {"name": ""}, "is not a class name", 1),
         ({}, {"name": "a" * 256}, "at most 255 characters, not 256", 1),
         ({}, {"group": "g/../x"}, "contains illegal characters", 1),
     ],
@@ -147,7 +152,7 @@ async def test_what_may_not_be_uploaded_is_refused(policy, upload, why, code):
 
 
 async def test_without_configuration_nothing_is_taken():
-    await refused(Manager().upload(), "off here", ResponseCode.NO_PERMISSION)
+    await refused(Manager().upload(), "disabled here", ResponseCode.NO_PERMISSION)
 
 
 async def test_everybody_may_upload_where_the_operator_says_so():
@@ -199,7 +204,7 @@ async def test_there_are_only_so_many_classes(monkeypatch):
     await manager.upload(b"class Keep: 2")
 
 
-async def test_the_broker_is_asked_for_classes_that_nobody_uploads(autojump_clock):
+async def test_the_broker_is_asked_for_classes_that_were_not_uploaded(autojump_clock):
     mine = ExpressionFilter("a = 1")
     manager = Manager({"a.Keep": mine})
     await refused(manager.find("T", "g"), "not registered")
@@ -212,7 +217,7 @@ async def test_the_broker_is_asked_for_classes_that_nobody_uploads(autojump_cloc
 
 @pytest.mark.parametrize(
     ("class_name", "why"),
-    [("a.Other", "not registered"), ("../a", "is no class name"), ("", "is no class name")],
+    [("a.Other", "not registered"), ("../a", "is not a class name"), ("", "is not a class name")],
 )
 async def test_what_the_broker_names_is_not_taken_where_uploads_are_on(class_name, why):
     manager = Manager(**OPEN)
@@ -250,4 +255,4 @@ async def test_a_language_that_is_off_is_off_for_the_repository_too():
     manager = Manager(client_upload_filter_class_enable=False, java_filter_enable=True)
     manager.sources["a.Keep"] = SOURCE
     await manager.upload()
-    await refused(manager.find("T", "g"), "filters in python are off here")
+    await refused(manager.find("T", "g"), "filters in python are disabled here")

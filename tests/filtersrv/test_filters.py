@@ -54,7 +54,7 @@ def cannot_be_imported():
         ('{"a.B": {"expression": "price <"}}', "a.B: "),
         ('{"a.B": {"named": "nowhere"}}', r"no installed package has a filter 'nowhere'.*: big"),
         ('{"a.B": {"named": "missing"}}', "cannot be imported"),
-        ('{"a.B": {"named": "number"}}', "is no function"),
+        ('{"a.B": {"named": "number"}}', "is not a function"),
         ('{"a.B": {"exec": "os.system"}}', "a.B: expected"),
         ('{"a.B": {"named": "big", "expression": "x = 1"}}', "a.B: expected"),
         ('{"a.B": "big"}', "a.B: expected"),

@@ -1,4 +1,4 @@
-"""What a consumer gets of a broker's answer."""
+"""Pull answers for consumers, made of a broker's answer."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ COMPRESS_FROM = 8_192
 
 def passed_on(body, wanted):
     stored, seen = read_messages(body)
-    told = write_messages(
+    encoded = write_messages(
         stored, seen, wanted,
         min_offset=0, max_offset=7, compress_from=COMPRESS_FROM, compression_level=5,
     )  # fmt: skip
-    return decode_messages(told, inflate=False, check_crc=True)
+    return decode_messages(encoded, inflate=False, check_crc=True)
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1"])

@@ -129,7 +129,7 @@ def test_delayed_rows_go_alone_and_come_when_they_are_due(broker) -> None:
         (
             {"body": b"x", "topic": "T", "properties": [("KEYS", "a")]},
             {},
-            "has a meaning for Rocke",
+            "is reserved for Rocke",
         ),
     ],
     ids=["no body", "no topic", "too large", "a reserved name"],

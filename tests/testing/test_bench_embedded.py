@@ -31,6 +31,6 @@ def test_the_table_and_the_json() -> None:
     shown = run(app, ["--case", "memory", "--rounds", "2"])
     assert shown.exit_code == 0
     assert "memory" in shown.output
-    told = json.loads(run(app, ["--case", "memory", "--rounds", "2", "--json"]).output)
-    assert [each["case"] for each in told] == ["memory"]
+    results = json.loads(run(app, ["--case", "memory", "--rounds", "2", "--json"]).output)
+    assert [each["case"] for each in results] == ["memory"]
     assert run(app, ["--case", "nonsense"]).exit_code == 2

@@ -199,7 +199,7 @@ def test_a_folder_keeps_messages_over_brokers_and_kills(tmp_path: Path) -> None:
     assert not (tmp_path / "store" / "abort").exists()
 
 
-def test_nobody_gets_the_ports_of_a_broker_that_is_down() -> None:
+def test_the_ports_of_a_stopped_broker_stay_reserved() -> None:
     with Broker() as broker:
         address = broker.broker_address
         seen: list[OSError] = []
@@ -297,7 +297,7 @@ def test_use_before_and_after() -> None:
         broker.create_topic("T")
     with pytest.raises(EmbeddedBrokerError, match="the broker is closed"):
         _ = broker.faults
-    with pytest.raises(EmbeddedBrokerError, match=r"make another Broker\(\)"):
+    with pytest.raises(EmbeddedBrokerError, match=r"create another Broker\(\)"):
         broker.start()
     assert "closed" in repr(broker)
 
@@ -312,7 +312,7 @@ def test_use_before_and_after() -> None:
         ({"defaultTopicQueueNums": 0}, "defaultTopicQueueNums"),
     ],
 )
-def test_a_bad_configuration_is_told_when_the_broker_is_made(
+def test_a_bad_configuration_is_refused_when_the_broker_is_created(
     config: dict[str, object], words: str
 ) -> None:
     with pytest.raises(ConfigError, match=words):

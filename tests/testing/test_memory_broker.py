@@ -178,7 +178,7 @@ async def test_mistakes() -> None:
             await broker.__aenter__()
     with pytest.raises(EmbeddedBrokerError, match="closed"):
         _ = broker.url
-    with pytest.raises(EmbeddedBrokerError, match=r"make another MemoryBroker\(\)"):
+    with pytest.raises(EmbeddedBrokerError, match=r"create another MemoryBroker\(\)"):
         await broker.__aenter__()
     with pytest.raises(ConfigError, match="brokerName"):
         MemoryBroker(config={"brokerNme": "b"})
@@ -189,5 +189,5 @@ def test_under_asyncio_it_says_what_to_use() -> None:
         async with MemoryBroker():
             """Not reached."""
 
-    with pytest.raises(EmbeddedBrokerError, match="this is none: use Broker"):
+    with pytest.raises(EmbeddedBrokerError, match="needs a running trio loop"):
         anyio.run(main, backend="asyncio")

@@ -1,4 +1,4 @@
-"""All that the shop uses of RocketMQ. Nothing else in this project imports a client."""
+"""The messaging of the shop. No other module of this project imports a RocketMQ client."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class Sender:
     """Sends messages; use it as `async with`.
 
     Args:
-      url: of the name server.
-      timeout_s: for all tries of a message.
+      url: URL of the name server.
+      timeout_s: seconds for all attempts to send a message.
     """
 
     def __init__(self, url: str, *, timeout_s: float = 3.0) -> None:
@@ -53,9 +53,10 @@ class Sender:
         """Send one message.
 
         Args:
-          in_order_of: messages with the same text stay in order. They must go to one queue, so a
-            try that failed is not made again elsewhere; others are tried three times.
-        Raises: NotSentError: it is not known to be stored.
+          in_order_of: messages with the same value stay in order. They go to one queue, so a
+            failed attempt is not repeated on another; other messages are tried three times.
+
+        Raises: NotSentError: the message was not confirmed.
         """
         await self._producer.send(
             Message(
@@ -72,10 +73,10 @@ class Sender:
 async def consume(
     url: str, topic: str, group: str, handle: Handle, *, tags: str = "*", count: float = math.inf
 ) -> None:
-    """Hand messages to `handle`, one after the other; one that it raises for comes again later.
+    """Call `handle` with one message after the other; after an exception it is redelivered.
 
     Args:
-      tags: what is wanted, such as "EUR || CHF".
+      tags: tags to receive, such as "EUR || CHF".
       count: how many messages are handled before this returns, failures included.
     """
     done = 0
@@ -85,7 +86,7 @@ async def consume(
             done += 1
             try:
                 await handle(message.body)
-            except Exception:  # noqa: BLE001 - whatever it was, it is tried again
+            except Exception:  # noqa: BLE001 - any failure means redelivery
                 await message.retry()
             else:
                 message.ack()

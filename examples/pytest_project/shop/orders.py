@@ -13,7 +13,7 @@ CURRENCIES = ("CHF", "EUR", "USD")
 
 @dataclass(frozen=True)
 class Order:
-    """What somebody wants; `cents` of `currency` for `count` pieces of `item`."""
+    """An order of `count` pieces of `item` for `cents` of `currency`."""
 
     number: str
     account: str
@@ -28,7 +28,7 @@ class Order:
         if self.currency not in CURRENCIES:
             raise ValueError(f"order {self.number}: {self.currency} is not taken")
         if not self.number or " " in self.number:
-            raise ValueError(f"{self.number!r} is no number of an order")
+            raise ValueError(f"{self.number!r} is not a valid order number")
 
     def to_bytes(self) -> bytes:
         """The body of its message."""
@@ -59,7 +59,7 @@ class OrderDesk:
         await self._send(self._topic, order, in_order_of=order.account if in_order else None)
 
     async def remind(self, order: Order, delay_level: int = TWO_HOURS) -> None:
-        """Have its bill looked at again later."""
+        """Send a reminder of its bill, to be delivered later."""
         await self._send(self._reminders, order, delay_level=delay_level)
 
     async def _send(

@@ -13,7 +13,7 @@ from trocket.testing import Broker
 
 @pytest.fixture
 def anyio_backend() -> str:
-    """Which loop the tests run in; "trio" works as well."""
+    """The event loop of the tests; "trio" works as well."""
     return "asyncio"
 
 
@@ -24,7 +24,7 @@ def _no_faults_are_left(rocketmq_broker: Broker) -> None:
 
 @pytest.fixture
 async def sender(rocketmq_broker: Broker) -> AsyncIterator[Sender]:
-    """An open sender that gives a try up soon."""
+    """An open sender with a short time limit."""
     async with Sender(rocketmq_broker.url, timeout_s=0.2) as opened:
         yield opened
 

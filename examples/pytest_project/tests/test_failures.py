@@ -1,4 +1,4 @@
-"""What the shop does when the broker does not do its part."""
+"""The shop when the broker fails: busy, full, disconnected or restarted."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ async def test_an_order_whose_answer_was_lost_is_shipped_once(
     rocketmq_broker.faults.drop(SEND)
     order = Order("n1", "alice", "bread")
     with pytest.raises(NotSentError):
-        await desk.place(order)  # it is stored, but nobody knows
+        await desk.place(order)  # it is stored, but the answer is lost
     await desk.place(order)
     assert len(rocketmq_broker.messages(rocketmq_topic)) == 2
     warehouse = Warehouse(bread=2)
@@ -57,7 +57,7 @@ async def test_a_lost_connection_is_made_anew(
     assert len(rocketmq_broker.messages(rocketmq_topic)) == 1
 
 
-async def test_a_full_disk_is_told_and_passes(
+async def test_a_full_disk_is_an_error_until_there_is_room(
     rocketmq_broker: Broker, rocketmq_topic: str, desk: OrderDesk
 ) -> None:
     rocketmq_broker.faults.disk_full()

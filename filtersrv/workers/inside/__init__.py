@@ -1,6 +1,6 @@
-"""What runs inside a worker's process: protections first, then the filter.
+"""The program of a worker process: it enables the protections, then runs the filter.
 
-`__main__.py` is started by its path, isolated (`python -I -S -E`), in an empty environment. Only
-the standard library is imported, as little of it as can be: a worker is to start quickly. The
-filter server itself imports `frames`, so that the protocol is declared once.
+`__main__.py` is started by its path in isolated mode (`python -I -S -E`) with an empty environment.
+It imports only a small part of the standard library, so that workers start quickly. The filter
+server imports `frames` too, so that the protocol is declared once.
 """

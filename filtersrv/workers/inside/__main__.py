@@ -3,7 +3,7 @@
 import importlib
 import sys
 
-# The folder of this package, after the library's; gone again before uploaded code is here.
+# Append the folder of this package; it is removed again before uploaded code runs.
 sys.path.append(__file__.removesuffix("/inside/__main__.py"))
 main = importlib.import_module("inside.launcher").main
 sys.path.pop()

@@ -1,18 +1,18 @@
-"""What goes through the pipes between filter server and worker, declared once.
+"""The protocol of the pipes between filter server and worker.
 
-A frame is a head and `size` bytes. Requests and their answers have the same number; the first
-answer, READY, has 0. The worker answers each request with one frame, and never speaks unasked:
+A frame is a head and `size` bytes. An answer has the number of its request; the first answer,
+READY, has 0. The worker answers each request with one frame, and sends nothing else:
 
 | request | content | answers |
 |---|---|---|
 | START | settings, see `pack_settings` | READY: the protections, see `launcher.report`; EXPLAINED |
 | COMPILE | NAME, class name, source in Java | DONE: classes; REFUSED |
 | LOAD | NAME, class name, source in Python or compiled classes | DONE; REFUSED |
-| BATCH | COUNT, group; then so many MESSAGE frames | BITS; FAILED |
+| BATCH | COUNT, group; then COUNT MESSAGE frames | BITS; FAILED |
 
-Compiled classes are NAME, size (uint32), name, bytes, as often as there are classes; only Java
-reads and writes them. REFUSED, FAILED and EXPLAINED hold a text. BITS has one bit for each message,
-the first in the lowest bit of the first byte. Numbers are big-endian, texts UTF-8.
+Compiled classes are NAME, size (uint32), name, bytes for each class; only Java reads and writes
+them. REFUSED, FAILED and EXPLAINED have a text. BITS has one bit for each message, the first in the
+lowest bit of the first byte. Numbers are big-endian, texts UTF-8.
 
 The other side is `java/trocket/filtersrv/Frames.java`. Standard library only: workers import this.
 """
@@ -21,12 +21,12 @@ from __future__ import annotations
 
 import struct
 
-TYPE_CHECKING = False  # typing's own would import typing: as slow as all the rest together
+TYPE_CHECKING = False  # importing typing would take as long as all other imports together
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
 HEAD = struct.Struct(">BII")
-"""Kind, number, size of what follows."""
+"""Kind, number, and size of the content that follows."""
 
 START, COMPILE, LOAD, BATCH, MESSAGE = 1, 2, 3, 4, 5
 READY, EXPLAINED, DONE, REFUSED, BITS, FAILED = 16, 17, 18, 19, 20, 21
@@ -35,7 +35,7 @@ NAME = struct.Struct(">H")
 """The size of a class name."""
 
 COUNT = struct.Struct(">I")
-"""How many messages a batch has."""
+"""The number of messages of a batch."""
 
 MESSAGE_HEAD = struct.Struct(">iqqiiqqiqiiBBHI")
 """Queue id, queue offset, physical offset, flag, sys flag, born and store time (ms since 1970),
@@ -43,13 +43,13 @@ reconsume times, prepared transaction offset, store size, body CRC; then the siz
 store host, topic and properties. These follow in this order, and then the body to the end."""
 
 SETTINGS_BYTES_MAX = 65_536
-"""Some thirty short lines; a JVM's options are the longest."""
+"""Largest size of START, which has about thirty short lines; JVM options are the longest."""
 
 TEXT_BYTES_MAX = 4_096
-"""Of what a worker says when it refuses or fails: enough for a compiler's first errors."""
+"""Largest size of a text in an answer: enough for the first errors of a compiler."""
 
 CLASSES_BYTES_MAX = 1_048_576
-"""What 64 KiB of Java compile to is mostly smaller than the source."""
+"""Largest size of compiled classes; they are usually smaller than the source (64 KiB)."""
 
 
 def frame(kind: int, number: int, content: bytes = b"") -> bytes:
@@ -75,10 +75,10 @@ def unpack_named(content: bytes) -> tuple[str, bytes]:
 
 
 def pack_settings(settings: Iterable[tuple[str, str]]) -> bytes:
-    """The content of START: `name=value`, names as often as they have values, between zero bytes.
+    """The content of START: entries `name=value`, separated by zero bytes; names can be repeated.
 
     Args:
-      settings: no value has a zero byte. The names are the keywords of `launcher.Settings`.
+      settings: names, which are those of `protections.Settings`, and values without zero bytes.
     """
     return "\0".join([f"{name}={value}" for name, value in settings]).encode(
         "utf-8", "surrogateescape"
@@ -111,5 +111,5 @@ def unpack_bits(content: bytes, count: int) -> list[bool]:
 
 
 def bits_size(count: int) -> int:
-    """The bytes of BITS for so many messages."""
+    """The size of BITS, in bytes, for a number of messages."""
     return (count + 7) // 8

@@ -1,7 +1,7 @@
-"""Landlock: from here on the process can open only the files it was given, and those to read.
+"""Landlock: restriction of a process to certain files, for reading and execution only.
 
-Source: Linux, Documentation/userspace-api/landlock.rst; the numbers are of
-include/uapi/linux/landlock.h and the same for all machines.
+Source: Linux, Documentation/userspace-api/landlock.rst. The numbers are those of
+include/uapi/linux/landlock.h, which are the same on all architectures.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ _READ_FILE = 1 << 2
 _READ_DIR = 1 << 3
 
 _FILE_RIGHTS = {1: 13, 2: 14, 3: 15, 5: 16}
-"""From which version of the interface on how many rights on files there are."""
+"""The number of rights on files, by the version of the interface that introduced them."""
 _NETWORK_RIGHTS = {4: 2}
-"""To bind and to connect TCP sockets."""
+"""The number of rights on TCP sockets (bind and connect), by version."""
 _SCOPES = {6: 2}
-"""Abstract Unix sockets and signals of those outside."""
+"""The number of scopes (abstract Unix sockets and signals of other processes), by version."""
 
 
 class _RulesetAttributes(ctypes.Structure):
@@ -51,13 +51,14 @@ def _all_bits(known: dict[int, int], version: int) -> int:
 
 
 def restrict(readable: Iterable[str], executable: Iterable[str]) -> str:
-    """Allow nothing more than to read what is at or below these paths, and to execute.
+    """Restrict the process to reading files at or below certain paths, and executing some.
 
     Args:
-      readable: files and folders; those that are not there are passed over.
-      executable: files that may be executed, besides.
-    Returns: which version is in force.
-    Raises: OSError: it is not.
+      readable: files and folders that can be read; missing ones are ignored.
+      executable: files that can be read and executed.
+
+    Returns: the version that is in force.
+    Raises: OSError: the restriction is not in force.
     """
     version = libc.call("syscall", _CREATE_RULESET, None, 0, _CREATE_RULESET_VERSION)
     attributes = _RulesetAttributes(
@@ -65,7 +66,7 @@ def restrict(readable: Iterable[str], executable: Iterable[str]) -> str:
         _all_bits(_NETWORK_RIGHTS, version),
         _all_bits(_SCOPES, version),
     )
-    # Older kernels take the longer structure as long as what they do not know is 0.
+    # Older kernels accept the longer structure if the fields that they do not know are 0.
     ruleset = libc.call(
         "syscall", _CREATE_RULESET, ctypes.byref(attributes), ctypes.sizeof(attributes), 0
     )

@@ -1,8 +1,8 @@
-"""A worker's first program: it locks itself in, says how well, and then runs or becomes the filter.
+"""The launcher of a worker: it enables the protections, reports them, and runs the filter.
 
-A filter in Python is run by this process; a JVM takes its place. The pipes are moved away from the
-standard descriptors, which anything may write to: what is written there is looked at only when the
-worker has died, and what does not fit that pipe is dropped, so that nobody waits for a reader.
+A filter in Python runs in this process; for Java, the process executes a JVM. The pipes are moved
+away from the standard descriptors, to which a filter may write. That output is read only after the
+worker has died; what does not fit into the pipe is dropped, so that writers never block.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ TYPE_CHECKING = False  # see frames
 if TYPE_CHECKING:
     from typing import BinaryIO
 
-COMPLAINTS, REQUESTS, ANSWERS = 2, 3, 4
-"""`Worker.java` has the pipes' numbers too."""
+STDERR, REQUESTS, ANSWERS = 2, 3, 4
+"""The descriptors of the pipes; `Worker.java` has them too."""
 
 
 def main() -> None:
-    """Read START, get ready, answer READY, and serve."""
+    """Read START, enable the protections, answer READY, and serve."""
     move_pipes()
-    # Not a byte more than START may be taken out of the pipe: a JVM reads the rest.
+    # Unbuffered: only START may be read from the pipe, because a JVM reads the rest.
     with open(REQUESTS, "rb", buffering=0, closefd=False) as requests:
         settings = read_settings(requests)
     if settings.program:
@@ -35,18 +35,18 @@ def main() -> None:
 
 
 def move_pipes() -> None:
-    """Requests and answers, which are 0 and 1, to where nobody writes by mistake."""
+    """Move the pipes of requests and answers from 0 and 1, where filters might read or write."""
     os.dup2(0, REQUESTS)
     os.dup2(1, ANSWERS)
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
     os.close(nothing)
-    os.set_blocking(COMPLAINTS, False)
-    os.dup2(COMPLAINTS, 1)
+    os.set_blocking(STDERR, False)
+    os.dup2(STDERR, 1)
 
 
 def read_settings(requests: BinaryIO) -> Settings:
-    """Take START from the pipe. Raises: EOFError: the filter server has ended."""
+    """Read START from the pipe. Raises: EOFError: the filter server has ended."""
     kind, _, size = frames.HEAD.unpack(_read_exactly(requests, frames.HEAD.size))
     if kind != frames.START or size > frames.SETTINGS_BYTES_MAX:
         raise EOFError("no START")
@@ -64,14 +64,14 @@ def _read_exactly(stream: BinaryIO, size: int) -> bytes:
 
 
 def report(protections: Protections) -> bytes:
-    """READY: a line for each protection, `+name: what` in force, or `-name: why` not."""
+    """The READY frame: a line for each protection, `+name: details` or `-name: reason`."""
     lines = [f"+{name}: {what}" for name, what in protections.in_force.items()]
     lines += [f"-{name}: {why}" for name, why in protections.lacking.items()]
     return frames.text_frame(frames.READY, 0, "\n".join(lines))
 
 
 def become_program(settings: Settings) -> None:
-    """Go on as another program, in the same process."""
+    """Execute another program in this process."""
     arguments = (ctypes.c_char_p * (len(settings.program) + 1))(
         *[os.fsencode(each) for each in settings.program], None
     )
@@ -93,17 +93,17 @@ def become_program(settings: Settings) -> None:
 
 
 def run_python(settings: Settings) -> None:
-    """Serve, with what is printed going nowhere."""
+    """Serve requests; printed output is discarded."""
     from .python_filter import describe, serve
 
-    nowhere = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w", encoding="utf-8")
-    sys.stdout = sys.__stdout__ = sys.stderr = sys.__stderr__ = nowhere  # type: ignore[misc]
+    null = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w", encoding="utf-8")
+    sys.stdout = sys.__stdout__ = sys.stderr = sys.__stderr__ = null  # type: ignore[misc]
     protections = Protections(settings)
     protections.enter(None)
     os.write(ANSWERS, report(protections))
     try:
         serve(REQUESTS, ANSWERS)
-    except BaseException as error:  # noqa: BLE001 - nobody else is told
-        os.write(COMPLAINTS, describe(error).encode("utf-8", "replace"))
+    except BaseException as error:  # noqa: BLE001 - reported by stderr
+        os.write(STDERR, describe(error).encode("utf-8", "replace"))
     finally:
-        os._exit(1)  # threads of the filter do not hold us up, nor a closed descriptor
+        os._exit(1)  # without waiting for threads of the filter

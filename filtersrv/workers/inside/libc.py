@@ -1,4 +1,4 @@
-"""The system calls that Python has no function for, by ctypes. Linux only."""
+"""System calls for which Python has no function, by ctypes. Linux only."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import os
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
 SIGKILL = 9
-"""As in `signal`, which takes a quarter of a worker's start to import."""
+"""As in `signal`; importing that would take a quarter of a worker's start."""
 
 PR_SET_PDEATHSIG = 1
 PR_SET_SECCOMP = 22
@@ -23,12 +23,15 @@ def call(name: str, *arguments: object) -> int:
     """Call a function of the C library.
 
     Args:
-      arguments: ints are passed as longs, as system calls take them; ctypes objects as they are.
-    Raises: OSError: it failed.
+      name: name of the function.
+      arguments: ints, which are passed as longs, or ctypes objects.
+
+    Returns: the result.
+    Raises: OSError: the call failed.
     """
     values = [ctypes.c_long(each) if isinstance(each, int) else each for each in arguments]
     ctypes.set_errno(0)
-    # AttributeError, where the library lacks it, is no less a failure of this protection.
+    # A function that the library lacks is a failure like any other.
     function = getattr(_LIBC, name, None)
     if function is None:
         raise OSError(f"the C library has no {name}")
@@ -41,12 +44,12 @@ def call(name: str, *arguments: object) -> int:
 
 
 def prctl(option: int, *arguments: object) -> None:
-    """prctl(2); what is not given is 0, as some options demand."""
+    """Call prctl(2); missing arguments are 0, which some options require."""
     call("prctl", option, *arguments, *[0] * (4 - len(arguments)))
 
 
 def drop_capabilities() -> None:
-    """Give up all capabilities. Raises: OSError: that failed."""
+    """Drop all capabilities. Raises: OSError: it failed."""
     header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION_3, 0)
     nothing = (ctypes.c_uint32 * 6)()
     call("capset", ctypes.byref(header), ctypes.byref(nothing))

@@ -1,8 +1,8 @@
-"""What keeps a worker from everything but its two pipes, put in force one after the other.
+"""The protections of a worker, which restrict it to its pipes.
 
-Each is tried, and what came of it is reported: which of them a filter cannot do without is for the
-filter server to say (`sandbox.missing`), before any uploaded code is here. What each is good for is
-written in docs/security.md.
+All of them are tried, and the results are reported. Before uploaded code is sent, the filter server
+checks that those it requires are in force (`sandbox.missing_protections`). docs/security.md
+explains the purpose of each.
 """
 
 from __future__ import annotations
@@ -18,36 +18,36 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 OWN_USER_FIRST = 0x7000_0000
-"""Users from here on belong to nobody: systemd gives containers those below, and nothing these.
+"""First of the user ids for workers. Ids from here on are unused: systemd uses lower ones.
 
-A worker is this one plus its process id, so that no other process has the same user.
+The user id of a worker is this plus its process id, so that no other process has the same.
 """
 
 STACK_BYTES = 8 << 20
-"""Of the first thread, and what the C library takes for each other one. Linux's own default."""
+"""Stack size of the first thread, and the C library's default for others. Linux's default."""
 
 ADDRESS_SPACE_BYTES = 256 << 20
-"""What there may be of mappings besides memory: libraries and files, read only.
+"""Largest size of read-only mappings (libraries and files), in addition to the memory.
 
-Without a limit their page tables would be memory that nobody counts.
+Without a limit, their page tables would be memory that no other limit counts.
 """
 
 PROGRAM_ADDRESS_SPACE_BYTES = 2 << 30
-"""The same for a JVM, which also reserves what it may never use."""
+"""The same for a JVM, which reserves address space that it may never use."""
 
 
 class Settings:
-    """What the filter server wants, from START. Our own words: nothing here was uploaded.
+    """The settings of a worker, from START. They come from the filter server, not from uploads.
 
     Attributes:
-      parent: the filter server's process id.
-      memory: bytes.
-      tasks: threads.
-      files: descriptors.
-      cpu: seconds; 0: no limit.
-      read: what may be read.
-      execute: the files of the program that the launcher becomes.
-      program: that and its arguments; empty: the launcher runs the filter itself, in Python.
+      parent: process id of the filter server.
+      memory: largest size of the memory, in bytes.
+      tasks: largest number of threads.
+      files: largest number of descriptors.
+      cpu: largest CPU time in seconds; 0: no limit.
+      read: files and folders that can be read.
+      execute: files that the launcher may execute.
+      program: program to execute, with its arguments; empty: run the filter in Python.
     """
 
     def __init__(self, values: dict[str, list[str]]) -> None:
@@ -62,11 +62,11 @@ class Settings:
 
 
 class Protections:
-    """Puts them in force, in this order, and keeps what came of each.
+    """Enables the protections, and records the results.
 
     Attributes:
-      in_force: name and what it is.
-      lacking: name and why.
+      in_force: details of the enabled protections, by name.
+      lacking: reasons for the others, by name.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -75,14 +75,14 @@ class Protections:
         self.lacking: dict[str, str] = {}
 
     def enter(self, program: tuple[int, int] | None) -> None:
-        """Put all of them in force.
+        """Enable all protections, in an order in which none prevents a later one.
 
         Args:
           program: see `seccomp.assemble`.
         """
         self._try("limits", self._limit_resources)
-        self._try("namespaces", self._unshare)  # needs privileges, if root; they go after it
-        self._try("user", self._become_nobody)
+        self._try("namespaces", self._unshare)  # as root it needs privileges, dropped below
+        self._try("user", self._switch_user)
         self._try("threads", self._limit_threads)
         self._try("privileges", self._drop_privileges)
         self._try("files", lambda: landlock.restrict(self._settings.read, self._settings.execute))
@@ -117,24 +117,24 @@ class Protections:
         return f"{settings.memory >> 20} MiB"
 
     def _unshare(self) -> str:
-        """Networks and shared memory of its own: none.
+        """Enter new, empty namespaces of networks and shared memory.
 
-        No process namespace: it would need a second process to hold it, and the calls that name
-        other processes are gone anyway.
+        A process namespace would need a second process, and is not necessary: the system calls that
+        take other processes are blocked.
         """
-        apart = libc.CLONE_NEWNET | libc.CLONE_NEWIPC
-        # Whoever is not root becomes it in a namespace of users, and may then have the others.
+        flags = libc.CLONE_NEWNET | libc.CLONE_NEWIPC
+        # Without root, a user namespace gives the privileges for the other namespaces.
         as_root = os.geteuid() == 0
-        libc.call("unshare", apart if as_root else apart | libc.CLONE_NEWUSER)
+        libc.call("unshare", flags if as_root else flags | libc.CLONE_NEWUSER)
         return "network, ipc" if as_root else "user, network, ipc"
 
-    def _become_nobody(self) -> str:
+    def _switch_user(self) -> str:
         if os.geteuid() != 0:
-            raise OSError("only root can take another")
+            raise OSError("only root can switch to another user")
         for path in self._settings.read:
             closed = _closed_to_others(path)
             if closed:
-                raise OSError(f"root stays, for {closed} is closed to others")
+                raise OSError(f"it runs as root, because other users cannot read {closed}")
         user = OWN_USER_FIRST + os.getpid()
         os.setgroups([])
         os.setresgid(user, user, user)
@@ -142,7 +142,7 @@ class Protections:
         return str(user)
 
     def _limit_threads(self) -> str:
-        """Only where nobody else's count: the kernel counts them by user."""
+        """Limit the threads, if the user is the worker's alone: the kernel counts them by user."""
         if "user" not in self.in_force and "user" not in self.in_force.get("namespaces", ""):
             raise OSError("the user is shared with other processes")
         tasks = self._settings.tasks
@@ -156,23 +156,23 @@ class Protections:
 
     def _die_with_parent(self) -> str:
         libc.prctl(libc.PR_SET_PDEATHSIG, libc.SIGKILL)
-        if os.getppid() != self._settings.parent:  # too late to be told
+        if os.getppid() != self._settings.parent:  # the parent died before the call
             os._exit(1)
         return "ends with the filter server"
 
     def _filter_calls(self, program: tuple[int, int] | None) -> str:
         if "privileges" in self.lacking:
-            raise OSError("not without giving up privileges")
+            raise OSError("it needs the protection `privileges`")
         machine = os.uname().machine
         if machine not in seccomp.MACHINES:
-            raise OSError(f"its numbers of system calls on {machine} are not known here")
+            raise OSError(f"the numbers of system calls on {machine} are unknown")
         seccomp.install(seccomp.assemble(machine, os.getpid(), program))
         seccomp.check(machine)
         return "seccomp"
 
 
 def _closed_to_others(path: str) -> str | None:
-    """The first folder on the way, or the file itself, that only its owner or group can open."""
+    """The path, or the nearest folder above it, that only its owner or group can open; or None."""
     if not os.path.exists(path):  # noqa: PTH110 - pathlib takes 10 ms to import
         return None
     at = path

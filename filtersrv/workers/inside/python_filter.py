@@ -1,4 +1,4 @@
-"""Runs a filter written in Python: answers LOAD and BATCH."""
+"""Execution of a filter written in Python: it answers LOAD and BATCH."""
 
 from __future__ import annotations
 
@@ -17,22 +17,26 @@ if TYPE_CHECKING:
     Match = Callable[["FilterMessage"], object]
 
 READ_BYTES = 65_536
-"""Taken from the pipe at once; as much as one holds."""
+"""Number of bytes read at once: the capacity of a pipe."""
 
 
 class FilterMessage:
-    """What a filter sees of a message.
+    """The message that is passed to a filter.
 
     Attributes:
       topic: name of the topic.
-      queue_id, queue_offset: where the message stands.
-      tags, keys: of the properties; None: there are none.
-      properties: names and values.
-      body: inflated.
-      born_timestamp_ms, store_timestamp_ms: ms since 1970.
-      reconsume_times: how often it was sent back.
-      flag, sys_flag: the producer's number, and the broker's bits.
-      message_id: the producer's id of it, or else the broker's.
+      queue_id: number of the queue.
+      queue_offset: offset in the queue.
+      tags: the tag; None: no tag.
+      keys: the keys, separated by spaces; None: no keys.
+      properties: all properties, by name.
+      body: the body, decompressed.
+      born_timestamp_ms: time of sending, in milliseconds since 1970.
+      store_timestamp_ms: time of storing, in milliseconds since 1970.
+      reconsume_times: number of times that consumers sent it back.
+      flag: int32 that the producer set.
+      sys_flag: RocketMQ's flag bits.
+      message_id: the id that the producer assigned, otherwise the broker's.
     """
 
     __slots__ = (
@@ -80,7 +84,7 @@ class FilterMessage:
 
     @property
     def properties(self) -> dict[str, str]:
-        """Parsed when first asked for."""
+        """All properties, by name; parsed at the first access."""
         if self._properties is None:
             self._properties = parse_properties(self._properties_bytes)
         return self._properties
@@ -92,19 +96,19 @@ class FilterMessage:
 
     @property
     def keys(self) -> str | None:
-        """The keys, blank-separated."""
+        """The keys, separated by spaces."""
         return self.properties.get("KEYS")
 
     @property
     def message_id(self) -> str:
-        """As a consumer sees it."""
+        """The id that consumers see."""
         store_host, physical_offset = self._offset_id
         offset_id = f"{store_host.hex().upper()}{physical_offset:016X}"
         return self.properties.get("UNIQ_KEY", offset_id)
 
 
 def parse_properties(raw: bytes) -> dict[str, str]:
-    """What `common.message_properties.properties_from_bytes` does, without its imports."""
+    """Decode properties, as `common.message_properties.properties_from_bytes`, without imports."""
     properties: dict[str, str] = {}
     for item in str(raw, "utf-8", "replace").split("\x02"):
         name, _, value = item.partition("\x01")
@@ -114,7 +118,7 @@ def parse_properties(raw: bytes) -> dict[str, str]:
 
 
 class _Loader(SourceFileLoader):
-    """Makes a module of source that stands in no file."""
+    """Loads a module from source that is not in a file."""
 
     def __init__(self, name: str, source: bytes) -> None:
         super().__init__(name, f"<{name}>")
@@ -125,12 +129,14 @@ class _Loader(SourceFileLoader):
 
 
 def load(class_name: str, source: bytes) -> Match:
-    """The filter that a source defines.
+    """Load the filter that a source defines.
 
     Args:
-      class_name: its last part is the class, with a method `match(message)`; a source may define a
-        function `match(message)` instead.
-    Raises: BaseException: whatever the source raises, SyntaxError first of all.
+      class_name: full name; its last part is the name of a class with a method `match(message)`.
+      source: source code, which can also define a function `match(message)` instead of a class.
+
+    Returns: the method or function.
+    Raises: BaseException: any exception of the source, such as SyntaxError.
     """
     name = class_name.rpartition(".")[2]
     loader = _Loader(name, source)
@@ -147,7 +153,7 @@ def load(class_name: str, source: bytes) -> Match:
 
 
 def serve(requests_fd: int, answers_fd: int) -> None:
-    """Answer until the pipe ends."""
+    """Answer requests until the pipe is closed."""
     match: Match | None = None
     with open(requests_fd, "rb", READ_BYTES, closefd=False) as requests:
         while True:
@@ -166,7 +172,7 @@ def serve(requests_fd: int, answers_fd: int) -> None:
 
 
 def _decide(match: Match | None, requests: BinaryIO, number: int, count: int) -> bytes:
-    """Ask the filter about each message, and read all of them whatever it does."""
+    """Call the filter with each message; all messages are read, even after a failure."""
     decisions: list[bool] = []
     failure = "" if match is not None else "no filter is loaded"
     for _ in range(count):
@@ -184,13 +190,13 @@ def _decide(match: Match | None, requests: BinaryIO, number: int, count: int) ->
 def _read_frame(requests: BinaryIO) -> tuple[int, int, bytes]:
     head = requests.read(frames.HEAD.size)
     if len(head) < frames.HEAD.size:
-        os._exit(0)  # the filter server has ended; threads of the filter do not hold us up
+        os._exit(0)  # the filter server has ended; do not wait for threads of the filter
     kind, number, size = frames.HEAD.unpack(head)
     return kind, number, requests.read(size)
 
 
 def describe(error: BaseException) -> str:
-    """The exception's type and text, and the line of the source it comes from."""
+    """The type and text of an exception, and the line of the source that raised it."""
     line = 0
     trace = error.__traceback__
     while trace is not None:

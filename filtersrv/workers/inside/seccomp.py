@@ -1,11 +1,11 @@
-"""The system calls that are left to a worker; all others fail with EPERM.
+"""The seccomp filter: a table of permitted system calls; all others fail with EPERM.
 
-What is not in the table is not there: no sockets, no new process (threads only), no program but
-the one that the launcher becomes, no file opened for writing, no signal to anybody else, no
-ptrace, no namespaces, no shared memory (which the limit on memory would not count).
+So a worker has no sockets, no new processes (only threads), no program except the one that the
+launcher executes, no files for writing, no signals to other processes, no ptrace, no namespaces and
+no shared memory (which the limit on memory would not count).
 
-Source: Linux, Documentation/userspace-api/seccomp_filter.rst; the numbers of arch/x86/entry/
-syscalls/syscall_64.tbl and include/uapi/asm-generic/unistd.h (aarch64).
+Source: Linux, Documentation/userspace-api/seccomp_filter.rst. The numbers are those of
+arch/x86/entry/syscalls/syscall_64.tbl and include/uapi/asm-generic/unistd.h (aarch64).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     Condition = tuple[int, int, Sequence[int]]
-    """An argument (from 0), a mask on it, and what may then be left."""
+    """The index of an argument, a mask, and the permitted values of the masked argument."""
 
 _MODE_FILTER = 2
 _ALLOW = 0x7FFF_0000
@@ -30,7 +30,7 @@ _ERRNO = 0x0005_0000
 _KILL_PROCESS = 0x8000_0000
 
 _DATA_NUMBER, _DATA_MACHINE, _DATA_ARGUMENTS = 0, 4, 16
-"""Where struct seccomp_data holds what."""
+"""Offsets of the fields of struct seccomp_data."""
 
 _LOAD_WORD = 0x20
 _AND = 0x54
@@ -39,10 +39,10 @@ _RETURN = 0x06
 _INSTRUCTION = struct.Struct("=HBBI")
 
 MACHINES = {"x86_64": (0xC000_003E, 0), "aarch64": (0xC000_00B7, 1)}
-"""By `os.uname().machine`: its AUDIT_ARCH, and its column in the table."""
+"""For each `os.uname().machine`, its AUDIT_ARCH and its column in the table."""
 
 CALLS: dict[str, tuple[int | None, int | None]] = {
-    # Hot ones first: each is one comparison more.
+    # Frequent calls come first, because the filter compares one after the other.
     "futex": (202, 98),
     "read": (0, 63),
     "write": (1, 64),
@@ -119,7 +119,7 @@ CALLS: dict[str, tuple[int | None, int | None]] = {
     "getegid": (108, 177),
     "getgroups": (115, 158),
     "getrlimit": (97, 163),
-    # These under conditions, see `_conditions`.
+    # Permitted under conditions, see `_conditions`.
     "mmap": (9, 222),
     "openat": (257, 56),
     "open": (2, None),
@@ -132,13 +132,13 @@ CALLS: dict[str, tuple[int | None, int | None]] = {
     "tgkill": (234, 131),
     "socketpair": (53, 199),
 }
-"""Number on x86_64 and on aarch64; None: that machine has no such call."""
+"""The numbers on x86_64 and on aarch64; None: the machine does not have the call."""
 
 EXECVEAT = (322, 281)
-"""Left only to a process that is to become another program."""
+"""Permitted only if the launcher has to execute another program."""
 
 _CLONE3 = (435, 435)
-"""Fails as if it were not there, for then libraries take `clone`, whose flags can be looked at."""
+"""Fails with ENOSYS, so that libraries use `clone`, whose flags a filter can check."""
 
 _AF_UNIX = 1
 _SIGCHLD = 17
@@ -154,25 +154,25 @@ WORD = 0xFFFF_FFFF
 
 
 def _conditions(pid: int) -> dict[str, list[Condition]]:
-    """What the arguments of a call must be like, all of it."""
+    """The conditions on the arguments of calls; all conditions of a call must hold."""
     return {
         "mmap": [(3, _MAP_SHARED | _MAP_ANONYMOUS, (0, _MAP_SHARED, _MAP_ANONYMOUS))],
         "open": [(1, _OPEN_TO_CHANGE, (0,))],
         "openat": [(2, _OPEN_TO_CHANGE, (0,))],
         "clone": [(0, _CLONE_THREAD, (_CLONE_THREAD,))],
         "prctl": [(0, WORD, (_PR_SET_NAME, _PR_GET_NAME))],
-        "prlimit64": [(2, WORD, (0,)), (2, WORD << 32, (0,))],  # to ask, not to set
+        "prlimit64": [(2, WORD, (0,)), (2, WORD << 32, (0,))],  # to get limits, not to set them
         "fcntl": [(1, WORD, (_F_GETFD, _F_SETFD, _F_GETFL, _F_DUPFD, _F_DUPFD_CLOEXEC))],
         "ioctl": [(1, WORD, (_TCGETS, _FIONREAD, _FIOCLEX, _TIOCGWINSZ))],
         "kill": [(0, WORD, (pid,))],
         "tgkill": [(0, WORD, (pid,))],
-        # A pair is connected to itself. Java 17 needs one to read its first file, as javac does.
+        # A pair is only connected to itself. Java 17 and javac need one to read their first file.
         "socketpair": [(0, WORD, (_AF_UNIX,))],
     }
 
 
 def _only_program(descriptor: int, arguments: int) -> list[Condition]:
-    """What `execveat` must be like. It closes the descriptor, so that it works once."""
+    """The conditions on `execveat`. It closes the descriptor, so it can succeed only once."""
     return [
         (0, WORD, (descriptor,)),
         (2, WORD, (arguments & WORD,)),
@@ -182,13 +182,13 @@ def _only_program(descriptor: int, arguments: int) -> list[Condition]:
 
 
 def assemble(machine: str, pid: int, program: tuple[int, int] | None = None) -> bytes:
-    """The filter's program, for `install`.
+    """Build the BPF program for `install`.
 
     Args:
       machine: one of MACHINES.
-      pid: the process's own.
-      program: the one that may be executed, as a descriptor that is closed by that, and the
-        address of its arguments; None: none may be.
+      pid: id of this process.
+      program: the program that may be executed: its descriptor, which execution closes, and the
+        address of its arguments; None: no program.
     """
     audit_machine, column = MACHINES[machine]
     conditions = _conditions(pid)
@@ -211,7 +211,7 @@ def assemble(machine: str, pid: int, program: tuple[int, int] | None = None) -> 
 
 
 def _for_call(number: int, block: list[bytes]) -> list[bytes]:
-    """A block that every path leaves by returning, passed over by other calls."""
+    """Prefix a block with a test of the call's number; all paths in the block must return."""
     return [_INSTRUCTION.pack(_JUMP_IF_EQUAL, 0, len(block), number), *block]
 
 
@@ -220,12 +220,12 @@ def _block(conditions: list[Condition]) -> list[bytes]:
     code: list[bytes] = []
     for argument, mask, allowed in conditions:
         high = mask > WORD
-        # Both machines are little-endian: the low word comes first.
+        # Both architectures are little-endian: the low word comes first.
         place = _DATA_ARGUMENTS + 8 * argument + 4 * high
         code.append(_INSTRUCTION.pack(_LOAD_WORD, 0, 0, place))
         code.append(_INSTRUCTION.pack(_AND, 0, 0, mask >> 32 if high else mask))
         for index, value in enumerate(allowed):
-            # Past the rest of the values, and past the refusal.
+            # If equal, jump over the other values and the refusal.
             code.append(_INSTRUCTION.pack(_JUMP_IF_EQUAL, len(allowed) - index, 0, value))
         code.append(refuse)
     return [*code, _INSTRUCTION.pack(_RETURN, 0, 0, _ALLOW)]
@@ -236,16 +236,16 @@ class _Program(ctypes.Structure):
 
 
 def install(program: bytes) -> None:
-    """Put a filter in force, for good. Raises: OSError: the kernel takes none."""
+    """Enable a filter, irrevocably. Raises: OSError: the kernel does not accept it."""
     instructions = ctypes.create_string_buffer(program, len(program))
     described = _Program(len(program) // _INSTRUCTION.size, ctypes.addressof(instructions))
     libc.prctl(libc.PR_SET_SECCOMP, _MODE_FILTER, ctypes.byref(described))
 
 
 def check(machine: str) -> None:
-    """Try what must not work any more: what a filter keeps is to be seen, not believed.
+    """Verify the filter by attempting calls that it must block.
 
-    Raises: OSError: something did work; nothing uploaded may run then.
+    Raises: OSError: a call was not blocked, so no uploaded code may run.
     """
     attempts: dict[str, Callable[[], int]] = {
         "a socket": lambda: libc.call("socket", 2, 1, 0),
@@ -260,8 +260,8 @@ def check(machine: str) -> None:
         except OSError as error:
             if error.errno == errno.EPERM:
                 continue
-            raise OSError(f"{what} fails only with: {error}") from error
-        raise OSError(f"{what} can still be had")
+            raise OSError(f"the filter did not block {what}, which failed with: {error}") from error
+        raise OSError(f"the filter did not block {what}")
 
 
 def _fork(machine: str) -> int:

@@ -1,4 +1,4 @@
-"""What all verbs have in common: namespaces, several brokers, name servers that are away."""
+"""Behaviour of all methods of Admin: namespaces, several brokers, unreachable name servers."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ async def register_dead_broker(client: Client) -> None:
     await client.request_name_server(RequestCode.REGISTER_BROKER, header, body)
 
 
-def test_a_broker_that_cannot_be_reached_is_named_and_the_others_are_told_of(do_once: Do) -> None:
+def test_an_unreachable_broker_is_named_and_the_answers_of_others_are_kept(do_once: Do) -> None:
     async def verb(admin: Admin) -> None:
         await admin.create_topic("T", 1)
         await send(admin, "T", "a")

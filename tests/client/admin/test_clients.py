@@ -1,4 +1,4 @@
-"""Who is connected, and what a consumer says of itself."""
+"""Connected clients, and the running info of consumers."""
 
 from __future__ import annotations
 

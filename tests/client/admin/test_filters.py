@@ -119,7 +119,7 @@ def test_names_are_those_of_the_namespace(broker: Broker) -> None:
     anyio.run(main, backend="trio")
 
 
-def test_some_fail_and_the_others_are_told(do_once: Do, broker: Broker) -> None:
+def test_failures_are_reported_with_the_other_answers(do_once: Do, broker: Broker) -> None:
     async def verb(admin: Admin) -> None:
         await admin.create_topic("T", 1)
         with FilterServer(broker) as one, FilterServer(broker) as two:

@@ -95,7 +95,7 @@ def test_a_brokers_id_of_nothing_or_of_another_topic_is_not_found(do_once: Do) -
     do_once(verb)
 
 
-def test_a_brokers_id_is_told_from_a_producers() -> None:
+def test_offset_ids_and_unique_ids_are_distinguished() -> None:
     assert _place("7F0000010000916B000000000000028E") is not None
     assert _place("7F00000118D214C415FD6C3B37F00003") is None
     assert _place("anything") is None

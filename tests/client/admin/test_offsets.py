@@ -1,4 +1,4 @@
-"""What queues hold, how far groups are, and setting them elsewhere."""
+"""Ranges of queues, offsets of groups, and resetting them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from trocket.client import (
 from .conftest import Do, send, until
 
 
-def test_offsets_tell_what_each_queue_holds(do: Do) -> None:
+def test_offsets_has_the_range_of_each_queue(do: Do) -> None:
     async def verb(admin: Admin) -> None:
         await admin.create_topic("T", 2)
         async with Producer(admin.client) as producer:
@@ -93,7 +93,7 @@ async def _is_past(admin: Admin, then_ms: int) -> bool:
     return admin.client.wall_ms() > then_ms
 
 
-def test_consumers_that_run_are_told_where_to_go_on(do: Do) -> None:
+def test_running_consumers_get_the_reset_offsets(do: Do) -> None:
     async def verb(admin: Admin) -> None:
         await admin.create_topic("T", 1)
         await send(admin, "T", *"abc")

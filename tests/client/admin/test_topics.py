@@ -61,7 +61,7 @@ def test_a_topic_that_cannot_be_made_is_refused_here(
     do_once(verb)
 
 
-def test_what_the_broker_refuses_is_told_in_its_words(do_once: Do) -> None:
+def test_a_refusal_has_the_brokers_text(do_once: Do) -> None:
     async def verb(admin: Admin) -> None:
         with pytest.raises(ServerError, match="conflict with system topic"):
             await admin.create_topic("TBW102")

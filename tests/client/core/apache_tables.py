@@ -1,4 +1,4 @@
-"""What Apache RocketMQ's own classes said: apache_tables.json, written by ApacheTables.java."""
+"""Results of Apache RocketMQ's own classes: apache_tables.json, written by ApacheTables.java."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ def info_of(**counts: int) -> TopicPublishInfo:
 
 
 def picked(strategy, info, count, *, index=None, **options) -> str:
-    """The brokers' names of so many picks, one after the other."""
+    """The brokers' names of the given number of picks, in order."""
     index = index or RoundRobinIndex(-1)
     queues = [strategy.select(info, index, **options) for _ in range(count)]
     return "".join(queue.broker_name for queue in queues)

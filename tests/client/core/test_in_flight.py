@@ -65,7 +65,7 @@ def test_failures_are_bounded_and_those_that_are_dropped_are_logged(caplog):
     for _ in range(FAILED_MAX):
         fail(in_flight)
     assert caplog.messages == [
-        "a message was not delivered, and the program never asked: the first"
+        "a message was not delivered, and the program did not look at its Delivery: the first"
     ]
     with pytest.raises(UndeliveredError, match=f"{FAILED_MAX} messages"):
         in_flight.raise_failures()

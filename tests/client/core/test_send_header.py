@@ -208,13 +208,13 @@ def test_a_frame_may_be_as_long_as_a_peer_takes_it_and_no_longer():
     fixed = len(framed(template, **message(body=b""))) - 4
     largest = bytes(FRAME_SIZE_MAX - fixed)
     assert decode_frame(framed(template, **message(body=largest))).body == largest
-    with pytest.raises(LocalProtocolError, match=f"a request of {FRAME_SIZE_MAX + 1} bytes"):
+    with pytest.raises(LocalProtocolError, match=f"the request has {FRAME_SIZE_MAX + 1} bytes"):
         framed(template, **message(body=largest + b"x"))
 
 
 @pytest.mark.parametrize("name", ["a", "i", "n", "Signature"])
 def test_a_constant_field_cannot_be_one_of_the_headers_own(name):
-    with pytest.raises(LocalProtocolError, match=f"the field '{name}' is the send's own"):
+    with pytest.raises(LocalProtocolError, match=f"'{name}' belongs to the header of a send"):
         SendTemplate("T", "G", ext={name: "x"})
 
 

@@ -77,7 +77,7 @@ def test_a_message_is_taken_when_its_tag_is_one_of_those_asked_for(tags, tag):
         assert tags_code(tag) in data.code_set  # the broker delivers it
 
 
-def test_two_tags_of_one_hash_code_are_told_apart():
+def test_two_tags_of_one_hash_code_are_distinguished():
     data = build_subscription("T", "Aa")
     assert data.code_set == {tags_code("BB")}
     assert matches(data, "Aa")

@@ -88,7 +88,7 @@ def test_a_refusal_says_what_and_where(name, words):
 @pytest.mark.parametrize("name", sorted(topics.NOT_ALLOWED_SEND_TOPICS))
 def test_only_a_broker_writes_to_its_own_topics(name):
     check_topic(name)
-    with pytest.raises(ValueError, match=f"the topic {name} belongs to RocketMQ itself"):
+    with pytest.raises(ValueError, match=f"the topic {name} is reserved for RocketMQ"):
         check_send_topic(name)
 
 
@@ -99,7 +99,7 @@ def test_placeholders_are_no_groups():
         (check_producer_group, "DEFAULT_PRODUCER"),
         (check_consumer_group, "DEFAULT_CONSUMER"),
     ):
-        with pytest.raises(ValueError, match=f"the group {name} is RocketMQ's placeholder"):
+        with pytest.raises(ValueError, match=f"the group {name} is a placeholder of RocketMQ"):
             check(name)
         with pytest.raises(ValueError, match="the group's name is blank"):
             check("")

@@ -1,4 +1,4 @@
-"""What a hostile class in Python comes to. The same in Java: tests/interop/filtersrv_workers.
+"""Attacks by hostile filter classes in Python. The same in Java: tests/interop/filtersrv_workers.
 
 `failure_of` checks after each attack that no process is left and that a good message gets through.
 """
@@ -111,7 +111,9 @@ async def test_a_list_that_grows_for_ever_runs_out_of_its_own_memory_only() -> N
     assert re.search(r"Wanted: MemoryError: +\(line \d+\)$", await attack(body))
 
 
-async def test_memory_that_it_keeps_is_missing_to_read_its_next_messages_and_that_is_told() -> None:
+async def test_memory_that_it_keeps_is_missing_to_read_its_next_messages_and_that_is_reported() -> (
+    None
+):
     body = "try:\n    while True: kept.append(bytearray(1 << 16))\nexcept MemoryError: return False"
     async with compiled(PYTHON, python_source(body, "kept = []")) as worker:
         large = [message(bytes(1 << 22))]
@@ -244,7 +246,7 @@ async def test_sys_exit_is_a_failure_like_another() -> None:
         ("import ctypes; ctypes.string_at(0)", "its process was ended by SIGSEGV"),
     ],
 )
-async def test_a_class_that_ends_its_process_is_told_of(body: str, end: str) -> None:
+async def test_a_class_that_ends_its_process_is_reported(body: str, end: str) -> None:
     assert await attack(body) == f"com.example.Wanted: {end}"
 
 
@@ -286,14 +288,14 @@ BITS = frames.BITS
     ],
 )
 async def test_garbage_in_the_pipe_ends_the_process(body: str) -> None:
-    assert await attack(body, ANSWER) == "com.example.Wanted: wrote to its pipe what is no answer"
+    assert await attack(body, ANSWER) == "com.example.Wanted: its process sent an invalid answer"
 
 
 async def test_an_answer_of_its_own_making_is_only_about_the_messages_it_was_asked_about() -> None:
     forged = f"os.write(4, HEAD.pack({BITS}, 2, 1) + b'\\1')\nreturn False"
     # Taken for the answer, or found out by the second one; in no case taken for the next one.
     outcome = await attack(forged, ANSWER)
-    assert outcome in ("[True]", "com.example.Wanted: wrote to its pipe what is no answer")
+    assert outcome in ("[True]", "com.example.Wanted: its process sent an invalid answer")
 
 
 async def test_half_an_answer_is_not_waited_for_longer_than_a_whole_one() -> None:
@@ -396,7 +398,7 @@ async def test_a_huge_text_of_an_exception_is_cut_and_makes_no_lines() -> None:
     assert len(outcome) <= REMARK_LENGTH_MAX
 
 
-async def test_an_exception_whose_text_raises_is_told_of() -> None:
+async def test_an_exception_whose_text_raises_is_reported() -> None:
     before = "class Odd(BaseException):\n    def __str__(self): raise SystemExit"
     outcome = await attack("raise Odd", before)
     assert "Wanted: Odd, whose text raises SystemExit" in outcome

@@ -64,12 +64,14 @@ def test_nothing_said_is_nothing_in_force() -> None:
 def test_other_systems_and_processors_are_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patched:
         patched.setattr(sys, "platform", "darwin")
-        with pytest.raises(FilterError, match=r"need Linux .*; this: darwin"):
+        with pytest.raises(FilterError, match=r"need Linux .*; this is darwin"):
             check_platform()
     monkeypatch.setattr(sys, "platform", "linux")
     uname = os.uname_result(("Linux", "host", "6.1", "#1", "riscv64"))
     monkeypatch.setattr(os, "uname", lambda: uname)
-    with pytest.raises(FilterError, match="need a processor of x86_64, aarch64; this is riscv64"):
+    with pytest.raises(
+        FilterError, match="need a processor of type x86_64, aarch64; this is riscv64"
+    ):
         check_platform()
 
 
@@ -127,7 +129,7 @@ def on_lesser_system(without: str) -> str:
 @pytest.mark.slow
 def test_where_there_is_no_seccomp_no_class_runs() -> None:
     assert on_lesser_system("seccomp") == (
-        "refused; uploaded classes cannot be locked in here, lacking: "
+        "refused; uploaded classes cannot be sandboxed here, lacking: "
         "system calls ([Errno 22] prctl: Invalid argument)"
     )
 
@@ -137,7 +139,7 @@ def test_where_there_is_no_seccomp_no_class_runs() -> None:
 def test_where_there_is_no_landlock_a_class_runs_only_as_another_user() -> None:
     said = on_lesser_system("landlock")
     assert re.match(
-        r"refused; .*lacking: files \(.*Function not implemented\), user \((root stays|only root)"
+        r"refused; .*lacking: files \(.*Function not implemented\), user \((it runs as|only root)"
         r"|runs; .*'user': '\d{10}'",
         said,
     )

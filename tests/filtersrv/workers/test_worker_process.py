@@ -62,8 +62,8 @@ def test_a_worker_ends_when_its_filter_server_is_killed(doing: str) -> None:
             os.close(worker)
 
 
-async def test_a_worker_of_somebody_else_starts_nothing() -> None:
-    """Its parent has ended before it could ask to be told of that."""
+async def test_a_worker_of_another_process_starts_nothing() -> None:
+    """A program whose parent ended before it could ask for the death signal."""
 
     class Orphan(type(PROGRAM)):  # type: ignore[misc]
         def settings(self):
@@ -104,7 +104,7 @@ async def test_an_answer_with_anothers_number_or_size_is_none() -> None:
     for answers in ({frames.DONE: 0}, {frames.REFUSED: 3}, {}):
         process, _ = await open_worker(PROGRAM, TIMEOUT_S)
         content = frames.pack_named("a.A", b"raise ValueError('long')")
-        with pytest.raises(WorkerEnded, match="what is no answer"):
+        with pytest.raises(WorkerEnded, match="sent an invalid answer"):
             await process.ask(frames.LOAD, content, answers, timeout_s=TIMEOUT_S, what="it")
         assert process.ended
         await process.aclose()
@@ -126,7 +126,7 @@ async def test_no_descriptors_left_is_an_error_of_the_filter(
 
     before = open_count()
     monkeypatch.setattr(os, "pipe", none_left)
-    with pytest.raises(NoWorkerError, match=r"no process is to be had: .*Too many open files"):
+    with pytest.raises(NoWorkerError, match=r"no process could be started: .*Too many open files"):
         await open_worker(PROGRAM, TIMEOUT_S)
     assert open_count() == before
 

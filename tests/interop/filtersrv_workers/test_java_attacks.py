@@ -33,7 +33,7 @@ pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.usefixtures("ja
 
 DENIED = "Permission denied|Operation not permitted|AccessDeniedException|Not permitted"
 OVERRAN = f"com.example.Wanted: took more than {SHORT_S * 1000:.0f} ms for 1 messages"
-GARBAGE = "com.example.Wanted: wrote to its pipe what is no answer"
+GARBAGE = "com.example.Wanted: its process sent an invalid answer"
 
 
 @pytest.fixture
@@ -185,7 +185,7 @@ async def test_no_name_is_looked_up() -> None:
         ("Runtime.getRuntime().halt(3); return true;", 3),
     ],
 )
-async def test_a_class_that_ends_its_process_is_told_of(body: str, status: int) -> None:
+async def test_a_class_that_ends_its_process_is_reported(body: str, status: int) -> None:
     outcome = await attack(body)
     assert outcome == f"com.example.Wanted: its process ended with status {status}"
 
@@ -299,5 +299,5 @@ async def test_between_the_batches_it_does_not_run() -> None:
 @pytest.mark.parametrize("name", ["../../etc/Wanted", "a;id", "-version", "@args", "a/b", "a b"])
 async def test_what_looks_like_a_path_or_a_shells_is_no_class_name(name: str) -> None:
     worker = WorkerFilter(JAVA, name, b"", PATIENT)
-    with pytest.raises(FilterCompileError, match="no class name"):
+    with pytest.raises(FilterCompileError, match="not a class name"):
         await worker.compile()

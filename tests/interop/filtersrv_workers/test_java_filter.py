@@ -286,7 +286,7 @@ async def test_without_a_jdk_the_error_says_so(
     shim = tmp_path / "bin" / "javac"
     shim.write_text("#!/bin/sh\n")
     shim.chmod(0o755)
-    with pytest.raises(FilterError, match=r"is none; set JAVA_HOME"):
+    with pytest.raises(FilterError, match=r"is not a JDK; set JAVA_HOME"):
         await worker.compile()
 
 
@@ -305,6 +305,6 @@ async def test_our_classes_are_compiled_once_and_only_where_nobody_else_writes(
     assert (await our_classes(jdk)).stat().st_mtime_ns == made
     for folder in (classes, cache):
         folder.chmod(0o777)
-        with pytest.raises(FilterError, match="is not ours alone to write"):
+        with pytest.raises(FilterError, match="can be changed by other users"):
             await our_classes(jdk)
         folder.chmod(0o755)

@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from trocket.store.config import MessageStoreConfig
-from trocket.store.disk.json_config import load_json
+from trocket.store.disk.json_config import load_newest
 from trocket.store.errors import CorruptRecordError, StoreError
 from trocket.store.format import UNIT_SIZE
 from trocket.store.message_store import GetMessageStatus, MessageStore
@@ -246,9 +246,10 @@ def check_config(disk: object, config: MessageStoreConfig, expected: Expectation
     """N1 for the configuration file: the old text or the new one."""
     path = f"{config.store_path_root_dir}/{CONFIG}"
     try:
-        text = load_json(disk, path, parse_config)  # type: ignore[arg-type]
+        found = load_newest(disk, path, parse_config)  # type: ignore[arg-type]
     except StoreError as error:
         return [f"N1: {CONFIG} cannot be loaded: {error}"]
+    text = None if found is None else found[0]
     if text in expected.texts:
         return []
     allowed = [each and each[:20] for each in expected.texts]

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from random import Random
 from typing import NamedTuple
 
-from trocket.store.disk.json_config import load_json
+from trocket.store.disk.json_config import load_newest
 from trocket.store.errors import CorruptRecordError, StoreError, StoreIOError
 from trocket.store.message_store import MessageStore
 
@@ -261,9 +261,10 @@ def check_json(case: Victim, disk: RecordingDisk, harm: Damage, warnings: list[s
     """The configuration: the newest text, or the one before and a word about it, or a refusal."""
     texts = [each.text for each in case.run.history.saved]
     try:
-        text = load_json(disk, f"{ROOT}/{CONFIG}", parse_config)
+        found = load_newest(disk, f"{ROOT}/{CONFIG}", parse_config)
     except CorruptRecordError:
         return "" if harm.path.startswith(f"{ROOT}/config/") else "the configuration is refused"
+    text = None if found is None else found[0]
     if text == texts[-1]:
         return ""
     if text in texts:

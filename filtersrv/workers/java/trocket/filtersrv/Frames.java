@@ -10,7 +10,7 @@ import java.util.Arrays;
 import java.util.LinkedHashMap;
 import java.util.Map;
 
-/** The pipes to the filter server. What goes through them is declared in `inside/frames.py`. */
+/** The pipes to the filter server. Their protocol is declared in `inside/frames.py`. */
 final class Frames {
     static final int COMPILE = 2;
     static final int LOAD = 3;
@@ -46,7 +46,7 @@ final class Frames {
         return ByteBuffer.wrap(content);
     }
 
-    /** What the frame read last was. */
+    /** The kind of the frame that was read last. */
     int kind() {
         return kind;
     }

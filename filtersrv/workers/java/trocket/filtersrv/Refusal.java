@@ -1,6 +1,6 @@
 package trocket.filtersrv;
 
-/** A source, or a class, is no filter; the text is for its author. */
+/** A source or a class is not a filter; the text is for its author. */
 final class Refusal extends Exception {
     private static final long serialVersionUID = 1L;
 

@@ -38,7 +38,7 @@ final class SourceCompiler {
             said, classes, diagnostics, options, null, Arrays.asList(new Source(className, source))).call();
         if (!done) {
             String errors = describe(diagnostics);
-            // A compiler that failed itself says so elsewhere.
+            // If the compiler itself failed, its output has the reason.
             throw new Refusal(errors.isEmpty() ? said.toString().trim() : errors);
         }
         Map<String, byte[]> compiled = classes.compiled();

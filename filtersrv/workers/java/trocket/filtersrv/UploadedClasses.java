@@ -3,7 +3,7 @@ package trocket.filtersrv;
 import java.util.Map;
 import org.apache.rocketmq.common.filter.MessageFilter;
 
-/** Loads the classes of one filter. What they may do, the system says, not this. */
+/** Loads the classes of one filter. The sandbox of the process restricts them, not this class. */
 final class UploadedClasses extends ClassLoader {
     static final String NAME = "upload";
 

@@ -16,7 +16,7 @@ import org.apache.rocketmq.common.filter.FilterContext;
 import org.apache.rocketmq.common.filter.MessageFilter;
 import org.apache.rocketmq.common.message.MessageExt;
 
-/** Answers the filter server: compiles a class, or loads one and asks it about messages. */
+/** Answers the filter server: compiles a class, or loads one and calls it with messages. */
 public final class Worker {
     /** The pipes, see `inside/launcher.py`. */
     private static final int REQUESTS = 3;
@@ -42,15 +42,15 @@ public final class Worker {
         try {
             new Worker(frames).serve();
         } catch (Throwable failure) {
-            complain(failure);
+            writeToStderr(failure);
             status = 1;
         }
-        // Threads of the filter do not hold us up.
+        // Do not wait for threads of the filter.
         Runtime.getRuntime().halt(status);
     }
 
-    /** Where the filter server looks when we are gone. */
-    private static void complain(Throwable failure) {
+    /** The filter server reads standard error after the process has ended. */
+    private static void writeToStderr(Throwable failure) {
         try {
             new FileOutputStream(FileDescriptor.err).write(describe(failure).getBytes(StandardCharsets.UTF_8));
         } catch (IOException full) {
@@ -96,7 +96,7 @@ public final class Worker {
         return new byte[0];
     }
 
-    /** Ask the filter about each message, and read all of them whatever it does. */
+    /** Call the filter with each message; all messages are read, even after a failure. */
     private void decide(int number, ByteBuffer content) throws IOException {
         int count = content.getInt();
         FilterContext context = new FilterContext();
@@ -124,7 +124,7 @@ public final class Worker {
         }
     }
 
-    /** Its class and text, and where in the source it comes from. */
+    /** The class and text of an exception, and the line of the source that threw it. */
     private static String describe(Throwable thrown) {
         String text;
         try {

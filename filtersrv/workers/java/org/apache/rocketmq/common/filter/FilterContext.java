@@ -1,6 +1,6 @@
 package org.apache.rocketmq.common.filter;
 
-/** On whose behalf a filter is asked. */
+/** The consumer group for which a filter is called. */
 public class FilterContext {
     private String consumerGroup;
 

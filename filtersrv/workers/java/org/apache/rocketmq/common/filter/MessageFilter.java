@@ -2,7 +2,7 @@ package org.apache.rocketmq.common.filter;
 
 import org.apache.rocketmq.common.message.MessageExt;
 
-/** What an uploaded class implements. */
+/** The interface that an uploaded class implements. */
 public interface MessageFilter {
     /** Whether the consumer group gets the message. An exception fails the whole pull. */
     boolean match(MessageExt msg, FilterContext context);

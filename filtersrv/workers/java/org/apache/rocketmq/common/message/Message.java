@@ -2,7 +2,7 @@ package org.apache.rocketmq.common.message;
 
 import java.util.Map;
 
-/** What a producer sent, to be read. */
+/** A message as it was sent; read-only. */
 public class Message {
     private final String topic;
     private final int flag;
@@ -38,7 +38,7 @@ public class Message {
         return properties.get(name);
     }
 
-    /** The same: the names of users and of RocketMQ lie side by side. */
+    /** The same as getProperty: user properties and those of RocketMQ are in one map. */
     public String getUserProperty(String name) {
         return getProperty(name);
     }

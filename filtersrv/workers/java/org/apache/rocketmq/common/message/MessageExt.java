@@ -9,7 +9,7 @@ import java.nio.charset.StandardCharsets;
 import java.util.HashMap;
 import java.util.Map;
 
-/** What a broker stored, to be read. */
+/** A message as a broker stored it; read-only. */
 public class MessageExt extends Message {
     private static final int PORT_SIZE = 4;
 
