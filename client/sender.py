@@ -239,7 +239,7 @@ class Sender:
     async def finish(self, sending: Sending, on_end: OnEnd) -> None:
         """Make all tries that are left, and say how they ended."""
         result: SendResult | None = None
-        # What stays if this task is cancelled, or has a bug: somebody waits for every message.
+        # What stays if this task is cancelled, or has a bug: the program waits for every message.
         failure: ClientError | None = ClosedError("it was closed before the message was confirmed")
         try:
             result = await self.send(sending)

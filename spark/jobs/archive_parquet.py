@@ -9,7 +9,7 @@ stored a message, in UTC. Any Parquet reader can read them. `_manifest.json` has
 offsets of each queue, `_checkpoint` is Spark's.
 
 Exactly once: the checkpoint has the offsets of a batch before the batch is read, and a batch
-replaces folders of its own name. Leftovers of a killed run are hidden, or replaced when the next
+replaces folders with its name. Leftovers of a killed run are hidden, or replaced when the next
 run repeats the batch. Nothing prevents two simultaneous runs on one archive: use flock in cron.
 
 `--compact DAYS` merges the batches of each hour into one folder, except for a topic's newest hour.

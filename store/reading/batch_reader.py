@@ -53,8 +53,8 @@ def collect_batches(
     Args:
       queue_offset: in [min_offset, max_offset) of the queue.
       wanted: limits and filters; the first record may exceed the limits. The tags code of an inner
-        batch is that of its own TAGS, usually none: 0, whatever its messages have; the filter gets
-        its own properties.
+        batch is that of the batch's TAGS, usually none: 0, whatever its messages have; the filter
+        gets the batch's properties.
       near_from: records from this physical offset on count as in memory.
       verify: called with each unit before it is used; raises CorruptRecordError. A bad unit after
         others ends the answer before it.

@@ -41,7 +41,7 @@ EXPECTED = {
     "quotes_by_tag": {"TRK": [98, 101, 104, 99, 103], "ZEN": [7, 8, 101]},
     "quotes_by_sql": {"TRK": [101, 104, 103], "APX": [49, 48]},
     "balances": {"alice": 700, "bob": 1000, "carol": 600},
-    "transactions_told": {
+    "transactions_answered": {
         "enough-money": "COMMIT_MESSAGE",
         "too-little-money": "ROLLBACK_MESSAGE",
         "dies-after-holding": "UNKNOW",

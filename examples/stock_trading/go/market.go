@@ -126,7 +126,7 @@ func (market *market) close() {
 	}
 }
 
-// latch opens when it has been counted down so many times.
+// latch opens when it has been counted down that often.
 type latch struct {
 	missing atomic.Int32
 	open    chan struct{}

@@ -50,10 +50,10 @@ type transactions struct {
 	book    *accountBook
 	missing *latch
 
-	mutex       sync.Mutex
-	told, asked map[string]string
-	placed      []string
-	repeated    []string
+	mutex           sync.Mutex
+	answered, asked map[string]string
+	placed          []string
+	repeated        []string
 }
 
 func newTransactions(market *market) *transactions {
@@ -63,9 +63,9 @@ func newTransactions(market *market) *transactions {
 			balances: map[string]int{"alice": 1000, "bob": 1000, "carol": 1000},
 			held:     map[string]bool{},
 		},
-		missing: newLatch(4), // two are asked about, two placed
-		told:    map[string]string{},
-		asked:   map[string]string{},
+		missing:  newLatch(4), // two are asked about, two placed
+		answered: map[string]string{},
+		asked:    map[string]string{},
 
 		repeated: []string{},
 	}
@@ -88,7 +88,7 @@ func (transactions *transactions) start() error {
 	return transactions.consume("placed", "exchange", everything, transactions.place)
 }
 
-// ExecuteLocalTransaction is called when the broker has the order and shows it to nobody yet.
+// ExecuteLocalTransaction is called when the broker has the order and shows it to no consumer yet.
 func (transactions *transactions) ExecuteLocalTransaction(
 	message *primitive.Message,
 ) primitive.LocalTransactionState {
@@ -103,7 +103,7 @@ func (transactions *transactions) ExecuteLocalTransaction(
 	}
 	transactions.mutex.Lock()
 	defer transactions.mutex.Unlock()
-	transactions.told[id] = stateNames[state]
+	transactions.answered[id] = stateNames[state]
 	say("transactions", "%s: held is %t, tells %s", message.Body, transactions.book.isHeld(id),
 		stateNames[state])
 	return state
@@ -117,7 +117,7 @@ func (transactions *transactions) state(id string) primitive.LocalTransactionSta
 	return primitive.RollbackMessageState
 }
 
-// CheckLocalTransaction is called when the broker was told nothing. It may be asked of another
+// CheckLocalTransaction is called when the broker got no answer. It may be asked of another
 // process: use the book.
 func (transactions *transactions) CheckLocalTransaction(
 	message *primitive.MessageExt,
@@ -160,10 +160,10 @@ func (transactions *transactions) report(results *report) {
 	defer transactions.mutex.Unlock()
 	results.mustBe("balances", map[string]int{"alice": 700, "bob": 1000, "carol": 600},
 		transactions.book.balances)
-	results.mustBe("transactions_told", map[string]string{
+	results.mustBe("transactions_answered", map[string]string{
 		"enough-money": "COMMIT_MESSAGE", "too-little-money": "ROLLBACK_MESSAGE",
 		"dies-after-holding": "UNKNOW", "dies-before-holding": "UNKNOW",
-	}, transactions.told)
+	}, transactions.answered)
 	results.mustBe("transactions_asked", map[string]string{
 		"dies-after-holding": "COMMIT_MESSAGE", "dies-before-holding": "ROLLBACK_MESSAGE",
 	}, transactions.asked)

@@ -61,7 +61,7 @@ final class Market implements AutoCloseable {
     private <T extends ClientConfig> T prepared(T client, String group) {
         client.setNamesrvAddr(namesrv);
         // A heartbeat that meets another of the same instance is left out, and nothing comes to a
-        // new consumer until the next one: 30 s later, if not told otherwise.
+        // new consumer until the next one: 30 s later by default.
         client.setInstanceName(name(group));
         client.setHeartbeatBrokerInterval(HEARTBEAT_MS);
         return client;

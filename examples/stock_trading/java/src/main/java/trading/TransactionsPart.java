@@ -37,7 +37,7 @@ final class TransactionsPart implements Part, TransactionListener {
     private final Market market;
     private final AccountBook book =
         new AccountBook(Map.of("alice", 1000, "bob", 1000, "carol", 1000));
-    private final Map<String, String> told = new TreeMap<>();
+    private final Map<String, String> answered = new TreeMap<>();
     private final Map<String, String> asked = new TreeMap<>();
     private final List<String> placed = new ArrayList<>();
     private final List<String> repeated = new ArrayList<>();
@@ -75,7 +75,7 @@ final class TransactionsPart implements Part, TransactionListener {
         market.await(missing);
     }
 
-    /** Called when the broker has the order and shows it to nobody yet. */
+    /** Called when the broker has the order and shows it to no consumer yet. */
     @Override
     public LocalTransactionState executeLocalTransaction(Message message, Object argument) {
         Order order = (Order) argument;
@@ -89,7 +89,7 @@ final class TransactionsPart implements Part, TransactionListener {
             case DIES_BEFORE_HOLDING -> LocalTransactionState.UNKNOW;
         };
         synchronized (this) {
-            told.put(order.id, state.name());
+            answered.put(order.id, state.name());
         }
         Report.say(name(), order.id + ": " + order.amount + " of " + order.account
             + (book.isHeld(order.id) ? " held" : " not held") + ", tells " + state);
@@ -100,7 +100,7 @@ final class TransactionsPart implements Part, TransactionListener {
         return book.hold(order.id, order.account, order.amount);
     }
 
-    /** Called when the broker was told nothing. Another process may be asked: use the book. */
+    /** Called when the broker got no answer. Another process may be asked: use the book. */
     @Override
     public LocalTransactionState checkLocalTransaction(MessageExt message) {
         String id = message.getKeys();
@@ -131,9 +131,9 @@ final class TransactionsPart implements Part, TransactionListener {
     @Override
     public synchronized void report(Report report) {
         report.mustBe("balances", Map.of("alice", 700, "bob", 1000, "carol", 600), book.balances());
-        report.mustBe("transactions_told", Map.of(
+        report.mustBe("transactions_answered", Map.of(
             "enough-money", "COMMIT_MESSAGE", "too-little-money", "ROLLBACK_MESSAGE",
-            "dies-after-holding", "UNKNOW", "dies-before-holding", "UNKNOW"), told);
+            "dies-after-holding", "UNKNOW", "dies-before-holding", "UNKNOW"), answered);
         report.mustBe("transactions_asked", Map.of(
             "dies-after-holding", "COMMIT_MESSAGE",
             "dies-before-holding", "ROLLBACK_MESSAGE"), asked);
