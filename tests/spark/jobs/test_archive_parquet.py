@@ -210,7 +210,7 @@ def test_faults_are_found_and_the_manifest_can_be_made_anew(place, spark, capsys
     assert place.kinds(capsys, "--offline", "--findings", "0") == []
     (place.out / "_manifest.json").write_text("no JSON")
     assert place.main(topic="TopicOrder") == 2
-    assert "_manifest.json is no manifest" in capsys.readouterr().err
+    assert "_manifest.json is not a manifest" in capsys.readouterr().err
     (place.out / "_manifest.json").unlink()
     assert place.main(topic="TopicOrder") == 2
     assert "--rebuild-manifest" in capsys.readouterr().err
@@ -267,7 +267,7 @@ def test_compaction_keeps_every_row_and_is_completed_when_it_broke_off(
         assert place.main("--compact", "0", topic=topic) == 2
     capsys.readouterr()
     assert place.main("--verify", topic="") == 2
-    assert "the next run" in capsys.readouterr().err
+    assert "run once without --verify" in capsys.readouterr().err
     assert place.main("--compact", "0", topic=topic) == 0
     assert len(list(place.out.rglob("batch=*"))) == 3  # but of the newest hour
     assert not (place.out / archive_compaction.JOURNAL).exists()

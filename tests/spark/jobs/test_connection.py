@@ -58,16 +58,16 @@ def test_flags_are_the_options_of_every_source_and_sink() -> None:
         ("=1", "'=1' is not KEY=VALUE"),
         (
             "numretry=1",
-            "has an option 'numretry'; did you mean numRetries",
+            "have no option 'numretry'; did you mean numRetries",
         ),
         (
             "secretKey=swordfish",
             "give secretKey with --secrets-file or in the variable ROCKETMQ_SECRET_KEY",
         ),
-        ("SECURITYTOKEN=swordfish", "give securityToken by --secrets-file"),
+        ("SECURITYTOKEN=swordfish", "give securityToken with --secrets-file"),
         (
             "batchSize=3",
-            "has an option 'batchSize'; did you mean pullBatchSize",
+            "have no option 'batchSize'; did you mean pullBatchSize",
         ),
     ],
 )
@@ -83,9 +83,9 @@ def test_an_option_that_cannot_be_is_wrong_use(capsys, flag, text) -> None:
 def test_values_are_checked_and_what_the_job_says_is_not_said_again() -> None:
     with pytest.raises(OptionError, match="numRetries must be a whole number, not 'x'"):
         reading(parsed("--option", "numRetries=x"), topic="T")
-    with pytest.raises(OptionError, match="--option topic: the job says it itself"):
+    with pytest.raises(OptionError, match="--option topic: the job sets it itself"):
         writing(parsed("--option", "topic=U"), topic="T")
-    with pytest.raises(OptionError, match="--option nameServer: the job says it itself"):
+    with pytest.raises(OptionError, match="--option nameServer: the job sets it itself"):
         client(parsed("--option", "nameServer=x"))
 
 

@@ -230,7 +230,7 @@ def test_an_audit_that_is_none_is_refused_before_anything_is_sent(filled, tmp_pa
 
 @pytest.mark.parametrize(
     ("flags", "text"),
-    [([], "--audit is needed"), (["--audit", "a", "--batch", "0"], "--batch must be")],
+    [([], "--audit is required"), (["--audit", "a", "--batch", "0"], "--batch must be")],
     ids=str,
 )
 def test_wrong_use_is_status_2(flags, text, capsys) -> None:

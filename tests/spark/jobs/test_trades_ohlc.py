@@ -162,7 +162,7 @@ def test_instruments_are_read_again_when_they_change(spark, tmp_path, caplog) ->
     assert "several rows of A" in caplog.text
     folder = tmp_path / "table"
     spark.createDataFrame([("A", 7)], "name string, lot int").write.parquet(str(folder))
-    with pytest.raises(JobError, match="has no column 'symbol', but name, lot"):
+    with pytest.raises(JobError, match="has no column 'symbol', only name, lot"):
         Instruments(spark, str(folder), every=2)
 
 
