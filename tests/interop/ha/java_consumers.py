@@ -39,7 +39,7 @@ class JavaConsumers:
             pair.kill(pair.master)
             # It may have so much from the master, and has the rest from the slave.
             assert 2 * len(QUEUES) * (CACHED_MAX + PULLED_MAX) < COUNT - HELD_AFTER
-            peer.go_on(RUNNING)
+            peer.resume(RUNNING)
             consume(peer, FRESH, pair)
             for by in (RUNNING, FRESH):
                 wait_received(peer, by, COUNT)
