@@ -1,4 +1,4 @@
-"""The Delivery of `send_soon`, and the buffer that bounds how much is under way."""
+"""Delivery of a `send_soon`, and the buffer that limits how many messages are unconfirmed."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from ..client.message import Message, SendResult
 from .loop_thread import WAIT_S, Waiter
 
 PART: Final = 4
-"""A thread that waited for room goes on when this part of the buffer is free."""
+"""A thread that waits for room resumes when this part (1/PART) of the buffer is free."""
 
 
 class Delivery(DeliveryState[Exception]):
-    """A message on its way: what `Producer.send_soon` gives.
+    """A message of `Producer.send_soon` and its outcome.
 
     Its `error` is a ClientError, unless a serializer or an interceptor raised something else.
 
@@ -52,7 +52,7 @@ class Delivery(DeliveryState[Exception]):
 
 
 class SendBuffer:
-    """What `send_soon` has under way: threads wait for room, and for the end.
+    """The unconfirmed messages of `send_soon`: threads wait for room, and for the outcome.
 
     Args:
       count_max: messages.
@@ -62,12 +62,12 @@ class SendBuffer:
     def __init__(self, count_max: int, size_max: int) -> None:
         self._pid = os.getpid()
         self._generation = process.generation()
-        # Guards what follows; in a forked child it is not touched.
+        # Guards the fields below. A forked child must not use it: it may be locked there.
         self._condition = threading.Condition()
         self._in_flight: InFlight[Exception] = InFlight(count_max, size_max)
         self._under_way: set[Delivery] = set()
         self._waiters: dict[Delivery, list[Waiter[None]]] = {}
-        # Waking a thread is dear: it finds room for this many messages.
+        # Waking a thread costs as much as sending several messages, so it finds room for these.
         self._free_count = max(count_max // PART, 1)
         self._is_wanted = False  # a thread waits, and was not notified since
         self._is_closed = False
@@ -117,20 +117,20 @@ class SendBuffer:
             raise TimeoutError(f"the message was not confirmed within {timeout_s:.3g} s")
 
     def close(self) -> None:
-        """Let nothing in any more."""
+        """Refuse new messages, and wake the threads that wait for room."""
         with self._condition:
             self._is_closed = True
             self._condition.notify_all()
 
     def give_up(self) -> None:
-        """Give up what is still under way: it will not be confirmed."""
+        """Give up all unconfirmed messages, with a ClosedError."""
         for delivery in list(self._under_way):
             self.leave(delivery, None, ClosedError("the producer was closed before the answer"))
 
     # For the loop's thread
 
     def leave(self, delivery: Delivery, result: SendResult | None, error: Exception | None) -> None:
-        """Settle a message that is confirmed or given up; a second time has no effect."""
+        """Set the outcome of a message, and remove it; a second call has no effect."""
         in_flight = self._in_flight
         with self._condition:
             if delivery not in self._under_way:
@@ -141,7 +141,7 @@ class SendBuffer:
                 for waiter in self._waiters.pop(delivery, ()):
                     waiter.set(None)
             if self._is_wanted and in_flight.has_room(0, self._free_count):
-                # Once: it takes some messages until the thread runs.
+                # Notify once: more messages may leave before the thread runs.
                 self._is_wanted = False
                 self._condition.notify_all()
 

@@ -1,4 +1,4 @@
-"""Sending, for programs with threads."""
+"""Producer for programs with threads."""
 
 from __future__ import annotations
 
@@ -76,14 +76,14 @@ class Producer(Member[AsyncProducer]):
                 raise
             logger.exception("messages were not delivered when the producer was closed")
         except BaseException as interrupt:
-            # Ctrl-C while it waited: the rest is given up.
+            # Ctrl-C during the wait: unconfirmed messages are given up.
             exit_info = type(interrupt), interrupt, interrupt.__traceback__
             raise
         finally:
             loop_object.close(exit_info)
 
     def close(self) -> None:
-        """Wait for what `send_soon` took, and leave.
+        """Wait until all messages of `send_soon` are confirmed or given up, and close the producer.
 
         The second time, and in a forked child, it does nothing.
 
@@ -140,7 +140,7 @@ class Producer(Member[AsyncProducer]):
         selector: Selector | None,
         timeout_s: float | None,
     ) -> None:
-        """`send` in the loop: without a task if nothing but the answer is to be waited for."""
+        """`send` in the loop; it takes no task if only the answer has to be waited for."""
         sender = self._inner.sender
         on_end = partial(_answer, loop_object, waiter)
         try:
@@ -165,7 +165,7 @@ class Producer(Member[AsyncProducer]):
         queue: MessageQueue | None = None,
         timeout_s: float | None = None,
     ) -> Delivery:
-        """Send a message without waiting for its confirmation, or for anything but room.
+        """Send a message without waiting for its confirmation; wait for room in the buffer only.
 
         Waits while the buffer is full (`send_buffer_count_max`, `send_buffer_size_max`). Messages
         of one thread are sent in order; those to one queue may change places if one is tried
@@ -177,7 +177,7 @@ class Producer(Member[AsyncProducer]):
         loop_object = self._opened()
         loop_object.check_thread()
         body = message.body
-        # What a serializer will make of other bodies only the loop finds out, and counts.
+        # A serializer runs in the loop, so the size of other bodies is not known here.
         size = len(body) if isinstance(body, bytes | str | bytearray | memoryview) else 0
         delivery = Delivery(message, size, self._buffer)
         context = loop_object.thread.context_for() if self._has_interceptors else None
@@ -186,7 +186,7 @@ class Producer(Member[AsyncProducer]):
         return delivery
 
     def drain(self) -> None:
-        """Wait until everything that `send_soon` took is confirmed or given up.
+        """Wait until all messages of `send_soon` are confirmed or given up.
 
         Raises: UndeliveredError: some were given up, and their Delivery was not looked at.
         """
@@ -208,7 +208,7 @@ def _answer(
     result: SendResult | None,
     error: ClientError | None,
 ) -> None:
-    """Let the calling thread of a `send` go on."""
+    """Give the outcome of a `send` to the thread that waits for it."""
     loop_object.waiters.discard(waiter)
     if result is not None:
         waiter.set(result)

@@ -1,4 +1,4 @@
-"""The way of `send_soon` into the loop: a deque that threads fill, one wake-up for many messages.
+"""Queue of `send_soon`: messages of calling threads, taken by one task in the loop.
 
 A calling thread appends to the queue and goes on. It wakes the loop only if the loop does not know
 yet that there is something; one task then takes all that is there, in order.
@@ -21,7 +21,7 @@ from .delivery import Delivery, SendBuffer
 from .loop_object import LoopObject
 
 CHUNK: Final = 64
-"""Messages encoded in one go, before the loop writes and reads: they share a system call."""
+"""Messages encoded before the loop writes and reads again: they share a system call."""
 
 
 class QueuedSend(NamedTuple):
@@ -54,11 +54,11 @@ class SendQueue:
         self._queue: deque[QueuedSend] = deque()
         self._is_woken = False
         self._is_running = False
-        # Messages that the sender has under way: `drain` of the async producer does not see them.
+        # Messages that were sent without the async producer, so its `drain` does not count them.
         self._sending_count = 0
         self._idle = asyncio.Event()
         self._loop_object: LoopObject
-        # Bound once: each object that a message under way needs is one more for the collector.
+        # Bound once: fewer objects for each unconfirmed message, and so fewer garbage collections.
         self._take_end = self._on_end
 
     def put(self, loop_object: LoopObject, send: QueuedSend) -> None:
@@ -98,7 +98,7 @@ class SendQueue:
             self._idle.set()
 
     def _begin_send(self, send: QueuedSend) -> bool:
-        """The usual case, without a task; False: something has to be waited for first."""
+        """Begin a send without a task. False: the route or the connection has to be waited for."""
         try:
             on_end = partial(self._take_end, send.delivery)
             if not self._sender.begin(self._sending(send), self._loop_object.spawn, on_end):
@@ -116,7 +116,7 @@ class SendQueue:
     async def _send(self, send: QueuedSend) -> None:
         delivery = send.delivery
         try:
-            # Awaited here, not in another task: what is behind it stays behind it.
+            # Awaited here, not in a new task, so that later messages stay behind it.
             if send.context is None:
                 on_end = partial(self._take_end, delivery)
                 await self._sender.begin_when_ready(
@@ -140,13 +140,13 @@ class SendQueue:
             self._idle.set()
 
     async def _send_in_context(self, send: QueuedSend) -> None:
-        """With interceptors, which find the caller's context variables."""
+        """Send in the caller's context, whose variables interceptors read."""
         delivery = send.delivery
         sending = self._inner.send_soon(
             delivery.message, queue=send.queue, timeout_s=send.timeout_s
         )
         sent = await asyncio.get_running_loop().create_task(sending, context=send.context)
-        # The blocking buffer reports what the program did not look at, not the async one.
+        # The blocking buffer reports failures that were not looked at; the async one must not.
         sent.look_at()
         self._loop_object.spawn(self._follow, delivery, sent)
 

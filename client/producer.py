@@ -67,7 +67,7 @@ class Producer(Participant):
         super().__init__(client, client_options, group, check_producer_group)
         self._sender = Sender(self._client, self._group, config)
         self._buffer = SendBuffer(config.send_buffer_count_max, config.send_buffer_size_max)
-        # Bound once: each object that a message under way needs is one more for the collector.
+        # Bound once: fewer objects for each unconfirmed message, and so fewer garbage collections.
         self._take_end = self._finish
         self._replies = RequestReply(self._client, self._group, self._sender)
         self._processors: dict[int, Processor] = {

@@ -27,10 +27,10 @@ from .packer import Packer
 from .send_options import ProducerConfig
 
 OnEnd: TypeAlias = Callable[[SendResult | None, ClientError | None], None]
-"""Called once in the loop, with the one or the other; must not raise."""
+"""Called once, in the loop, with the result or the error; must not raise."""
 
 Finish: TypeAlias = Callable[[Sending, OnEnd], Coroutine[Any, Any, None]]
-"""Makes the tries that are left."""
+"""Makes the remaining tries."""
 
 Spawn: TypeAlias = Callable[[Finish, Sending, OnEnd], None]
 """Runs `Finish` with its arguments in the background; may raise a ClientError."""
@@ -61,7 +61,7 @@ class Sender:
             first_index=partial(random.getrandbits, 31),
         )
         self.packer: Packer = Packer(client, group, config)
-        # Bound once: each object that a message under way needs is one more for the collector.
+        # Bound once: fewer objects for each unconfirmed message, and so fewer garbage collections.
         self._take_answer = self._on_answer
 
     def sending(
@@ -106,10 +106,10 @@ class Sender:
             await connection.wait_writable()
         return connection
 
-    # Waiting
+    # Sends that wait
 
     async def send(self, sending: Sending) -> SendResult:
-        """Make all tries that are left.
+        """Make the remaining tries.
 
         Raises: as `Producer.send`.
         """
@@ -154,10 +154,10 @@ class Sender:
         elif isinstance(failure, ServerError) and failure.code == ResponseCode.TOPIC_NOT_EXIST:
             self._client.forget_route(topic)
 
-    # Without waiting: a task, its context and two events cost as much as the rest of a send
+    # Sends without a task: a task, its context and two events cost as much as the rest of a send
 
     def begin(self, sending: Sending, spawn: Spawn, on_end: OnEnd) -> bool:
-        """Make the first try by a plain call, and all others in the background.
+        """Make the first try in this call, and the others in the background.
 
         False: nothing was sent, and `on_end` will not be called: the route or the connection is not
         there, or the connection has no room.
@@ -172,7 +172,7 @@ class Sender:
         connection = client.open_connection(address) if address else None
         if connection is None or connection.is_backed_up:
             return False
-        # As `_submit`, without its call: most sends come this way.
+        # The body of `_submit`, inlined: most sends take this path.
         sending.address = connection.address
         opaque = client.next_opaque()
         connection.submit(
@@ -223,7 +223,7 @@ class Sender:
         client = self._client
         try:
             if not isinstance(answer, RemotingCommand):
-                # A client that was closed ends its connections: that is the reason then.
+                # Closing the client ends its connections: report that it was closed instead.
                 client.check_open()
             is_over = sending.take(answer, client.now_s())
             if sending.failure is not None:
@@ -237,9 +237,9 @@ class Sender:
             on_end(sending.result, sending.error)
 
     async def finish(self, sending: Sending, on_end: OnEnd) -> None:
-        """Make all tries that are left, and say how they ended."""
+        """Make the remaining tries, and call `on_end` with the outcome."""
         result: SendResult | None = None
-        # What stays if this task is cancelled, or has a bug: the program waits for every message.
+        # The outcome if this task is cancelled or fails: `on_end` must be called in any case.
         failure: ClientError | None = ClosedError("it was closed before the message was confirmed")
         try:
             result = await self.send(sending)

@@ -46,10 +46,10 @@ Selector: TypeAlias = Callable[[Sequence[MessageQueue], Message], MessageQueue]
 """Chooses the queue of a message among all of its topic."""
 
 RETRY_PAUSE_S: Final = 0.1
-"""Before a broker that was not there is tried again, twice as long each time. (RocketMQ: none.)"""
+"""Pause before an unreachable broker is tried again; doubled each time. (RocketMQ: none.)"""
 
 TRY_TIME_MIN_S: Final = 0.001
-"""Time of a first try whose send had none left: the answer then says what happened."""
+"""Least time of a first try, if none is left: its answer then shows what happened."""
 
 RETRY_CODES: Final = frozenset(
     {
@@ -62,7 +62,7 @@ RETRY_CODES: Final = frozenset(
         ResponseCode.NOT_IN_CURRENT_UNIT,
     }
 )
-"""Refusals after which another try is worth while. Source: DefaultMQProducer.retryResponseCodes."""
+"""Refusals that are tried again. Source: DefaultMQProducer.retryResponseCodes."""
 
 _SEND: Final = "SEND_MESSAGE_V2"
 _SUCCESS: Final = int(ResponseCode.SUCCESS)
@@ -100,12 +100,12 @@ class SendPolicy:
     def select(
         self, info: TopicPublishInfo, last_broker_name: str | None, now_s: float
     ) -> MessageQueue:
-        """The next queue in turn, not of the broker that just failed if there is another."""
+        """The next queue in turn; of another broker than the one that just failed, if there is one."""
         index = self._indexes.get(info.topic)
         if index is None:
             index = self._indexes[info.topic] = RoundRobinIndex(self._first_index())
         if last_broker_name is None and not self.is_learning:
-            # The strategy would do the same; most sends take this way.
+            # The strategy would choose the same queue; most sends take this path.
             return info.queues[index.next() % len(info.queues)]
         queue = self._strategy.select(
             info, index, now_ms=now_s * 1000, last_broker_name=last_broker_name
@@ -114,7 +114,7 @@ class SendPolicy:
         return queue
 
     def note(self, broker_name: str, elapsed_s: float, now_s: float, *, is_failed: bool) -> None:
-        """Learn from a try, where brokers are avoided by latency."""
+        """Note the latency of a try, if slow brokers are avoided."""
         self._strategy.update(broker_name, elapsed_s * 1000, is_failed, True, now_s * 1000)
 
 
@@ -305,5 +305,5 @@ class Sending:
         return error
 
     def restart(self, now_s: float) -> None:
-        """Give the tries that follow the whole time: the caller does not wait for them."""
+        """Restart the timeout for the remaining tries, for which the caller does not wait."""
         self.start_s = self._begin_s = now_s

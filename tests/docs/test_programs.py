@@ -19,7 +19,8 @@ from trocket.testing import Broker
 
 REMARK = re.compile(r"|not run: .+|pytest( .+)?|goes on|until SIGTERM")
 OF_A_BUSY_MACHINE = re.compile(
-    r"^.*(took \d+ ms, in which no other client was served|the event loop was \d+ ms late).*\n", re.M
+    r"^.*(took \d+ ms, in which no other client was served|the event loop was \d+ ms late).*\n",
+    re.M,
 )
 """Lines of the broker's log that depend on what else the machine does."""
 TIMEOUT_S = 120
