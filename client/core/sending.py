@@ -100,7 +100,7 @@ class SendPolicy:
     def select(
         self, info: TopicPublishInfo, last_broker_name: str | None, now_s: float
     ) -> MessageQueue:
-        """The next queue in turn; of another broker than the one that just failed, if there is one."""
+        """The next queue in turn, of another broker than the one that just failed if possible."""
         index = self._indexes.get(info.topic)
         if index is None:
             index = self._indexes[info.topic] = RoundRobinIndex(self._first_index())
