@@ -174,7 +174,10 @@ def test_a_broker_that_registers_too_many_queues_has_no_route_for_that_topic(cap
     )
     assert answer.code == 0
     assert namesrv.routes.topics.topics() == ["Good", "Priority"]
-    assert "'Many' of b not kept: the member readQueueNums is 2147483647" in caplog.text
+    assert (
+        "topic 'Many' of broker b is not registered: the member readQueueNums is 2147483647"
+        in caplog.text
+    )
 
 
 @pytest.mark.parametrize("broker_id", [-1, -(2**63)])
