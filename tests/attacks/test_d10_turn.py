@@ -195,7 +195,7 @@ async def test_a_held_pull_that_fails_costs_its_own_connection_only() -> None:
         answered.append(held)
         return True
 
-    service = PullRequestHoldService(resume)
+    service = PullRequestHoldService(resume, elapsed_s=lambda: 0.0)
     for held in pulls:
         service.hold(held)
     service.notify_messages([("T", 0)])

@@ -24,7 +24,7 @@ class Resumed:
 
 def test_only_the_pulls_of_the_queues_with_messages_are_tried() -> None:
     resumed = Resumed()
-    service = PullRequestHoldService(resumed)
+    service = PullRequestHoldService(resumed, elapsed_s=lambda: 0.0)
     first, second, other = held_pull(), held_pull(), held_pull(queue_id=1)
     for held in (first, second, other):
         assert service.hold(held)
@@ -38,7 +38,7 @@ def test_only_the_pulls_of_the_queues_with_messages_are_tried() -> None:
 
 def test_a_pull_whose_time_is_over_is_answered_and_the_others_stay() -> None:
     resumed = Resumed()
-    service = PullRequestHoldService(resumed)
+    service = PullRequestHoldService(resumed, elapsed_s=lambda: 0.0)
     early, late = held_pull(deadline_s=5), held_pull(deadline_s=9)
     service.hold(early)
     service.hold(late)
@@ -53,7 +53,7 @@ def test_a_pull_whose_time_is_over_is_answered_and_the_others_stay() -> None:
 
 def test_the_pulls_of_a_closed_connection_go_without_an_answer() -> None:
     resumed = Resumed()
-    service = PullRequestHoldService(resumed)
+    service = PullRequestHoldService(resumed, elapsed_s=lambda: 0.0)
     channel = FakeChannel()
     service.hold(held_pull(channel=channel))
     channel.closed = True
@@ -64,7 +64,7 @@ def test_the_pulls_of_a_closed_connection_go_without_an_answer() -> None:
 
 def test_one_pull_too_many_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pull_request_hold, "HELD_PULLS_MAX", 1)
-    service = PullRequestHoldService(Resumed())
+    service = PullRequestHoldService(Resumed(), elapsed_s=lambda: 0.0)
     assert service.hold(held_pull())
     assert not service.hold(held_pull())
     assert service.count == 1
