@@ -49,6 +49,8 @@ class Options:
     def arguments(self) -> list[str]:
         """The command line of pytest."""
         words = ["-c", str(Path(__file__).with_name("pytest.ini")), "-q", "--tb=no", "-rN"]
+        # pytest would load a conftest.py of the folder in which the command is run.
+        words.append("--noconftest")
         words += [word for name in PLUGINS for word in ("-p", name)]
         if self.parallel > 1:
             words += ["-n", str(self.parallel), "--dist", "loadscope"]
