@@ -87,8 +87,7 @@ class SendBuffer:
             if self._is_closed:
                 raise ClosedError("the producer was closed meanwhile")
             self._under_way.add(delivery)
-            in_flight.count += 1
-            in_flight.size += size
+            in_flight.enter(size)
 
     def drain(self) -> None:
         """Wait until everything is confirmed or given up.

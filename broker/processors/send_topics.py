@@ -80,7 +80,6 @@ class SendTopics:
         self._kinds = kinds
         self._random = random
         self._when_registered = when_registered
-        self._new: set[str] = set()  # topics whose registration was not requested yet
         self._waiting: dict[str, list[Callable[[], None]]] = {}  # sends to resume, by topic
         self._failures = FailureLog(logger)
 
@@ -119,7 +118,7 @@ class SendTopics:
             )
         if config is None:
             config = self._create(request, topic, channel)
-        if topic in self._new or topic in self._waiting:
+        if topic in self.checked and topic not in CLOSED_TOPICS:  # it is new
             self._await_registration(topic)
         return config
 
@@ -146,7 +145,7 @@ class SendTopics:
                     topic, queue_count=1, perm=PERM_READ | PERM_WRITE, sys_flag=sys_flag
                 )
         except Postponed:
-            self._note_new(topic)
+            self.checked.add(topic)
             raise
         if config is None:
             raise RequestRefused(
@@ -154,13 +153,8 @@ class SendTopics:
                 self._topics.refuse_new(topic)
                 or f"topic[{topic}] not exist, apply first please!{FAQ_HELP}",
             )
-        self._note_new(topic)
-        return config
-
-    def _note_new(self, topic: str) -> None:
-        """Make the sends to a new topic wait for its registration."""
-        self._new.add(topic)
         self.checked.add(topic)
+        return config
 
     def _await_registration(self, topic: str) -> None:
         """Postpone a send to a new topic until the name servers know it; the order is kept.
@@ -170,7 +164,6 @@ class SendTopics:
         """
         waiting = self._waiting.get(topic)
         if waiting is None:
-            self._new.discard(topic)
             if not self._when_registered(topic, partial(self._registered, topic)):
                 self.checked.discard(topic)
                 return
