@@ -20,6 +20,7 @@ from random import Random
 import trio
 
 from ..common.supervision import FailureLog, Supervisor
+from ..native import choice
 from ..remoting.client import RemotingClient
 from ..remoting.server import RemotingServer
 from ..remoting.turn import Turn
@@ -250,8 +251,11 @@ class BrokerController:
             if not self.store.is_slave:
                 await self._deliver(services)
             logger.info(
-                "the broker %s listens on %s", self.config.broker_name, self.listen_addresses
-            )
+                "the broker %s listens on %s, in %s",
+                self.config.broker_name, self.listen_addresses, choice.description,
+            )  # fmt: skip
+            if choice.is_stale:
+                logger.warning("the broker is slower than it could be: %s", choice.description)
             task_status.started()
             await trio.sleep_forever()
 

@@ -20,6 +20,7 @@ from trocket.store.message_store import MessageStore
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = (
+    "native",
     "common",
     "remoting",
     "store",

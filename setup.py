@@ -1,0 +1,25 @@
+"""The C extension of the package; everything else about it is in pyproject.toml.
+
+`optional`: where it cannot be built, for want of a C compiler, trocket runs in pure Python.
+"""
+
+import runpy
+from pathlib import Path
+
+from setuptools import Extension, setup
+
+FOLDER = Path(__file__).parent / "native"
+sources = runpy.run_path(str(FOLDER / "sources.py"))
+
+setup(
+    script_name="setup.py",  # which is not a module of the package in the same folder
+    ext_modules=[
+        Extension(
+            "trocket.native._native",
+            sorted(f"native/{path.name}" for path in FOLDER.glob("*.c")),
+            depends=sorted(f"native/{path.name}" for path in FOLDER.glob("*.h")),
+            define_macros=[("TROCKET_SOURCES_CRC", str(sources["sources_crc"](FOLDER)))],
+            optional=True,
+        )
+    ],
+)
