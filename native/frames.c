@@ -3,9 +3,7 @@
    Pure Python: remoting/codec.py, which has the layout. */
 #include "native.h"
 
-#define FRAME_START_SIZE 8
-#define HEADER_SIZE 21 /* code, language, version, opaque, flag, size of remark, size of fields */
-#define ROCKETMQ 1     /* the serialization of the header */
+#define ROCKETMQ 1 /* the serialization of the header */
 
 static PyObject *
 new_text(Span span)
@@ -80,7 +78,7 @@ add_field(State *state, PyObject *fields, Span name, Span value)
 }
 
 /* Cut the next field off a header's fields; 0: they are malformed. */
-static int
+int
 next_field(Span *fields, Span *name, Span *value)
 {
     const uint8_t *at = fields->bytes;
@@ -154,34 +152,38 @@ typedef struct {
     Py_ssize_t fields_max;
 } Reading;
 
-/* Decode the frame at the beginning of `data`, and set its size.
-   NULL without an exception: it is not complete or not usual. */
-static PyObject *
-decode_frame(State *state, const Reading *reading, Span data, size_t *frame_size)
+/* The parts of the frame at the beginning of `data`; 0: it is not complete or not usual. */
+int
+next_frame(Span data, size_t frame_size_max, size_t header_size_max, Frame *frame)
 {
     if (data.size < FRAME_START_SIZE + HEADER_SIZE)
-        return NULL;
+        return 0;
     size_t length = load_u32(data.bytes), mark = load_u32(data.bytes + 4);
     size_t header_size = mark & 0xFFFFFF;
-    if (mark >> 24 != ROCKETMQ || length < 4 || length > reading->frame_size_max ||
+    if (mark >> 24 != ROCKETMQ || length < 4 || length > frame_size_max ||
         length > data.size - 4 || header_size > length - 4 || header_size < HEADER_SIZE ||
-        header_size > reading->header_size_max)
-        return NULL;
-    const uint8_t *header = data.bytes + FRAME_START_SIZE;
-    size_t remark_size = load_u32(header + 13), fields_size = load_u32(header + 17);
+        header_size > header_size_max)
+        return 0;
+    frame->header = data.bytes + FRAME_START_SIZE;
+    size_t remark_size = load_u32(frame->header + 13), fields_size = load_u32(frame->header + 17);
     if (remark_size != 0 || fields_size > header_size - HEADER_SIZE)
-        return NULL;
-    PyObject *fields;
-    if (fields_size == 0)
-        fields = Py_NewRef(reading->no_fields);
-    else
-        fields = decode_fields(state, (Span){header + HEADER_SIZE, fields_size},
-                               reading->fields_max);
+        return 0;
+    frame->fields = (Span){frame->header + HEADER_SIZE, fields_size};
+    frame->body = (Span){frame->header + header_size, length - 4 - header_size};
+    frame->size = 4 + length;
+    return 1;
+}
+
+/* NULL without an exception: its fields are not usual. */
+static PyObject *
+decode_frame(State *state, const Reading *reading, const Frame *frame)
+{
+    PyObject *fields = frame->fields.size == 0
+                           ? Py_NewRef(reading->no_fields)
+                           : decode_fields(state, frame->fields, reading->fields_max);
     if (fields == NULL)
         return NULL;
-    *frame_size = 4 + length;
-    Span body = {header + header_size, length - 4 - header_size};
-    return make_command(state, reading->command_class, fields, header, body);
+    return make_command(state, reading->command_class, fields, frame->header, frame->body);
 }
 
 PyObject *
@@ -203,9 +205,10 @@ decode_frames(PyObject *module, PyObject *const *arguments, Py_ssize_t count)
     if (!PyBytes_CheckExact(received))
         return PyLong_FromLong(0);
     Span data = span_of(received);
-    size_t size = data.size, frame_size = 0;
-    while (data.size) {
-        PyObject *command = decode_frame(state, &reading, data, &frame_size);
+    size_t size = data.size;
+    Frame frame;
+    while (next_frame(data, reading.frame_size_max, reading.header_size_max, &frame)) {
+        PyObject *command = decode_frame(state, &reading, &frame);
         if (command == NULL) {
             if (PyErr_Occurred())
                 return NULL;
@@ -215,8 +218,8 @@ decode_frames(PyObject *module, PyObject *const *arguments, Py_ssize_t count)
         Py_DECREF(command);
         if (failed)
             return NULL;
-        data.bytes += frame_size;
-        data.size -= frame_size;
+        data.bytes += frame.size;
+        data.size -= frame.size;
     }
     return PyLong_FromSize_t(size - data.size);
 }

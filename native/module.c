@@ -26,6 +26,16 @@ bytes_argument(PyObject *argument, Span *span)
 }
 
 int
+number_of(PyObject *argument, int64_t low, int64_t high, int64_t *number)
+{
+    if (!PyLong_Check(argument))
+        return 0;
+    int overflow;
+    *number = PyLong_AsLongLongAndOverflow(argument, &overflow);
+    return !overflow && *number >= low && *number <= high;
+}
+
+int
 buffer_reserve(Buffer *buffer, size_t more)
 {
     if (more <= buffer->capacity - buffer->size)
@@ -58,6 +68,12 @@ buffer_free(Buffer *buffer)
 static PyMethodDef functions[] = {
     FUNCTION(decode_frames),
     FUNCTION(find_property),
+    FUNCTION(index_entries),
+    FUNCTION(index_put),
+    FUNCTION(pack_batch),
+    FUNCTION(pack_sends),
+    FUNCTION(fill_answer),
+    FUNCTION(batch_ids),
     {NULL, NULL, 0, NULL},
 };
 
@@ -69,6 +85,23 @@ execute(PyObject *module)
     state->one = PyLong_FromLong(1);
     if (state->one == NULL)
         return -1;
+    struct {
+        PyObject **name;
+        const char *text;
+    } names[] = {
+        {&state->magic, "magic"},
+        {&state->topic_field, "topic_field"},
+        {&state->topic_hash, "topic_hash"},
+        {&state->tail, "tail"},
+        {&state->next_offset, "next_offset"},
+        {&state->committed_offset, "committed_offset"},
+        {&state->write_queue_nums, "write_queue_nums"},
+    };
+    for (size_t at = 0; at < sizeof names / sizeof names[0]; at++) {
+        *names[at].name = PyUnicode_InternFromString(names[at].text);
+        if (*names[at].name == NULL)
+            return -1;
+    }
     return PyModule_AddIntConstant(module, "sources_crc", (long)TROCKET_SOURCES_CRC);
 }
 
@@ -79,6 +112,13 @@ traverse(PyObject *module, visitproc visit, void *arg)
     if (state == NULL)
         return 0;
     Py_VISIT(state->one);
+    Py_VISIT(state->magic);
+    Py_VISIT(state->topic_field);
+    Py_VISIT(state->topic_hash);
+    Py_VISIT(state->tail);
+    Py_VISIT(state->next_offset);
+    Py_VISIT(state->committed_offset);
+    Py_VISIT(state->write_queue_nums);
     for (int slot = 0; slot < NAMES_COUNT; slot++) {
         Py_VISIT(state->names[slot].name);
         Py_VISIT(state->names[slot].value);
@@ -93,6 +133,13 @@ clear(PyObject *module)
     if (state == NULL)
         return 0;
     Py_CLEAR(state->one);
+    Py_CLEAR(state->magic);
+    Py_CLEAR(state->topic_field);
+    Py_CLEAR(state->topic_hash);
+    Py_CLEAR(state->tail);
+    Py_CLEAR(state->next_offset);
+    Py_CLEAR(state->committed_offset);
+    Py_CLEAR(state->write_queue_nums);
     for (int slot = 0; slot < NAMES_COUNT; slot++) {
         Py_CLEAR(state->names[slot].name);
         Py_CLEAR(state->names[slot].value);

@@ -24,6 +24,42 @@ find_value(Span properties, const char *name, size_t name_size)
     return found;
 }
 
+static int
+is_named(const uint8_t *item, size_t size, const char *name, size_t name_size)
+{
+    return size > name_size + 1 && item[name_size] == 1 && memcmp(item, name, name_size) == 0;
+}
+
+/* TAGS, UNIQ_KEY and KEYS, as `find_value` finds each. */
+Keys
+find_keys(Span properties)
+{
+    Keys found = {{NULL, 0}, {NULL, 0}, {NULL, 0}};
+    const uint8_t *at = properties.bytes, *end = at + properties.size;
+    while (at < end) {
+        const uint8_t *separator = memchr(at, 2, (size_t)(end - at));
+        size_t size = (size_t)((separator ? separator : end) - at);
+        if (is_named(at, size, TEXT("TAGS")))
+            found.tags = (Span){at + 5, size - 5};
+        else if (is_named(at, size, TEXT("KEYS")))
+            found.keys = (Span){at + 5, size - 5};
+        else if (is_named(at, size, TEXT("UNIQ_KEY")))
+            found.unique_key = (Span){at + 9, size - 9};
+        if (separator == NULL)
+            break;
+        at = separator + 1;
+    }
+    return found;
+}
+
+/* Whether a record with these properties gets a checksum or loses one: both are for Python. */
+int
+needs_pure_record(Span properties)
+{
+    return properties.size && (memchr(properties.bytes, 0, properties.size) != NULL ||
+                               memchr(properties.bytes, '#', properties.size) != NULL);
+}
+
 PyObject *
 find_property(PyObject *Py_UNUSED(module), PyObject *const *arguments, Py_ssize_t count)
 {
