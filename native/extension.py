@@ -26,11 +26,12 @@ class Extension(Protocol):
         header_size_max: int,
         fields_max: int,
         data: bytes,
+        position: int,
         frame_size_max: int,
         commands: list[Any],
         /,
     ) -> int:
-        """Decode the frames with a binary header and without a remark at the beginning of `data`.
+        """Decode the frames with a binary header and without a remark from a position on.
 
         Returns: the position of the first byte that is not decoded: of an incomplete frame, or of
           one that is not for me. Pure: `codec.FrameDecoder.receive_data`.

@@ -189,23 +189,25 @@ decode_frame(State *state, const Reading *reading, const Frame *frame)
 PyObject *
 decode_frames(PyObject *module, PyObject *const *arguments, Py_ssize_t count)
 {
-    if (argument_count("decode_frames", count, 7) < 0)
+    if (argument_count("decode_frames", count, 8) < 0)
         return NULL;
     State *state = state_of(module);
     Reading reading = {arguments[0], arguments[1], PyLong_AsSize_t(arguments[2]), 0,
                        PyLong_AsSsize_t(arguments[3])};
-    PyObject *received = arguments[4], *commands = arguments[6];
-    reading.frame_size_max = PyLong_AsSize_t(arguments[5]);
+    PyObject *received = arguments[4], *commands = arguments[7];
+    size_t position = PyLong_AsSize_t(arguments[5]);
+    reading.frame_size_max = PyLong_AsSize_t(arguments[6]);
     if (PyErr_Occurred())
         return NULL;
     if (!PyList_CheckExact(commands)) {
         PyErr_SetString(PyExc_TypeError, "decode_frames() appends to a list");
         return NULL;
     }
-    if (!PyBytes_CheckExact(received))
-        return PyLong_FromLong(0);
+    if (!PyBytes_CheckExact(received) || position > (size_t)PyBytes_GET_SIZE(received))
+        return PyLong_FromSize_t(position);
     Span data = span_of(received);
-    size_t size = data.size;
+    data.bytes += position;
+    data.size -= position;
     Frame frame;
     while (next_frame(data, reading.frame_size_max, reading.header_size_max, &frame)) {
         PyObject *command = decode_frame(state, &reading, &frame);
@@ -220,6 +222,7 @@ decode_frames(PyObject *module, PyObject *const *arguments, Py_ssize_t count)
             return NULL;
         data.bytes += frame.size;
         data.size -= frame.size;
+        position += frame.size;
     }
-    return PyLong_FromSize_t(size - data.size);
+    return PyLong_FromSize_t(position);
 }

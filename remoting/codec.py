@@ -174,15 +174,20 @@ _decode_json_header = msgspec.json.Decoder(_JsonHeader).decode
 _encode_json = msgspec.json.Encoder().encode
 
 
-DecodeUsual = Callable[[bytes, int, list[RemotingCommand]], int]
-"""Decodes the usual frames at the beginning of bytes: (data, frame_size_max, the list to append the
-commands to). Returns the position of the first frame that it leaves to `FrameDecoder`."""
+DecodeUsual = Callable[[bytes, int, int, list[RemotingCommand]], int]
+"""Decodes usual frames of received bytes: (data, position of the first frame, frame_size_max, the
+list to append the commands to). Returns the position of the first frame that it leaves to
+`FrameDecoder`."""
+
+TakeFirst = Callable[[bytes], int]
+"""Serves requests at the beginning of received bytes before they are decoded; returns the size of
+their frames."""
 
 
 def usual_frames(native: Extension | None) -> DecodeUsual:
     """The C extension's `decode_frames`; without the extension, a function that leaves all."""
     if native is None:
-        return lambda data, frame_size_max, commands: 0
+        return lambda data, position, frame_size_max, commands: position
     return partial(
         native.decode_frames, RemotingCommand, NO_EXT_FIELDS, HEADER_SIZE_MAX, EXT_FIELDS_MAX
     )
@@ -203,9 +208,10 @@ class FrameDecoder:
     Attributes:
       error: the first fault; None: there was none.
       partial_size: received bytes of an incomplete frame; at most frame_size_max + 4.
+      take_first: called with bytes that begin with a frame; None: all frames are decoded.
     """
 
-    __slots__ = ("_needed", "_pieces", "error", "frame_size_max", "partial_size")
+    __slots__ = ("_needed", "_pieces", "error", "frame_size_max", "partial_size", "take_first")
 
     def __init__(self, *, frame_size_max: int = FRAME_SIZE_MAX) -> None:
         self.frame_size_max = frame_size_max
@@ -213,6 +219,7 @@ class FrameDecoder:
         self.partial_size = 0
         self._pieces: list[bytes | bytearray] = []
         self._needed = 0
+        self.take_first: TakeFirst | None = None
 
     def receive_data(self, data: bytes) -> list[RemotingCommand]:
         """Process received bytes; return the completed commands, in order."""
@@ -225,7 +232,8 @@ class FrameDecoder:
             data = b"".join(self._pieces)
             self.clear()
         commands: list[RemotingCommand] = []
-        position = _decode_usual(data, self.frame_size_max, commands)
+        position = 0 if self.take_first is None else self.take_first(data)
+        position = _decode_usual(data, position, self.frame_size_max, commands)
         size = len(data)
         try:
             while size - position >= 8:

@@ -1,0 +1,243 @@
+"""Sends and batches: a broker with the C extension and one in pure Python give the same answers and
+leave the same bytes on disk, whatever they are sent."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from random import Random
+
+import pytest
+import trio
+import trio.testing
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.broker.embedded import START_MS, embedded_broker
+from trocket import native
+from trocket.native import Extension
+from trocket.remoting.codec import RemotingCommand, encode
+from trocket.remoting.message import Message
+from trocket.remoting.message_batch import encode_batch
+from trocket.store.disk.memory_disk import MemoryDisk
+
+pytestmark = pytest.mark.skipif(native.extension is None, reason=native.choice.description)
+
+LETTERS = {
+    "topic": "b", "queueId": "e", "sysFlag": "f", "bornTimestamp": "g", "flag": "h",
+    "properties": "i", "reconsumeTimes": "j", "defaultTopic": "c", "defaultTopicQueueNums": "d",
+}  # fmt: skip
+KEY = "UNIQ_KEY\x010123456789ABCDEF\x02"
+
+PROPERTIES = st.lists(
+    st.sampled_from(
+        [
+            KEY, KEY[:-1], "UNIQ_KEY\x01\x02", "KEYS\1a b  c\2", "KEYS\1é\2", "TAGS\1TagA\2",
+            "TAGS\1Täg\2", "WAIT\1true\2", "WAIT\1false\2", "DELAY\0012\2", "TRAN_MSG\1true\2",
+            "MSG_REGION\1r\2", "CLUSTER\1c\2", "a\1#\2", "b\1\0\2", "REAL_TOPIC\1T\2", "x_y\1z\2",
+            "\2", "\1", "DELAYED\1x\2", "TIMER_DELAY_SEC\0011\2", "x" * 300, "UNIQ_KEY\1shört\2",
+        ]
+    ),
+    max_size=4,
+).map("".join)  # fmt: skip
+
+usual_fields = st.fixed_dictionaries(
+    {
+        "topic": st.sampled_from(["T", "T", "T", "U"]),
+        "queueId": st.integers(0, 3).map(str),
+        "properties": st.sampled_from(
+            [KEY, KEY[:-1], KEY + "TAGS\1A\2", KEY + "KEYS\1k1 k2\2WAIT\1true\2", "KEYS\1k\2" + KEY]
+        ),
+    }
+)
+strange_fields = st.fixed_dictionaries(
+    {"properties": PROPERTIES},
+    optional={
+        "topic": st.sampled_from(
+            ["", "new", "%RETRY%CG", "rmq_sys_x", "SCHEDULE_TOPIC_XXXX", "TBW102", "T" * 128, "té"]
+        ),
+        "queueId": st.sampled_from(["-1", "00", "01", "4", "1023", "1024", "99999", "x", "", "٣"]),
+        "sysFlag": st.sampled_from(["1", "4", "8", "12", "16", "00", "", "-1"]),
+        "bornTimestamp": st.sampled_from(["1", "", "17000000000000", "1700000000٣00"]),
+        "flag": st.sampled_from(["1", "-1", "2147483648", ""]),
+        "reconsumeTimes": st.sampled_from(["1", "", "-1", "99"]),
+        "more": st.text(max_size=5),
+    },
+)
+USUAL = {
+    "a": "PG", "topic": "T", "defaultTopic": "TBW102", "defaultTopicQueueNums": "4", "queueId": "0",
+    "sysFlag": "0", "bornTimestamp": str(START_MS), "flag": "0", "properties": KEY,
+    "reconsumeTimes": "0",
+}  # fmt: skip
+
+bodies = st.binary(max_size=40) | st.integers(0, 3000).map(bytes)
+
+
+@st.composite
+def single_sends(draw: st.DrawFn) -> bytes:
+    """A send, usual in three of four."""
+    strange = draw(st.integers(0, 3)) == 0
+    fields = USUAL | draw(strange_fields if strange else usual_fields)
+    for name in draw(st.lists(st.sampled_from(sorted(USUAL)), max_size=1)) if strange else ():
+        del fields[name]
+    code = draw(st.sampled_from([310, 310, 10]))
+    if code == 310:
+        fields = {LETTERS.get(name, name): value for name, value in fields.items()}
+    else:
+        fields["producerGroup"] = fields.pop("a", "PG")
+    return encode(
+        RemotingCommand(
+            code,
+            fields,
+            draw(bodies),
+            opaque=draw(st.integers(-(2**31), 2**31 - 1)),
+            flag=draw(st.sampled_from([0, 0, 0, 2])) if strange else 0,
+            serialize_type=0 if strange and draw(st.booleans()) else 1,
+        )
+    )
+
+
+@st.composite
+def batch_sends(draw: st.DrawFn) -> bytes:
+    """A batch, of usual messages or not; its body may be damaged."""
+    own = st.sampled_from([KEY, KEY[:-1], KEY + "TAGS\1A\2", KEY + "KEYS\1a b\2", "", "a\1b\2"])
+    count = draw(st.integers(0, 5))
+    entries = []
+    for _ in range(count):
+        properties = draw(own | PROPERTIES).encode()
+        body = draw(bodies)
+        head = b"\0" * 12 + draw(st.sampled_from([b"\0\0\0\0", b"\xff\0\0\1"]))
+        entry = head + len(body).to_bytes(4, "big") + body
+        entries.append(entry + len(properties).to_bytes(2, "big") + properties)
+    body = bytearray(b"".join(entries))
+    if body and draw(st.integers(0, 4)) == 0:
+        body[draw(st.integers(0, len(body) - 1))] = draw(st.integers(0, 255))
+    fields = {LETTERS.get(name, name): value for name, value in USUAL.items()}
+    fields |= {"i": draw(st.sampled_from(["", "WAIT\1false\2", KEY])), "m": "true"}
+    return encode(
+        RemotingCommand(320, fields, bytes(body), opaque=draw(st.integers(0, 99)), serialize_type=1)
+    )
+
+
+bursts = st.lists(
+    st.lists(single_sends() | single_sends() | batch_sends(), max_size=8).map(b"".join), max_size=6
+)
+
+
+@dataclass
+class Outcome:
+    """What a broker answered, and what it left on its disk."""
+
+    answers: list[bytes] = field(default_factory=list)
+    files: dict[str, bytes] = field(default_factory=dict)
+
+
+def outcome(
+    received: list[bytes], extension: Extension | None, monkeypatch: pytest.MonkeyPatch, **options
+) -> Outcome:
+    """Send bursts to a new broker, one after the other."""
+    monkeypatch.setattr(os, "getpid", lambda: 77)
+    found = Outcome()
+    disk = MemoryDisk()
+
+    async def run() -> None:
+        async with embedded_broker(
+            disk, native=extension, random=Random(5), auto_create_topic_enable=True, **options
+        ) as broker:
+            near, far = trio.testing.memory_stream_pair()
+            async with trio.open_nursery() as nursery:
+                assert broker.controller.server is not None
+                nursery.start_soon(broker.controller.server.serve_stream, near)
+                for data in received:
+                    with trio.move_on_after(1):
+                        await far.send_all(data)
+                    await trio.testing.wait_all_tasks_blocked()
+                    await trio.sleep(3)  # virtual: registration, index, flush
+                    with trio.move_on_after(0.01):
+                        found.answers.append(bytes(await far.receive_some()))
+                nursery.cancel_scope.cancel()
+
+    trio.run(run, clock=trio.testing.MockClock(autojump_threshold=0))
+    found.files = {path: bytes(data) for path, data in disk.contents.items()}
+    return found
+
+
+def setup_bursts() -> list[bytes]:
+    fields = {LETTERS.get(name, name): value for name, value in USUAL.items()}
+    return [
+        encode(RemotingCommand(310, fields | {"b": topic}, b"first", serialize_type=1))
+        for topic in "TU"
+    ]
+
+
+@settings(
+    max_examples=30,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+)
+@given(received=bursts, cut=st.integers(0, 400))
+def test_answers_and_files_are_equal(
+    received: list[bytes], cut: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if received:
+        received = [received[0][:cut], received[0][cut:], *received[1:]]
+    received = setup_bursts() + [data for data in received if data]
+    assert native.extension is not None
+    pure = outcome(received, None, monkeypatch)
+    ours = outcome(received, native.extension, monkeypatch)
+    assert ours.answers == pure.answers
+    assert ours.files.keys() == pure.files.keys()
+    for path, data in ours.files.items():
+        assert data == pure.files[path], path
+
+
+def plain_sends(count: int, first: int = 0) -> bytes:
+    fields = {LETTERS.get(name, name): value for name, value in USUAL.items()}
+    return b"".join(
+        encode(
+            RemotingCommand(
+                310,
+                fields | {"e": str(number % 4), "i": f"UNIQ_KEY\1{number:032X}\2TAGS\1T{number}\2"},
+                bytes([number % 256]) * (number % 300),
+                opaque=number,
+                serialize_type=1,
+            )
+        )
+        for number in range(first, first + count)
+    )
+
+
+def test_a_run_fills_files_and_queues_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+    received = [*setup_bursts(), *(plain_sends(300, 300 * turn) for turn in range(5))]
+    options = {"mapped_file_size_commit_log": 64 * 1024, "mapped_file_size_consume_queue": 400}
+    assert native.extension is not None
+    calls: list[int] = []
+
+    class Counting:
+        """The extension, with its runs counted."""
+
+        def __getattr__(self, name: str) -> object:
+            return getattr(native.extension, name)
+
+        def pack_sends(self, *arguments: object) -> object:
+            packed = native.extension.pack_sends(*arguments)  # type: ignore[union-attr, arg-type]
+            calls.append(packed[1] if packed else 0)
+            return packed
+
+    pure = outcome(received, None, monkeypatch, **options)
+    ours = outcome(received, Counting(), monkeypatch, **options)  # type: ignore[arg-type]
+    assert ours == pure
+    assert sum(calls) > 300, "the rest came after the end of a log file in its burst"
+
+
+def test_a_batch_of_many_messages_is_stored_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+    messages = [
+        Message("T", b"body", properties={"UNIQ_KEY": f"{n:032X}", "KEYS": f"k{n}"})
+        for n in range(500)
+    ]
+    fields = {LETTERS.get(name, name): value for name, value in USUAL.items()} | {"m": "true"}
+    batch = encode(RemotingCommand(320, fields, encode_batch(messages), serialize_type=1))
+    assert native.extension is not None
+    received = [*setup_bursts(), batch, batch]
+    pure = outcome(received, None, monkeypatch)
+    assert outcome(received, native.extension, monkeypatch) == pure
