@@ -23,6 +23,9 @@ FUZZ_SECONDS ?= 300
 SEEDS ?= 50000
 # Compiled at set-up, and recompiled by `make run`: otherwise compiling is half of the start time.
 COMPILED := __init__.py common remoting store namesrv broker client filtersrv cli
+# The tests start some hundred interpreters, and two of pytest: each would compile every module
+# again where no byte code may be written.
+PYTEST := env -u PYTHONDONTWRITEBYTECODE $(BIN)/pytest
 
 .PHONY: run check test interop lint types layers fuzz sim bench pipeline docs clean
 
@@ -30,13 +33,13 @@ run: $(RUN)
 	@exec env -u PYTHONDONTWRITEBYTECODE $(BIN)/trocket up $(ARGS)
 
 check: lint types layers
-	$(BIN)/pytest -p randomly -n 2 --dist loadscope -m "not java and not slow" $(ARGS)
+	$(PYTEST) -p randomly -n 2 --dist loadscope -m "not java and not slow" $(ARGS)
 
 test: lint types layers
-	$(BIN)/pytest -p randomly -n 2 --dist loadscope $(ARGS)
+	$(PYTEST) -p randomly -n 2 --dist loadscope $(ARGS)
 
 interop: $(TEST)
-	$(BIN)/pytest -p randomly -n 2 --dist loadscope --matrix tests/interop $(ARGS)
+	$(PYTEST) -p randomly -n 2 --dist loadscope --matrix tests/interop $(ARGS)
 
 lint: $(TEST)
 	$(BIN)/ruff check .
