@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -33,6 +34,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_itemcollected(item: pytest.Item) -> None:
     """Mark what needs Java: the interop tests, and those that ask for a fixture with a JVM."""
     fixtures = getattr(item, "fixturenames", ())
+    if "autojump_clock" in fixtures and "autojump_clock" not in signature(item.obj).parameters:
+        # pytest-trio looks for a clock among the arguments of the test alone.
+        raise pytest.UsageError(f"{item.nodeid} waits in real time: it needs autojump_clock itself")
     if item.get_closest_marker("interop") or NEED_JAVA.intersection(fixtures):
         item.add_marker("java")
 
