@@ -55,7 +55,9 @@ async def client(peer):
         nursery.cancel_scope.cancel()
 
 
-async def test_after_a_call_in_silence_the_next_one_has_a_new_connection(peer, client, autojump_clock):
+async def test_after_a_call_in_silence_the_next_one_has_a_new_connection(
+    peer, client, autojump_clock
+):
     await client.call(ADDRESS, RemotingCommand(ANSWERED), 3)
     peer.is_gone = True
     with pytest.raises(RemotingTimeoutError):
