@@ -93,11 +93,11 @@ def inside(source: Path, pattern: str) -> set[str]:
 
 
 def data_files(source: Path) -> set[str]:
-    """Files that are not Python: tables of keys, a grammar, programs to compile, styles."""
+    """Files that are not Python: C sources, tables of keys, a grammar, programs, styles."""
     outside = {"__pycache__", "target", "image"}
     return {
         path.relative_to(source).as_posix()
-        for folder in ("common", "interop", "filtersrv", "spark")
+        for folder in ("native", "common", "interop", "filtersrv", "spark")
         for path in (source / folder).rglob("*")
         if path.is_file() and path.suffix != ".py" and not outside & set(path.parts)
     }
