@@ -200,7 +200,7 @@ def play(
     sent = received = 0
     options = {
         "mapped_file_size_commit_log": random.choice((64, 256)) * 1024,
-        "mapped_file_size_consume_queue": 20 * random.choice((10, 300_000)),
+        "mapped_file_size_consume_queue": 20 * random.choice((10, 500)),
         "max_hash_slot_num": random.choice((10, 100)),
         "max_index_num": random.choice((40, 400)),
         "max_message_size": 64 * 1024,

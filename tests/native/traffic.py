@@ -210,7 +210,7 @@ class Traffic:
                 pairs.append(("long", "p" * random.choice((2_000, 32_000, 32_500, 32_767, 40_000))))
         raw = properties(*pairs, end=random.random() < 0.5)
         if self._kind != "usual" and random.random() < 0.03:
-            raw = bytes(random.choice((*raw, 1, 2, 0)) for _ in raw)
+            raw = bytes(random.choices(raw + b"\0\1\2", k=len(raw)))
         return raw.decode("utf-8", "replace")
 
     def _send(self, *more: tuple[str, str]) -> bytes:

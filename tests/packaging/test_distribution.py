@@ -88,16 +88,16 @@ def installed(request: pytest.FixtureRequest, install: Callable[[str], Installed
 def inside(source: Path, pattern: str) -> set[str]:
     """The files of the tree that are part of the package."""
     found = {path.relative_to(source) for path in source.rglob(pattern)}
-    outside = {"tests", "bench", "docs", "examples"}
+    outside = {"tests", "bench", "docs", "examples", "setup.py"}
     return {path.as_posix() for path in found if path.parts[0] not in outside}
 
 
 def data_files(source: Path) -> set[str]:
-    """Files that are not Python: C sources, tables of keys, a grammar, programs, styles."""
+    """Files that are not Python: tables of keys, a grammar, programs to compile, styles."""
     outside = {"__pycache__", "target", "image"}
     return {
         path.relative_to(source).as_posix()
-        for folder in ("native", "common", "interop", "filtersrv", "spark")
+        for folder in ("common", "interop", "filtersrv", "spark")
         for path in (source / folder).rglob("*")
         if path.is_file() and path.suffix != ".py" and not outside & set(path.parts)
     }
