@@ -400,8 +400,12 @@ append_unit(Run *run, Send *send, PyObject *touched)
 static void
 undo_units(Run *run, PyObject *touched, Py_ssize_t touched_count)
 {
+#if PY_VERSION_HEX >= 0x030C0000
+    PyObject *raised = PyErr_GetRaisedException();
+#else
     PyObject *type, *value, *traceback;
     PyErr_Fetch(&type, &value, &traceback);
+#endif
     for (Py_ssize_t at = run->count - 1; at >= 0; at--) {
         Send *send = &run->sends[at];
         if (send->next_offset == NULL)
@@ -414,7 +418,11 @@ undo_units(Run *run, PyObject *touched, Py_ssize_t touched_count)
     }
     if (PyList_SetSlice(touched, touched_count, PyList_GET_SIZE(touched), NULL) < 0)
         PyErr_WriteUnraisable(touched);
+#if PY_VERSION_HEX >= 0x030C0000
+    PyErr_SetRaisedException(raised);
+#else
     PyErr_Restore(type, value, traceback);
+#endif
 }
 
 /* ---- step 3: records, index entries, answers ------------------------------------------- */

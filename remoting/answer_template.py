@@ -103,7 +103,7 @@ class AnswerTemplate:
         )  # fmt: skip
         self.binary_parts = (head, *self._binary_names, self._binary_end)
         self._fill_binary = (
-            self._fill if native is None else partial(native.fill_answer, self.binary_parts)
+            None if native is None else partial(native.fill_answer, self.binary_parts)
         )
 
     def encode(
@@ -125,44 +125,42 @@ class AnswerTemplate:
           body_size: bytes of the body that is sent right after.
         """
         if serialize_type == 1:
-            return self._fill_binary(opaque, first, second, third, body_size)
+            fill = self._fill_binary
+            if fill is not None:
+                return fill(opaque, first, second, third, body_size)
+            n1, n2, n3 = len(first), len(second), len(third)
+            size = self._binary_size + n1 + n2 + n3
+            remark = self._remark
+            remark_size = len(remark)
+            header_size = _HEADER_SIZE + remark_size + size
+            name1, name2, name3 = self._binary_names
+            start = self._pack_binary(
+                header_size + body_size + 4,
+                _BINARY_MARK | header_size,
+                self.code,
+                _PYTHON,
+                CURRENT_VERSION,
+                opaque,
+                RESPONSE_FLAG,
+                remark_size,
+                remark,
+                size,
+            )
+            # A join is faster than the "%" of bytes; it saves a quarter of the whole call.
+            return b"".join(
+                (
+                    start,
+                    name1,
+                    _VALUE_SIZES[n1],
+                    first,
+                    name2,
+                    _VALUE_SIZES[n2],
+                    second,
+                    name3,
+                    _VALUE_SIZES[n3],
+                    third,
+                    self._binary_end,
+                )
+            )
         header = b"%b%d%b" % (self._json_start % (first, second, third), opaque, self._json_end)
         return frame_start(len(header), body_size, 0) + header
-
-    def _fill(
-        self, opaque: int, first: bytes, second: bytes, third: bytes, body_size: int
-    ) -> bytes:
-        n1, n2, n3 = len(first), len(second), len(third)
-        size = self._binary_size + n1 + n2 + n3
-        remark = self._remark
-        remark_size = len(remark)
-        header_size = _HEADER_SIZE + remark_size + size
-        name1, name2, name3 = self._binary_names
-        start = self._pack_binary(
-            header_size + body_size + 4,
-            _BINARY_MARK | header_size,
-            self.code,
-            _PYTHON,
-            CURRENT_VERSION,
-            opaque,
-            RESPONSE_FLAG,
-            remark_size,
-            remark,
-            size,
-        )
-        # A join is faster than the "%" of bytes; it saves a quarter of the whole call.
-        return b"".join(
-            (
-                start,
-                name1,
-                _VALUE_SIZES[n1],
-                first,
-                name2,
-                _VALUE_SIZES[n2],
-                second,
-                name3,
-                _VALUE_SIZES[n3],
-                third,
-                self._binary_end,
-            )
-        )

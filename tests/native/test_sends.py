@@ -3,6 +3,7 @@ leave the same bytes on disk, whatever they are sent."""
 
 from __future__ import annotations
 
+import errno
 import os
 from dataclasses import dataclass, field
 from random import Random
@@ -16,10 +17,11 @@ from hypothesis import strategies as st
 from tests.broker.embedded import START_MS, embedded_broker
 from trocket import native
 from trocket.native import Extension
-from trocket.remoting.codec import RemotingCommand, encode
+from trocket.remoting.codec import FrameDecoder, RemotingCommand, encode
 from trocket.remoting.message import Message
 from trocket.remoting.message_batch import encode_batch
-from trocket.store.disk.memory_disk import MemoryDisk
+from trocket.store.config import BrokerRole, FlushDiskType
+from trocket.store.disk.memory_disk import Fault, MemoryDisk
 
 pytestmark = pytest.mark.skipif(native.extension is None, reason=native.choice.description)
 
@@ -133,9 +135,13 @@ class Outcome:
 
 
 def outcome(
-    received: list[bytes], extension: Extension | None, monkeypatch: pytest.MonkeyPatch, **options
+    received: list[bytes],
+    extension: Extension | None,
+    monkeypatch: pytest.MonkeyPatch,
+    fault: Fault | None = None,
+    **options,
 ) -> Outcome:
-    """Send bursts to a new broker, one after the other."""
+    """Send bursts to a new broker, one after the other, the third one on a faulty disk."""
     monkeypatch.setattr(os, "getpid", lambda: 77)
     found = Outcome()
     disk = MemoryDisk()
@@ -148,13 +154,15 @@ def outcome(
             async with trio.open_nursery() as nursery:
                 assert broker.controller.server is not None
                 nursery.start_soon(broker.controller.server.serve_stream, near)
-                for data in received:
+                for number, data in enumerate(received):
+                    disk.fault = fault if number == 2 else None
                     with trio.move_on_after(1):
                         await far.send_all(data)
                     await trio.testing.wait_all_tasks_blocked()
                     await trio.sleep(3)  # virtual: registration, index, flush
                     with trio.move_on_after(0.01):
                         found.answers.append(bytes(await far.receive_some()))
+                    disk.fault = None
                 nursery.cancel_scope.cancel()
 
     trio.run(run, clock=trio.testing.MockClock(autojump_threshold=0))
@@ -241,3 +249,43 @@ def test_a_batch_of_many_messages_is_stored_alike(monkeypatch: pytest.MonkeyPatc
     received = [*setup_bursts(), batch, batch]
     pure = outcome(received, None, monkeypatch)
     assert outcome(received, native.extension, monkeypatch) == pure
+
+
+def full(operation: str, path: str) -> OSError | None:
+    is_write = operation == "pwrite" and "commitlog" in path
+    return OSError(errno.ENOSPC, "No space left on device") if is_write else None
+
+
+def broken(operation: str, path: str) -> OSError | None:
+    is_sync = operation == "sync" and "commitlog" in path
+    return OSError(errno.EIO, "Input/output error") if is_sync else None
+
+
+@pytest.mark.parametrize(
+    ("fault", "options", "code"),
+    [
+        (full, {}, 14),
+        (broken, {"flush_disk_type": FlushDiskType.SYNC_FLUSH}, 10),
+        (None, {"flush_disk_type": FlushDiskType.SYNC_FLUSH}, 0),
+        (None, {"broker_role": BrokerRole.SYNC_MASTER}, 11),
+        (None, {"send_thread_pool_queue_capacity": 0}, 2),
+        (None, {"enabled_append_prop_crc": True}, 0),
+        (None, {"message_index_enable": False}, 0),
+        (None, {"region_id": "a#b"}, 0),
+    ],
+    ids=["full disk", "failed fsync", "fsync", "no slave", "busy", "checksums", "no index", "#"],
+)
+def test_answers_of_a_run_in_trouble_are_equal(
+    monkeypatch: pytest.MonkeyPatch, fault: Fault | None, options: dict[str, object], code: int
+) -> None:
+    in_json = encode(RemotingCommand(10, USUAL | {"producerGroup": "PG"}, b"x", opaque=-5))
+    burst = plain_sends(20, 100) + in_json + plain_sends(20, 200)
+    received = [*setup_bursts(), burst, plain_sends(20, 300)]
+    assert native.extension is not None
+    pure = outcome(received, None, monkeypatch, fault, **options)
+    ours = outcome(received, native.extension, monkeypatch, fault, **options)
+    assert ours == pure
+    answers = FrameDecoder().receive_data(b"".join(ours.answers))
+    expected = [*range(100, 120), -5, *range(200, 220)]
+    assert [each.opaque for each in answers][2:43] == expected
+    assert {each.code for each in answers[2:43]} == {code}
