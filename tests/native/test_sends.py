@@ -57,19 +57,27 @@ usual_fields = st.fixed_dictionaries(
         ),
     }
 )
+STRANGE_VALUES = {
+    "topic": [
+        "",
+        "new",
+        "%RETRY%CG",
+        "rmq_sys_x",
+        "SCHEDULE_TOPIC_XXXX",
+        "TBW102",
+        "T" * 128,
+        "té",
+    ],
+    "queueId": ["-1", "00", "01", "4", "1023", "1024", "99999", "x", "", "٣"],
+    "sysFlag": ["1", "4", "8", "12", "16", "00", "", "-1"],
+    "bornTimestamp": ["1", "", "17000000000000", "1700000000٣00"],
+    "flag": ["1", "-1", "2147483648", ""],
+    "reconsumeTimes": ["1", "", "-1", "99"],
+}
 strange_fields = st.fixed_dictionaries(
     {"properties": PROPERTIES},
-    optional={
-        "topic": st.sampled_from(
-            ["", "new", "%RETRY%CG", "rmq_sys_x", "SCHEDULE_TOPIC_XXXX", "TBW102", "T" * 128, "té"]
-        ),
-        "queueId": st.sampled_from(["-1", "00", "01", "4", "1023", "1024", "99999", "x", "", "٣"]),
-        "sysFlag": st.sampled_from(["1", "4", "8", "12", "16", "00", "", "-1"]),
-        "bornTimestamp": st.sampled_from(["1", "", "17000000000000", "1700000000٣00"]),
-        "flag": st.sampled_from(["1", "-1", "2147483648", ""]),
-        "reconsumeTimes": st.sampled_from(["1", "", "-1", "99"]),
-        "more": st.text(max_size=5),
-    },
+    optional={name: st.sampled_from(values) for name, values in STRANGE_VALUES.items()}
+    | {"more": st.text(max_size=5)},
 )
 USUAL = {
     "a": "PG", "topic": "T", "defaultTopic": "TBW102", "defaultTopicQueueNums": "4", "queueId": "0",
@@ -239,7 +247,7 @@ def plain_sends(count: int, first: int = 0) -> bytes:
             USUAL
             | {
                 "queueId": str(number % 4),
-                "properties": f"UNIQ_KEY\1{number:032X}\2TAGS\1Tag number {number}\2",
+                "properties": f"UNIQ_KEY\1{number:032X}\2TAGS\1{number * 7919:08d} tag\2",
             },
             bytes([number % 256]) * (number % 300),
             number,
@@ -322,3 +330,24 @@ def test_answers_of_a_run_in_trouble_are_equal(
     expected = [*range(100, 120), -5, *range(200, 220)]
     assert [each.opaque for each in answers][10:51] == expected
     assert {each.code for each in answers[10:51]} == {code}
+
+
+def test_sends_with_one_difference_are_served_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+    different = [{"properties": KEY + more} for more in STRANGE_PROPERTIES]
+    different += [{"properties": more + KEY[:-1]} for more in STRANGE_PROPERTIES]
+    different += [{name: value} for name, values in STRANGE_VALUES.items() for value in values]
+    received = [
+        send_of(USUAL, b"before", 1) + send_of(USUAL | fields, b"it", 2) + send_of(USUAL, b"", 3)
+        for fields in different
+    ]
+    for name in USUAL:
+        fields = {key: value for key, value in USUAL.items() if key != name}
+        received.append(send_of(fields, b"it", 2, 10) + send_of(fields, b"it", 2))
+    assert native.extension is not None
+    received = [*setup_bursts(), *received]
+    pure = outcome(received, None, monkeypatch)
+    ours = outcome(received, native.extension, monkeypatch)
+    for data, our_answers, answers in zip(received, ours.answers, pure.answers, strict=True):
+        assert our_answers == answers, data
+    for path, content in ours.files.items():
+        assert content == pure.files[path], path
