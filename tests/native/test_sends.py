@@ -31,40 +31,53 @@ LETTERS = {
 }  # fmt: skip
 KEY = "UNIQ_KEY\x010123456789ABCDEF\x02"
 
-PROPERTIES = st.lists(
-    st.sampled_from(
-        [
-            KEY, KEY[:-1], "UNIQ_KEY\x01\x02", "KEYS\1a b  c\2", "KEYS\1é\2", "TAGS\1TagA\2",
-            "TAGS\1Täg\2", "WAIT\1true\2", "WAIT\1false\2", "DELAY\0012\2", "TRAN_MSG\1true\2",
-            "MSG_REGION\1r\2", "CLUSTER\1c\2", "a\1#\2", "b\1\0\2", "REAL_TOPIC\1T\2", "x_y\1z\2",
-            "\2", "\1", "DELAYED\1x\2", "TIMER_DELAY_SEC\0011\2", "x" * 300, "UNIQ_KEY\1shört\2",
-        ]
-    ),
-    max_size=4,
-).map("".join)  # fmt: skip
+STRANGE_PROPERTIES = [
+    "UNIQ_KEY\x01\x02", "KEYS\1é\2", "TAGS\1Täg\2", "WAIT\1false\2", "DELAY\0012\2",
+    "TRAN_MSG\1true\2", "MSG_REGION\1r\2", "CLUSTER\1c\2", "a\1#\2", "b\1\0\2",
+    "REAL_TOPIC\1T\2", "x_y\1z\2", "\2", "\1", "DELAYED\1x\2", "TIMER_DELAY_SEC\0011\2",
+    "x" * 300, "UNIQ_KEY\1shört\2", "XUNIQ_KEY\1a\2", "TAGS\1\2", "KEYS\1 \2",
+    "p\1" + "x" * 32_650 + "\2",
+]  # fmt: skip
+PROPERTIES = st.lists(st.sampled_from([KEY, KEY[:-1], *STRANGE_PROPERTIES]), max_size=4).map(
+    "".join
+)
 
 usual_fields = st.fixed_dictionaries(
     {
         "topic": st.sampled_from(["T", "T", "T", "U"]),
         "queueId": st.integers(0, 3).map(str),
         "properties": st.sampled_from(
-            [KEY, KEY[:-1], KEY + "TAGS\1A\2", KEY + "KEYS\1k1 k2\2WAIT\1true\2", "KEYS\1k\2" + KEY]
+            [
+                KEY,
+                KEY[:-1],
+                KEY + "TAGS\1TagNumber7\2",
+                "KEYS\1k  k2 \2" + KEY[:-1],
+                KEY + "KEYS\1k1 k2\2WAIT\1true\2TAGS\1A",
+            ]
         ),
     }
 )
+STRANGE_VALUES = {
+    "topic": [
+        "",
+        "new",
+        "%RETRY%CG",
+        "rmq_sys_x",
+        "SCHEDULE_TOPIC_XXXX",
+        "TBW102",
+        "T" * 128,
+        "té",
+    ],
+    "queueId": ["-1", "00", "01", "4", "1023", "1024", "99999", "x", "", "٣"],
+    "sysFlag": ["1", "4", "8", "12", "16", "00", "", "-1"],
+    "bornTimestamp": ["1", "", "17000000000000", "1700000000٣00"],
+    "flag": ["1", "-1", "2147483648", ""],
+    "reconsumeTimes": ["1", "", "-1", "99"],
+}
 strange_fields = st.fixed_dictionaries(
     {"properties": PROPERTIES},
-    optional={
-        "topic": st.sampled_from(
-            ["", "new", "%RETRY%CG", "rmq_sys_x", "SCHEDULE_TOPIC_XXXX", "TBW102", "T" * 128, "té"]
-        ),
-        "queueId": st.sampled_from(["-1", "00", "01", "4", "1023", "1024", "99999", "x", "", "٣"]),
-        "sysFlag": st.sampled_from(["1", "4", "8", "12", "16", "00", "", "-1"]),
-        "bornTimestamp": st.sampled_from(["1", "", "17000000000000", "1700000000٣00"]),
-        "flag": st.sampled_from(["1", "-1", "2147483648", ""]),
-        "reconsumeTimes": st.sampled_from(["1", "", "-1", "99"]),
-        "more": st.text(max_size=5),
-    },
+    optional={name: st.sampled_from(values) for name, values in STRANGE_VALUES.items()}
+    | {"more": st.text(max_size=5)},
 )
 USUAL = {
     "a": "PG", "topic": "T", "defaultTopic": "TBW102", "defaultTopicQueueNums": "4", "queueId": "0",
@@ -76,37 +89,61 @@ bodies = st.binary(max_size=40) | st.integers(0, 3000).map(bytes)
 
 
 @st.composite
-def single_sends(draw: st.DrawFn) -> bytes:
-    """A send, usual in three of four."""
-    strange = draw(st.integers(0, 3)) == 0
-    fields = USUAL | draw(strange_fields if strange else usual_fields)
-    for name in draw(st.lists(st.sampled_from(sorted(USUAL)), max_size=1)) if strange else ():
-        del fields[name]
-    code = draw(st.sampled_from([310, 310, 10]))
+def changed_fields(draw: st.DrawFn) -> dict[str, str]:
+    """The fields of a send that differ from the usual ones in one place, or in many."""
+    usual = draw(usual_fields)
+    strange = draw(strange_fields)
+    which = draw(st.sampled_from(["property", "property", "field", "many"]))
+    if which == "property":
+        own, more = usual["properties"], draw(st.sampled_from(STRANGE_PROPERTIES))
+        together = [more + own, own + more, own + "\2" + more]
+        return usual | {"properties": draw(st.sampled_from(together))}
+    if which == "field":
+        name = draw(st.sampled_from(sorted(strange)))
+        return usual | {name: strange[name]}
+    return strange
+
+
+def send_of(
+    fields: dict[str, str], body: bytes, opaque: int, code: int = 310, **more: int
+) -> bytes:
     if code == 310:
         fields = {LETTERS.get(name, name): value for name, value in fields.items()}
     else:
-        fields["producerGroup"] = fields.pop("a", "PG")
-    return encode(
-        RemotingCommand(
-            code,
-            fields,
-            draw(bodies),
-            opaque=draw(st.integers(-(2**31), 2**31 - 1)),
-            flag=draw(st.sampled_from([0, 0, 0, 2])) if strange else 0,
-            serialize_type=0 if strange and draw(st.booleans()) else 1,
-        )
+        fields = {"producerGroup" if name == "a" else name: v for name, v in fields.items()}
+    command = RemotingCommand(code, fields, body, opaque=opaque, serialize_type=1)
+    for name, value in more.items():
+        setattr(command, name, value)
+    return encode(command)
+
+
+opaques = st.integers(-(2**31), 2**31 - 1)
+codes = st.sampled_from([310, 310, 10])
+usual_sends = st.builds(
+    send_of, usual_fields.map(lambda fields: USUAL | fields), bodies, opaques, codes
+)
+
+
+@st.composite
+def strange_sends(draw: st.DrawFn) -> bytes:
+    """A send that may differ in its fields, its flags or its header's form."""
+    fields = USUAL | draw(changed_fields())
+    for name in draw(st.sampled_from([[], [], [], *([name] for name in sorted(USUAL))])):
+        del fields[name]
+    flag, serialize_type = draw(st.sampled_from([(0, 1), (0, 1), (0, 1), (2, 1), (0, 0), (2, 0)]))
+    return send_of(
+        fields, draw(bodies), draw(opaques), draw(codes), flag=flag, serialize_type=serialize_type
     )
 
 
 @st.composite
 def batch_sends(draw: st.DrawFn) -> bytes:
     """A batch, of usual messages or not; its body may be damaged."""
-    own = st.sampled_from([KEY, KEY[:-1], KEY + "TAGS\1A\2", KEY + "KEYS\1a b\2", "", "a\1b\2"])
+    own = usual_fields.map(lambda fields: fields["properties"]) | st.sampled_from(["", "a\1b\2"])
     count = draw(st.integers(0, 5))
     entries = []
     for _ in range(count):
-        properties = draw(own | PROPERTIES).encode()
+        properties = draw(own | own | own | PROPERTIES).encode()
         body = draw(bodies)
         head = b"\0" * 12 + draw(st.sampled_from([b"\0\0\0\0", b"\xff\0\0\1"]))
         entry = head + len(body).to_bytes(4, "big") + body
@@ -121,8 +158,10 @@ def batch_sends(draw: st.DrawFn) -> bytes:
     )
 
 
+several = st.lists(usual_sends, max_size=4).map(b"".join)
 bursts = st.lists(
-    st.lists(single_sends() | single_sends() | batch_sends(), max_size=8).map(b"".join), max_size=6
+    st.tuples(several, strange_sends() | strange_sends() | batch_sends(), several).map(b"".join),
+    max_size=8,
 )
 
 
@@ -171,15 +210,18 @@ def outcome(
 
 
 def setup_bursts() -> list[bytes]:
-    fields = {LETTERS.get(name, name): value for name, value in USUAL.items()}
-    return [
-        encode(RemotingCommand(310, fields | {"b": topic}, b"first", serialize_type=1))
+    """Bursts that create two topics, and then all their queues: a run has no first sends."""
+    first = [send_of(USUAL | {"topic": topic}, b"first", 0) for topic in "TU"]
+    queues = [
+        send_of(USUAL | {"topic": topic, "queueId": str(queue_id)}, b"", queue_id)
         for topic in "TU"
+        for queue_id in range(4)
     ]
+    return [b"".join(first), b"".join(queues)]
 
 
 @settings(
-    max_examples=30,
+    max_examples=40,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
@@ -200,16 +242,15 @@ def test_answers_and_files_are_equal(
 
 
 def plain_sends(count: int, first: int = 0) -> bytes:
-    fields = {LETTERS.get(name, name): value for name, value in USUAL.items()}
     return b"".join(
-        encode(
-            RemotingCommand(
-                310,
-                fields | {"e": str(number % 4), "i": f"UNIQ_KEY\1{number:032X}\2TAGS\1T{number}\2"},
-                bytes([number % 256]) * (number % 300),
-                opaque=number,
-                serialize_type=1,
-            )
+        send_of(
+            USUAL
+            | {
+                "queueId": str(number % 4),
+                "properties": f"UNIQ_KEY\1{number:032X}\2TAGS\1{number * 7919:08d} tag\2",
+            },
+            bytes([number % 256]) * (number % 300),
+            number,
         )
         for number in range(first, first + count)
     )
@@ -287,5 +328,26 @@ def test_answers_of_a_run_in_trouble_are_equal(
     assert ours == pure
     answers = FrameDecoder().receive_data(b"".join(ours.answers))
     expected = [*range(100, 120), -5, *range(200, 220)]
-    assert [each.opaque for each in answers][2:43] == expected
-    assert {each.code for each in answers[2:43]} == {code}
+    assert [each.opaque for each in answers][10:51] == expected
+    assert {each.code for each in answers[10:51]} == {code}
+
+
+def test_sends_with_one_difference_are_served_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+    different = [{"properties": KEY + more} for more in STRANGE_PROPERTIES]
+    different += [{"properties": more + KEY[:-1]} for more in STRANGE_PROPERTIES]
+    different += [{name: value} for name, values in STRANGE_VALUES.items() for value in values]
+    received = [
+        send_of(USUAL, b"before", 1) + send_of(USUAL | fields, b"it", 2) + send_of(USUAL, b"", 3)
+        for fields in different
+    ]
+    for name in USUAL:
+        fields = {key: value for key, value in USUAL.items() if key != name}
+        received.append(send_of(fields, b"it", 2, 10) + send_of(fields, b"it", 2))
+    assert native.extension is not None
+    received = [*setup_bursts(), *received]
+    pure = outcome(received, None, monkeypatch)
+    ours = outcome(received, native.extension, monkeypatch)
+    for data, our_answers, answers in zip(received, ours.answers, pure.answers, strict=True):
+        assert our_answers == answers, data
+    for path, content in ours.files.items():
+        assert content == pure.files[path], path
