@@ -91,15 +91,17 @@ def compile_java(
     sources = sorted((JAVA_FOLDER / folder).glob("*.java"))
     sources += [JAVA_FOLDER / "src" / name for name in also]
     digest = hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()[:12]
-    classes = cache / version / f"classes-{digest}"
-    if not classes.is_dir():
+    classes = cache / version / f"classes-{digest}.jar"
+    if not classes.is_file():
         with temporary_folder(classes.parent) as scratch:
             fresh = scratch / "classes"
             fresh.mkdir()
             command = ["javac", "-nowarn", "-proc:none", "-cp", f"{jars}/*", "-d", str(fresh)]
             command += [str(source) for source in sources]
             _run(command, COMPILE_TIMEOUT_S, f"compiling against {version}")
-            _rename_into_place(fresh, classes)
+            # A jar: an archive of classes (`class_archive`) takes none from folders.
+            made = shutil.make_archive(str(scratch / "classes"), "zip", fresh)
+            Path(made).rename(classes)
     return f"{classes}{os.pathsep}{jars}/*"
 
 
