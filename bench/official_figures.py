@@ -30,7 +30,7 @@ class Figures:
     seconds: float
     send_per_s: float
     consume_per_s: float | None = None
-    send_ms: float
+    send_ms: float | None
     store_to_consumer_ms: float | None = None
     probe_p50_ms: float | None = None
     probe_p99_ms: float | None = None

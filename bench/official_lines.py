@@ -7,6 +7,7 @@ BatchProducer.java, TransactionProducer.java; lines printed by 5.5.0.
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass
 
@@ -86,6 +87,16 @@ def windows_between(
             chosen.insert(0, report)
             latest_s = arrived_s - WINDOW_S + WINDOW_SLACK_S
     return chosen
+
+
+def mean_ms(windows: list[ReportLine]) -> float | None:
+    """The mean time of all messages of some windows; None: there are none.
+
+    A window without a message has a rate of 0 and no mean.
+    """
+    counted = [one for one in windows if one.rate_per_s and math.isfinite(one.average_ms)]
+    total = sum(one.rate_per_s for one in counted)
+    return sum(one.rate_per_s * one.average_ms for one in counted) / total if total else None
 
 
 def failed_between(reports: list[tuple[float, ReportLine]], *, start_s: float, end_s: float) -> int:

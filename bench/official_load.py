@@ -33,6 +33,7 @@ from trocket.bench.official_lines import (
     WINDOW_S,
     ReportLine,
     failed_between,
+    mean_ms,
     parse_report,
     windows_between,
 )
@@ -300,8 +301,8 @@ class BrokerUnderLoad:
             seconds=took_s,
             send_per_s=send_per_s,
             consume_per_s=statistics.fmean(one.rate_per_s for one in takes) if takes else None,
-            send_ms=statistics.fmean(one.average_ms for one in sends),
-            store_to_consumer_ms=statistics.fmean(t.average_ms for t in takes) if takes else None,
+            send_ms=mean_ms(sends),
+            store_to_consumer_ms=mean_ms(takes),
             probe_p50_ms=percentile(latencies, 0.5) if latencies else None,
             probe_p99_ms=percentile(latencies, 0.99) if latencies else None,
             probe_refused=probe.refused,

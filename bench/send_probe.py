@@ -1,41 +1,49 @@
 """A probe that sends at a low fixed rate beside a load: the latency that one more client sees.
 
 The official benchmark programs print the mean and the maximum of their send times, not a
-percentile. Latencies are counted from the time at which a send was due, not from when it was made:
-a broker that stalls also delays the sends that were due meanwhile. The probe is a thread of the
-bench and competes for the CPU like any other client, so its latencies include the time it waits for
-a core.
+percentile. The probe sends when a send is due, whether or not earlier ones were answered, and
+counts from that time: a broker that stalls also delays the sends that become due meanwhile. It is a
+thread of the bench and competes for the CPU like any other client, so its latencies include the
+time it waits for a core.
 """
 
 from __future__ import annotations
 
+import select
+import socket
 import threading
 import time
 from types import TracebackType
 
+from trocket.bench.frames import ROCKETMQ_TYPE, BadAnswerError, SendTemplate, take_answers
+from trocket.bench.kit import socket_address
 from trocket.interop.process import PeerError
-from trocket.interop.wire import SUCCESS, Outgoing, WireClient
 
 RATE_PER_S = 50.0
 """Enough for a p99 over half a minute (15 slower sends), and some 2 % of a core."""
 
 BODY = bytes(128)
-TIMEOUT_S = 10.0
-STOP_TIMEOUT_S = 2 * TIMEOUT_S
 QUEUE_COUNT = 4
+RECEIVE_SIZE_BYTES = 1 << 16
+TIMEOUT_S = 10.0
+LAST_ANSWERS_S = 2.0
+"""How long to wait for answers after the last send."""
+
+BROKER_NAME = "broker-a"
 
 
 class SendProbe:
     """Sends to one topic while its block runs; not reusable.
 
     Attributes:
-      latencies_ms: of the sends that succeeded, in the order of sending.
-      refused: sends that were answered with another code, such as SYSTEM_BUSY.
+      latencies_ms: of the sends that succeeded, and the waiting time so far of those without an
+        answer at the end.
+      refused: sends that were answered with SYSTEM_BUSY.
 
     Args:
       broker_address: HOST:PORT.
       topic: has `QUEUE_COUNT` queues or more.
-    Raises: PeerError: at the end of the block, if the broker did not answer.
+    Raises: PeerError: at the end of the block, if the connection broke or a send failed.
     """
 
     def __init__(self, broker_address: str, topic: str) -> None:
@@ -43,6 +51,8 @@ class SendProbe:
         self.refused = 0
         self._address = broker_address
         self._topic = topic
+        self._due_s: dict[int, float] = {}
+        self._received = bytearray()
         self._stopping = threading.Event()
         self._error: PeerError | None = None
         self._thread = threading.Thread(target=self._run, name="send-probe", daemon=True)
@@ -58,28 +68,58 @@ class SendProbe:
         trace: TracebackType | None,
     ) -> None:
         self._stopping.set()
-        self._thread.join(STOP_TIMEOUT_S)
+        self._thread.join(TIMEOUT_S + LAST_ANSWERS_S)
         if kind is None and self._error is not None:
             raise self._error
 
     def _run(self) -> None:
         try:
-            with WireClient(self._address, timeout_s=TIMEOUT_S) as wire:
-                self._send_at_rate(wire)
-        except PeerError as error:
-            self._error = error
+            address = socket_address(self._address)
+            with socket.create_connection(address, timeout=TIMEOUT_S) as connection:
+                connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                self._send_at_rate(connection)
+                end_s = time.perf_counter() + LAST_ANSWERS_S
+                while self._due_s and time.perf_counter() < end_s:
+                    self._receive(connection, until_s=time.perf_counter() + 1 / RATE_PER_S)
+            now_s = time.perf_counter()
+            self.latencies_ms += [(now_s - due_s) * 1000 for due_s in self._due_s.values()]
+        except (OSError, BadAnswerError) as error:
+            self._error = PeerError(f"the probe of {self._address} failed: {error}")
 
-    def _send_at_rate(self, wire: WireClient) -> None:
+    def _send_at_rate(self, connection: socket.socket) -> None:
+        template = SendTemplate.for_topic(
+            self._topic,
+            queue_count=QUEUE_COUNT,
+            body=BODY,
+            born_timestamp_ms=time.time_ns() // 1_000_000,
+            broker=BROKER_NAME,
+            serialize_type=ROCKETMQ_TYPE,
+        )
         start_s = time.perf_counter()
         number = 0
-        while True:
+        while not self._stopping.is_set():
             due_s = start_s + number / RATE_PER_S
-            if self._stopping.wait(max(0.0, due_s - time.perf_counter())):
-                return
-            wire.start_send(Outgoing(self._topic, number % QUEUE_COUNT, BODY))
-            _, answer = wire.receive()
-            if answer.code == SUCCESS:
-                self.latencies_ms.append((time.perf_counter() - due_s) * 1000)
-            else:
-                self.refused += 1
+            self._receive(connection, until_s=due_s)
+            self._due_s[template.opaque_next] = due_s
+            connection.sendall(template.next_frames(1))
             number += 1
+
+    def _receive(self, connection: socket.socket, *, until_s: float) -> None:
+        """Take the answers that arrive until a time."""
+        while (rest_s := until_s - time.perf_counter()) > 0:
+            if not select.select([connection], [], [], rest_s)[0]:
+                return
+            received = connection.recv(RECEIVE_SIZE_BYTES)
+            if not received:
+                raise ConnectionResetError("the broker closed the connection")
+            now_s = time.perf_counter()
+            self._received += received
+            opaques, refused = take_answers(self._received)
+            self.latencies_ms += [(now_s - self._due_s.pop(each)) * 1000 for each in opaques]
+            self._refuse(refused)
+
+    def _refuse(self, count: int) -> None:
+        """Forget the oldest sends without an answer: a refusal has no opaque here."""
+        self.refused += count
+        for opaque in list(self._due_s)[:count]:
+            del self._due_s[opaque]

@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
-from trocket.bench.official_lines import ReportLine, failed_between, parse_report, windows_between
+from trocket.bench.official_lines import (
+    ReportLine,
+    failed_between,
+    mean_ms,
+    parse_report,
+    windows_between,
+)
 
 PRODUCER = (
     "Current Time: 2026-11-21 08:12:09,123 | Send TPS: 36512 | Max RT(ms): 243 | "
@@ -94,3 +102,19 @@ def test_failures_of_a_period_are_counted_by_totals_or_by_windows(
         (float(at), ReportLine(1, 1.0, at, fails_of_window=fails_of_window)) for at in range(1, 31)
     ]
     assert failed_between(found, start_s=start_s, end_s=end_s) == expected
+
+
+@pytest.mark.parametrize(
+    ("windows", "expected"),
+    [
+        ([(100, 2.0), (300, 4.0)], 3.5),
+        ([(0, math.nan), (100, 2.0)], 2.0),
+        ([(0, math.nan)], None),
+        ([], None),
+    ],
+    ids=["weighted by messages", "a window without messages", "no messages", "no windows"],
+)
+def test_the_mean_time_is_of_all_messages(
+    windows: list[tuple[int, float]], expected: float | None
+) -> None:
+    assert mean_ms([ReportLine(rate, mean, 0) for rate, mean in windows]) == expected
