@@ -11,13 +11,15 @@ from __future__ import annotations
 
 import select
 import socket
+import struct
 import threading
 import time
 from types import TracebackType
 
-from trocket.bench.frames import ROCKETMQ_TYPE, BadAnswerError, SendTemplate, take_answers
+from trocket.bench.frames import ROCKETMQ_TYPE, SYSTEM_BUSY, BadAnswerError, SendTemplate
 from trocket.bench.kit import socket_address
 from trocket.interop.process import PeerError
+from trocket.interop.wire import SUCCESS
 
 RATE_PER_S = 50.0
 """Enough for a p99 over half a minute (15 slower sends), and some 2 % of a core."""
@@ -30,6 +32,8 @@ LAST_ANSWERS_S = 2.0
 """How long to wait for answers after the last send."""
 
 BROKER_NAME = "broker-a"
+
+_ANSWER_HEAD = struct.Struct(">i4xh3xi")  # length, code, opaque
 
 
 class SendProbe:
@@ -114,12 +118,28 @@ class SendProbe:
                 raise ConnectionResetError("the broker closed the connection")
             now_s = time.perf_counter()
             self._received += received
-            opaques, refused = take_answers(self._received)
-            self.latencies_ms += [(now_s - self._due_s.pop(each)) * 1000 for each in opaques]
-            self._refuse(refused)
+            for opaque, code in take_codes(self._received):
+                due_s = self._due_s.pop(opaque)
+                if code == SUCCESS:
+                    self.latencies_ms.append((now_s - due_s) * 1000)
+                elif code == SYSTEM_BUSY:
+                    self.refused += 1
+                else:
+                    raise BadAnswerError(f"a send was answered with code {code}")
 
-    def _refuse(self, count: int) -> None:
-        """Forget the oldest sends without an answer: a refusal has no opaque here."""
-        self.refused += count
-        for opaque in list(self._due_s)[:count]:
-            del self._due_s[opaque]
+
+def take_codes(buffer: bytearray) -> list[tuple[int, int]]:
+    """Remove the complete answers, with headers in ROCKETMQ, from the start of `buffer`.
+
+    Returns: opaque and code of each.
+    """
+    found = []
+    at = 0
+    while len(buffer) - at >= _ANSWER_HEAD.size:
+        length, code, opaque = _ANSWER_HEAD.unpack_from(buffer, at)
+        if at + 4 + length > len(buffer):
+            break
+        found.append((opaque, code))
+        at += 4 + length
+    del buffer[:at]
+    return found

@@ -19,14 +19,19 @@ FIXED = struct.Struct(">iihBhiii")
 
 
 class Broker:
-    """Receives as many requests as it has codes, then answers them, and no others.
+    """Receives as many requests as it has codes, then answers them in turn, and no others.
+
+    Args:
+      codes: of the answers.
+      newest_first: answer the last request with the first code.
 
     Attributes:
       answered, ignored: set when it has answered, and when a further request arrives.
     """
 
-    def __init__(self, codes: list[int]) -> None:
+    def __init__(self, codes: list[int], *, newest_first: bool = False) -> None:
         self._codes = codes
+        self._newest_first = newest_first
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.address = f"127.0.0.1:{self._listener.getsockname()[1]}"
         self.answered = threading.Event()
@@ -46,6 +51,8 @@ class Broker:
                 length, *_, opaque, _, _ = FIXED.unpack(stream.read(FIXED.size))
                 stream.read(length + 4 - FIXED.size)
                 opaques.append(opaque)
+            if self._newest_first:
+                opaques.reverse()
             for code, opaque in zip(self._codes, opaques, strict=True):
                 size = FIXED.size - 8 + 4
                 answer = (4 + size, 1 << 24 | size, code, 0, 0, opaque, 1, 0)
@@ -73,8 +80,11 @@ def test_a_stall_delays_every_send_that_was_due_meanwhile(brokers: list[Broker])
         assert waited_ms >= (9 - number) * INTERVAL_MS
 
 
-def test_refusals_are_counted_and_have_no_latency(brokers: list[Broker]) -> None:
-    broker = Broker([BUSY, 0, BUSY])
+@pytest.mark.parametrize("newest_first", [False, True])
+def test_refusals_are_counted_and_have_no_latency(
+    brokers: list[Broker], newest_first: bool
+) -> None:
+    broker = Broker([BUSY, 0, BUSY], newest_first=newest_first)
     brokers.append(broker)
     with SendProbe(broker.address, "Probe") as probe:
         assert broker.answered.wait(DEADLINE_S)
