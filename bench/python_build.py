@@ -6,6 +6,7 @@ Run as a program in the broker's environment, it prints one line of JSON: `TROCK
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import json
 import os
@@ -76,14 +77,13 @@ def build_text(configure_arguments: str, *, is_free_threaded: bool = False) -> s
 
 
 def extension_text() -> str:
-    """The C extension that runs in this environment, or "pure Python".
+    """What runs the hot path in this environment: the C extension or pure Python, and why.
 
-    This is the only place of the benches that knows about the extension.
+    The only place of the benches that knows about the extension.
     """
     if importlib.util.find_spec("trocket.native") is None:
         return "pure Python"
-    pure = os.environ.get("TROCKET_PURE", "")
-    return f"trocket.native is installed, TROCKET_PURE={pure!r}"
+    return str(importlib.import_module("trocket.native").choice.description)
 
 
 def broker_python(environment: Mapping[str, str]) -> PythonBuild:
