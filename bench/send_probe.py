@@ -9,11 +9,13 @@ time it waits for a core.
 
 from __future__ import annotations
 
+import json
 import select
 import socket
 import struct
 import threading
 import time
+from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
 
 from trocket.bench.frames import ROCKETMQ_TYPE, SYSTEM_BUSY, BadAnswerError, SendTemplate
@@ -33,7 +35,7 @@ LAST_ANSWERS_S = 2.0
 
 BROKER_NAME = "broker-a"
 
-_ANSWER_HEAD = struct.Struct(">i4xh3xi")  # length, code, opaque
+_ANSWER_HEAD = struct.Struct(">iih3xi")  # length, mark, code, opaque
 
 
 class SendProbe:
@@ -58,11 +60,11 @@ class SendProbe:
         self._due_s: dict[int, float] = {}
         self._received = bytearray()
         self._stopping = threading.Event()
-        self._error: PeerError | None = None
-        self._thread = threading.Thread(target=self._run, name="send-probe", daemon=True)
+        self._executor = ThreadPoolExecutor(1, thread_name_prefix="send-probe")
+        self._done: Future[None] | None = None
 
     def __enter__(self) -> SendProbe:
-        self._thread.start()
+        self._done = self._executor.submit(self._run)
         return self
 
     def __exit__(
@@ -72,9 +74,9 @@ class SendProbe:
         trace: TracebackType | None,
     ) -> None:
         self._stopping.set()
-        self._thread.join(TIMEOUT_S + LAST_ANSWERS_S)
-        if kind is None and self._error is not None:
-            raise self._error
+        self._executor.shutdown()
+        if kind is None and self._done is not None:
+            self._done.result()
 
     def _run(self) -> None:
         try:
@@ -88,7 +90,7 @@ class SendProbe:
             now_s = time.perf_counter()
             self.latencies_ms += [(now_s - due_s) * 1000 for due_s in self._due_s.values()]
         except (OSError, BadAnswerError) as error:
-            self._error = PeerError(f"the probe of {self._address} failed: {error}")
+            raise PeerError(f"the probe of {self._address} failed: {error}") from error
 
     def _send_at_rate(self, connection: socket.socket) -> None:
         template = SendTemplate.for_topic(
@@ -129,17 +131,23 @@ class SendProbe:
 
 
 def take_codes(buffer: bytearray) -> list[tuple[int, int]]:
-    """Remove the complete answers, with headers in ROCKETMQ, from the start of `buffer`.
+    """Remove the complete answers from the start of `buffer`.
+
+    Apache's broker answers in JSON, ours in the serialization of the request.
 
     Returns: opaque and code of each.
     """
     found = []
     at = 0
     while len(buffer) - at >= _ANSWER_HEAD.size:
-        length, code, opaque = _ANSWER_HEAD.unpack_from(buffer, at)
-        if at + 4 + length > len(buffer):
+        length, mark, code, opaque = _ANSWER_HEAD.unpack_from(buffer, at)
+        end = at + 4 + length
+        if end > len(buffer):
             break
+        if mark >> 24 != ROCKETMQ_TYPE:
+            header = json.loads(buffer[at + 8 : at + 8 + (mark & 0xFFFFFF)])
+            code, opaque = header["code"], header["opaque"]
         found.append((opaque, code))
-        at += 4 + length
+        at = end
     del buffer[:at]
     return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import struct
 import threading
@@ -24,14 +25,18 @@ class Broker:
     Args:
       codes: of the answers.
       newest_first: answer the last request with the first code.
+      as_json: answer with headers in JSON, as Apache's broker does.
 
     Attributes:
       answered, ignored: set when it has answered, and when a further request arrives.
     """
 
-    def __init__(self, codes: list[int], *, newest_first: bool = False) -> None:
+    def __init__(
+        self, codes: list[int], *, newest_first: bool = False, as_json: bool = False
+    ) -> None:
         self._codes = codes
         self._newest_first = newest_first
+        self._as_json = as_json
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.address = f"127.0.0.1:{self._listener.getsockname()[1]}"
         self.answered = threading.Event()
@@ -54,12 +59,17 @@ class Broker:
             if self._newest_first:
                 opaques.reverse()
             for code, opaque in zip(self._codes, opaques, strict=True):
-                size = FIXED.size - 8 + 4
-                answer = (4 + size, 1 << 24 | size, code, 0, 0, opaque, 1, 0)
-                connection.sendall(FIXED.pack(*answer) + bytes(4))
+                connection.sendall(self._answer(code, opaque))
             self.answered.set()
             while stream.read(1):
                 self.ignored.set()
+
+    def _answer(self, code: int, opaque: int) -> bytes:
+        if self._as_json:
+            header = json.dumps({"code": code, "flag": 1, "opaque": opaque}).encode()
+            return struct.pack(">ii", 4 + len(header), len(header)) + header
+        size = FIXED.size - 8 + 4
+        return FIXED.pack(4 + size, 1 << 24 | size, code, 0, 0, opaque, 1, 0) + bytes(4)
 
 
 @pytest.fixture
@@ -81,10 +91,11 @@ def test_a_stall_delays_every_send_that_was_due_meanwhile(brokers: list[Broker])
 
 
 @pytest.mark.parametrize("newest_first", [False, True])
+@pytest.mark.parametrize("as_json", [False, True])
 def test_refusals_are_counted_and_have_no_latency(
-    brokers: list[Broker], newest_first: bool
+    brokers: list[Broker], newest_first: bool, as_json: bool
 ) -> None:
-    broker = Broker([BUSY, 0, BUSY], newest_first=newest_first)
+    broker = Broker([BUSY, 0, BUSY], newest_first=newest_first, as_json=as_json)
     brokers.append(broker)
     with SendProbe(broker.address, "Probe") as probe:
         assert broker.answered.wait(DEADLINE_S)
