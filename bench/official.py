@@ -136,6 +136,7 @@ def run_workload(
                     load.suspend()
             for load in loads:
                 load.measure_memory()
+                load.check_log()
         except PeerError as error:
             result.error = str(error)
     return result

@@ -17,7 +17,8 @@ from trocket.interop.process import PeerError
 
 KEPT_FILES = 6
 """The newest log files keep their blocks: up to a minute of the fastest program, of which
-transactions are checked, queues dispatched and the index is built."""
+transactions are checked, queues dispatched and the index is built. A broker of ours whose index is
+further behind gives it up and logs an error, which ends the workload (`check_log`)."""
 
 USED_MAX = 0.72
 """Of the disk: at 0.75 brokers begin to delete files (diskMaxUsedSpaceRatio)."""
@@ -63,7 +64,7 @@ class LogTrimmer:
         if used > USED_MAX:
             raise PeerError(
                 f"the disk of {self._folder} is {used:.0%} full; above {USED_MAX:.0%} brokers"
-                " begin to delete files: free some space, or use --windows 1"
+                " begin to delete files: free some space"
             )
 
     def _free(self, path: Path) -> None:

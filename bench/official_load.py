@@ -249,6 +249,15 @@ class BrokerUnderLoad:
             anonymous_mb=sum(map(anonymous_bytes, pids)) / 1e6,
         )
 
+    def check_log(self) -> None:
+        """Refuse figures of a broker of ours that gave something up, such as its index.
+
+        Raises: PeerError: it logged an error.
+        """
+        found = logged_errors(self._folder / "cluster" / "up.err")
+        if found:
+            raise PeerError(f"{self.result.broker} logged {len(found)} errors: {found[0]}")
+
     def suspend(self) -> None:
         """Stop programs and broker by SIGSTOP, the programs first."""
         for program in self._programs:
@@ -314,6 +323,13 @@ class BrokerUnderLoad:
                 for program in self._programs
             ),
         )
+
+
+def logged_errors(path: Path) -> list[str]:
+    """The error lines of our broker's log; none if there is no such file."""
+    if not path.is_file():
+        return []
+    return [line for line in path.read_text(errors="replace").splitlines() if " ERROR " in line]
 
 
 def _signal(pid: int, number: signal.Signals) -> None:
