@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent.parent
+WORKER_SITE = Path(__file__).resolve().parent / "worker_site"
+"""The folder of the module that Spark's Python workers import first."""
 QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """A JVM that lives for seconds starts faster so than it would run faster otherwise."""
 
@@ -25,7 +27,7 @@ def spark(tmp_path_factory):
         pytest.skip("Spark needs Java 17")
     # Workers import what the tests import, from wherever this checkout is. They are children of the
     # JVM: other tests of this process keep their environment.
-    packages = [str(ROOT), *sys.path]
+    packages = [str(WORKER_SITE), str(ROOT), *sys.path]
     environment = pytest.MonkeyPatch()
     environment.setenv("PYSPARK_PYTHON", sys.executable)
     environment.setenv("SPARK_LOCAL_IP", "127.0.0.1")
