@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from . import jvm
+
 ROOT = Path(__file__).resolve().parent.parent.parent
 WORKER_SITE = Path(__file__).resolve().parent / "worker_site"
 """The folder of the module that Spark's Python workers import first."""
-QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""A JVM that lives for seconds starts faster so than it would run faster otherwise."""
 
 
 @pytest.fixture(scope="session")
@@ -35,6 +35,7 @@ def spark(tmp_path_factory):
     scratch = tmp_path_factory.mktemp("spark")
     from trocket.spark.local_settings import local_settings
 
+    java_options = f"{jvm.java_options()} -Dderby.system.home={scratch}"
     session = (
         sql.SparkSession.builder.master("local[2,4]")
         .appName("trocket-tests")
@@ -46,7 +47,7 @@ def spark(tmp_path_factory):
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.sql.warehouse.dir", str(scratch))
         .config("spark.local.dir", str(scratch))
-        .config("spark.driver.extraJavaOptions", f"{QUICK} -Dderby.system.home={scratch}")
+        .config("spark.driver.extraJavaOptions", java_options)
         .config("spark.sql.python.filterPushdown.enabled", "true")
         .config("spark.python.authenticate.socketTimeout", "120s")  # for a busy machine
         .getOrCreate()
@@ -57,6 +58,7 @@ def spark(tmp_path_factory):
 
     trocket.spark.register(session)
     yield session
+    jvm.dump_classes(session.sparkContext._gateway.proc.pid)
     session.stop()
 
 

@@ -12,6 +12,7 @@ import random
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable
@@ -25,7 +26,8 @@ from trocket.blocking import Admin, Message, Producer
 from trocket.interop.trocket_peer import TrocketPair
 from trocket.interop.wire import WireClient
 
-from . import both_ways
+from . import both_ways, jvm
+from .conftest import WORKER_SITE
 
 pytestmark = pytest.mark.slow
 
@@ -220,6 +222,8 @@ def test_a_broker_that_is_killed_costs_and_doubles_nothing(spark, cluster, tmp_p
 def run_and_kill(arguments: list[str], log: Path, batches: int, delay_s: float) -> None:
     """Start a driver, and kill it with all its workers some time after `batches` batches."""
     with (
+        # What a killed driver leaves; its path is short enough for Spark's sockets.
+        tempfile.TemporaryDirectory(prefix="driver", ignore_cleanup_errors=True) as scratch,
         log.open("w") as errors,
         subprocess.Popen(
             [sys.executable, str(Path(both_ways.__file__)), *arguments],
@@ -229,9 +233,11 @@ def run_and_kill(arguments: list[str], log: Path, batches: int, delay_s: float) 
             start_new_session=True,
             env={
                 **os.environ,
+                "TMPDIR": scratch,
+                "SPARK_LOCAL_DIRS": scratch,
                 "SPARK_LOCAL_IP": "127.0.0.1",
                 "PYSPARK_PYTHON": sys.executable,
-                "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
+                "PYTHONPATH": os.pathsep.join([str(WORKER_SITE), *filter(None, sys.path)]),
             },
         ) as process,
     ):
@@ -253,7 +259,7 @@ def test_a_driver_that_is_killed_costs_and_doubles_nothing(spark, cluster, tmp_p
     rng = random.Random(DRIVER_KILLS)
     for _ in range(DRIVER_KILLS):
         send(cluster)
-        where = [cluster.namesrv_address, str(tmp_path)]
+        where = [cluster.namesrv_address, str(tmp_path), jvm.java_options()]
         run_and_kill(where, tmp_path / "log", rng.randint(1, 5), rng.random() / 2)
     # Who goes on is another program: the tests' own session.
     streams = Streams(spark, cluster.namesrv_address, str(tmp_path))
