@@ -25,10 +25,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
+from ..common.java_hash import tags_code
 from ..common.message_properties import (
     PROPERTY_CHECK_IMMUNITY_TIME_IN_SECONDS,
+    PROPERTY_DELAY_TIME_LEVEL,
     PROPERTY_TRANSACTION_CHECK_TIMES,
     PROPERTY_TRANSACTION_ID,
+    TAGS_HEAD,
     find_property,
 )
 from ..common.topic_names import TRANS_CHECK_MAX_TIME_TOPIC, TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC
@@ -39,7 +42,7 @@ from ..remoting.sys_flag import (
     TRANSACTION_NOT_TYPE,
     reset_transaction_value,
 )
-from .admission import real_place
+from .admission import STRIPPED_NAMES, real_place
 from .inner_message import InnerMessage
 
 TRANSACTION_GROUP: Final = "CID_RMQ_SYS_TRANS"
@@ -47,6 +50,9 @@ TRANSACTION_GROUP: Final = "CID_RMQ_SYS_TRANS"
 
 REMOVE_TAG: Final = "d"
 """Tag of op messages. Source: TransactionalMessageUtil.REMOVE_TAG."""
+
+OP_PROPERTIES: Final = b"TAGS\1d\2WAIT\1false\2"
+OP_TAGS_CODE: Final = tags_code(REMOVE_TAG)
 
 
 def half_message(message: InnerMessage) -> InnerMessage:
@@ -59,6 +65,56 @@ def half_message(message: InnerMessage) -> InnerMessage:
     message.topic, message.queue_id = TRANS_HALF_TOPIC, 0
     message.sys_flag = reset_transaction_value(message.sys_flag, TRANSACTION_NOT_TYPE)
     return message
+
+
+_UNUSUAL_TOKENS: Final = (
+    *(name.encode() + b"\1" for name in STRIPPED_NAMES),
+    PROPERTY_CHECK_IMMUNITY_TIME_IN_SECONDS.encode() + b"\1",
+    b"TIMER_DEL",
+)
+"""Properties of a half message that is not usual; each contains one of the marks below."""
+_UNUSUAL_MARKS: Final = (b"R_", b"L_", b"Y_")
+_TRANSACTION_ID_HEAD: Final = PROPERTY_TRANSACTION_ID.encode() + b"\1"
+_DELAY_HEAD: Final = PROPERTY_DELAY_TIME_LEVEL.encode() + b"\1"
+_PREPARED: Final = b"TRAN_MSG\1true\2"
+_UNIQUE_KEY_SIZE_MAX: Final = 255
+
+
+def usual_half(properties: bytes) -> tuple[bytes, str, int] | None:
+    """Examine the properties of a message in a transaction.
+
+    A usual one is stored as it came, its half message has the same properties and three at their
+    end, and its final message is not delayed. Nearly all are usual.
+
+    Args:
+      properties: encoded, with those that the broker adds, and a separator at their end.
+    Returns: its unique key, its group and its tags code; None: it is not usual.
+    """
+    first, second, third = _UNUSUAL_MARKS
+    if (
+        first in properties or second in properties or third in properties
+        or properties.count(b"TRAN") != 1
+    ) and any(token in properties for token in _UNUSUAL_TOKENS):  # fmt: skip
+        return None
+    if (
+        _TRANSACTION_ID_HEAD in properties or _DELAY_HEAD in properties
+        or b"#" in properties or b"\0" in properties
+    ):  # fmt: skip
+        return None
+    at = properties.find(_PREPARED)
+    if at < 0 or (at and properties[at - 1] != 2) or properties.count(b"TRAN_MSG\1") != 1:
+        return None
+    unique_key, group = find_property(properties, b"UNIQ_KEY"), find_property(properties, b"PGROUP")
+    if (
+        unique_key is None or group is None
+        or len(unique_key) > _UNIQUE_KEY_SIZE_MAX or not unique_key.isalnum()
+    ):  # fmt: skip
+        return None
+    code = 0
+    if TAGS_HEAD in properties:
+        tags = find_property(properties, b"TAGS")
+        code = 0 if tags is None else tags_code(str(tags, "utf-8", "replace"))
+    return unique_key, str(group, "utf-8", "replace"), code
 
 
 def final_message(half: MessageExt) -> InnerMessage:
@@ -117,10 +173,14 @@ def parked_half(half: MessageExt) -> InnerMessage:
 
 def op_message(offsets: Iterable[int], store_host: bytes, now_ms: int) -> InnerMessage:
     """The op message for ended half messages; one body may name many, as in 5.5.0."""
-    body = "".join(f"{offset}," for offset in offsets).encode("ascii")
     return InnerMessage(
-        TRANS_OP_HALF_TOPIC, 0, body, b"TAGS\1d\2WAIT\1false\2", now_ms, store_host, store_host
+        TRANS_OP_HALF_TOPIC, 0, op_body(offsets), OP_PROPERTIES, now_ms, store_host, store_host
     )
+
+
+def op_body(offsets: Iterable[int]) -> bytes:
+    """The body of an op message: the queue offsets of the half messages that have ended."""
+    return "".join([f"{offset}," for offset in offsets]).encode("ascii")
 
 
 def is_op_message(op: MessageExt) -> bool:

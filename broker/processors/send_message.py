@@ -45,6 +45,7 @@ from ..inner_message import InnerMessage, WaitingRefused, delay_level
 from ..subscription_group_manager import SubscriptionGroupManager
 from ..transactions import half_message
 from .added_properties import AddedProperties
+from .send_half import UsualHalves
 from .send_numbers import (
     BORN_DIGITS,
     LETTER_NAMES,
@@ -92,6 +93,7 @@ class SendMessageProcessor:
         self._added = added
         self._groups = groups
         self._is_ordered = is_ordered
+        self._send_usual_half = UsualHalves(config, store, puts).send
         # Copies for `_send`, which reads them for every message.
         self._topic_table = topics.table
         self._checked_topics = topics.checked
@@ -148,6 +150,24 @@ class SendMessageProcessor:
         properties = fields.get(n_properties, "").encode("utf-8", "replace")
         has_key = UNIQUE_KEY_HEAD in properties
         if topic[0] == "%" or is_special(properties, has_key):
+            if (
+                b"TRAN_MSG" in properties
+                and topic[0] != "%"
+                and has_key
+                and MSG_REGION_HEAD not in properties
+                and self._send_usual_half(
+                    request,
+                    topic,
+                    queue_id,
+                    properties + (self._added_first if properties[-1] == 2 else self._added_after),
+                    born_timestamp_ms=born_ms,
+                    born_host=channel.remote_host,
+                    flag=flag,
+                    sys_flag=sys_flag,
+                    reconsume_times=reconsume,
+                )
+            ):
+                return
             message = InnerMessage(
                 topic, queue_id, request.body, admitted(properties), born_ms, channel.remote_host,
                 self._store_host, flag, sys_flag, reconsume,
