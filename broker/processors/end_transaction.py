@@ -131,14 +131,15 @@ class EndTransactionProcessor:
             or fields.get("producerGroup") != half.group
             or fields.get("transactionId") not in (half.unique_key, None, "")
             # It is not deleted yet and, under SYNC_FLUSH, already visible.
-            or not store.min_physical_offset <= half.physical_offset < store.dispatched_offset
+            or not store.log.min_offset <= half.physical_offset < store.dispatched_offset
         ):
             return False
         current = self._transactions.can_end(half.queue_offset)
         if current is None:
             return False
         turn = self._turn
-        turn.begin(channel)
+        if channel is not turn.channel:  # saves a call
+            turn.begin(channel)
         if kind == TRANSACTION_COMMIT_TYPE:
             refusal, _, _ = store.put_message(
                 half.topic,
@@ -156,21 +157,16 @@ class EndTransactionProcessor:
             )
             if refusal is not None:
                 raise turn.refusal(refusal)
-        self._answer(request, kind, WAIT_OFF not in half.properties)
+        waits = kind == TRANSACTION_ROLLBACK_TYPE or WAIT_OFF not in half.properties
+        if request.flag & 2:  # as all known clients send it
+            turn.accept_oneway(request, waits)
+        elif kind == TRANSACTION_COMMIT_TYPE:
+            turn.answer(request, request.answer(ResponseCode.SUCCESS, None, {}), waits)
+        else:
+            turn.answer(request, request.answer(ResponseCode.SUCCESS, NOT_SET), waits)
         self._transactions.end(current)
         self._cache.remove(half)
         return True
-
-    def _answer(self, request: RemotingCommand, kind: int, waits: bool) -> None:
-        """Answer an end when the turn is written; all known clients send it oneway."""
-        if kind == TRANSACTION_ROLLBACK_TYPE:
-            waits = True
-        if request.is_oneway:
-            self._turn.accept_oneway(request, waits)
-        elif kind == TRANSACTION_COMMIT_TYPE:
-            self._turn.answer(request, request.answer(ResponseCode.SUCCESS, None, {}), waits)
-        else:
-            self._turn.answer(request, request.answer(ResponseCode.SUCCESS, NOT_SET), waits)
 
     def _check(self, half: MessageExt, header: EndTransactionRequestHeader) -> None:
         """Source: EndTransactionProcessor.checkPrepareMessage, rejectCommitOrRollback."""

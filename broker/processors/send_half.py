@@ -7,8 +7,15 @@ are those of `SendMessageProcessor._send_half`, which serves all others.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Final
 
+from ...common.message_properties import (
+    PROPERTY_REAL_QUEUE_ID,
+    PROPERTY_REAL_TOPIC,
+    PROPERTY_TRANSACTION_ID,
+    properties_to_bytes,
+)
 from ...common.topic_names import TRANS_HALF_TOPIC
 from ...remoting.codec import RemotingCommand
 from ...remoting.message_codec import PROPERTIES_SIZE_MAX
@@ -20,6 +27,10 @@ from ..transactions import usual_half
 from .send_turn import WAIT_OFF
 from .turn_puts import TurnPuts
 
+PLACES_CACHED_MAX: Final = 1024
+"""Queues whose properties in half messages are cached, some hundred bytes each."""
+
+_ID_HEAD: Final = f"{PROPERTY_TRANSACTION_ID}\x01".encode()
 _ROOM: Final = 2048
 """More bytes than all that a usual half message gets when it is checked, parked or delivered: its
 topic and queue, the count of its checks, longer topics, hosts of IPv6."""
@@ -81,13 +92,13 @@ class UsualHalves:
         ):
             return False
         unique_key, group, tags_code = usual
-        final = b"%b__transactionId__\1%b\2" % (properties, unique_key)
+        final = properties + _ID_HEAD + unique_key + b"\2"
         sys_flag = reset_transaction_value(sys_flag, TRANSACTION_NOT_TYPE)
         refusal, physical_offset, queue_offset = self._put_message(
             TRANS_HALF_TOPIC,
             0,
             body,
-            b"%bREAL_TOPIC\1%b\2REAL_QID\1%d\2" % (final, topic.encode(), queue_id),
+            final + _place_properties(topic, queue_id),
             born_timestamp_ms=born_timestamp_ms,
             born_host=born_host,
             store_host=self._store_host,
@@ -108,3 +119,8 @@ class UsualHalves:
             request, queue_id, physical_offset, queue_offset, unique_key, WAIT_OFF not in final
         )
         return True
+
+
+@lru_cache(maxsize=PLACES_CACHED_MAX)
+def _place_properties(topic: str, queue_id: int) -> bytes:
+    return properties_to_bytes({PROPERTY_REAL_TOPIC: topic, PROPERTY_REAL_QUEUE_ID: str(queue_id)})
