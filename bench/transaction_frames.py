@@ -96,7 +96,7 @@ class TransactionTemplate:
                 "fromTransactionCheck": "false",
             },
             b"",
-            opaque=int(key[-8:], 16),
+            opaque=int(key[-8:], 16) & 0x7FFFFFFF,
             serialize_type=self.halves.serialize_type,
             flag=ONEWAY,
         )

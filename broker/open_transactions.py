@@ -115,22 +115,29 @@ class OpenTransactions:
           op_mark: end of the op queue when it was stored; earlier entries there do not concern it.
         """
         blocks = self._blocks
-        if blocks:
+        if not blocks:
+            block = self._append_block(offset)
+        else:
             block = blocks[-1]
-            offsets = block.offsets
-            if (
-                offset > offsets[-1]
-                and len(offsets) < self._block_count
-                and block.first_due_ms <= due_ms < NEVER
-            ):  # the usual case
-                offsets.append(offset)
-                block.dues.append(due_ms)
-                block.marks.append(op_mark)
-                block.older.append(_NONE)
-                block.kinds.append(_OPEN)
-                self._count += 1
+            if offset <= block.offsets[-1]:
+                self._open(offset, due_ms, op_mark, _NONE)
                 return
-        self._open(offset, due_ms, op_mark, _NONE)
+            if len(block.offsets) >= self._block_count:
+                block = self._append_block(offset)
+        block.offsets.append(offset)
+        block.dues.append(due_ms)
+        block.marks.append(op_mark)
+        block.older.append(_NONE)
+        block.kinds.append(_OPEN)
+        self._count += 1
+        if not block.first_due_ms <= due_ms < NEVER:
+            self._plan(block, len(block.offsets) - 1, due_ms)
+
+    def _append_block(self, offset: int) -> _Block:
+        block = _Block()
+        self._starts.append(offset)
+        self._blocks.append(block)
+        return block
 
     def _open(self, offset: int, due_ms: int, op_mark: int, older: int) -> None:
         block, at = self._make(offset)

@@ -23,6 +23,7 @@ again at each round.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Final
 
 from ..common.java_hash import tags_code
@@ -31,7 +32,7 @@ from ..common.message_properties import (
     PROPERTY_DELAY_TIME_LEVEL,
     PROPERTY_TRANSACTION_CHECK_TIMES,
     PROPERTY_TRANSACTION_ID,
-    TAGS_HEAD,
+    UNIQUE_KEY_HEAD,
     find_property,
 )
 from ..common.topic_names import TRANS_CHECK_MAX_TIME_TOPIC, TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC
@@ -70,14 +71,22 @@ def half_message(message: InnerMessage) -> InnerMessage:
 _UNUSUAL_TOKENS: Final = (
     *(name.encode() + b"\1" for name in STRIPPED_NAMES),
     PROPERTY_CHECK_IMMUNITY_TIME_IN_SECONDS.encode() + b"\1",
+    PROPERTY_TRANSACTION_ID.encode() + b"\1",
+    PROPERTY_DELAY_TIME_LEVEL.encode() + b"\1",
     b"TIMER_DEL",
+    # With these the record may get a checksum.
+    b"#",
+    b"\0",
 )
-"""Properties of a half message that is not usual; each contains one of the marks below."""
-_UNUSUAL_MARKS: Final = (b"R_", b"L_", b"Y_")
-_TRANSACTION_ID_HEAD: Final = PROPERTY_TRANSACTION_ID.encode() + b"\1"
-_DELAY_HEAD: Final = PROPERTY_DELAY_TIME_LEVEL.encode() + b"\1"
-_PREPARED: Final = b"TRAN_MSG\1true\2"
-_UNIQUE_KEY_SIZE_MAX: Final = 255
+"""No usual half message has these in its properties."""
+
+UNIQUE_KEY_SIZE_MAX: Final = 255
+"""Bytes of the unique key of a usual half message; all clients' have 32 to 56."""
+
+TRAITS_CACHED_MAX: Final = 1024
+TRAITS_CACHED_SIZE_MAX: Final = 1024
+"""Properties of half messages, and bytes of each, whose traits are cached; up to 1.5 MB. The half
+messages of a producer often differ in nothing but their unique key."""
 
 
 def usual_half(properties: bytes) -> tuple[bytes, str, int] | None:
@@ -90,31 +99,38 @@ def usual_half(properties: bytes) -> tuple[bytes, str, int] | None:
       properties: encoded, with those that the broker adds, and a separator at their end.
     Returns: its unique key, its group and its tags code; None: it is not usual.
     """
-    first, second, third = _UNUSUAL_MARKS
-    if (
-        first in properties or second in properties or third in properties
-        or properties.count(b"TRAN") != 1
-    ) and any(token in properties for token in _UNUSUAL_TOKENS):  # fmt: skip
+    at = properties.find(UNIQUE_KEY_HEAD)
+    if at < 0:
         return None
-    if (
-        _TRANSACTION_ID_HEAD in properties or _DELAY_HEAD in properties
-        or b"#" in properties or b"\0" in properties
-    ):  # fmt: skip
+    value_at = at + len(UNIQUE_KEY_HEAD)
+    end = properties.find(b"\2", value_at)
+    unique_key = properties[value_at:end]
+    if len(unique_key) > UNIQUE_KEY_SIZE_MAX or not unique_key.isalnum():
         return None
-    at = properties.find(_PREPARED)
-    if at < 0 or (at and properties[at - 1] != 2) or properties.count(b"TRAN_MSG\1") != 1:
+    others = properties[:value_at] + properties[end:]
+    if len(others) > TRAITS_CACHED_SIZE_MAX:
+        traits = _traits.__wrapped__(others)
+    else:
+        traits = _traits(others)
+    return None if traits is None else (unique_key, *traits)
+
+
+@lru_cache(maxsize=TRAITS_CACHED_MAX)
+def _traits(properties: bytes) -> tuple[str, int] | None:
+    """The group and the tags code of a usual half message, from its properties without the value of
+    the first UNIQ_KEY; None: it is not usual."""
+    if any(token in properties for token in _UNUSUAL_TOKENS):
         return None
-    unique_key, group = find_property(properties, b"UNIQ_KEY"), find_property(properties, b"PGROUP")
-    if (
-        unique_key is None or group is None
-        or len(unique_key) > _UNIQUE_KEY_SIZE_MAX or not unique_key.isalnum()
-    ):  # fmt: skip
+    for token in (UNIQUE_KEY_HEAD, b"TRAN_MSG\1"):
+        at = properties.find(token)
+        if at < 0 or (at and properties[at - 1] != 2) or properties.count(token) != 1:
+            return None
+    group = find_property(properties, b"PGROUP")
+    if group is None or find_property(properties, b"TRAN_MSG") != b"true":
         return None
-    code = 0
-    if TAGS_HEAD in properties:
-        tags = find_property(properties, b"TAGS")
-        code = 0 if tags is None else tags_code(str(tags, "utf-8", "replace"))
-    return unique_key, str(group, "utf-8", "replace"), code
+    tags = find_property(properties, b"TAGS")
+    code = 0 if tags is None else tags_code(str(tags, "utf-8", "replace"))
+    return str(group, "utf-8", "replace"), code
 
 
 def final_message(half: MessageExt) -> InnerMessage:

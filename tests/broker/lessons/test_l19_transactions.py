@@ -272,3 +272,36 @@ async def test_an_end_names_its_transaction_and_ends_no_other_in_its_place():
         assert (await client.ask(END, other)).code == 1
         assert await stored(client) == []
         assert (await client.ask(END, end_fields(half, COMMIT))).code == 0
+
+
+class TaskSteps(trio.abc.Instrument):
+    """Counts the steps of the task that checks transactions."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def before_task_step(self, task: trio.lowlevel.Task) -> None:
+        self.count += "TransactionService.run" in task.name
+
+
+async def test_the_task_that_checks_sleeps_while_nothing_is_due_earlier(autojump_clock):
+    async with embedded_broker() as broker:
+        client = await broker.connect()
+        await prepare(client, "K0")
+        steps = TaskSteps()
+        trio.lowlevel.add_instrument(steps)
+        for number in range(1, 50):
+            half = await prepare(client, f"K{number}")
+            assert (await client.ask(END, end_fields(half, COMMIT))).code == 0
+        trio.lowlevel.remove_instrument(steps)
+        assert steps.count <= 1
+
+
+async def test_a_transaction_that_is_due_earlier_is_checked_in_time(autojump_clock):
+    async with embedded_broker() as broker:
+        client = await producer(broker)
+        await prepare(client, "late", own="CHECK_IMMUNITY_TIME_IN_SECONDS\x011000\2")
+        await trio.sleep(1)
+        await prepare(client, "early")
+        await trio.sleep(6.1)
+        assert [check.ext_fields["msgId"] for check in await asked(client)] == ["early"]
