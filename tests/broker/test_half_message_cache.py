@@ -271,6 +271,26 @@ async def test_an_end_in_the_turn_of_its_half_message_is_refused(flush):
         assert (await client.ask(END, end_fields(half))).code == 0
 
 
+async def test_under_sync_flush_an_end_before_the_fsync_is_refused(monkeypatch):
+    async with embedded_broker(flush_disk_type=FlushDiskType.SYNC_FLUSH) as broker:
+        client = await broker.connect()
+        await client.ask(SEND, send_fields(), b"plain")
+        store = broker.controller.store
+        at = store.max_physical_offset
+        with monkeypatch.context() as slow:
+            slow.setattr(store.flusher, "want", lambda: None)
+            texts = {name: str(value) for name, value in send_fields(i=USUAL, f=4).items()}
+            opaque = await client.send(RemotingCommand(SEND, texts))
+            half = {"queueOffset": "0", "msgId": f"{at:032X}", "transactionId": "K"}
+            answer = await client.ask(END, end_fields(half))
+            assert store.max_physical_offset > at
+            assert len(broker.controller.transactions.cache) == 1
+            assert (answer.code, "Find prepared" in answer.remark) == (1, True)
+        store.flusher.want()
+        assert (await client.answer(opaque)).code == 0
+        assert (await client.ask(END, end_fields(half))).code == 0
+
+
 async def test_an_end_whose_half_message_was_deleted_with_its_file_is_refused():
     async with embedded_broker() as broker:
         client = await broker.connect()
