@@ -274,27 +274,26 @@ async def test_an_end_names_its_transaction_and_ends_no_other_in_its_place():
         assert (await client.ask(END, end_fields(half, COMMIT))).code == 0
 
 
-class TaskSteps(trio.abc.Instrument):
-    """Counts the steps of the task that checks transactions."""
-
-    def __init__(self) -> None:
-        self.count = 0
-
-    def before_task_step(self, task: trio.lowlevel.Task) -> None:
-        self.count += task.name == "the checks of transactions"
-
-
-async def test_the_task_that_checks_sleeps_while_nothing_is_due_earlier(autojump_clock):
+async def test_the_task_that_checks_sleeps_while_nothing_is_due_earlier(
+    autojump_clock, monkeypatch
+):
     async with embedded_broker() as broker:
         client = await broker.connect()
         await prepare(client, "K0")
-        steps = TaskSteps()
-        trio.lowlevel.add_instrument(steps)
+        await trio.testing.wait_all_tasks_blocked()
+        table = broker.controller.transactions.open
+        next_due_ms, asked_for = table.next_due_ms, []
+
+        def counted():
+            asked_for.append(next_due_ms())
+            return asked_for[-1]
+
+        monkeypatch.setattr(table, "next_due_ms", counted)
         for number in range(1, 50):
             half = await prepare(client, f"K{number}")
             assert (await client.ask(END, end_fields(half, COMMIT))).code == 0
-        trio.lowlevel.remove_instrument(steps)
-        assert steps.count <= 1
+        await trio.testing.wait_all_tasks_blocked()
+        assert len(asked_for) <= 1
 
 
 async def test_a_transaction_that_is_due_earlier_is_checked_in_time(autojump_clock):
