@@ -14,6 +14,8 @@ from typing import Final
 
 import msgspec
 
+from .inner_message import InnerMessage
+
 CACHE_SIZE_MAX: Final = 16 * 1024 * 1024
 """Bytes of all cached half messages: 6,000 of 2 KiB. A half message that is not cached costs its
 end about 15 us more."""
@@ -30,28 +32,18 @@ class CachedHalf(msgspec.Struct, gc=False):
     dataclass's time.
 
     Attributes:
-      physical_offset, queue_offset: of the half message.
-      topic, queue_id, body, tags_code: of the final message.
-      properties: of the final message, encoded.
+      final: the message that a commit stores; its `prepared_transaction_offset` is the physical
+        offset of the half message.
+      tags_code: of both messages.
+      queue_offset: of the half message.
       unique_key, group: values of UNIQ_KEY and PGROUP.
-      born_timestamp_ms, born_host, flag, reconsume_times: of both messages.
-      sys_flag: without a transaction's bits.
     """
 
-    physical_offset: int
-    queue_offset: int
-    topic: str
-    queue_id: int
-    body: bytes
+    final: InnerMessage
     tags_code: int
-    properties: bytes
+    queue_offset: int
     unique_key: str
     group: str
-    born_timestamp_ms: int
-    born_host: bytes
-    flag: int
-    reconsume_times: int
-    sys_flag: int
 
 
 class HalfMessageCache:
@@ -74,12 +66,13 @@ class HalfMessageCache:
 
     def add(self, half: CachedHalf) -> None:
         """Add a half message that was committed to the log."""
-        size = _ENTRY_SIZE + len(half.body) + len(half.properties)
+        final = half.final
+        size = _ENTRY_SIZE + len(final.body) + len(final.properties)
         if self._young_size + size > self._part_max:
             if size > self._part_max:
                 return
             self._old, self._young, self._young_size = self._young, {}, 0
-        self._young[str(half.physical_offset)] = half
+        self._young[str(final.prepared_transaction_offset)] = half
         self._young_size += size
 
     def find(self, physical_offset: str) -> CachedHalf | None:
@@ -88,11 +81,12 @@ class HalfMessageCache:
 
     def remove(self, half: CachedHalf) -> None:
         """Remove a half message whose transaction ends."""
-        key = str(half.physical_offset)
+        final = half.final
+        key = str(final.prepared_transaction_offset)
         if self._young.pop(key, None) is None:
             self._old.pop(key, None)
         else:
-            self._young_size -= _ENTRY_SIZE + len(half.body) + len(half.properties)
+            self._young_size -= _ENTRY_SIZE + len(final.body) + len(final.properties)
 
 
 def cache_size(budget: int) -> int:

@@ -123,41 +123,44 @@ class EndTransactionProcessor:
         fields = request.ext_fields
         kind = _KINDS.get(fields.get("commitOrRollback", ""))
         half = self._cache.find(fields.get("commitLogOffset", ""))
-        store = self._store
         if (
             half is None
             or kind is None
             or fields.get("tranStateTableOffset") != str(half.queue_offset)
             or fields.get("producerGroup") != half.group
             or fields.get("transactionId") not in (half.unique_key, None, "")
-            # It is not deleted yet and, under SYNC_FLUSH, already visible.
-            or not store.log.min_offset <= half.physical_offset < store.dispatched_offset
         ):
             return False
+        final, store = half.final, self._store
         current = self._transactions.can_end(half.queue_offset)
-        if current is None:
+        # It must not be deleted and, under SYNC_FLUSH, must be visible.
+        is_there = store.log.min_offset <= final.prepared_transaction_offset
+        if current is None or not (
+            is_there and final.prepared_transaction_offset < store.dispatched_offset
+        ):
             return False
         turn = self._turn
         if channel is not turn.channel:  # saves a call
             turn.begin(channel)
+        waits = True
         if kind == TRANSACTION_COMMIT_TYPE:
+            waits = WAIT_OFF not in final.properties
             refusal, _, _ = store.put_message(
-                half.topic,
-                half.queue_id,
-                half.body,
-                half.properties,
-                born_timestamp_ms=half.born_timestamp_ms,
-                born_host=half.born_host,
-                store_host=turn.store_host,
+                final.topic,
+                final.queue_id,
+                final.body,
+                final.properties,
+                born_timestamp_ms=final.born_timestamp_ms,
+                born_host=final.born_host,
+                store_host=final.store_host,
                 tags_code=half.tags_code,
-                flag=half.flag,
-                sys_flag=half.sys_flag | TRANSACTION_COMMIT_TYPE,
-                reconsume_times=half.reconsume_times,
-                prepared_transaction_offset=half.physical_offset,
+                flag=final.flag,
+                sys_flag=final.sys_flag,
+                reconsume_times=final.reconsume_times,
+                prepared_transaction_offset=final.prepared_transaction_offset,
             )
             if refusal is not None:
                 raise turn.refusal(refusal)
-        waits = kind == TRANSACTION_ROLLBACK_TYPE or WAIT_OFF not in half.properties
         if request.flag & 2:  # as all known clients send it
             turn.accept_oneway(request, waits)
         elif kind == TRANSACTION_COMMIT_TYPE:

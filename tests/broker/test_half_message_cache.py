@@ -58,10 +58,9 @@ VARIANTS = [
 
 
 def half_of(number: int, physical_offset: int, size: int = 100) -> CachedHalf:
-    return CachedHalf(
-        physical_offset, number, "T", 0, bytes(size), 0, b"", f"K{number}", "PG", 0, bytes(8),
-        0, 0, 0,
-    )  # fmt: skip
+    final = InnerMessage("T", 0, bytes(size), b"", 0, bytes(8), bytes(8))
+    final.prepared_transaction_offset = physical_offset
+    return CachedHalf(final, 0, number, f"K{number}", "PG")
 
 
 def test_the_oldest_are_dropped_when_the_cache_is_full():
