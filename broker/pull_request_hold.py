@@ -128,7 +128,10 @@ class _Queue:
         if count >= CHANNEL_QUEUE_PULLS_MAX and not self._has_place(held.pull.channel, count):
             return False
         held.queue = self
-        self.place(held)
+        if held.pull.selector is None:  # nearly always
+            self.others[held] = None
+        else:
+            self.place(held)
         if self.of_channels is not None:
             self.of_channels[held.pull.channel] += 1
         return True

@@ -92,7 +92,7 @@ class PullChecks:
         self._topic_table = topics.topic_config_table
         self._groups = groups
         self._group_table = groups.subscription_group_table
-        self._consumers = consumers
+        self._consumer_table = consumers.consumer_table
         self._filters = filters
         self._readable = bool(config.broker_permission & PERM_READ)
         self._token = object()
@@ -210,7 +210,7 @@ class PullChecks:
         self, header: PullMessageRequestHeader, broadcast_enable: bool
     ) -> Selector | None:
         """The selector from the subscription in the group's heartbeats."""
-        info = self._consumers.get_consumer_group_info(header.consumer_group)
+        info = self._consumer_table.get(header.consumer_group)
         if info is None:
             raise RequestRefused(
                 ResponseCode.SUBSCRIPTION_NOT_EXIST,
@@ -222,7 +222,7 @@ class PullChecks:
                 f"the consumer group[{header.consumer_group}] can not consume by broadcast way",
                 {"forbiddenType": _BROADCASTING_DISABLE_FORBIDDEN},
             )
-        subscription = info.find_subscription_data(header.topic)
+        subscription = info.subscription_table.get(header.topic)
         if subscription is None:
             raise RequestRefused(
                 ResponseCode.SUBSCRIPTION_NOT_EXIST,
