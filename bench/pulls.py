@@ -388,11 +388,11 @@ def measure(
 
 def rows_of(name: str, costs: list[list[float]]) -> list[str]:
     """A row of the table: the median of the rounds; beside another checkout also the ratios."""
-    ours = [each[0] for each in costs]
-    row = [name, f"{statistics.median(ours):.1f}", f"{min(ours):.1f} … {max(ours):.1f}"]
+    row = [name]
+    for side in zip(*costs, strict=True):
+        row += [f"{statistics.median(side):.1f}", f"{min(side):.1f} … {max(side):.1f}"]
     if len(costs[0]) > 1:
         ratios = [each[0] / each[1] for each in costs]
-        row.append(f"{statistics.median(each[1] for each in costs):.1f}")
         row += [f"{of(ratios):.3f}" for of in (statistics.median, min, max)]
     return row
 
@@ -423,7 +423,7 @@ def main(
             rows.append(rows_of(name, measure(clusters, make, rounds, seconds)))
     columns = ["case", "CPU µs", "least … most"]
     if beside is not None:
-        columns += ["beside", "ratio", "least", "most"]
+        columns += ["beside", "least … most", "ratio", "least", "most"]
     Console().print(table(columns, rows, title=f"{rounds} rounds of {seconds:g} s"))
 
 

@@ -32,7 +32,7 @@ def test_two_brokers_are_measured_by_turns(monkeypatch: pytest.MonkeyPatch, tmp_
     costs = measure([ours, theirs], make, rounds=2, seconds=1.0)
     assert order == [ours, theirs, theirs, ours]
     assert rows_of("wakes", costs) == [
-        "wakes", "10.0", "10.0 … 10.0", "20.0", "0.500", "0.500", "0.500"
+        "wakes", "10.0", "10.0 … 10.0", "20.0", "20.0 … 20.0", "0.500", "0.500", "0.500"
     ]  # fmt: skip
     assert rows_of("wakes", [[1.0], [3.0]]) == ["wakes", "2.0", "1.0 … 3.0"]
 
