@@ -4,8 +4,8 @@
 #   make test    lint, types, layers and all tests; with Java 17 and Maven the interop tests too
 #   make interop the interop tests with every Apache version and client (35 minutes)
 #   make fuzz    each decoder for FUZZ_SECONDS (Linux, Python 3.11 to 3.13)
-#   make sim     a million crash images of the store, and SEEDS runs of a simulated cluster
-#                (docs/testing.md)
+#   make sim     a million crash images of the store, PROGRAMS of a simulated broker, and SEEDS runs
+#                of a simulated cluster (docs/testing.md)
 #   make bench   the rate of sends to the broker over loopback
 #   make pipeline  the demo of a Spark job: broker, data and stream (Java 17)
 #   make docs    the documentation, in site/
@@ -20,9 +20,13 @@ RUN := .venv/.ready-to-run
 TEST := .venv/.ready-to-test
 SPARK := .venv/.ready-for-spark
 FUZZ_SECONDS ?= 300
+PROGRAMS ?= 20000
 SEEDS ?= 50000
 # Compiled at set-up, and recompiled by `make run`: otherwise compiling is half of the start time.
 COMPILED := __init__.py common remoting store namesrv broker client filtersrv cli
+# The tests start some hundred interpreters, and two of pytest: each would compile every module
+# again where no byte code may be written.
+PYTEST := env -u PYTHONDONTWRITEBYTECODE $(BIN)/pytest
 
 .PHONY: run check test interop lint types layers fuzz sim bench pipeline docs clean
 
@@ -30,13 +34,13 @@ run: $(RUN)
 	@exec env -u PYTHONDONTWRITEBYTECODE $(BIN)/trocket up $(ARGS)
 
 check: lint types layers
-	$(BIN)/pytest -p randomly -n 2 --dist loadscope -m "not java and not slow" $(ARGS)
+	$(PYTEST) -p randomly -n 2 --dist loadscope -m "not java and not slow" $(ARGS)
 
 test: lint types layers
-	$(BIN)/pytest -p randomly -n 2 --dist loadscope $(ARGS)
+	$(PYTEST) -p randomly -n 2 --dist loadscope $(ARGS)
 
 interop: $(TEST)
-	$(BIN)/pytest -p randomly -n 2 --dist loadscope --matrix tests/interop $(ARGS)
+	$(PYTEST) -p randomly -n 2 --dist loadscope --matrix tests/interop $(ARGS)
 
 lint: $(TEST)
 	$(BIN)/ruff check .
@@ -54,6 +58,7 @@ fuzz: $(TEST)
 
 sim: $(TEST)
 	$(BIN)/python -m tests.world store --images 1000000 --depth2 $(ARGS)
+	$(BIN)/python -m tests.world broker --runs $(PROGRAMS)
 	$(BIN)/python -m tests.world cluster --seeds $(SEEDS)
 
 bench: $(TEST)

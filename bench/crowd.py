@@ -320,6 +320,7 @@ async def delayed(cluster: TrocketCluster, count: int) -> CrowdResult:
     async with trio.open_nursery() as nursery:
         peer = await Peer.connect(address, nursery)
         probe = Probe(await Peer.connect(address, nursery))
+        # Time enough for the sends, at 0.7 ms each, so that none arrives after the due time.
         due_ms = int(time.time() * 1000) + 2_000 + count * 7 // 10
         open_sends = trio.Semaphore(IN_FLIGHT)
         refused: Counter[int] = Counter()

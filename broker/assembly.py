@@ -177,6 +177,8 @@ def assemble(config: BrokerConfig, store_config: MessageStoreConfig, seams: Seam
       store_config: the store's keys.
       seams: its dependencies on the environment.
     """
+    # From the store upwards: each part gets those before it as arguments. What would be a circle
+    # (new messages wake pulls, closed connections leave groups) is connected last, by `_connect`.
     address = BrokerAddress(config, store_config)
     store = MessageStore(store_config, clock=seams.clock, disk=seams.disk)
     foundation = Foundation(config, seams, address, store)

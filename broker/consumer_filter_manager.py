@@ -251,6 +251,7 @@ class ConsumerFilterManager:
         positions = self._positions(group, topic)
         if topic in self._groups.get(group, {}):
             return None
+        # The bits of messages were computed for these positions, so the filter would match none.
         if bits is None or (bits.bit_num, bits.bit_pos) != (self.bloom.bit_count, [*positions]):
             logger.info(
                 "the filter of group %s for %s has other Bloom filter bits than the configuration "
@@ -277,6 +278,7 @@ class ConsumerFilterManager:
                     "and the group registers it anew", CONSUMER_FILTERS, group, topic, time_ms,
                 )  # fmt: skip
                 return None
+        # No client is connected yet, so each group counts as gone until its next heartbeat.
         dead_ms = stored.dead_time or self._clock.wall_ms() - LEFT_BEFORE_START_MS
         return ConsumerFilterData(
             group,

@@ -135,6 +135,8 @@ class ConsumerGroupInfo:
                 "group %s: %s subscribes to %d topics, only the first %d are used",
                 self.group_name, client, len(subscriptions), SUBSCRIPTIONS_PER_GROUP_MAX,
             )  # fmt: skip
+        # Thousands of topics in one heartbeat must not fill the log: the first ones get a line
+        # each, the rest a count.
         for data in subscriptions[:SUBSCRIPTIONS_PER_GROUP_MAX]:
             terms[data.topic] = (data.expression_type, data.sub_string)
             size += subscription_size(data)

@@ -157,6 +157,7 @@ class BrokerController:
         address = self.parts.address
         address.listens(listeners)
         ha_listeners: list[socket.socket] = []
+        # The ports come before the data, so that a port in use costs no recovery of the store.
         try:
             if listeners:
                 ha_listeners += listen_for_slaves(
@@ -178,6 +179,8 @@ class BrokerController:
         )
         try:
             async with trio.open_nursery() as base:
+                # Connections and processors stop first; the store's services and the client stop
+                # last, because a request that is being served may still need them.
                 last = _LastServices(base)
                 await last.start(partial(run_services, self.store))
                 await last.start(self.client.run)

@@ -192,6 +192,8 @@ class ScheduleMessageService:
         try:
             while self._due and self._due[0][0] <= now_ms and count < SLICE_COUNT:
                 level = self._due[0][1]
+                # The table of offsets changes only after the commit, so that a failed commit
+                # delivers again; until then the slice counts for itself.
                 offset = reached.get(level)
                 if offset is None:
                     offset = self._offset(level)
@@ -215,6 +217,7 @@ class ScheduleMessageService:
                 else:
                     heappush(self._due, (due_ms, level))
             arrivals = self._store.commit()
+        # The heap is ahead of the store now: it is built again from the committed offsets.
         except Exception:
             self._store.roll_back()
             self._reset()

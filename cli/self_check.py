@@ -79,6 +79,8 @@ async def _unreachable(client: RemotingClient, advertised: str) -> str:
 
 async def _send_and_consume(client: RemotingClient, broker: str) -> None:
     body = f"self-check of process {os.getpid()}".encode()
+    # Fields as clients send them; queue 0 exists in every topic. The pull begins at the offset of
+    # the answer, so messages of other runs do not matter.
     sent = await _must(
         client,
         broker,

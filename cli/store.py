@@ -441,6 +441,7 @@ def _export(
             write_all(json_writer(sys.stdout.buffer.write))
             sys.stdout.buffer.flush()
         else:
+            # A new name until all is written, so that an aborted export leaves no half file.
             with NewFile(OsDisk(), _absolute(output)) as file:
                 if form is ExportFormat.PARQUET:
                     write_all(ParquetWriter(file.partial, inflate=inflate))

@@ -133,6 +133,7 @@ class PushConsumer(Participant):
         for topic, selector in subscriptions.items():
             configured(check_topic, topic)
             self._subscribe(self._client.with_namespace(topic), selector)
+        # Broadcasting has no retry topic: each member consumes all, and failures are not sent back.
         self._is_clustering = self._config.message_model is MessageModel.CLUSTERING
         self._retry_topic = retry_topic(self._group)
         if self._is_clustering:

@@ -105,9 +105,12 @@ class RequestReply:
             names.PROPERTY_MESSAGE_REPLY_TO_CLIENT: reply_to,
             names.PROPERTY_MESSAGE_TTL: properties.get(names.PROPERTY_MESSAGE_TTL, TTL_MS),
         }
+        # A reply is a send to the cluster's reply topic. The broker stores it only if so
+        # configured, and pushes it to the client that the requester named.
         message = Message(f"{cluster}_{REPLY_TOPIC_POSTFIX}", body, tags=tags)
         outgoing = self._sender.packer.message(message, more, is_system_topic=True)
         broker_name = request.queue.broker_name
+        # Through the request's broker, to which the requester is connected, too.
         if self._client.broker_address(broker_name) is None:
             await self._client.route(request.queue.topic)
         payload = outgoing.payload

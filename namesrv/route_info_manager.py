@@ -103,6 +103,8 @@ class RouteInfoManager:
             self.remove_brokers([addr_info])
             before = None
         group = self._groups.get(name)
+        # Compared after the update: the smallest id of a broker name acts as its master, and a
+        # change is sent to the other brokers of that name.
         min_id_before = min(group.broker_addrs) if group is not None else MASTER_ID
         if group is not None and self._is_superseded(registration, group):
             self.remove_brokers([addr_info])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Final
 
 from ..common.machine import usable_memory
@@ -12,6 +13,7 @@ BUDGET_PARTS: Final = 4
 of one turn (three times the largest frame), and the kernel's cache of the log."""
 
 
+@cache  # the answer is in a dozen files, and one process may have hundreds of servers
 def default_budget() -> int:
     """Bytes of a server's memory budget if its configuration does not set one.
 

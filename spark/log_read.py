@@ -135,6 +135,7 @@ def _decoded(
     bodies = None
     if "body" in request.columns:
         bodies = records.inflated(bad.__setitem__) if request.decompress else records.bodies
+    # A body that does not inflate ends the query by default, at the first such message.
     if bad and not request.is_permissive:
         row, reason = next(iter(bad.items()))
         one = records.part(row, row + 1)

@@ -1,8 +1,9 @@
 """Distribution of the tests over the processes of pytest-xdist: units of work, longest first.
 
 A unit runs in one process. Most units are one test. Tests that share what takes seconds to start
-are one unit: an interop module (its brokers and programs), a folder of Spark tests (its JVM). Long
-units start first, and single quick tests fill the processes at the end.
+are one unit: an interop module (its brokers and programs), a folder of Spark tests (its JVM), the
+module that builds and installs the distributions. Long units start first, and single quick tests
+fill the processes at the end.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ from xdist.workermanage import WorkerController
 
 FOLDERS = ("tests/interop/spark/", "tests/spark/jobs/", "tests/spark/")
 """Folders that are one unit each: every process that runs a test of one starts Spark."""
-MODULES = "tests/interop/"
-"""The folder whose modules are units."""
+MODULES = ("tests/interop/", "tests/packaging/test_distribution.py")
+"""The modules that are one unit each, by the beginning of their paths."""
 
 LONGEST = (
     "tests/spark/jobs",

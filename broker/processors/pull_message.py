@@ -98,6 +98,14 @@ def _template(status: GetMessageStatus, code: ResponseCode) -> AnswerTemplate:
     return AnswerTemplate(names, constants=constants, code=code, remark=status.name)
 
 
+_TEMPLATES: Final = {
+    (status, code): _template(status, code)
+    for status in _CODES
+    for code in {_CODES[status], _MOVED, _RETRY}
+}
+"""The prepared answers by outcome and code."""
+
+
 class PullMessageProcessor:
     """Serves pulls, immediately or after holding them.
 
@@ -139,11 +147,7 @@ class PullMessageProcessor:
         self._may_read_slave = config.slave_read_enable
         self._replication = replication
         self._keeps_offsets = store.is_slave and not store.config.offset_check_in_slave
-        self._templates = {
-            (status, code): _template(status, code)
-            for status in _CODES
-            for code in {_CODES[status], _MOVED, _RETRY}
-        }
+        self._templates = _TEMPLATES
         self._found = self._templates[_FOUND, ResponseCode.SUCCESS]
         self.hold_service = PullRequestHoldService(
             self._resume,

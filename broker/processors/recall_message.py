@@ -74,6 +74,8 @@ class RecallMessageProcessor:
             )
         handle = self._read(header)
         now_ms = self._store.now_ms
+        # A recall is a timer message with the same due time. It deletes the waiting one when both
+        # are read from the wheel.
         properties = {
             "TAGS": RECALL_TAG,
             PROPERTY_TIMER_DEL_UNIQKEY: handle.unique_key,

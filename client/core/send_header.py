@@ -205,7 +205,7 @@ class SendTemplate:
             payload.reconsume_times,
             payload.max_reconsume_times,
         )
-        try:
+        try:  # all that the key fixes is encoded once
             prefix, signed = self._prepared[key]
         except KeyError:
             prefix, signed = self._prepare(key)

@@ -284,6 +284,7 @@ def open_halves(spark: SparkSession, store: str, after_s: float) -> DataFrame:
     rows = log.schema(columns).load()
     place = ["brokerName", "queueOffset"]
     ops = rows.where((F.col("topic") == TRANS_OP_HALF_TOPIC) & (F.col("tags") == "d"))
+    # One op message finishes several transactions: its body is a list of queue offsets.
     offset = F.explode(F.split(F.col("body").cast("string"), ","))
     through = (
         ops.select("brokerName", offset.alias("text"))
@@ -297,6 +298,7 @@ def open_halves(spark: SparkSession, store: str, after_s: float) -> DataFrame:
     committed = rows.where("preparedTransactionOffset > 0").where(
         ~F.col("topic").isin(TRANS_HALF_TOPIC, TRANS_CHECK_MAX_TIME_TOPIC)
     )
+    # Ages are relative to the newest message, since the store may be a copy of last year.
     newest = rows.agg(F.unix_millis(F.max("storeTimestamp")).alias("newest"))
     is_old = F.unix_millis("storeTimestamp") < F.col("newest") - int(after_s * 1000)
     open_ones = (
@@ -305,6 +307,7 @@ def open_halves(spark: SparkSession, store: str, after_s: float) -> DataFrame:
         .crossJoin(F.broadcast(newest))
         .where(is_old)
     )
+    # Halves that the broker checked too often; committed ones among them are removed at the end.
     parked = rows.where(F.col("topic") == TRANS_CHECK_MAX_TIME_TOPIC)
     states = open_ones.withColumn("state", F.lit("open")).unionByName(
         parked.withColumn("state", F.lit("given up")), allowMissingColumns=True

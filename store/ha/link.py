@@ -1,12 +1,16 @@
 """A connection between a master and its slave, with timeouts and the reason of its end.
 
-On a socket bytes are sent by `sendmsg` from the log's maps, without a copy in this process. (A page
+On a socket bytes are sent by `writev` from the log's maps, without a copy in this process. (A page
 that the device cannot read is then an error of the call.) Over TLS they are copied, and encrypted.
+
+A socket is used without trio's stream: a send on a SYNC_MASTER waits for two sends and two receives
+of replication, and each would pass trio's scheduler once more.
 """
 
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Awaitable, Callable, Sequence
 
 import trio
@@ -21,6 +25,9 @@ _failures = FailureLog(logger)
 
 RECEIVE_SIZE = 512 * 1024
 """Bytes received at once: 16 frames, and about 2 ms of work for a slave."""
+
+_RECEIVE_SIZE_MIN = 16 * 1024
+"""Bytes asked for while little arrives: memory for `RECEIVE_SIZE` costs more than they do."""
 
 Piece = bytes | memoryview
 
@@ -49,6 +56,9 @@ class Link:
         self.last_read_s = self.last_write_s = trio.current_time()
         self.flow = flow
         self._stream = stream
+        self._descriptor = stream.socket.fileno() if isinstance(stream, trio.SocketStream) else None
+        self._receive_size = _RECEIVE_SIZE_MIN
+        self._is_sending = False
         self._silence_s = silence_s
         self._scope = trio.CancelScope()
 
@@ -100,8 +110,8 @@ class Link:
         """
         with trio.move_on_after(self._silence_s):
             try:
-                data = bytes(await self._stream.receive_some(RECEIVE_SIZE))
-            except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
+                data = await self._receive()
+            except (trio.BrokenResourceError, trio.ClosedResourceError, OSError) as error:
                 raise LinkEnded("the connection is broken") from error
             if not data:
                 raise LinkEnded("the other side has closed the connection")
@@ -110,29 +120,68 @@ class Link:
             return data
         raise LinkEnded(f"nothing came for {self._silence_s:g} s (haHousekeepingInterval)")
 
+    async def _receive(self) -> bytes:
+        if self._descriptor is None:
+            return bytes(await self._stream.receive_some(RECEIVE_SIZE))
+        while True:
+            await trio.lowlevel.wait_readable(self._descriptor)
+            try:
+                data = os.read(self._descriptor, self._receive_size)
+            except BlockingIOError:
+                continue
+            much = len(data) >= _RECEIVE_SIZE_MIN
+            self._receive_size = RECEIVE_SIZE if much else _RECEIVE_SIZE_MIN
+            return data
+
     async def send(self, pieces: Sequence[Piece]) -> None:
         """Send all pieces.
 
         Raises:
           LinkEnded: the connection is broken.
         """
+        self._is_sending = True
         try:
-            if isinstance(self._stream, trio.SocketStream):
-                await _send_from_maps(self._stream.socket, list(pieces))
-            else:
+            if self._descriptor is None:
                 await self._stream.send_all(b"".join(pieces))
+            else:
+                await trio.lowlevel.checkpoint()
+                while pieces := _write(self._descriptor, pieces):
+                    await trio.lowlevel.wait_writable(self._descriptor)
         except (trio.BrokenResourceError, trio.ClosedResourceError, OSError) as error:
             raise LinkEnded("the connection is broken") from error
+        finally:
+            self._is_sending = False
         self.last_write_s = trio.current_time()
 
+    def send_nowait(self, pieces: Sequence[Piece]) -> Sequence[Piece]:
+        """Send as much as the system accepts at once; return the rest, to `send` next.
 
-async def _send_from_maps(socket: trio.socket.SocketType, pieces: list[Piece]) -> None:
-    while pieces:
-        sent = await socket.sendmsg(pieces)
-        done = 0
-        while done < len(pieces) and sent >= len(pieces[done]):
-            sent -= len(pieces[done])
-            done += 1
-        del pieces[:done]
-        if sent:
-            pieces[0] = memoryview(pieces[0])[sent:]
+        Over TLS, and while another task is sending, nothing is sent.
+
+        Raises:
+          LinkEnded: the connection is broken.
+        """
+        if self._descriptor is None or self._is_sending:
+            return pieces
+        try:
+            rest = _write(self._descriptor, pieces)
+        except OSError as error:
+            raise LinkEnded("the connection is broken") from error
+        self.last_write_s = trio.current_time()
+        return rest
+
+
+def _write(descriptor: int, pieces: Sequence[Piece]) -> Sequence[Piece]:
+    """Write what the system accepts; returns the rest.
+
+    Raises: OSError: the connection is broken.
+    """
+    try:
+        sent = os.writev(descriptor, pieces)
+    except BlockingIOError:
+        return pieces
+    for index, piece in enumerate(pieces):
+        if sent < len(piece):
+            return [memoryview(piece)[sent:], *pieces[index + 1 :]]
+        sent -= len(piece)
+    return ()

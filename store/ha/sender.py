@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import trio
 
 from ...common.java_integers import INT64_MAX
+from ..errors import StoreError
 from .flow import FlowMeter
 from .link import Link, LinkEnded, Piece
 from .log_check import CHECKED_SIZE, QUESTIONS_MAX, checksum
@@ -77,6 +78,8 @@ class LogSender:
         self._on_identity = on_identity
         self._decoder = WordDecoder()
         self._words: deque[Word] = deque()
+        self._rest: Sequence[Piece] = ()  # of what `_send_at_once` began
+        self._resting: trio.Event | None = None  # set to wake `_send_log`
 
     async def run(self) -> None:
         """Serve the slave until its connection ends."""
@@ -95,7 +98,12 @@ class LogSender:
             self.send_offset,
         )
         self._note_ack(requested)
-        await self.link.side_by_side(self._send_log, self._read_reports)
+        listeners = self._store.activity.listeners
+        listeners.append(self._send_at_once)
+        try:
+            await self.link.side_by_side(self._send_log, self._read_reports)
+        finally:
+            listeners.remove(self._send_at_once)
 
     # ---- received from the slave ---------------------------------------------------------
 
@@ -207,10 +215,34 @@ class LogSender:
             end - end % log.file_size if self._store.config.sync_from_last_file else log.min_offset
         )
 
+    def _send_at_once(self) -> None:
+        """Send what a commit has added, within the commit, if the connection is idle.
+
+        On a SYNC_MASTER the commit's sends wait for the slave; `_send_log` would run in the next
+        turn of the event loop only. On an ASYNC_MASTER their answers come first.
+        """
+        resting = self._resting
+        if resting is None or resting.is_set():
+            return  # `_send_log` is running, or about to
+        if not self._store.durability.waits_for_slaves:
+            resting.set()
+            return
+        try:
+            room = self.link.flow.room(self._store.durability.sendable_offset - self.send_offset)
+            if room > 0:
+                self._rest = self.link.send_nowait(self._next_pieces(room))
+        except (LinkEnded, StoreError) as error:
+            self.link.end(str(error))
+        if self._rest or self.send_offset < self._store.durability.sendable_offset:
+            resting.set()
+
     async def _send_log(self) -> None:
         link, store = self.link, self._store
         interval_s = store.config.ha_send_heartbeat_interval / 1000
         while True:
+            if self._rest:
+                rest, self._rest = self._rest, ()
+                await link.send(rest)
             waiting = store.durability.sendable_offset - self.send_offset
             room = link.flow.room(waiting)
             if room > 0:
@@ -219,9 +251,12 @@ class LogSender:
             elif waiting > 0:
                 await link.flow.wait_for_room()
             else:
-                with trio.move_on_at(link.last_write_s + interval_s) as scope:
-                    await store.activity.wait_for_more()
-                if scope.cancelled_caught:
+                self._resting = trio.Event()
+                with trio.move_on_at(link.last_write_s + interval_s):
+                    await self._resting.wait()
+                self._resting = None
+                # Otherwise it was woken, or `_send_at_once` has sent meanwhile.
+                if trio.current_time() >= link.last_write_s + interval_s and not self._rest:
                     await link.send([encode_header(self.send_offset, 0)])
 
     def _next_pieces(self, size: int) -> list[Piece]:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import trio
@@ -24,7 +24,7 @@ from ...remoting.client import CONNECT_TIMEOUT_S, split_address
 from ..config import BrokerRole
 from .copier import LogCopier
 from .flow import FlowMeter
-from .link import RECEIVE_SIZE, Link, LinkEnded
+from .link import RECEIVE_SIZE, Link, LinkEnded, Piece
 from .log_check import checksum, first_difference
 from .tls import TlsError, ha_tls
 from .wire import (
@@ -227,7 +227,9 @@ class LogFollower:
         self._acks_after_flush = store.writer.sync_flush and config.slave_ack_after_flush
         self._decoder = FrameDecoder(with_answers=config.ha_log_check_enable)
         self._frames: list[Frame] = []
-        self._requested = 0
+        self._requested = self._reported = 0
+        self._rest: Sequence[Piece] = ()  # of what `_report_at_once` began
+        self._resting: trio.Event | None = None  # set to wake `_report`
         self._own_from: int | None = None
         self._copier: LogCopier | None = None
 
@@ -249,7 +251,7 @@ class LogFollower:
         Raises:
           LinkEnded: the logs differ, or the master cannot send the log from there on.
         """
-        self._requested = end = self._store.max_physical_offset
+        self._requested = self._reported = end = self._store.max_physical_offset
         if not self._store.config.ha_log_check_enable:
             await self.link.send([encode_report(end)])
             return
@@ -294,6 +296,7 @@ class LogFollower:
         is_proved = False
         while True:
             self._take(frames)
+            self._report_at_once()
             if frames and not is_proved:
                 is_proved = True
                 self.on_taken()
@@ -334,21 +337,54 @@ class LogFollower:
             self._copier.begin_at(offset)
         return self._copier
 
+    def _report_at_once(self) -> None:
+        """Acknowledge what was just appended, if the connection is idle.
+
+        On a SYNC_MASTER sends wait for it; `_report` would run in the next turn of the event loop
+        only.
+
+        Raises: LinkEnded: the connection is broken, or the store has become read-only.
+        """
+        reportable, resting = self._reportable, self._resting
+        if reportable <= self._reported or resting is None or resting.is_set():
+            return
+        if self._store.read_only:
+            raise LinkEnded(self._store.trouble)
+        self._reported = reportable
+        self._rest = self.link.send_nowait([encode_report(reportable)])
+        if self._rest:
+            resting.set()
+
     async def _report(self) -> None:
+        """Acknowledge after each fsync under SYNC_FLUSH, after a pause of the connection, and
+        whenever `_report_at_once` could not."""
         link, store = self.link, self._store
         interval_s = store.config.ha_send_heartbeat_interval / 1000
-        reported = self._requested
-        while True:
-            is_silent = False
-            if self._reportable <= reported:
-                with trio.move_on_at(link.last_write_s + interval_s) as scope:
-                    await store.activity.wait_for_more()
-                is_silent = scope.cancelled_caught
-            if store.read_only:
-                raise LinkEnded(store.trouble)
-            if is_silent or self._reportable > reported:
-                reported = max(self._reportable, reported)
-                await link.send([encode_report(reported)])
+        listeners = store.activity.listeners
+        listeners.append(self._wake)
+        try:
+            while True:
+                if self._rest:
+                    rest, self._rest = self._rest, ()
+                    await link.send(rest)
+                if self._reportable <= self._reported:
+                    self._resting = trio.Event()
+                    with trio.move_on_at(link.last_write_s + interval_s):
+                        await self._resting.wait()
+                    self._resting = None
+                if store.read_only:
+                    raise LinkEnded(store.trouble)
+                is_silent = trio.current_time() >= link.last_write_s + interval_s
+                if not self._rest and (is_silent or self._reportable > self._reported):
+                    self._reported = max(self._reportable, self._reported)
+                    await link.send([encode_report(self._reported)])
+        finally:
+            listeners.remove(self._wake)
+
+    def _wake(self) -> None:
+        """Let `_report` acknowledge an fsync."""
+        if self._acks_after_flush and self._resting is not None:
+            self._resting.set()
 
     @property
     def _reportable(self) -> int:

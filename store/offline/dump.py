@@ -283,6 +283,8 @@ def dump_summary(disk: Disk, layout: Layout, stop: int | None = None) -> Row:
         for (topic, queue_id), queue in sorted(queues.queues.items()):
             end = queues.max_offset(queue)
             low, high = (queue.bases[0] // UNIT_SIZE if queue.bases else 0), end
+            # The oldest unit whose record the log still has: expired log files leave their units
+            # behind, at the front, so a binary search finds it.
             while low < high:
                 middle = (low + high) // 2
                 physical_offset, size, _ = queues.unit(queue, middle)
@@ -294,6 +296,7 @@ def dump_summary(disk: Disk, layout: Layout, stop: int | None = None) -> Row:
         per_topic: Counter[str] = Counter()
         for row in found:
             per_topic[row["topic"]] += row["maxOffset"] - row["minOffset"]
+        # Records of the newest file only: its end is the end of the log.
         newest = max(log.files, default=0)
         walk = LogWalk(log, start=newest, stop=stop)
         for _ in walk.records():

@@ -97,6 +97,8 @@ class _Check:
         self._settled = is_clean_exit and not is_live
         self._log = self._open_log()
         ends = read_queue_ends(disk, root)
+        # The queue ends are those of the last orderly stop. A broker that ran since then has moved
+        # the checkpoint, and its queues must be read to find their ends.
         is_current = ends is not None and ends.dispatched_offset >= 0
         if ends is None or ends.dispatched_offset != self._report.checkpoint.dispatched_offset:
             is_current = False

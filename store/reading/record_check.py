@@ -191,6 +191,7 @@ class RecordCheck:
             total_size, magic, body_crc, queue_id, _, its_queue_offset, its_physical_offset,
             sys_flag, _, _, _, _, _, _, body_size,
         ) = _unpack_head(data)  # fmt: skip
+        # No size is used before its bounds are checked: `or` stops at the first wrong field.
         topic_field = queue.topic_field
         topic_at = _HEAD_SIZE + body_size
         length_at = topic_at + len(topic_field)
@@ -209,6 +210,8 @@ class RecordCheck:
             or check_record_crc(data, 0, size) is False
         ):
             return False
+        # The tags code of the unit must be that of the record, or a filter by tags would miss it.
+        # TAGS must stand once, at the start of a property, for the short way to know its value.
         at = data.find(TAGS_HEAD, length_at + 2)
         if at < 0:
             return code == 0

@@ -2,24 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import trio
 
 
 class Activity:
     """Signals commits, and the fsyncs of SYNC_FLUSH. Owned by the store's task.
 
-    A commit pays one comparison for it: the services that rest create the next event.
+    A commit pays two comparisons for it: the services that rest create the next event.
+
+    Attributes:
+      listeners: called within the commit or after the fsync, before its messages are visible; they
+        must be quick and must not raise.
     """
 
-    __slots__ = ("_event",)
+    __slots__ = ("_event", "listeners")
 
     def __init__(self) -> None:
         self._event = trio.Event()
+        self.listeners: list[Callable[[], None]] = []
 
     def signal(self) -> None:
         """Wake the resting services."""
         if not self._event.is_set():
             self._event.set()
+        if self.listeners:
+            for listener in tuple(self.listeners):  # one of them may end its connection
+                listener()
 
     async def wait(self) -> None:
         """Wait unless there was a commit since the last `wait_for_more`."""

@@ -26,6 +26,7 @@ class Durability:
 
     Attributes:
       slaves: the acknowledgements of the slaves.
+      waits_for_slaves: sends wait for slaves, as the broker is a SYNC_MASTER.
     """
 
     def __init__(
@@ -35,12 +36,12 @@ class Durability:
         self._writer = writer
         self._flusher = flusher
         self._sync_flush = writer.sync_flush
-        self._waits_for_slaves = config.broker_role is BrokerRole.SYNC_MASTER
+        self.waits_for_slaves = config.broker_role is BrokerRole.SYNC_MASTER
 
     @property
     def answers_later(self) -> bool:
         """Whether a send is answered by `when_replicated` and not when it is committed."""
-        return self._sync_flush or self._waits_for_slaves
+        return self._sync_flush or self.waits_for_slaves
 
     @property
     def sendable_offset(self) -> int:
@@ -67,7 +68,7 @@ class Durability:
         Source: RocketMQ 4.9.7 CommitLog.submitReplicaRequest: without a slave no send waits.
         """
         status = _PUT_OK
-        if self._waits_for_slaves:
+        if self.waits_for_slaves:
             if self.slaves.are_enough(self._writer.committed_offset):
                 if self._sync_flush:
                     callback = self._also_flushed(physical_offset, callback)

@@ -22,7 +22,7 @@ from trocket import (
     RebalanceListener,
     RetryLater,
 )
-from trocket.client import PushedMessage
+from trocket.client import PushedMessage, push_consumer, rebalance, route_table
 from trocket.remoting.request_codes import RequestCode
 from trocket.remoting.response_codes import ResponseCode
 from trocket.testing import Broker
@@ -30,6 +30,14 @@ from trocket.testing import Broker
 from .conftest import Play
 
 FIRST = PushConsumerOptions(consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET)
+
+
+@pytest.fixture(autouse=True)
+def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between two attempts; no test here measures them."""
+    monkeypatch.setattr(push_consumer, "PULL_RETRY_S", 0.05)
+    monkeypatch.setattr(rebalance, "REBALANCE_RETRY_S", 0.05)
+    monkeypatch.setattr(route_table, "RETRY_S", 0.05)
 
 
 async def send(url: str, topic: str, *bodies: str) -> None:

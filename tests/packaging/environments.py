@@ -72,9 +72,14 @@ def build(folder: Path) -> Built:
 
 @dataclass
 class Environment:
-    """A virtual environment in `folder`."""
+    """A virtual environment in `folder`.
+
+    Attributes:
+      pip: the command that installs into it.
+    """
 
     folder: Path
+    pip: tuple[str | Path, ...]
 
     @property
     def python(self) -> Path:
@@ -85,8 +90,9 @@ class Environment:
         return self.folder / "bin" / "trocket"
 
     def install(self, *arguments: str) -> None:
-        pip = (self.python, "-m", "pip", "--disable-pip-version-check", "--retries", "1")
-        run(*pip, "install", "--quiet", "--no-compile", *arguments, folder=self.folder, index=True)
+        options = ("--disable-pip-version-check", "--retries", "1")
+        install = ("install", "--quiet", "--no-compile", *arguments)
+        run(*self.pip, *options, *install, folder=self.folder, index=True)
 
     def packages(self) -> set[str]:
         # What `pip list` says, without pip's own start.
@@ -99,10 +105,17 @@ class Environment:
 
 
 def make_environment(python: Path, folder: Path) -> Environment:
-    """An empty environment of this Python."""
-    done = run(python, "-m", "venv", folder, folder=folder.parent)
+    """An empty environment of a Python.
+
+    Installing pip takes seconds, and ours serves our Python, too; it may be too old for newer ones.
+    """
+    is_ours = python == this_python()
+    options = ("--without-pip",) if is_ours else ()
+    done = run(python, "-m", "venv", *options, folder, folder=folder.parent)
     assert done.returncode == 0, done.stdout + done.stderr
-    return Environment(folder)
+    inside = folder / "bin" / "python"
+    ours = (sys.executable, "-m", "pip", "--python", inside)
+    return Environment(folder, ours if is_ours else (inside, "-m", "pip"))
 
 
 def this_python() -> Path:

@@ -55,7 +55,9 @@ async def client(peer):
         nursery.cancel_scope.cancel()
 
 
-async def test_after_a_call_in_silence_the_next_one_has_a_new_connection(peer, client):
+async def test_after_a_call_in_silence_the_next_one_has_a_new_connection(
+    peer, client, autojump_clock
+):
     await client.call(ADDRESS, RemotingCommand(ANSWERED), 3)
     peer.is_gone = True
     with pytest.raises(RemotingTimeoutError):
@@ -64,7 +66,7 @@ async def test_after_a_call_in_silence_the_next_one_has_a_new_connection(peer, c
     assert peer.connections == 2
 
 
-async def test_a_peer_that_answers_others_keeps_its_connection(peer, client):
+async def test_a_peer_that_answers_others_keeps_its_connection(peer, client, autojump_clock):
     async with trio.open_nursery() as nursery:
 
         async def call_in_vain() -> None:

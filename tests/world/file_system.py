@@ -26,6 +26,7 @@ random  power cut: any mixture of unsynced sectors, names as far as the order ab
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any, NamedTuple
@@ -128,6 +129,24 @@ class FileSystem:
             for change in self.pending_names
         ]
         return copy
+
+    def digest(self) -> bytes:
+        """A digest of everything there is, on the device or not."""
+        names = (self.names, self.durable_names)
+        parts = (
+            self.sequence,
+            [[(path, each.number) for path, each in some.items()] for some in names],
+            [sorted(some) for some in (self.folders, self.durable_folders)],
+            [(each._replace(file=None), each.file and each.file.number)
+             for each in self.pending_names],
+            [(each.number, len(each.data), len(each.durable), each.pending)
+             for each in self.inodes.values()],
+        )  # fmt: skip
+        found = hashlib.sha256(repr(parts).encode())
+        for each in self.inodes.values():
+            found.update(each.data)
+            found.update(each.durable)
+        return found.digest()
 
     # ---- operations ----------------------------------------------------------------------
 

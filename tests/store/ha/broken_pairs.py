@@ -87,3 +87,6 @@ BROKEN_PAIRS = [
     what_was_sent_counts_as_reported,
     a_report_releases_what_begins_where_it_ends,
 ]
+
+FIRST_SEEDS = {the_slaves_first_report_is_not_of_the_device: 19}
+"""The seed that the search starts with, where it is not 0: the ones before look well."""

@@ -1,4 +1,5 @@
-"""N3 to N9 over simulated producers, consumers, restarts, kills and power cuts in virtual time."""
+"""N3 to N9 over simulated producers, consumers, restarts, kills and power cuts in virtual time.
+`make sim` has the long form."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ import pytest
 
 from .main import play_any
 
-RUNS = int(os.environ.get("TROCKET_MODEL_RUNS", "500"))
+RUNS = int(os.environ.get("TROCKET_MODEL_RUNS", "200"))
 
 
 @pytest.mark.slow

@@ -7,10 +7,14 @@ import os
 
 import pytest
 
+from .cluster import MODES
+from .faults import FAULTS
 from .main import run_seeds
 
 FIRST = int(os.environ.get("TROCKET_CLUSTER_SEED", "0"))
-COUNT, EACH = 400, 50
+EACH = len(FAULTS)
+COUNT = EACH * len(MODES)
+"""Each fault comes first once in each mode (`plan_of`)."""
 FAILED_ONCE = (1162, 1830, 2233, 3046, 3179, 3269, 5537, 5923, 6875, 7746, 9287)
 """Each for another reason, named by the commit that fixed it."""
 

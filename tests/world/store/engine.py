@@ -78,13 +78,19 @@ def open_and_check(
 
 
 def check_run(
-    run: Run, *, depth2: bool = False, share: float = 1.0, failures_max: int = FAILURES_MAX
+    run: Run,
+    *,
+    depth2: bool = False,
+    share: float = 1.0,
+    only: tuple[str, str] | None = None,
+    failures_max: int = FAILURES_MAX,
 ) -> Report:
     """All images of a run.
 
     Args:
       depth2: crash in recoveries, too.
       share: look at this part of the images only, chosen by the run's seed.
+      only: the one image to check, by its operation and kind; None: all.
       failures_max: give up after this many.
     """
     report = Report(runs=1)
@@ -97,7 +103,7 @@ def check_run(
     chosen = Random(f"share of {run.workload} {run.mode} {run.seed}")
     for moment, kind, system, image in images_of(run):
         number += 1
-        if chosen.random() >= share:
+        if chosen.random() >= share or only not in (None, (str(moment), kind)):
             continue
         if moment != moment_now:
             moment_now = moment
