@@ -54,17 +54,47 @@ _OFFSET_DIGITS: Final = 18
 class PullSeries:
     """The pulls whose fields are equal, but for queue and offsets.
 
+    Args:
+      around: the bytes of the fields around the three values: up to the last byte of the queue id's
+        size, from the end of the queue offset to the last byte of the commit offset's size, and the
+        rest.
+      fields: of one of the pulls.
+
     Attributes:
-      fields: of one of them.
+      fields: of one of the pulls.
       derived: what the processor of pulls derived from the fields; None: nothing yet. Only that
         processor reads it.
     """
 
-    __slots__ = ("derived", "fields")
+    __slots__ = ("_end", "_middle", "_size_min", "_start", "derived", "fields")
 
-    def __init__(self, fields: Mapping[str, str]) -> None:
+    def __init__(self, around: tuple[bytes, bytes, bytes], fields: Mapping[str, str]) -> None:
+        self._start, self._middle, self._end = around
+        self._size_min = sum(map(len, around)) + len(_QUEUE_OFFSET) + 3
         self.fields = fields
         self.derived: object = None
+
+    def values(self, data: bytes, start: int, end: int) -> tuple[bytes, bytes, bytes] | None:
+        """The three values of the fields at data[start:end]; None: they are not of this series."""
+        if end - start < self._size_min or not data.startswith(self._start, start):
+            return None
+        at = start + len(self._start)
+        first_end = at + 1 + data[at]
+        if not data.startswith(_QUEUE_OFFSET, first_end, end - 1):
+            return None
+        second_at = first_end + _QUEUE_OFFSET_SIZE
+        second_end = second_at + 1 + data[second_at]
+        if not data.startswith(self._middle, second_end, end - 1):
+            return None
+        third_at = second_end + len(self._middle)
+        third_end = third_at + 1 + data[third_at]
+        if end - third_end != len(self._end) or not data.startswith(self._end, third_end):
+            return None
+        return (
+            data[at + 1 : first_end],
+            data[second_at + 1 : second_end],
+            data[third_at + 1 : third_end],
+        )
 
 
 class PullFields(msgspec.Struct, frozen=True, gc=False, eq=False):
@@ -121,10 +151,11 @@ class PullSeriesCache:
       size: approximate bytes of all series.
     """
 
-    __slots__ = ("_queue_ids", "_series", "_size_max", "size")
+    __slots__ = ("_last", "_queue_ids", "_series", "_size_max", "size")
 
     def __init__(self, size_max: int = SERIES_SIZE_MAX) -> None:
         self._series: dict[tuple[bytes, bytes, bytes], PullSeries] = {}
+        self._last: PullSeries | None = None
         self._queue_ids: dict[bytes, int] = {}
         self._size_max = size_max
         self.size = 0
@@ -137,28 +168,18 @@ class PullSeriesCache:
 
         Whatever the bytes are, it reads none after `end`.
         """
-        at = data.find(_QUEUE_ID, start, end - _REST_SIZE_MIN)
-        if at < 0:
-            return None
-        first_end = at + _QUEUE_ID_SIZE
-        value_end = first_end + 1 + data[first_end]
-        queue_id = data[first_end + 1 : value_end]
-        if not data.startswith(_QUEUE_OFFSET, value_end, end - 1):
-            return None
-        at = value_end + _QUEUE_OFFSET_SIZE
-        second_start = at + 1 + data[at]
-        queue_offset = data[at + 1 : second_start]
-        at = data.find(_COMMIT_OFFSET, second_start, end - 1)
-        if at < 0:
-            return None
-        second_end = at + _COMMIT_OFFSET_SIZE
-        third_start = second_end + 1 + data[second_end]
-        commit_offset = data[second_end + 1 : third_start]
-        series = self._series.get(
-            (data[start:first_end], data[second_start:second_end], data[third_start:end])
-        )
-        if series is None or third_start > end:
-            return None
+        # Pulls of one series come in bursts: the last one's is compared before any is searched.
+        series = self._last
+        values = None if series is None else series.values(data, start, end)
+        if values is None or series is None:
+            series = self._search(data, start, end)
+            if series is None:
+                return None
+            values = series.values(data, start, end)
+            if values is None:
+                return None
+            self._last = series
+        queue_id, queue_offset, commit_offset = values
         number = self._queue_ids.get(queue_id)
         if number is None:
             number = self._queue_id(queue_id)
@@ -168,6 +189,25 @@ class PullSeriesCache:
         if number is None or offset is None or committed is None:
             return None
         return PullFields(series, number, offset, committed)  # type: ignore[return-value]
+
+    def _search(self, data: bytes, start: int, end: int) -> PullSeries | None:
+        """The series by the bytes around the first fields with the names of the three."""
+        at = data.find(_QUEUE_ID, start, end - _REST_SIZE_MIN)
+        if at < 0:
+            return None
+        first_at = at + _QUEUE_ID_SIZE
+        at = first_at + 1 + data[first_at] + _QUEUE_OFFSET_SIZE
+        if at >= end:
+            return None
+        second_end = at + 1 + data[at]
+        at = data.find(_COMMIT_OFFSET, second_end, end - 1)
+        if at < 0:
+            return None
+        third_at = at + _COMMIT_OFFSET_SIZE
+        third_end = third_at + 1 + data[third_at]
+        return self._series.get(
+            (data[start:first_at], data[second_end:third_at], data[third_end:end])
+        )
 
     def _queue_id(self, digits: bytes) -> int | None:
         """`_number` of a queue id, which further pulls will have again."""
@@ -210,7 +250,7 @@ class PullSeriesCache:
         if self.size + size > self._size_max:
             self._series.clear()
             self.size = 0
-        self._series[around] = PullSeries(dict(fields))
+        self._series[around] = PullSeries(around, dict(fields))
         self.size += size
 
 
